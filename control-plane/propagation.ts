@@ -72,7 +72,7 @@ export class Propagator {
     const startedAtMs = this.#clock.monotonicMs();
     const written = await this.#log.write(write);
     if (written.status === 'NOT_FOUND') return undefined;
-    if (written.status === 'CONFLICT') throw new ApiError('CONFLICT', 'another write came first');
+    if (written.status !== 'OK') throw new ApiError('CONFLICT', 'another write came first');
     const journey = this.#accompany(
       write,
       this.#fence.track(write.apiId, write.keyId, written),

@@ -251,18 +251,17 @@ export class Follower {
     if (this.#session !== session) return;
     const change = parsePublished(message);
     const epoch = this.#epoch;
-    if (!epoch || !change) return this.#wake.abort();
-    if (change.sequence <= this.#position) return;
-    if (change.sequence === this.#position + 1 && change.previousHash === this.#hash) {
-      try {
-        this.#apply(epoch, change, 'message');
-      } catch {
-        return; // dropped; the conversation goes on with REGISTER
-      }
-    } else {
-      this.#events.gap(this.#position, change.sequence);
-    }
     this.#wake.abort();
+    if (!epoch || !change || change.sequence <= this.#position) return;
+    if (change.sequence !== this.#position + 1 || change.previousHash !== this.#hash) {
+      this.#events.gap(this.#position, change.sequence);
+      return;
+    }
+    try {
+      this.#apply(epoch, change, 'message');
+    } catch {
+      return; // dropped; the conversation goes on with REGISTER
+    }
   }
 
   #apply(epoch: Epoch, change: Change, source: 'message' | 'sync'): void {

@@ -135,7 +135,7 @@ export class Verifier {
 
   #sharedLookup(secretHash: string): Promise<Entry | Verdict> {
     const running = this.#lookups.get(secretHash);
-    if (running) return running;
+    if (running !== undefined) return running;
     const started = this.#fetch(secretHash).finally(() => this.#lookups.delete(secretHash));
     this.#lookups.set(secretHash, started);
     return started;
