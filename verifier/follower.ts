@@ -243,7 +243,6 @@ export class Follower {
       else if (this.#ring[change.sequence % RING_LENGTH] !== change.hash) return this.#drop('diverged');
     }
     if (this.#position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
-    else this.#wake.abort();
     return reply;
   }
 
@@ -285,6 +284,7 @@ export class Follower {
     this.#hash = change.hash;
     this.#ring[change.sequence % RING_LENGTH] = change.hash;
     this.#events.applied(change, source);
+    this.#wake.abort(); // the next SYNC acknowledges it
   }
 
   /** A reply that was meant for another request: nothing that comes over this connection can be believed. */
