@@ -148,6 +148,14 @@ export class Keys {
     return (await this.#read(apiId, [keyId]))[0];
   }
 
+  /** The sequence of a key's latest change; 0 when it never had one, undefined when there is no such key. */
+  async lastSequence(apiId: string, keyId: string): Promise<number | undefined> {
+    const record = recordKey(apiId, keyId);
+    const redis = await this.#nodes.connection(record);
+    const [secretHash, version] = await this.#nodes.within(redis, redis.hmget(record, 'p', 'v'));
+    return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
+  }
+
   /**
    * One page of an API's keys in order of creation, from creation number `from` on.
    * Examines at most EXAMINED_MAX keys, so a page under a filter may be short and still have a `next`.

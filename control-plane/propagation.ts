@@ -18,9 +18,23 @@ export interface Propagation {
   readonly completeBy?: number;
 }
 
+/** A change looked at later: with the followers that have not acknowledged it, the first 100 of them. */
+export interface Standing extends Propagation {
+  readonly laggards?: readonly string[];
+}
+
+const LAGGARDS_NAMED_MAX = 100;
 const REWRITE_FIRST_MS = 50;
 const REWRITE_MAX_MS = 2000;
 const REWRITE_ATTEMPTS_MAX = 50;
+
+export interface PropagationLimits {
+  /** The longest that a caller is held, milliseconds. */
+  readonly fenceWaitMs: number;
+  readonly fencesPendingMax: number;
+  /** Whether writes must be on replicas. */
+  readonly replicated: boolean;
+}
 
 export interface PropagationEvents {
   /** A disable or delete that a failover took was written again, or could not be. */
@@ -39,7 +53,7 @@ export class Propagator {
   readonly #log: ChangeLog;
   readonly #fence: Fence;
   readonly #clock: Clock;
-  readonly #limits: { readonly fenceWaitMs: number; readonly fencesPendingMax: number };
+  readonly #limits: PropagationLimits;
   readonly #durable: () => boolean;
   readonly #events: PropagationEvents;
   readonly #stop = new AbortController();
@@ -49,7 +63,7 @@ export class Propagator {
     log: ChangeLog;
     fence: Fence;
     clock: Clock;
-    limits: { readonly fenceWaitMs: number; readonly fencesPendingMax: number };
+    limits: PropagationLimits;
     durable: () => boolean;
     events: PropagationEvents;
   }) {
@@ -98,6 +112,29 @@ export class Propagator {
       verifiers: followers,
       waitedMs: Math.round(nowMs - startedAtMs),
       ...(by ? {} : { completeBy: Math.ceil(this.#clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
+    };
+  }
+
+  /**
+   * How far an earlier change has come, as this or any other control plane may have written it.
+   * @returns undefined when the key never had one; rejects with CONFLICT when a failover took it
+   */
+  async standing(apiId: string, keyId: string, sequence: number | undefined): Promise<Standing | undefined> {
+    if (sequence === undefined) return undefined;
+    if (sequence === 0)
+      return { state: 'complete', sequence, durable: this.#durable(), verifiers: 0, waitedMs: 0 };
+    const change = { apiId, keyId, sequence, hash: '', replicated: false, names: LAGGARDS_NAMED_MAX };
+    const standing = await this.#log.check(change);
+    if (standing.state === 'LOST')
+      throw new ApiError('CONFLICT', `sequence: ${sequence} is not a change of this key`);
+    const replicated = !this.#limits.replicated || standing.replicatedSequence >= sequence;
+    return {
+      state: standing.laggards === 0 && replicated ? 'complete' : 'pending',
+      sequence,
+      durable: replicated && this.#durable(),
+      verifiers: standing.followers,
+      waitedMs: 0,
+      laggards: standing.names,
     };
   }
 

@@ -175,7 +175,7 @@ export class Sweep {
   async #takeApart(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
     const { head: headKey, log, members, index } = apiKeys(apiId);
     const redis = await this.#nodes.connection(headKey);
-    const keyIds = await this.#nodes.within(redis, redis.zrange(index, 0, SWEEP_BATCH - 1));
+    const keyIds = await this.#nodes.within(redis, redis.zrange(index, '0', String(SWEEP_BATCH - 1)));
     if (keyIds.length > 0) {
       await Promise.all(
         keyIds.map(async (keyId) => {
@@ -194,6 +194,8 @@ export class Sweep {
     this.#seen.delete(apiId);
     const list = await this.#nodes.connection(apiList);
     await this.#nodes.within(list, list.zrem(apiList, apiId));
+    // Somebody may have created it anew in between.
+    if ((await this.#read(apiId)).created) await this.#nodes.within(list, list.zadd(apiList, 0, apiId));
     this.#logger.info({ apiId }, 'a deleted API is gone');
   }
 
