@@ -3,7 +3,7 @@ import type { Clock } from '#shared/clock.ts';
 import type { createLogger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
-import { bootstrapRootKeys, type Config } from './config.ts';
+import type { Config } from './config.ts';
 import { Fence } from './fence.ts';
 import { Keys } from './keys.ts';
 import { Metrics } from './metrics.ts';
@@ -61,7 +61,7 @@ export async function startControlPlane(
     limits: { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE },
   });
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
-  const rootKeys = new RootKeys(nodes, writer, bootstrapRootKeys(config));
+  const rootKeys = new RootKeys(nodes, writer, config.ROOT_KEY);
   const sweep = new Sweep({
     nodes,
     writer,

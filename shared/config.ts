@@ -50,13 +50,19 @@ export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessE
   return Object.freeze(config) as ConfigOf<S>;
 }
 
-/** Loads the configuration or prints every fault to standard error and exits with status 78. */
-export function loadConfigOrExit<S extends Settings, T = ConfigOf<S>>(
+/**
+ * Loads the configuration or prints every fault to standard error and exits with status 78.
+ * @param check faults that no setting has by itself, but only together with another
+ */
+export function loadConfigOrExit<S extends Settings>(
   settings: S,
-  check: (config: ConfigOf<S>) => T,
-): T {
+  check: (config: ConfigOf<S>) => readonly string[],
+): ConfigOf<S> {
   try {
-    return check(loadConfig(settings, process.env));
+    const config = loadConfig(settings, process.env);
+    const faults = check(config);
+    if (faults.length > 0) throw new ConfigError(faults);
+    return config;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     process.stderr.write(`${error.message}\n`);
@@ -138,8 +144,14 @@ export function list(
   };
 }
 
-export function secret(byDefault: string | undefined, rule: string, help: string): Setting<string> {
-  return { parse: (value) => value, default: byDefault, rule, help, secret: true };
+/** A setting that may also come from the file named by `<NAME>_FILE`. `parse` must not put its text into errors. */
+export function secret<T = string>(
+  byDefault: string | undefined,
+  rule: string,
+  help: string,
+  parse: (text: string) => T = (text) => text as T,
+): Setting<T> {
+  return { parse, default: byDefault, rule, help, secret: true };
 }
 
 /** `NAME`, or the content of the file named by `NAME_FILE` without its last line break; both at once is a fault. */

@@ -24,6 +24,13 @@ export function createLogger(process: 'control-plane' | 'verifier', level: strin
       ],
       censor: '[redacted]',
     },
+    serializers: { err: withoutCommand },
     timestamp: pino.stdTimeFunctions.isoTime,
   });
+}
+
+/** An error without the Redis command that ioredis attaches: the arguments of AUTH are a password. */
+function withoutCommand(error: Error): object {
+  const { command: _, ...rest } = pino.stdSerializers.err(error) as object as Record<string, unknown>;
+  return rest;
 }
