@@ -24,7 +24,7 @@ export type App = ReturnType<typeof createServer>;
 export function createServer(config: Config, log: FastifyBaseLogger) {
   const app = fastify({
     loggerInstance: log,
-    disableRequestLogging: true,
+    logController: new fastify.LogController({ disableRequestLogging: true }),
     requestIdHeader: false,
     genReqId: (request) => requestIdFrom(request.headers['x-request-id']),
     bodyLimit: config.BODY_BYTES_MAX,
