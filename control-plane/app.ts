@@ -17,6 +17,7 @@ import { rootKeyRoutes } from './routes/root-keys.ts';
 import { createServer } from './server.ts';
 import { Sweep } from './sweep.ts';
 
+/** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
   /** Where it listens, as `http://host:port`. */
   readonly address: string;
@@ -90,7 +91,7 @@ export async function startControlPlane(
     const operation = request.routeOptions.url ?? 'unknown';
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
   });
-  keyRoutes(app, { keys, apis, propagator });
+  keyRoutes(app, { keys, apis, propagator, clock });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });
 

@@ -72,6 +72,7 @@ export const settings = {
   ),
 };
 
+/** A control plane's settings, read and checked. */
 export type Config = ConfigOf<typeof settings>;
 
 function parseRootKeys(text: string): readonly string[] {

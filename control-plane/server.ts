@@ -18,6 +18,7 @@ import {
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import type { Config } from './config.ts';
 
+/** The Fastify instance with our defaults, which routes are added to. */
 export type App = ReturnType<typeof createServer>;
 
 /** Fastify with the contract's rules: strict validation, one error shape on every path, a request id on all. */
@@ -41,6 +42,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => answerError(error, request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>();
+  app.removeContentTypeParser('text/plain');
   app.server.maxConnections = config.CONNECTIONS_MAX;
   app.server.on('checkExpectation', (_request, response) => {
     const requestId = newRequestId();

@@ -15,7 +15,9 @@ export interface Setting<T> {
   readonly secret?: boolean;
 }
 
+/** A process's settings by the name of their environment variable. */
 export type Settings = Readonly<Record<string, Setting<unknown>>>;
+/** The values of such settings, read and checked. */
 export type ConfigOf<S extends Settings> = {
   readonly [K in keyof S]: S[K] extends Setting<infer T> ? T : never;
 };
@@ -70,6 +72,7 @@ export function loadConfigOrExit<S extends Settings>(
   }
 }
 
+/** A whole number from `min` to `max`, with its unit. */
 export function integer(
   min: number,
   max: number,
@@ -92,10 +95,12 @@ export function integer(
 export const port = (byDefault: number, help: string): Setting<number> =>
   integer(0, 65_535, '', byDefault, `${help}; 0 = any free one`);
 
+/** Any text; without a default it is required. */
 export function text(byDefault: string | undefined, help: string): Setting<string> {
   return { parse: (value) => value, default: byDefault, rule: 'text', help };
 }
 
+/** `true` or `false`. */
 export function flag(byDefault: boolean, help: string): Setting<boolean> {
   return {
     parse(value) {
@@ -108,6 +113,7 @@ export function flag(byDefault: boolean, help: string): Setting<boolean> {
   };
 }
 
+/** One of `values`. */
 export function choice<const T extends string>(values: readonly T[], byDefault: T, help: string): Setting<T> {
   return {
     parse(value) {

@@ -40,6 +40,7 @@ export const redisSettings = {
   ),
 };
 
+/** The values of `redisSettings`. */
 export type RedisConfig = ConfigOf<typeof redisSettings>;
 
 /** What is wrong with these settings together. */
