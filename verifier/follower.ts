@@ -8,6 +8,7 @@ import type { Session, SyncReply, SyncRequest } from './session.ts';
 /** Why a follower forgot everything it had. */
 export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
 
+/** The periods of a follower. */
 export interface FollowerLimits {
   /** The period of SYNC, milliseconds; ±10 % at random so that a fleet does not beat in step. */
   readonly syncPeriodMs: number;

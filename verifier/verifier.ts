@@ -9,6 +9,7 @@ import { Semaphore } from './semaphore.ts';
 import type { Directory } from './session.ts';
 import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
 
+/** A verifier's limits, each a setting of the process. */
 export interface VerifierLimits extends FollowerLimits {
   readonly cacheKeysMax: number;
   readonly unknownKeysMax: number;
