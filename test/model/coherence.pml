@@ -1,0 +1,571 @@
+/*
+ * The coherence protocol as a model for Spin: can a verifier answer from a state that is older than
+ * a write whose update was reported complete? Read README.md first; run with `npm run model`.
+ *
+ * Shape       -DKEYS=1|2  -DVERIFIERS=n  -DWRITES=n  -DLEASE=n (ticks)  -DDRIFT=n  -DFAILOVER
+ *             -DLEASECHANGE  -DEVICT
+ * Mutants     every other #ifdef: each takes one rule away, and Spin must then find an error.
+ *
+ * Three ideas keep it small enough to search completely:
+ *
+ * Time is countdowns. There is no clock variable: a lease, a fence and a reaper each hold the ticks
+ * they have left and tick() lowers all of them at once. So time has no end; only WRITES is bounded.
+ *
+ * A hash is one bit. There is one failover at most, so two histories that agree up to `fork`. The
+ * entry at a position is fully named by (position, was it written after the fork on the new primary),
+ * and, as with the chain hash, that name fixes everything before it.
+ *
+ * A replica is the past. Redis replicates one ordered stream, so a replica is what its primary was at
+ * some earlier moment. replicate() copies all of it at any moment, or never.
+ */
+#ifndef KEYS
+#define KEYS 1
+#endif
+#ifndef VERIFIERS
+#define VERIFIERS 1
+#endif
+#ifndef WRITES
+#define WRITES 2
+#endif
+#ifndef LEASE
+#define LEASE 2
+#endif
+#ifndef DRIFT
+#define DRIFT 0          /* a verifier's clock may run so many ticks slow over one lease */
+#endif
+#ifdef FAILOVER
+#define SERVERS 2
+#define X 1              /* a deposed primary goes on granting for so many ticks */
+#else
+#define SERVERS 1
+#define X 0
+#endif
+
+/* ------------------------------------------------------------------ Redis: two servers, one slot */
+#define OLD 0
+#define NEW (SERVERS-1)  /* the replica, and after the failover the primary */
+
+#define FIRST 1          /* the log's position at the start: every key's first state */
+#define KILLED 0         /* score -1: counts as behind for every fence, and SYNC refuses it */
+#define ABSENT 255       /* not in `members` */
+
+typedef Server {
+  byte head;
+  byte score[VERIFIERS];
+#ifdef LEASECHANGE
+  byte L; byte Lf;
+#endif
+};
+Server server[SERVERS];
+
+#define NEVER 255
+byte fork = NEVER;       /* at promotion: the last position both histories share */
+bool cut;                /* the old primary has lost its replica */
+byte grace = X+1;        /* and goes on granting until this is 0 */
+
+#define promoted       (fork != NEVER)
+#ifdef FAILOVER
+#define up(p)          ((p) == OLD -> grace > 0 : promoted)
+#define readable(p)    ((p) == OLD || promoted)   /* a deposed primary still answers plain reads */
+#define on_new(p, q)   ((p) == NEW && (q) > fork)
+#define replicated(q)  (promoted -> (q) <= fork : server[NEW].head >= (q))
+#define any_up         (up(OLD) || up(NEW))
+inline pick(p) { if :: up(OLD) -> p = OLD :: up(NEW) -> p = NEW fi }
+#else
+#define up(p)          (true)
+#define readable(p)    (true)
+#define on_new(p, q)   (false)
+#define replicated(q)  (true)
+#define any_up         (true)
+inline pick(p) { p = OLD }
+#endif
+
+/* The key that an entry changes. The other key's entries are what a sweep's no-op is to this key. */
+#if KEYS == 1
+#define touches(q, n, k)  (true)
+#else
+#define touches(q, n, k)  ((q) == FIRST || (((q) + (n)) & 1) == (k))
+#endif
+
+/* ---------------------------------------------------------------------------------- the margins */
+#ifdef NO_X
+#define X_WAITED 0
+#else
+#define X_WAITED X
+#endif
+#ifdef NO_DRIFT_MARGIN
+#define M 0
+#else
+#define M DRIFT
+#endif
+#ifdef LEASECHANGE
+#define LOW 1
+#define granted(p)  server[p].L
+#define fence(p)    (server[p].Lf + X_WAITED + M)
+#else
+#define granted(p)  LEASE
+#define fence(p)    (LEASE + X_WAITED + M)
+#endif
+#define LONGEST     (LEASE + DRIFT)
+
+/* ------------------------------------------------------------------------------------ verifiers */
+#define NOTHING 0        /* states of the one request in flight */
+#define SENT 1
+#define OK 2
+#define REFUSED 3        /* NOREG, DIVERGED or TRIMMED: the verifier has to drop() */
+
+typedef Verifier_ {
+  bool live;
+  byte pos;              /* applied up to here */
+  byte ring;             /* bit q: the entry applied at q is on the new primary's branch (its hash) */
+  byte lease;            /* ticks left; answers only while > 0 */
+  byte at[KEYS];         /* cached: the position of the write that the entry shows, 0 = not cached */
+  byte at_new;           /* bit k: that write is on the new branch */
+  byte request;          /* a REGISTER when not live, otherwise a SYNC */
+  byte age;              /* ticks since it was sent */
+  byte sent;             /* the position it carries */
+  byte want;             /* the key it reads as well + 1, 0 = none */
+  byte from; byte head;  /* the reply: which server executed it, and the head there and then */
+#ifdef LEASECHANGE
+  byte L;
+#endif
+#ifdef TIMER_FENCE
+  bool fenced;
+#endif
+};
+Verifier_ verifier[VERIFIERS];
+#define my verifier[id]
+#define bit_(mask, q)  (((mask) >> (q)) & 1)
+
+/* What the promises speak about: the highest complete write and the highest durable one. */
+byte complete = FIRST; bool complete_new;
+byte durable = FIRST;
+
+byte updates;            /* started so far */
+byte fence_left[WRITES];
+#define IDLE 255
+byte reap_left[SERVERS * VERIFIERS] = IDLE;
+#ifdef REAP_TIMER_SURVIVES_FAILOVER
+#define reaper(p, i)  reap_left[i]
+#else
+#define reaper(p, i)  reap_left[(p) * VERIFIERS + (i)]
+#endif
+
+inline end_request() {
+  my.request = NOTHING; my.age = 0; my.sent = 0; my.want = 0; my.from = 0; my.head = 0;
+#ifdef LEASECHANGE
+  my.L = 0;
+#endif
+}
+inline drop() {
+  my.live = false; my.pos = 0; my.ring = 0; my.lease = 0; my.at[0] = 0; my.at_new = 0;
+#if KEYS == 2
+  my.at[1] = 0;
+#endif
+#ifdef TIMER_FENCE
+  my.fenced = false;
+#endif
+  end_request()
+}
+inline cache(q, n) { my.at[k] = q; my.at_new = (my.at_new & ~(1 << k)) | (n << k) }
+inline apply(q, n) {     /* the entry of position q, branch n */
+  my.pos = q; my.ring = my.ring | (n << q);
+  k = 0;
+  do
+  :: k < KEYS ->
+     if
+#ifdef EVICT             /* a payload too large for the log */
+     :: my.at[k] != 0 && touches(q, n, k) -> my.at[k] = 0; my.at_new = my.at_new & ~(1 << k)
+#else
+     :: my.at[k] != 0 && touches(q, n, k) -> cache(q, n)
+#endif
+     :: else
+     fi;
+     k++
+  :: else -> k = 0; break
+  od
+}
+
+#ifdef LEASECHANGE
+#define MINE my.L
+#else
+#define MINE LEASE
+#endif
+inline renew() {
+#ifdef LEASE_FROM_REPLY
+  my.lease = MINE + DRIFT;
+#else
+  if :: MINE + DRIFT > my.age && MINE + DRIFT - my.age > my.lease -> my.lease = MINE + DRIFT - my.age
+     :: else fi;
+#endif
+#ifdef TIMER_FENCE
+  if :: my.lease > 0 -> my.fenced = false :: else fi;
+#endif
+}
+
+#ifdef NO_LEASE
+#define may_answer (true)
+#else
+#ifdef TIMER_FENCE
+#define may_answer (!my.fenced)
+#else
+#define may_answer (my.lease > 0)
+#endif
+#endif
+
+#ifdef NO_REGISTRATION
+#define may_sync(p) (true)
+#else
+#define may_sync(p) (server[p].score[id] != ABSENT && server[p].score[id] != KILLED)
+#endif
+#ifdef NO_HASH_CHAIN
+#define same_hash(p, q) (true)
+#else
+#define same_hash(p, q) (bit_(my.ring, q) == on_new(p, q))
+#endif
+
+/* A message is published once and may reach a verifier late, twice, out of order or never: so any
+ * entry of either history may arrive at any time. */
+#ifdef NO_GAP_CHECK
+#define arrives(p, q)  ((q) > my.pos && (q) <= server[p].head)
+#else
+#ifdef NO_PREV_HASH
+#define arrives(p, q)  ((q) == my.pos + 1 && (q) <= server[p].head)
+#else
+#define arrives(p, q)  ((q) == my.pos + 1 && (q) <= server[p].head && bit_(my.ring, my.pos) == on_new(p, my.pos))
+#endif
+#endif
+
+/* I1: the answer for key k contains every complete write of k, on the history that has them.
+ * I9: and it is what the verifier's own prefix says, no newer and no older. */
+inline answer() {
+  q = complete;
+  do :: !touches(q, (complete_new && q > fork), k) -> q-- :: else -> break od;
+  assert(my.at[k] >= q && (my.at[k] <= fork || complete <= fork || bit_(my.at_new, k) == complete_new));
+#ifdef CHECK_I9
+  q = my.pos;
+  do :: !touches(q, bit_(my.ring, q), k) -> q-- :: else -> break od;
+  assert(my.at[k] == q);
+#endif
+  q = 0
+}
+
+proctype Verifier(byte id) {
+  byte p, q, k;          /* scratch, 0 between steps */
+end:
+  do
+  :: atomic { !my.live && my.request == NOTHING -> my.request = SENT }
+
+  :: atomic { !my.live && my.request == SENT && any_up ->      /* Redis executes REGISTER */
+       pick(p);
+       my.request = OK; my.from = p; my.head = server[p].head;
+#ifdef LEASECHANGE
+       my.L = granted(p);
+#endif
+#ifndef NO_REGISTRATION
+       q = 0;                                                  /* a fresh name: unknown elsewhere */
+       do :: q < SERVERS -> server[q].score[id] = ABSENT; reaper(q, id) = IDLE; q++ :: else -> break od;
+       server[p].score[id] = server[p].head;
+#endif
+       p = 0; q = 0 }
+
+  :: atomic { !my.live && my.request == OK                     /* its reply, after its WAIT */
+#ifdef FAILOVER
+#ifndef REGISTER_WITHOUT_WAIT
+              && (my.from == NEW || server[NEW].score[id] != ABSENT)
+#endif
+#endif
+       -> my.live = true; my.pos = my.head; my.ring = on_new(my.from, my.head) << my.head;
+       renew(); end_request() }
+
+  :: atomic { my.live && my.request == NOTHING ->              /* SYNC, periodic */
+       my.request = SENT; my.sent = my.pos }
+  :: atomic { my.live && my.request == NOTHING && my.at[0] == 0 ->   /* SYNC that fills key 0 */
+       my.request = SENT; my.sent = my.pos; my.want = 1 }
+#if KEYS == 2
+  :: atomic { my.live && my.request == NOTHING && my.at[1] == 0 ->
+       my.request = SENT; my.sent = my.pos; my.want = 2 }
+#endif
+
+  :: atomic { my.live && my.request == SENT && any_up ->       /* Redis executes SYNC */
+       pick(p);
+       my.from = p; my.head = server[p].head;
+       if
+       :: !may_sync(p) || my.sent > server[p].head || !same_hash(p, my.sent) ->
+            my.request = REFUSED; my.from = 0; my.head = 0; my.want = 0
+       :: else ->
+            my.request = OK;
+#ifdef LEASECHANGE
+            my.L = granted(p);
+#endif
+#ifndef NO_REGISTRATION
+#ifdef ACK_WHEN_SENT
+            server[p].score[id] = server[p].head
+#else
+            server[p].score[id] = my.sent
+#endif
+#endif
+       fi;
+       p = 0 }
+
+  :: atomic { my.live && my.request == REFUSED -> drop() }
+
+  :: atomic { my.live && my.request == OK ->                   /* the verifier handles the reply */
+       p = my.from;
+       q = my.sent + 1;
+       do                                                      /* what it has must match the ring */
+       :: q <= my.head && q <= my.pos && same_hash(p, q) -> q++
+       :: else -> break
+       od;
+       if
+       :: q <= my.head && q <= my.pos -> drop()
+       :: else ->
+            do :: q <= my.head -> apply(q, on_new(p, q)); q++ :: else -> break od;
+            if
+#ifdef NO_FILL_GUARD
+            :: my.want != 0 ->
+#else
+            :: my.want != 0 && my.head == my.pos ->
+#endif
+               k = my.want - 1;
+               q = my.head;                                    /* the record, as of my.head */
+               do :: !touches(q, on_new(p, q), k) -> q-- :: else -> break od;
+               assert(q >= my.at[k]);                          /* I3 */
+               cache(q, on_new(p, q)); k = 0
+            :: else
+            fi;
+            renew();
+            end_request()
+       fi;
+       p = 0; q = 0 }
+
+  :: atomic { my.request != NOTHING -> end_request() }         /* request or reply is lost */
+#ifdef NO_NONCE                                                /* a late reply answers the next request */
+  :: atomic { my.live && my.request == OK -> my.age = 0; my.sent = my.pos }
+#endif
+
+  :: atomic { my.live && arrives(OLD, my.pos + 1) ->           /* a message */
+       q = my.pos + 1; apply(q, on_new(OLD, q)); q = 0 }
+#ifdef FAILOVER
+  :: atomic { my.live && arrives(NEW, my.pos + 1) ->
+       q = my.pos + 1; apply(q, on_new(NEW, q)); q = 0 }
+#endif
+#ifdef NO_GAP_CHECK
+  :: atomic { my.live && arrives(OLD, my.pos + 2) -> q = my.pos + 2; apply(q, on_new(OLD, q)); q = 0 }
+#endif
+
+  :: atomic { my.at[0] != 0 -> my.at[0] = 0; my.at_new = my.at_new & ~1 }        /* LRU */
+#if KEYS == 2
+  :: atomic { my.at[1] != 0 -> my.at[1] = 0; my.at_new = my.at_new & ~2 }
+#endif
+
+  :: atomic { my.live && my.at[0] != 0 && may_answer -> answer() }              /* verifyKey */
+#if KEYS == 2
+  :: atomic { my.live && my.at[1] != 0 && may_answer -> k = 1; answer(); k = 0 }
+#endif
+
+  :: atomic { my.live && any_up ->                             /* clean stop: ZREM */
+       pick(p);
+       server[p].score[id] = ABSENT; reaper(p, id) = IDLE; p = 0;
+#ifndef LEAVE_BEFORE_STOP
+       drop()
+#endif
+     }
+#ifdef TIMER_FENCE                                             /* the timer fires, when it gets to run */
+  :: atomic { my.live && my.lease == 0 && !my.fenced -> my.fenced = true }
+#endif
+  od
+}
+
+/* ---------------------------------------------------------- control planes: one process an update
+ * Fences of different writes overlap, and so do control planes; a crashed one is a process that is
+ * never scheduled again. */
+#define in_log(q)  (server[q].head >= s && on_new(q, s) == n)
+
+#if VERIFIERS == 1
+#define behind(q)  (server[q].score[0] < s)
+#else
+#define behind(q)  (server[q].score[0] < s || server[q].score[1] < s)
+#endif
+
+#ifdef REAP_AT_ONCE
+#define start_reaper(q, i) reaper(q, i) = 0
+#else
+#define start_reaper(q, i) reaper(q, i) = fence(q)
+#endif
+inline done() {
+  if :: s > complete -> complete = s; complete_new = n :: else fi;
+  p = 0; s = 0; n = 0; i = 0
+}
+inline kill(q) {         /* ZADD XX -1 for exactly the laggards, in one script with the history check */
+  i = 0;
+  do
+  :: i < VERIFIERS ->
+     if
+#ifdef KILL_WITHOUT_XX   /* ... for the names that the poller saw, members or not */
+     :: named[i] -> assert(server[q].score[i] != ABSENT); server[q].score[i] = KILLED
+#else
+     :: server[q].score[i] < s ->
+#ifdef LAGGARD_REMOVED
+        server[q].score[i] = ABSENT
+#else
+        server[q].score[i] = KILLED;
+        if :: reaper(q, i) == IDLE -> start_reaper(q, i) :: else fi
+#endif
+#endif
+     :: else
+     fi;
+     i++
+  :: else -> i = 0; break
+  od
+}
+
+proctype Update(byte nth) {
+  byte p, s, i; bool n;
+#ifdef KILL_WITHOUT_XX
+  bool named[VERIFIERS];
+#endif
+end_before:
+  atomic { updates == nth && any_up ->                         /* the write script */
+    updates++;
+    pick(p);
+    server[p].head++;
+    s = server[p].head; n = on_new(p, s) }
+end_wait:                                                      /* WAIT short: durable:false, for ever */
+  atomic {
+#ifndef COMPLETE_WITHOUT_WAIT
+    (p == NEW || replicated(s)) ->
+#endif
+    fence_left[nth] = fence(p);
+    if :: s > durable -> durable = s :: else fi;
+    assert(!promoted || n || s <= fork) }                      /* I6 */
+#ifdef KILL_WITHOUT_XX
+end_poll:
+  atomic { fence_left[nth] == 0 -> i = 0;                      /* the laggards, as the poller saw them */
+    do :: i < VERIFIERS -> named[i] = (server[OLD].score[i] < s); i++ :: else -> i = 0; break od };
+#endif
+end_fence:
+  if
+  :: atomic { in_log(OLD) && !behind(OLD) -> done() }          /* complete by acks */
+#ifdef FAILOVER
+  :: atomic { readable(NEW) && in_log(NEW) && !behind(NEW) -> done() }
+#endif
+  :: atomic { fence_left[nth] == 0 && up(OLD) && in_log(OLD) -> kill(OLD); done() }
+#ifdef FAILOVER
+  :: atomic { fence_left[nth] == 0 && up(NEW) && in_log(NEW) -> kill(NEW); done() }
+#endif
+  fi
+}
+
+/* --------------------------------------------------------- everything that happens by itself */
+#ifdef LEASECHANGE
+byte lease_wait;         /* the operator's own wait of one old F */
+#endif
+inline tick() {
+  do
+  :: j < VERIFIERS ->
+     if :: verifier[j].lease > 0 -> verifier[j].lease-- :: else fi;
+     if :: verifier[j].request != NOTHING && verifier[j].age < LONGEST -> verifier[j].age++ :: else fi;
+     j++
+  :: else -> j = 0; break
+  od;
+  do
+  :: j < WRITES -> if :: fence_left[j] > 0 -> fence_left[j]-- :: else fi; j++
+  :: else -> j = 0; break
+  od;
+  do
+  :: j < SERVERS * VERIFIERS ->
+     if :: reap_left[j] > 0 && reap_left[j] != IDLE -> reap_left[j]-- :: else fi;
+     j++
+  :: else -> j = 0; break
+  od;
+  if :: cut && grace > 0 -> grace-- :: else fi;
+#ifdef LEASECHANGE
+  if :: lease_wait > 0 -> lease_wait-- :: else fi;
+#endif
+}
+
+/* Whoever has seen one server hold -1 for F removes the name: the killer is the earliest who can. */
+#define reapable(p, i) (up(p) && server[p].score[i] == KILLED && reaper(p, i) == 0)
+inline reap(p, i) { server[p].score[i] = ABSENT; reaper(p, i) = IDLE }
+
+inline copy_members() {
+  do :: j < VERIFIERS -> server[NEW].score[j] = server[OLD].score[j]; j++ :: else -> j = 0; break od
+}
+
+proctype World() {
+  byte j;
+end:
+  do
+  :: d_step { true -> tick() }
+  :: d_step { reapable(OLD, 0) -> reap(OLD, 0) }
+#if VERIFIERS == 2
+  :: d_step { reapable(OLD, 1) -> reap(OLD, 1) }
+#endif
+#ifdef FAILOVER
+  :: d_step { reapable(NEW, 0) -> reap(NEW, 0) }
+  :: d_step { !cut ->                                          /* replicate */
+       server[NEW].head = server[OLD].head;
+#ifdef LEASECHANGE
+       server[NEW].L = server[OLD].L; server[NEW].Lf = server[OLD].Lf;
+#endif
+       copy_members() }
+  :: atomic { !cut -> cut = true }                             /* partition */
+  :: d_step { cut && !promoted ->                              /* promotion, at any time after it */
+       fork = server[NEW].head;
+       assert(durable <= fork);                                /* I6 */
+#ifndef REAP_TIMER_SURVIVES_FAILOVER
+       do                                                      /* a -1 is seen here for the first time */
+       :: j < VERIFIERS ->
+          if :: server[NEW].score[j] == KILLED -> reaper(NEW, j) = fence(NEW) :: else fi;
+          j++
+       :: else -> j = 0; break
+       od
+#endif
+     }
+#endif
+  od
+}
+
+#ifdef LEASECHANGE
+/* An operator lowers the lease and raises it again. Each step is a write with its WAIT. */
+#ifdef FAILOVER
+#define lease_replicated(field, value)  (promoted || server[NEW].field == value)
+#else
+#define lease_replicated(field, value)  (true)
+#endif
+proctype Operator() {
+  byte p;
+  atomic { any_up -> pick(p); lease_wait = fence(p); server[p].L = LOW };
+  (lease_replicated(L, LOW));
+#ifndef LF_LOWERED_AT_ONCE
+  (lease_wait == 0);
+#endif
+  atomic { up(p) -> server[p].Lf = LOW };
+  skip
+}
+#endif
+
+init {
+  atomic {
+    byte j;
+    do
+    :: j < SERVERS ->
+       server[j].head = FIRST; server[j].score[0] = ABSENT;
+#if VERIFIERS == 2
+       server[j].score[1] = ABSENT;
+#endif
+#ifdef LEASECHANGE
+       server[j].L = LEASE; server[j].Lf = LEASE;
+#endif
+       j++
+    :: else -> j = 0; break
+    od;
+    do :: j < VERIFIERS -> run Verifier(j); j++ :: else -> j = 0; break od;
+    do :: j < WRITES -> run Update(j); j++ :: else -> j = 0; break od;
+#ifdef LEASECHANGE
+    run Operator();
+#endif
+    run World()
+  }
+}
