@@ -244,17 +244,27 @@ inline answer() {
   assert(my.at[k] >= q && (my.at[k] <= fork || complete <= fork || bit_(my.at_new, k) == complete_new));
 #ifdef CHECK_I9
   q = my.pos;
-  do :: !touches(q, bit_(my.ring, q), k) -> q-- :: else -> break od;
+  do :: !touches(q, (bit_(my.ring, my.pos) && q > fork), k) -> q-- :: else -> break od;
   assert(my.at[k] == q);
 #endif
   q = 0
 }
 
+#ifdef FAILOVER
+#ifdef REGISTER_WITHOUT_WAIT
+#define registered (true)
+#else
+#define registered (my.from == NEW || server[NEW].score[id] != ABSENT)
+#endif
+#else
+#define registered (true)
+#endif
+
 proctype Verifier(byte id) {
   byte p, q, k;          /* scratch, 0 between steps */
 end:
   do
-  :: atomic { !my.live && my.request == NOTHING -> my.request = SENT }
+  :: d_step { !my.live && my.request == NOTHING -> my.request = SENT }
 
   :: atomic { !my.live && my.request == SENT && any_up ->      /* Redis executes REGISTER */
        pick(p);
@@ -269,21 +279,16 @@ end:
 #endif
        p = 0; q = 0 }
 
-  :: atomic { !my.live && my.request == OK                     /* its reply, after its WAIT */
-#ifdef FAILOVER
-#ifndef REGISTER_WITHOUT_WAIT
-              && (my.from == NEW || server[NEW].score[id] != ABSENT)
-#endif
-#endif
-       -> my.live = true; my.pos = my.head; my.ring = on_new(my.from, my.head) << my.head;
+  :: d_step { !my.live && my.request == OK && registered ->    /* its reply, after its WAIT */
+       my.live = true; my.pos = my.head; my.ring = on_new(my.from, my.head) << my.head;
        renew(); end_request() }
 
-  :: atomic { my.live && my.request == NOTHING ->              /* SYNC, periodic */
+  :: d_step { my.live && my.request == NOTHING ->              /* SYNC, periodic */
        my.request = SENT; my.sent = my.pos }
-  :: atomic { my.live && my.request == NOTHING && my.at[0] == 0 ->   /* SYNC that fills key 0 */
+  :: d_step { my.live && my.request == NOTHING && my.at[0] == 0 ->   /* SYNC that fills key 0 */
        my.request = SENT; my.sent = my.pos; my.want = 1 }
 #if KEYS == 2
-  :: atomic { my.live && my.request == NOTHING && my.at[1] == 0 ->
+  :: d_step { my.live && my.request == NOTHING && my.at[1] == 0 ->
        my.request = SENT; my.sent = my.pos; my.want = 2 }
 #endif
 
@@ -308,9 +313,9 @@ end:
        fi;
        p = 0 }
 
-  :: atomic { my.live && my.request == REFUSED -> drop() }
+  :: d_step { my.live && my.request == REFUSED -> drop() }
 
-  :: atomic { my.live && my.request == OK ->                   /* the verifier handles the reply */
+  :: d_step { my.live && my.request == OK ->                   /* the verifier handles the reply */
        p = my.from;
        q = my.sent + 1;
        do                                                      /* what it has must match the ring */
@@ -339,29 +344,29 @@ end:
        fi;
        p = 0; q = 0 }
 
-  :: atomic { my.request != NOTHING -> end_request() }         /* request or reply is lost */
+  :: d_step { my.request != NOTHING -> end_request() }         /* request or reply is lost */
 #ifdef NO_NONCE                                                /* a late reply answers the next request */
-  :: atomic { my.live && my.request == OK -> my.age = 0; my.sent = my.pos }
+  :: d_step { my.live && my.request == OK -> my.age = 0; my.sent = my.pos }
 #endif
 
-  :: atomic { my.live && arrives(OLD, my.pos + 1) ->           /* a message */
+  :: d_step { my.live && arrives(OLD, my.pos + 1) ->           /* a message */
        q = my.pos + 1; apply(q, on_new(OLD, q)); q = 0 }
 #ifdef FAILOVER
-  :: atomic { my.live && arrives(NEW, my.pos + 1) ->
+  :: d_step { my.live && arrives(NEW, my.pos + 1) ->
        q = my.pos + 1; apply(q, on_new(NEW, q)); q = 0 }
 #endif
 #ifdef NO_GAP_CHECK
-  :: atomic { my.live && arrives(OLD, my.pos + 2) -> q = my.pos + 2; apply(q, on_new(OLD, q)); q = 0 }
+  :: d_step { my.live && arrives(OLD, my.pos + 2) -> q = my.pos + 2; apply(q, on_new(OLD, q)); q = 0 }
 #endif
 
-  :: atomic { my.at[0] != 0 -> my.at[0] = 0; my.at_new = my.at_new & ~1 }        /* LRU */
+  :: d_step { my.at[0] != 0 -> my.at[0] = 0; my.at_new = my.at_new & ~1 }        /* LRU */
 #if KEYS == 2
-  :: atomic { my.at[1] != 0 -> my.at[1] = 0; my.at_new = my.at_new & ~2 }
+  :: d_step { my.at[1] != 0 -> my.at[1] = 0; my.at_new = my.at_new & ~2 }
 #endif
 
-  :: atomic { my.live && my.at[0] != 0 && may_answer -> answer() }              /* verifyKey */
+  :: d_step { my.live && my.at[0] != 0 && may_answer -> answer() }              /* verifyKey */
 #if KEYS == 2
-  :: atomic { my.live && my.at[1] != 0 && may_answer -> k = 1; answer(); k = 0 }
+  :: d_step { my.live && my.at[1] != 0 && may_answer -> k = 1; answer(); k = 0 }
 #endif
 
   :: atomic { my.live && any_up ->                             /* clean stop: ZREM */
@@ -372,7 +377,7 @@ end:
 #endif
      }
 #ifdef TIMER_FENCE                                             /* the timer fires, when it gets to run */
-  :: atomic { my.live && my.lease == 0 && !my.fenced -> my.fenced = true }
+  :: d_step { my.live && my.lease == 0 && !my.fenced -> my.fenced = true }
 #endif
   od
 }
@@ -446,13 +451,13 @@ end_poll:
 #endif
 end_fence:
   if
-  :: atomic { in_log(OLD) && !behind(OLD) -> done() }          /* complete by acks */
+  :: d_step { in_log(OLD) && !behind(OLD) -> done() }          /* complete by acks */
 #ifdef FAILOVER
-  :: atomic { readable(NEW) && in_log(NEW) && !behind(NEW) -> done() }
+  :: d_step { readable(NEW) && in_log(NEW) && !behind(NEW) -> done() }
 #endif
-  :: atomic { fence_left[nth] == 0 && up(OLD) && in_log(OLD) -> kill(OLD); done() }
+  :: d_step { fence_left[nth] == 0 && up(OLD) && in_log(OLD) -> kill(OLD); done() }
 #ifdef FAILOVER
-  :: atomic { fence_left[nth] == 0 && up(NEW) && in_log(NEW) -> kill(NEW); done() }
+  :: d_step { fence_left[nth] == 0 && up(NEW) && in_log(NEW) -> kill(NEW); done() }
 #endif
   fi
 }
@@ -490,7 +495,8 @@ inline tick() {
 inline reap(p, i) { server[p].score[i] = ABSENT; reaper(p, i) = IDLE }
 
 inline copy_members() {
-  do :: j < VERIFIERS -> server[NEW].score[j] = server[OLD].score[j]; j++ :: else -> j = 0; break od
+  do :: j < VERIFIERS -> server[NEW].score[j] = server[OLD].score[j]; j++ :: else -> break od;
+  j = 0
 }
 
 proctype World() {
@@ -519,30 +525,37 @@ end:
        :: j < VERIFIERS ->
           if :: server[NEW].score[j] == KILLED -> reaper(NEW, j) = fence(NEW) :: else fi;
           j++
-       :: else -> j = 0; break
-       od
+       :: else -> break
+       od;
 #endif
-     }
+       j = 0 }
 #endif
   od
 }
 
 #ifdef LEASECHANGE
-/* An operator lowers the lease and raises it again. Each step is a write with its WAIT. */
+/* An operator lowers the lease and raises it again. Each step is a write with its WAIT; a failover
+ * ends the attempt. */
 #ifdef FAILOVER
-#define lease_replicated(field, value)  (promoted || server[NEW].field == value)
+#define replica_has(field, value)  (!promoted && server[NEW].field == value)
 #else
-#define lease_replicated(field, value)  (true)
+#define replica_has(field, value)  (true)
 #endif
 proctype Operator() {
-  byte p;
-  atomic { any_up -> pick(p); lease_wait = fence(p); server[p].L = LOW };
-  (lease_replicated(L, LOW));
+end:
+  d_step { up(OLD) -> lease_wait = fence(OLD); server[OLD].L = LOW };
 #ifndef LF_LOWERED_AT_ONCE
-  (lease_wait == 0);
+  (replica_has(L, LOW) && lease_wait == 0);
 #endif
-  atomic { up(p) -> server[p].Lf = LOW };
-  skip
+  d_step { up(OLD) -> server[OLD].Lf = LOW };
+#ifdef L_RAISED_FIRST
+  d_step { up(OLD) -> server[OLD].L = LEASE };
+#endif
+  d_step { up(OLD) && replica_has(Lf, LOW) -> server[OLD].Lf = LEASE };
+#ifndef L_RAISED_WITHOUT_WAIT
+  (replica_has(Lf, LEASE));
+#endif
+  d_step { up(OLD) -> server[OLD].L = LEASE }
 }
 #endif
 
