@@ -1,0 +1,65 @@
+import type { Clock } from '#shared/clock.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { generateId } from '#shared/key-format.ts';
+import { apiKeys, apiList } from '#shared/layout.ts';
+import type { RedisNodes } from '#shared/redis.ts';
+import { Script } from '#shared/script.ts';
+import type { DurableWriter } from './redis-change-log.ts';
+
+const createScript = new Script(new URL('./lua/create-api.lua', import.meta.url));
+
+export interface Api {
+  readonly id: string;
+  readonly name?: string;
+  readonly createdAt: number;
+}
+
+/** APIs in Redis. Deleting one is a change of its log; the sweep does the rest. */
+export class Apis {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #clock: Clock;
+  readonly #leaseMs: number;
+
+  constructor(nodes: RedisNodes, writer: DurableWriter, clock: Clock, leaseMs: number) {
+    this.#nodes = nodes;
+    this.#writer = writer;
+    this.#clock = clock;
+    this.#leaseMs = leaseMs;
+  }
+
+  /** Rejects with CONFLICT where the id is in use or still being deleted. */
+  async create(name: string, wantedId?: string): Promise<{ apiId: string; name: string }> {
+    const nowMs = this.#clock.wallMs();
+    const apiId = wantedId ?? generateId('api', nowMs);
+    const redis = await this.#nodes.connection(apiList);
+    await this.#nodes.within(redis, redis.zadd(apiList, 0, apiId));
+    const { head } = apiKeys(apiId);
+    const { reply, replicated } = await this.#writer.run(createScript, [head], [nowMs, this.#leaseMs, name]);
+    if (reply !== 'OK') throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
+    if (!replicated) throw unavailable('the API is not on all replicas yet; read it before trying again');
+    return { apiId, name };
+  }
+
+  /** undefined when there is none, or it is deleted. */
+  async get(apiId: string): Promise<Api | undefined> {
+    const { head } = apiKeys(apiId);
+    const redis = await this.#nodes.connection(head);
+    const [createdAt, name, deleted] = await this.#nodes.within(
+      redis,
+      redis.hmget(head, 'c', 'name', 'deleted'),
+    );
+    if (!createdAt || deleted) return undefined;
+    return { id: apiId, ...(name ? { name } : {}), createdAt: Number(createdAt) };
+  }
+
+  /**
+   * Ids of APIs in order, deleted ones and ones that never came to be among them.
+   * @param after the id to go on after; '' = from the start
+   */
+  async ids(after: string, limit: number): Promise<string[]> {
+    const redis = await this.#nodes.connection(apiList);
+    const from = after === '' ? '-' : `(${after}`;
+    return this.#nodes.within(redis, redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
+  }
+}

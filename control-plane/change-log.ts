@@ -1,0 +1,72 @@
+/** The fields of a key's record that a change may set; the names are the record's own. */
+export type RecordField = 'e' | 'x' | 'n' | 'o' | 'm';
+
+/** One change to be written. Values are as stored; `''` clears a field. */
+export interface Write {
+  readonly apiId: string;
+  readonly operation: 'update' | 'delete' | 'noop' | 'api-deleted';
+  /** Empty where the operation is about the whole API. */
+  readonly keyId: string;
+  readonly fields: Readonly<Partial<Record<RecordField, string>>>;
+  /** Refuse (CONFLICT) unless the record's version, or for `noop` the log's sequence, is this. */
+  readonly condition?: string;
+}
+
+export interface Written {
+  readonly status: 'OK';
+  readonly sequence: number;
+  readonly hash: string;
+  /** The longest lease that may have been granted before this write, milliseconds. */
+  readonly leaseMs: number;
+  /** The record's version before it. */
+  readonly previousVersion: string;
+  /** Whether every replica that must hold it was seen to hold it. Always true where there are none. */
+  readonly replicated: boolean;
+}
+
+/** Where a change stands. LOST: a failover took it, and the log now tells another history. */
+export type Standing =
+  | { readonly state: 'LOST' }
+  | {
+      readonly state: 'INTACT';
+      readonly followers: number;
+      /** Followers that have not acknowledged it, killed ones among them. */
+      readonly laggards: number;
+      readonly leaseMs: number;
+      /** The highest sequence that some control plane saw on all replicas. */
+      readonly replicatedSequence: number;
+      readonly names: readonly string[];
+    };
+
+export type Closing =
+  | { readonly state: 'LOST' }
+  | {
+      readonly state: 'INTACT';
+      readonly followers: number;
+      readonly leaseMs: number;
+      readonly killed: readonly string[];
+    };
+
+/**
+ * The change logs of all APIs, as the control plane uses them. Every method acts atomically on the primary and
+ * rejects with SERVICE_UNAVAILABLE when it is out of reach, deposed or refuses; a `write` that rejects has
+ * either not happened or its outcome is unknown, as the message says, and is never repeated by itself.
+ */
+export interface ChangeLog {
+  write(write: Write): Promise<Written | { readonly status: 'NOT_FOUND' | 'CONFLICT' }>;
+  /** @param change `hash` may be empty when unknown; then the entry's keyId identifies it */
+  check(change: {
+    readonly apiId: string;
+    readonly sequence: number;
+    readonly hash: string;
+    readonly keyId: string;
+    /** Whether the caller saw it on all replicas; recorded for others. */
+    readonly replicated: boolean;
+    /** How many laggards to name. */
+    readonly names: number;
+  }): Promise<Standing>;
+  /** Kills every follower that has not acknowledged the change, if the history still holds it. */
+  close(apiId: string, sequence: number, hash: string): Promise<Closing>;
+  /** Removes those of `members` that are killed. */
+  reap(apiId: string, members: readonly string[]): Promise<number>;
+}

@@ -1,0 +1,85 @@
+import { adminSettings } from '#shared/admin.ts';
+import { ConfigError, type ConfigOf, choice, flag, integer, port, secret, text } from '#shared/config.ts';
+import { redisSettings } from '#shared/redis.ts';
+
+export const settings = {
+  HOST: text('127.0.0.1', 'Address of the API'),
+  PORT: port(3000, 'Port of the API'),
+  ...adminSettings(9300),
+  ROOT_KEY: secret(
+    undefined,
+    'at least 32 characters each',
+    'Bootstrap root keys, one a line, which may do everything; better from ROOT_KEY_FILE. Two overlap during a rotation',
+  ),
+  LOG_LEVEL: choice(
+    ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
+    'info',
+    'Least level that is logged',
+  ),
+  ...redisSettings,
+  REDIS_MIN_REPLICAS_MAX_LAG_S: integer(
+    1,
+    60,
+    's',
+    2,
+    "Redis' own `min-replicas-max-lag`: how long a cut-off primary goes on accepting. Used where REDIS_REPLICAS > 0",
+  ),
+  API_AUTO_CREATE: flag(
+    true,
+    'Whether the first key of an unknown apiId creates the API; otherwise that is 404',
+  ),
+  LEASE_MS: integer(
+    500,
+    600_000,
+    'ms',
+    10_000,
+    'How long a verifier may answer from memory after it last heard from Redis: the bound on staleness, on answering without Redis, and on how long a disable waits for a verifier that cannot be reached',
+  ),
+  FENCE_WAIT_MS: integer(
+    0,
+    60_000,
+    'ms',
+    30_000,
+    'The longest that a change holds its caller; the fence goes on after it',
+  ),
+  FENCES_PENDING_MAX: integer(
+    1,
+    1_000_000,
+    'changes',
+    10_000,
+    'Incomplete changes at once; more are refused with 503',
+  ),
+  BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536, 'Largest request body'),
+  HEADER_BYTES_MAX: integer(4096, 65_536, 'bytes', 16_384, 'Largest request head'),
+  REQUEST_TIMEOUT_MS: integer(1000, 300_000, 'ms', 15_000, 'The longest that receiving a request may take'),
+  KEEP_ALIVE_TIMEOUT_MS: integer(
+    1000,
+    600_000,
+    'ms',
+    90_000,
+    "How long an idle connection stays open; above the balancer's own",
+  ),
+  CONNECTIONS_MAX: integer(1, 100_000, 'connections', 1000, 'Connections at once; more are refused'),
+  SHUTDOWN_GRACE_MS: integer(
+    0,
+    300_000,
+    'ms',
+    10_000,
+    'How long requests in flight may take to finish after SIGTERM',
+  ),
+};
+
+export type Config = ConfigOf<typeof settings>;
+
+const ROOT_KEY_LENGTH_MIN = 32;
+
+/** The bootstrap root keys of a configuration. Throws ConfigError where one is too short. */
+export function bootstrapRootKeys(config: Config): string[] {
+  const keys = config.ROOT_KEY.split(/\r?\n/)
+    .map((key) => key.trim())
+    .filter(Boolean);
+  if (keys.length === 0 || keys.some((key) => key.length < ROOT_KEY_LENGTH_MIN)) {
+    throw new ConfigError([`ROOT_KEY: every root key needs at least ${ROOT_KEY_LENGTH_MIN} characters`]);
+  }
+  return keys;
+}

@@ -1,0 +1,207 @@
+import { type Clock, pause } from '#shared/clock.ts';
+import type { ChangeLog, Written } from './change-log.ts';
+
+/** How a change came to be complete, or that a failover took it. */
+export type FenceOutcome = 'acks' | 'fence' | 'lost';
+
+/** A change on its way to every follower. */
+export interface Tracked {
+  readonly apiId: string;
+  readonly keyId: string;
+  readonly sequence: number;
+  readonly hash: string;
+  /** Settles once, possibly never while Redis is away. */
+  readonly settled: Promise<FenceOutcome>;
+  /** When it completes by fence at the latest, on the monotonic clock, milliseconds. */
+  readonly closesAtMs: number;
+  /** As of the last look. */
+  readonly replicated: boolean;
+  readonly followers: number;
+}
+
+export interface FenceEvents {
+  settled(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
+  killed(apiId: string, members: readonly string[], sequence: number): void;
+  reaped(apiId: string, members: readonly string[]): void;
+}
+
+/** The clock-rate error that is assumed between two machines over one lease, and rounding. */
+const DRIFT = 0.03;
+const ROUNDING_MS = 10;
+
+/**
+ * F: how long after a write no unacknowledged lease from before it can be alive, milliseconds.
+ * @param leaseMs the longest lease that may have been granted
+ * @param deposedMs how long a deposed primary may still grant leases
+ */
+export function fenceMs(leaseMs: number, deposedMs: number): number {
+  return leaseMs + deposedMs + Math.ceil(DRIFT * leaseMs) + ROUNDING_MS;
+}
+
+const POLL_DELAYS_MS = [1, 2, 4, 8, 16, 25, 50, 100] as const;
+const POLL_DELAY_MAX_MS = 250;
+/** Changes of one API looked at in one go. */
+const POLL_BATCH = 16;
+/** A write that was not seen on all replicas is covered by a later one; tried again this often. */
+const COVER_PERIOD_MS = 1000;
+
+interface Open extends Tracked {
+  replicated: boolean;
+  followers: number;
+  readonly startedAtMs: number;
+  readonly settle: (outcome: FenceOutcome) => void;
+}
+
+/**
+ * Waits until changes are complete: every registered follower has acknowledged them, or no unacknowledged
+ * lease can still be alive on this process's monotonic clock. A change is complete only while the history
+ * holds it and all replicas do.
+ */
+export class Fence {
+  readonly #log: ChangeLog;
+  readonly #clock: Clock;
+  readonly #deposedMs: number;
+  readonly #events: FenceEvents;
+  readonly #apis = new Map<string, { open: Open[]; attempt: number; wake: AbortController }>();
+  readonly #stop = new AbortController();
+  #pending = 0;
+
+  /** @param deposedMs how long a deposed primary may still grant leases; 0 without replicas */
+  constructor(log: ChangeLog, clock: Clock, deposedMs: number, events: FenceEvents) {
+    this.#log = log;
+    this.#clock = clock;
+    this.#deposedMs = deposedMs;
+    this.#events = events;
+  }
+
+  /** Changes that are not complete yet. */
+  get pending(): number {
+    return this.#pending;
+  }
+
+  /** Begins to watch a change; to be called as soon as its write returned. */
+  track(apiId: string, keyId: string, written: Written): Tracked {
+    const { promise, resolve } = Promise.withResolvers<FenceOutcome>();
+    const startedAtMs = this.#clock.monotonicMs();
+    const open: Open = {
+      apiId,
+      keyId,
+      sequence: written.sequence,
+      hash: written.hash,
+      replicated: written.replicated,
+      followers: 0,
+      startedAtMs,
+      closesAtMs: startedAtMs + fenceMs(written.leaseMs, this.#deposedMs),
+      settled: promise,
+      settle: resolve,
+    };
+    this.#pending++;
+    const api = this.#apis.get(apiId);
+    if (api) {
+      api.open.push(open);
+      api.open.sort((a, b) => a.sequence - b.sequence);
+      api.attempt = 0;
+      api.wake.abort();
+    } else {
+      this.#apis.set(apiId, { open: [open], attempt: 0, wake: new AbortController() });
+      void this.#poll(apiId);
+    }
+    return open;
+  }
+
+  /** Stops watching; what is open stays unsettled. */
+  stop(): void {
+    this.#stop.abort();
+    for (const { wake } of this.#apis.values()) wake.abort();
+  }
+
+  /** Removes killed followers one fence from now, because they may hold a lease granted after the change. */
+  reapLater(apiId: string, members: readonly string[], leaseMs: number): void {
+    if (members.length > 0) void this.#reap(apiId, members, fenceMs(leaseMs, this.#deposedMs));
+  }
+
+  /** Acknowledgements are ordered, so only the lowest open changes of an API need a look. */
+  async #poll(apiId: string): Promise<void> {
+    const api = this.#apis.get(apiId);
+    let coverAtMs = this.#clock.monotonicMs() + COVER_PERIOD_MS;
+    while (api && api.open.length > 0) {
+      const untilClose = Math.min(...api.open.slice(0, POLL_BATCH).map((change) => change.closesAtMs));
+      const delay = POLL_DELAYS_MS[api.attempt++] ?? POLL_DELAY_MAX_MS;
+      const rest = untilClose - this.#clock.monotonicMs();
+      api.wake = new AbortController();
+      await pause(this.#clock, rest > 0 ? Math.min(delay, Math.ceil(rest)) : delay, api.wake.signal);
+      if (this.#stop.signal.aborted) return;
+      if (api.open.some((change) => !change.replicated) && this.#clock.monotonicMs() >= coverAtMs) {
+        await this.#cover(apiId, api.open);
+        coverAtMs = this.#clock.monotonicMs() + COVER_PERIOD_MS;
+      }
+      const settled = new Set<Open>();
+      const lowest = api.open.slice(0, POLL_BATCH);
+      await Promise.all(lowest.map(async (change) => (await this.#look(change)) && settled.add(change)));
+      if (settled.size > 0) {
+        api.open = api.open.filter((change) => !settled.has(change));
+        api.attempt = 0;
+      }
+    }
+    this.#apis.delete(apiId);
+  }
+
+  /** One look at one change; whether it is settled. Redis being away settles nothing. */
+  async #look(change: Open): Promise<boolean> {
+    const { apiId, keyId, sequence, hash, replicated } = change;
+    try {
+      const standing = await this.#log.check({ apiId, keyId, sequence, hash, replicated, names: 0 });
+      if (standing.state === 'LOST') return this.#settle(change, 'lost');
+      change.followers = standing.followers;
+      if (standing.replicatedSequence >= sequence) change.replicated = true;
+      if (!change.replicated) return false;
+      if (standing.laggards === 0) return this.#settle(change, 'acks');
+      if (this.#clock.monotonicMs() < change.closesAtMs) return false;
+      const closing = await this.#log.close(apiId, sequence, hash);
+      if (closing.state === 'LOST') return this.#settle(change, 'lost');
+      change.followers = closing.followers;
+      this.#events.killed(apiId, closing.killed, sequence);
+      this.reapLater(apiId, closing.killed, closing.leaseMs);
+      return this.#settle(change, 'fence');
+    } catch {
+      return false; // out of reach or deposed: it stays open, and is looked at again
+    }
+  }
+
+  /** Writes a no-op that all replicas confirm, which proves that they hold everything before it too. */
+  async #cover(apiId: string, open: readonly Open[]): Promise<void> {
+    const covered = open.filter((change) => !change.replicated);
+    try {
+      const noop = await this.#log.write({ apiId, operation: 'noop', keyId: '', fields: {} });
+      if (noop.status !== 'OK' || !noop.replicated) return;
+      for (const change of covered) {
+        const { keyId, sequence, hash } = change;
+        const standing = await this.#log.check({ apiId, keyId, sequence, hash, replicated: false, names: 0 });
+        if (standing.state === 'INTACT' && sequence < noop.sequence) change.replicated = true;
+      }
+    } catch {
+      return; // tried again in the next period
+    }
+  }
+
+  #settle(change: Open, outcome: FenceOutcome): true {
+    this.#pending--;
+    const tookMs = this.#clock.monotonicMs() - change.startedAtMs;
+    this.#events.settled(outcome, change.apiId, change.sequence, tookMs);
+    change.settle(outcome);
+    return true;
+  }
+
+  async #reap(apiId: string, members: readonly string[], afterMs: number): Promise<void> {
+    await pause(this.#clock, afterMs, this.#stop.signal);
+    while (!this.#stop.signal.aborted) {
+      try {
+        await this.#log.reap(apiId, members);
+        this.#events.reaped(apiId, members);
+        return;
+      } catch {
+        await pause(this.#clock, COVER_PERIOD_MS, this.#stop.signal);
+      }
+    }
+  }
+}

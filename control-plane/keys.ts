@@ -1,0 +1,315 @@
+import type { ChainableCommander } from 'ioredis';
+import type { Clock } from '#shared/clock.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/key-format.ts';
+import {
+  apiKeys,
+  apiList,
+  formatPointer,
+  idPointer,
+  metaKey,
+  ownerKey,
+  recordKey,
+  secretPointer,
+} from '#shared/layout.ts';
+import type { RedisNodes } from '#shared/redis.ts';
+import { Script } from '#shared/script.ts';
+import type { ChangeLog, RecordField } from './change-log.ts';
+import type { DurableWriter } from './redis-change-log.ts';
+
+const createScript = new Script(new URL('./lua/create-key.lua', import.meta.url));
+const deletePointerScript = new Script(new URL('./lua/delete-pointer.lua', import.meta.url));
+const pointerScript = new Script(new URL('./lua/set-pointer.lua', import.meta.url));
+
+/** A key as admins see it: never its secret, never its hash. */
+export interface Key {
+  readonly id: string;
+  readonly keyId: string;
+  readonly apiId: string;
+  readonly start: string;
+  readonly name?: string;
+  readonly meta: unknown;
+  readonly externalId?: string;
+  readonly enabled: boolean;
+  readonly createdAt: number;
+  readonly updatedAt?: number;
+  readonly expires?: number;
+}
+
+export interface NewKey {
+  readonly apiId: string;
+  readonly name?: string;
+  readonly prefix?: string;
+  readonly byteLength: number;
+  readonly meta: object;
+  readonly externalId?: string;
+  readonly expires?: number;
+  readonly enabled: boolean;
+}
+
+/** What may be changed of a key; `null` clears. */
+export interface KeyPatch {
+  readonly enabled?: boolean;
+  readonly name?: string | null;
+  readonly meta?: object | null;
+  readonly externalId?: string | null;
+  readonly expires?: number | null;
+}
+
+export interface KeyFilter {
+  readonly enabled?: boolean;
+  readonly externalId?: string;
+  readonly namePrefix?: string;
+}
+
+export interface KeyPage {
+  readonly keys: readonly Key[];
+  /** All keys of the API, whatever the filter. */
+  readonly total: number;
+  /** The creation number to go on from; undefined on the last page. */
+  readonly next?: number;
+}
+
+/** Most keys that one page examines under a filter that has no index. */
+const EXAMINED_MAX = 1000;
+
+/** The record's fields of a patch, as a change to the log states them. */
+export function recordFields(patch: KeyPatch): Partial<Record<RecordField, string>> {
+  return {
+    ...(patch.enabled === undefined ? {} : { e: patch.enabled ? '1' : '0' }),
+    ...(patch.expires === undefined ? {} : { x: patch.expires === null ? '' : String(patch.expires) }),
+    ...(patch.name === undefined ? {} : { n: patch.name ?? '' }),
+    ...(patch.externalId === undefined ? {} : { o: patch.externalId ?? '' }),
+    ...(patch.meta === undefined ? {} : { m: metaText(patch.meta) }),
+  };
+}
+
+/** Keys in Redis: creating, finding and listing them. Changing them is the change log's business. */
+export class Keys {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #log: ChangeLog;
+  readonly #clock: Clock;
+  readonly #limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+
+  constructor(options: {
+    nodes: RedisNodes;
+    writer: DurableWriter;
+    log: ChangeLog;
+    clock: Clock;
+    limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+  }) {
+    this.#nodes = options.nodes;
+    this.#writer = options.writer;
+    this.#log = options.log;
+    this.#clock = options.clock;
+    this.#limits = options.limits;
+  }
+
+  /**
+   * Creates a key, which every verifier knows from the moment this resolves.
+   * Rejects with NOT_FOUND (no such API and none is made), CONFLICT (the API is being deleted) or
+   * SERVICE_UNAVAILABLE, and then nobody has the secret and what was written is undone where it can be.
+   */
+  async create(key: NewKey): Promise<{ keyId: string; key: string }> {
+    const { apiId } = key;
+    const secret = generateKey(key.byteLength, key.prefix);
+    const secretHash = hashSecret(secret);
+    const nowMs = this.#clock.wallMs();
+    const keyId = generateId('key', nowMs);
+    try {
+      await Promise.all([
+        this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
+        this.#point(idPointer(keyId), apiId),
+      ]);
+      let status = await this.#createRecord(key, keyId, secretHash, startOf(secret), nowMs, false);
+      if (status === 'NO_API' && this.#limits.apiAutoCreate) {
+        await this.#listApi(apiId);
+        status = await this.#createRecord(key, keyId, secretHash, startOf(secret), nowMs, true);
+      }
+      if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+      if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
+      if (status !== 'OK') throw new ApiError('CONFLICT', 'the key exists already');
+      return { keyId, key: secret };
+    } catch (error) {
+      await this.#undo(apiId, keyId, secretHash);
+      throw error;
+    }
+  }
+
+  /** The API that a key is of; undefined when the id is unknown. A deleted key may still point to its API. */
+  async apiOf(keyId: string): Promise<string | undefined> {
+    const pointer = idPointer(keyId);
+    const redis = await this.#nodes.connection(pointer);
+    return (await this.#nodes.within(redis, redis.get(pointer))) ?? undefined;
+  }
+
+  async get(apiId: string, keyId: string): Promise<Key | undefined> {
+    return (await this.#read(apiId, [keyId]))[0];
+  }
+
+  /** The sequence of a key's latest change; 0 when it never had one, undefined when there is no such key. */
+  async lastSequence(apiId: string, keyId: string): Promise<number | undefined> {
+    const record = recordKey(apiId, keyId);
+    const redis = await this.#nodes.connection(record);
+    const [secretHash, version] = await this.#nodes.within(redis, redis.hmget(record, 'p', 'v'));
+    return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
+  }
+
+  /**
+   * One page of an API's keys in order of creation, from creation number `from` on.
+   * Examines at most EXAMINED_MAX keys, so a page under a filter may be short and still have a `next`.
+   */
+  async list(
+    apiId: string,
+    filter: KeyFilter,
+    limit: number,
+    order: 'asc' | 'desc',
+    from?: number,
+  ): Promise<KeyPage> {
+    const { index } = apiKeys(apiId);
+    const source = filter.externalId === undefined ? index : ownerKey(apiId, filter.externalId);
+    const filtered = filter.enabled !== undefined || filter.namePrefix !== undefined;
+    const redis = await this.#nodes.connection(index);
+    const count = filtered ? EXAMINED_MAX : limit;
+    const range =
+      order === 'asc'
+        ? redis.zrangebyscore(source, from ?? '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, count + 1)
+        : redis.zrevrangebyscore(source, from ?? '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, count + 1);
+    const [flat, total] = await this.#nodes.within(redis, Promise.all([range, redis.zcard(index)]));
+    const ids = flat.filter((_, i) => i % 2 === 0);
+    const numbers = flat.filter((_, i) => i % 2 === 1).map(Number);
+
+    const keys: Key[] = [];
+    let examined = 0;
+    while (examined < Math.min(count, ids.length) && keys.length < limit) {
+      const batch = ids.slice(examined, Math.min(examined + limit, count));
+      for (const key of await this.#read(apiId, batch, true)) {
+        if (keys.length === limit) break;
+        examined++;
+        if (key && matches(key, filter)) keys.push(key);
+      }
+    }
+    const next = numbers[examined];
+    return { keys, total, ...(next === undefined ? {} : { next }) };
+  }
+
+  /** Takes a deleted key's pointers away. They lead nowhere already, so failing to is harmless. */
+  async forgetPointers(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    await Promise.all([
+      this.#writer.run(deletePointerScript, [secretPointer(secretHash)], [formatPointer(apiId, keyId)]),
+      this.#writer.run(deletePointerScript, [idPointer(keyId)], [apiId]),
+    ]);
+  }
+
+  /** The hash of a key's secret, for `forgetPointers`. */
+  async secretHashOf(apiId: string, keyId: string): Promise<string | undefined> {
+    const record = recordKey(apiId, keyId);
+    const redis = await this.#nodes.connection(record);
+    return (await this.#nodes.within(redis, redis.hget(record, 'p'))) ?? undefined;
+  }
+
+  async #point(pointer: string, value: string): Promise<void> {
+    const { reply, replicated } = await this.#writer.run(pointerScript, [pointer], [value]);
+    if (reply !== 1) throw new ApiError('CONFLICT', 'the secret exists already');
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+  }
+
+  async #createRecord(
+    key: NewKey,
+    keyId: string,
+    secretHash: string,
+    start: string,
+    nowMs: number,
+    createApi: boolean,
+  ): Promise<unknown> {
+    const { head, index } = apiKeys(key.apiId);
+    const record = recordKey(key.apiId, keyId);
+    const owner = key.externalId === undefined ? record : ownerKey(key.apiId, key.externalId);
+    const { reply, replicated } = await this.#writer.run(
+      createScript,
+      [head, index, record, metaKey(key.apiId, keyId), owner],
+      [
+        keyId,
+        nowMs,
+        createApi ? '1' : '0',
+        this.#limits.leaseMs,
+        metaText(key.meta),
+        key.externalId ?? '',
+        ...['p', secretHash, 's', start, 'e', key.enabled ? '1' : '0', 'c', nowMs],
+        ...(key.name === undefined ? [] : ['n', key.name]),
+        ...(key.expires === undefined ? [] : ['x', key.expires]),
+      ],
+    );
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+    return reply;
+  }
+
+  async #listApi(apiId: string): Promise<void> {
+    const redis = await this.#nodes.connection(apiList);
+    await this.#nodes.within(redis, redis.zadd(apiList, 0, apiId));
+  }
+
+  async #undo(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    try {
+      await this.#log.write({ apiId, operation: 'delete', keyId, fields: {} });
+      await this.forgetPointers(apiId, keyId, secretHash);
+    } catch {
+      return; // Redis is away; what remains is a key whose secret nobody has
+    }
+  }
+
+  /** In the order of `keyIds`; with `keepGaps` an entry for each, else only those that exist. */
+  async #read(apiId: string, keyIds: readonly string[], keepGaps = false): Promise<(Key | undefined)[]> {
+    const { head } = apiKeys(apiId);
+    const redis = await this.#nodes.connection(head);
+    const pipeline: ChainableCommander = redis.pipeline();
+    pipeline.hget(head, 'deleted');
+    for (const keyId of keyIds) pipeline.hmget(recordKey(apiId, keyId), ...FIELDS);
+    const replies = (await this.#nodes.within(redis, pipeline.exec())) ?? [];
+    const failed = replies.find(([error]) => error);
+    if (failed) throw this.#nodes.asOutage(redis, failed[0]);
+    if (replies[0]?.[1]) return keepGaps ? keyIds.map(() => undefined) : [];
+    const keys = await Promise.all(
+      keyIds.map(async (keyId, i) => {
+        const fields = replies[i + 1]?.[1] as (string | null)[];
+        if (!fields[0]) return undefined;
+        const meta = fields[9]
+          ? await this.#nodes.within(redis, redis.get(metaKey(apiId, keyId)))
+          : fields[8];
+        return keyOf(apiId, keyId, fields, meta ?? '{}');
+      }),
+    );
+    return keepGaps ? keys : keys.filter((key) => key !== undefined);
+  }
+}
+
+const FIELDS = ['p', 's', 'n', 'o', 'e', 'c', 'u', 'x', 'm', 'M'] as const;
+
+function keyOf(apiId: string, keyId: string, fields: readonly (string | null)[], meta: string): Key {
+  const [, start, name, externalId, enabled, createdAt, updatedAt, expires] = fields;
+  return {
+    id: keyId,
+    keyId,
+    apiId,
+    start: start ?? '',
+    ...(name ? { name } : {}),
+    meta: JSON.parse(meta) as unknown,
+    ...(externalId ? { externalId } : {}),
+    enabled: enabled === '1',
+    createdAt: Number(createdAt),
+    ...(updatedAt ? { updatedAt: Number(updatedAt) } : {}),
+    ...(expires ? { expires: Number(expires) } : {}),
+  };
+}
+
+function matches(key: Key, filter: KeyFilter): boolean {
+  if (filter.enabled !== undefined && key.enabled !== filter.enabled) return false;
+  return filter.namePrefix === undefined || (key.name ?? '').startsWith(filter.namePrefix);
+}
+
+/** Empty for an empty object, which is not stored. */
+function metaText(meta: object | null): string {
+  const text = JSON.stringify(meta ?? {});
+  return text === '{}' ? '' : text;
+}

@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- How far a change has come. Not flagged `no-writes`, so that a deposed primary does not answer.
+--
+-- KEYS 1 head  2 log  3 members
+-- ARGV 1 sequence  2 its hash ('' = unknown, then 3 decides)  3 its keyId
+--      4 '1' = the caller knows that it is on all replicas  5 how many of the laggards to name
+-- Returns {'LOST'} when the history no longer holds the change,
+--         else {'INTACT', followers, laggards, Lf, highest sequence known to be on all replicas, name, …}
+local head, log, members = unpack(KEYS)
+local sequence, hash, keyId, durable, limit = unpack(ARGV)
+
+local s, Lf, d = unpack(redis.call('HMGET', head, 's', 'Lf', 'd'))
+if tonumber(s or 0) < tonumber(sequence) then return {'LOST'} end
+local entry = redis.call('XRANGE', log, sequence .. '-0', sequence .. '-0')[1]
+if entry then
+  -- fields: h, hash, k, keyId, d, payload
+  if hash ~= '' and entry[2][2] ~= hash then return {'LOST'} end
+  if hash == '' and entry[2][4] ~= keyId then return {'LOST'} end
+end
+if durable == '1' and tonumber(d or 0) < tonumber(sequence) then
+  redis.call('HSET', head, 'd', sequence)
+  d = sequence
+end
+
+local behind = '(' .. sequence
+local reply = {'INTACT', redis.call('ZCARD', members), redis.call('ZCOUNT', members, '-inf', behind), Lf or '0', d or '0'}
+if tonumber(limit) > 0 then
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', members, '-inf', behind, 'LIMIT', 0, limit)) do
+    reply[#reply + 1] = name
+  end
+end
+return reply

@@ -1,0 +1,87 @@
+#!lua flags=allow-oom
+-- WRITE: changes a key or an API and appends the change to the API's log, atomically. The only way a change
+-- reaches verifiers. No `no-writes` flag: a deposed primary refuses it (NOREPLICAS, READONLY) even when it
+-- would write nothing. allow-oom: a key can be disabled on a Redis that is full.
+--
+-- KEYS 1 head  2 log  3 index  4 record  5 long meta       (4 and 5 repeat the head for `noop`, `api-deleted`)
+-- ARGV 1 operation: update | delete | noop | api-deleted
+--      2 keyId ('' for noop and api-deleted)   3 channel   4 now, Unix ms
+--      5 log length to keep                    6 longest payload, bytes
+--      7 condition: the record's version (update, delete) or the head's sequence (noop) must equal it, '' = any
+--      8 owner-index prefix
+--      9… field, value pairs to set; value '' clears. Fields: e enabled, x expires, n name, o externalId, m meta
+-- Returns {'OK', sequence, hash, Lf, previous version} | {'NOT_FOUND'} | {'CONFLICT'}
+local head, log, index, record, long = unpack(KEYS)
+local operation, keyId, channel, now, maxlen, longest, condition, owners = unpack(ARGV)
+
+local s, h, Lf, deleted = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted'))
+if deleted then return {'NOT_FOUND'} end
+s = tonumber(s or 0)
+h = h or ''
+
+local secretHash, version, number, owner
+if operation == 'update' or operation == 'delete' then
+  secretHash, version, number, owner = unpack(redis.call('HMGET', record, 'p', 'v', 'i', 'o'))
+  if not secretHash then return {'NOT_FOUND'} end
+  version = version or '0'
+  if condition ~= '' and condition ~= version then return {'CONFLICT'} end
+elseif redis.call('HEXISTS', head, 'c') == 0 then
+  return {'NOT_FOUND'}
+elseif condition ~= '' and tonumber(condition) ~= s then
+  return {'CONFLICT'}
+end
+
+-- What the record will be, so that the log entry, appended first, holds the whole new state.
+local change = {}
+for i = 9, #ARGV, 2 do change[ARGV[i]] = ARGV[i + 1] end
+local payload = ''
+if operation == 'update' then
+  local old = redis.call('HMGET', record, 'e', 'x', 'n', 'o', 'm', 'M')
+  if old[6] then old[5] = redis.call('GET', long) end
+  local state = {'set', secretHash}
+  for i, field in ipairs({'e', 'x', 'n', 'o', 'm'}) do state[i + 2] = change[field] or old[i] or '' end
+  payload = cjson.encode(state)
+  if #payload > tonumber(longest) then payload = cjson.encode({'forget', secretHash}) end
+elseif operation == 'delete' then
+  payload = cjson.encode({'forget', secretHash})
+elseif operation == 'api-deleted' then
+  payload = cjson.encode({'api-deleted'})
+end
+
+local sequence = string.format('%.0f', s + 1)
+local hash = redis.sha1hex(h .. '|' .. sequence .. '|' .. keyId .. '|' .. payload)
+redis.call('XADD', log, 'MAXLEN', '~', maxlen, sequence .. '-0', 'h', hash, 'k', keyId, 'd', payload)
+redis.call('HSET', head, 's', sequence, 'h', hash)
+
+if operation == 'update' then
+  for field, value in pairs(change) do
+    if field == 'm' then
+      redis.call('DEL', long)
+      redis.call('HDEL', record, 'm', 'M')
+      if #value > 64 then
+        redis.call('SET', long, value)
+        redis.call('HSET', record, 'M', '1')
+      elseif value ~= '' then
+        redis.call('HSET', record, 'm', value)
+      end
+    elseif value == '' then
+      redis.call('HDEL', record, field)
+    else
+      redis.call('HSET', record, field, value)
+    end
+  end
+  if change.o and change.o ~= owner then
+    if owner then redis.call('ZREM', owners .. owner, keyId) end
+    if change.o ~= '' then redis.call('ZADD', owners .. change.o, number, keyId) end
+  end
+  redis.call('HSET', record, 'u', now, 'v', sequence .. '-' .. string.sub(hash, 1, 8))
+elseif operation == 'delete' then
+  redis.call('DEL', record, long)
+  redis.call('ZREM', index, keyId)
+  if owner then redis.call('ZREM', owners .. owner, keyId) end
+elseif operation == 'api-deleted' then
+  redis.call('HSET', head, 'deleted', now)
+end
+
+redis.pcall('PUBLISH', channel, sequence .. '|' .. h .. '|' .. hash .. '|' .. keyId .. '|' .. payload)
+return {'OK', sequence, hash, Lf or '0', version or ''}

@@ -1,0 +1,101 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { FenceEvents } from './fence.ts';
+import type { PropagationEvents } from './propagation.ts';
+
+/** The control plane's metrics. No label has unbounded values. */
+export class Metrics {
+  readonly registry = new Registry();
+  readonly requests: Histogram<'operation' | 'status'>;
+  readonly #propagation: Histogram<'outcome'>;
+  readonly #killed: Counter;
+  readonly #reaped: Counter;
+  readonly #rewritten: Counter<'outcome'>;
+
+  constructor() {
+    const registers = [this.registry];
+    collectDefaultMetrics({ register: this.registry, eventLoopMonitoringPrecision: 10 });
+    this.requests = new Histogram({
+      name: 'keyfence_control_plane_request_duration_seconds',
+      help: 'How long requests took, waits for the fence included. A slow updateKey with outcome "fence" in keyfence_propagation_seconds is a verifier that did not answer, not a slow control plane.',
+      labelNames: ['operation', 'status'],
+      buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+      registers,
+    });
+    this.#propagation = new Histogram({
+      name: 'keyfence_propagation_seconds',
+      help: 'From a change being written until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not and were waited out, about LEASE_MS; a steady rate of these is verifiers crashing or cut off. "lost": a failover of Redis took it.',
+      labelNames: ['outcome'],
+      buckets: [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
+      registers,
+    });
+    this.#killed = new Counter({
+      name: 'keyfence_laggards_killed_total',
+      help: 'Verifiers (registrations) that a fence gave up waiting for. They register anew by themselves when they are back.',
+      registers,
+    });
+    this.#reaped = new Counter({
+      name: 'keyfence_laggards_removed_total',
+      help: 'Killed verifiers that were removed, one fence later. Until then every change waits for its fence.',
+      registers,
+    });
+    this.#rewritten = new Counter({
+      name: 'keyfence_lost_refusals_total',
+      help: 'Disables and deletes that a failover of Redis took and that were written again ("written") or met a later write ("conflict", "given up"). Above zero means that Redis lost acknowledged data: check REDIS_REPLICAS.',
+      labelNames: ['outcome'],
+      registers,
+    });
+  }
+
+  /** Values that are read when somebody asks. */
+  watch(pending: () => number, durable: () => boolean): void {
+    const registers = [this.registry];
+    new Gauge({
+      name: 'keyfence_fences_pending',
+      help: 'Changes that are not complete. Stays above zero while a verifier is unreachable, for up to LEASE_MS, or while Redis is.',
+      registers,
+      collect() {
+        this.set(pending());
+      },
+    });
+    new Gauge({
+      name: 'keyfence_durable',
+      help: '1 when Redis was verified to keep what it acknowledges (appendfsync always, or replicas). 0 means that a crash of Redis can lose a disable.',
+      registers,
+      collect() {
+        this.set(durable() ? 1 : 0);
+      },
+    });
+  }
+
+  readonly fenceEvents = (log: {
+    info: (fields: object, message: string) => void;
+    warn: (fields: object, message: string) => void;
+  }): FenceEvents => ({
+    settled: (outcome, apiId, sequence, tookMs) => {
+      this.#propagation.observe({ outcome }, tookMs / 1000);
+      const fields = { apiId, sequence, outcome, tookMs: Math.round(tookMs) };
+      if (outcome === 'acks') log.info(fields, 'change complete');
+      else log.warn(fields, outcome === 'fence' ? 'change complete by fence' : 'change lost in a failover');
+    },
+    killed: (apiId, members, sequence) => {
+      this.#killed.inc(members.length);
+      log.warn(
+        { apiId, members: members.slice(0, 10), count: members.length, sequence },
+        'verifiers gave no answer',
+      );
+    },
+    reaped: (apiId, members) => {
+      this.#reaped.inc(members.length);
+      log.info({ apiId, count: members.length }, 'silent verifiers removed');
+    },
+  });
+
+  readonly propagationEvents = (log: {
+    warn: (fields: object, message: string) => void;
+  }): PropagationEvents => ({
+    rewritten: (apiId, keyId, outcome) => {
+      this.#rewritten.inc({ outcome });
+      log.warn({ apiId, keyId, outcome }, 'a refusal lost in a failover was written again');
+    },
+  });
+}

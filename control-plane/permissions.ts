@@ -1,0 +1,52 @@
+const API_ACTIONS = [
+  'create_key',
+  'read_key',
+  'update_key',
+  'delete_key',
+  'read_api',
+  'create_api',
+  'delete_api',
+] as const;
+const ROOT_ACTIONS = ['create_root_key', 'read_root_key', 'update_root_key'] as const;
+
+export type ApiAction = (typeof API_ACTIONS)[number];
+export type RootAction = (typeof ROOT_ACTIONS)[number];
+
+/** `*`, `api.<apiId|*>.<action>` or `root.*.<action>`. */
+export const PERMISSION_PATTERN = `^(\\*|api\\.(\\*|[A-Za-z0-9_-]{1,64})\\.(${API_ACTIONS.join('|')})|root\\.\\*\\.(${ROOT_ACTIONS.join('|')}))$`;
+
+/** What a root key may do. */
+export class Permissions {
+  readonly #granted: ReadonlySet<string>;
+
+  constructor(granted: Iterable<string>) {
+    this.#granted = new Set(granted);
+  }
+
+  /** Whether `action` is allowed on this API; on all of them where `apiId` is `*`. */
+  allows(apiId: string, action: ApiAction): boolean {
+    return this.#has('*') || this.#has(`api.*.${action}`) || this.#has(`api.${apiId}.${action}`);
+  }
+
+  /** Whether anything at all is allowed on this API, so that its existence is no secret to the caller. */
+  touches(apiId: string): boolean {
+    return API_ACTIONS.some((action) => this.allows(apiId, action));
+  }
+
+  allowsRoot(action: RootAction): boolean {
+    return this.#has('*') || this.#has(`root.*.${action}`);
+  }
+
+  /** Whether everything in `others` is allowed, so that nobody can hand out more than they have. */
+  covers(others: Iterable<string>): boolean {
+    return [...others].every((permission) => {
+      if (this.#has('*') || this.#has(permission)) return true;
+      const [service, , action] = permission.split('.');
+      return service === 'api' && this.#has(`api.*.${action}`);
+    });
+  }
+
+  #has(permission: string): boolean {
+    return this.#granted.has(permission);
+  }
+}

@@ -1,0 +1,191 @@
+import { backoffMs, type Clock, pause } from '#shared/clock.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import type { ChangeLog, Write } from './change-log.ts';
+import type { Fence, Tracked } from './fence.ts';
+
+/** How far a change has come, as updateKey answers it. */
+export interface Propagation {
+  readonly state: 'complete' | 'pending';
+  /** `acks`: every registered verifier has applied it. `fence`: those that had not can no longer answer. */
+  readonly by?: 'acks' | 'fence';
+  readonly sequence: number;
+  /** Whether the write survives what the configuration promises (fsync; all replicas). */
+  readonly durable: boolean;
+  /** Followers registered for the API, as of the last look. */
+  readonly verifiers: number;
+  readonly waitedMs: number;
+  /** Pending only: when it will be complete at the latest if Redis stays in reach, Unix milliseconds. */
+  readonly completeBy?: number;
+}
+
+/** A change looked at later: with the followers that have not acknowledged it, the first 100 of them. */
+export interface Standing extends Propagation {
+  readonly laggards?: readonly string[];
+}
+
+const LAGGARDS_NAMED_MAX = 100;
+const REWRITE_FIRST_MS = 50;
+const REWRITE_MAX_MS = 2000;
+const REWRITE_ATTEMPTS_MAX = 50;
+
+export interface PropagationLimits {
+  /** The longest that a caller is held, milliseconds. */
+  readonly fenceWaitMs: number;
+  readonly fencesPendingMax: number;
+  /** Whether writes must be on replicas. */
+  readonly replicated: boolean;
+}
+
+export interface PropagationEvents {
+  /** A disable or delete that a failover took was written again, or could not be. */
+  rewritten(apiId: string, keyId: string, outcome: 'written' | 'conflict' | 'given up'): void;
+}
+
+/** A change on its way; `now` is replaced when it had to be written again. */
+interface Journey {
+  now: Tracked;
+  /** Rejects with CONFLICT when a failover took the write and another one came after it. */
+  readonly done: Promise<'acks' | 'fence'>;
+}
+
+/** Writes changes and holds the answer until they are complete: the one way changes reach verifiers. */
+export class Propagator {
+  readonly #log: ChangeLog;
+  readonly #fence: Fence;
+  readonly #clock: Clock;
+  readonly #limits: PropagationLimits;
+  readonly #durable: () => boolean;
+  readonly #events: PropagationEvents;
+  readonly #stop = new AbortController();
+
+  /** @param durable whether Redis was verified to keep what it acknowledges */
+  constructor(options: {
+    log: ChangeLog;
+    fence: Fence;
+    clock: Clock;
+    limits: PropagationLimits;
+    durable: () => boolean;
+    events: PropagationEvents;
+  }) {
+    this.#log = options.log;
+    this.#fence = options.fence;
+    this.#clock = options.clock;
+    this.#limits = options.limits;
+    this.#durable = options.durable;
+    this.#events = options.events;
+  }
+
+  /**
+   * Writes a change and answers when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`.
+   * @returns undefined when there is no such key or API
+   * Rejects with SERVICE_UNAVAILABLE (not written, or outcome unknown) or CONFLICT.
+   */
+  async apply(write: Write, waitMs = Number.POSITIVE_INFINITY): Promise<Propagation | undefined> {
+    if (this.#fence.pending >= this.#limits.fencesPendingMax)
+      throw unavailable('too many changes are pending');
+    const startedAtMs = this.#clock.monotonicMs();
+    const written = await this.#log.write(write);
+    if (written.status === 'NOT_FOUND') return undefined;
+    if (written.status !== 'OK') throw new ApiError('CONFLICT', 'another write came first');
+    const journey = this.#accompany(
+      write,
+      this.#fence.track(write.apiId, write.keyId, written),
+      written.previousVersion,
+    );
+
+    const waited = new AbortController();
+    const by = await Promise.race([
+      journey.done,
+      pause(
+        this.#clock,
+        Math.min(waitMs, this.#limits.fenceWaitMs),
+        AbortSignal.any([waited.signal, this.#stop.signal]),
+      ),
+    ]).finally(() => waited.abort());
+    const { sequence, replicated, followers, closesAtMs } = journey.now;
+    const nowMs = this.#clock.monotonicMs();
+    return {
+      state: by ? 'complete' : 'pending',
+      ...(by ? { by } : {}),
+      sequence,
+      durable: replicated && this.#durable(),
+      verifiers: followers,
+      waitedMs: Math.round(nowMs - startedAtMs),
+      ...(by ? {} : { completeBy: Math.ceil(this.#clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
+    };
+  }
+
+  /**
+   * How far an earlier change has come, as this or any other control plane may have written it.
+   * @returns undefined when the key never had one; rejects with CONFLICT when a failover took it
+   */
+  async standing(apiId: string, keyId: string, sequence: number | undefined): Promise<Standing | undefined> {
+    if (sequence === undefined) return undefined;
+    if (sequence === 0)
+      return { state: 'complete', sequence, durable: this.#durable(), verifiers: 0, waitedMs: 0 };
+    const change = { apiId, keyId, sequence, hash: '', replicated: false, names: LAGGARDS_NAMED_MAX };
+    const standing = await this.#log.check(change);
+    if (standing.state === 'LOST')
+      throw new ApiError('CONFLICT', `sequence: ${sequence} is not a change of this key`);
+    const replicated = !this.#limits.replicated || standing.replicatedSequence >= sequence;
+    return {
+      state: standing.laggards === 0 && replicated ? 'complete' : 'pending',
+      sequence,
+      durable: replicated && this.#durable(),
+      verifiers: standing.followers,
+      waitedMs: 0,
+      laggards: standing.names,
+    };
+  }
+
+  /** Answers every held call with `pending`; what is on its way goes on at other control planes' sweeps. */
+  stop(): void {
+    this.#stop.abort();
+    this.#fence.stop();
+  }
+
+  #accompany(write: Write, tracked: Tracked, previousVersion: string): Journey {
+    const { promise, resolve, reject } = Promise.withResolvers<'acks' | 'fence'>();
+    const journey: Journey = { now: tracked, done: promise };
+    promise.catch(() => undefined); // the caller may have its answer already
+    const go = async () => {
+      for (let condition = previousVersion; ; ) {
+        const outcome = await journey.now.settled;
+        if (outcome !== 'lost') return resolve(outcome);
+        if (!isRefusal(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
+        const again = await this.#writeAgain({ ...write, condition });
+        journey.now = this.#fence.track(write.apiId, write.keyId, again);
+        condition = again.previousVersion;
+      }
+    };
+    go().catch(reject);
+    return journey;
+  }
+
+  async #writeAgain(write: Write) {
+    for (let attempt = 0; attempt < REWRITE_ATTEMPTS_MAX && !this.#stop.signal.aborted; attempt++) {
+      try {
+        const written = await this.#log.write(write);
+        this.#events.rewritten(write.apiId, write.keyId, written.status === 'OK' ? 'written' : 'conflict');
+        if (written.status === 'OK') return written;
+        throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis and overtaken by another');
+      } catch (error) {
+        if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') throw error;
+        await pause(
+          this.#clock,
+          backoffMs(attempt, REWRITE_FIRST_MS, REWRITE_MAX_MS, Math.random),
+          this.#stop.signal,
+        );
+      }
+    }
+    this.#events.rewritten(write.apiId, write.keyId, 'given up');
+    throw unavailable('the write was lost in a failover of Redis and could not be written again');
+  }
+}
+
+/** Whether losing the write would let a key through that the caller wanted refused. */
+function isRefusal({ operation, fields }: Write): boolean {
+  return (
+    operation === 'delete' || operation === 'api-deleted' || (operation === 'update' && fields.e === '0')
+  );
+}

@@ -1,0 +1,142 @@
+import type { Redis } from 'ioredis';
+import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/layout.ts';
+import type { RedisNodes } from '#shared/redis.ts';
+import { Script, WAIT_MS } from '#shared/script.ts';
+import type { ChangeLog, Closing, Standing, Write, Written } from './change-log.ts';
+
+const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
+const checkScript = new Script(new URL('./lua/fence-check.lua', import.meta.url));
+const closeScript = new Script(new URL('./lua/fence-close.lua', import.meta.url));
+const reapScript = new Script(new URL('./lua/reap-members.lua', import.meta.url));
+
+/** Entries that every log keeps at least; a follower that slept through more starts anew. */
+const LOG_ENTRIES = 10_000;
+/** A longer new state goes into the log as "forget this key". */
+const PAYLOAD_BYTES_MAX = 1024;
+/** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
+const WRITE_LANES = 8;
+
+/**
+ * Runs a writing script where `key` lies and, with replicas, waits on the same connection until they hold it.
+ * @returns the reply, and whether all of `replicas` confirmed
+ */
+export class DurableWriter {
+  readonly #nodes: RedisNodes;
+  readonly #replicas: number;
+  #turn = 0;
+
+  constructor(nodes: RedisNodes, replicas: number) {
+    this.#nodes = nodes;
+    this.#replicas = replicas;
+  }
+
+  async run(script: Script, keys: readonly string[], args: readonly (string | number)[]) {
+    const [key = ''] = keys;
+    if (this.#replicas === 0) {
+      const redis = await this.#nodes.connection(key);
+      return { reply: await this.#nodes.within(redis, script.run(redis, keys, args)), replicated: true };
+    }
+    const redis = await this.#nodes.connection(key, `write-${this.#turn++ % WRITE_LANES}`);
+    const work = script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS);
+    const { reply, confirmed } = await this.#nodes.within(redis, work);
+    return { reply, replicated: confirmed >= this.#replicas };
+  }
+}
+
+/** The change logs in real Redis. */
+export class RedisChangeLog implements ChangeLog {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #replicas: number;
+  readonly #now: () => number;
+
+  /** @param now Unix milliseconds, for `updatedAt` */
+  constructor(nodes: RedisNodes, writer: DurableWriter, replicas: number, now: () => number) {
+    this.#nodes = nodes;
+    this.#writer = writer;
+    this.#replicas = replicas;
+    this.#now = now;
+  }
+
+  async write(write: Write): Promise<Written | { status: 'NOT_FOUND' | 'CONFLICT' }> {
+    const { apiId, operation, keyId, fields, condition } = write;
+    const { head, log, index, channel } = apiKeys(apiId);
+    const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
+    const { reply, replicated } = await this.#writer.run(
+      writeScript,
+      [head, log, index, ...record],
+      [
+        operation,
+        keyId,
+        channel,
+        this.#now(),
+        LOG_ENTRIES,
+        PAYLOAD_BYTES_MAX,
+        condition ?? '',
+        ownerKey(apiId, ''),
+        ...Object.entries(fields).flat(),
+      ],
+    );
+    const [status, sequence, hash, leaseMs, previousVersion] = reply as string[];
+    if (status === 'NOT_FOUND' || status === 'CONFLICT') return { status };
+    return {
+      status: 'OK',
+      sequence: Number(sequence),
+      hash: hash ?? '',
+      leaseMs: Number(leaseMs),
+      previousVersion: previousVersion ?? '',
+      replicated,
+    };
+  }
+
+  async check(change: Parameters<ChangeLog['check']>[0]): Promise<Standing> {
+    const { head, log, members } = apiKeys(change.apiId);
+    const replicated = change.replicated && this.#replicas > 0 ? '1' : '0';
+    const reply = await this.#read(
+      checkScript,
+      change.apiId,
+      [head, log, members],
+      [change.sequence, change.hash, change.keyId, replicated, change.names],
+    );
+    const [state, followers, laggards, leaseMs, replicatedSequence, ...names] = reply as [
+      string,
+      ...unknown[],
+    ];
+    if (state === 'LOST') return { state };
+    return {
+      state: 'INTACT',
+      followers: Number(followers),
+      laggards: Number(laggards),
+      leaseMs: Number(leaseMs),
+      replicatedSequence: Number(replicatedSequence),
+      names: names as string[],
+    };
+  }
+
+  async close(apiId: string, sequence: number, hash: string): Promise<Closing> {
+    const { head, log, members } = apiKeys(apiId);
+    const reply = await this.#read(closeScript, apiId, [head, log, members], [sequence, hash]);
+    const [state, followers, leaseMs, ...killed] = reply as [string, ...unknown[]];
+    if (state === 'LOST') return { state };
+    return {
+      state: 'INTACT',
+      followers: Number(followers),
+      leaseMs: Number(leaseMs),
+      killed: killed as string[],
+    };
+  }
+
+  async reap(apiId: string, members: readonly string[]): Promise<number> {
+    return Number(await this.#read(reapScript, apiId, [apiKeys(apiId).members], members));
+  }
+
+  async #read(
+    script: Script,
+    apiId: string,
+    keys: string[],
+    args: readonly (string | number)[],
+  ): Promise<unknown> {
+    const redis: Redis = await this.#nodes.connection(apiKeys(apiId).head);
+    return this.#nodes.within(redis, script.run(redis, keys, args));
+  }
+}

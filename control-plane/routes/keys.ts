@@ -1,0 +1,106 @@
+import { ApiError } from '#shared/errors.ts';
+import type { Apis } from '../apis.ts';
+import { type KeyFilter, type Keys, recordFields } from '../keys.ts';
+import type { Propagator } from '../propagation.ts';
+import type { App } from '../server.ts';
+import { callerOf, keyNotFound, requireApi, requireKey } from './access.ts';
+import { CreateKey, DeleteKey, GetKey, GetPropagation, ListKeys, UpdateKey } from './schemas.ts';
+
+const META_BYTES_MAX = 8192;
+
+/** The operations on keys. */
+export function keyRoutes(
+  app: App,
+  { keys, apis, propagator }: { keys: Keys; apis: Apis; propagator: Propagator },
+) {
+  app.post('/v1/keys.createKey', { schema: { body: CreateKey } }, async (request) => {
+    const { meta = {}, ...key } = request.body;
+    requireApi(callerOf(request), key.apiId, 'create_key');
+    checkMeta(meta);
+    if (key.expires !== undefined && key.expires <= Date.now()) {
+      throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
+    }
+    return keys.create({ ...key, meta });
+  });
+
+  app.post('/v1/keys.updateKey', { schema: { body: UpdateKey } }, async (request) => {
+    const { keyId, waitMs, ...patch } = request.body;
+    const apiId = await requireKey(keys, callerOf(request), keyId, 'update_key');
+    checkMeta(patch.meta ?? {});
+    const fields = recordFields(patch);
+    const propagation =
+      Object.keys(fields).length === 0
+        ? await propagator.standing(apiId, keyId, await keys.lastSequence(apiId, keyId))
+        : await propagator.apply({ apiId, operation: 'update', keyId, fields }, waitMs);
+    if (!propagation) throw keyNotFound(keyId);
+    return { propagation };
+  });
+
+  app.get('/v1/keys.getKey', { schema: { querystring: GetKey } }, async (request) => {
+    const { keyId } = request.query;
+    const apiId = await requireKey(keys, callerOf(request), keyId, 'read_key');
+    const key = await keys.get(apiId, keyId);
+    if (!key) throw keyNotFound(keyId);
+    return key;
+  });
+
+  app.post('/v1/keys.deleteKey', { schema: { body: DeleteKey } }, async (request) => {
+    const { keyId, waitMs } = request.body;
+    const apiId = await requireKey(keys, callerOf(request), keyId, 'delete_key');
+    const secretHash = await keys.secretHashOf(apiId, keyId);
+    const propagation = await propagator.apply({ apiId, operation: 'delete', keyId, fields: {} }, waitMs);
+    if (!propagation) throw keyNotFound(keyId);
+    if (secretHash) {
+      await keys.forgetPointers(apiId, keyId, secretHash).catch((error: unknown) => {
+        request.log.warn({ keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
+      });
+    }
+    return { propagation };
+  });
+
+  app.get('/v1/keys.getPropagation', { schema: { querystring: GetPropagation } }, async (request) => {
+    const { keyId, sequence } = request.query;
+    const apiId = await requireKey(keys, callerOf(request), keyId, 'read_key');
+    const propagation = await propagator.standing(apiId, keyId, Number(sequence));
+    if (!propagation) throw keyNotFound(keyId);
+    return { propagation };
+  });
+
+  app.get('/v1/apis.listKeys', { schema: { querystring: ListKeys } }, async (request) => {
+    const { apiId, limit, cursor, sort, enabled, externalId, name } = request.query;
+    requireApi(callerOf(request), apiId, 'read_key');
+    requireApi(callerOf(request), apiId, 'read_api');
+    const order = sort === 'createdAt' ? 'asc' : 'desc';
+    const from = cursor === undefined ? undefined : openCursor(cursor, order);
+    if (!(await apis.get(apiId))) throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+    const filter: KeyFilter = {
+      ...(enabled === undefined ? {} : { enabled: enabled === 'true' }),
+      ...(externalId === undefined ? {} : { externalId }),
+      ...(name === undefined ? {} : { namePrefix: name }),
+    };
+    const page = await keys.list(apiId, filter, Number(limit), order, from);
+    return {
+      keys: page.keys,
+      total: page.total,
+      ...(page.next === undefined ? {} : { cursor: makeCursor(page.next, order) }),
+    };
+  });
+}
+
+function checkMeta(meta: object): void {
+  if (Buffer.byteLength(JSON.stringify(meta)) > META_BYTES_MAX) {
+    throw new ApiError('BAD_REQUEST', `meta: must be at most ${META_BYTES_MAX} bytes of JSON`);
+  }
+}
+
+/** Opaque to clients: the order and the creation number to go on from. */
+function makeCursor(next: number, order: 'asc' | 'desc'): string {
+  return Buffer.from(`${order}:${next}`).toString('base64url');
+}
+
+function openCursor(cursor: string, order: 'asc' | 'desc'): number {
+  const match = /^(asc|desc):(\d{1,15})$/.exec(Buffer.from(cursor, 'base64url').toString());
+  if (!match) throw new ApiError('BAD_REQUEST', 'cursor: must be one that listKeys returned');
+  if (match[1] !== order) throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort');
+  return Number(match[2]);
+}

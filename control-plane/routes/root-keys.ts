@@ -1,0 +1,39 @@
+import type { Clock } from '#shared/clock.ts';
+import { ApiError } from '#shared/errors.ts';
+import type { Permissions } from '../permissions.ts';
+import type { RootKeys } from '../root-keys.ts';
+import type { App } from '../server.ts';
+import { callerOf, requireRoot } from './access.ts';
+import { CreateRootKey, ListRootKeys, UpdateRootKey } from './schemas.ts';
+
+/** The operations on root keys. Nobody can hand out, or decide over, more than they may do themselves. */
+export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKeys; clock: Clock }) {
+  app.post('/v1/rootKeys.createRootKey', { schema: { body: CreateRootKey } }, async (request) => {
+    const caller = callerOf(request);
+    requireRoot(caller, 'create_root_key');
+    requireCovered(caller.permissions, request.body.permissions);
+    return rootKeys.create(request.body.name, request.body.permissions, clock.wallMs());
+  });
+
+  app.post('/v1/rootKeys.updateRootKey', { schema: { body: UpdateRootKey } }, async (request) => {
+    const { rootKeyId, enabled } = request.body;
+    const caller = callerOf(request);
+    requireRoot(caller, 'update_root_key');
+    const rootKey = await rootKeys.get(rootKeyId);
+    if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
+    requireCovered(caller.permissions, rootKey.permissions);
+    await rootKeys.setEnabled(rootKeyId, enabled);
+    return { rootKeyId, enabled };
+  });
+
+  app.get('/v1/rootKeys.listRootKeys', { schema: { querystring: ListRootKeys } }, async (request) => {
+    requireRoot(callerOf(request), 'read_root_key');
+    return { rootKeys: await rootKeys.list() };
+  });
+}
+
+function requireCovered(permissions: Permissions, wanted: readonly string[]): void {
+  if (!permissions.covers(wanted)) {
+    throw new ApiError('INSUFFICIENT_PERMISSIONS', 'the root key lacks some of these permissions itself');
+  }
+}

@@ -1,0 +1,169 @@
+import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import fastify, {
+  type FastifyBaseLogger,
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify';
+import {
+  ApiError,
+  ERROR_DOCS_PATH,
+  ERRORS,
+  type ErrorCode,
+  errorBody,
+  errorDocsHtml,
+  RETRY_AFTER_SECONDS,
+} from '#shared/errors.ts';
+import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
+import type { Config } from './config.ts';
+
+export type App = ReturnType<typeof createServer>;
+
+/** Fastify with the contract's rules: strict validation, one error shape on every path, a request id on all. */
+export function createServer(config: Config, log: FastifyBaseLogger) {
+  const app = fastify({
+    loggerInstance: log,
+    disableRequestLogging: true,
+    requestIdHeader: false,
+    genReqId: (request) => requestIdFrom(request.headers['x-request-id']),
+    bodyLimit: config.BODY_BYTES_MAX,
+    requestTimeout: config.REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: config.KEEP_ALIVE_TIMEOUT_MS,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    exposeHeadRoutes: false,
+    http: { maxHeaderSize: config.HEADER_BYTES_MAX },
+    // Fastify's defaults would coerce types and drop unknown fields, and so promise what we do not do.
+    ajv: {
+      customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: true, allErrors: false },
+    },
+    clientErrorHandler: answerBrokenRequest,
+    frameworkErrors: (error, request, reply) => answerError(error, request, reply),
+  }).withTypeProvider<TypeBoxTypeProvider>();
+  app.server.maxConnections = config.CONNECTIONS_MAX;
+  app.server.on('checkExpectation', (_request, response) => {
+    const requestId = newRequestId();
+    const body = JSON.stringify(
+      errorBody('EXPECTATION_FAILED', 'Expect: only 100-continue is understood', requestId),
+    );
+    const head = { 'content-type': JSON_TYPE, 'x-request-id': requestId, connection: 'close' };
+    response.writeHead(ERRORS.EXPECTATION_FAILED[0], head).end(body);
+  });
+
+  const methods = new Map<string, string>();
+  app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('x-request-id', request.id).header('cache-control', 'no-store');
+  });
+  app.addHook('onResponse', async (request, reply) => {
+    log.info(
+      {
+        requestId: request.id,
+        method: request.method,
+        path: request.url.split('?')[0],
+        status: reply.statusCode,
+        ms: Math.round(reply.elapsedTime * 10) / 10,
+        ...(request.caller ? { rootKeyId: request.caller.rootKeyId } : {}),
+      },
+      'request',
+    );
+  });
+  app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
+  app.setNotFoundHandler((request, reply) => {
+    const allowed = methods.get(request.url.split('?')[0] ?? '');
+    if (allowed === undefined) return answerError(new ApiError('NOT_FOUND', 'no such path'), request, reply);
+    reply.header('allow', allowed);
+    return answerError(new ApiError('METHOD_NOT_ALLOWED', `this path takes ${allowed} only`), request, reply);
+  });
+  app.get(ERROR_DOCS_PATH, async (_request, reply) => {
+    reply.type('text/html; charset=utf-8');
+    return errorDocsHtml();
+  });
+  return app;
+}
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** Which of our codes Fastify's own refusals are. */
+const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: ['UNSUPPORTED_MEDIA_TYPE', 'Content-Type: must be application/json'],
+  FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'body: over the limit'],
+  FST_ERR_CTP_EMPTY_JSON_BODY: ['BAD_REQUEST', 'body: required, a JSON object'],
+  FST_ERR_CTP_INVALID_JSON_BODY: ['BAD_REQUEST', 'body: is not JSON'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['BAD_REQUEST', 'body: is not as long as Content-Length says'],
+  FST_ERR_BAD_URL: ['BAD_REQUEST', 'path: is not a valid URL'],
+  FST_ERR_MAX_PARAM_LENGTH: ['URI_TOO_LONG', 'path: over the limit'],
+};
+
+function answerError(
+  error: FastifyError | ApiError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  const { code, message } = meaningOf(error, request);
+  if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ requestId: request.id, err: error }, 'a bug');
+  if (code === 'SERVICE_UNAVAILABLE') {
+    request.log.warn({ requestId: request.id, err: error.cause ?? error }, message);
+    reply.header('retry-after', String(RETRY_AFTER_SECONDS));
+  }
+  if (code === 'UNAUTHORIZED') reply.header('www-authenticate', 'Bearer');
+  return reply
+    .code(ERRORS[code][0])
+    .header('x-request-id', request.id)
+    .type(JSON_TYPE)
+    .send(JSON.stringify(errorBody(code, message, request.id)));
+}
+
+function meaningOf(
+  error: FastifyError | ApiError,
+  request: FastifyRequest,
+): { code: ErrorCode; message: string } {
+  if (error instanceof ApiError) return error;
+  if (error.validation) return { code: 'BAD_REQUEST', message: explain(error, request) };
+  const known = FASTIFY_CODES[error.code];
+  if (known) return { code: known[0], message: known[1] };
+  // secure-json-parse and body parsers refuse with a status of their own
+  if (error.statusCode === 400) return { code: 'BAD_REQUEST', message: 'body: is not acceptable JSON' };
+  return { code: 'INTERNAL_SERVER_ERROR', message: 'something went wrong on our side' };
+}
+
+/** `field: rule` of the first thing that is wrong. Never the value, which might be a secret. */
+function explain(error: FastifyError, request: FastifyRequest): string {
+  const [first] = error.validation ?? [];
+  const where = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? 'body');
+  if (!first) return `${where}: is wrong`;
+  const path = first.instancePath.slice(1).replaceAll('/', '.');
+  const field = (name: unknown) => (path ? `${path}.${String(name)}` : String(name));
+  if (first.keyword === 'required') return `${field(first.params['missingProperty'])}: required`;
+  if (first.keyword === 'additionalProperties') {
+    return `${field(first.params['additionalProperty'])}: unknown ${where === 'query' ? 'query parameter' : 'field'}`;
+  }
+  const rule = request.routeOptions.schema ? (first.message ?? 'is wrong') : 'is wrong';
+  return `${path || where}: ${rule}`;
+}
+
+/** A request that HTTP itself refuses still gets JSON of our shape. */
+function answerBrokenRequest(
+  this: FastifyInstance,
+  error: NodeJS.ErrnoException,
+  socket: import('node:net').Socket,
+): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const [code, message]: [ErrorCode, string] =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? ['HEADERS_TOO_LARGE', 'headers: over the limit']
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? ['REQUEST_TIMEOUT', 'the request did not arrive in time']
+        : ['BAD_REQUEST', 'the request is not valid HTTP'];
+  const requestId = newRequestId();
+  const body = JSON.stringify(errorBody(code, message, requestId));
+  const [status] = ERRORS[code];
+  socket.end(
+    `HTTP/1.1 ${status} ${code}\r\nContent-Type: ${JSON_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
+      `X-Request-Id: ${requestId}\r\nConnection: close\r\n\r\n${body}`,
+  );
+}

@@ -1,0 +1,61 @@
+import { createServer, type Server } from 'node:http';
+import type { Registry } from 'prom-client';
+import { port, text } from './config.ts';
+
+export const adminSettings = (byDefault: number) => ({
+  ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener: `/livez`, `/readyz`, `/metrics`'),
+  ADMIN_PORT: port(byDefault, 'Port of the admin listener'),
+});
+
+export interface AdminOptions {
+  readonly metrics: Registry;
+  /** What is still missing before traffic may come; undefined = ready. */
+  readonly notReady: () => string | undefined;
+}
+
+const CONNECTIONS_MAX = 100;
+
+/**
+ * The listener for probes and scrapes, apart from the traffic's so that it can be reached by others.
+ * `/livez` says that the event loop turns, and nothing else; `/readyz` whether traffic may come.
+ */
+export function createAdminServer({ metrics, notReady }: AdminOptions): Server {
+  const server = createServer({ maxHeaderSize: 8192, requestTimeout: 10_000 }, (request, response) => {
+    const path = request.url?.split('?')[0];
+    const answer = (status: number, body: string, type = 'text/plain; charset=utf-8') => {
+      response.writeHead(status, {
+        'content-type': type,
+        'content-length': Buffer.byteLength(body),
+        'cache-control': 'no-store',
+      });
+      response.end(request.method === 'HEAD' ? undefined : body);
+    };
+    if (request.method !== 'GET' && request.method !== 'HEAD') return answer(405, 'GET only\n');
+    if (path === '/livez') return answer(200, 'ok\n');
+    if (path === '/readyz') {
+      const missing = notReady();
+      return missing === undefined ? answer(200, 'ok\n') : answer(503, `${missing}\n`);
+    }
+    if (path !== '/metrics') return answer(404, 'try /livez, /readyz or /metrics\n');
+    metrics.metrics().then(
+      (body) => answer(200, body, metrics.contentType),
+      () => answer(500, 'the metrics could not be read\n'),
+    );
+  });
+  server.maxConnections = CONNECTIONS_MAX;
+  return server;
+}
+
+/** Listens and resolves with the address in use, as `http://host:port`. */
+export function listen(server: Server, host: string, portNumber: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(portNumber, host, () => {
+      const address = server.address();
+      if (address === null || typeof address === 'string') return reject(new Error('not listening on TCP'));
+      resolve(
+        `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`,
+      );
+    });
+  });
+}

@@ -1,0 +1,69 @@
+/**
+ * One entry of an API's change log. `hash` covers the whole history up to here
+ * (SHA-1 over the previous hash, sequence, keyId and payload), so equal position and hash mean equal prefix.
+ */
+export interface Change {
+  readonly sequence: number;
+  readonly hash: string;
+  /** Empty for entries about the whole API. */
+  readonly keyId: string;
+  readonly payload: string;
+}
+
+/** A change as published: with the hash of its predecessor, so that a receiver can tell it is the next one. */
+export interface PublishedChange extends Change {
+  readonly previousHash: string;
+}
+
+/** Parses `sequence|previousHash|hash|keyId|payload`; undefined when it is not of that form. */
+export function parsePublished(message: string): PublishedChange | undefined {
+  const match = /^(\d{1,15})\|([0-9a-f]{0,40})\|([0-9a-f]{40})\|([A-Za-z0-9_]*)\|(.*)$/s.exec(message);
+  if (!match) return undefined;
+  const [, sequence, previousHash, hash, keyId, payload] = match as unknown as string[];
+  return {
+    sequence: Number(sequence),
+    previousHash: previousHash ?? '',
+    hash: hash ?? '',
+    keyId: keyId ?? '',
+    payload: payload ?? '',
+  };
+}
+
+/** What a verifier needs to know of one key. */
+export interface KeyState {
+  readonly enabled: boolean;
+  /** Unix milliseconds, 0 = never. */
+  readonly expires: number;
+  readonly name: string;
+  readonly externalId: string;
+  /** JSON text of an object. */
+  readonly meta: string;
+}
+
+/** What a change does to a follower's memory. */
+export type Effect =
+  | { readonly kind: 'set'; readonly secretHash: string; readonly state: KeyState }
+  /** The key is gone, or its new state was too long for the log: forget what is cached. */
+  | { readonly kind: 'forget'; readonly secretHash: string }
+  | { readonly kind: 'api-deleted' }
+  | { readonly kind: 'nothing' };
+
+/** Decodes a change's payload, as written by write-change.lua. Throws when it is damaged. */
+export function effectOf(change: Change): Effect {
+  if (change.payload === '') return { kind: 'nothing' };
+  const fields: unknown = JSON.parse(change.payload);
+  if (!Array.isArray(fields) || !fields.every((field) => typeof field === 'string')) {
+    throw new Error(`change ${change.sequence} has a damaged payload`);
+  }
+  const [kind, secretHash, ...state] = fields;
+  if (kind === 'api-deleted') return { kind };
+  if (kind === 'set' && secretHash) return { kind, secretHash, state: decodeState(state) };
+  if (kind === 'forget' && secretHash) return { kind, secretHash };
+  throw new Error(`change ${change.sequence} is of an unknown kind`);
+}
+
+/** Decodes `[enabled, expires, name, externalId, meta]` as scripts hand it over; absent values are empty. */
+export function decodeState(fields: readonly string[]): KeyState {
+  const [enabled, expires, name = '', externalId = '', meta = ''] = fields;
+  return { enabled: enabled === '1', expires: Number(expires ?? 0), name, externalId, meta: meta || '{}' };
+}

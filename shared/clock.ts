@@ -1,0 +1,47 @@
+/** A started timer; `cancel` is idempotent. */
+export interface Timer {
+  cancel(): void;
+}
+
+/**
+ * The one source of time, handed to everything that reads a clock or waits, so that tests step it.
+ * All values are milliseconds.
+ */
+export interface Clock {
+  /** Never goes back and does not follow changes of the system's date; fractional. */
+  monotonicMs(): number;
+  /** Unix time. May jump in either direction. */
+  wallMs(): number;
+  /** Calls `run` once, no earlier than `delayMs` from now. Does not keep the process alive. */
+  after(delayMs: number, run: () => void): Timer;
+}
+
+export const systemClock: Clock = {
+  monotonicMs: () => performance.now(),
+  wallMs: () => Date.now(),
+  after(delayMs, run) {
+    const timer = setTimeout(run, delayMs);
+    timer.unref();
+    return { cancel: () => clearTimeout(timer) };
+  },
+};
+
+/** Resolves after `delayMs`, or at once with `signal`. Never rejects. */
+export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal?.aborted) return resolve();
+    const done = () => {
+      timer.cancel();
+      signal?.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = clock.after(delayMs, done);
+    signal?.addEventListener('abort', done, { once: true });
+  });
+}
+
+/** Capped exponential backoff with full jitter over its upper half; `attempt` counts from 0. */
+export function backoffMs(attempt: number, firstMs: number, maxMs: number, random: () => number): number {
+  const ceiling = Math.min(maxMs, firstMs * 2 ** Math.min(attempt, 30));
+  return ceiling / 2 + (ceiling / 2) * random();
+}

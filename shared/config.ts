@@ -1,0 +1,158 @@
+import { readFileSync } from 'node:fs';
+
+/**
+ * One setting of a process, read from the environment variable of its name. Written by hand rather than with
+ * the schema library of the routes because a sidecar pays for that library's 200 ms and 30 MB at every start.
+ */
+export interface Setting<T> {
+  readonly parse: (text: string) => T;
+  /** As one would write it in the environment; undefined = required, `''` = off unless set. */
+  readonly default: string | undefined;
+  /** What is allowed, with the unit: `integer 1..100 ms`. */
+  readonly rule: string;
+  readonly help: string;
+  /** A secret may also come from the file that `<NAME>_FILE` names, and is never shown. */
+  readonly secret?: boolean;
+}
+
+export type Settings = Readonly<Record<string, Setting<unknown>>>;
+export type ConfigOf<S extends Settings> = {
+  readonly [K in keyof S]: S[K] extends Setting<infer T> ? T : never;
+};
+
+/** sysexits.h EX_CONFIG. */
+export const EXIT_CONFIG = 78;
+
+/** Every fault of a configuration at once. Messages name variables and rules, never values of secrets. */
+export class ConfigError extends Error {
+  readonly faults: readonly string[];
+  constructor(faults: readonly string[]) {
+    super(`wrong configuration:\n${faults.map((fault) => `  ${fault}`).join('\n')}`);
+    this.name = 'ConfigError';
+    this.faults = faults;
+  }
+}
+
+/** Reads all settings; throws one ConfigError with every fault. An empty variable counts as unset. */
+export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessEnv): ConfigOf<S> {
+  const faults: string[] = [];
+  const config: Record<string, unknown> = {};
+  for (const [name, setting] of Object.entries(settings)) {
+    try {
+      const text = (setting.secret ? readSecret(name, env) : env[name]) || setting.default;
+      if (text === undefined) throw new Error('required');
+      config[name] = setting.parse(text);
+    } catch (error) {
+      faults.push(`${name}: ${(error as Error).message} (${setting.rule})`);
+    }
+  }
+  if (faults.length > 0) throw new ConfigError(faults);
+  return Object.freeze(config) as ConfigOf<S>;
+}
+
+/** Loads the configuration or prints every fault to standard error and exits with status 78. */
+export function loadConfigOrExit<S extends Settings, T = ConfigOf<S>>(
+  settings: S,
+  check: (config: ConfigOf<S>) => T,
+): T {
+  try {
+    return check(loadConfig(settings, process.env));
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    process.exit(EXIT_CONFIG);
+  }
+}
+
+export function integer(
+  min: number,
+  max: number,
+  unit: string,
+  byDefault: number,
+  help: string,
+): Setting<number> {
+  return {
+    parse(text) {
+      const value = Number(text);
+      if (!/^-?\d+$/.test(text) || value < min || value > max) throw new Error(`"${text}" is not allowed`);
+      return value;
+    },
+    default: String(byDefault),
+    rule: `integer ${min}..${max}${unit ? ` ${unit}` : ''}`,
+    help,
+  };
+}
+
+export const port = (byDefault: number, help: string): Setting<number> =>
+  integer(0, 65_535, '', byDefault, `${help}; 0 = any free one`);
+
+export function text(byDefault: string | undefined, help: string): Setting<string> {
+  return { parse: (value) => value, default: byDefault, rule: 'text', help };
+}
+
+export function flag(byDefault: boolean, help: string): Setting<boolean> {
+  return {
+    parse(value) {
+      if (value !== 'true' && value !== 'false') throw new Error(`"${value}" is not allowed`);
+      return value === 'true';
+    },
+    default: String(byDefault),
+    rule: 'true or false',
+    help,
+  };
+}
+
+export function choice<const T extends string>(values: readonly T[], byDefault: T, help: string): Setting<T> {
+  return {
+    parse(value) {
+      const found = values.find((allowed) => allowed === value);
+      if (found === undefined) throw new Error(`"${value}" is not allowed`);
+      return found;
+    },
+    default: byDefault,
+    rule: values.join(', '),
+    help,
+  };
+}
+
+/** Comma-separated values, each of `pattern`; an empty default is an empty list. */
+export function list(
+  pattern: RegExp,
+  rule: string,
+  help: string,
+  byDefault = '',
+): Setting<readonly string[]> {
+  return {
+    parse(value) {
+      const items = value
+        .split(',')
+        .map((item) => item.trim())
+        .filter(Boolean);
+      const wrong = items.find((item) => !pattern.test(item));
+      if (wrong !== undefined) throw new Error(`"${wrong}" is not allowed`);
+      return [...new Set(items)];
+    },
+    default: byDefault,
+    rule,
+    help,
+  };
+}
+
+export function secret(byDefault: string | undefined, rule: string, help: string): Setting<string> {
+  return { parse: (value) => value, default: byDefault, rule, help, secret: true };
+}
+
+/** `NAME`, or the content of the file named by `NAME_FILE` without its last line break; both at once is a fault. */
+function readSecret(name: string, env: NodeJS.ProcessEnv): string | undefined {
+  const value = env[name];
+  const file = env[`${name}_FILE`];
+  if (!file) return value;
+  if (value) throw new Error(`set either it or ${name}_FILE, not both`);
+  try {
+    return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+  } catch (error) {
+    throw new Error(
+      `${name}_FILE cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown error'}`,
+    );
+  }
+}

@@ -1,0 +1,69 @@
+/** Every error a client can meet: its status, and what it means and what to do, for the documentation. */
+export const ERRORS = {
+  BAD_REQUEST: [400, 'The body, the query or a field is wrong; the message names the field and the rule.'],
+  UNAUTHORIZED: [
+    401,
+    'The root key is missing, malformed, unknown or disabled. Send `Authorization: Bearer <root key>`.',
+  ],
+  INSUFFICIENT_PERMISSIONS: [403, 'The root key is known but lacks the permission that the message names.'],
+  NOT_FOUND: [404, 'No such path, API or key, or the root key has no permission at all on that API.'],
+  METHOD_NOT_ALLOWED: [405, 'The path exists with another method; the `Allow` header names it.'],
+  REQUEST_TIMEOUT: [408, 'The request did not arrive whole in time. Send it again.'],
+  CONFLICT: [
+    409,
+    'The id is in use or still being deleted, the secret exists already, or the write was lost in a failover and overtaken by another. Read the present state before trying again.',
+  ],
+  PAYLOAD_TOO_LARGE: [413, 'The body is over the limit that the message names.'],
+  URI_TOO_LONG: [414, 'The path or query is over the limit.'],
+  UNSUPPORTED_MEDIA_TYPE: [415, 'Send the body as `application/json`.'],
+  EXPECTATION_FAILED: [417, 'Only `Expect: 100-continue` is understood.'],
+  RATE_LIMITED: [429, 'Too many requests; try again after `Retry-After` seconds.'],
+  HEADERS_TOO_LARGE: [431, 'The request headers are over the limit.'],
+  INTERNAL_SERVER_ERROR: [500, 'A bug on our side. The log has the details under the `requestId`.'],
+  SERVICE_UNAVAILABLE: [
+    503,
+    'No decision could be made: Redis is out of reach, the process is not yet in sync, or it is shedding load. Nothing was decided or, where the message says so, the outcome is unknown; try again after `Retry-After` seconds.',
+  ],
+} as const satisfies Record<string, readonly [status: number, meaning: string]>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** An error meant for the client. The message must hold no secret; `cause` goes to the log only. */
+export class ApiError extends Error {
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = 'ApiError';
+    this.code = code;
+  }
+
+  get status(): number {
+    return ERRORS[this.code][0];
+  }
+}
+
+/** An outage: nothing could be decided. Clients see 503 with `Retry-After`. */
+export function unavailable(message: string, cause?: unknown): ApiError {
+  return new ApiError('SERVICE_UNAVAILABLE', message, cause === undefined ? undefined : { cause });
+}
+
+/** Seconds a client should wait after a 503. */
+export const RETRY_AFTER_SECONDS = 1;
+
+/** The path at which both processes serve the meaning of every code. */
+export const ERROR_DOCS_PATH = '/docs/errors';
+
+/** The body of every error response. */
+export function errorBody(code: ErrorCode, message: string, requestId: string) {
+  return { error: { code, message, docs: `${ERROR_DOCS_PATH}#${code}`, requestId } };
+}
+
+/** The page at `ERROR_DOCS_PATH`. */
+export function errorDocsHtml(): string {
+  const sections = Object.entries(ERRORS).map(
+    ([code, [status, meaning]]) =>
+      `<section id="${code}"><h2>${code} <small>${status}</small></h2><p>${meaning.replaceAll('<', '&lt;')}</p></section>`,
+  );
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><title>Keyfence errors</title><h1>Errors</h1>${sections.join('')}</html>\n`;
+}

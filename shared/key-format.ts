@@ -1,0 +1,65 @@
+import { hash, randomBytes } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const CHECKSUM_LENGTH = 6;
+const START_LENGTH = 4;
+const KEY_PATTERN = /^(?:[A-Za-z0-9_]{1,16}_)?[0-9A-Za-z]{22,350}$/;
+
+/**
+ * A new key: `[prefix_]` + the random bytes in base62 + 6 characters of CRC-32 over all before them,
+ * so that a mistyped or made-up key is refused by arithmetic (as GitHub's tokens are).
+ * @param byteLength random bytes, 16 or more
+ */
+export function generateKey(byteLength: number, prefix?: string, random = randomBytes): string {
+  const width = Math.ceil((byteLength * 8) / Math.log2(62));
+  const body = (prefix === undefined ? '' : `${prefix}_`) + base62(random(byteLength), width);
+  return body + checksum(body);
+}
+
+/** Whether `key` is of our format and its checksum holds. Says nothing about whether it exists. */
+export function isWellFormed(key: string): boolean {
+  if (!KEY_PATTERN.test(key)) return false;
+  const split = key.length - CHECKSUM_LENGTH;
+  return checksum(key.slice(0, split)) === key.slice(split);
+}
+
+/** The part of a key that may be shown: its prefix and the first 4 random characters. */
+export function startOf(key: string): string {
+  return key.slice(0, key.lastIndexOf('_') + 1 + START_LENGTH);
+}
+
+/** The only form in which a secret is stored or compared: SHA-256, base64url (43 characters). */
+export function hashSecret(secret: string): string {
+  return hash('sha256', secret, 'base64url');
+}
+
+/**
+ * A new id: the kind's prefix, 8 base62 characters of Unix milliseconds and 12 random ones (71 bits),
+ * so that ids sort by creation time in ASCII order.
+ */
+export function generateId(kind: 'key' | 'api' | 'root', nowMs: number, random = randomBytes): string {
+  const time = base62(Buffer.from(nowMs.toString(16).padStart(12, '0'), 'hex'), 8);
+  return `${kind}_${time}${base62(random(9), 13).slice(1)}`;
+}
+
+function checksum(body: string): string {
+  let rest = crc32(body);
+  let text = '';
+  for (let i = 0; i < CHECKSUM_LENGTH; i++) {
+    text = DIGITS[rest % 62] + text;
+    rest = Math.floor(rest / 62);
+  }
+  return text;
+}
+
+/** Big-endian base62, left-padded with zeros to `width`. */
+function base62(bytes: Buffer, width: number): string {
+  let rest = BigInt(`0x${bytes.toString('hex')}`);
+  let text = '';
+  while (rest > 0n) {
+    text = DIGITS[Number(rest % 62n)] + text;
+    rest /= 62n;
+  }
+  return text.padStart(width, '0');
+}

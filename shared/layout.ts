@@ -1,0 +1,63 @@
+/**
+ * Where everything lies in Redis. All keys of one API carry the hash tag `{apiId}`, so that a Redis Cluster
+ * holds them in one slot and one script can change them atomically. `!` cannot occur in an apiId, so the
+ * project's own tags never meet one.
+ */
+
+/** Everything about one API that scripts touch together. */
+export interface ApiKeys {
+  /** Hash: `s` last sequence, `h` its chain hash, `L` lease granted, `Lf` lease that fences wait for, `c` created, … */
+  readonly head: string;
+  /** Stream: the change log, ids `<sequence>-0`. */
+  readonly log: string;
+  /** Sorted set: follower → last acknowledged sequence; −1 = killed. */
+  readonly members: string;
+  /** Sorted set: keyId by creation number. */
+  readonly index: string;
+  /** Pub/sub channel of the changes. */
+  readonly channel: string;
+}
+
+export function apiKeys(apiId: string): ApiKeys {
+  const base = `kf:{${apiId}}`;
+  return {
+    head: `${base}:head`,
+    log: `${base}:log`,
+    members: `${base}:members`,
+    index: `${base}:idx`,
+    channel: `${base}:chg`,
+  };
+}
+
+/** Hash: the record of one key. */
+export const recordKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:k:${keyId}`;
+
+/** String: a `meta` too long for the record's compact encoding. */
+export const metaKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:m:${keyId}`;
+
+/** Sorted set: the keys of one owner by creation number. */
+export const ownerKey = (apiId: string, externalId: string): string => `kf:{${apiId}}:o:${externalId}`;
+
+/** String `apiId keyId`: immutable pointer from a secret's hash to its record. */
+export const secretPointer = (secretHash: string): string => `kf:p:${secretHash}`;
+
+/** String `apiId`: immutable pointer from a key's id to its API. */
+export const idPointer = (keyId: string): string => `kf:i:${keyId}`;
+
+/** Sorted set, scores 0: the ids of all APIs. */
+export const apiList = 'kf:{!apis}:ids';
+
+/** Hash: the record of one root key, found by its secret's hash. */
+export const rootKeyRecord = (secretHash: string): string => `kf:{!root}:k:${secretHash}`;
+
+/** Hash: rootKeyId → its secret's hash. */
+export const rootKeyIndex = 'kf:{!root}:ids';
+
+/** Parses what `secretPointer` holds. */
+export function parsePointer(value: string): { apiId: string; keyId: string } {
+  const [apiId, keyId] = value.split(' ');
+  if (!apiId || !keyId) throw new Error('a key pointer in Redis is damaged');
+  return { apiId, keyId };
+}
+
+export const formatPointer = (apiId: string, keyId: string): string => `${apiId} ${keyId}`;

@@ -1,0 +1,71 @@
+import type { Clock } from '#shared/clock.ts';
+
+/**
+ * The right to answer from memory: it holds until `sentAt + L` of the last good SYNC, measured from when that
+ * SYNC was *sent*, on both clocks of this machine. It is a pair of numbers and nothing else; no timer ends it,
+ * so that the first request after a stall or a SIGSTOP is judged by the clock (Gray and Cheriton 1989, §2).
+ */
+export class Lease {
+  #untilMonotonicMs = 0;
+  #untilWallMs = 0;
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Whether an answer from memory is allowed at this instant. */
+  holds(): boolean {
+    return this.#clock.monotonicMs() < this.#untilMonotonicMs && this.#clock.wallMs() < this.#untilWallMs;
+  }
+
+  /** Extends the lease to `lengthMs` after the moment the request was sent; never shortens it. */
+  extend(sentAt: Instant, lengthMs: number): void {
+    if (sentAt.monotonicMs + lengthMs <= this.#untilMonotonicMs) return;
+    this.#untilMonotonicMs = sentAt.monotonicMs + lengthMs;
+    this.#untilWallMs = sentAt.wallMs + lengthMs;
+  }
+
+  /** Ends the lease now. */
+  cut(): void {
+    this.#untilMonotonicMs = 0;
+    this.#untilWallMs = 0;
+  }
+
+  /** For metrics: how much is left by the monotonic clock, in milliseconds; not below 0. */
+  remainingMs(): number {
+    return Math.max(0, this.#untilMonotonicMs - this.#clock.monotonicMs());
+  }
+}
+
+/** One moment on both clocks. */
+export interface Instant {
+  readonly monotonicMs: number;
+  readonly wallMs: number;
+}
+
+export const instant = (clock: Clock): Instant => ({
+  monotonicMs: clock.monotonicMs(),
+  wallMs: clock.wallMs(),
+});
+
+/**
+ * The wall clock for judging expiry, which must not go back: an expired key stays expired when somebody sets
+ * the date back. Follows the larger of the date and the last reading plus the time that passed since.
+ */
+export class ExpiryClock {
+  readonly #clock: Clock;
+  #wallMs = 0;
+  #monotonicMs = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  nowMs(): number {
+    const monotonicMs = this.#clock.monotonicMs();
+    this.#wallMs = Math.max(this.#clock.wallMs(), this.#wallMs + monotonicMs - this.#monotonicMs);
+    this.#monotonicMs = monotonicMs;
+    return this.#wallMs;
+  }
+}

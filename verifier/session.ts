@@ -1,0 +1,64 @@
+import type { Change } from '#shared/change.ts';
+
+/** Where a secret's record lies. Immutable. */
+export interface Pointer {
+  readonly apiId: string;
+  readonly keyId: string;
+}
+
+export interface Registration {
+  readonly nonce: string;
+  readonly sequence: number;
+  readonly hash: string;
+  readonly leaseMs: number;
+  readonly apiDeleted: boolean;
+}
+
+export interface SyncRequest {
+  readonly member: string;
+  readonly position: number;
+  readonly hash: string;
+  readonly nonce: string;
+  /** The key whose record to read in the same atomic step. */
+  readonly keyId?: string;
+}
+
+export interface SyncReply {
+  readonly nonce: string;
+  readonly status: 'OK' | 'NOREG' | 'DIVERGED' | 'TRIMMED';
+  readonly sequence: number;
+  readonly hash: string;
+  readonly leaseMs: number;
+  readonly apiDeleted: boolean;
+  /** The entries after the request's position, in order; not all of them when there are too many. */
+  readonly entries: readonly Change[];
+  /** `[secretHash, enabled, expires, name, externalId, meta]`; empty when there is no such record. */
+  readonly record: readonly string[];
+}
+
+/**
+ * One conversation about one API with the primary that owns it. When its connection ends it is over, replies
+ * in flight reject, and only another session can follow. Every method rejects with SERVICE_UNAVAILABLE when
+ * Redis is out of reach or refuses.
+ */
+export interface Session {
+  /** Resolves when Redis has confirmed the subscription. Messages arrive whole, perhaps late, twice or never. */
+  subscribe(onMessage: (message: string) => void): Promise<void>;
+  /** Resolves when all replicas that must hold the registration do; rejects otherwise. */
+  register(member: string, nonce: string): Promise<Registration>;
+  sync(request: SyncRequest): Promise<SyncReply>;
+  /** Takes a member of this process out. Only for one whose memory and lease are gone. */
+  leave(member: string): Promise<void>;
+  /** Called once when the connection has ended. */
+  onEnd(ended: () => void): void;
+  /** Ends the conversation; `cut` also ends the connection it runs over, which may be stuck. */
+  end(how: 'quietly' | 'cut'): void;
+}
+
+/** What a verifier needs of Redis. */
+export interface Directory {
+  /** Opens a session for an API. Rejects with SERVICE_UNAVAILABLE. */
+  open(apiId: string): Promise<Session>;
+  /** Where the key with this secret lies; undefined when there is none. Rejects with SERVICE_UNAVAILABLE. */
+  find(secretHash: string): Promise<Pointer | undefined>;
+}

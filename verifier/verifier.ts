@@ -1,0 +1,211 @@
+import { LRUCache } from 'lru-cache';
+import type { Clock } from '#shared/clock.ts';
+import { unavailable } from '#shared/errors.ts';
+import { hashSecret, isWellFormed } from '#shared/key-format.ts';
+import { type Entry, KeyCache } from './cache.ts';
+import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
+import { ExpiryClock } from './lease.ts';
+import { Semaphore } from './semaphore.ts';
+import type { Directory } from './session.ts';
+import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
+
+export interface VerifierLimits extends FollowerLimits {
+  readonly cacheKeysMax: number;
+  readonly unknownKeysMax: number;
+  /** How long an unknown key is remembered as such, milliseconds. */
+  readonly unknownTtlMs: number;
+  readonly lookupsInFlightMax: number;
+  readonly lookupsQueuedMax: number;
+  /** How long a request waits for a look-up, which then goes on without it, milliseconds. */
+  readonly lookupWaitMs: number;
+  readonly apisMax: number;
+  readonly apiIdleMs: number;
+}
+
+/**
+ * Answers "is this key good?" for the APIs it serves: from memory while their leases hold, else from Redis.
+ * The rules of a verification, without HTTP.
+ */
+export class Verifier {
+  readonly #directory: Directory;
+  readonly #clock: Clock;
+  readonly #random: () => string;
+  readonly #limits: VerifierLimits;
+  /** Empty = all. */
+  readonly #apiIds: ReadonlySet<string>;
+  readonly #foreignKeys: boolean;
+  readonly #events: (apiId: string) => FollowerEvents;
+  readonly #expiry: ExpiryClock;
+  readonly #cache: KeyCache;
+  readonly #unknown: LRUCache<string, Verdict>;
+  readonly #lookups = new Map<string, Promise<Entry | Verdict>>();
+  readonly #slots: Semaphore;
+  readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
+  #idleCheck: { cancel(): void } | undefined;
+  /** Monotone counts for metrics. */
+  readonly counts = { fills: 0, malformed: 0, shed: 0, waitedTooLong: 0, stale: 0 };
+
+  constructor(options: {
+    directory: Directory;
+    clock: Clock;
+    random: () => string;
+    limits: VerifierLimits;
+    apiIds: readonly string[];
+    /** Whether keys that are not of our format may be looked up. */
+    foreignKeys: boolean;
+    events: (apiId: string) => FollowerEvents;
+  }) {
+    const { limits, clock } = options;
+    this.#directory = options.directory;
+    this.#clock = clock;
+    this.#random = options.random;
+    this.#limits = limits;
+    this.#apiIds = new Set(options.apiIds);
+    this.#foreignKeys = options.foreignKeys;
+    this.#events = options.events;
+    this.#expiry = new ExpiryClock(clock);
+    this.#cache = new KeyCache(limits.cacheKeysMax);
+    this.#unknown = new LRUCache({
+      max: limits.unknownKeysMax,
+      ttl: limits.unknownTtlMs,
+      ttlResolution: 0,
+      perf: { now: () => clock.monotonicMs() },
+    });
+    this.#slots = new Semaphore(limits.lookupsInFlightMax, limits.lookupsQueuedMax);
+  }
+
+  /** Begins to follow the APIs of `apiIds`; others are followed from their first key on. */
+  start(): void {
+    for (const apiId of this.#apiIds) this.#follow(apiId);
+    this.#checkIdle();
+  }
+
+  /** Stops answering and leaves every API. */
+  async stop(): Promise<void> {
+    this.#idleCheck?.cancel();
+    await Promise.all([...this.#followers.values()].map(({ follower }) => follower.stop()));
+  }
+
+  get followers(): Follower[] {
+    return [...this.#followers.values()].map(({ follower }) => follower);
+  }
+
+  get cache(): Pick<KeyCache, 'size' | 'evictions'> {
+    return this.#cache;
+  }
+
+  get lookupsInFlight(): number {
+    return this.#lookups.size;
+  }
+
+  /**
+   * The verdict, if memory has it and may tell at this very instant: the clock and the entry are read in one
+   * synchronous block. undefined = Redis must be asked (`lookUp`).
+   * @param askedApi the API that the caller wants the key to be of; undefined = any
+   */
+  decide(key: string, askedApi?: string): Verdict | undefined {
+    const secretHash = hashSecret(key);
+    const entry = this.#cache.get(secretHash);
+    if (entry !== undefined) {
+      if (!entry.epoch.lease.holds()) {
+        this.counts.stale++;
+        return undefined;
+      }
+      entry.epoch.used = true;
+      return judge(entry, askedApi, this.#expiry.nowMs());
+    }
+    if (!this.#foreignKeys && !isWellFormed(key)) {
+      this.counts.malformed++;
+      return NOT_FOUND;
+    }
+    return this.#unknown.get(secretHash);
+  }
+
+  /**
+   * The verdict by way of Redis; one look-up per key however many ask. Rejects with SERVICE_UNAVAILABLE when
+   * none can be had within the wait; the look-up goes on and its result is remembered.
+   */
+  async lookUp(key: string, askedApi?: string): Promise<Verdict> {
+    const secretHash = hashSecret(key);
+    const found = await this.#atMost(this.#limits.lookupWaitMs, this.#sharedLookup(secretHash));
+    if ('code' in found) return found;
+    if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
+    return judge(found, askedApi, this.#expiry.nowMs());
+  }
+
+  #sharedLookup(secretHash: string): Promise<Entry | Verdict> {
+    const running = this.#lookups.get(secretHash);
+    if (running !== undefined) return running;
+    const started = this.#fetch(secretHash).finally(() => this.#lookups.delete(secretHash));
+    this.#lookups.set(secretHash, started);
+    return started;
+  }
+
+  async #fetch(secretHash: string): Promise<Entry | Verdict> {
+    if (!(await this.#slots.acquire())) {
+      this.counts.shed++;
+      throw unavailable('too many look-ups at once');
+    }
+    try {
+      this.counts.fills++;
+      const start = this.#clock.monotonicMs();
+      const pointer = await this.#directory.find(secretHash);
+      const refusal = pointer === undefined ? NOT_FOUND : this.#serves(pointer.apiId) ? undefined : FORBIDDEN;
+      if (pointer === undefined || refusal !== undefined) {
+        this.#unknown.set(secretHash, refusal ?? NOT_FOUND, { start });
+        return refusal ?? NOT_FOUND;
+      }
+      return (await this.#follow(pointer.apiId).fill(pointer.keyId)) ?? NOT_FOUND;
+    } finally {
+      this.#slots.release();
+    }
+  }
+
+  #serves(apiId: string): boolean {
+    return this.#apiIds.size === 0 || this.#apiIds.has(apiId);
+  }
+
+  #follow(apiId: string): Follower {
+    const known = this.#followers.get(apiId);
+    if (known) return known.follower;
+    if (this.#followers.size >= this.#limits.apisMax)
+      throw unavailable('this verifier follows too many APIs');
+    const follower = new Follower({
+      apiId,
+      open: (id) => this.#directory.open(id),
+      cache: this.#cache,
+      clock: this.#clock,
+      random: this.#random,
+      limits: this.#limits,
+      events: this.#events(apiId),
+    });
+    this.#followers.set(apiId, { follower, idleSinceMs: this.#clock.monotonicMs() });
+    void follower.run();
+    return follower;
+  }
+
+  /** Leaves APIs that nobody asked for during `apiIdleMs`, where they were not configured. */
+  #checkIdle(): void {
+    const nowMs = this.#clock.monotonicMs();
+    for (const [apiId, followed] of this.#followers) {
+      if (followed.follower.takeUsed()) followed.idleSinceMs = nowMs;
+      if (this.#apiIds.has(apiId) || nowMs - followed.idleSinceMs < this.#limits.apiIdleMs) continue;
+      this.#followers.delete(apiId);
+      void followed.follower.stop();
+    }
+    this.#idleCheck = this.#clock.after(this.#limits.apiIdleMs / 10, () => this.#checkIdle());
+  }
+
+  async #atMost<T>(limitMs: number, work: Promise<T>): Promise<T> {
+    const expired = Promise.withResolvers<never>();
+    const timer = this.#clock.after(limitMs, () => {
+      this.counts.waitedTooLong++;
+      expired.reject(unavailable(`no answer from Redis within ${limitMs} ms`));
+    });
+    try {
+      return await Promise.race([work, expired.promise]);
+    } finally {
+      timer.cancel();
+    }
+  }
+}
