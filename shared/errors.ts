@@ -26,6 +26,7 @@ export const ERRORS = {
   ],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 
+/** What a client may rely on to tell errors apart; never renamed, never reused. */
 export type ErrorCode = keyof typeof ERRORS;
 
 /** An error meant for the client. The message must hold no secret; `cause` goes to the log only. */

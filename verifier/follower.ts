@@ -20,6 +20,8 @@ export interface FollowerEvents {
   live(position: number, leaseMs: number): void;
   dropped(reason: DropReason, position: number): void;
   disconnected(reason: unknown, position: number): void;
+  /** In touch again after `disconnected`, without having dropped. */
+  resumed(position: number): void;
   gap(position: number, received: number): void;
   /** A change was applied to memory, in order. */
   applied(change: Change, source: 'message' | 'sync'): void;
@@ -53,6 +55,8 @@ export class Follower {
   #member = '';
   #position = 0;
   #hash = '';
+  /** The highest sequence heard of. */
+  #headSeen = 0;
   readonly #ring: string[] = [];
   #apiDeleted = false;
   #waiters: PromiseWithResolvers<void>[] = [];
@@ -105,18 +109,27 @@ export class Follower {
     return this.#position;
   }
 
+  /** Changes known to exist and not applied yet. */
+  get lag(): number {
+    return Math.max(0, this.#headSeen - this.#position);
+  }
+
   get leaseRemainingMs(): number {
     return this.#epoch?.lease.remainingMs() ?? 0;
   }
 
   /** Follows until `stop`; never rejects. */
   async run(): Promise<void> {
+    let failed = false;
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
       try {
         await this.#converse(() => {
           attempt = 0;
+          if (failed) this.#events.resumed(this.#position);
+          failed = false;
         });
       } catch (error) {
+        failed = true;
         this.#events.disconnected(error, this.#position);
         for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
       }
@@ -210,7 +223,7 @@ export class Follower {
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
-    this.#position = reply.sequence;
+    this.#position = this.#headSeen = reply.sequence;
     this.#hash = reply.hash;
     this.#ring.length = 0;
     this.#ring[reply.sequence % RING_LENGTH] = reply.hash;
@@ -237,6 +250,7 @@ export class Follower {
     if (this.#session !== session || this.#epoch !== epoch) throw unavailable('the reply came too late');
     if (reply.nonce !== request.nonce) return this.#desynchronised(session);
     if (reply.status !== 'OK') return this.#drop(REASONS[reply.status]);
+    this.#headSeen = reply.sequence;
     for (const change of reply.entries) {
       if (change.sequence > this.#position + 1) return this.#drop('hole');
       if (change.sequence === this.#position + 1) this.#apply(epoch, change, 'sync');
@@ -252,6 +266,7 @@ export class Follower {
     const epoch = this.#epoch;
     this.#wake.abort();
     if (!epoch || !change || change.sequence <= this.#position) return;
+    this.#headSeen = Math.max(this.#headSeen, change.sequence);
     if (change.sequence !== this.#position + 1 || change.previousHash !== this.#hash) {
       this.#events.gap(this.#position, change.sequence);
       return;
