@@ -3,7 +3,7 @@
  * a write whose update was reported complete? Read README.md first; run with `npm run model`.
  *
  * Shape       -DKEYS=1|2  -DVERIFIERS=n  -DWRITES=n  -DLEASE=n (ticks)  -DDRIFT=n  -DFAILOVER
- *             -DLEASECHANGE  -DEVICT
+ *             -DLEASECHANGE  -DEVICT  -DREQUESTS=1|2
  * Mutants     every other #ifdef: each takes one rule away, and Spin must then find an error.
  *
  * Three ideas keep it small enough to search completely:
@@ -30,6 +30,9 @@
 #ifndef LEASE
 #define LEASE 2
 #endif
+#ifndef REQUESTS
+#define REQUESTS 1       /* in flight at once: 2 = a fill beside the periodic SYNC */
+#endif
 #ifndef DRIFT
 #define DRIFT 0          /* a verifier's clock may run so many ticks slow over one lease */
 #endif
@@ -53,7 +56,7 @@ typedef Server {
   byte head;
   byte score[VERIFIERS];
 #ifdef LEASECHANGE
-  byte L; byte Lf;
+  byte L; byte Lf; byte token; bool fenced_first;
 #endif
 };
 Server server[SERVERS];
@@ -109,19 +112,13 @@ inline pick(p) { p = OLD }
 #define LONGEST     (LEASE + DRIFT)
 
 /* ------------------------------------------------------------------------------------ verifiers */
-#define NOTHING 0        /* states of the one request in flight */
+#define NOTHING 0        /* states of a request */
 #define SENT 1
 #define OK 2
 #define REFUSED 3        /* NOREG, DIVERGED or TRIMMED: the verifier has to drop() */
 
-typedef Verifier_ {
-  bool live;
-  byte pos;              /* applied up to here */
-  byte ring;             /* bit q: the entry applied at q is on the new primary's branch (its hash) */
-  byte lease;            /* ticks left; answers only while > 0 */
-  byte at[KEYS];         /* cached: the position of the write that the entry shows, 0 = not cached */
-  byte at_new;           /* bit k: that write is on the new branch */
-  byte request;          /* a REGISTER when not live, otherwise a SYNC */
+typedef Request {
+  byte state;            /* a REGISTER when the verifier is not live, otherwise a SYNC */
   byte age;              /* ticks since it was sent */
   byte sent;             /* the position it carries */
   byte want;             /* the key it reads as well + 1, 0 = none */
@@ -129,12 +126,23 @@ typedef Verifier_ {
 #ifdef LEASECHANGE
   byte L;
 #endif
+};
+typedef Verifier_ {
+  bool live;
+  byte pos;              /* applied up to here */
+  byte ring;             /* bit q: the entry applied at q is on the new primary's branch (its hash) */
+  byte lease;            /* ticks left; answers only while > 0 */
+  byte at[KEYS];         /* cached: the position of the write that the entry shows, 0 = not cached */
+  byte at_new;           /* bit k: that write is on the new branch */
+  Request request[REQUESTS];
 #ifdef TIMER_FENCE
   bool fenced;
 #endif
 };
 Verifier_ verifier[VERIFIERS];
 #define my verifier[id]
+#define its my.request[r]
+#define FILL (REQUESTS-1)
 #define bit_(mask, q)  (((mask) >> (q)) & 1)
 
 /* What the promises speak about: the highest complete write and the highest durable one. */
@@ -145,16 +153,16 @@ byte updates;            /* started so far */
 byte fence_left[WRITES];
 #define IDLE 255
 byte reap_left[SERVERS * VERIFIERS] = IDLE;
-#ifdef REAP_TIMER_SURVIVES_FAILOVER
+#ifdef REAP_BY_NAME      /* the kill that it waited for may have been lost in the failover */
 #define reaper(p, i)  reap_left[i]
 #else
 #define reaper(p, i)  reap_left[(p) * VERIFIERS + (i)]
 #endif
 
-inline end_request() {
-  my.request = NOTHING; my.age = 0; my.sent = 0; my.want = 0; my.from = 0; my.head = 0;
+inline end_request(r) {
+  its.state = NOTHING; its.age = 0; its.sent = 0; its.want = 0; its.from = 0; its.head = 0;
 #ifdef LEASECHANGE
-  my.L = 0;
+  its.L = 0;
 #endif
 }
 inline drop() {
@@ -165,7 +173,10 @@ inline drop() {
 #ifdef TIMER_FENCE
   my.fenced = false;
 #endif
-  end_request()
+  end_request(0);
+#if REQUESTS == 2
+  end_request(1)
+#endif
 }
 inline cache(q, n) { my.at[k] = q; my.at_new = (my.at_new & ~(1 << k)) | (n << k) }
 inline apply(q, n) {     /* the entry of position q, branch n */
@@ -187,15 +198,15 @@ inline apply(q, n) {     /* the entry of position q, branch n */
 }
 
 #ifdef LEASECHANGE
-#define MINE my.L
+#define MINE its.L
 #else
 #define MINE LEASE
 #endif
-inline renew() {
+inline renew(r) {
 #ifdef LEASE_FROM_REPLY
   my.lease = MINE + DRIFT;
 #else
-  if :: MINE + DRIFT > my.age && MINE + DRIFT - my.age > my.lease -> my.lease = MINE + DRIFT - my.age
+  if :: MINE + DRIFT > its.age && MINE + DRIFT - its.age > my.lease -> my.lease = MINE + DRIFT - its.age
      :: else fi;
 #endif
 #ifdef TIMER_FENCE
@@ -254,99 +265,107 @@ inline answer() {
 #ifdef REGISTER_WITHOUT_WAIT
 #define registered (true)
 #else
-#define registered (my.from == NEW || server[NEW].score[id] != ABSENT)
+#define registered (my.request[0].from == NEW || server[NEW].score[id] != ABSENT)
 #endif
 #else
 #define registered (true)
 #endif
 
+inline send(r, key) { its.state = SENT; its.sent = my.pos; its.want = key }
+
+/* register.lua, sync.lua: one atomic step on a server that still takes writing scripts */
+inline execute_register() {
+  pick(p);
+  my.request[0].state = OK; my.request[0].from = p; my.request[0].head = server[p].head;
+#ifdef LEASECHANGE
+  my.request[0].L = granted(p);
+#endif
+#ifndef NO_REGISTRATION
+  q = 0;                                                       /* a fresh name: unknown elsewhere */
+  do :: q < SERVERS -> server[q].score[id] = ABSENT; reaper(q, id) = IDLE; q++ :: else -> break od;
+  server[p].score[id] = server[p].head;
+#endif
+  p = 0; q = 0
+}
+inline execute_sync(r) {
+  pick(p);
+  if
+  :: !may_sync(p) || its.sent > server[p].head || !same_hash(p, its.sent) ->
+       its.state = REFUSED; its.want = 0
+  :: else ->
+       its.state = OK; its.from = p; its.head = server[p].head;
+#ifdef LEASECHANGE
+       its.L = granted(p);
+#endif
+#ifndef NO_REGISTRATION
+#ifdef ACK_WHEN_SENT
+       server[p].score[id] = server[p].head
+#else
+       if :: its.sent > server[p].score[id] -> server[p].score[id] = its.sent :: else fi
+#endif
+#endif
+  fi;
+  p = 0
+}
+
+inline handle_reply(r) {
+  p = its.from;
+  q = its.sent + 1;
+  do                                                           /* what it has must match the ring */
+  :: q <= its.head && q <= my.pos && same_hash(p, q) -> q++
+  :: else -> break
+  od;
+  if
+  :: q <= its.head && q <= my.pos -> drop()
+  :: else ->
+       do :: q <= its.head -> apply(q, on_new(p, q)); q++ :: else -> break od;
+       if
+#ifdef NO_FILL_GUARD
+       :: its.want != 0 ->
+#else
+       :: its.want != 0 && its.head == my.pos ->
+#endif
+          k = its.want - 1;
+          q = its.head;                                        /* the record, as of its.head */
+          do :: !touches(q, on_new(p, q), k) -> q-- :: else -> break od;
+          assert(q >= my.at[k]);                               /* I3 */
+          cache(q, on_new(p, q)); k = 0
+       :: else
+       fi;
+       renew(r);
+       end_request(r)
+  fi;
+  p = 0; q = 0
+}
+
 proctype Verifier(byte id) {
   byte p, q, k;          /* scratch, 0 between steps */
 end:
   do
-  :: d_step { !my.live && my.request == NOTHING -> my.request = SENT }
+  :: d_step { !my.live && my.request[0].state == NOTHING -> my.request[0].state = SENT }
+  :: atomic { !my.live && my.request[0].state == SENT && any_up -> execute_register() }
+  :: d_step { !my.live && my.request[0].state == OK && registered ->   /* its reply, after its WAIT */
+       my.live = true; my.pos = my.request[0].head;
+       my.ring = on_new(my.request[0].from, my.pos) << my.pos;
+       renew(0); end_request(0) }
 
-  :: atomic { !my.live && my.request == SENT && any_up ->      /* Redis executes REGISTER */
-       pick(p);
-       my.request = OK; my.from = p; my.head = server[p].head;
-#ifdef LEASECHANGE
-       my.L = granted(p);
-#endif
-#ifndef NO_REGISTRATION
-       q = 0;                                                  /* a fresh name: unknown elsewhere */
-       do :: q < SERVERS -> server[q].score[id] = ABSENT; reaper(q, id) = IDLE; q++ :: else -> break od;
-       server[p].score[id] = server[p].head;
-#endif
-       p = 0; q = 0 }
-
-  :: d_step { !my.live && my.request == OK && registered ->    /* its reply, after its WAIT */
-       my.live = true; my.pos = my.head; my.ring = on_new(my.from, my.head) << my.head;
-       renew(); end_request() }
-
-  :: d_step { my.live && my.request == NOTHING ->              /* SYNC, periodic */
-       my.request = SENT; my.sent = my.pos }
-  :: d_step { my.live && my.request == NOTHING && my.at[0] == 0 ->   /* SYNC that fills key 0 */
-       my.request = SENT; my.sent = my.pos; my.want = 1 }
+  :: d_step { my.live && my.request[0].state == NOTHING -> send(0, 0) }                   /* SYNC */
+  :: d_step { my.live && my.request[FILL].state == NOTHING && my.at[0] == 0 -> send(FILL, 1) }
 #if KEYS == 2
-  :: d_step { my.live && my.request == NOTHING && my.at[1] == 0 ->
-       my.request = SENT; my.sent = my.pos; my.want = 2 }
+  :: d_step { my.live && my.request[FILL].state == NOTHING && my.at[1] == 0 -> send(FILL, 2) }
 #endif
-
-  :: atomic { my.live && my.request == SENT && any_up ->       /* Redis executes SYNC */
-       pick(p);
-       my.from = p; my.head = server[p].head;
-       if
-       :: !may_sync(p) || my.sent > server[p].head || !same_hash(p, my.sent) ->
-            my.request = REFUSED; my.from = 0; my.head = 0; my.want = 0
-       :: else ->
-            my.request = OK;
-#ifdef LEASECHANGE
-            my.L = granted(p);
+  :: atomic { my.live && my.request[0].state == SENT && any_up -> execute_sync(0) }
+  :: d_step { my.live && my.request[0].state == REFUSED -> drop() }
+  :: d_step { my.live && my.request[0].state == OK -> handle_reply(0) }
+  :: d_step { my.request[0].state != NOTHING -> end_request(0) }      /* request or reply is lost */
+#if REQUESTS == 2
+  :: atomic { my.live && my.request[1].state == SENT && any_up -> execute_sync(1) }
+  :: d_step { my.live && my.request[1].state == REFUSED -> drop() }
+  :: d_step { my.live && my.request[1].state == OK -> handle_reply(1) }
+  :: d_step { my.request[1].state != NOTHING -> end_request(1) }
 #endif
-#ifndef NO_REGISTRATION
-#ifdef ACK_WHEN_SENT
-            server[p].score[id] = server[p].head
-#else
-            server[p].score[id] = my.sent
-#endif
-#endif
-       fi;
-       p = 0 }
-
-  :: d_step { my.live && my.request == REFUSED -> drop() }
-
-  :: d_step { my.live && my.request == OK ->                   /* the verifier handles the reply */
-       p = my.from;
-       q = my.sent + 1;
-       do                                                      /* what it has must match the ring */
-       :: q <= my.head && q <= my.pos && same_hash(p, q) -> q++
-       :: else -> break
-       od;
-       if
-       :: q <= my.head && q <= my.pos -> drop()
-       :: else ->
-            do :: q <= my.head -> apply(q, on_new(p, q)); q++ :: else -> break od;
-            if
-#ifdef NO_FILL_GUARD
-            :: my.want != 0 ->
-#else
-            :: my.want != 0 && my.head == my.pos ->
-#endif
-               k = my.want - 1;
-               q = my.head;                                    /* the record, as of my.head */
-               do :: !touches(q, on_new(p, q), k) -> q-- :: else -> break od;
-               assert(q >= my.at[k]);                          /* I3 */
-               cache(q, on_new(p, q)); k = 0
-            :: else
-            fi;
-            renew();
-            end_request()
-       fi;
-       p = 0; q = 0 }
-
-  :: d_step { my.request != NOTHING -> end_request() }         /* request or reply is lost */
 #ifdef NO_NONCE                                                /* a late reply answers the next request */
-  :: d_step { my.live && my.request == OK -> my.age = 0; my.sent = my.pos }
+  :: d_step { my.live && my.request[0].state == OK -> my.request[0].age = 0; my.request[0].sent = my.pos }
 #endif
 
   :: d_step { my.live && arrives(OLD, my.pos + 1) ->           /* a message */
@@ -425,6 +444,17 @@ inline kill(q) {         /* ZADD XX -1 for exactly the laggards, in one script w
   od
 }
 
+/* A later write that all replicas confirmed proves the same of those before it in the same history. */
+#ifdef COMPLETE_WITHOUT_WAIT
+#define on_all_replicas (true)
+#else
+#ifdef COVERED_BY_ANOTHER_HISTORY    /* written on the new primary, looked up on the old one */
+#define on_all_replicas (p == NEW || replicated(s) || (promoted && server[NEW].head > s && up(OLD)))
+#else
+#define on_all_replicas (p == NEW || replicated(s))
+#endif
+#endif
+
 proctype Update(byte nth) {
   byte p, s, i; bool n;
 #ifdef KILL_WITHOUT_XX
@@ -435,15 +465,13 @@ end_before:
     updates++;
     pick(p);
     server[p].head++;
-    s = server[p].head; n = on_new(p, s) }
-end_wait:                                                      /* WAIT short: durable:false, for ever */
-  atomic {
-#ifndef COMPLETE_WITHOUT_WAIT
-    (p == NEW || replicated(s)) ->
-#endif
-    fence_left[nth] = fence(p);
+    s = server[p].head; n = on_new(p, s);
+    fence_left[nth] = fence(p) }
+end_wait:                                                      /* WAIT short: durable:false, until covered */
+  atomic { on_all_replicas ->
     if :: s > durable -> durable = s :: else fi;
-    assert(!promoted || n || s <= fork) }                      /* I6 */
+    assert(!promoted || n || s <= fork);                       /* I6 */
+    p = 0 }
 #ifdef KILL_WITHOUT_XX
 end_poll:
   atomic { fence_left[nth] == 0 -> i = 0;                      /* the laggards, as the poller saw them */
@@ -464,13 +492,22 @@ end_fence:
 
 /* --------------------------------------------------------- everything that happens by itself */
 #ifdef LEASECHANGE
-byte lease_wait;         /* the operator's own wait of one old F */
+byte lease_wait;         /* from the lowered lease until fences follow it */
 #endif
+inline grow_older(i, r) {
+  if
+  :: verifier[i].request[r].state != NOTHING && verifier[i].request[r].age < LONGEST -> verifier[i].request[r].age++
+  :: else
+  fi
+}
 inline tick() {
   do
   :: j < VERIFIERS ->
      if :: verifier[j].lease > 0 -> verifier[j].lease-- :: else fi;
-     if :: verifier[j].request != NOTHING && verifier[j].age < LONGEST -> verifier[j].age++ :: else fi;
+     grow_older(j, 0);
+#if REQUESTS == 2
+     grow_older(j, 1);
+#endif
      j++
   :: else -> j = 0; break
   od;
@@ -490,7 +527,7 @@ inline tick() {
 #endif
 }
 
-/* Whoever has seen one server hold -1 for F removes the name: the killer is the earliest who can. */
+/* Whoever has seen one and the same kill for F removes the name: the killer is the earliest who can. */
 #define reapable(p, i) (up(p) && server[p].score[i] == KILLED && reaper(p, i) == 0)
 inline reap(p, i) { server[p].score[i] = ABSENT; reaper(p, i) = IDLE }
 
@@ -514,16 +551,21 @@ end:
        server[NEW].head = server[OLD].head;
 #ifdef LEASECHANGE
        server[NEW].L = server[OLD].L; server[NEW].Lf = server[OLD].Lf;
+       server[NEW].token = server[OLD].token; server[NEW].fenced_first = server[OLD].fenced_first;
 #endif
        copy_members() }
   :: atomic { !cut -> cut = true }                             /* partition */
   :: d_step { cut && !promoted ->                              /* promotion, at any time after it */
        fork = server[NEW].head;
        assert(durable <= fork);                                /* I6 */
-#ifndef REAP_TIMER_SURVIVES_FAILOVER
-       do                                                      /* a -1 is seen here for the first time */
+#ifndef REAP_BY_NAME
+       do                                                      /* what was replicated is the same kill */
        :: j < VERIFIERS ->
-          if :: server[NEW].score[j] == KILLED -> reaper(NEW, j) = fence(NEW) :: else fi;
+          if
+          :: server[NEW].score[j] == KILLED ->
+             reaper(NEW, j) = (reaper(OLD, j) == IDLE -> 0 : reaper(OLD, j))
+          :: else
+          fi;
           j++
        :: else -> break
        od;
@@ -534,28 +576,59 @@ end:
 }
 
 #ifdef LEASECHANGE
-/* An operator lowers the lease and raises it again. Each step is a write with its WAIT; a failover
- * ends the attempt. */
-#ifdef FAILOVER
-#define replica_has(field, value)  (!promoted && server[NEW].field == value)
+/* set-lease.lua: one process lowers the lease while another raises it. Each step leaves the token of its change. */
+#define LOWERING 1
+#define RAISING 2
+#ifdef FENCE_LAST_AFTER_FENCE_FIRST  /* of a raise that may still be granted, by a deposed primary too */
+#define may_fence_last(q)  (up(q) && server[q].L == LOW && lease_wait == 0)
 #else
-#define replica_has(field, value)  (true)
+#define may_fence_last(q)  (up(q) && server[q].L == LOW && lease_wait == 0 && server[q].token == LOWERING)
 #endif
-proctype Operator() {
-end:
-  d_step { up(OLD) -> lease_wait = fence(OLD); server[OLD].L = LOW };
+proctype Lower() {
+  byte p;
+end_grant:
+  atomic { any_up -> pick(p);
 #ifndef LF_LOWERED_AT_ONCE
-  (replica_has(L, LOW) && lease_wait == 0);
+    lease_wait = fence(p);
 #endif
-  d_step { up(OLD) -> server[OLD].Lf = LOW };
+    server[p].L = LOW; server[p].token = LOWERING; p = 0 };
+end_fence_last:
+  if
+  :: d_step { may_fence_last(OLD) -> server[OLD].Lf = LOW }
+#ifdef FAILOVER
+  :: d_step { may_fence_last(NEW) -> server[NEW].Lf = LOW }
+#endif
+  fi
+}
+
 #ifdef L_RAISED_FIRST
-  d_step { up(OLD) -> server[OLD].L = LEASE };
+#define may_grant(q)  (up(q))
+#else
+#ifdef GRANT_WITHOUT_TOKEN           /* somebody may have lowered the lease in between */
+#define may_grant(q)  (up(q) && server[q].Lf == LEASE)
+#else
+#define may_grant(q)  (up(q) && server[q].Lf == LEASE && server[q].token == RAISING)
 #endif
-  d_step { up(OLD) && replica_has(Lf, LOW) -> server[OLD].Lf = LEASE };
+#endif
+inline grant(q) { server[q].L = LEASE; server[q].token = RAISING }
+proctype Raise() {
+  byte p;
+#ifndef L_RAISED_FIRST
+end_fence_first:
+  atomic { any_up -> pick(p);
+    server[p].Lf = LEASE; server[p].token = RAISING; server[p].fenced_first = true };
 #ifndef L_RAISED_WITHOUT_WAIT
-  (replica_has(Lf, LEASE));
+end_wait:
+  d_step { p == NEW || server[NEW].fenced_first -> p = 0 };
 #endif
-  d_step { up(OLD) -> server[OLD].L = LEASE }
+#endif
+end_grant:
+  if
+  :: d_step { may_grant(OLD) -> grant(OLD) }
+#ifdef FAILOVER
+  :: d_step { may_grant(NEW) -> grant(NEW) }
+#endif
+  fi
 }
 #endif
 
@@ -577,7 +650,7 @@ init {
     do :: j < VERIFIERS -> run Verifier(j); j++ :: else -> j = 0; break od;
     do :: j < WRITES -> run Update(j); j++ :: else -> j = 0; break od;
 #ifdef LEASECHANGE
-    run Operator();
+    run Lower(); run Raise();
 #endif
     run World()
   }
