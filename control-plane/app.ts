@@ -5,6 +5,7 @@ import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
 import type { Config } from './config.ts';
 import { Fence } from './fence.ts';
+import { FleetView } from './fleet.ts';
 import { Keys } from './keys.ts';
 import { Metrics } from './metrics.ts';
 import { Propagator } from './propagation.ts';
@@ -12,6 +13,7 @@ import { DurableWriter, RedisChangeLog } from './redis-change-log.ts';
 import { RedisPromises } from './redis-promises.ts';
 import { RootKeys } from './root-keys.ts';
 import { apiRoutes } from './routes/apis.ts';
+import { fleetRoutes } from './routes/fleet.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { rootKeyRoutes } from './routes/root-keys.ts';
 import { createServer } from './server.ts';
@@ -94,6 +96,7 @@ export async function startControlPlane(
   keyRoutes(app, { keys, apis, propagator, clock });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });
+  fleetRoutes(app, { fleet: new FleetView(nodes) });
 
   const admin = createAdminServer({
     metrics: metrics.registry,

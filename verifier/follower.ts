@@ -105,6 +105,11 @@ export class Follower {
     return used;
   }
 
+  /** The name under which it is registered; `propagation.laggards` names it so. */
+  get member(): string {
+    return this.#member;
+  }
+
   /** For metrics and status. */
   get position(): number {
     return this.#position;
@@ -197,7 +202,7 @@ export class Follower {
       session,
       session.subscribe((message) => this.#receive(session, message)),
     );
-    for (let dropped = false; !ended && this.#session === session; ) {
+    for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#wake = new AbortController();
       try {
         if (!this.#epoch) await this.#register(session);

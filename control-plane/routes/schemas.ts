@@ -138,3 +138,17 @@ export const UpdateRootKey = Type.Object(
   strict,
 );
 export const ListRootKeys = Type.Object({}, strict);
+
+export const ListVerifiers = Type.Object(
+  {
+    limit: Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      default: '100',
+      description: 'Verifiers per page, 1..100.',
+    }),
+    cursor: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: 'From the page before.' }),
+    ),
+  },
+  strict,
+);
