@@ -3,6 +3,7 @@ import type { Clock } from '#shared/clock.ts';
 import type { createLogger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
+import { Audit } from './audit.ts';
 import type { Config } from './config.ts';
 import { Fence } from './fence.ts';
 import { FleetView } from './fleet.ts';
@@ -13,9 +14,11 @@ import { DurableWriter, RedisChangeLog } from './redis-change-log.ts';
 import { RedisPromises } from './redis-promises.ts';
 import { RootKeys } from './root-keys.ts';
 import { apiRoutes } from './routes/apis.ts';
+import { auditRoutes } from './routes/audit.ts';
 import { fleetRoutes } from './routes/fleet.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { rootKeyRoutes } from './routes/root-keys.ts';
+import { keepTrail } from './routes/trail.ts';
 import { createServer } from './server.ts';
 import { Sweep } from './sweep.ts';
 
@@ -82,7 +85,15 @@ export async function startControlPlane(
     () => promises.durable,
   );
 
+  const audit = new Audit({
+    nodes,
+    limits: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
+    counted: (kind, result) => metrics.audit.inc({ kind, result }),
+    log,
+  });
+
   const app = createServer(config, log);
+  keepTrail(app, audit, clock);
   app.decorateRequest('caller', undefined);
   app.addHook('onRequest', async (request) => {
     if (!request.is404 && request.url.startsWith('/v1/')) {
@@ -96,6 +107,7 @@ export async function startControlPlane(
   keyRoutes(app, { keys, apis, propagator, clock });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });
+  auditRoutes(app, { audit });
   fleetRoutes(app, { fleet: new FleetView(nodes) });
 
   const admin = createAdminServer({

@@ -6,6 +6,7 @@ import type { PropagationEvents } from './propagation.ts';
 export class Metrics {
   readonly registry = new Registry();
   readonly requests: Histogram<'operation' | 'status'>;
+  readonly audit: Counter<'kind' | 'result'>;
   readonly #propagation: Histogram<'outcome'>;
   readonly #killed: Counter;
   readonly #reaped: Counter;
@@ -26,6 +27,12 @@ export class Metrics {
       help: 'From a change being written until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not and were waited out, about LEASE_MS; a steady rate of these is verifiers crashing or cut off. "lost": a failover of Redis took it.',
       labelNames: ['outcome'],
       buckets: [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
+      registers,
+    });
+    this.audit = new Counter({
+      name: 'keyfence_audit_events_total',
+      help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "lost" are in the process log only, because Redis did not take them; a change that was acknowledged stays acknowledged.',
+      labelNames: ['kind', 'result'],
       registers,
     });
     this.#killed = new Counter({

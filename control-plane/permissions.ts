@@ -7,7 +7,13 @@ const API_ACTIONS = [
   'create_api',
   'delete_api',
 ] as const;
-const ROOT_ACTIONS = ['create_root_key', 'read_root_key', 'update_root_key', 'read_fleet'] as const;
+const ROOT_ACTIONS = [
+  'create_root_key',
+  'read_root_key',
+  'update_root_key',
+  'read_fleet',
+  'read_audit',
+] as const;
 
 /** What may be done with an API and its keys. */
 export type ApiAction = (typeof API_ACTIONS)[number];

@@ -60,6 +60,9 @@ export const verifierIds = 'kf:{!fleet}:ids';
 /** String with an expiry: what one verifier last reported of itself, JSON of `VerifierStatus`. */
 export const verifierStatus = (id: string): string => `kf:{!fleet}:v:${id}`;
 
+/** Streams: what was done, and what was refused, over the management interface. */
+export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of}`;
+
 /** Parses what `secretPointer` holds. */
 export function parsePointer(value: string): { apiId: string; keyId: string } {
   const [apiId, keyId] = value.split(' ');

@@ -5,6 +5,7 @@ import type { RootKeys } from '../root-keys.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireRoot } from './access.ts';
 import { CreateRootKey, ListRootKeys, UpdateRootKey } from './schemas.ts';
+import { note } from './trail.ts';
 
 /** The operations on root keys. Nobody can hand out, or decide over, more than they may do themselves. */
 export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKeys; clock: Clock }) {
@@ -12,7 +13,10 @@ export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKey
     const caller = callerOf(request);
     requireRoot(caller, 'create_root_key');
     requireCovered(caller.permissions, request.body.permissions);
-    return rootKeys.create(request.body.name, request.body.permissions, clock.wallMs());
+    const { name, permissions } = request.body;
+    const created = await rootKeys.create(name, permissions, clock.wallMs());
+    note(request, { rootKeyId: created.rootKeyId }, { after: { name, permissions: shortened(permissions) } });
+    return created;
   });
 
   app.post('/v1/rootKeys.updateRootKey', { schema: { body: UpdateRootKey } }, async (request) => {
@@ -23,6 +27,7 @@ export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKey
     if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
     requireCovered(caller.permissions, rootKey.permissions);
     await rootKeys.setEnabled(rootKeyId, enabled);
+    note(request, {}, { before: { enabled: rootKey.enabled }, after: { enabled } });
     return { rootKeyId, enabled };
   });
 
@@ -31,6 +36,16 @@ export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKey
     return { rootKeys: await rootKeys.list() };
   });
 }
+
+const PERMISSIONS_SHOWN_MAX = 20;
+
+const shortened = (permissions: readonly string[]) =>
+  permissions.length <= PERMISSIONS_SHOWN_MAX
+    ? permissions
+    : [
+        ...permissions.slice(0, PERMISSIONS_SHOWN_MAX),
+        `and ${permissions.length - PERMISSIONS_SHOWN_MAX} more`,
+      ];
 
 function requireCovered(permissions: Permissions, wanted: readonly string[]): void {
   if (!permissions.covers(wanted)) {
