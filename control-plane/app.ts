@@ -7,6 +7,7 @@ import { Audit } from './audit.ts';
 import type { Config } from './config.ts';
 import { Fence } from './fence.ts';
 import { FleetView } from './fleet.ts';
+import { KeyImport } from './key-import.ts';
 import { Keys } from './keys.ts';
 import { Metrics } from './metrics.ts';
 import { Propagator } from './propagation.ts';
@@ -16,6 +17,7 @@ import { RootKeys } from './root-keys.ts';
 import { apiRoutes } from './routes/apis.ts';
 import { auditRoutes } from './routes/audit.ts';
 import { fleetRoutes } from './routes/fleet.ts';
+import { importRoutes } from './routes/import.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { rootKeyRoutes } from './routes/root-keys.ts';
 import { keepTrail } from './routes/trail.ts';
@@ -59,13 +61,15 @@ export async function startControlPlane(
     durable: () => promises.durable,
     events: metrics.propagationEvents(log),
   });
+  const keyLimits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
   const keys = new Keys({
     nodes,
     writer,
     log: changes,
     clock,
-    limits: { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE },
+    limits: keyLimits,
   });
+  const keyImport = new KeyImport({ writer, keys, clock, limits: keyLimits });
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
   const rootKeys = new RootKeys(nodes, writer, config.ROOT_KEY);
   const sweep = new Sweep({
@@ -105,6 +109,7 @@ export async function startControlPlane(
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
   });
   keyRoutes(app, { keys, apis, propagator, clock });
+  importRoutes(app, { keyImport });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });
   auditRoutes(app, { audit });

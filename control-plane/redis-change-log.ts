@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/layout.ts';
 import type { RedisNodes } from '#shared/redis.ts';
-import { Script, WAIT_MS } from '#shared/script.ts';
+import { Script, type ScriptCall, WAIT_MS } from '#shared/script.ts';
 import type { ChangeLog, Closing, Standing, Write, Written } from './change-log.ts';
 
 const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
@@ -40,6 +40,30 @@ export class DurableWriter {
     const work = script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS);
     const { reply, confirmed } = await this.#nodes.within(redis, work);
     return { reply, replicated: confirmed >= this.#replicas };
+  }
+
+  /** As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls. */
+  async runAll(script: Script, calls: readonly ScriptCall[]) {
+    const lane = this.#replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`;
+    const byNode = new Map<Redis, number[]>();
+    for (const [i, { keys }] of calls.entries()) {
+      const redis = await this.#nodes.connection(keys[0] ?? '', lane);
+      const mine = byNode.get(redis);
+      if (mine) mine.push(i);
+      else byNode.set(redis, [i]);
+    }
+    const replies: unknown[] = new Array(calls.length);
+    let replicated = true;
+    await Promise.all(
+      [...byNode].map(async ([redis, mine]) => {
+        const theirs = mine.flatMap((i) => calls[i] ?? []);
+        const work = script.runAll(redis, theirs, this.#replicas, WAIT_MS);
+        const done = await this.#nodes.within(redis, work);
+        for (const [n, i] of mine.entries()) replies[i] = done.replies[n];
+        replicated &&= done.confirmed >= this.#replicas;
+      }),
+    );
+    return { replies, replicated };
   }
 }
 

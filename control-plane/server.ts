@@ -5,6 +5,7 @@ import fastify, {
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
+  type FastifySchemaValidationError,
 } from 'fastify';
 import {
   ApiError,
@@ -141,19 +142,27 @@ function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Fai
   return { code: 'INTERNAL_SERVER_ERROR', message: 'something went wrong on our side' };
 }
 
-/** `field: rule` of the first thing that is wrong. Never the value, which might be a secret. */
+/** `field: rule` of the first thing that is wrong. */
 function explain(error: FastifyError, request: FastifyRequest): string {
-  const [first] = error.validation ?? [];
   const where = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? 'body');
-  if (!first) return `${where}: is wrong`;
-  const path = first.instancePath.slice(1).replaceAll('/', '.');
+  const first = request.routeOptions.schema ? error.validation?.[0] : undefined;
+  return faultText(first, where, where === 'query' ? 'query parameter' : 'field');
+}
+
+/** What one fault of a validation says: `field: rule`. Never the value, which might be a secret. */
+export function faultText(
+  fault: Pick<FastifySchemaValidationError, 'keyword' | 'instancePath' | 'params' | 'message'> | undefined,
+  whole: string,
+  part: string,
+): string {
+  if (!fault) return `${whole}: is wrong`;
+  const path = fault.instancePath.slice(1).replaceAll('/', '.');
   const field = (name: unknown) => (path ? `${path}.${String(name)}` : String(name));
-  if (first.keyword === 'required') return `${field(first.params['missingProperty'])}: required`;
-  if (first.keyword === 'additionalProperties') {
-    return `${field(first.params['additionalProperty'])}: unknown ${where === 'query' ? 'query parameter' : 'field'}`;
+  if (fault.keyword === 'required') return `${field(fault.params['missingProperty'])}: required`;
+  if (fault.keyword === 'additionalProperties') {
+    return `${field(fault.params['additionalProperty'])}: unknown ${part}`;
   }
-  const rule = request.routeOptions.schema ? (first.message ?? 'is wrong') : 'is wrong';
-  return `${path || where}: ${rule}`;
+  return `${path || whole}: ${fault.message ?? 'is wrong'}`;
 }
 
 /** A request that HTTP itself refuses still gets JSON of our shape. */

@@ -61,7 +61,7 @@ export function keyRoutes(
     const propagation = await propagator.apply(write, waitMs, noteChange(request));
     if (!propagation) throw keyNotFound(keyId);
     if (secretHash) {
-      await keys.forgetPointers(apiId, keyId, secretHash).catch((error: unknown) => {
+      await keys.forgetDeleted(apiId, keyId, secretHash).catch((error: unknown) => {
         request.log.warn({ keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
       });
     }
@@ -97,7 +97,8 @@ export function keyRoutes(
   });
 }
 
-function checkMeta(meta: object): void {
+/** Throws BAD_REQUEST where a meta is too long. */
+export function checkMeta(meta: object): void {
   if (Buffer.byteLength(JSON.stringify(meta)) > META_BYTES_MAX) {
     throw new ApiError('BAD_REQUEST', `meta: must be at most ${META_BYTES_MAX} bytes of JSON`);
   }

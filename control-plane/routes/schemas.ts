@@ -71,6 +71,42 @@ export const UpdateKey = Type.Object(
   strict,
 );
 
+const Hash = Type.String({
+  pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$',
+  description: 'SHA-256 of the key, in hex or base64url without padding.',
+});
+
+/** A key that was made elsewhere. */
+export const ImportedKey = Type.Object(
+  {
+    sha256: Hash,
+    start: Type.Optional(
+      Type.String({ pattern: '^[!-~]{1,21}$', description: 'The beginning of the key, to be shown.' }),
+    ),
+    foreign: Type.Optional(
+      Type.Boolean({
+        description:
+          'Whether the key is of another format than ours; true unless said otherwise. Such keys are found only by verifiers with FOREIGN_KEYS on.',
+      }),
+    ),
+    name: Type.Optional(Name),
+    meta: Type.Optional(Meta),
+    externalId: Type.Optional(ExternalId),
+    expires: Type.Optional(Expires),
+    enabled: Type.Optional(Type.Boolean({ description: 'Whether the key is accepted; true when absent.' })),
+  },
+  strict,
+);
+
+export const ImportKeys = Type.Object(
+  {
+    apiId: ApiId,
+    // Anything else is refused in its own place among the results, and does not spoil the others.
+    keys: Type.Array(Type.Union([ImportedKey, Type.Unknown()]), { minItems: 1, maxItems: 500 }),
+  },
+  strict,
+);
+
 export const GetKey = Type.Object({ keyId: KeyId }, strict);
 
 export const DeleteKey = Type.Object({ keyId: KeyId, waitMs: Type.Optional(WaitMs) }, strict);

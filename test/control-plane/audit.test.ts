@@ -105,6 +105,16 @@ describe('what was done', () => {
     });
   });
 
+  test('an import is one event, with how many keys it brought', async () => {
+    const keys = [{ sha256: 'ab'.repeat(32) }, { sha256: 'no hash' }];
+    await fleet.ok('keys.importKeys', { apiId: 'imported', keys });
+    await fleet.ok('keys.importKeys', { apiId: 'imported', keys });
+    const [again, first] = await events({ apiId: 'imported' });
+    expect(first).toMatchObject({ operation: 'keys.importKeys', on: { apiId: 'imported' } });
+    expect(first.after).toEqual({ created: 1, exists: 0, refused: 1 });
+    expect(again.after).toEqual({ created: 0, exists: 1, refused: 1 });
+  });
+
   test('reading leaves no event', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'read' });
     await fleet.ok('keys.getKey', { keyId });
