@@ -91,6 +91,8 @@ export async function startControlPlane(
 
   const audit = new Audit({
     nodes,
+    writer,
+    clock,
     limits: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
     counted: (kind, result) => metrics.audit.inc({ kind, result }),
     log,
@@ -132,6 +134,7 @@ export async function startControlPlane(
       promises.stop();
       propagator.stop();
       await app.close();
+      await audit.stop();
       admin.close();
       admin.closeAllConnections();
       await nodes.close();

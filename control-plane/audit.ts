@@ -1,9 +1,15 @@
 import { createHash } from 'node:crypto';
+import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import type { ErrorCode } from '#shared/errors.ts';
+import { unavailable } from '#shared/errors.ts';
 import { auditStream } from '#shared/layout.ts';
 import type { Logger } from '#shared/log.ts';
 import type { RedisNodes } from '#shared/redis.ts';
+import { Script } from '#shared/script.ts';
 import type { RecordField } from './change-log.ts';
+import type { DurableWriter } from './redis-change-log.ts';
+
+const recordScript = new Script(new URL('./lua/record-event.lua', import.meta.url));
 
 /** Whether a call did something, or may have; or was refused. */
 export type AuditKind = 'done' | 'refused';
@@ -49,43 +55,94 @@ export interface AuditFilter {
 /** Most events that one page examines. */
 const EXAMINED_MAX = 1000;
 const BATCH = 200;
+/** Most events that wait in memory for Redis to take them; those of calls that were under way when it went away. */
+const WAITING_MAX = 1000;
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5000;
+
+/** Told what became of an event. */
+type Counted = (kind: AuditKind, result: 'written' | 'late' | 'lost') => void;
 
 /** The audit log: two streams in Redis that keep the latest events each, and the process's log. */
 export class Audit {
   readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #clock: Clock;
   readonly #limits: Readonly<Record<AuditKind, number>>;
-  readonly #counted: (kind: AuditKind, result: 'written' | 'lost') => void;
+  readonly #counted: Counted;
   readonly #log: Logger;
+  readonly #waiting: AuditEvent[] = [];
+  readonly #stop = new AbortController();
+  #catchingUp: Promise<void> | undefined;
 
   /** @param options.limits events that each stream keeps at least */
   constructor(options: {
     nodes: RedisNodes;
+    writer: DurableWriter;
+    clock: Clock;
     limits: Readonly<Record<AuditKind, number>>;
-    counted: (kind: AuditKind, result: 'written' | 'lost') => void;
+    counted: Counted;
     log: Logger;
   }) {
     this.#nodes = options.nodes;
+    this.#writer = options.writer;
+    this.#clock = options.clock;
     this.#limits = options.limits;
     this.#counted = options.counted;
     this.#log = options.log;
   }
 
   /**
-   * Records an event, and never rejects: what has been done is done, whether or not it can be written down.
-   * An event that Redis does not take is counted as lost, and stands in the process's log like every other.
+   * Records an event, as durably as changes are, and never rejects: what has been done is done, whether or not it can
+   * be written down. Where Redis does not take what was done, it waits in memory until Redis does, and may then be
+   * listed twice; what was refused is given up. Either way it stands in the process's log, like every event.
    */
   async record(kind: AuditKind, event: AuditEvent): Promise<void> {
-    const stream = auditStream(kind);
     this.#log.info({ audit: event }, `audit: ${kind}`);
     try {
-      const redis = await this.#nodes.connection(stream);
-      const limit = ['MAXLEN', '~', this.#limits[kind]] as const;
-      await this.#nodes.within(redis, redis.xadd(stream, ...limit, '*', 'e', JSON.stringify(event)));
+      await this.#write(kind, event);
       this.#counted(kind, 'written');
     } catch (error) {
-      this.#counted(kind, 'lost');
-      this.#log.error({ requestId: event.requestId, err: error }, 'an audit event is in this log only');
+      const waits = kind === 'done' && this.#waiting.length < WAITING_MAX && !this.#stop.signal.aborted;
+      this.#log.warn({ requestId: event.requestId, waits, err: error }, 'an audit event was not recorded');
+      if (!waits) return this.#counted(kind, 'lost');
+      this.#waiting.push(event);
+      this.#catchingUp ??= this.#catchUp();
     }
+  }
+
+  /** Tries once more to record what waits; what Redis still does not take is lost but for the process's log. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#catchingUp;
+    if (this.#waiting.length === 0) return;
+    for (const _ of this.#waiting) this.#counted('done', 'lost');
+    this.#log.error({ lost: this.#waiting.length }, 'audit events are lost but for this log');
+  }
+
+  async #write(kind: AuditKind, event: AuditEvent): Promise<void> {
+    const args = [JSON.stringify(event), this.#limits[kind]];
+    const { replicated } = await this.#writer.run(recordScript, [auditStream(kind)], args);
+    if (!replicated) throw unavailable('not all replicas confirmed the event');
+  }
+
+  async #catchUp(): Promise<void> {
+    for (let attempt = 0; this.#waiting.length > 0; attempt++) {
+      const last = this.#stop.signal.aborted;
+      try {
+        while (this.#waiting[0]) {
+          await this.#write('done', this.#waiting[0]);
+          this.#waiting.shift();
+          this.#counted('done', 'late');
+        }
+      } catch (error) {
+        this.#log.debug({ waiting: this.#waiting.length, err: error }, 'audit events still wait for Redis');
+        if (last) return;
+        const waitMs = backoffMs(attempt, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random);
+        await pause(this.#clock, waitMs, this.#stop.signal);
+      }
+    }
+    this.#catchingUp = undefined;
   }
 
   /**

@@ -31,7 +31,7 @@ export class Metrics {
     });
     this.audit = new Counter({
       name: 'keyfence_audit_events_total',
-      help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "lost" are in the process log only, because Redis did not take them; a change that was acknowledged stays acknowledged.',
+      help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "late" waited in memory until Redis took them. Those "lost" are in the process log only; for "done" that takes an outage of Redis that lasted until this process stopped.',
       labelNames: ['kind', 'result'],
       registers,
     });

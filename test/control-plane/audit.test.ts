@@ -226,22 +226,37 @@ test('neither the streams nor the log hold a key, also where somebody put one in
   expect(kept).toContain(keyId);
 });
 
-test('an event that Redis does not take is counted and in the log, and what was done stays done', async () => {
+test('an event that Redis does not take fails no disable, and is listed as soon as Redis takes it', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'unrecorded' });
-  const before = await metric('kind="done",result="lost"');
+  const late = 'kind="done",result="late"';
+  const before = await metric(late);
   await redis.rename(auditStream('done'), 'aside');
   await redis.set(auditStream('done'), 'not a stream');
-  const answer = await fleet.admin('keys.updateKey', { keyId, enabled: false });
-  await redis.rename('aside', auditStream('done'));
-  expect(answer.body.propagation.state).toBe('complete');
+  const { headers, body } = await fleet.admin('keys.updateKey', { keyId, enabled: false });
+  expect(body.propagation.state).toBe('complete');
   expect((await fleet.ok('keys.getKey', { keyId })).enabled).toBe(false);
-  expect(await metric('kind="done",result="lost"')).toBe(before + 1);
   const line = fleet.logged.find(
-    (text) => text.includes(`"requestId":"${answer.headers['x-request-id']}"`) && text.includes('"audit":'),
+    (text) => text.includes(`"requestId":"${headers['x-request-id']}"`) && text.includes('"audit":'),
   );
-  expect(JSON.parse(line ?? '{}').audit).toMatchObject({
-    on: { keyId },
-    before: { enabled: true },
-    after: { enabled: false },
-  });
+  expect(JSON.parse(line ?? '{}').audit).toMatchObject({ on: { keyId }, after: { enabled: false } });
+
+  await redis.rename('aside', auditStream('done'));
+  await fleet.until(async () => (await metric(late)) === before + 1);
+  expect((await events({ keyId }))[0]).toMatchObject({ outcome: 'OK', after: { enabled: false } });
+});
+
+test('an event that Redis never takes is counted as lost when the process stops', async () => {
+  const controlPlane = await fleet.addControlPlane();
+  const at = fleet.controlPlanes.length - 1;
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'lost' }, { at });
+  await redis.rename(auditStream('done'), 'aside');
+  await redis.set(auditStream('done'), 'not a stream');
+  await fleet.admin('keys.updateKey', { keyId, enabled: false }, { at });
+  const started = fleet.logged.length;
+  await controlPlane.stop();
+  await redis.rename('aside', auditStream('done'));
+  fleet.controlPlanes.splice(at, 1);
+  expect(fleet.logged.slice(started).filter((line) => line.includes('audit events are lost'))).toHaveLength(
+    1,
+  );
 });
