@@ -1,5 +1,6 @@
 import { createAdminServer, listen } from '#shared/admin.ts';
 import type { Clock } from '#shared/clock.ts';
+import { ApiError } from '#shared/errors.ts';
 import type { createLogger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
@@ -11,6 +12,8 @@ import { KeyImport } from './key-import.ts';
 import { Keys } from './keys.ts';
 import { Metrics } from './metrics.ts';
 import { Propagator } from './propagation.ts';
+import { protect } from './protection.ts';
+import { limitRates } from './rate-limits.ts';
 import { DurableWriter, RedisChangeLog } from './redis-change-log.ts';
 import { RedisPromises } from './redis-promises.ts';
 import { RootKeys } from './root-keys.ts';
@@ -100,11 +103,23 @@ export async function startControlPlane(
 
   const app = createServer(config, log);
   keepTrail(app, audit, clock);
+  await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, shed: () => metrics.shed.inc() });
+  const rates = await limitRates(app, {
+    nodes,
+    callsMax: config.ROOT_KEY_CALLS_PER_MINUTE,
+    failuresMax: config.FAILURES_PER_MINUTE,
+    counted: (limit) => metrics.rates.inc({ limit }),
+  });
   app.decorateRequest('caller', undefined);
-  app.addHook('onRequest', async (request) => {
-    if (!request.is404 && request.url.startsWith('/v1/')) {
+  app.addHook('onRequest', async (request, reply) => {
+    if (request.is404 || !request.url.startsWith('/v1/')) return;
+    try {
       request.caller = await rootKeys.authenticate(request.headers.authorization);
+    } catch (error) {
+      if (error instanceof ApiError && error.code === 'UNAUTHORIZED') await rates.failed(request, reply);
+      throw error;
     }
+    await rates.called(request, reply);
   });
   app.addHook('onResponse', async (request, reply) => {
     const operation = request.routeOptions.url ?? 'unknown';

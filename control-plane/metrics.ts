@@ -7,6 +7,8 @@ export class Metrics {
   readonly registry = new Registry();
   readonly requests: Histogram<'operation' | 'status'>;
   readonly audit: Counter<'kind' | 'result'>;
+  readonly rates: Counter<'limit'>;
+  readonly shed: Counter;
   readonly #propagation: Histogram<'outcome'>;
   readonly #killed: Counter;
   readonly #reaped: Counter;
@@ -33,6 +35,17 @@ export class Metrics {
       name: 'keyfence_audit_events_total',
       help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "late" waited in memory until Redis took them. Those "lost" are in the process log only; for "done" that takes an outage of Redis that lasted until this process stopped.',
       labelNames: ['kind', 'result'],
+      registers,
+    });
+    this.rates = new Counter({
+      name: 'keyfence_rate_limited_total',
+      help: 'Calls refused with 429: those of a root key over its limit ("calls") and those without one from an address over its limit ("failures"). "unchecked" were let through because Redis did not count them.',
+      labelNames: ['limit'],
+      registers,
+    });
+    this.shed = new Counter({
+      name: 'keyfence_shed_total',
+      help: 'Calls refused with 503 because the event loop lagged. Add a control plane, or look for who calls so much.',
       registers,
     });
     this.#killed = new Counter({

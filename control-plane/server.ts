@@ -29,6 +29,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     logController: new fastify.LogController({ disableRequestLogging: true }),
     requestIdHeader: false,
     genReqId: (request) => requestIdFrom(request.headers['x-request-id']),
+    trustProxy: config.TRUSTED_PROXIES.length > 0 ? [...config.TRUSTED_PROXIES] : false,
     bodyLimit: config.BODY_BYTES_MAX,
     requestTimeout: config.REQUEST_TIMEOUT_MS,
     keepAliveTimeout: config.KEEP_ALIVE_TIMEOUT_MS,

@@ -60,6 +60,9 @@ export const verifierIds = 'kf:{!fleet}:ids';
 /** String with an expiry: what one verifier last reported of itself, JSON of `VerifierStatus`. */
 export const verifierStatus = (id: string): string => `kf:{!fleet}:v:${id}`;
 
+/** String with an expiry: how often somebody called within the present window. */
+export const callCounter = (who: string): string => `kf:r:${who}`;
+
 /** Streams: what was done, and what was refused, over the management interface. */
 export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of}`;
 

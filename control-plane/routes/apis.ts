@@ -1,6 +1,7 @@
 import { ApiError } from '#shared/errors.ts';
 import type { Api, Apis } from '../apis.ts';
 import type { Propagator } from '../propagation.ts';
+import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireApi } from './access.ts';
 import { CreateApi, DeleteApi, GetApi, ListApis } from './schemas.ts';
@@ -42,7 +43,7 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     return { apis: found, ...(cursor === undefined ? {} : { cursor }) };
   });
 
-  app.post('/v1/apis.deleteApi', { schema: { body: DeleteApi } }, async (request) => {
+  app.post('/v1/apis.deleteApi', { schema: { body: DeleteApi }, config: neverShed }, async (request) => {
     const { apiId, waitMs } = request.body;
     requireApi(callerOf(request), apiId, 'delete_api');
     const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;

@@ -4,6 +4,7 @@ import type { Apis } from '../apis.ts';
 import { shown } from '../audit.ts';
 import { type KeyFilter, type Keys, recordFields } from '../keys.ts';
 import type { Propagator } from '../propagation.ts';
+import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
 import { callerOf, keyNotFound, requireApi, requireKey } from './access.ts';
 import { CreateKey, DeleteKey, GetKey, GetPropagation, ListKeys, UpdateKey } from './schemas.ts';
@@ -28,7 +29,7 @@ export function keyRoutes(
     return created;
   });
 
-  app.post('/v1/keys.updateKey', { schema: { body: UpdateKey } }, async (request) => {
+  app.post('/v1/keys.updateKey', { schema: { body: UpdateKey }, config: neverShed }, async (request) => {
     const { keyId, waitMs, ...patch } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
     checkMeta(patch.meta ?? {});
@@ -53,7 +54,7 @@ export function keyRoutes(
     return key;
   });
 
-  app.post('/v1/keys.deleteKey', { schema: { body: DeleteKey } }, async (request) => {
+  app.post('/v1/keys.deleteKey', { schema: { body: DeleteKey }, config: neverShed }, async (request) => {
     const { keyId, waitMs } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'delete_key');
     const secretHash = await keys.secretHashOf(apiId, keyId);

@@ -1,6 +1,7 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Permissions } from '../permissions.ts';
+import { neverShed } from '../protection.ts';
 import type { RootKeys } from '../root-keys.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireRoot } from './access.ts';
@@ -19,17 +20,21 @@ export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKey
     return created;
   });
 
-  app.post('/v1/rootKeys.updateRootKey', { schema: { body: UpdateRootKey } }, async (request) => {
-    const { rootKeyId, enabled } = request.body;
-    const caller = callerOf(request);
-    requireRoot(caller, 'update_root_key');
-    const rootKey = await rootKeys.get(rootKeyId);
-    if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
-    requireCovered(caller.permissions, rootKey.permissions);
-    await rootKeys.setEnabled(rootKeyId, enabled);
-    note(request, {}, { before: { enabled: rootKey.enabled }, after: { enabled } });
-    return { rootKeyId, enabled };
-  });
+  app.post(
+    '/v1/rootKeys.updateRootKey',
+    { schema: { body: UpdateRootKey }, config: neverShed },
+    async (request) => {
+      const { rootKeyId, enabled } = request.body;
+      const caller = callerOf(request);
+      requireRoot(caller, 'update_root_key');
+      const rootKey = await rootKeys.get(rootKeyId);
+      if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
+      requireCovered(caller.permissions, rootKey.permissions);
+      await rootKeys.setEnabled(rootKeyId, enabled);
+      note(request, {}, { before: { enabled: rootKey.enabled }, after: { enabled } });
+      return { rootKeyId, enabled };
+    },
+  );
 
   app.get('/v1/rootKeys.listRootKeys', { schema: { querystring: ListRootKeys } }, async (request) => {
     requireRoot(callerOf(request), 'read_root_key');
