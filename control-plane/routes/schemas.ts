@@ -197,7 +197,7 @@ export const ListEvents = Type.Object(
       description: 'Events per page, 1..100.',
     }),
     cursor: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,15}-[0-9]{1,15}$', description: 'From the page before.' }),
+      Type.String({ pattern: '^[1-9][0-9]{0,14}-[0-9]{1,15}$', description: 'From the page before.' }),
     ),
     refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
       default: 'false',
