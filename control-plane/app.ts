@@ -27,6 +27,7 @@ import { rootKeyRoutes } from './routes/root-keys.ts';
 import { keepTrail } from './routes/trail.ts';
 import { createServer } from './server.ts';
 import { Sweep } from './sweep.ts';
+import { UsageView } from './usage.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
@@ -127,7 +128,7 @@ export async function startControlPlane(
     const operation = request.routeOptions.url ?? 'unknown';
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
   });
-  keyRoutes(app, { keys, apis, propagator, clock });
+  keyRoutes(app, { keys, apis, propagator, usage: new UsageView(nodes), clock });
   importRoutes(app, { keyImport });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });

@@ -32,6 +32,28 @@ export const Key = Type.Object({
   updatedAt: Type.Optional(Time('When it was last changed')),
   expires: Type.Optional(Time('From when on it is refused')),
 });
+export const UsedKey = Type.Object({
+  ...Key.properties,
+  lastUsedAt: Type.Optional(
+    Time('When a verifier last reported that it accepted the key; up to its USAGE_PERIOD_MS after it did'),
+  ),
+});
+const Count = (description: string) => Type.Integer({ minimum: 0, description });
+const Never = Type.Literal(0, { description: 'Always 0; for clients of the v1 SDK, which ask for it.' });
+export const Verifications = Type.Object({
+  verifications: List(
+    Type.Object({
+      time: Time('When the hour or day began'),
+      success: Count('Verified and accepted.'),
+      disabled: Count('Refused because it was disabled.'),
+      expired: Count('Refused because it had expired.'),
+      forbidden: Count('Refused because it is of another API than was asked for.'),
+      rateLimited: Never,
+      usageExceeded: Never,
+    }),
+    { description: 'In order of time, those without verifications too.' },
+  ),
+});
 export const KeyPage = Type.Object({
   keys: List(Key),
   total: Type.Integer({ minimum: 0, description: 'All keys of the API, whatever the filter.' }),

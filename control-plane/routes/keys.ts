@@ -6,8 +6,17 @@ import { type KeyFilter, type Keys, recordFields } from '../keys.ts';
 import type { Propagator } from '../propagation.ts';
 import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
+import type { UsageView } from '../usage.ts';
 import { callerOf, keyNotFound, requireApi, requireKey } from './access.ts';
-import { createKey, deleteKey, getKey, getPropagation, listKeys, updateKey } from './operations.ts';
+import {
+  createKey,
+  deleteKey,
+  getKey,
+  getPropagation,
+  getVerifications,
+  listKeys,
+  updateKey,
+} from './operations.ts';
 import { note, noteChange } from './trail.ts';
 
 const META_BYTES_MAX = 8192;
@@ -15,7 +24,13 @@ const META_BYTES_MAX = 8192;
 /** The operations on keys. */
 export function keyRoutes(
   app: App,
-  { keys, apis, propagator, clock }: { keys: Keys; apis: Apis; propagator: Propagator; clock: Clock },
+  {
+    keys,
+    apis,
+    propagator,
+    usage,
+    clock,
+  }: { keys: Keys; apis: Apis; propagator: Propagator; usage: UsageView; clock: Clock },
 ) {
   app.post('/v1/keys.createKey', { schema: createKey }, async (request) => {
     const { meta = {}, ...key } = request.body;
@@ -49,9 +64,19 @@ export function keyRoutes(
   app.get('/v1/keys.getKey', { schema: getKey }, async (request) => {
     const { keyId } = request.query;
     const apiId = await requireKey(keys, request, keyId, 'read_key');
-    const key = await keys.get(apiId, keyId);
+    const [key, lastUsedAt] = await Promise.all([keys.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
     if (!key) throw keyNotFound(keyId);
-    return key;
+    return { ...key, ...(lastUsedAt === undefined ? {} : { lastUsedAt }) };
+  });
+
+  app.get('/v1/keys.getVerifications', { schema: getVerifications }, async (request) => {
+    const { keyId, granularity, start, end } = request.query;
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
+    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw keyNotFound(keyId);
+    const [startMs, endMs] = [start, end].map((ms) => (ms === undefined ? undefined : Number(ms)));
+    const series = await usage.series(apiId, keyId, granularity, clock.wallMs(), startMs, endMs);
+    const never = { rateLimited: 0, usageExceeded: 0 } as const;
+    return { verifications: series.map((bucket) => ({ ...bucket, ...never })) };
   });
 
   app.post('/v1/keys.deleteKey', { schema: deleteKey, config: neverShed }, async (request) => {

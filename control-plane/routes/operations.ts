@@ -35,9 +35,17 @@ export const deleteKey = posts('keys.deleteKey', asked.DeleteKey, answers.Propag
   errors: ['NOT_FOUND', 'CONFLICT'],
 });
 
-export const getKey = gets('keys.getKey', asked.GetKey, answers.Key, {
+export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
   summary: 'Look at a key',
   description: 'Never its secret.',
+  permission: 'api.<apiId>.read_key',
+  errors: ['NOT_FOUND'],
+});
+
+export const getVerifications = gets('keys.getVerifications', asked.GetVerifications, answers.Verifications, {
+  summary: 'See how often a key was verified',
+  description:
+    'By the hour for two days, by the day for a month; as verifiers reported it, up to their USAGE_PERIOD_MS late.',
   permission: 'api.<apiId>.read_key',
   errors: ['NOT_FOUND'],
 });

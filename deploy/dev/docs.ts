@@ -29,6 +29,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     },
     [],
   );
+  verifierMetrics.watchUsage({ keys: 0, dropped: 0 });
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
       settings: settingsTable(controlPlane),

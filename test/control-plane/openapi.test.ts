@@ -66,6 +66,7 @@ test('every documented operation succeeds, and answers what the document says an
     importKeys: { apiId: 'shop', keys: [{ sha256: 'ab'.repeat(32) }, { sha256: 'no' }] },
     updateKey: { keyId, name: null, enabled: false },
     getKey: { keyId },
+    getVerifications: { keyId, granularity: 'hour' },
     getPropagation: { keyId, sequence: '1' },
     listKeys: { apiId: 'shop', limit: '1' },
     getApi: { apiId: 'shop' },
