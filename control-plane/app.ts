@@ -6,6 +6,7 @@ import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
 import { Audit } from './audit.ts';
 import type { Config } from './config.ts';
+import { serveDashboard } from './dashboard.ts';
 import { Fence } from './fence.ts';
 import { FleetView } from './fleet.ts';
 import { KeyImport } from './key-import.ts';
@@ -113,6 +114,7 @@ export async function startControlPlane(
     counted: (limit) => metrics.rates.inc({ limit }),
   });
   await documentRoutes(app);
+  await serveDashboard(app);
   app.decorateRequest('caller', undefined);
   app.addHook('onRequest', async (request, reply) => {
     if (request.is404 || !request.url.startsWith('/v1/')) return;

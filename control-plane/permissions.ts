@@ -1,4 +1,5 @@
-const API_ACTIONS = [
+/** What may be permitted on an API, or on all of them. */
+export const API_ACTIONS = [
   'create_key',
   'read_key',
   'update_key',
@@ -7,7 +8,8 @@ const API_ACTIONS = [
   'create_api',
   'delete_api',
 ] as const;
-const ROOT_ACTIONS = [
+/** What may be permitted of what belongs to no API. */
+export const ROOT_ACTIONS = [
   'create_root_key',
   'read_root_key',
   'update_root_key',

@@ -13,7 +13,7 @@ const tracked = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
   .split('\n');
 const sources = new Map(
   tracked
-    .filter((file) => /^(control-plane|verifier|shared)\/.*\.ts$/.test(file))
+    .filter((file) => /^(control-plane|verifier|shared)\/.*\.tsx?$/.test(file))
     .map((file) => [file, readFileSync(join(ROOT, file), 'utf8')]),
 );
 
@@ -41,6 +41,15 @@ describe('imports', () => {
     expect(offenders(heavy, /^control-plane\//)).toEqual([]);
   });
 
+  test('of the dashboard are types of the server and the names of permissions, so that it is a client like any other', () => {
+    expect(
+      offenders(
+        /^import (?!type)[^;]*from '(\.\.\/(?!permissions\.ts)|#)/m,
+        /^(?!control-plane\/dashboard\/)/,
+      ),
+    ).toEqual([]);
+  });
+
   test('keep each library in the files that own it', () => {
     expect(offenders(/import (?!type)[^;]*from 'ioredis'/, /^shared\/redis\.ts$/)).toEqual([]);
     expect(offenders(/from 'lru-cache'/, /^verifier\/(cache|verifier)\.ts$/)).toEqual([]);
@@ -52,11 +61,11 @@ test('the environment is read in one place', () => {
   expect(offenders(/process\.env/, /^shared\/config\.ts$/)).toEqual([]);
 });
 
-test('the clock is read in one place; time-outs of sockets apart', () => {
+test('the clock is read in one place; time-outs of sockets, and the dashboard in its browser, apart', () => {
   expect(
     offenders(
       /Date\.now\(|performance\.now\(|new Date\(\)|setTimeout\(|setInterval\(/,
-      /^shared\/clock\.ts$|^verifier\/(http|answer|fast-lane)\.ts$/,
+      /^shared\/clock\.ts$|^verifier\/(http|answer|fast-lane)\.ts$|^control-plane\/dashboard\//,
     ),
   ).toEqual([]);
 });

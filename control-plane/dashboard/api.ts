@@ -1,0 +1,166 @@
+import type { Static } from 'typebox';
+import type * as answers from '../routes/answers.ts';
+
+/** Each operation that the dashboard calls, and what it answers: the schemas that the server serialises by. */
+interface Answers {
+  'apis.listApis': Static<typeof answers.ApiPage>;
+  'apis.createApi': Static<typeof answers.CreatedApi>;
+  'apis.deleteApi': Static<typeof answers.Propagated>;
+  'apis.listKeys': Static<typeof answers.KeyPage>;
+  'keys.createKey': Static<typeof answers.CreatedKey>;
+  'keys.getKey': Static<typeof answers.UsedKey>;
+  'keys.updateKey': Static<typeof answers.Propagated>;
+  'keys.deleteKey': Static<typeof answers.Propagated>;
+  'keys.getPropagation': Static<typeof answers.Propagated>;
+  'keys.getVerifications': Static<typeof answers.Verifications>;
+  'rootKeys.listRootKeys': Static<typeof answers.RootKeyList>;
+  'rootKeys.createRootKey': Static<typeof answers.CreatedRootKey>;
+  'rootKeys.updateRootKey': Static<typeof answers.UpdatedRootKey>;
+  'fleet.listVerifiers': Static<typeof answers.VerifierPage>;
+  'audit.listEvents': Static<typeof answers.EventPage>;
+}
+
+/** A key as getKey and listKeys answer it. */
+export type Key = Static<typeof answers.UsedKey>;
+/** How far a change has come. */
+export type Propagation = Static<typeof answers.Propagated>['propagation'];
+/** A root key, without its secret. */
+export type RootKey = Answers['rootKeys.listRootKeys']['rootKeys'][number];
+/** One management call. */
+export type AuditEvent = Answers['audit.listEvents']['events'][number];
+/** A verifier as it reported itself. */
+export type Verifier = Static<typeof answers.Verifier>;
+type Input = Readonly<Record<string, unknown>>;
+
+/** Why a call did not succeed: the API's code, or UNREACHABLE where no answer of the API came. */
+export class Failure extends Error {
+  readonly code: string;
+  readonly requestId: string | undefined;
+
+  constructor(code: string, message: string, requestId?: string) {
+    super(message);
+    this.code = code;
+    this.requestId = requestId;
+  }
+
+  /** Whether it may be over by itself soon. */
+  get passes(): boolean {
+    return ['UNREACHABLE', 'SERVICE_UNAVAILABLE', 'RATE_LIMITED'].includes(this.code);
+  }
+}
+
+const BASE = new URL('../v1/', document.baseURI);
+const STORED = 'keyfence-root-key';
+const READ_MS_MAX = 15_000;
+/** Above the 60 s for which the API may hold a change. */
+const CHANGE_MS_MAX = 75_000;
+
+let rootKey = sessionStorage.getItem(STORED) ?? '';
+let clockAheadMs = 0;
+
+/** What is told of the session: that it began or ended, and why; that the connection was lost, or is back. */
+export const events = new EventTarget();
+/** Whether there is a root key, which the API accepted once. */
+export const isSignedIn = () => rootKey !== '';
+/** The server's clock, Unix milliseconds, up to a second late: what its times are compared with. */
+export const serverNow = () => Date.now() + clockAheadMs;
+
+/** Rejects with a Failure where the root key is not accepted. It is kept in memory, or until the tab is closed. */
+export async function signIn(candidate: string, untilTabCloses: boolean): Promise<void> {
+  if (!/^[\x21-\x7e]{1,512}$/.test(candidate)) throw new Failure('UNAUTHORIZED', 'this is not a root key');
+  await send('apis.listApis', { limit: '1' }, candidate);
+  rootKey = candidate;
+  if (untilTabCloses) sessionStorage.setItem(STORED, candidate);
+  events.dispatchEvent(new CustomEvent('session', { detail: '' }));
+}
+
+/** Forgets the root key. */
+export function signOut(why = ''): void {
+  rootKey = '';
+  sessionStorage.removeItem(STORED);
+  events.dispatchEvent(new CustomEvent('session', { detail: why }));
+}
+
+/** Calls the API as who is signed in; ends the session where the root key is no longer accepted. */
+export async function call<Name extends keyof Answers>(
+  operation: Name,
+  input: Input = {},
+): Promise<Answers[Name]> {
+  try {
+    return await send(operation, input, rootKey);
+  } catch (error) {
+    if (error instanceof Failure && error.code === 'UNAUTHORIZED')
+      signOut('The root key is no longer accepted.');
+    throw error;
+  }
+}
+
+/** Every verifier that reported itself; at most 1,000. */
+export async function listVerifiers(): Promise<Verifier[]> {
+  const found: Verifier[] = [];
+  for (let cursor: string | undefined, pages = 0; pages < 10; pages++) {
+    const page = await call('fleet.listVerifiers', { cursor });
+    found.push(...page.verifiers);
+    cursor = page.cursor;
+    if (cursor === undefined) break;
+  }
+  return found;
+}
+
+async function send<Name extends keyof Answers>(
+  operation: Name,
+  input: Input,
+  as: string,
+): Promise<Answers[Name]> {
+  const reads = /\.(get|list)/.test(operation);
+  const url = new URL(operation, BASE);
+  const given = Object.entries(input).filter(([, value]) => value !== undefined && value !== '');
+  if (reads) {
+    for (const [name, value] of given) {
+      if (looksLikeKey(String(value)))
+        throw new Failure('BAD_REQUEST', 'this is a key; keys are not sent in addresses, which are logged');
+      url.searchParams.set(name, String(value));
+    }
+  }
+  const json = reads ? {} : { 'content-type': 'application/json' };
+  try {
+    const response = await fetch(url, {
+      method: reads ? 'GET' : 'POST',
+      headers: { authorization: `Bearer ${as}`, ...json },
+      ...(reads ? {} : { body: JSON.stringify(input) }),
+      credentials: 'omit',
+      cache: 'no-store',
+      signal: AbortSignal.timeout(reads ? READ_MS_MAX : CHANGE_MS_MAX),
+    });
+    const body = await response.json();
+    const date = Date.parse(response.headers.get('date') ?? '');
+    if (Number.isFinite(date)) clockAheadMs = date - Date.now();
+    events.dispatchEvent(new Event('reached'));
+    if (response.ok) return body;
+    const { code, message, requestId } = body.error;
+    throw new Failure(code, message, requestId);
+  } catch (error) {
+    if (error instanceof Failure) throw error;
+    events.dispatchEvent(new Event('lost'));
+    throw new Failure(
+      'UNREACHABLE',
+      reads
+        ? 'the control plane does not answer'
+        : 'no answer came, so it may or may not have been done; look at the present state before trying again',
+    );
+  }
+}
+
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+
+/** Whether a text is a key, by its checksum: the last 6 characters are the CRC-32 of those before them. */
+function looksLikeKey(text: string): boolean {
+  if (!/^(?:\w{1,16}_)?[0-9A-Za-z]{22,350}$/.test(text)) return false;
+  let crc = -1;
+  for (const character of text.slice(0, -6)) {
+    crc ^= character.charCodeAt(0);
+    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  const sum = [...text.slice(-6)].reduce((total, digit) => total * 62 + DIGITS.indexOf(digit), 0);
+  return sum === (crc ^ -1) >>> 0;
+}

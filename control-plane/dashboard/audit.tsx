@@ -1,0 +1,116 @@
+import { useState } from 'preact/hooks';
+import { type AuditEvent, call } from './api.ts';
+import { Loaded, useLoad } from './loading.tsx';
+import { Badge, fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
+
+/** Who did what, or tried to. */
+export function Audit({ keyId = '' }: { keyId?: string }) {
+  const [filter, setFilter] = useState({
+    refused: 'false',
+    operation: '',
+    keyId,
+    apiId: '',
+    rootKeyId: '',
+  });
+  const pages = usePages();
+  const events = useLoad(
+    () => call('audit.listEvents', { ...filter, limit: '50', cursor: pages.cursor }),
+    [filter, pages.cursor],
+  );
+  const search = (event: Event) => {
+    const field = fieldsOf(event);
+    pages.reset();
+    setFilter({
+      refused: field('refused'),
+      operation: field('operation'),
+      keyId: field('keyId'),
+      apiId: field('apiId'),
+      rootKeyId: field('rootKeyId'),
+    });
+  };
+  const text = (name: 'operation' | 'keyId' | 'apiId' | 'rootKeyId', label: string, pattern: string) => (
+    <label>
+      {label}
+      <input type="search" name={name} defaultValue={filter[name]} pattern={pattern} autocomplete="off" />
+    </label>
+  );
+  return (
+    <Page title="Audit">
+      <form class="row search" aria-label="Search" onSubmit={search}>
+        <label>
+          Show
+          <select
+            name="refused"
+            value={filter.refused}
+            onChange={(event) => event.currentTarget.form?.requestSubmit()}
+          >
+            <option value="false">what was done</option>
+            <option value="true">what was refused</option>
+          </select>
+        </label>
+        {text('operation', 'Operation', '[A-Za-z]+\\.[A-Za-z]+')}
+        {text('apiId', 'API', '[A-Za-z0-9_\\-]{1,64}')}
+        {text('keyId', 'Key id', '[A-Za-z0-9_\\-]{1,80}')}
+        {text('rootKeyId', 'Root key id', '[A-Za-z0-9_\\-]{1,80}')}
+        <button type="submit">Search</button>
+      </form>
+      <Loaded of={events}>
+        {(page) => (
+          <>
+            <Table
+              label="Events"
+              rows={page.events}
+              id={({ id }) => id}
+              empty={page.cursor ? 'None on this page; there may be more.' : 'No events.'}
+              columns={[
+                { title: 'When', cell: ({ time }) => <Time at={time} /> },
+                { title: 'Operation', cell: ({ operation }) => operation },
+                {
+                  title: 'Outcome',
+                  cell: ({ outcome }) => <Badge kind={outcome === 'OK' ? 'good' : 'bad'}>{outcome}</Badge>,
+                },
+                {
+                  title: 'By',
+                  cell: ({ by }) => (
+                    <>
+                      <code>{by.rootKeyId ?? 'nobody known'}</code> <small>{by.address}</small>
+                    </>
+                  ),
+                },
+                { title: 'On', cell: ({ on }) => <Subject on={on} /> },
+                { title: 'What', cell: (event) => <What event={event} /> },
+              ]}
+            />
+            {pages.pager(page.cursor)}
+          </>
+        )}
+      </Loaded>
+    </Page>
+  );
+}
+
+function Subject({ on }: { on: AuditEvent['on'] }) {
+  return (
+    <>
+      {on.apiId !== undefined && <a href={`#/apis/${on.apiId}`}>{on.apiId}</a>}{' '}
+      {on.keyId !== undefined && (
+        <a href={`#/keys/${on.keyId}`}>
+          <code>{on.keyId}</code>
+        </a>
+      )}{' '}
+      {on.rootKeyId !== undefined && <code>{on.rootKeyId}</code>}
+    </>
+  );
+}
+
+function What({ event }: { event: AuditEvent }) {
+  const { before, after, sequence, requestId } = event;
+  return (
+    <details>
+      <summary>{sequence === undefined ? 'details' : `change ${sequence}`}</summary>
+      {before && <pre>before {JSON.stringify(before, null, 1)}</pre>}
+      {after && <pre>after {JSON.stringify(after, null, 1)}</pre>}
+      <small>request {requestId}</small>
+    </details>
+  );
+}

@@ -1,0 +1,183 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { call, Failure, listVerifiers, type Propagation, serverNow } from './api.ts';
+import { Problem } from './loading.tsx';
+import { Badge } from './parts.tsx';
+
+/** The API holds the answer this long: verifiers that can be reached are done well before, and it says how fast. */
+const QUICK_MS = 100;
+const POLL_MS = 200;
+const NAMES_EVERY = 10;
+const LAGGARDS_NAMED_MAX = 100;
+const HISTORY_MAX = 60;
+
+/** A change of a key on its way to every verifier. */
+interface Change {
+  readonly what: string;
+  readonly propagation: Propagation;
+  /** undefined = on its way. */
+  readonly by: 'acks' | 'fence' | undefined;
+  readonly tookMs: number;
+  readonly completeBy: number | undefined;
+  readonly followers: readonly Follower[];
+  readonly failure?: Failure;
+}
+
+interface Follower {
+  /** Of the registration, as laggards are named. */
+  readonly member: string;
+  readonly name: string;
+  /** undefined = it has not applied the change yet. */
+  readonly appliedMs?: number;
+}
+
+/** The changes made since the page was loaded, for the chart: the API keeps no such history. */
+export const history: { readonly at: number; readonly tookMs: number; readonly by: 'acks' | 'fence' }[] = [];
+
+/**
+ * Makes changes of keys and watches the latest of them until it is complete.
+ * @param onWritten told when a change was written, and again when it is complete
+ */
+export function useChange(onWritten: () => void) {
+  const [change, setChange] = useState<Change>();
+  const latest = useRef<symbol>(undefined);
+  const leave = () => {
+    latest.current = undefined;
+  };
+  useEffect(() => leave, []);
+  const apply = async (key: { keyId: string; apiId: string }, what: string, patch: object) => {
+    const mine = Symbol();
+    latest.current = mine;
+    for await (const seen of follow(key, what, patch)) {
+      if (latest.current !== mine) return;
+      setChange((before) => {
+        if (before?.propagation.sequence !== seen.propagation.sequence || before.by !== seen.by) onWritten();
+        return seen;
+      });
+    }
+  };
+  return { apply, panel: change && <Fence change={change} /> };
+}
+
+/** What is known of the change, again and again until it is complete. */
+async function* follow(
+  { keyId, apiId }: { keyId: string; apiId: string },
+  what: string,
+  patch: object,
+): AsyncGenerator<Change> {
+  const startedAt = performance.now();
+  const tookMs = () => Math.round(performance.now() - startedAt);
+  const [names, { propagation }] = await Promise.all([
+    namesOf(apiId),
+    call('keys.updateKey', { keyId, ...patch, waitMs: QUICK_MS }),
+  ]);
+  const { completeBy, sequence } = propagation;
+  const applied = new Map<string, number>();
+  const seen = (now: Propagation, known: typeof names, by: Change['by'], ms: number): Change => {
+    const late = new Set(now.state === 'complete' ? [] : (now.laggards ?? known.map(([member]) => member)));
+    const allNamed = late.size < LAGGARDS_NAMED_MAX;
+    const strangers = [...late].filter((member) => !known.some(([name]) => name === member));
+    const followers = [
+      ...known,
+      ...strangers.map((member) => [member, `registration ${member}`] as const),
+    ].map(([member, name]): Follower => {
+      if (!late.has(member) && allNamed && !applied.has(member)) applied.set(member, ms);
+      const appliedMs = applied.get(member);
+      return { member, name, ...(appliedMs === undefined ? {} : { appliedMs }) };
+    });
+    return { what, propagation: now, by, tookMs: ms, completeBy, followers };
+  };
+  const finish = (by: 'acks' | 'fence', ms: number) => {
+    history.push({ at: Date.now(), tookMs: ms, by });
+    if (history.length > HISTORY_MAX) history.shift();
+    return by;
+  };
+
+  if (propagation.state === 'complete') {
+    const by = propagation.by ?? 'acks';
+    yield seen(propagation, names, finish(by, propagation.waitedMs), propagation.waitedMs);
+    return;
+  }
+  let now = propagation;
+  let known = names;
+  yield seen(now, known, undefined, tookMs());
+  for (let round = 1; ; round++) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    try {
+      ({ propagation: now } = await call('keys.getPropagation', { keyId, sequence }));
+      if (round % NAMES_EVERY === 0) known = await namesOf(apiId);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      yield { ...seen(now, known, undefined, tookMs()), failure: error };
+      if (error.passes) continue;
+      return;
+    }
+    // The history still holds it, and every lease from before it has ended: nobody answers by what was before.
+    const fenced = completeBy !== undefined && serverNow() >= completeBy;
+    const by = now.state === 'complete' ? 'acks' : fenced ? 'fence' : undefined;
+    yield seen(now, known, by && finish(by, tookMs()), tookMs());
+    if (by) return;
+  }
+}
+
+/** The verifiers that follow an API; none where this root key may not see the fleet. */
+async function namesOf(apiId: string): Promise<(readonly [member: string, name: string])[]> {
+  const verifiers = await listVerifiers().catch(() => []);
+  return verifiers.flatMap(({ id, host, apis }) =>
+    apis
+      .filter((followed) => followed.apiId === apiId && followed.member !== '')
+      .map(({ member }) => [member, `${host} ${id.slice(-6)}`] as const),
+  );
+}
+
+function Fence({ change }: { change: Change }) {
+  const { what, propagation, by, tookMs, completeBy, followers, failure } = change;
+  const leftMs = by || completeBy === undefined ? 0 : Math.max(0, completeBy - serverNow());
+  return (
+    <section class={`panel ${by ? 'done' : ''}`} aria-label="How far the change has come">
+      <p role="status">
+        <strong>{what}.</strong> {summary(change)}
+      </p>
+      {!by && (
+        <p>
+          <progress max={tookMs + leftMs} value={tookMs} aria-label="Time until complete by fence" /> at most{' '}
+          {(leftMs / 1000).toFixed(1)} s
+        </p>
+      )}
+      {followers.length > 0 && (
+        <ul class="followers">
+          {followers.map(({ member, name, appliedMs }) => (
+            <li key={member}>
+              <code>{name}</code>{' '}
+              {appliedMs !== undefined ? (
+                <Badge kind="good">applied within {appliedMs} ms</Badge>
+              ) : by ? (
+                <Badge kind="bad">shut out: its lease has ended</Badge>
+              ) : (
+                <Badge kind="warn">not yet</Badge>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+      {!propagation.durable && (
+        <p class="quiet">
+          Redis was not seen to keep this through a crash: see <code>appendfsync</code> and{' '}
+          <code>REDIS_REPLICAS</code>.
+        </p>
+      )}
+      {failure && <Problem failure={failure} {...(failure.passes ? { retry: 'by itself' } : {})} />}
+    </section>
+  );
+}
+
+function summary({ propagation, by, tookMs }: Change): string {
+  const { verifiers, laggards } = propagation;
+  const all = verifiers === 1 ? 'the verifier' : `all ${verifiers} verifiers`;
+  const late = laggards?.length ?? verifiers;
+  if (by === 'fence') {
+    return `Complete after ${tookMs} ms, by fence: ${late} of ${verifiers} did not answer and can no longer answer by what was before.`;
+  }
+  if (by && verifiers === 0) return `Complete in ${tookMs} ms: no verifier has this API in memory.`;
+  if (by) return `Complete in ${tookMs} ms: applied by ${all}.`;
+  return `Waiting for ${late} of ${verifiers} verifiers.`;
+}

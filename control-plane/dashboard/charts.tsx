@@ -1,0 +1,102 @@
+const HEIGHT = 100;
+const BAR = 10;
+const GAP = 2;
+
+/** One kind of what is counted; `tone` is its colour in style.css. */
+export interface Series {
+  readonly name: string;
+  readonly tone: string;
+}
+
+/** What was counted at one place of the horizontal axis, in the order of the series. */
+export interface Point {
+  readonly title: string;
+  readonly values: readonly number[];
+}
+
+/**
+ * Stacked bars, with a legend, and with the numbers as a table for who cannot see them.
+ * @param props.logarithmic for times, where the slow ones would otherwise hide the quick ones; one value a point then
+ */
+export function Bars(props: {
+  label: string;
+  unit: string;
+  series: readonly Series[];
+  points: readonly Point[];
+  logarithmic?: boolean;
+}) {
+  const { label, unit, series, points, logarithmic = false } = props;
+  const sums = points.map(({ values }) => values.reduce((a, b) => a + b, 0));
+  const max = Math.max(1, ...sums);
+  const scale = (value: number) => HEIGHT * (logarithmic ? Math.log1p(value) / Math.log1p(max) : value / max);
+  const shown = series.filter((_, i) => points.some(({ values }) => (values[i] ?? 0) > 0));
+  return (
+    <figure>
+      <figcaption>
+        {label}
+        <span class="legend">
+          {shown.map(({ name, tone }) => (
+            <span key={name}>
+              <svg viewBox="0 0 10 10" aria-hidden="true">
+                <rect class={tone} width="10" height="10" rx="2" />
+              </svg>
+              {name}
+            </span>
+          ))}
+        </span>
+      </figcaption>
+      <div class="axis quiet">
+        {max.toLocaleString()} {unit}
+        {logarithmic && ', logarithmic'}
+      </div>
+      <svg
+        class="chart"
+        viewBox={`0 0 ${Math.max(1, points.length) * (BAR + GAP)} ${HEIGHT}`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`${label}: ${points.length} bars, the highest ${max.toLocaleString()} ${unit}`}
+      >
+        {points.map((point, i) => {
+          let top = HEIGHT;
+          return (
+            <g key={point.title}>
+              <title>{describe(point, series, unit)}</title>
+              <rect class="back" x={i * (BAR + GAP)} width={BAR + GAP} height={HEIGHT} />
+              {point.values.map((value, s) => {
+                const height = scale(value);
+                top -= height;
+                const { name = '', tone = '' } = series[s] ?? {};
+                return (
+                  value > 0 && (
+                    <rect key={name} class={tone} x={i * (BAR + GAP)} y={top} width={BAR} height={height} />
+                  )
+                );
+              })}
+            </g>
+          );
+        })}
+      </svg>
+      <div class="axis quiet">
+        <span>{points[0]?.title}</span>
+        <span>{points.length > 1 && points.at(-1)?.title}</span>
+      </div>
+      <details>
+        <summary>As numbers</summary>
+        <ul>
+          {points
+            .filter((_, i) => (sums[i] ?? 0) > 0)
+            .map((point) => (
+              <li key={point.title}>{describe(point, series, unit)}</li>
+            ))}
+        </ul>
+      </details>
+    </figure>
+  );
+}
+
+function describe({ title, values }: Point, series: readonly Series[], unit: string): string {
+  const parts = values.flatMap((value, i) =>
+    value > 0 ? [`${value.toLocaleString()} ${unit} ${series[i]?.name ?? ''}`] : [],
+  );
+  return `${title}: ${parts.join(', ') || 'none'}`;
+}

@@ -1,0 +1,115 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { useAction } from './loading.tsx';
+
+/** A modal dialog. `onClose` also where somebody presses Escape, unless it must be answered. */
+function Dialog(props: {
+  title: string;
+  onClose: () => void;
+  mustAnswer?: boolean;
+  children: ComponentChildren;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog
+      ref={dialog}
+      aria-labelledby={id}
+      {...(props.mustAnswer ? { closedby: 'none' } : {})}
+      onCancel={(event) => props.mustAnswer && event.preventDefault()}
+      onClose={props.onClose}
+    >
+      <h2 id={id}>{props.title}</h2>
+      {props.children}
+    </dialog>
+  );
+}
+
+/** Asks before something that cannot be undone; where `word` is given, it has to be typed. */
+export function Confirm(props: {
+  title: string;
+  word?: string;
+  action: string;
+  run: () => Promise<unknown>;
+  onClose: () => void;
+  children: ComponentChildren;
+}) {
+  const { busy, run, problem } = useAction();
+  const [typed, setTyped] = useState('');
+  const submit = (event: Event) => {
+    event.preventDefault();
+    void run(props.run);
+  };
+  return (
+    <Dialog title={props.title} onClose={props.onClose}>
+      <form onSubmit={submit}>
+        <p>{props.children}</p>
+        {props.word !== undefined && (
+          <label>
+            Type <code>{props.word}</code> to confirm
+            <input
+              autocomplete="off"
+              value={typed}
+              onInput={(event) => setTyped(event.currentTarget.value)}
+            />
+          </label>
+        )}
+        {problem}
+        {busy && <p role="status">Waiting until no verifier accepts it any more…</p>}
+        <div class="row">
+          <button
+            type="submit"
+            class="danger"
+            disabled={busy || (props.word !== undefined && typed !== props.word)}
+          >
+            {props.action}
+          </button>
+          <button type="button" onClick={props.onClose}>
+            Cancel
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+/** A secret, this once. */
+export function SecretDialog(props: { title: string; secret: string; onClose: () => void }) {
+  const [said, setSaid] = useState('');
+  const field = useRef<HTMLInputElement>(null);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(props.secret);
+      setSaid('Copied.');
+    } catch {
+      // No clipboard without HTTPS, or without permission.
+      field.current?.select();
+      setSaid('Selected: copy it with your keyboard.');
+    }
+  };
+  return (
+    <Dialog title={props.title} onClose={props.onClose} mustAnswer>
+      <p>This is the only time it is shown. It is kept nowhere, so store it now.</p>
+      <label>
+        Secret
+        <input
+          ref={field}
+          class="code"
+          readOnly
+          value={props.secret}
+          onFocus={() => field.current?.select()}
+        />
+      </label>
+      <p role="status">{said}</p>
+      <div class="row">
+        <button type="button" class="main" onClick={() => void copy()}>
+          Copy
+        </button>
+        <button type="button" onClick={props.onClose}>
+          I have stored it
+        </button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,170 @@
+import { useState } from 'preact/hooks';
+import { call, type Key } from './api.ts';
+import { useChange } from './change.tsx';
+import { Bars } from './charts.tsx';
+import { Confirm } from './dialogs.tsx';
+import { enteredOf, KeyFields } from './key-fields.tsx';
+import { KeyState, Switch } from './keys.tsx';
+import { Loaded, useAction, useLoad } from './loading.tsx';
+import { fieldsOf, Page, Time } from './parts.tsx';
+
+/** One key: what is known of it, changing it, how it is used, deleting it. */
+export function KeyDetail({ keyId }: { keyId: string }) {
+  const key = useLoad(() => call('keys.getKey', { keyId }), []);
+  const { apply, panel } = useChange(key.again);
+  const [deleting, setDeleting] = useState(false);
+  return (
+    <Page title={key.data?.name ?? `Key ${keyId}`}>
+      <Loaded of={key}>
+        {(of) => (
+          <>
+            <dl class="panel">
+              <Fact name="State">
+                <KeyState of={of} /> <Switch of={of} apply={apply} />
+              </Fact>
+              <Fact name="API">
+                <a href={`#/apis/${of.apiId}`}>{of.apiId}</a>
+              </Fact>
+              <Fact name="Id">
+                <code>{of.keyId}</code>
+              </Fact>
+              <Fact name="Starts with">
+                <code>{of.start}…</code>
+              </Fact>
+              <Fact name="Created">
+                <Time at={of.createdAt} />
+              </Fact>
+              <Fact name="Changed">
+                <Time at={of.updatedAt} none="never" />
+              </Fact>
+              <Fact name="Expires">
+                <Time at={of.expires} none="never" />
+              </Fact>
+              <Fact name="Last used">
+                <Time at={of.lastUsedAt} none="not known to have been" />
+              </Fact>
+            </dl>
+            {panel}
+            <h2>Use</h2>
+            <Usage keyId={keyId} />
+            <h2>Change</h2>
+            <Edit of={of} apply={apply} />
+            <p class="row">
+              <a href={`#/audit/${keyId}`}>What was done to this key</a>
+              <button type="button" class="danger" onClick={() => setDeleting(true)}>
+                Delete key…
+              </button>
+            </p>
+            {deleting && (
+              <Confirm
+                title="Delete this key?"
+                action="Delete for good"
+                run={async () => {
+                  await call('keys.deleteKey', { keyId });
+                  location.hash = `#/apis/${of.apiId}`;
+                }}
+                onClose={() => setDeleting(false)}
+              >
+                <code>{of.start}…</code> {of.name} is refused at every verifier from then on. This cannot be
+                undone; disabling can.
+              </Confirm>
+            )}
+          </>
+        )}
+      </Loaded>
+    </Page>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function Edit({ of, apply }: { of: Key; apply: ReturnType<typeof useChange>['apply'] }) {
+  const { busy, run, problem } = useAction();
+  const [said, setSaid] = useState('');
+  const save = (event: Event) => {
+    const field = fieldsOf(event);
+    void run(async () => {
+      const patch = enteredOf(field, of);
+      const nothing = Object.keys(patch).length === 0;
+      setSaid(nothing ? 'Nothing differs.' : '');
+      if (!nothing) await apply(of, 'Saved', patch);
+    });
+  };
+  return (
+    <form class="panel fields" onSubmit={save} aria-label="Change the key">
+      <KeyFields of={of} />
+      {problem}
+      <div class="row wide">
+        <button type="submit" class="main" disabled={busy}>
+          Save
+        </button>
+        <span role="status">{said}</span>
+      </div>
+    </form>
+  );
+}
+
+const REFRESH_MS = 30_000;
+const VERDICTS = [
+  { name: 'valid', tone: 'good' },
+  { name: 'disabled', tone: 'bad' },
+  { name: 'expired', tone: 'warn' },
+  { name: 'of another API', tone: 'other' },
+];
+
+function Usage({ keyId }: { keyId: string }) {
+  const [granularity, setGranularity] = useState<'hour' | 'day'>('hour');
+  const usage = useLoad(
+    () => call('keys.getVerifications', { keyId, granularity }),
+    [granularity],
+    REFRESH_MS,
+  );
+  const titleOf = new Intl.DateTimeFormat(
+    undefined,
+    granularity === 'hour'
+      ? { weekday: 'short', hour: '2-digit', minute: '2-digit' }
+      : { dateStyle: 'medium', timeZone: 'UTC' },
+  );
+  return (
+    <div class="panel">
+      <fieldset class="row">
+        <legend>Verifications, by the</legend>
+        {(['hour', 'day'] as const).map((value) => (
+          <label class="check" key={value}>
+            <input
+              type="radio"
+              name="granularity"
+              checked={granularity === value}
+              onChange={() => setGranularity(value)}
+            />{' '}
+            {value}
+          </label>
+        ))}
+      </fieldset>
+      <Loaded of={usage}>
+        {({ verifications }) =>
+          verifications.every((at) => at.success + at.disabled + at.expired + at.forbidden === 0) ? (
+            <p class="quiet">No verification was reported yet; verifiers report once a minute.</p>
+          ) : (
+            <Bars
+              label={`Verdicts by the ${granularity}`}
+              unit="×"
+              series={VERDICTS}
+              points={verifications.map((at) => ({
+                title: titleOf.format(at.time),
+                values: [at.success, at.disabled, at.expired, at.forbidden],
+              }))}
+            />
+          )
+        }
+      </Loaded>
+    </div>
+  );
+}

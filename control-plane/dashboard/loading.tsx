@@ -1,0 +1,115 @@
+import type { ComponentChildren } from 'preact';
+import { useLayoutEffect, useState } from 'preact/hooks';
+import { Failure } from './api.ts';
+
+const RETRY_MS = 2000;
+
+/** Something loaded from the API; `data` stays while it is loaded again. */
+export interface Load<T> {
+  readonly data: T | undefined;
+  readonly failure: Failure | undefined;
+  readonly busy: boolean;
+  readonly again: () => void;
+}
+
+/**
+ * Loads when `inputs` change, again every `everyMs` if above 0, and until it succeeds while the connection is lost.
+ */
+export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], everyMs = 0): Load<T> {
+  const [state, setState] = useState<Omit<Load<T>, 'again'>>({
+    data: undefined,
+    failure: undefined,
+    busy: true,
+  });
+  const [round, setRound] = useState(0);
+  const again = () => setRound((n) => n + 1);
+  // Before the page is drawn, so that what is old is never shown as if it were not being loaded.
+  useLayoutEffect(() => {
+    let current = true;
+    let timer: number | undefined;
+    const repeat = (ms: number) => {
+      if (current && ms > 0) timer = window.setTimeout(() => (document.hidden ? repeat(ms) : again()), ms);
+    };
+    setState((before) => ({ ...before, busy: true }));
+    load().then(
+      (data) => {
+        if (current) setState({ data, failure: undefined, busy: false });
+        repeat(everyMs);
+      },
+      (error: unknown) => {
+        const failure = failureOf(error);
+        if (current) setState((before) => ({ ...before, failure, busy: false }));
+        repeat(failure.passes ? RETRY_MS : everyMs);
+      },
+    );
+    return () => {
+      current = false;
+      clearTimeout(timer);
+    };
+  }, [...inputs, round]);
+  return { ...state, again };
+}
+
+const failureOf = (error: unknown) =>
+  error instanceof Failure ? error : new Failure('INTERNAL', String(error));
+
+/** What was loaded, or why it is not there. */
+export function Loaded<T>({ of, children }: { of: Load<T>; children: (data: T) => ComponentChildren }) {
+  const { data, failure, busy } = of;
+  return (
+    <div aria-busy={busy}>
+      {failure && <Problem failure={failure} retry={failure.passes ? 'by itself' : of.again} />}
+      {data !== undefined && children(data)}
+      {data === undefined && !failure && (
+        <p class="quiet" role="status">
+          Loading…
+        </p>
+      )}
+    </div>
+  );
+}
+
+const EXPLAINED: Readonly<Record<string, string>> = {
+  UNREACHABLE: 'Connection lost',
+  SERVICE_UNAVAILABLE: 'Not available right now',
+  INSUFFICIENT_PERMISSIONS: 'Not permitted',
+  NOT_FOUND: 'Not found',
+  RATE_LIMITED: 'Too many calls',
+  BAD_REQUEST: 'Not accepted',
+  CONFLICT: 'Conflict',
+  UNAUTHORIZED: 'Root key not accepted',
+};
+
+/** An error, in words and with the request id that the log knows it by. */
+export function Problem({ failure, retry }: { failure: Failure; retry?: (() => void) | 'by itself' }) {
+  return (
+    <div class="problem" role="alert">
+      <strong>{EXPLAINED[failure.code] ?? failure.code}</strong>: {failure.message}.
+      {retry === 'by itself' && ' Trying again…'}
+      {failure.requestId && <small> Request {failure.requestId}</small>}
+      {typeof retry === 'function' && (
+        <button type="button" onClick={retry}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** Runs one action at a time and keeps why it failed. */
+export function useAction() {
+  const [busy, setBusy] = useState(false);
+  const [failure, setFailure] = useState<Failure>();
+  const run = async (action: () => Promise<unknown>) => {
+    setBusy(true);
+    setFailure(undefined);
+    try {
+      await action();
+    } catch (error) {
+      setFailure(failureOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return { busy, run, problem: failure && <Problem failure={failure} /> };
+}

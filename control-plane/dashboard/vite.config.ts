@@ -1,0 +1,21 @@
+import { join } from 'node:path';
+import type { UserConfig } from 'vite';
+
+/** `npm run dashboard` writes assets/, which is committed, so that starting needs no build; a test compares. */
+export default {
+  root: import.meta.dirname,
+  // Relative, so that it works behind a proxy that adds a path.
+  base: './',
+  logLevel: 'warn',
+  // The same assets whatever NODE_ENV is.
+  oxc: { jsx: { runtime: 'automatic', importSource: 'preact', development: false } },
+  build: {
+    outDir: join(import.meta.dirname, 'assets'),
+    emptyOutDir: true,
+    target: 'es2023',
+    modulePreload: false,
+    rolldownOptions: {
+      output: { entryFileNames: 'app.js', chunkFileNames: '[name].js', assetFileNames: 'app[extname]' },
+    },
+  },
+} satisfies UserConfig;

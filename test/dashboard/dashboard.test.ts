@@ -1,0 +1,493 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { FaultProxy } from '../chaos/proxy.ts';
+import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { RedisNode } from '../redis/nodes.ts';
+import { Dashboard, executable, startChromium } from './chromium.ts';
+
+if (executable === undefined) console.warn('Chromium is not installed: the dashboard is not tested.');
+
+describe.skipIf(executable === undefined)('in Chromium', { timeout: 60_000 }, () => {
+  let fleet: Fleet;
+  let browser: Browser;
+  let base: string;
+  const directory = mkdtempSync(join(tmpdir(), 'keyfence-dashboard-'));
+  let redis: RedisNode;
+  beforeAll(async () => {
+    // On a TCP port, so that a proxy can come between it and a verifier.
+    redis = await RedisNode.start(directory);
+    const env = { STATUS_PERIOD_MS: '100', USAGE_PERIOD_MS: '100', FAILURES_PER_MINUTE: '0' };
+    [fleet, browser] = await Promise.all([Fleet.start({ env, redisUrl: redis.url }), startChromium()]);
+    base = fleet.controlPlanes[0]?.address ?? '';
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await fleet?.stop();
+    await redis?.stop();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  const signedIn = async (hash = '#/', rootKey = ROOT_KEY) => {
+    const dashboard = await Dashboard.open(browser, base);
+    await dashboard.signIn(rootKey);
+    await dashboard.page.getByRole('heading', { name: 'APIs' }).waitFor();
+    await dashboard.go(hash);
+    return dashboard;
+  };
+
+  describe('the whole walk', () => {
+    test('a key is created, verified, disabled, refused, enabled and verified again', async () => {
+      const dashboard = await signedIn();
+      const { page } = dashboard;
+      await page.getByRole('button', { name: 'New API' }).click();
+      await page.getByLabel('Name').fill('Shop');
+      await page.getByLabel('Id').fill('shop');
+      await page.getByRole('button', { name: 'Create' }).click();
+      await page.getByRole('heading', { name: 'Keys of shop' }).waitFor();
+      await page.getByText('No keys yet.').waitFor();
+
+      await page.getByRole('button', { name: 'New key' }).click();
+      const form = page.getByRole('form', { name: 'New key' });
+      await form.getByLabel('Name').fill('Ada');
+      await form.getByLabel('Owner').fill('customer-7');
+      await form.getByLabel('Prefix').fill('shop');
+      await form.getByLabel('Meta').fill('{"plan": "pro"}');
+      await form.getByRole('button', { name: 'Create key' }).click();
+      const dialog = page.getByRole('dialog', { name: 'The new key' });
+      const key = await dialog.getByLabel('Secret').inputValue();
+      expect(key).toMatch(/^shop_\w{28}$/);
+      await dialog.getByRole('button', { name: 'Copy' }).click();
+      await dialog.getByText('Copied.').waitFor();
+      expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
+      await page.keyboard.press('Escape');
+      await page.keyboard.press('Escape');
+      expect(await dialog.isVisible()).toBe(true);
+      await dialog.getByRole('button', { name: 'I have stored it' }).click();
+      await dialog.waitFor({ state: 'detached' });
+      expect(await page.content()).not.toContain(key);
+
+      expect(await fleet.verdict(key)).toBe('VALID');
+      const verified = await fleet.verify(key);
+      expect(verified.body).toMatchObject({ code: 'VALID', name: 'Ada', meta: { plan: 'pro' } });
+      const panel = page.getByLabel('How far the change has come');
+      await page.getByRole('button', { name: 'Disable Ada' }).click();
+      await panel.getByText(/Disabled Ada\. Complete in \d+ ms: applied by the verifier\./).waitFor();
+      expect(await fleet.verdict(key)).toBe('DISABLED');
+      await page.getByRole('cell', { name: 'disabled' }).waitFor();
+      await page.getByRole('button', { name: 'Enable Ada' }).click();
+      await panel.getByText(/Enabled Ada\. Complete in/).waitFor();
+      expect(await fleet.verdict(key)).toBe('VALID');
+
+      await dashboard.go('#/fleet');
+      expect((await dashboard.rows('Verifiers'))[0]?.join()).toMatch(/1 of 1 live/);
+      await page.getByRole('img', { name: /How long changes made here took/ }).waitFor();
+      await dashboard.close(key);
+    });
+
+    test('what a key is, is changed, cleared and deleted on its page; how it is used is drawn', async () => {
+      const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'detail', name: 'Bob', prefix: 'b' });
+      expect(await fleet.verdict(key)).toBe('VALID');
+      const dashboard = await signedIn(`#/keys/${keyId}`);
+      const { page } = dashboard;
+      const form = page.getByRole('form', { name: 'Change the key' });
+      const keyNow = () => fleet.ok('keys.getKey', { keyId });
+
+      await form.getByLabel('Meta').fill('{"plan": ');
+      await form.getByRole('button', { name: 'Save' }).click();
+      await form
+        .getByRole('alert')
+        .getByText(/Not accepted: meta: /)
+        .waitFor();
+      expect(await form.getByLabel('Meta').inputValue()).toBe('{"plan": ');
+      await form.getByLabel('Meta').fill('{"plan": "free"}');
+      await form.getByLabel('Owner').fill('someone');
+      await form.getByLabel('Expires').fill('2999-12-31T10:00:00');
+      await form.getByRole('button', { name: 'Save' }).click();
+      await page.getByText('Saved.').waitFor();
+      await page.locator('dd', { hasText: '2999' }).waitFor();
+      expect(await keyNow()).toMatchObject({ name: 'Bob', externalId: 'someone', meta: { plan: 'free' } });
+      expect(new Date((await keyNow()).expires).getFullYear()).toBe(2999);
+
+      await form.getByRole('button', { name: 'Save' }).click();
+      await form.getByText('Nothing differs.').waitFor();
+      await form.getByLabel('Expires').fill('');
+      await form.getByLabel('Owner').fill('');
+      await form.getByRole('button', { name: 'Save' }).click();
+      await fleet.until(async () => !('expires' in (await keyNow())));
+      expect(await keyNow()).not.toHaveProperty('externalId');
+
+      await fleet.until(async () => {
+        await page.reload();
+        await dashboard.signIn();
+        await dashboard.loaded();
+        return page.getByRole('img', { name: /Verdicts by the hour: 48 bars, the highest 1 ×/ }).isVisible();
+      });
+      await page.getByLabel('day').check();
+      await page.getByRole('img', { name: /Verdicts by the day/ }).waitFor();
+
+      await page.getByRole('button', { name: 'Delete key' }).click();
+      const dialog = page.getByRole('dialog', { name: 'Delete this key?' });
+      await dialog.getByRole('button', { name: 'Cancel' }).click();
+      expect(await fleet.verdict(key)).toBe('VALID');
+      await page.getByRole('button', { name: 'Delete key' }).click();
+      await dialog.getByRole('button', { name: 'Delete for good' }).click();
+      await page.getByRole('heading', { name: 'Keys of detail' }).waitFor();
+      expect(await fleet.verdict(key)).toBe('NOT_FOUND');
+      await dashboard.go(`#/keys/${keyId}`);
+      await page.getByText(/Not found.*not found/).waitFor();
+      await dashboard.close(key);
+    });
+
+    test('keys are searched, filtered and paged through', async () => {
+      let key = '';
+      for (let i = 0; i < 30; i++) {
+        const { key: made } = await fleet.ok('keys.createKey', {
+          apiId: 'many',
+          name: `${i % 2 ? 'odd' : 'even'} ${i}`,
+          externalId: `owner ${i % 3}`,
+          enabled: i % 5 !== 0,
+        });
+        key = made;
+      }
+      const dashboard = await signedIn('#/apis/many');
+      const { page } = dashboard;
+      const names = async () => (await dashboard.rows('Keys')).map(([name]) => name);
+      const first = await names();
+      expect(first).toHaveLength(25);
+      expect(first[0]).toBe('odd 29');
+      await page.getByRole('button', { name: 'Next' }).click();
+      await page.getByText('Page 2').waitFor();
+      await dashboard.loaded();
+      expect(await names()).toEqual(['even 4', 'odd 3', 'even 2', 'odd 1', 'even 0']);
+      await page.getByRole('button', { name: 'Previous' }).click();
+      await page.getByText('Page 1').waitFor();
+      await dashboard.loaded();
+      expect(await names()).toEqual(first);
+
+      await page.getByLabel('Name begins with').fill('odd');
+      await page.getByLabel('Owner').fill('owner 1');
+      await page.keyboard.press('Enter');
+      await dashboard.loaded();
+      expect(await names()).toEqual(['odd 25', 'odd 19', 'odd 13', 'odd 7', 'odd 1']);
+      await page.getByLabel('State').selectOption('disabled');
+      await dashboard.loaded();
+      expect(await names()).toEqual(['odd 25']);
+
+      await page.getByLabel('Name begins with').fill(key);
+      await page.getByRole('button', { name: 'Search' }).click();
+      await page.getByText('keys are not sent in addresses').waitFor();
+      await dashboard.close(key);
+    });
+
+    test('an API is deleted only by who types its id', async () => {
+      const { key } = await fleet.ok('keys.createKey', { apiId: 'doomed' });
+      const dashboard = await signedIn('#/apis/doomed');
+      const { page } = dashboard;
+      await page.getByRole('button', { name: 'Delete API' }).click();
+      const remove = page.getByRole('button', { name: 'Delete API and keys' });
+      await page.getByLabel('Type doomed to confirm').fill('doome');
+      expect(await remove.isDisabled()).toBe(true);
+      await page.getByLabel('Type doomed to confirm').fill('doomed');
+      await remove.click();
+      await page.getByRole('heading', { name: 'APIs' }).waitFor();
+      expect(await fleet.verdict(key)).toBe('NOT_FOUND');
+      await dashboard.close(key);
+    });
+
+    test('a root key is made with the chosen permissions, signs in, and is ended when it is disabled', async () => {
+      const dashboard = await signedIn('#/root-keys');
+      const { page } = dashboard;
+      await page.getByRole('button', { name: 'New root key' }).click();
+      await page.getByLabel('Name').fill('Reader');
+      await page.getByLabel('For the API').fill('shop');
+      await page.getByLabel('read key', { exact: true }).check();
+      await page.getByLabel('read api').check();
+      await page.getByRole('button', { name: 'Create root key' }).click();
+      const secret = await page.getByLabel('Secret').inputValue();
+      await page.getByRole('button', { name: 'I have stored it' }).click();
+      await page.getByText('2 permissions').click();
+      await page.getByText('api.shop.read_api').waitFor();
+
+      const reader = await signedIn('#/fleet', secret);
+      await reader.page.getByText(/Not permitted.*root\.\*\.read_fleet/).waitFor();
+      await page.getByRole('button', { name: 'Disable Reader' }).click();
+      await page.getByRole('cell', { name: 'disabled' }).waitFor();
+      await reader.go('#/apis/shop');
+      await reader.page.getByText('The root key is no longer accepted.').waitFor();
+      await reader.close(secret);
+      await dashboard.close(secret);
+    });
+
+    test('what was done and what was refused is listed', async () => {
+      const { keyId } = await fleet.ok('keys.createKey', { apiId: 'audited', name: 'Eve' });
+      await fleet.ok('keys.updateKey', { keyId, enabled: false });
+      await fleet.admin('keys.updateKey', { keyId, enabled: 'no' });
+      const dashboard = await signedIn(`#/keys/${keyId}`);
+      const { page } = dashboard;
+      await page.getByRole('link', { name: 'What was done to this key' }).click();
+      await page.getByRole('heading', { name: 'Audit' }).waitFor();
+      await dashboard.loaded();
+      const operations = async () =>
+        (await dashboard.rows('Events')).map(([, ...cells]) => cells.slice(0, 2));
+      expect(await operations()).toEqual([
+        ['keys.updateKey', 'OK'],
+        ['keys.createKey', 'OK'],
+      ]);
+      await page.getByLabel('Show').selectOption('what was refused');
+      await dashboard.loaded();
+      expect(await operations()).toEqual([['keys.updateKey', 'BAD_REQUEST']]);
+      await dashboard.close();
+    });
+  });
+
+  test('while a verifier is cut off, a disable shows who has applied it, who has not, and until when', async () => {
+    const proxy = new FaultProxy(() => redis.port);
+    const port = await proxy.listen();
+    const env = { STATUS_PERIOD_MS: '100', REDIS_URL: `redis://127.0.0.1:${port}` };
+    const cutOff = await fleet.addVerifier(env);
+    try {
+      const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'fenced', name: 'Mallory' });
+      for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
+      const following = async () =>
+        (await fleet.ok('fleet.listVerifiers')).verifiers.filter((verifier: { apis: { apiId: string }[] }) =>
+          verifier.apis.some(({ apiId }) => apiId === 'fenced'),
+        ).length === 2;
+      await fleet.until(following);
+      const dashboard = await signedIn(`#/keys/${keyId}`);
+      const { page } = dashboard;
+      proxy.set('blackhole');
+      await page.getByRole('button', { name: 'Disable Mallory' }).click();
+      const panel = page.getByLabel('How far the change has come');
+      await panel.getByText('Disabled Mallory. Waiting for 1 of 2 verifiers.').waitFor();
+      await panel.getByText(/applied within \d+ ms/).waitFor();
+      await panel.getByText('not yet').waitFor();
+      await panel.getByRole('progressbar').waitFor();
+      expect(await fleet.verdict(key, { at: 0 })).toBe('DISABLED');
+      await panel.getByText(/Complete after \d+ ms, by fence: 1 of 2 did not answer/).waitFor();
+      await panel.getByText('shut out: its lease has ended').waitFor();
+      expect((await fleet.verify(key, { at: 1 })).status).toBe(503);
+      await dashboard.close(key);
+    } finally {
+      proxy.set('none');
+      await cutOff.stop();
+      fleet.verifiers.splice(1, 1);
+      proxy.close();
+    }
+  });
+
+  describe('signing in', () => {
+    test('fails in words for a root key that is wrong, is a key of an API, or is not sendable', async () => {
+      const { key } = await fleet.ok('keys.createKey', { apiId: 'plain' });
+      const dashboard = await Dashboard.open(browser, base);
+      const { page } = dashboard;
+      for (const wrong of ['nobody-knows-this-root-key-00000000', key, 'schlüssel', 'two words']) {
+        await dashboard.signIn(wrong);
+        await page.getByRole('alert').getByText('Root key not accepted').waitFor();
+        await page.getByLabel('Root key').fill('');
+      }
+      expect(await page.getByRole('navigation').count()).toBe(0);
+      await dashboard.close(key, 'nobody-knows-this-root-key-00000000');
+    });
+
+    test('is for this page only, or until the tab is closed where that is asked for', async () => {
+      const dashboard = await signedIn();
+      const { page } = dashboard;
+      expect(await page.evaluate('JSON.stringify(sessionStorage)')).toBe('{}');
+      await page.reload();
+      await page.getByLabel('Stay signed in').check();
+      await dashboard.signIn();
+      await page.getByRole('heading', { name: 'APIs' }).waitFor();
+      await page.reload();
+      await page.getByRole('heading', { name: 'APIs' }).waitFor();
+      await page.getByRole('button', { name: 'Sign out' }).click();
+      await page.getByLabel('Root key').waitFor();
+      expect(await page.evaluate('JSON.stringify(sessionStorage)')).toBe('{}');
+      await dashboard.close();
+    });
+
+    test('without a connection says so; a connection that is lost later is told, and comes back by itself', async () => {
+      const dashboard = await Dashboard.open(browser, base);
+      const { page } = dashboard;
+      await page.context().setOffline(true);
+      await dashboard.signIn();
+      await page.getByText('Connection lost: the control plane does not answer').waitFor();
+      await page.context().setOffline(false);
+      await dashboard.signIn();
+      await page.getByRole('heading', { name: 'APIs' }).waitFor();
+      await page.context().setOffline(true);
+      await page.getByRole('link', { name: 'Fleet' }).click();
+      await page.getByText('Connection to the control plane lost').waitFor();
+      await page.getByText('Trying again…').waitFor();
+      await page.context().setOffline(false);
+      await page.getByRole('table', { name: 'Verifiers' }).waitFor();
+      await page.getByText('Connection to the control plane lost').waitFor({ state: 'detached' });
+      await dashboard.close();
+    });
+  });
+
+  describe('what others wrote', () => {
+    const evil = `"><img src=x onerror="window.pwned=1"><script>window.pwned=1</script>{{7*7}}\${7*7}`;
+
+    test('is text on every page, whatever it looks like', async () => {
+      const meta = { [evil]: evil, __proto__: { toString: 1 }, constructor: evil };
+      const body = { apiId: 'evil', name: evil, externalId: evil, meta };
+      const { keyId } = await fleet.ok('keys.createKey', body);
+      await fleet.ok('apis.createApi', { name: evil, apiId: 'evil-name' });
+      await fleet.ok('rootKeys.createRootKey', { name: evil, permissions: ['api.x.read_key'] });
+      await fleet.ok('keys.updateKey', { keyId, name: `${evil}!` });
+      const dashboard = await signedIn();
+      const { page } = dashboard;
+      for (const hash of [
+        '#/',
+        '#/apis/evil',
+        `#/keys/${keyId}`,
+        '#/root-keys',
+        '#/fleet',
+        '#/audit',
+        `#/audit/${keyId}`,
+        `#/apis/${encodeURIComponent(evil)}`,
+        `#/apis/${evil}`,
+        `#/keys/${evil}`,
+        '#/javascript:window.pwned=1',
+      ]) {
+        await dashboard.go(hash);
+        for (const summary of (await page.locator('summary').all()).slice(0, 10)) await summary.click();
+        expect(await page.locator('main img, main script').count(), hash).toBe(0);
+      }
+      await dashboard.go(`#/keys/${keyId}`);
+      await page.getByRole('heading', { name: `${evil}!` }).waitFor();
+      expect(await page.getByLabel('Meta').inputValue()).toContain('onerror');
+      await page.getByRole('button', { name: `Disable ${evil}!` }).click();
+      await page.getByText(`Disabled ${evil}!`).waitFor();
+      expect(await page.evaluate('window.pwned')).toBe(undefined);
+      await dashboard.close();
+    });
+
+    test('could not become markup or code even where the dashboard had a bug', async () => {
+      const dashboard = await signedIn();
+      const { page } = dashboard;
+      const attempt = (code: string) => page.evaluate(code).catch((error: Error) => error.message);
+      expect(await attempt(`document.body.innerHTML = '<b>x</b>'`)).toContain('TrustedHTML');
+      expect(await attempt(`setTimeout('window.pwned = 1')`)).toContain('TrustedScript');
+      const refusedBy = (code: string) =>
+        attempt(`new Promise((done) => {
+          addEventListener('securitypolicyviolation', (event) => done(event.effectiveDirective), { once: true });
+          ${code}
+        })`);
+      expect(await refusedBy(`fetch('http://localhost:1/').catch(() => {})`)).toBe('connect-src');
+      expect(await refusedBy(`new Image().src = 'http://localhost:1/x.png'`)).toBe('img-src');
+      expect(
+        await refusedBy(
+          `document.body.append(Object.assign(document.createElement('iframe'), { src: '/' }))`,
+        ),
+      ).toBe('frame-src');
+      await dashboard.page.context().close();
+    });
+  });
+
+  describe('for everybody', () => {
+    test('it is worked with the keyboard alone, and the focus goes where the page went', async () => {
+      const { key } = await fleet.ok('keys.createKey', { apiId: 'keyboard', name: 'Kay' });
+      const dashboard = await Dashboard.open(browser, base);
+      const { page } = dashboard;
+      const focused = () =>
+        page.evaluate<string>(
+          `document.activeElement.getAttribute('aria-label') ?? document.activeElement.innerText ?? ''`,
+        );
+      const tabTo = async (wanted: string | RegExp) => {
+        for (let i = 0; i < 40; i++) {
+          if ((await focused()).match(wanted)) return;
+          await page.keyboard.press('Tab');
+        }
+        throw new Error(`the focus never came to ${wanted}`);
+      };
+      await fleet.until(async () => (await focused()) === 'Sign in');
+      await page.keyboard.press('Tab');
+      await page.keyboard.type(ROOT_KEY);
+      await page.keyboard.press('Enter');
+      await page.getByRole('heading', { name: 'APIs' }).waitFor();
+      await tabTo(/^keyboard$/);
+      await page.keyboard.press('Enter');
+      await page.getByRole('heading', { name: 'Keys of keyboard' }).waitFor();
+      expect(await focused()).toBe('Keys of keyboard');
+      await dashboard.loaded();
+      await tabTo('Disable Kay');
+      await page.keyboard.press('Space');
+      await page.getByText('Disabled Kay').waitFor();
+      expect(await fleet.verdict(key)).toBe('DISABLED');
+      await dashboard.close(key);
+    });
+
+    test('it fits 360 pixels, in light and dark, and everything that can be used has a name', async () => {
+      const { keyId } = await fleet.ok('keys.createKey', {
+        apiId: 'a-rather-long-name-of-an-api-that-somebody-chose-for-a-reason',
+        name: 'W'.repeat(200),
+        externalId: 'x'.repeat(200),
+        meta: { long: 'y'.repeat(500) },
+      });
+      for (const colorScheme of ['light', 'dark'] as const) {
+        const dashboard = await Dashboard.open(browser, base, {
+          viewport: { width: 360, height: 740 },
+          colorScheme,
+        });
+        const { page } = dashboard;
+        const check = async (view: string) => {
+          expect(await page.evaluate('document.documentElement.scrollWidth'), view).toBeLessThanOrEqual(360);
+          expect(await page.evaluate(NAMELESS), view).toEqual([]);
+          expect(await page.evaluate(FAINT), view).toEqual([]);
+        };
+        await check('sign in');
+        await dashboard.signIn();
+        await page.getByRole('heading', { name: 'APIs' }).waitFor();
+        for (const hash of [
+          '#/',
+          '#/apis/a-rather-long-name-of-an-api-that-somebody-chose-for-a-reason',
+          `#/keys/${keyId}`,
+          '#/root-keys',
+          '#/fleet',
+          '#/audit',
+        ]) {
+          await dashboard.go(hash);
+          for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
+          await check(`${colorScheme} ${hash}`);
+        }
+        await dashboard.close();
+      }
+    });
+  });
+});
+
+/** Elements that are used but that a screen reader could not name. */
+const NAMELESS = `[...document.querySelectorAll('a, button, input, select, textarea, table, form, dialog')]
+  .filter((element) => {
+    const text = element.labels?.[0]?.innerText || element.getAttribute('aria-label') || element.textContent;
+    return !text?.trim() || (element.matches('input, select, textarea') && !element.labels?.length);
+  })
+  .map((element) => element.outerHTML.slice(0, 200))`;
+
+/** Texts whose contrast to what is behind them is below the 4.5 : 1 of WCAG AA. */
+const FAINT = `(() => {
+  const channels = (color) => color.match(/[\\d.]+/g).map(Number);
+  const luminance = (color) => {
+    const [r, g, b] = channels(color).map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const backOf = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = getComputedStyle(at).backgroundColor;
+      if ((channels(color)[3] ?? 1) === 1) return color;
+    }
+    return getComputedStyle(document.documentElement).backgroundColor;
+  };
+  return [...document.querySelectorAll('body *')]
+    .filter((element) => [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim()))
+    .filter((element) => !element.closest(':disabled, [aria-busy="true"]'))
+    .filter((element) => {
+      const [a, b] = [luminance(getComputedStyle(element).color), luminance(backOf(element))];
+      return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5;
+    })
+    .map((element) => element.outerHTML.slice(0, 200));
+})()`;
