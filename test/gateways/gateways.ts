@@ -7,7 +7,7 @@ import { spawnBound } from '../../deploy/dev/redis-server.ts';
 
 const SHIPPED = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
 
-const KNOWN = ['nginx', 'haproxy', 'caddy'] as const;
+const KNOWN = ['nginx', 'haproxy', 'caddy', 'envoy'] as const;
 export type GatewayName = (typeof KNOWN)[number];
 
 /** Debian keeps servers out of a user's PATH. */
@@ -117,10 +117,7 @@ interface Launch {
 
 const launches: Record<GatewayName, (home: string, socket: string, around: Around) => Launch> = {
   nginx(home, socket, around) {
-    const values: Record<string, string> = { ...around, LISTEN: `unix:${socket}` };
-    const template = readFileSync(join(SHIPPED, 'nginx', 'keyfence.conf.template'), 'utf8');
-    // What envsubst does.
-    const site = template.replace(/\$\{(\w+)\}/g, (whole, name: string) => values[name] ?? whole);
+    const site = substituted('nginx/keyfence.conf.template', { ...around, LISTEN: `unix:${socket}` });
     writeFileSync(join(home, 'site.conf'), site);
     const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
       (kind) => `${kind}_temp_path ${home};`,
@@ -157,4 +154,23 @@ const launches: Record<GatewayName, (home: string, socket: string, around: Aroun
     const env = { ...around, LISTEN: `unix/${socket}`, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home };
     return { command: ['caddy', 'run', '--config', file, '--adapter', 'caddyfile'], env };
   },
+  envoy(home, socket, { VERIFIER, UPSTREAM, API_ID }) {
+    const at = (hostAndPort: string) => {
+      const [host, port] = hostAndPort.split(':');
+      return `{ socket_address: { address: ${host}, port_value: ${port} } }`;
+    };
+    const LISTEN = `{ pipe: { path: ${socket} } }`;
+    const values = { LISTEN, VERIFIER: at(VERIFIER), UPSTREAM: at(UPSTREAM), API_ID };
+    const file = join(home, 'envoy.yaml');
+    writeFileSync(file, substituted('envoy/envoy.yaml.template', values));
+    // Hot restart is in memory that all Envoys of a machine share.
+    const command = ['envoy', '-c', file, '--disable-hot-restart', '--concurrency', '2', '-l', 'error'];
+    return { command, env: {} };
+  },
 };
+
+/** A file of deploy/gateways after what `envsubst` does. */
+function substituted(file: string, values: Readonly<Record<string, string>>): string {
+  const template = readFileSync(join(SHIPPED, file), 'utf8');
+  return template.replace(/\$\{(\w+)\}/g, (whole, name: string) => values[name] ?? whole);
+}

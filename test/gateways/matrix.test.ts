@@ -102,7 +102,8 @@ describe.each(gatewayNames)('%s', (name) => {
     ])
       expect(await refused({ headers })).toMatchObject({
         status: 401,
-        challenge: 'Bearer realm="api", error="invalid_request"',
+        // Envoy makes one header of two, whose value is no key.
+        challenge: expect.stringMatching(name === 'envoy' ? /invalid_(request|token)/ : /invalid_request/),
       });
     // nginx itself refuses a second Authorization.
     const twice = await refused({ headers: [...good, ...showing(keys.unknown).headers] });
@@ -164,8 +165,7 @@ describe.each(gatewayNames)('%s', (name) => {
   });
 });
 
-if (missing.length > 0)
-  test.skip(`${missing.join(', ')}: tested where they are: apt-get install ${missing.join(' ')}`);
+if (missing.length > 0) test.skip(`${missing.join(' and ')}: tested where they are on PATH, see .ci/run`);
 
 test('a key is refused by every gateway as soon as updateKey has returned, and passes again likewise', async () => {
   const { key, keyId } = await world.validKey();
