@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
+import { describe } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 
 const SHIPPED = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
@@ -17,8 +18,16 @@ const PATH = `${process.env['PATH']}:/usr/sbin`;
 export const gatewayNames = KNOWN.filter(
   (name) => spawnSync('sh', ['-c', `command -v ${name}`], { env: { PATH } }).status === 0,
 );
-/** The other ones. */
-export const missing = KNOWN.filter((name) => !gatewayNames.includes(name));
+
+/** Tests of each gateway; those of one that is not here are skipped, and say so. */
+export function describeGateways(tests: (name: GatewayName) => void): void {
+  for (const name of KNOWN) {
+    const skipped = !gatewayNames.includes(name);
+    describe.skipIf(skipped)(`${name}${skipped ? ' (skipped: not on PATH, see .ci/run)' : ''}`, () =>
+      tests(name),
+    );
+  }
+}
 
 /** Where a gateway finds the others, as `host:port`, and which API it fronts. */
 export interface Around {

@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { gatewayNames } from './gateways.ts';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { describeGateways } from './gateways.ts';
 import { showing, World } from './world.ts';
 
 const PREFLIGHT = ['Origin', 'https://app.example', 'Access-Control-Request-Method', 'PUT'];
@@ -21,9 +21,9 @@ beforeAll(async () => {
 });
 afterAll(() => world.stop());
 
-describe.each(gatewayNames)('%s, where the verifier allows more', (name) => {
+describeGateways((name) => {
   const ask = async (asked: { method?: string; path?: string; headers?: readonly string[] }) => {
-    const { status } = await world.gateway(name).ask(asked);
+    const { status } = await world.decided(name, asked);
     return { status, seen: world.upstream.take() };
   };
 

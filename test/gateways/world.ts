@@ -1,6 +1,6 @@
 import { Process } from '../chaos/processes.ts';
 import { Fleet } from '../fleet.ts';
-import { Gateway, type GatewayName, gatewayNames } from './gateways.ts';
+import { type Ask, Gateway, type GatewayName, type Got, gatewayNames } from './gateways.ts';
 import { Upstream } from './upstream.ts';
 
 /** The API that the gateways front, and another of the same verifier. */
@@ -40,17 +40,31 @@ export class World {
     return world;
   }
 
-  gateway(name: GatewayName): Gateway {
+  /** One request through a gateway. */
+  ask(name: GatewayName, asked: Ask): Promise<Got> {
     const gateway = this.#gateways.get(name);
     if (!gateway) throw new Error(`${name} is not there`);
-    return gateway;
+    return gateway.ask(asked);
+  }
+
+  /** As `ask`, again while there is no verdict: a busy machine may take longer than gateways wait. */
+  async decided(name: GatewayName, asked: Ask): Promise<Got> {
+    let got = await this.ask(name, asked);
+    await this.fleet.until(async () => {
+      if (got.status !== 503) return true;
+      got = await this.ask(name, asked);
+      return false;
+    }, `${name} has no verdict`);
+    return got;
   }
 
   /** A new key, once every gateway lets it through. */
   async validKey(more: object = {}): Promise<{ key: string; keyId: string }> {
     const created = await this.fleet.ok('keys.createKey', { apiId: API_ID, ...more });
-    for (const name of gatewayNames)
-      await this.fleet.until(async () => (await this.gateway(name).ask(showing(created.key))).status === 200);
+    for (const name of gatewayNames) {
+      const { status } = await this.decided(name, showing(created.key));
+      if (status !== 200) throw new Error(`${name}: ${status} for a new key`);
+    }
     this.upstream.take();
     return created;
   }
