@@ -37,11 +37,16 @@ export const verifyRequest = (key: string): LoadRequest => ({
 });
 
 /**
- * Sends `requests` in random order over 32 connections, as fast as answers come. With wrk where it is installed,
+ * Sends `requests` in random order, as fast as answers come. With wrk where it is installed,
  * else with autocannon.
  */
-async function fullLoad(port: number, requests: readonly LoadRequest[], seconds: number): Promise<Load> {
-  if (!hasWrk) return autocannonLoad(port, requests, seconds);
+export async function fullLoad(
+  port: number,
+  requests: readonly LoadRequest[],
+  seconds: number,
+  connections = 32,
+): Promise<Load> {
+  if (!hasWrk) return autocannonLoad(port, requests, seconds, connections);
   return inDirectory(async (directory) => {
     const file = join(directory, 'requests.txt');
     writeFileSync(file, requests.map((each) => wire(each, port)).join('\0'));
@@ -60,7 +65,7 @@ async function fullLoad(port: number, requests: readonly LoadRequest[], seconds:
            latency:percentile(50) / 1000, latency:percentile(99) / 1000, e.connect + e.read + e.write + e.status + e.timeout))
        end`,
     );
-    const wrk = ['wrk', '-t1', '-c32', `-d${seconds}s`, '-s', script, `http://127.0.0.1:${port}`];
+    const wrk = ['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, `http://127.0.0.1:${port}`];
     const [command = '', ...args] = pinned(LOAD_CORE, wrk);
     const { stdout } = await promisify(execFile)(command, args);
     const { rps, ...seen } = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Omit<
@@ -169,10 +174,11 @@ async function autocannonLoad(
   port: number,
   requests: readonly LoadRequest[],
   seconds: number,
+  connections: number,
 ): Promise<Load> {
   const result = await autocannon({
     url: `http://127.0.0.1:${port}`,
-    connections: 32,
+    connections,
     duration: seconds,
     requests: requests.slice(0, 1000).map((each) => ({ ...each })),
   });
