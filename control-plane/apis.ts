@@ -8,6 +8,7 @@ import type { DurableWriter } from './redis-change-log.ts';
 
 const createScript = new Script(new URL('./lua/create-api.lua', import.meta.url));
 
+/** An API as admins see it. Times are Unix milliseconds. */
 export interface Api {
   readonly id: string;
   readonly name?: string;

@@ -3,7 +3,7 @@ import type { Clock } from '#shared/clock.ts';
 import type { createLogger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
-import { bootstrapRootKeys, type Config } from './config.ts';
+import type { Config } from './config.ts';
 import { Fence } from './fence.ts';
 import { Keys } from './keys.ts';
 import { Metrics } from './metrics.ts';
@@ -17,6 +17,7 @@ import { rootKeyRoutes } from './routes/root-keys.ts';
 import { createServer } from './server.ts';
 import { Sweep } from './sweep.ts';
 
+/** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
   /** Where it listens, as `http://host:port`. */
   readonly address: string;
@@ -61,7 +62,7 @@ export async function startControlPlane(
     limits: { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE },
   });
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
-  const rootKeys = new RootKeys(nodes, writer, bootstrapRootKeys(config));
+  const rootKeys = new RootKeys(nodes, writer, config.ROOT_KEY);
   const sweep = new Sweep({
     nodes,
     writer,
@@ -90,7 +91,7 @@ export async function startControlPlane(
     const operation = request.routeOptions.url ?? 'unknown';
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
   });
-  keyRoutes(app, { keys, apis, propagator });
+  keyRoutes(app, { keys, apis, propagator, clock });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });
 

@@ -12,6 +12,7 @@ export interface Write {
   readonly condition?: string;
 }
 
+/** A change that is in the log. */
 export interface Written {
   readonly status: 'OK';
   readonly sequence: number;
@@ -38,6 +39,7 @@ export type Standing =
       readonly names: readonly string[];
     };
 
+/** What became of an attempt to complete a change by fence. */
 export type Closing =
   | { readonly state: 'LOST' }
   | {

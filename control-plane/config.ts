@@ -1,6 +1,8 @@
 import { adminSettings } from '#shared/admin.ts';
-import { ConfigError, type ConfigOf, choice, flag, integer, port, secret, text } from '#shared/config.ts';
+import { type ConfigOf, choice, flag, integer, port, secret, text } from '#shared/config.ts';
 import { redisSettings } from '#shared/redis.ts';
+
+const ROOT_KEY_LENGTH_MIN = 32;
 
 export const settings = {
   HOST: text('127.0.0.1', 'Address of the API'),
@@ -10,6 +12,7 @@ export const settings = {
     undefined,
     'at least 32 characters each',
     'Bootstrap root keys, one a line, which may do everything; better from ROOT_KEY_FILE. Two overlap during a rotation',
+    parseRootKeys,
   ),
   LOG_LEVEL: choice(
     ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
@@ -69,17 +72,16 @@ export const settings = {
   ),
 };
 
+/** A control plane's settings, read and checked. */
 export type Config = ConfigOf<typeof settings>;
 
-const ROOT_KEY_LENGTH_MIN = 32;
-
-/** The bootstrap root keys of a configuration. Throws ConfigError where one is too short. */
-export function bootstrapRootKeys(config: Config): string[] {
-  const keys = config.ROOT_KEY.split(/\r?\n/)
+function parseRootKeys(text: string): readonly string[] {
+  const keys = text
+    .split(/\r?\n/)
     .map((key) => key.trim())
     .filter(Boolean);
   if (keys.length === 0 || keys.some((key) => key.length < ROOT_KEY_LENGTH_MIN)) {
-    throw new ConfigError([`ROOT_KEY: every root key needs at least ${ROOT_KEY_LENGTH_MIN} characters`]);
+    throw new Error(`every root key needs at least ${ROOT_KEY_LENGTH_MIN} characters`);
   }
   return keys;
 }

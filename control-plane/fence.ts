@@ -19,6 +19,7 @@ export interface Tracked {
   readonly followers: number;
 }
 
+/** What the fence tells as it happens; for logs and metrics. */
 export interface FenceEvents {
   settled(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
   killed(apiId: string, members: readonly string[], sequence: number): void;

@@ -36,6 +36,7 @@ export interface Key {
   readonly expires?: number;
 }
 
+/** What createKey is asked for. `expires` is Unix milliseconds. */
 export interface NewKey {
   readonly apiId: string;
   readonly name?: string;
@@ -56,12 +57,14 @@ export interface KeyPatch {
   readonly expires?: number | null;
 }
 
+/** Which keys a listing is to show; all conditions must hold. */
 export interface KeyFilter {
   readonly enabled?: boolean;
   readonly externalId?: string;
   readonly namePrefix?: string;
 }
 
+/** One page of a listing. */
 export interface KeyPage {
   readonly keys: readonly Key[];
   /** All keys of the API, whatever the filter. */

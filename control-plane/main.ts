@@ -2,13 +2,11 @@ import closeWithGrace from 'close-with-grace';
 import { systemClock } from '#shared/clock.ts';
 import { loadConfigOrExit } from '#shared/config.ts';
 import { createLogger } from '#shared/log.ts';
+import { redisFaults } from '#shared/redis.ts';
 import { startControlPlane } from './app.ts';
-import { bootstrapRootKeys, settings } from './config.ts';
+import { settings } from './config.ts';
 
-const config = loadConfigOrExit(settings, (loaded) => {
-  bootstrapRootKeys(loaded);
-  return loaded;
-});
+const config = loadConfigOrExit(settings, redisFaults);
 const log = createLogger('control-plane', config.LOG_LEVEL);
 const controlPlane = await startControlPlane(config, systemClock, log);
 closeWithGrace({ delay: config.SHUTDOWN_GRACE_MS, logger: log }, async ({ signal, err }) => {

@@ -9,7 +9,9 @@ const API_ACTIONS = [
 ] as const;
 const ROOT_ACTIONS = ['create_root_key', 'read_root_key', 'update_root_key'] as const;
 
+/** What may be done with an API and its keys. */
 export type ApiAction = (typeof API_ACTIONS)[number];
+/** What may be done with root keys. */
 export type RootAction = (typeof ROOT_ACTIONS)[number];
 
 /** `*`, `api.<apiId|*>.<action>` or `root.*.<action>`. */

@@ -28,6 +28,7 @@ const REWRITE_FIRST_MS = 50;
 const REWRITE_MAX_MS = 2000;
 const REWRITE_ATTEMPTS_MAX = 50;
 
+/** Limits of the waiting, and what counts as written. */
 export interface PropagationLimits {
   /** The longest that a caller is held, milliseconds. */
   readonly fenceWaitMs: number;
@@ -36,6 +37,7 @@ export interface PropagationLimits {
   readonly replicated: boolean;
 }
 
+/** What propagation tells as it happens; for logs and metrics. */
 export interface PropagationEvents {
   /** A disable or delete that a failover took was written again, or could not be. */
   rewritten(apiId: string, keyId: string, outcome: 'written' | 'conflict' | 'given up'): void;

@@ -16,6 +16,7 @@ const ROOT_KEY_PREFIX = 'kfroot';
 /** Most root keys, so that listing them is one answer. */
 const ROOT_KEYS_MAX = 1000;
 
+/** A root key as admins see it: never its secret, never its hash. */
 export interface RootKey {
   readonly rootKeyId: string;
   readonly name: string;

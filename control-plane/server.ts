@@ -18,13 +18,14 @@ import {
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import type { Config } from './config.ts';
 
+/** The Fastify instance with our defaults, which routes are added to. */
 export type App = ReturnType<typeof createServer>;
 
 /** Fastify with the contract's rules: strict validation, one error shape on every path, a request id on all. */
 export function createServer(config: Config, log: FastifyBaseLogger) {
   const app = fastify({
     loggerInstance: log,
-    disableRequestLogging: true,
+    logController: new fastify.LogController({ disableRequestLogging: true }),
     requestIdHeader: false,
     genReqId: (request) => requestIdFrom(request.headers['x-request-id']),
     bodyLimit: config.BODY_BYTES_MAX,
@@ -41,6 +42,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => answerError(error, request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>();
+  app.removeContentTypeParser('text/plain');
   app.server.maxConnections = config.CONNECTIONS_MAX;
   app.server.on('checkExpectation', (_request, response) => {
     const requestId = newRequestId();
@@ -61,7 +63,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
       {
         requestId: request.id,
         method: request.method,
-        path: request.url.split('?')[0],
+        path: request.routeOptions.url ?? 'unknown',
         status: reply.statusCode,
         ms: Math.round(reply.elapsedTime * 10) / 10,
         ...(request.caller ? { rootKeyId: request.caller.rootKeyId } : {}),

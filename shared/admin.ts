@@ -7,6 +7,7 @@ export const adminSettings = (byDefault: number) => ({
   ADMIN_PORT: port(byDefault, 'Port of the admin listener'),
 });
 
+/** What the admin listener tells. */
 export interface AdminOptions {
   readonly metrics: Registry;
   /** What is still missing before traffic may come; undefined = ready. */

@@ -15,13 +15,15 @@ export interface Setting<T> {
   readonly secret?: boolean;
 }
 
+/** A process's settings by the name of their environment variable. */
 export type Settings = Readonly<Record<string, Setting<unknown>>>;
+/** The values of such settings, read and checked. */
 export type ConfigOf<S extends Settings> = {
   readonly [K in keyof S]: S[K] extends Setting<infer T> ? T : never;
 };
 
 /** sysexits.h EX_CONFIG. */
-export const EXIT_CONFIG = 78;
+const EXIT_CONFIG = 78;
 
 /** Every fault of a configuration at once. Messages name variables and rules, never values of secrets. */
 export class ConfigError extends Error {
@@ -50,13 +52,19 @@ export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessE
   return Object.freeze(config) as ConfigOf<S>;
 }
 
-/** Loads the configuration or prints every fault to standard error and exits with status 78. */
-export function loadConfigOrExit<S extends Settings, T = ConfigOf<S>>(
+/**
+ * Loads the configuration or prints every fault to standard error and exits with status 78.
+ * @param check faults that no setting has by itself, but only together with another
+ */
+export function loadConfigOrExit<S extends Settings>(
   settings: S,
-  check: (config: ConfigOf<S>) => T,
-): T {
+  check: (config: ConfigOf<S>) => readonly string[],
+): ConfigOf<S> {
   try {
-    return check(loadConfig(settings, process.env));
+    const config = loadConfig(settings, process.env);
+    const faults = check(config);
+    if (faults.length > 0) throw new ConfigError(faults);
+    return config;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     process.stderr.write(`${error.message}\n`);
@@ -64,6 +72,7 @@ export function loadConfigOrExit<S extends Settings, T = ConfigOf<S>>(
   }
 }
 
+/** A whole number from `min` to `max`, with its unit. */
 export function integer(
   min: number,
   max: number,
@@ -86,10 +95,12 @@ export function integer(
 export const port = (byDefault: number, help: string): Setting<number> =>
   integer(0, 65_535, '', byDefault, `${help}; 0 = any free one`);
 
+/** Any text; without a default it is required. */
 export function text(byDefault: string | undefined, help: string): Setting<string> {
   return { parse: (value) => value, default: byDefault, rule: 'text', help };
 }
 
+/** `true` or `false`. */
 export function flag(byDefault: boolean, help: string): Setting<boolean> {
   return {
     parse(value) {
@@ -102,6 +113,7 @@ export function flag(byDefault: boolean, help: string): Setting<boolean> {
   };
 }
 
+/** One of `values`. */
 export function choice<const T extends string>(values: readonly T[], byDefault: T, help: string): Setting<T> {
   return {
     parse(value) {
@@ -138,8 +150,14 @@ export function list(
   };
 }
 
-export function secret(byDefault: string | undefined, rule: string, help: string): Setting<string> {
-  return { parse: (value) => value, default: byDefault, rule, help, secret: true };
+/** A setting that may also come from the file named by `<NAME>_FILE`. `parse` must not put its text into errors. */
+export function secret<T = string>(
+  byDefault: string | undefined,
+  rule: string,
+  help: string,
+  parse: (text: string) => T = (text) => text as T,
+): Setting<T> {
+  return { parse, default: byDefault, rule, help, secret: true };
 }
 
 /** `NAME`, or the content of the file named by `NAME_FILE` without its last line break; both at once is a fault. */

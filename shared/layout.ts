@@ -18,6 +18,7 @@ export interface ApiKeys {
   readonly channel: string;
 }
 
+/** The names of everything that one API has, apart from its keys' records. */
 export function apiKeys(apiId: string): ApiKeys {
   const base = `kf:{${apiId}}`;
   return {

@@ -1,13 +1,18 @@
-import { pino } from 'pino';
+import { type DestinationStream, type LoggerOptions, pino } from 'pino';
 
+/** What modules need of a logger. */
 export type Logger = Pick<pino.Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
 
 /**
  * The process's logger: JSON lines on standard output. Fields that could hold a secret are cut out wherever
  * a careless caller might put them; nothing in this code base logs a request's headers or body.
  */
-export function createLogger(process: 'control-plane' | 'verifier', level: string): pino.Logger {
-  return pino({
+export function createLogger(
+  process: 'control-plane' | 'verifier',
+  level: string,
+  destination: DestinationStream = pino.destination(1),
+): pino.Logger {
+  const options: LoggerOptions = {
     level,
     base: { process },
     redact: {
@@ -24,6 +29,14 @@ export function createLogger(process: 'control-plane' | 'verifier', level: strin
       ],
       censor: '[redacted]',
     },
+    serializers: { err: withoutCommand },
     timestamp: pino.stdTimeFunctions.isoTime,
-  });
+  };
+  return pino(options, destination);
+}
+
+/** An error without the Redis command that ioredis attaches: the arguments of AUTH are a password. */
+function withoutCommand(error: Error): object {
+  const { command: _, ...rest } = pino.stdSerializers.err(error) as object as Record<string, unknown>;
+  return rest;
 }

@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import slotOf from 'cluster-key-slot';
 import { Redis, type RedisOptions } from 'ioredis';
 import { backoffMs, type Clock } from './clock.ts';
-import { ConfigError, type ConfigOf, choice, integer, secret, text } from './config.ts';
+import { type ConfigOf, choice, integer, secret, text } from './config.ts';
 import { ApiError, unavailable } from './errors.ts';
 import type { Logger } from './log.ts';
 
@@ -11,7 +11,8 @@ export const redisSettings = {
   REDIS_URL: secret(
     'redis://127.0.0.1:6379',
     'redis://, rediss:// or unix:// URLs, comma-separated',
-    'Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`: several sentinels or seed nodes. May come from REDIS_URL_FILE',
+    'Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`: several sentinels or seed nodes',
+    parseUrls,
   ),
   REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single', 'What REDIS_URL leads to'),
   REDIS_SENTINEL_NAME: text('mymaster', "The primary's name at the sentinels"),
@@ -39,7 +40,20 @@ export const redisSettings = {
   ),
 };
 
+/** The values of `redisSettings`. */
 export type RedisConfig = ConfigOf<typeof redisSettings>;
+
+/** What is wrong with these settings together. */
+export function redisFaults(config: RedisConfig): string[] {
+  const faults: string[] = [];
+  if (config.REDIS_URL.length > 1 && config.REDIS_MODE === 'single') {
+    faults.push('REDIS_URL: several addresses need REDIS_MODE sentinel or cluster');
+  }
+  if (config.REDIS_TLS_CA_FILE && !existsSync(config.REDIS_TLS_CA_FILE)) {
+    faults.push('REDIS_TLS_CA_FILE: there is no such file');
+  }
+  return faults;
+}
 
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
@@ -68,10 +82,9 @@ export class RedisNodes {
   #closed = false;
 
   constructor(config: RedisConfig, clock: Clock, log: Logger) {
-    const urls = parseUrls(config);
     this.#config = config;
-    this.#options = connectionOptions(config, urls);
-    this.#seeds = urls.map(nodeOf);
+    this.#options = connectionOptions(config);
+    this.#seeds = config.REDIS_URL.map(nodeOf);
     this.#clock = clock;
     this.#log = log;
   }
@@ -198,7 +211,7 @@ const REFUSALS = new Set(
 );
 
 /** Whether Redis itself answered with an error, so that it is known not to have done what was asked. */
-export function isReplyError(error: unknown): error is Error {
+function isReplyError(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }
 
@@ -209,7 +222,7 @@ export function cut(redis: Redis): void {
 }
 
 /** `work`, or after `limitMs` the end of its connection and SERVICE_UNAVAILABLE: a late reply must find nobody. */
-export async function within<T>(clock: Clock, limitMs: number, redis: Redis, work: Promise<T>): Promise<T> {
+async function within<T>(clock: Clock, limitMs: number, redis: Redis, work: Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const timer = clock.after(limitMs, () => {
       reject(unavailable(`Redis did not answer within ${limitMs} ms`));
@@ -219,26 +232,21 @@ export async function within<T>(clock: Clock, limitMs: number, redis: Redis, wor
   });
 }
 
-function parseUrls(config: RedisConfig): URL[] {
-  const urls = config.REDIS_URL.split(',').map((url) =>
-    URL.canParse(url.trim()) ? new URL(url.trim()) : undefined,
-  );
-  const right = urls.filter((url) => url && ['redis:', 'rediss:', 'unix:'].includes(url.protocol)) as URL[];
-  if (right.length !== urls.length) {
-    throw new ConfigError([`REDIS_URL: not of the form ${redisSettings.REDIS_URL.rule}`]);
-  }
-  if (right.length > 1 && config.REDIS_MODE === 'single') {
-    throw new ConfigError(['REDIS_URL: several addresses need REDIS_MODE sentinel or cluster']);
-  }
-  return right;
+function parseUrls(text: string): readonly URL[] {
+  return text.split(',').map((part) => {
+    const url = URL.canParse(part.trim()) ? new URL(part.trim()) : undefined;
+    if (!url || !['redis:', 'rediss:', 'unix:'].includes(url.protocol)) throw new Error('is not allowed');
+    return url;
+  });
 }
 
 function nodeOf(url: URL): Node {
   return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 6379) };
 }
 
-function connectionOptions(config: RedisConfig, urls: readonly URL[]): Options {
-  const [first] = urls as [URL];
+function connectionOptions(config: RedisConfig): Options {
+  const urls = config.REDIS_URL;
+  const [first] = urls as readonly [URL];
   const username = decodeURIComponent(first.username) || config.REDIS_USERNAME;
   const password = decodeURIComponent(first.password) || config.REDIS_PASSWORD;
   const ca = config.REDIS_TLS_CA_FILE;

@@ -19,6 +19,7 @@ export function answer(response: ServerResponse, status: number, type: string, b
   linger(response);
 }
 
+/** As `answer`, in JSON. */
 export function answerJson(response: ServerResponse, status: number, body: string): void {
   answer(response, status, JSON_TYPE, body);
 }

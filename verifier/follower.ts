@@ -8,6 +8,7 @@ import type { Session, SyncReply, SyncRequest } from './session.ts';
 /** Why a follower forgot everything it had. */
 export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
 
+/** The periods of a follower. */
 export interface FollowerLimits {
   /** The period of SYNC, milliseconds; ±10 % at random so that a fleet does not beat in step. */
   readonly syncPeriodMs: number;
@@ -20,6 +21,8 @@ export interface FollowerEvents {
   live(position: number, leaseMs: number): void;
   dropped(reason: DropReason, position: number): void;
   disconnected(reason: unknown, position: number): void;
+  /** In touch again after `disconnected`, without having dropped. */
+  resumed(position: number): void;
   gap(position: number, received: number): void;
   /** A change was applied to memory, in order. */
   applied(change: Change, source: 'message' | 'sync'): void;
@@ -53,10 +56,13 @@ export class Follower {
   #member = '';
   #position = 0;
   #hash = '';
+  /** The highest sequence heard of. */
+  #headSeen = 0;
   readonly #ring: string[] = [];
   #apiDeleted = false;
   #waiters: PromiseWithResolvers<void>[] = [];
   readonly #stop = new AbortController();
+  #ended: Promise<void> | undefined;
   #wake = new AbortController();
 
   constructor(options: {
@@ -105,18 +111,32 @@ export class Follower {
     return this.#position;
   }
 
+  /** Changes known to exist and not applied yet. */
+  get lag(): number {
+    return Math.max(0, this.#headSeen - this.#position);
+  }
+
   get leaseRemainingMs(): number {
     return this.#epoch?.lease.remainingMs() ?? 0;
   }
 
   /** Follows until `stop`; never rejects. */
-  async run(): Promise<void> {
+  run(): Promise<void> {
+    this.#ended ??= this.#run();
+    return this.#ended;
+  }
+
+  async #run(): Promise<void> {
+    let failed = false;
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
       try {
         await this.#converse(() => {
           attempt = 0;
+          if (failed) this.#events.resumed(this.#position);
+          failed = false;
         });
       } catch (error) {
+        failed = true;
         this.#events.disconnected(error, this.#position);
         for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
       }
@@ -135,8 +155,7 @@ export class Follower {
     this.#wake.abort();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
     if (session && this.#member) await session.leave(this.#member).catch(() => undefined);
-    session?.end('quietly');
-    this.#session = undefined;
+    await this.#ended;
   }
 
   /** Resolves when LIVE; rejects with SERVICE_UNAVAILABLE when the present attempt to become so fails. */
@@ -183,7 +202,7 @@ export class Follower {
       session,
       session.subscribe((message) => this.#receive(session, message)),
     );
-    for (let dropped = false; !ended && this.#session === session; ) {
+    for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#wake = new AbortController();
       try {
         if (!this.#epoch) await this.#register(session);
@@ -208,9 +227,10 @@ export class Follower {
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
+    if (this.#stop.signal.aborted) await session.leave(member); // `stop` may have come before it
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
-    this.#position = reply.sequence;
+    this.#position = this.#headSeen = reply.sequence;
     this.#hash = reply.hash;
     this.#ring.length = 0;
     this.#ring[reply.sequence % RING_LENGTH] = reply.hash;
@@ -237,6 +257,7 @@ export class Follower {
     if (this.#session !== session || this.#epoch !== epoch) throw unavailable('the reply came too late');
     if (reply.nonce !== request.nonce) return this.#desynchronised(session);
     if (reply.status !== 'OK') return this.#drop(REASONS[reply.status]);
+    this.#headSeen = reply.sequence;
     for (const change of reply.entries) {
       if (change.sequence > this.#position + 1) return this.#drop('hole');
       if (change.sequence === this.#position + 1) this.#apply(epoch, change, 'sync');
@@ -252,6 +273,7 @@ export class Follower {
     const epoch = this.#epoch;
     this.#wake.abort();
     if (!epoch || !change || change.sequence <= this.#position) return;
+    this.#headSeen = Math.max(this.#headSeen, change.sequence);
     if (change.sequence !== this.#position + 1 || change.previousHash !== this.#hash) {
       this.#events.gap(this.#position, change.sequence);
       return;

@@ -47,6 +47,7 @@ export const httpSettings = {
   ),
 };
 
+/** The values of `httpSettings`. */
 export type HttpLimits = ConfigOf<typeof httpSettings>;
 
 /** The verifier's listener. */

@@ -11,6 +11,7 @@ export type Handler = (
   requestId: string,
 ) => void | Promise<void>;
 
+/** Which paths there are, and who answers them. */
 export interface Routes {
   /** By whole path, then by method: another method is 405. */
   readonly exact: Readonly<Record<string, Readonly<Record<string, Handler>>>>;

@@ -24,6 +24,7 @@ export function requireApi(caller: Caller, apiId: string, action: ApiAction, wha
   }
 }
 
+/** Throws INSUFFICIENT_PERMISSIONS unless the caller may do this with root keys. */
 export function requireRoot(caller: Caller, action: RootAction): void {
   if (!caller.permissions.allowsRoot(action)) {
     throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs root.*.${action}`);

@@ -1,3 +1,4 @@
+import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Apis } from '../apis.ts';
 import { type KeyFilter, type Keys, recordFields } from '../keys.ts';
@@ -11,13 +12,13 @@ const META_BYTES_MAX = 8192;
 /** The operations on keys. */
 export function keyRoutes(
   app: App,
-  { keys, apis, propagator }: { keys: Keys; apis: Apis; propagator: Propagator },
+  { keys, apis, propagator, clock }: { keys: Keys; apis: Apis; propagator: Propagator; clock: Clock },
 ) {
   app.post('/v1/keys.createKey', { schema: { body: CreateKey } }, async (request) => {
     const { meta = {}, ...key } = request.body;
     requireApi(callerOf(request), key.apiId, 'create_key');
     checkMeta(meta);
-    if (key.expires !== undefined && key.expires <= Date.now()) {
+    if (key.expires !== undefined && key.expires <= clock.wallMs()) {
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
     }
     return keys.create({ ...key, meta });

@@ -1,0 +1,106 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+
+export interface RedisServer {
+  /** For REDIS_URL. */
+  readonly url: string;
+  readonly process: ChildProcess;
+  /** Resolves when it has written everything and is gone. */
+  stop(): Promise<void>;
+}
+
+const READY_MS_MAX = 60_000;
+const POLL_MS = 20;
+const STOP_MS_MAX = 10_000;
+
+/** Where a Redis (or Valkey) server is on PATH; undefined when there is none. */
+export function findRedis(): string | undefined {
+  return ['redis-server', 'valkey-server'].find(
+    (command) => spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0,
+  );
+}
+
+/**
+ * Starts a private Redis on a unix socket in `directory`, which keeps every write it acknowledges, and waits
+ * until it serves. It ends with this process, however this process ends.
+ * @param options more of redis.conf, as command-line options; they override
+ */
+export async function startRedis(directory: string, options: readonly string[] = []): Promise<RedisServer> {
+  const command = findRedis();
+  if (!command) throw new Error('no redis-server on PATH');
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  const socket = socketIn(directory);
+  const persistent = ['--save', '', '--appendonly', 'yes', '--appendfsync', 'always'];
+  const own = ['--port', '0', '--unixsocket', socket, '--unixsocketperm', '700', '--dir', directory];
+  const server = spawnBound(command, [...own, ...persistent, '--daemonize', 'no', ...options]);
+  let output = '';
+  server.stdout?.on('data', (chunk: Buffer) => {
+    output = (output + chunk.toString()).slice(-4000);
+  });
+  const exited = new Promise<void>((resolve) => server.once('exit', () => resolve()));
+  await untilServing(
+    socket,
+    () => server.exitCode !== null || server.signalCode !== null,
+    () => output,
+  );
+  return {
+    url: `unix://${socket}`,
+    process: server,
+    async stop() {
+      server.kill('SIGTERM');
+      const timer = setTimeout(() => server.kill('SIGKILL'), STOP_MS_MAX);
+      await exited;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** Starts a process that, on Linux, gets SIGTERM when this one ends without having been asked to. */
+export function spawnBound(
+  command: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = process.env,
+): ChildProcess {
+  const bound = process.platform === 'linux' && spawnSync('setpriv', ['--version']).status === 0;
+  const [file, ...all] = bound
+    ? ['setpriv', '--pdeathsig', 'TERM', '--', command, ...args]
+    : [command, ...args];
+  // A process group of its own: Ctrl-C reaches this process alone, which then stops the others in order.
+  return spawn(file ?? command, all, { stdio: ['ignore', 'pipe', 'inherit'], detached: true, env });
+}
+
+/** A unix socket's path has room for 107 bytes on Linux and 103 on macOS (sys/un.h). */
+function socketIn(directory: string): string {
+  const path = join(directory, 'redis.sock');
+  return Buffer.byteLength(path) < 100 ? path : join(mkdtempSync(join(tmpdir(), 'keyfence-')), 'redis.sock');
+}
+
+async function untilServing(path: string, ended: () => boolean, output: () => string): Promise<void> {
+  const redis = new Redis({
+    path,
+    lazyConnect: true,
+    maxRetriesPerRequest: 0,
+    enableOfflineQueue: false,
+    retryStrategy: () => null,
+  });
+  redis.on('error', () => undefined); // not up yet; the loop below asks again
+  const giveUpAtMs = performance.now() + READY_MS_MAX;
+  try {
+    for (;;) {
+      if (ended() || performance.now() > giveUpAtMs)
+        throw new Error(`redis-server did not start:\n${output()}`);
+      try {
+        if (redis.status !== 'ready') await redis.connect();
+        await redis.ping();
+        return;
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      }
+    }
+  } finally {
+    redis.disconnect();
+  }
+}

@@ -1,0 +1,166 @@
+// `npm start`: everything on this machine, for a first look. Not for production: see deploy/README.md.
+import type { ChildProcess } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ensureRedis } from './install-redis.ts';
+import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+/** Where keys are kept; tests have one of their own. */
+const DATA = process.env['KEYFENCE_DATA'] || join(ROOT, '.keyfence');
+const READY_MS_MAX = 60_000;
+const POLL_MS = 100;
+const PARENT_POLL_MS = 500;
+const STOP_MS_MAX = 15_000;
+
+const { env } = process;
+const children: { name: string; child: ChildProcess }[] = [];
+let redis: RedisServer | undefined;
+let stopping: Promise<void> | undefined;
+
+process.on('SIGINT', () => void stop(0));
+process.on('SIGTERM', () => void stop(0));
+process.on('SIGHUP', () => void stop(0));
+const parent = process.ppid;
+// When npm or the terminal is killed, nobody tells us.
+setInterval(() => process.ppid !== parent && void stop(0), PARENT_POLL_MS).unref();
+
+try {
+  await start();
+} catch (error) {
+  console.error(`keyfence: ${(error as Error).message}`);
+  await stop(1);
+}
+
+async function start(): Promise<void> {
+  mkdirSync(DATA, { recursive: true, mode: 0o700 });
+  if (!env['REDIS_URL']) {
+    ensureRedis();
+    redis = await startRedis(join(DATA, 'redis'));
+    redis.process.once('exit', () => !stopping && void fail('Redis ended'));
+  }
+  const rootKeyFile = env['ROOT_KEY'] ? '' : env['ROOT_KEY_FILE'] || ownRootKeyFile();
+  const common: NodeJS.ProcessEnv = {
+    ...env,
+    ...(redis ? { REDIS_URL: redis.url } : {}),
+    LOG_LEVEL: env['LOG_LEVEL'] || 'warn',
+  };
+  const controlPlane = run('control plane', 'control-plane/main.ts', {
+    ...common,
+    ...addressOf('CONTROL_PLANE', '3000', '9300'),
+    ...(rootKeyFile ? { ROOT_KEY_FILE: rootKeyFile } : {}),
+  });
+  const { ROOT_KEY: _key, ROOT_KEY_FILE: _file, ...withoutRootKey } = common;
+  const verifier = run('verifier', 'verifier/main.ts', {
+    ...withoutRootKey,
+    ...addressOf('VERIFIER', '3001', '9301'),
+  });
+  await Promise.all([untilReady(controlPlane), untilReady(verifier)]);
+  console.log(walk(controlPlane.base, verifier.base, rootKeyFile));
+}
+
+interface Running {
+  readonly name: string;
+  readonly base: string;
+  readonly readyUrl: string;
+}
+
+/** HOST, PORT, ADMIN_HOST and ADMIN_PORT of one of the two processes: `CONTROL_PLANE_PORT` and so on override. */
+function addressOf(process: string, port: string, adminPort: string) {
+  return {
+    HOST: '127.0.0.1',
+    PORT: env[`${process}_PORT`] || port,
+    ADMIN_HOST: '127.0.0.1',
+    ADMIN_PORT: env[`${process}_ADMIN_PORT`] || adminPort,
+  };
+}
+
+function run(
+  name: string,
+  file: string,
+  settings: NodeJS.ProcessEnv & { PORT: string; ADMIN_PORT: string },
+): Running {
+  const child = spawnBound(process.execPath, [join(ROOT, file)], settings);
+  child.stdout?.pipe(process.stdout);
+  children.push({ name, child });
+  child.once('exit', (code) => !stopping && void fail(`the ${name} ended with status ${code}`));
+  return {
+    name,
+    base: `http://127.0.0.1:${settings.PORT}`,
+    readyUrl: `http://127.0.0.1:${settings.ADMIN_PORT}/readyz`,
+  };
+}
+
+async function untilReady({ name, readyUrl }: Running): Promise<void> {
+  const giveUpAtMs = performance.now() + READY_MS_MAX;
+  while (!stopping) {
+    const ready = await fetch(readyUrl).then(
+      (response) => response.ok,
+      () => false,
+    );
+    if (ready) return;
+    if (performance.now() > giveUpAtMs) throw new Error(`the ${name} is not ready after ${READY_MS_MAX} ms`);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+/** A root key made once and kept beside the data, readable by this user alone. */
+function ownRootKeyFile(): string {
+  const file = join(DATA, 'root-key');
+  if (!existsSync(file)) writeFileSync(file, `${randomBytes(32).toString('base64url')}\n`, { mode: 0o600 });
+  return file;
+}
+
+function walk(controlPlane: string, verifier: string, rootKeyFile: string): string {
+  const rootKey = rootKeyFile ? readFileSync(rootKeyFile, 'utf8').trim().split('\n')[0] : env['ROOT_KEY'];
+  const json = `-H 'content-type: application/json'`;
+  const admin = `-H "authorization: Bearer $ROOT_KEY" ${json}`;
+  const field = (name: string) => `sed -n 's/.*"${name}":"\\([^"]*\\)".*/\\1/p'`;
+  const verify = `curl -s ${verifier}/v1/keys.verifyKey ${json} -d "{\\"key\\":\\"$KEY\\"}"; echo`;
+  const set = (enabled: boolean) =>
+    `curl -s ${controlPlane}/v1/keys.updateKey ${admin} -d "{\\"keyId\\":\\"$KEY_ID\\",\\"enabled\\":${enabled}}"; echo`;
+  return `
+Keyfence is ready.
+  control plane  ${controlPlane}   (admins)
+  verifier       ${verifier}   (gateways)
+  root key       ${rootKey}
+
+Try it: copy this into another terminal.
+
+  ROOT_KEY='${rootKey}'
+  CREATED=$(curl -s ${controlPlane}/v1/keys.createKey ${admin} -d '{"apiId":"demo","name":"first"}'); echo "$CREATED"
+  KEY=$(echo "$CREATED" | ${field('key')}); KEY_ID=$(echo "$CREATED" | ${field('keyId')})
+  ${verify}   # valid
+  ${set(false)}
+  ${verify}   # refused
+  ${set(true)}
+  ${verify}   # valid again
+
+Ctrl-C stops everything. Keys are kept in ${DATA}.
+`;
+}
+
+async function fail(what: string): Promise<void> {
+  console.error(`keyfence: ${what}`);
+  await stop(1);
+}
+
+/** Verifier and control plane first, so that they can still leave at Redis. */
+function stop(status: number): Promise<void> {
+  stopping ??= (async () => {
+    await Promise.all(children.map(({ child }) => ended(child)));
+    await redis?.stop();
+    process.exit(status);
+  })();
+  return stopping;
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  child.kill('SIGTERM');
+  const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS_MAX);
+  await exited;
+  clearTimeout(timer);
+}

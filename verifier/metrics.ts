@@ -1,0 +1,271 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { Clock } from '#shared/clock.ts';
+import type { Logger } from '#shared/log.ts';
+import type { Follower, FollowerEvents } from './follower.ts';
+import type { Verdict, VerdictCode } from './verdict.ts';
+import type { Verifier } from './verifier.ts';
+
+/** How the verifier is asked: at once from memory, or by way of Redis. */
+export type Answers = Pick<Verifier, 'decide' | 'lookUp'>;
+
+/** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
+const OTHER_APIS = 'other';
+
+/** The verifier's metrics. On the hot path they are plain numbers, which a scrape turns into series. */
+export class Metrics {
+  readonly registry = new Registry();
+  readonly #verdicts: Record<'memory' | 'redis', Record<VerdictCode, number>> = {
+    memory: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
+    redis: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
+  };
+  readonly #lookups: Histogram<'outcome'>;
+  readonly #drops: Counter<'reason'>;
+  readonly #disconnects: Counter;
+  readonly #gaps: Counter;
+  readonly #applied: Counter<'source'>;
+
+  constructor() {
+    const registers = [this.registry];
+    collectDefaultMetrics({ register: this.registry, eventLoopMonitoringPrecision: 10 });
+    const verdicts = this.#verdicts;
+    new Counter({
+      name: 'keyfence_verdicts_total',
+      help: 'Decided verifications by verdict, and whether memory or a look-up at Redis decided. The hit rate is memory ÷ all. Outages are not among them: see keyfence_undecided_total.',
+      labelNames: ['code', 'source'],
+      registers,
+      collect() {
+        this.reset();
+        for (const source of ['memory', 'redis'] as const) {
+          for (const [code, count] of Object.entries(verdicts[source])) this.inc({ code, source }, count);
+        }
+      },
+    });
+    this.#lookups = new Histogram({
+      name: 'keyfence_lookup_seconds',
+      help: 'How long requests waited that memory could not answer. "undecided" ended in 503; those near LOOKUP_WAIT_MS gave up waiting for Redis.',
+      labelNames: ['outcome'],
+      buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
+      registers,
+    });
+    this.#drops = new Counter({
+      name: 'keyfence_drops_total',
+      help: 'How often an API was forgotten and followed anew. noreg: a fence gave this verifier up, or Redis was emptied; trimmed: it slept through more changes than the log keeps; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that cannot be, look at the network and at who writes to this Redis.',
+      labelNames: ['reason'],
+      registers,
+    });
+    this.#disconnects = new Counter({
+      name: 'keyfence_sync_failures_total',
+      help: 'Sessions with Redis that ended or did not begin, per followed API and attempt. Leases go on until they run out.',
+      registers,
+    });
+    this.#gaps = new Counter({
+      name: 'keyfence_gaps_total',
+      help: 'Messages that did not follow on what was applied, so that a SYNC fetched what was missing. A few at reconnects are normal; a steady rate is lost messages.',
+      registers,
+    });
+    this.#applied = new Counter({
+      name: 'keyfence_changes_applied_total',
+      help: 'Changes applied, by how they came. "message" is the fast way; much "sync" means that pub/sub loses messages.',
+      labelNames: ['source'],
+      registers,
+    });
+  }
+
+  /** The same answers, counted. */
+  count(answers: Answers, clock: Clock): Answers {
+    const { memory, redis } = this.#verdicts;
+    const lookups = this.#lookups;
+    return {
+      decide(key, askedApi) {
+        const verdict = answers.decide(key, askedApi);
+        if (verdict !== undefined) memory[verdict.code]++;
+        return verdict;
+      },
+      async lookUp(key, askedApi) {
+        const startedAtMs = clock.monotonicMs();
+        const observe = (outcome: string) =>
+          lookups.observe({ outcome }, (clock.monotonicMs() - startedAtMs) / 1000);
+        let verdict: Verdict;
+        try {
+          verdict = await answers.lookUp(key, askedApi);
+        } catch (error) {
+          observe('undecided');
+          throw error;
+        }
+        redis[verdict.code]++;
+        observe('decided');
+        return verdict;
+      },
+    };
+  }
+
+  /** Values that are read when somebody asks. */
+  watch(
+    verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
+    apiIds: readonly string[],
+  ): void {
+    const registers = [this.registry];
+    const count = (name: string, help: string, read: () => number) =>
+      new Counter({
+        name,
+        help,
+        registers,
+        collect() {
+          this.reset();
+          this.inc(read());
+        },
+      });
+    const gauge = (name: string, help: string, read: () => number) =>
+      new Gauge({
+        name,
+        help,
+        registers,
+        collect() {
+          this.set(read());
+        },
+      });
+    const perApi = (
+      name: string,
+      help: string,
+      read: (follower: Follower) => number,
+      join: (a: number, b: number) => number,
+    ) =>
+      new Gauge({
+        name,
+        help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}".`,
+        labelNames: ['api_id'],
+        registers,
+        collect() {
+          this.reset();
+          for (const [api_id, value] of perLabel(verifier.followers, apiIds, read, join)) {
+            this.set({ api_id }, value);
+          }
+        },
+      });
+
+    const { counts } = verifier;
+    count(
+      'keyfence_lookups_total',
+      'Look-ups sent to Redis; one serves all who ask for that key.',
+      () => counts.fills,
+    );
+    count(
+      'keyfence_malformed_keys_total',
+      'Keys refused by their checksum, without a look-up.',
+      () => counts.malformed,
+    );
+    count(
+      'keyfence_stale_answers_prevented_total',
+      'Times that memory had an answer but its lease had run out, so that Redis was asked. Rises when Redis is away or this process was paused.',
+      () => counts.stale,
+    );
+    count(
+      'keyfence_undecided_total',
+      'Verifications answered 503 because look-ups were too many or too slow. Callers must refuse; look at Redis.',
+      () => counts.shed + counts.waitedTooLong,
+    );
+    count(
+      'keyfence_cache_evictions_total',
+      'Keys pushed out of memory. A steady rate: raise CACHE_KEYS_MAX.',
+      () => verifier.cache.evictions,
+    );
+    gauge('keyfence_cache_keys', 'Keys in memory.', () => verifier.cache.size);
+    gauge('keyfence_lookups_in_flight', 'Look-ups under way.', () => verifier.lookupsInFlight);
+    gauge('keyfence_followers', 'APIs followed.', () => verifier.followers.length);
+    perApi(
+      'keyfence_follower_live',
+      '1 where the API is followed and in sync, 0 where it is not and its keys are answered 503.',
+      (follower) => (follower.live ? 1 : 0),
+      Math.min,
+    );
+    perApi(
+      'keyfence_lease_remaining_seconds',
+      'How much longer memory may answer without hearing from Redis. Near LEASE_MS is normal; 0 means 503 for known keys.',
+      (follower) => follower.leaseRemainingMs / 1000,
+      Math.min,
+    );
+    perApi(
+      'keyfence_sync_position',
+      'The sequence of the last change applied. Compare verifiers of one API with each other.',
+      (follower) => follower.position,
+      Math.max,
+    );
+    perApi(
+      'keyfence_sync_lag_changes',
+      'Changes that are known to exist and not yet applied. Above 0 for more than a moment: this verifier holds disables up.',
+      (follower) => follower.lag,
+      Math.max,
+    );
+  }
+
+  /** The same events, counted. */
+  followerEvents(events: FollowerEvents): FollowerEvents {
+    return {
+      live: (position, leaseMs) => events.live(position, leaseMs),
+      dropped: (reason, position) => {
+        this.#drops.inc({ reason });
+        events.dropped(reason, position);
+      },
+      disconnected: (reason, position) => {
+        this.#disconnects.inc();
+        events.disconnected(reason, position);
+      },
+      resumed: (position) => events.resumed(position),
+      gap: (position, received) => {
+        this.#gaps.inc();
+        events.gap(position, received);
+      },
+      applied: (change, source) => {
+        this.#applied.inc({ source });
+        events.applied(change, source);
+      },
+    };
+  }
+}
+
+/** Says what happens to a follower; of a row of failures only the first, so that an outage is one line per API. */
+export function followerLog(apiId: string, log: Logger): FollowerEvents {
+  let failing = false;
+  return {
+    live(position, leaseMs) {
+      failing = false;
+      log.info({ apiId, position, leaseMs }, 'following');
+    },
+    dropped(reason, position) {
+      log.warn({ apiId, reason, position }, 'out of sync: forgot everything, registering anew');
+    },
+    disconnected(reason, position) {
+      const say = failing ? log.debug.bind(log) : log.warn.bind(log);
+      say(
+        { apiId, position, err: reason },
+        'no session with Redis; answering from memory while the lease holds',
+      );
+      failing = true;
+    },
+    resumed(position) {
+      failing = false;
+      log.info({ apiId, position }, 'in touch with Redis again');
+    },
+    gap(position, received) {
+      log.debug({ apiId, position, received }, 'a message was missed; synchronising');
+    },
+    applied({ sequence, keyId }, source) {
+      log.debug({ apiId, sequence, keyId, source }, 'change applied');
+    },
+  };
+}
+
+function perLabel(
+  followers: readonly Follower[],
+  apiIds: readonly string[],
+  read: (follower: Follower) => number,
+  join: (a: number, b: number) => number,
+): Map<string, number> {
+  const values = new Map<string, number>();
+  for (const follower of followers) {
+    const label = apiIds.includes(follower.apiId) ? follower.apiId : OTHER_APIS;
+    const known = values.get(label);
+    values.set(label, known === undefined ? read(follower) : join(known, read(follower)));
+  }
+  return values;
+}
