@@ -42,6 +42,8 @@ const entries = new Map(
  */
 export class ScriptedAnswers implements Answers {
   readonly asked: string[] = [];
+  /** The API that each was asked to be of; `undefined` = any. */
+  readonly askedApis: (string | undefined)[] = [];
   #held = Promise.withResolvers<void>();
 
   /** Lets all look-ups that wait go on. */
@@ -52,6 +54,7 @@ export class ScriptedAnswers implements Answers {
 
   decide(key: string, askedApi?: string) {
     this.asked.push(key);
+    this.askedApis.push(askedApi);
     if (key === 'bug') throw new TypeError('a fault of ours');
     if (key === 'down' || /^(slow|remote)-/.test(key)) return undefined;
     if (key === 'other') return FORBIDDEN;
