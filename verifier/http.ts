@@ -132,8 +132,11 @@ export function createVerifierServer(options: {
       socket.end(rawError(error, newRequestId(), undefined));
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     };
-    if (last !== undefined && open.has(last)) last.once('close', write);
-    else write();
+    if (last === undefined || !open.has(last)) return write();
+    // Before Node's own listener, which ends the connection where the client has ended its side.
+    last.prependOnceListener('finish', () => {
+      if (last.shouldKeepAlive) write();
+    });
   };
 
   const server = createServer(

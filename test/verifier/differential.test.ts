@@ -9,15 +9,15 @@ import { verifyKey } from './wire.ts';
 const RUNS = Number(process.env['DIFFERENTIAL_RUNS'] ?? 1500);
 const SEED = process.env['DIFFERENTIAL_SEED'];
 
-const lane = new Subject({ FAST_LANE: true });
-const reference = new Subject({ FAST_LANE: false });
+const lane = new Subject({ FAST_LANE: true, BODY_BYTES_MAX: 1024 });
+const reference = new Subject({ FAST_LANE: false, BODY_BYTES_MAX: 1024 });
 
 beforeAll(() => Promise.all([lane.start(), reference.start()]));
 afterAll(() => Promise.all([lane.stop(), reference.stop()]));
 
 /** Says the same to both, and checks that nobody could tell them apart. */
-async function same(writes: readonly Buffer[]): Promise<void> {
-  const [ours, nodes] = await Promise.all([lane.hear(writes), reference.hear(writes)]);
+async function same(writes: readonly Buffer[], manner: 'patient' | 'hurried' = 'patient'): Promise<void> {
+  const [ours, nodes] = await Promise.all([lane.hear(writes, manner), reference.hear(writes, manner)]);
   expect(ours).toEqual(nodes);
 }
 
@@ -37,15 +37,17 @@ test('it makes no difference where the network cuts', async () => {
   ];
   for (const text of texts) {
     const bytes = Buffer.from(text ?? '', 'latin1');
-    for (let at = 1; at < bytes.length; at++) await same(cutAt(bytes, [at]));
-    await same(cutAt(bytes, Array.from(bytes.keys())));
+    for (const manner of ['patient', 'hurried'] as const) {
+      for (let at = 1; at < bytes.length; at++) await same(cutAt(bytes, [at]), manner);
+      await same(cutAt(bytes, Array.from(bytes.keys())), manner);
+    }
   }
 });
 
 test(`${RUNS} conversations, well-formed and damaged, go the same way`, async () => {
   const before = { ...lane.server.lane };
   await fc.assert(
-    fc.asyncProperty(conversation, (writes) => same(writes)),
+    fc.asyncProperty(conversation, ([writes, manner]) => same(writes, manner)),
     { numRuns: RUNS, ...(SEED === undefined ? {} : { seed: Number(SEED) }) },
   );
   // The comparison is worth nothing where one of the two lanes is hardly used.

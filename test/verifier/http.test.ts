@@ -402,6 +402,23 @@ describe.each([
       expect(await one.rest()).toBe('');
     });
 
+    test('a refusal in its place reaches a client that has ended its side', async () => {
+      const one = wire().send(`${verifyKey({ key: 'slow-good' })}nonsense\r\n\r\n`);
+      one.socket.end();
+      await eventually(() => answers.asked.length === 1);
+      answers.release();
+      expect((await one.response()).status).toBe(200);
+      expect(errorOf(await one.response()).status).toBe(400);
+    });
+
+    test('nothing follows an answer that says close, though the client has sent more', async () => {
+      for (const behind of [verifyKey({ key: 'good' }), 'nonsense\r\n\r\n']) {
+        const one = wire().send(verifyKey({ key: 'good' }, ['Connection: close']) + behind);
+        expect((await one.response()).status).toBe(200);
+        expect(await one.rest()).toBe('');
+      }
+    });
+
     test('a client that does not close after a refusal is cut off', async () => {
       const one = wire().send('nonsense\r\n\r\n');
       await one.response();

@@ -89,6 +89,7 @@ const request = fc
       'Content-Type: APPLICATION/json;charset=UTF-8',
       'Content-Type: application/json;',
       'Content-Type: text/plain',
+      'Accept: application/json',
     ),
     length: mostly(
       'Content-Length: N',
@@ -174,8 +175,11 @@ function mutate(text: string, { kind, at, fragment, length }: Mutation) {
   }
 }
 
-/** Some requests one after the other, mostly well-formed, then damaged in up to three places, and cut into writes. */
-export const conversation: fc.Arbitrary<Buffer[]> = fc
+/**
+ * Some requests one after the other, mostly well-formed, then damaged in up to three places, and cut into writes;
+ * and whether the client waits for answers between them.
+ */
+export const conversation: fc.Arbitrary<[Buffer[], 'patient' | 'hurried']> = fc
   .record({
     requests: fc.array(request, { minLength: 1, maxLength: 4 }),
     mutations: fc.oneof(
@@ -186,14 +190,13 @@ export const conversation: fc.Arbitrary<Buffer[]> = fc
       { weight: 3, arbitrary: fc.constant<number[]>([]) },
       { weight: 1, arbitrary: fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 3 }) },
     ),
+    manner: fc.constantFrom('patient', 'hurried'),
   })
-  .map(({ requests, mutations, cuts }) => {
+  .map(({ requests, mutations, cuts, manner }) => {
     const text = mutations.reduce(mutate, requests.join(''));
     const bytes = Buffer.from(text, 'latin1');
-    return cutAt(
-      bytes,
-      cuts.map((cut) => Math.floor(cut * bytes.length)),
-    );
+    const places = cuts.map((cut) => Math.floor(cut * bytes.length));
+    return [cutAt(bytes, places), manner];
   });
 
 /** The same bytes in as many writes as there are places to cut at. */

@@ -19,8 +19,10 @@ export interface Outcome {
 const PROBE =
   'POST /v1/keys.verifyKey HTTP/1.1\r\nHost: probe\r\nX-Request-Id: probe\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{"key":"rich"}';
 
-/** Turns of the event loop without any byte moving after which nothing more will. */
-const CALM_TURNS = 3;
+/** Turns of the event loop for which a slow look-up is held back. */
+const HOLD_TURNS = 4;
+/** Turns without any byte moving after which nothing more will. */
+const CALM_TURNS = 2 * HOLD_TURNS;
 
 /** A verifier, and the means to say anything to it and to know when it has nothing more to say. */
 export class Subject {
@@ -29,6 +31,7 @@ export class Subject {
   /** The server's ends of the connections, by the client's port. */
   readonly #sockets = new Map<number, Socket>();
   #port = 0;
+  #turns = 0;
 
   constructor(changed: Partial<HttpLimits>) {
     this.server = createVerifierServer({
@@ -48,8 +51,11 @@ export class Subject {
     await this.server.close(0);
   }
 
-  /** Says `writes` on a connection of its own; the next is not sent before all answers to the one before are there. */
-  async hear(writes: readonly Buffer[]): Promise<Outcome> {
+  /**
+   * Says `writes` on a connection of its own. `patient`: the next is not sent before all answers to the one before
+   * are there, and then comes one more request. `hurried`: none is waited for, and the client ends its side at once.
+   */
+  async hear(writes: readonly Buffer[], manner: 'patient' | 'hurried'): Promise<Outcome> {
     this.#answers.asked.length = this.#answers.askedApis.length = 0;
     const client = connect({ port: this.#port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true });
     let text = '';
@@ -67,9 +73,14 @@ export class Subject {
     const say = async (bytes: Buffer) => {
       sent += bytes.length;
       client.write(bytes);
-      await this.#calm(client, server, sent);
+      if (manner === 'patient') await this.#calm(client, server, sent);
+      else await this.#turn();
     };
     for (const bytes of writes) if (!ended) await say(bytes);
+    if (manner === 'hurried') {
+      client.end();
+      while (!ended) await this.#turn();
+    }
     const answered = plain(text);
     const left = ended ? 'closed' : 'open';
     text = '';
@@ -117,10 +128,10 @@ export class Subject {
     }
   }
 
-  /** Lets one turn of the event loop pass, and the look-ups that were held back go on after it. */
+  /** Lets one turn of the event loop pass; the look-ups that are held back go on after every few of them. */
   async #turn(): Promise<void> {
     await new Promise(setImmediate);
-    this.#answers.release();
+    if (++this.#turns % HOLD_TURNS === 0) this.#answers.release();
   }
 }
 

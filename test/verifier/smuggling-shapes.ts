@@ -19,7 +19,7 @@ const json = (body: string) => length(String(Buffer.byteLength(body, 'latin1')),
 const SMUGGLED = `0\r\n\r\n${INNER}`;
 
 /**
- * Requests that some server or proxy has once read differently from another, each as latin1, by what is odd about
+ * Where bodies may have 1024 bytes: requests that some server or proxy has once read differently from another, each as latin1, by what is odd about
  * them. Some are harmless, some break HTTP; none may be read in two ways here.
  */
 export const SHAPES: Readonly<Record<string, string>> = {
@@ -56,10 +56,13 @@ export const SHAPES: Readonly<Record<string, string>> = {
   'length 2^32 + 14': length('4294967310'),
   'length 2^53': length('9007199254740992'),
   'length 2^64 + 14': length('18446744073709551630'),
+  'length >, which is 14 behind 0': length('>'),
   'length of a hundred digits': length('1'.repeat(100)),
   'length one too short': length('13'),
   'length one too long': length('15'),
-  'length over the limit': length('65537'),
+  'a body at the limit': json(GOOD.padEnd(1024)),
+  'a body over the limit': json(GOOD.padEnd(1025)),
+  'length over the limit': length('1025'),
   'length over the limit by far': length('9999999'),
   'Content_Length beside it': line('Content_Length: 3'),
   'Content-Length with a blank in it': line('Content- Length: 3'),
@@ -99,9 +102,11 @@ export const SHAPES: Readonly<Record<string, string>> = {
   'a folded first header': `POST /v1/keys.verifyKey HTTP/1.1\r\n Host: a\r\n${TYPE}\r\nContent-Length: 14\r\n\r\n${GOOD}`,
   'a bare LF between headers': line('A: b\nC: d'),
   'a bare CR in a value': line('A: b\rC: d'),
+  'a bare CR and a letter before a name': line('A: b\rxC: d'),
   'CR CR LF': line('A: b\r'),
   'LF CR': line('A: b\n\rC: d'),
   'a bare LF at the end of the head': `${HEAD}Content-Length: 14\r\n\n${GOOD}`,
+  'a bare CR and a letter at the end of the head': `${HEAD}Content-Length: 14\r\n\rx${GOOD}`,
   'only bare LF': verifyKey({ key: 'good' }).replaceAll('\r\n', '\n'),
   'only bare CR': verifyKey({ key: 'good' }).replaceAll('\r\n', '\r'),
   'a NUL in a value': line('A: b\0c'),
@@ -192,6 +197,7 @@ export const SHAPES: Readonly<Record<string, string>> = {
   'X-Request-Id and a blank': line('X-Request-Id: mine '),
   'X-Request-Id with a fold': line('X-Request-Id: mine\r\n too'),
   X_Request_Id: line('X_Request_Id: mine'),
+  'no Content-Type': `POST /v1/keys.verifyKey HTTP/1.1\r\nHost: a\r\nContent-Length: 14\r\n\r\n${GOOD}`,
   'Content-Type twice': line(TYPE),
   'another Content-Type besides': line('Content-Type: text/plain'),
   'Content-Type of two': `${HEAD.replace('json', 'json, text/plain')}Content-Length: 14\r\n\r\n${GOOD}`,
@@ -206,6 +212,8 @@ export const SHAPES: Readonly<Record<string, string>> = {
   'a line end in a key': json('{"key":"go\r\nod"}'),
   'a key with an escape': json('{"key":"\\u0067ood"}'),
   'an escaped name': json('{"k\\u0065y":"good"}'),
+  'an apiId only': json('{"apiId":"payments"}'),
+  'no field': json('{}'),
   'key twice': json('{"key":"good","key":"rich"}'),
   'apiId twice': json('{"key":"good","apiId":"billing","apiId":"payments"}'),
   'apiId on both sides': json('{"apiId":"billing","key":"good","apiId":"payments"}'),
