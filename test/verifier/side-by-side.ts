@@ -19,10 +19,10 @@ export interface Outcome {
 const PROBE =
   'POST /v1/keys.verifyKey HTTP/1.1\r\nHost: probe\r\nX-Request-Id: probe\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{"key":"rich"}';
 
-/** Turns of the event loop for which a slow look-up is held back. */
-const HOLD_TURNS = 4;
-/** Turns without any byte moving after which nothing more will. */
-const CALM_TURNS = 2 * HOLD_TURNS;
+/** Turns of the event loop without any byte moving after which nothing more will. */
+const CALM_TURNS = 3;
+/** Turns after which a server that has not read what was sent is taken to have stopped reading. */
+const READ_TURNS_MAX = 20;
 
 /** A verifier, and the means to say anything to it and to know when it has nothing more to say. */
 export class Subject {
@@ -31,7 +31,6 @@ export class Subject {
   /** The server's ends of the connections, by the client's port. */
   readonly #sockets = new Map<number, Socket>();
   #port = 0;
-  #turns = 0;
 
   constructor(changed: Partial<HttpLimits>) {
     this.server = createVerifierServer({
@@ -53,7 +52,8 @@ export class Subject {
 
   /**
    * Says `writes` on a connection of its own. `patient`: the next is not sent before all answers to the one before
-   * are there, and then comes one more request. `hurried`: none is waited for, and the client ends its side at once.
+   * are there, and then comes one more request. `hurried`: none is waited for, the client ends its side at once, and no
+   * slow look-up is done before that.
    */
   async hear(writes: readonly Buffer[], manner: 'patient' | 'hurried'): Promise<Outcome> {
     this.#answers.asked.length = this.#answers.askedApis.length = 0;
@@ -74,12 +74,13 @@ export class Subject {
       sent += bytes.length;
       client.write(bytes);
       if (manner === 'patient') await this.#calm(client, server, sent);
-      else await this.#turn();
+      else for (let i = 0; i < READ_TURNS_MAX && server.bytesRead < sent; i++) await turn();
     };
     for (const bytes of writes) if (!ended) await say(bytes);
     if (manner === 'hurried') {
       client.end();
-      while (!ended) await this.#turn();
+      await turn();
+      while (!ended) await this.#goOn();
     }
     const answered = plain(text);
     const left = ended ? 'closed' : 'open';
@@ -87,7 +88,7 @@ export class Subject {
     if (left === 'open') {
       await say(Buffer.from(PROBE));
       client.end();
-      while (!ended) await this.#turn();
+      while (!ended) await this.#goOn();
     }
     client.destroy();
     server.destroy();
@@ -111,7 +112,7 @@ export class Subject {
     for (;;) {
       const socket = this.#sockets.get(port);
       if (socket !== undefined) return socket;
-      await this.#turn();
+      await turn();
     }
   }
 
@@ -119,7 +120,7 @@ export class Subject {
   async #calm(client: Socket, server: Socket, sent: number): Promise<void> {
     let before = -1;
     for (let calm = 0; calm < CALM_TURNS; ) {
-      await this.#turn();
+      await this.#goOn();
       const moved = server.bytesRead + server.bytesWritten + client.bytesRead;
       const over = client.readableEnded || client.destroyed;
       const idle = over || (server.bytesRead === sent && server.bytesWritten === client.bytesRead);
@@ -128,12 +129,14 @@ export class Subject {
     }
   }
 
-  /** Lets one turn of the event loop pass; the look-ups that are held back go on after every few of them. */
-  async #turn(): Promise<void> {
-    await new Promise(setImmediate);
-    if (++this.#turns % HOLD_TURNS === 0) this.#answers.release();
+  /** Lets the look-ups go on that are held back, and a turn of the event loop pass. */
+  #goOn(): Promise<void> {
+    this.#answers.release();
+    return turn();
   }
 }
+
+const turn = () => new Promise<void>((resolve) => void setImmediate(resolve));
 
 const DATE = /\r\nDate: ([A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)\r\n/g;
 /** How far a `Date` may be from now, milliseconds. */
