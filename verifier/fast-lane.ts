@@ -181,9 +181,10 @@ class Connection {
       return;
     }
     this.#state = 'reading';
+    this.#quietMs = 0;
     if (rest.length > 0) this.#serve(rest);
     if (this.#state !== 'reading') return;
-    if (this.socket.readableEnded) this.socket.end();
+    if (this.#lane.closing || this.socket.readableEnded) this.socket.destroySoon();
     else this.socket.resume();
   }
 

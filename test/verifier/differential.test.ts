@@ -42,7 +42,7 @@ test('it makes no difference where the network cuts', async () => {
       await same(cutAt(bytes, Array.from(bytes.keys())), manner);
     }
   }
-});
+}, 60_000);
 
 test(
   `${RUNS} conversations, well-formed and damaged, go the same way`,

@@ -32,11 +32,12 @@ const entries = new Map(
       meta: '{"plan":"日本"}',
       expires: 32_503_680_000_000,
     },
+    large: { ...plain, meta: JSON.stringify({ note: 'x'.repeat(8000) }) },
   }).map(([name, state]) => [name, new Entry(epoch, `key_${name}`, state)]),
 );
 
 /**
- * Decides by what the key is called: `good`, `rich`, `disabled`, `expired`, `other` are in memory, any other
+ * Decides by what the key is called: `good`, `rich`, `large`, `disabled`, `expired`, `other` are in memory, any other
  * name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
  * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
  */
