@@ -6,11 +6,10 @@ import { rawError, rawHead } from './answer.ts';
 import type { HttpLimits } from './http.ts';
 import { type Recognised, recognise } from './recognise.ts';
 import { type Verdict, verdictBody } from './verdict.ts';
-import type { Answers, VerdictCounts } from './verify-key.ts';
+import type { Answers } from './verify-key.ts';
 
 export interface LaneOptions {
   readonly answers: Answers;
-  readonly verdicts: VerdictCounts;
   readonly limits: HttpLimits;
   /** Answers a connection that sent nothing at all for `HEADERS_TIMEOUT_MS`, and closes it. */
   readonly tooSlow: (socket: Socket) => void;
@@ -143,7 +142,6 @@ class Connection {
   }
 
   #answer(verdict: Verdict, requestId: string): string {
-    this.#lane.options.verdicts[verdict.code]++;
     this.#lane.counts.answered++;
     const body = verdictBody(verdict, requestId);
     const bytes = verdict.entry?.details === undefined ? body.length : Buffer.byteLength(body);

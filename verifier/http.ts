@@ -9,7 +9,7 @@ import { answer, answerError, LINGER_MS, rawError } from './answer.ts';
 import { FastLane } from './fast-lane.ts';
 import { createRouter, type Routes } from './routes.ts';
 import { listenUnix } from './unix-socket.ts';
-import { type Answers, type VerdictCounts, verifyKeyRoute } from './verify-key.ts';
+import { type Answers, verifyKeyRoute } from './verify-key.ts';
 
 export const httpSettings = {
   BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536, 'Largest request body'),
@@ -61,7 +61,6 @@ export interface VerifierServer {
    * connection is closed: those still open after `graceMs` are cut.
    */
   close(graceMs: number): Promise<void>;
-  readonly verdicts: Readonly<VerdictCounts>;
   readonly requestsInFlight: number;
   /** Requests answered by the fast lane, and connections it gave to Node's server. */
   readonly lane: { readonly answered: number; readonly handedOver: number };
@@ -78,10 +77,9 @@ export function createVerifierServer(options: {
   routes?: Partial<Routes>;
 }): VerifierServer {
   const { answers, limits, log, routes } = options;
-  const verdicts: VerdictCounts = { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 };
   const route = createRouter({
     exact: {
-      '/v1/keys.verifyKey': { POST: verifyKeyRoute(answers, verdicts, limits.BODY_BYTES_MAX) },
+      '/v1/keys.verifyKey': { POST: verifyKeyRoute(answers, limits.BODY_BYTES_MAX) },
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },
@@ -169,11 +167,10 @@ export function createVerifierServer(options: {
     refuse(socket, new ApiError(code, message));
   });
   const tooSlow = (socket: Duplex) => refuse(socket, new ApiError(...BROKEN.ERR_HTTP_REQUEST_TIMEOUT));
-  const lane = limits.FAST_LANE ? new FastLane(server, { answers, verdicts, limits, tooSlow }) : undefined;
+  const lane = limits.FAST_LANE ? new FastLane(server, { answers, limits, tooSlow }) : undefined;
   const inFlight = () => open.size + (lane?.lookingUp ?? 0);
 
   return {
-    verdicts,
     lane: lane?.counts ?? { answered: 0, handedOver: 0 },
     get requestsInFlight() {
       return inFlight();

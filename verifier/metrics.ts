@@ -4,9 +4,7 @@ import type { Logger } from '#shared/log.ts';
 import type { Follower, FollowerEvents } from './follower.ts';
 import type { Verdict, VerdictCode } from './verdict.ts';
 import type { Verifier } from './verifier.ts';
-
-/** How the verifier is asked: at once from memory, or by way of Redis. */
-export type Answers = Pick<Verifier, 'decide' | 'lookUp'>;
+import type { Answers } from './verify-key.ts';
 
 /** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
 const OTHER_APIS = 'other';
