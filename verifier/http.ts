@@ -5,8 +5,10 @@ import { type ConfigOf, flag, integer } from '#shared/config.ts';
 import { ApiError, ERROR_DOCS_PATH, type ErrorCode, errorDocsHtml, unavailable } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
-import { answer, answerError, LINGER_MS, rawError } from './answer.ts';
+import { answer, answerError, LINGER_MS } from './answer.ts';
+import { type AuthzSettings, authzRoutes } from './authz.ts';
 import { FastLane } from './fast-lane.ts';
+import { rawJson } from './raw-answer.ts';
 import { createRouter, type Routes } from './routes.ts';
 import { listenUnix } from './unix-socket.ts';
 import { type Answers, verifyKeyRoute } from './verify-key.ts';
@@ -68,15 +70,17 @@ export interface VerifierServer {
 
 /**
  * The HTTP contract of the verifier on `node:http`.
- * @param options.routes more than verifyKey and the error page
+ * @param options.authz undefined = gateways are not answered
+ * @param options.routes more than verifyKey, the error page and what gateways ask
  */
 export function createVerifierServer(options: {
   answers: Answers;
   limits: HttpLimits;
   log: Pick<Logger, 'error'>;
+  authz?: AuthzSettings;
   routes?: Partial<Routes>;
 }): VerifierServer {
-  const { answers, limits, log, routes } = options;
+  const { answers, limits, log, authz, routes } = options;
   const route = createRouter({
     exact: {
       '/v1/keys.verifyKey': { POST: verifyKeyRoute(answers, limits.BODY_BYTES_MAX) },
@@ -85,7 +89,7 @@ export function createVerifierServer(options: {
       },
       ...routes?.exact,
     },
-    below: routes?.below ?? [],
+    below: [...(authz ? authzRoutes(answers, authz) : []), ...(routes?.below ?? [])],
   });
   /** Requests not yet answered, oldest first. */
   const open = new Set<ServerResponse>();
@@ -127,7 +131,7 @@ export function createVerifierServer(options: {
     }
     const write = () => {
       if (!socket.writable) return socket.destroy();
-      socket.end(rawError(error, newRequestId(), undefined));
+      socket.end(rawJson.refused(error, newRequestId(), undefined));
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     };
     if (last === undefined || !open.has(last)) return write();
@@ -167,7 +171,7 @@ export function createVerifierServer(options: {
     refuse(socket, new ApiError(code, message));
   });
   const tooSlow = (socket: Duplex) => refuse(socket, new ApiError(...BROKEN.ERR_HTTP_REQUEST_TIMEOUT));
-  const lane = limits.FAST_LANE ? new FastLane(server, { answers, limits, tooSlow }) : undefined;
+  const lane = limits.FAST_LANE ? new FastLane(server, { answers, limits, authz, tooSlow }) : undefined;
   const inFlight = () => open.size + (lane?.lookingUp ?? 0);
 
   return {

@@ -70,8 +70,8 @@ const oddHeaders = fc.subarray(
   { maxLength: 2 },
 );
 
-/** One request, well-formed more often than not, as latin1. */
-const request = fc
+/** A request of verifyKey, well-formed more often than not, as latin1. */
+const question = fc
   .record({
     line: mostly(
       'POST /v1/keys.verifyKey HTTP/1.1',
@@ -110,6 +110,37 @@ const request = fc
     return `${[line, ...lines.slice(at), ...lines.slice(0, at)].join('\r\n')}\r\n\r\n${bytes}`;
   });
 
+const ofGateway = fc
+  .record({
+    method: mostly('GET', 'HEAD', 'POST', 'OPTIONS'),
+    target: oneOf(
+      '/authz/auth-request',
+      '/authz/forward-auth',
+      '/authz/forward-auth?a=b&api_key=rich',
+      '/authz/api/payments/auth-request',
+      '/authz/api/billing/forward-auth',
+      '/authz/ext-authz/orders/1?a',
+      '/authz/nothing',
+    ),
+    host: mostly('Host: a', 'host:a', 'X-Host: a'),
+    key: oneOf(...KEYS),
+    scheme: mostly(
+      'Authorization: Bearer ',
+      'x-api-key:',
+      'Authorization: Basic ',
+      'authorization:bearer   ',
+    ),
+    also: fc.option(oneOf('X-Api-Key: good', 'X-Api-Key: rich', 'Authorization: Basic a'), { freq: 8 }),
+    others: otherHeaders.map((lines) => lines.filter((line) => !line.startsWith('Authorization'))),
+    odd: fc.oneof({ weight: 6, arbitrary: fc.constant([]) }, { weight: 1, arbitrary: oddHeaders }),
+  })
+  .map(({ method, target, host, key, scheme, also, others, odd }) => {
+    const lines = [host, ...others, scheme + key, ...(also === null ? [] : [also]), ...odd];
+    return `${[`${method} ${target} HTTP/1.1`, ...lines].join('\r\n')}\r\n\r\n`;
+  });
+
+const request = fc.oneof({ weight: 2, arbitrary: question }, { weight: 1, arbitrary: ofGateway });
+
 /** What breaks parsers, put in or in place of something. */
 const FRAGMENTS = [
   '\r\n',
@@ -135,6 +166,7 @@ const FRAGMENTS = [
   '\r\n\r\n',
   '\n\n',
   '\r\nHost: b',
+  '\r\nX-Api-Key: rich',
   '\r\nContent-Length: 5',
   '\r\nTransfer-Encoding: chunked',
   '\r\nConnection: close',

@@ -37,6 +37,7 @@ export class Subject {
       answers: this.#answers,
       limits: { ...limits, ...changed },
       log: { error: () => undefined },
+      authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true },
     });
   }
 

@@ -16,6 +16,10 @@ const first = (requestLine: string) =>
 const chunked = (coding: string, body = `e\r\n${GOOD}\r\n0\r\n\r\n`) =>
   framed(`Transfer-Encoding: ${coding}`, body);
 const json = (body: string) => length(String(Buffer.byteLength(body, 'latin1')), body);
+/** A gateway's question, with one or more header lines. */
+const gateway = (lines: string, target = '/authz/auth-request') =>
+  `GET ${target} HTTP/1.1\r\nHost: a\r\n${lines}\r\n\r\n`;
+const BEARER = 'Authorization: Bearer good';
 const SMUGGLED = `0\r\n\r\n${INNER}`;
 
 /**
@@ -203,6 +207,64 @@ export const SHAPES: Readonly<Record<string, string>> = {
   'Content-Type of two': `${HEAD.replace('json', 'json, text/plain')}Content-Length: 14\r\n\r\n${GOOD}`,
   'Content-Encoding': line('Content-Encoding: gzip'),
   'Authorization twice': line('Authorization: a\r\nAuthorization: b'),
+  // What gateways ask.
+  'a gateway that asks': gateway(BEARER),
+  'a gateway that asks about an API': gateway(BEARER, '/authz/api/payments/forward-auth'),
+  'a gateway that asks about another API': gateway(BEARER, '/authz/api/billing/forward-auth'),
+  'a gateway with a query': gateway(BEARER, '/authz/forward-auth?api_key=rich&a=%00"<>\\^`{|}'),
+  'a gateway with a query of UTF-8': gateway(BEARER, '/authz/forward-auth?\xc3\xa9'),
+  'a gateway with a fragment': gateway(BEARER, '/authz/auth-request#a'),
+  'a gateway with a tab in the query': gateway(BEARER, '/authz/auth-request?a\tb'),
+  'a gateway with a blank in the query': gateway(BEARER, '/authz/auth-request?a b'),
+  'a gateway that puts the client behind': gateway(BEARER, '/authz/ext-authz/a/../b?c'),
+  'a gateway that puts nothing behind': gateway(BEARER, '/authz/ext-authz'),
+  'a gateway at no path of ours': gateway(BEARER, '/authz/ext-authzz'),
+  'a gateway at a path that climbs': gateway(BEARER, '/authz/../v1/keys.verifyKey'),
+  'a gateway in absolute form': gateway(BEARER, 'http://a/authz/auth-request'),
+  'a gateway without a key': gateway('Accept: */*'),
+  'a gateway with another scheme': gateway('Authorization: Basic Z29vZDo='),
+  'a gateway with a scheme in capitals': gateway('AUTHORIZATION: BEARER good'),
+  'a gateway with a scheme only': gateway('Authorization: Bearer'),
+  'a gateway with a scheme and a blank': gateway('Authorization: Bearer '),
+  'a gateway with blanks in the credential': gateway('Authorization:   Bearer   good  '),
+  'a gateway with a tab in the credential': gateway('Authorization: Bearer\tgood'),
+  'a gateway with two words': gateway('Authorization: Bearer good rich'),
+  'a gateway with an empty key': gateway('X-Api-Key:'),
+  'a gateway with a key of blanks': gateway('X-Api-Key:   '),
+  'a gateway with a key in UTF-8': gateway('X-Api-Key: cl\xc3\xa9'),
+  'a gateway with a long key': gateway(`X-Api-Key: ${'k'.repeat(2000)}`),
+  'a gateway with the key twice': gateway(`${BEARER}\r\n${BEARER}`),
+  'a gateway with two keys in a line': gateway('X-Api-Key: good, rich'),
+  'a gateway with two keys': gateway('X-Api-Key: good\r\nx-api-key: rich'),
+  'a gateway with the same key in two places': gateway(`${BEARER}\r\nX-Api-Key: good`),
+  'a gateway with keys that differ': gateway(`${BEARER}\r\nX-Api-Key: rich`),
+  'a gateway with a key and another scheme': gateway('Authorization: Basic a\r\nX-Api-Key: good'),
+  'a gateway with X_Api_Key': gateway(`${BEARER}\r\nX_Api_Key: rich`),
+  'a gateway with a folded key': gateway('Authorization: Bearer\r\n good'),
+  'a gateway that passes on whose key it is': gateway(`${BEARER}\r\nX-Key-Id: key_admin`),
+  'a gateway that asks about a preflight': gateway(
+    'X-Forwarded-Method: OPTIONS\r\nOrigin: https://a\r\nAccess-Control-Request-Method: GET',
+    '/authz/forward-auth',
+  ),
+  'a gateway that asks about a preflight with a key': gateway(
+    `${BEARER}\r\nX-Original-Method: OPTIONS\r\nOrigin: https://a\r\nAccess-Control-Request-Method: GET`,
+  ),
+  'a gateway with a length': gateway(`${BEARER}\r\nContent-Length: 0`),
+  'a gateway with a body': gateway(`${BEARER}\r\nContent-Length: ${INNER.length}`) + INNER,
+  'a gateway with chunks': `${gateway(`${BEARER}\r\nTransfer-Encoding: chunked`)}0\r\n\r\n`,
+  'a gateway with both': gateway(`${BEARER}\r\nTransfer-Encoding: chunked\r\nContent-Length: 5`) + SMUGGLED,
+  'a gateway with a type of no body': gateway(`${BEARER}\r\nContent-Type: text/plain`),
+  'a gateway that expects': gateway(`${BEARER}\r\nExpect: 100-continue`),
+  'a gateway that upgrades': gateway(`${BEARER}\r\nConnection: Upgrade\r\nUpgrade: websocket`),
+  'a gateway that closes': gateway(`${BEARER}\r\nConnection: close`),
+  'a gateway with X-Request-Id': gateway(`${BEARER}\r\nX-Request-Id: mine`),
+  'a gateway without Host': gateway(BEARER).replace('Host: a\r\n', ''),
+  'a gateway with Host twice': gateway(`${BEARER}\r\nHost: b`),
+  'a gateway in HTTP/1.0': gateway(BEARER).replace('HTTP/1.1', 'HTTP/1.0'),
+  'a gateway with bare LF': gateway(BEARER).replaceAll('\r\n', '\n'),
+  'a gateway with a bare CR': gateway(`${BEARER}\rxA: b`),
+  'a gateway that asks by HEAD': gateway(BEARER).replace('GET', 'HEAD'),
+  'a gateway that asks by POST': gateway(BEARER).replace('GET', 'POST'),
   // Bodies.
   'a body that is not UTF-8': json('{"key":"\xc3\x28"}'),
   'a body in UTF-8': json('{"key":"cl\xc3\xa9"}'),
