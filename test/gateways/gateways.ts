@@ -70,7 +70,7 @@ export class Gateway {
     const { command, env } = launches[name](home, socket, around);
     // With what it writes to stderr: shown where it does not start.
     const process = spawnBound('sh', ['-c', 'exec "$@" 2>&1', 'sh', ...command], {
-      PATH: globalThis.process.env['PATH'],
+      PATH,
       HOME: home,
       ...env,
     });
