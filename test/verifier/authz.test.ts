@@ -15,7 +15,7 @@ const DIALECTS = {
 } as const;
 const dialects = Object.entries(DIALECTS);
 
-const fastLane = true;
+let fastLane: boolean;
 let answers: ScriptedAnswers;
 let server: VerifierServer;
 let address: string;
