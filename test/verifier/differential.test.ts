@@ -29,6 +29,26 @@ test.each(Object.entries(SHAPES))('%s is read as Node reads it, wherever it stan
     await same([Buffer.from(text, 'latin1')]);
 });
 
+const FETCH =
+  'host: localhost:3001\r\nconnection: keep-alive\r\ncontent-type: application/json\r\naccept: */*\r\naccept-language: *\r\nsec-fetch-mode: cors\r\nuser-agent: node\r\naccept-encoding: gzip, deflate\r\ncontent-length: 14';
+const GO =
+  'Host: localhost:3001\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: 14\r\nContent-Type: application/json\r\nAccept-Encoding: gzip';
+const NGINX =
+  'X-Original-Method: GET\r\nX-Original-URI: /a?b\r\nHost: keyfence\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\nAuthorization: Bearer good';
+const CADDY =
+  'Host: localhost:3001\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\nX-Api-Key: good\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: api\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Uri: /a?b\r\nAccept-Encoding: gzip';
+test.each([
+  ['fetch of Node', `POST /v1/keys.verifyKey HTTP/1.1\r\n${FETCH}\r\n\r\n{"key":"good"}`],
+  ['Go', `POST /v1/keys.verifyKey HTTP/1.1\r\n${GO}\r\n\r\n{"key":"good"}`],
+  ['nginx', `GET /authz/api/payments/auth-request HTTP/1.1\r\n${NGINX}\r\n\r\n`],
+  ['Caddy', `GET /authz/forward-auth?b HTTP/1.1\r\n${CADDY}\r\n\r\n`],
+])('what %s sends is answered by the lane itself', async (_client, text) => {
+  const before = { ...lane.server.lane };
+  await same([Buffer.from(text + text), Buffer.from(text)]);
+  // One more is the probe.
+  expect(lane.server.lane).toEqual({ answered: before.answered + 4, handedOver: before.handedOver });
+});
+
 test('it makes no difference where the network cuts', async () => {
   const texts = [
     COMMON + NEXT,
