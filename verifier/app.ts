@@ -45,7 +45,6 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     foreignKeys: config.FOREIGN_KEYS,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
-  metrics.watch(verifier, config.API_IDS);
   const answers = metrics.count(verifier, clock);
   const authz = {
     sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
@@ -53,6 +52,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
   };
   const server = createVerifierServer({ answers, limits: config, log, authz });
+  metrics.watch(verifier, config.API_IDS, server.lane);
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
