@@ -4,6 +4,7 @@ import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import type { Config } from './config.ts';
+import { SOURCES } from './credentials.ts';
 import { createVerifierServer } from './http.ts';
 import { followerLog, Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis-session.ts';
@@ -57,8 +58,6 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     usage,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
-  metrics.watch(verifier, config.API_IDS);
-  metrics.watchUsage(usage ?? { keys: 0, dropped: 0 });
   const status = new StatusReport({
     nodes,
     verifier,
@@ -67,7 +66,14 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     log,
     periodMs: config.STATUS_PERIOD_MS,
   });
-  const server = createVerifierServer({ answers: metrics.count(verifier, clock), limits: config, log });
+  const answers = metrics.count(verifier, clock);
+  const authz = {
+    sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
+    withMeta: config.AUTHZ_META,
+    allowPreflight: config.CORS_PREFLIGHT === 'allow',
+  };
+  const server = createVerifierServer({ answers, limits: config, log, authz });
+  metrics.watch(verifier, config.API_IDS, { lane: server.lane, usage });
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
