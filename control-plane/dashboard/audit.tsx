@@ -64,7 +64,7 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
               empty={page.cursor ? 'None on this page; there may be more.' : 'No events.'}
               columns={[
                 { title: 'When', cell: ({ time }) => <Time at={time} /> },
-                { title: 'Operation', cell: ({ operation }) => operation },
+                { title: 'Operation', cell: ({ operation }) => <span class="nowrap">{operation}</span> },
                 {
                   title: 'Outcome',
                   cell: ({ outcome }) => <Badge kind={outcome === 'OK' ? 'good' : 'bad'}>{outcome}</Badge>,

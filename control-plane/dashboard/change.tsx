@@ -9,9 +9,11 @@ const POLL_MS = 200;
 const NAMES_EVERY = 10;
 const LAGGARDS_NAMED_MAX = 100;
 const HISTORY_MAX = 60;
+const SHOWN_MAX = 5;
 
 /** A change of a key on its way to every verifier. */
 interface Change {
+  readonly keyId: string;
   readonly what: string;
   readonly propagation: Propagation;
   /** undefined = on its way. */
@@ -34,28 +36,41 @@ interface Follower {
 export const history: { readonly at: number; readonly tookMs: number; readonly by: 'acks' | 'fence' }[] = [];
 
 /**
- * Makes changes of keys and watches the latest of them until it is complete.
+ * Makes changes of keys and watches them until they are complete; the latest of each key is shown.
  * @param onWritten told when a change was written, and again when it is complete
  */
 export function useChange(onWritten: () => void) {
-  const [change, setChange] = useState<Change>();
-  const latest = useRef<symbol>(undefined);
+  const [changes, setChanges] = useState<readonly Change[]>([]);
+  const gone = useRef(false);
   const leave = () => {
-    latest.current = undefined;
+    gone.current = true;
   };
   useEffect(() => leave, []);
+  const show = (seen: Change) =>
+    setChanges((before) => {
+      const known = before.find(({ keyId }) => keyId === seen.keyId);
+      if ((known?.propagation.sequence ?? 0) > seen.propagation.sequence) return before;
+      return known
+        ? before.map((change) => (change === known ? seen : change))
+        : [seen, ...before].slice(0, SHOWN_MAX);
+    });
+  /** Resolves when the change was written; rejects with a Failure where it was not, or may not have been. */
   const apply = async (key: { keyId: string; apiId: string }, what: string, patch: object) => {
-    const mine = Symbol();
-    latest.current = mine;
-    for await (const seen of follow(key, what, patch)) {
-      if (latest.current !== mine) return;
-      setChange((before) => {
-        if (before?.propagation.sequence !== seen.propagation.sequence || before.by !== seen.by) onWritten();
-        return seen;
-      });
+    const steps = follow(key, what, patch);
+    const first = await steps.next();
+    if (first.done) return;
+    show(first.value);
+    onWritten();
+    void watch(steps);
+  };
+  const watch = async (steps: AsyncGenerator<Change>) => {
+    for await (const seen of steps) {
+      if (gone.current) return;
+      show(seen);
+      if (seen.by) onWritten();
     }
   };
-  return { apply, panel: change && <Fence change={change} /> };
+  return { apply, panel: changes.map((change) => <Fence key={change.keyId} change={change} />) };
 }
 
 /** What is known of the change, again and again until it is complete. */
@@ -84,7 +99,7 @@ async function* follow(
       const appliedMs = applied.get(member);
       return { member, name, ...(appliedMs === undefined ? {} : { appliedMs }) };
     });
-    return { what, propagation: now, by, tookMs: ms, completeBy, followers };
+    return { keyId, what, propagation: now, by, tookMs: ms, completeBy, followers };
   };
   const finish = (by: 'acks' | 'fence', ms: number) => {
     history.push({ at: Date.now(), tookMs: ms, by });
@@ -100,11 +115,11 @@ async function* follow(
   let now = propagation;
   let known = names;
   yield seen(now, known, undefined, tookMs());
-  for (let round = 1; ; round++) {
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  for (let round = 0; ; round++) {
+    if (round > 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     try {
       ({ propagation: now } = await call('keys.getPropagation', { keyId, sequence }));
-      if (round % NAMES_EVERY === 0) known = await namesOf(apiId);
+      if (round % NAMES_EVERY === NAMES_EVERY - 1) known = await namesOf(apiId);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       yield { ...seen(now, known, undefined, tookMs()), failure: error };

@@ -1,6 +1,8 @@
 const HEIGHT = 100;
 const BAR = 10;
 const GAP = 2;
+/** So that few bars are not wide ones. */
+const PLACES_MIN = 30;
 
 /** One kind of what is counted; `tone` is its colour in style.css. */
 export interface Series {
@@ -51,7 +53,7 @@ export function Bars(props: {
       </div>
       <svg
         class="chart"
-        viewBox={`0 0 ${Math.max(1, points.length) * (BAR + GAP)} ${HEIGHT}`}
+        viewBox={`0 0 ${Math.max(PLACES_MIN, points.length) * (BAR + GAP)} ${HEIGHT}`}
         preserveAspectRatio="none"
         role="img"
         aria-label={`${label}: ${points.length} bars, the highest ${max.toLocaleString()} ${unit}`}

@@ -11,7 +11,12 @@ function Dialog(props: {
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    const shown = dialog.current;
+    shown?.showModal();
+    // Gives the focus back to where it was.
+    return () => shown?.close();
+  }, []);
   return (
     <dialog
       ref={dialog}

@@ -31,7 +31,10 @@ export function Fleet() {
                   ),
                 },
                 { title: 'Started', cell: ({ startedAt }) => <Time at={startedAt} /> },
-                { title: 'Reported', cell: ({ reportedAt }) => `${ago(reportedAt)} ago` },
+                {
+                  title: 'Reported',
+                  cell: ({ reportedAt }) => <span class="nowrap">{ago(reportedAt)} ago</span>,
+                },
                 { title: 'Verdicts', cell: ({ verdicts: v }) => (v.memory + v.redis).toLocaleString() },
                 { title: 'From memory', cell: hitRate },
                 { title: 'Keys in memory', cell: ({ keysInMemory }) => keysInMemory.toLocaleString() },

@@ -92,8 +92,10 @@ const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle
 
 /** A moment; `none` where there is none. */
 export function Time({ at, none = '–' }: { at: number | undefined; none?: string }) {
-  if (at === undefined) return <span class="quiet">{none}</span>;
-  return <time dateTime={new Date(at).toISOString()}>{DATE.format(at)}</time>;
+  // A verifier may report what no calendar holds.
+  const date = new Date(at ?? Number.NaN);
+  if (Number.isNaN(date.getTime())) return <span class="quiet">{none}</span>;
+  return <time dateTime={date.toISOString()}>{DATE.format(date)}</time>;
 }
 
 /** One word of standing: told by its text, not by its colour alone. */

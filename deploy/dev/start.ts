@@ -123,6 +123,7 @@ function walk(controlPlane: string, verifier: string, rootKeyFile: string): stri
   return `
 Keyfence is ready.
   control plane  ${controlPlane}   (admins)
+  dashboard      ${controlPlane}/dashboard
   verifier       ${verifier}   (gateways)
   root key       ${rootKey}
 

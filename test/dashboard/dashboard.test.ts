@@ -1,12 +1,26 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { usageKey } from '../../shared/layout.ts';
+import { LENGTH_MS, LETTERS, usageField } from '../../shared/usage.ts';
+import type { VerifierStatus as Verifier } from '../../shared/verifier-status.ts';
 import { FaultProxy } from '../chaos/proxy.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
 import { RedisNode } from '../redis/nodes.ts';
 import { Dashboard, executable, startChromium } from './chromium.ts';
+
+const SCREENSHOTS = join(import.meta.dirname, '..', '..', 'control-plane', 'dashboard', 'screenshots');
+/** Of the API that screenshots show. */
+const KEYS = [
+  ['Android app', 'team-mobile', true],
+  ['iOS app', 'team-mobile', true],
+  ['Old till', 'shop-17', false],
+  ['Partner feed', 'partner-ada', true],
+  ['Night import', 'team-data', true],
+  ['Status page', 'team-web', true],
+] as const;
 
 if (executable === undefined) console.warn('Chromium is not installed: the dashboard is not tested.');
 
@@ -274,6 +288,75 @@ describe.skipIf(executable === undefined)('in Chromium', { timeout: 60_000 }, ()
       proxy.set('none');
       await cutOff.stop();
       fleet.verifiers.splice(1, 1);
+      proxy.close();
+    }
+  });
+
+  test('what the README shows is what it looks like: SCREENSHOTS=1 npx vitest run test/dashboard', async () => {
+    const folder = process.env['SCREENSHOTS'] ? SCREENSHOTS : directory;
+    const proxy = new FaultProxy(() => redis.port);
+    const port = await proxy.listen();
+    const env = { STATUS_PERIOD_MS: '100' };
+    await fleet.addVerifier({ ...env, REDIS_URL: redis.url });
+    await fleet.addVerifier({ ...env, REDIS_URL: `redis://127.0.0.1:${port}` });
+    try {
+      const made = [];
+      for (const [name, externalId, enabled] of KEYS) {
+        const key = { apiId: 'orders', name, externalId, enabled, prefix: 'live', meta: { plan: 'pro' } };
+        made.push(await fleet.ok('keys.createKey', key));
+      }
+      const { key, keyId } = made[3];
+      await fleet.until(async () => {
+        for (const at of [0, 1, 2]) await fleet.verdict(key, { at });
+        const { verifiers } = await fleet.ok('fleet.listVerifiers');
+        const follows = ({ apis }: Verifier) => apis.some((api) => api.apiId === 'orders' && api.member);
+        return verifiers.filter(follows).length === 3;
+      });
+      const hour = Math.floor(Date.now() / LENGTH_MS.hour);
+      for (let i = 1; i < 48; i++) {
+        const count = Math.round(900 + 600 * Math.sin((hour - i) / 3.8) + 90 * Math.sin(i * i));
+        const usage = usageKey('orders', keyId);
+        await redis.command('HSET', usage, usageField('hour', hour - i, LETTERS.VALID), String(count));
+        const expired = i % 7 === 0 ? 60 + 9 * i : 0;
+        await redis.command('HSET', usage, usageField('hour', hour - i, LETTERS.DISABLED), String(expired));
+      }
+      for (const colorScheme of ['light', 'dark'] as const) {
+        const viewport = { width: 860, height: 640 };
+        const dashboard = await Dashboard.open(browser, base, { viewport, colorScheme });
+        const { page } = dashboard;
+        await dashboard.signIn();
+        await page.getByRole('heading', { name: 'APIs' }).waitFor();
+        const shoot = async (name: string) => {
+          const path = join(folder, `${name}-${colorScheme}.png`);
+          await page.screenshot({ path, animations: 'disabled' });
+          expect(statSync(path).size).toBeLessThan(100_000);
+        };
+        await dashboard.go('#/apis/orders');
+        await page.getByRole('button', { name: 'Disable Night import' }).click();
+        await page.getByText(/Complete in/).waitFor();
+        await dashboard.loaded();
+        await shoot('keys');
+        await page.getByRole('button', { name: 'Enable Night import' }).click();
+        await page.getByText(/Enabled Night import. Complete in/).waitFor();
+        await dashboard.go(`#/keys/${keyId}`);
+        proxy.set('blackhole');
+        await page.getByRole('button', { name: 'Disable Partner feed' }).click();
+        await page.getByText('Waiting for 1 of 3 verifiers.').waitFor();
+        await page.setViewportSize({ width: 860, height: 820 });
+        if (colorScheme === 'dark') await shoot('fence');
+        await page.getByText(/by fence: 1 of 3/).waitFor();
+        proxy.set('none');
+        await page.getByRole('button', { name: 'Enable Partner feed' }).click();
+        await fleet.until(async () => {
+          for (const at of [0, 1, 2]) await fleet.verdict(key, { at });
+          const { propagation } = await fleet.ok('keys.updateKey', { keyId });
+          return propagation.verifiers === 3 && propagation.state === 'complete';
+        });
+        await dashboard.close(key);
+      }
+    } finally {
+      proxy.set('none');
+      await Promise.all(fleet.verifiers.splice(1).map((verifier) => verifier.stop()));
       proxy.close();
     }
   });
