@@ -153,7 +153,7 @@ function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter: Filte
   return (
     <form class="row search" aria-label="Search" onSubmit={search}>
       <label>
-        Name begins with, or key id
+        Name begins with, or id
         <input type="search" name="name" maxLength={256} defaultValue={filter.name} autocomplete="off" />
       </label>
       <label>
