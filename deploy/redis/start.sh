@@ -1,0 +1,41 @@
+#!/bin/sh
+# Starts one Redis: redis.conf and users.acl from this script's folder, passwords from $SECRETS, one file each.
+# With GROUP_SELF and GROUP_PRIMARY (host names) it is one of three under Sentinel.
+set -eu
+umask 077
+here=$(dirname "$0")
+secrets=${SECRETS:-/run/secrets}
+data=${DATA:-/data}
+conf=$data/redis.conf
+
+# users.acl holds no secret: @name@ is the SHA-256 of the file of that name; users without a password are left out.
+acl=$(cat "$here/users.acl")
+for file in "$secrets"/*; do
+  hash=$(tr -d '\r\n' <"$file" | sha256sum | cut -d' ' -f1)
+  acl=$(printf '%s' "$acl" | sed "s/@$(basename "$file")@/$hash/")
+done
+printf '%s\n' "$acl" | grep -v -e '^#' -e '#@' >"$data/users.acl"
+
+# Whose replica this is survives a restart: Sentinel writes it into the file, and may have changed it since.
+role=
+if [ -n "${GROUP_SELF:-}" ]; then
+  if [ -e "$conf" ]; then
+    role=$(grep '^replicaof ' "$conf" || true)
+  elif [ "$GROUP_SELF" != "$GROUP_PRIMARY" ]; then
+    role="replicaof $GROUP_PRIMARY ${PORT:-6379}"
+  fi
+fi
+{
+  cat "$here/redis.conf"
+  printf '%s\n' "port ${PORT:-6379}" "dir $data" "aclfile $data/users.acl" 'protected-mode no'
+  if [ -n "${GROUP_SELF:-}" ]; then
+    printf '%s\n' "replica-announce-ip $GROUP_SELF" 'masteruser replica' \
+      "masterauth $(cat "$secrets/replica-password")" "$role"
+    # A replica that lost touch is back soon: until then no write is on all of them.
+    echo 'repl-diskless-sync-delay 0'
+    # A primary without its replicas stops accepting, so that it cannot go on beside its successor.
+    printf '%s\n' 'min-replicas-to-write 1' 'min-replicas-max-lag 2'
+  fi
+} >"$conf.new"
+mv "$conf.new" "$conf"
+exec redis-server "$conf" "$@"
