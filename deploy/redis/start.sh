@@ -8,13 +8,13 @@ secrets=${SECRETS:-/run/secrets}
 data=${DATA:-/data}
 conf=$data/redis.conf
 
-# users.acl holds no secret: @name@ is the SHA-256 of the file of that name; users without a password are left out.
-acl=$(cat "$here/users.acl")
+# users.acl holds no secret and says how it becomes one user a line.
+acl=$(sed -e '/^#/d' "$here/users.acl" | sed -e ':a' -e '$!N' -e 's/\n  */ /' -e 'ta' -e 'P' -e 'D')
 for file in "$secrets"/*; do
   hash=$(tr -d '\r\n' <"$file" | sha256sum | cut -d' ' -f1)
   acl=$(printf '%s' "$acl" | sed "s/@$(basename "$file")@/$hash/")
 done
-printf '%s\n' "$acl" | grep -v -e '^#' -e '#@' >"$data/users.acl"
+printf '%s\n' "$acl" | grep '^user' | grep -v '#@' >"$data/users.acl"
 
 # Whose replica this is survives a restart: Sentinel writes it into the file, and may have changed it since.
 role=
