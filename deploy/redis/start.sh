@@ -1,16 +1,18 @@
 #!/bin/sh
-# Starts one Redis: redis.conf and users.acl from this script's folder, passwords from $SECRETS, one file each.
+# Starts one Redis: redis.conf and users.acl from this script's folder, passwords from $SECRETS/*-password, one each.
+# With $SECRETS/tls/{tls.crt,tls.key,ca.crt} it speaks TLS and nothing else.
 # With GROUP_SELF and GROUP_PRIMARY (host names) it is one of three under Sentinel.
 set -eu
 umask 077
 here=$(dirname "$0")
 secrets=${SECRETS:-/run/secrets}
 data=${DATA:-/data}
+port=${PORT:-6379}
 conf=$data/redis.conf
 
 # users.acl holds no secret and says how it becomes one user a line.
 acl=$(sed -e '/^#/d' "$here/users.acl" | sed -e ':a' -e '$!N' -e 's/\n  */ /' -e 'ta' -e 'P' -e 'D')
-for file in "$secrets"/*; do
+for file in "$secrets"/*-password; do
   hash=$(tr -d '\r\n' <"$file" | sha256sum | cut -d' ' -f1)
   acl=$(printf '%s' "$acl" | sed "s/@$(basename "$file")@/$hash/")
 done
@@ -22,12 +24,13 @@ if [ -n "${GROUP_SELF:-}" ]; then
   if [ -e "$conf" ]; then
     role=$(grep '^replicaof ' "$conf" || true)
   elif [ "$GROUP_SELF" != "$GROUP_PRIMARY" ]; then
-    role="replicaof $GROUP_PRIMARY ${PORT:-6379}"
+    role="replicaof $GROUP_PRIMARY $port"
   fi
 fi
 {
   cat "$here/redis.conf"
-  printf '%s\n' "port ${PORT:-6379}" "dir $data" "aclfile $data/users.acl" 'protected-mode no'
+  sh "$here/listen.sh" "$port"
+  printf '%s\n' "dir $data" "aclfile $data/users.acl" 'protected-mode no'
   if [ -n "${GROUP_SELF:-}" ]; then
     printf '%s\n' "replica-announce-ip $GROUP_SELF" 'masteruser replica' \
       "masterauth $(cat "$secrets/replica-password")" "$role"

@@ -1,6 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, realpathSync } from 'node:fs';
-import { join } from 'node:path';
+import { realpathSync } from 'node:fs';
 import { parseAllDocuments } from 'yaml';
 
 /** A Kubernetes object as kustomize prints it. */
@@ -38,6 +37,3 @@ export function render(folder: string): Manifest[] {
   // kustomize writes YAML 1.1, where 0444 is octal.
   return parseAllDocuments(output, { version: '1.1' }).map((document) => document.toJS() as Manifest);
 }
-
-/** Whether a folder is a kustomization. */
-export const isKustomization = (folder: string): boolean => existsSync(join(folder, 'kustomization.yaml'));

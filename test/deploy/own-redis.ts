@@ -1,84 +1,134 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { vi } from 'vitest';
+import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { freePort } from '../redis/nodes.ts';
 
 const READY_MS_MAX = 10_000;
+const USERS = ['control-plane', 'verifier', 'verifier-billing', 'replica', 'sentinel', 'sentinel-client'];
 /** For the tests to look around; not part of what is deployed. */
 const ADMIN = 'user admin on >admin ~* &* +@all';
 
-/** A Redis as deploy/redis/start.sh starts it, with every password it knows of. */
-export class OwnRedis {
+/** deploy/redis as a container would have it, with every password it knows of: that of a user is its name. */
+export class OwnFiles {
   readonly folder = mkdtempSync(join(tmpdir(), 'keyfence-redis-'));
+
+  /** @param change what users.acl is made to say */
+  constructor(change = (acl: string) => acl) {
+    const users = join(this.folder, 'files', 'users.acl');
+    cpSync(join(import.meta.dirname, '..', '..', 'deploy', 'redis'), join(this.folder, 'files'), {
+      recursive: true,
+    });
+    writeFileSync(users, `${change(readFileSync(users, 'utf8'))}\n${ADMIN}\n`);
+    mkdirSync(join(this.folder, 'secrets', 'tls'), { recursive: true });
+    for (const user of USERS) writeFileSync(join(this.folder, 'secrets', `${user}-password`), `${user}\n`);
+  }
+
+  get ca(): string {
+    return join(this.folder, 'secrets', 'tls', 'ca.crt');
+  }
+
+  /** Makes an authority and a certificate of it for these addresses: from the next start on it is TLS. */
+  certify(...addresses: string[]): void {
+    const make = (name: string, ...more: string[]) =>
+      execFileSync(
+        'openssl',
+        `req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=${name}`
+          .split(' ')
+          .concat('-keyout', `${name}.key`, '-out', `${name}.crt`, ...more),
+        { cwd: join(this.folder, 'secrets', 'tls'), stdio: 'pipe' },
+      );
+    make('ca');
+    const names = `subjectAltName=${addresses.map((address) => `IP:${address}`).join(',')}`;
+    make(
+      'tls',
+      '-CA',
+      'ca.crt',
+      '-CAkey',
+      'ca.key',
+      '-addext',
+      names,
+      '-addext',
+      'basicConstraints=CA:FALSE',
+    );
+  }
+
+  remove(): void {
+    rmSync(this.folder, { recursive: true });
+  }
+}
+
+/** One process of deploy/redis/start.sh or start-sentinel.sh, which keeps its data when started again. */
+export class OwnRedis {
+  readonly host: string;
   readonly port: number;
+  readonly #script: string;
+  readonly #env: NodeJS.ProcessEnv;
   readonly #clients: Redis[] = [];
   #server: ChildProcess | undefined;
 
-  private constructor(port: number) {
+  private constructor(files: OwnFiles, port: number, script: string, env: NodeJS.ProcessEnv) {
+    this.host = env['GROUP_SELF'] ?? '127.0.0.1';
     this.port = port;
+    this.#script = join(files.folder, 'files', script);
+    const data = join(files.folder, `${script}-${this.host}`);
+    mkdirSync(data);
+    this.#env = {
+      ...process.env,
+      SECRETS: join(files.folder, 'secrets'),
+      DATA: data,
+      PORT: String(port),
+      ...env,
+    };
   }
 
-  /** @param change what users.acl is made to say */
-  static async start(change = (acl: string) => acl): Promise<OwnRedis> {
-    const redis = new OwnRedis(await freePort());
-    const files = join(redis.folder, 'files');
-    cpSync(join(import.meta.dirname, '..', '..', 'deploy', 'redis'), files, { recursive: true });
-    const acl = change(readFileSync(join(files, 'users.acl'), 'utf8'));
-    writeFileSync(join(files, 'users.acl'), `${acl}\n${ADMIN}\n`);
-    mkdirSync(join(redis.folder, 'data'));
-    mkdirSync(join(redis.folder, 'secrets'));
-    for (const user of ['control-plane', 'verifier', 'verifier-billing', 'admin']) {
-      writeFileSync(join(redis.folder, 'secrets', `${user}-password`), `${user}\n`);
-    }
+  static async start(
+    files: OwnFiles,
+    options: { port?: number; script?: string; env?: NodeJS.ProcessEnv } = {},
+  ): Promise<OwnRedis> {
+    const { port = await freePort(), script = 'start.sh', env = {} } = options;
+    const redis = new OwnRedis(files, port, script, env);
     await redis.restart();
     return redis;
   }
 
-  get url(): string {
-    return `redis://127.0.0.1:${this.port}`;
-  }
-
   /** Starts it, again over the same data. */
   async restart(): Promise<void> {
-    await this.#end();
-    const env = {
-      ...process.env,
-      SECRETS: join(this.folder, 'secrets'),
-      DATA: join(this.folder, 'data'),
-      PORT: String(this.port),
-    };
-    const script = join(this.folder, 'files', 'start.sh');
-    this.#server = spawn('sh', [script, '--bind', '127.0.0.1'], { env, stdio: 'ignore' });
-    const probe = this.as('probe', { retryStrategy: () => 20 });
-    await vi.waitFor(() => probe.ping(), { timeout: READY_MS_MAX, interval: 20 });
+    await this.end();
+    this.#server = spawnBound('sh', [this.#script, '--bind', this.host], this.#env);
+    this.#server.stdout?.resume();
+    if (this.#script.endsWith('sentinel.sh')) return;
+    const probe = join(this.#script, '..', 'ping.sh');
+    const ping = () => execFileSync('sh', [probe], { env: { ...this.#env, BIND: this.host }, stdio: 'pipe' });
+    await vi.waitFor(ping, { timeout: READY_MS_MAX, interval: 20 });
   }
 
-  /** A connection of one of its users, whose password is its name. */
+  /** A connection of one of its users. */
   as(username: string, options: object = {}): Redis {
     return this.connect({ username, password: username, ...options });
   }
 
   connect(options: object = {}): Redis {
-    const client = new Redis({ port: this.port, enableReadyCheck: false, ...options });
+    const client = new Redis({ host: this.host, port: this.port, enableReadyCheck: false, ...options });
     client.on('error', () => undefined); // the commands reject
     this.#clients.push(client);
     return client;
   }
 
-  async stop(): Promise<void> {
-    for (const client of this.#clients.splice(0)) client.disconnect();
-    await this.#end();
-    rmSync(this.folder, { recursive: true });
+  /** Ends the process; `stop` ends connections too. */
+  async end(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    if (!this.#server || this.#server.exitCode !== null || this.#server.signalCode !== null) return;
+    const exited = once(this.#server, 'exit');
+    this.#server.kill(signal);
+    await exited;
   }
 
-  async #end(): Promise<void> {
-    if (!this.#server || this.#server.exitCode !== null) return;
-    const exited = once(this.#server, 'exit');
-    this.#server.kill('SIGTERM');
-    await exited;
+  async stop(): Promise<void> {
+    for (const client of this.#clients.splice(0)) client.disconnect();
+    await this.end();
   }
 }

@@ -1,12 +1,16 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { OwnRedis } from './own-redis.ts';
+import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 describe('Redis as deploy/redis/start.sh starts it', () => {
+  const files = new OwnFiles();
   let redis: OwnRedis;
   beforeAll(async () => {
-    redis = await OwnRedis.start();
+    redis = await OwnRedis.start(files);
   });
-  afterAll(() => redis.stop());
+  afterAll(async () => {
+    await redis?.stop();
+    files.remove();
+  });
 
   it('still holds what a script wrote after a restart', async () => {
     const script = "redis.call('HSET', KEYS[1], 's', '1') redis.call('ZADD', KEYS[2], 1, 'key_1')";
@@ -17,8 +21,8 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
 
   it('refuses everybody who is not one of its users', async () => {
     await expect(redis.connect().get('kf:p:x')).rejects.toThrow(/NOAUTH/);
-    for (const nobody of ['default', 'replica', 'sentinel']) {
-      await expect(redis.connect({ protocol: 2 }).auth(nobody, '')).rejects.toThrow(/WRONGPASS/);
+    for (const user of ['default', 'control-plane', 'verifier', 'replica', 'sentinel']) {
+      await expect(redis.connect({ protocol: 2 }).auth(user, '')).rejects.toThrow(/WRONGPASS/);
     }
     await expect(redis.as('probe').get('kf:p:x')).rejects.toThrow(/NOPERM/);
   });

@@ -12,7 +12,7 @@ import {
   secretPointer,
 } from '../../shared/layout.ts';
 import { Fleet } from '../fleet.ts';
-import { OwnRedis } from './own-redis.ts';
+import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 const LEASE_MS = '500';
 
@@ -44,13 +44,17 @@ const OTHERS = [
 ];
 
 describe('the users of deploy/redis/users.acl', () => {
+  const files = new OwnFiles((acl) => acl.replaceAll(/^# (user verifier-billing| {2})/gm, '$1'));
   let redis: OwnRedis;
   let admin: Redis;
   beforeAll(async () => {
-    redis = await OwnRedis.start((acl) => acl.replaceAll(/^# (user verifier-billing| {2})/gm, '$1'));
+    redis = await OwnRedis.start(files);
     admin = redis.as('admin');
   });
-  afterAll(() => redis.stop());
+  afterAll(async () => {
+    await redis?.stop();
+    files.remove();
+  });
 
   it('let control plane and verifier do all they do, and hold no command that neither needs', async () => {
     const seen = await Seen.start(redis, admin);
@@ -251,7 +255,11 @@ class Seen {
 /** Whatever a control plane and verifiers can do, under their users. @returns log lines about refusals */
 async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]> {
   const as = (user: string) => ({ REDIS_USERNAME: user, REDIS_PASSWORD: user, LEASE_MS });
-  const fleet = await Fleet.start({ redisUrl: redis.url, env: as('control-plane'), verifiers: 0 });
+  const fleet = await Fleet.start({
+    redisUrl: `redis://127.0.0.1:${redis.port}`,
+    env: as('control-plane'),
+    verifiers: 0,
+  });
   try {
     await fleet.addVerifier(as('verifier'));
     await fleet.ok('apis.createApi', { apiId: 'a', name: 'A' });
