@@ -82,12 +82,15 @@ describe('compose.yaml', () => {
   const tool = [['docker', 'compose'], ['docker-compose']].find(
     ([command = '', ...args]) => spawnSync(command, [...args, 'version']).status === 0,
   );
-  it.skipIf(!tool)(`compose itself accepts it${tool ? '' : ' (skipped: no docker-compose here)'}`, () => {
-    const [command = '', ...args] = tool ?? [];
-    const { status, stderr } = spawnSync(command, [...args, '-f', 'compose.yaml', 'config', '-q'], {
-      cwd: folder,
-      encoding: 'utf8',
-    });
-    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-  });
+  it.skipIf(!tool)(
+    `compose itself accepts it${tool ? '' : ' (skipped: apt-get install docker-compose)'}`,
+    () => {
+      const [command = '', ...args] = tool ?? [];
+      const { status, stderr } = spawnSync(command, [...args, '-f', 'compose.yaml', 'config', '-q'], {
+        cwd: folder,
+        encoding: 'utf8',
+      });
+      expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    },
+  );
 });

@@ -20,7 +20,7 @@ const TOOLS = [
   { command: ['kubectl', 'kustomize'], probe: ['version', '--client'] },
   { command: ['kustomize', 'build'], probe: ['version'] },
   // Where only Go is: downloaded and built once, which takes a minute or two.
-  { command: ['go', 'run', GO_PACKAGE, 'build'], probe: ['version'] },
+  { command: ['go', 'run', GO_PACKAGE, 'build'], probe: ['run', GO_PACKAGE, 'version'] },
 ];
 
 /** The command that renders a folder, from what is installed here; undefined when nothing can. */

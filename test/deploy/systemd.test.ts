@@ -18,7 +18,7 @@ it('there is a unit for each process', () => {
   ]);
 });
 
-describe.skipIf(!there)(`systemd's own opinion${there ? '' : ' (skipped: no systemd-analyze here)'}`, () => {
+describe.skipIf(!there)(`systemd's own opinion${there ? '' : ' (skipped: apt-get install systemd)'}`, () => {
   let folder = '';
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'keyfence-units-'));
