@@ -6,7 +6,7 @@ here=$(dirname "$0")
 secrets=${SECRETS:-/run/secrets}
 data=${DATA:-/data}
 conf=$data/sentinel.conf
-password=$(cat "$secrets/sentinel-password")
+password=$(head -n 1 "$secrets/sentinel-password")
 clients=$(tr -d '\r\n' <"$secrets/sentinel-client-password" | sha256sum | cut -d' ' -f1)
 
 learnt=$(grep -E '^sentinel (monitor|myid|config-epoch|leader-epoch|current-epoch|known-)' "$conf" 2>/dev/null || true)

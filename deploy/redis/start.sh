@@ -1,5 +1,6 @@
 #!/bin/sh
-# Starts one Redis: redis.conf and users.acl from this script's folder, passwords from $SECRETS/*-password, one each.
+# Starts one Redis: redis.conf and users.acl from this script's folder, passwords from $SECRETS/*-password. Both lines of
+# a file with two are good; a replica itself uses the first.
 # With $SECRETS/tls/{tls.crt,tls.key,ca.crt} it speaks TLS and nothing else.
 # With GROUP_SELF and GROUP_PRIMARY (host names) it is one of three under Sentinel.
 set -eu
@@ -13,8 +14,10 @@ conf=$data/redis.conf
 # users.acl holds no secret and says how it becomes one user a line.
 acl=$(sed -e '/^#/d' "$here/users.acl" | sed -e ':a' -e '$!N' -e 's/\n  */ /' -e 'ta' -e 'P' -e 'D')
 for file in "$secrets"/*-password; do
-  hash=$(tr -d '\r\n' <"$file" | sha256sum | cut -d' ' -f1)
-  acl=$(printf '%s' "$acl" | sed "s/@$(basename "$file")@/$hash/")
+  hashes=$(tr -d '\r' <"$file" | while IFS= read -r password || [ -n "$password" ]; do
+    [ -z "$password" ] || printf '#%s ' "$(printf '%s' "$password" | sha256sum | cut -d' ' -f1)"
+  done)
+  acl=$(printf '%s' "$acl" | sed "s/#@$(basename "$file")@/$hashes/")
 done
 printf '%s\n' "$acl" | grep '^user' | grep -v '#@' >"$data/users.acl"
 
@@ -33,7 +36,7 @@ fi
   printf '%s\n' "dir $data" "aclfile $data/users.acl" 'protected-mode no'
   if [ -n "${GROUP_SELF:-}" ]; then
     printf '%s\n' "replica-announce-ip $GROUP_SELF" 'masteruser replica' \
-      "masterauth $(cat "$secrets/replica-password")" "$role"
+      "masterauth $(head -n 1 "$secrets/replica-password")" "$role"
     # A replica that lost touch is back soon: until then no write is on all of them.
     echo 'repl-diskless-sync-delay 0'
     # A primary without its replicas stops accepting, so that it cannot go on beside its successor.

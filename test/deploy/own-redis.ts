@@ -9,11 +9,17 @@ import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { freePort } from '../redis/nodes.ts';
 
 const READY_MS_MAX = 10_000;
-const USERS = ['control-plane', 'verifier', 'verifier-billing', 'replica', 'sentinel', 'sentinel-client'];
-/** For the tests to look around; not part of what is deployed. */
-const ADMIN = 'user admin on >admin ~* &* +@all';
+const USERS = [
+  'operator',
+  'control-plane',
+  'verifier',
+  'verifier-billing',
+  'replica',
+  'sentinel',
+  'sentinel-client',
+];
 
-/** deploy/redis as a container would have it, with every password it knows of: that of a user is its name. */
+/** deploy/redis as a container would have it, with every password there is: that of a user is its name. */
 export class OwnFiles {
   readonly folder = mkdtempSync(join(tmpdir(), 'keyfence-redis-'));
 
@@ -23,7 +29,7 @@ export class OwnFiles {
     cpSync(join(import.meta.dirname, '..', '..', 'deploy', 'redis'), join(this.folder, 'files'), {
       recursive: true,
     });
-    writeFileSync(users, `${change(readFileSync(users, 'utf8'))}\n${ADMIN}\n`);
+    writeFileSync(users, change(readFileSync(users, 'utf8')));
     mkdirSync(join(this.folder, 'secrets', 'tls'), { recursive: true });
     for (const user of USERS) writeFileSync(join(this.folder, 'secrets', `${user}-password`), `${user}\n`);
   }
@@ -66,16 +72,16 @@ export class OwnFiles {
 export class OwnRedis {
   readonly host: string;
   readonly port: number;
-  readonly #script: string;
+  readonly #command: readonly string[];
   readonly #env: NodeJS.ProcessEnv;
   readonly #clients: Redis[] = [];
   #server: ChildProcess | undefined;
 
-  private constructor(files: OwnFiles, port: number, script: string, env: NodeJS.ProcessEnv) {
+  private constructor(files: OwnFiles, port: number, script: string, env: NodeJS.ProcessEnv, args: string[]) {
     this.host = env['GROUP_SELF'] ?? '127.0.0.1';
     this.port = port;
-    this.#script = join(files.folder, 'files', script);
-    const data = join(files.folder, `${script}-${this.host}`);
+    this.#command = [join(files.folder, 'files', script), '--bind', this.host, ...args];
+    const data = join(files.folder, `${script}-${this.host}-${port}`);
     mkdirSync(data);
     this.#env = {
       ...process.env,
@@ -88,10 +94,10 @@ export class OwnRedis {
 
   static async start(
     files: OwnFiles,
-    options: { port?: number; script?: string; env?: NodeJS.ProcessEnv } = {},
+    options: { port?: number; script?: string; env?: NodeJS.ProcessEnv; args?: string[] } = {},
   ): Promise<OwnRedis> {
-    const { port = await freePort(), script = 'start.sh', env = {} } = options;
-    const redis = new OwnRedis(files, port, script, env);
+    const { port = await freePort(), script = 'start.sh', env = {}, args = [] } = options;
+    const redis = new OwnRedis(files, port, script, env, args);
     await redis.restart();
     return redis;
   }
@@ -99,10 +105,11 @@ export class OwnRedis {
   /** Starts it, again over the same data. */
   async restart(): Promise<void> {
     await this.end();
-    this.#server = spawnBound('sh', [this.#script, '--bind', this.host], this.#env);
+    this.#server = spawnBound('sh', this.#command, this.#env);
     this.#server.stdout?.resume();
-    if (this.#script.endsWith('sentinel.sh')) return;
-    const probe = join(this.#script, '..', 'ping.sh');
+    const [script = ''] = this.#command;
+    if (script.endsWith('sentinel.sh')) return;
+    const probe = join(script, '..', 'ping.sh');
     const ping = () => execFileSync('sh', [probe], { env: { ...this.#env, BIND: this.host }, stdio: 'pipe' });
     await vi.waitFor(ping, { timeout: READY_MS_MAX, interval: 20 });
   }

@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 
@@ -27,12 +29,31 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
     await expect(redis.as('probe').get('kf:p:x')).rejects.toThrow(/NOPERM/);
   });
 
+  it('lets two passwords overlap while one is changed, without a restart and over one', async () => {
+    const old = redis.as('verifier');
+    expect(await old.get('kf:p:x')).toBeNull();
+    await redis.as('operator').acl('SETUSER', 'verifier', '>new');
+    expect(await redis.as('verifier', { password: 'new' }).get('kf:p:x')).toBeNull();
+    expect(await old.get('kf:p:x')).toBeNull();
+
+    writeFileSync(join(files.folder, 'secrets', 'verifier-password'), 'new\n\nverifier\n');
+    await redis.restart();
+    expect(await redis.as('verifier', { password: 'new' }).get('kf:p:x')).toBeNull();
+    expect(await redis.as('verifier').get('kf:p:x')).toBeNull();
+
+    await redis.as('operator').acl('SETUSER', 'verifier', '<verifier');
+    for (const wrong of ['verifier', '']) {
+      await expect(redis.connect({ protocol: 2 }).auth('verifier', wrong)).rejects.toThrow(/WRONGPASS/);
+    }
+    expect(await redis.as('verifier', { password: 'new' }).get('kf:p:x')).toBeNull();
+  });
+
   it('syncs every write, evicts nothing, and keeps records in their compact encoding', async () => {
-    const admin = redis.as('admin');
-    const settings = await admin.config('GET', 'a*', 'maxmemory-policy', 'hash-max-listpack-value');
+    const operator = redis.as('operator');
+    const settings = await operator.config('GET', 'a*', 'maxmemory-policy', 'hash-max-listpack-value');
     expect(settings).toEqual(expect.arrayContaining(['appendonly', 'yes', 'appendfsync', 'always']));
     expect(settings).toEqual(expect.arrayContaining(['maxmemory-policy', 'noeviction']));
-    await admin.hset('kf:{a}:k:x', 'p', 'x'.repeat(64));
-    expect(await admin.object('ENCODING', 'kf:{a}:k:x')).toBe('listpack');
+    await operator.hset('kf:{a}:k:x', 'p', 'x'.repeat(64));
+    expect(await operator.object('ENCODING', 'kf:{a}:k:x')).toBe('listpack');
   });
 });

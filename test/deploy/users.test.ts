@@ -49,7 +49,7 @@ describe('the users of deploy/redis/users.acl', () => {
   let admin: Redis;
   beforeAll(async () => {
     redis = await OwnRedis.start(files);
-    admin = redis.as('admin');
+    admin = redis.as('operator');
   });
   afterAll(async () => {
     await redis?.stop();
@@ -68,6 +68,31 @@ describe('the users of deploy/redis/users.acl', () => {
       expect(permitted, user).toEqual([...needed].sort());
     }
   }, 60_000);
+
+  it('let both find their way in a Cluster', async () => {
+    const node = await OwnRedis.start(files, { args: ['--cluster-enabled', 'yes'] });
+    await node.as('operator').cluster('ADDSLOTSRANGE', 0, 16_383);
+    await expect
+      .poll(() => node.as('operator').cluster('INFO'), { timeout: 10_000 })
+      .toContain('cluster_state:ok');
+    const as = (user: string) => ({ REDIS_MODE: 'cluster', REDIS_USERNAME: user, REDIS_PASSWORD: user });
+    const fleet = await Fleet.start({
+      redisUrl: `redis://127.0.0.1:${node.port}`,
+      verifiers: 0,
+      env: as('control-plane'),
+    });
+    try {
+      await fleet.addVerifier(as('verifier'));
+      const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'a' });
+      expect(await fleet.verdict(key)).toBe('VALID');
+      await fleet.ok('keys.updateKey', { keyId, enabled: false });
+      expect(await fleet.verdict(key)).toBe('DISABLED');
+      expect(await node.as('operator').acl('LOG')).toEqual([]);
+    } finally {
+      await fleet.stop();
+      await node.stop();
+    }
+  });
 
   const reads = (key: string) => [
     ['GET', key],
@@ -219,7 +244,7 @@ class Seen {
 
   static async start(redis: OwnRedis, admin: Redis): Promise<Seen> {
     const seen = new Seen(admin);
-    const feed = await redis.as('admin').monitor();
+    const feed = await redis.as('operator').monitor();
     feed.on('monitor', (_time: string, [name = '', second = '']: string[], source: string) => {
       const command = name.toLowerCase();
       const isContainer = ['config', 'cluster', 'client'].includes(command);
