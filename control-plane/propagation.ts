@@ -58,6 +58,7 @@ export class Propagator {
   readonly #limits: PropagationLimits;
   readonly #durable: () => boolean;
   readonly #events: PropagationEvents;
+  readonly #chance: () => number;
   readonly #stop = new AbortController();
 
   /** @param durable whether Redis was verified to keep what it acknowledges */
@@ -68,6 +69,8 @@ export class Propagator {
     limits: PropagationLimits;
     durable: () => boolean;
     events: PropagationEvents;
+    /** From 0 to below 1 at each call: backoff. */
+    chance?: () => number;
   }) {
     this.#log = options.log;
     this.#fence = options.fence;
@@ -75,6 +78,7 @@ export class Propagator {
     this.#limits = options.limits;
     this.#durable = options.durable;
     this.#events = options.events;
+    this.#chance = options.chance ?? Math.random;
   }
 
   /**
@@ -175,7 +179,7 @@ export class Propagator {
         if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') throw error;
         await pause(
           this.#clock,
-          backoffMs(attempt, REWRITE_FIRST_MS, REWRITE_MAX_MS, Math.random),
+          backoffMs(attempt, REWRITE_FIRST_MS, REWRITE_MAX_MS, this.#chance),
           this.#stop.signal,
         );
       }

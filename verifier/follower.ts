@@ -46,6 +46,7 @@ export class Follower {
   readonly #cache: KeyCache;
   readonly #clock: Clock;
   readonly #random: () => string;
+  readonly #chance: () => number;
   readonly #limits: FollowerLimits;
   readonly #events: FollowerEvents;
 
@@ -53,6 +54,8 @@ export class Follower {
   /** undefined in INIT. */
   #epoch: Epoch | undefined;
   #member = '';
+  /** Names that may still be registered although nothing is remembered under them. */
+  readonly #former = new Set<string>();
   #position = 0;
   #hash = '';
   /** The highest sequence heard of. */
@@ -70,6 +73,8 @@ export class Follower {
     clock: Clock;
     /** A fresh unguessable text at each call: member names and nonces. */
     random: () => string;
+    /** From 0 to below 1 at each call: jitter and backoff. */
+    chance: () => number;
     limits: FollowerLimits;
     events: FollowerEvents;
   }) {
@@ -78,6 +83,7 @@ export class Follower {
     this.#cache = options.cache;
     this.#clock = options.clock;
     this.#random = options.random;
+    this.#chance = options.chance;
     this.#limits = options.limits;
     this.#events = options.events;
   }
@@ -135,7 +141,7 @@ export class Follower {
       }
       this.#session?.end('quietly');
       this.#session = undefined;
-      const waitMs = backoffMs(attempt, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
+      const waitMs = backoffMs(attempt, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, this.#chance);
       await pause(this.#clock, waitMs, this.#stop.signal);
     }
   }
@@ -147,7 +153,7 @@ export class Follower {
     this.#stop.abort();
     this.#wake.abort();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
-    if (session && this.#member) await session.leave(this.#member).catch(() => undefined);
+    if (session) await this.#leaveAll(session);
     session?.end('quietly');
     this.#session = undefined;
   }
@@ -196,7 +202,7 @@ export class Follower {
       session,
       session.subscribe((message) => this.#receive(session, message)),
     );
-    for (let dropped = false; !ended && this.#session === session; ) {
+    for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#wake = new AbortController();
       try {
         if (!this.#epoch) await this.#register(session);
@@ -209,18 +215,19 @@ export class Follower {
       }
       dropped = false;
       onLive();
-      const jitter = 0.9 + 0.2 * Math.random();
+      const jitter = 0.9 + 0.2 * this.#chance();
       await pause(this.#clock, this.#limits.syncPeriodMs * jitter, this.#wake.signal);
     }
     if (!this.#stop.signal.aborted) throw unavailable('the connection to Redis ended');
   }
 
   async #register(session: Session): Promise<void> {
+    void this.#leaveAll(session);
     const [nonce, member] = [this.#random(), this.#random()];
-    const former = this.#member;
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
+    if (this.#stop.signal.aborted) void this.#leaveAll(session);
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
     this.#position = this.#headSeen = reply.sequence;
@@ -233,7 +240,13 @@ export class Follower {
     this.#epoch = { apiId: this.apiId, lease, current: true, used: true };
     this.#events.live(this.#position, reply.leaseMs);
     for (const waiter of this.#waiters.splice(0)) waiter.resolve();
-    if (former) session.leave(former).catch(() => undefined);
+  }
+
+  /** Takes out every name of this follower. Only where nothing is remembered under any of them. */
+  async #leaveAll(session: Session): Promise<void> {
+    if (this.#member) this.#former.add(this.#member);
+    const left = [...this.#former].map((name) => session.leave(name).then(() => this.#former.delete(name)));
+    await Promise.allSettled(left);
   }
 
   /** One SYNC, and what its reply says applied. Rejects when the reply is void or made the follower drop. */

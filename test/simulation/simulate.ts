@@ -1,0 +1,156 @@
+import { pause } from '../../shared/clock.ts';
+import { Violation } from './checker.ts';
+import { Faults } from './faults.ts';
+import { CALM, type Plan, planOf } from './plan.ts';
+import { Trace } from './trace.ts';
+import { type Modules, type VerifierProcess, World, type WorldFlaws } from './world.ts';
+
+/** How one run ended. */
+export interface Result {
+  readonly seed: number;
+  readonly violation: Violation | undefined;
+  /** The same for every run of this seed. */
+  readonly traceHash: string;
+  readonly trace: readonly string[];
+  readonly events: number;
+  readonly simulatedMs: number;
+  readonly counts: World['checker']['counts'];
+}
+
+/** Runs one seed to its end or first violation. Everything in it follows from the seed. */
+export async function simulate(
+  seed: number,
+  modules: Modules,
+  options: { readonly flaws?: WorldFlaws; readonly keepTrace?: boolean } = {},
+): Promise<Result> {
+  const plan = planOf(seed);
+  const trace = new Trace(options.keepTrace);
+  const world = new World(plan, modules, options.flaws ?? {}, trace);
+  const faults = new Faults(world);
+  load(world);
+  faults.start();
+  await world.timeline.run(plan.activeMs);
+  world.network.manners = CALM;
+  faults.stop();
+  await end(world);
+  return {
+    seed,
+    violation: world.violation,
+    traceHash: trace.hash,
+    trace: trace.lines,
+    events: world.timeline.steps,
+    simulatedMs: world.timeline.nowMs,
+    counts: world.checker.counts,
+  };
+}
+
+/** Verifications, updates, deletes and new keys while things break. */
+function load(world: World): void {
+  const { plan, random, timeline } = world;
+  const repeat = (meanMs: number, act: () => void) => {
+    timeline.after(random.exponential(meanMs), () => {
+      if (timeline.nowMs >= plan.activeMs) return;
+      act();
+      repeat(meanMs, act);
+    });
+  };
+  repeat(plan.verifyPeriodMs, () => {
+    if (world.verifiers.length > 0) void world.verify(random.pick(world.verifiers), random.pick(world.keys));
+  });
+  repeat(plan.writePeriodMs, () => change(world));
+}
+
+function change(world: World): void {
+  const { random, keys, controlPlanes, plan } = world;
+  const process = random.pick(controlPlanes);
+  const apiId = random.pick(plan.apiIds);
+  const known = keys.filter(({ createdAtMs }) => Number.isFinite(createdAtMs));
+  const { keyId, apiId: home } = random.pick(known);
+  const waitMs = random.pick([0, 100, Number.POSITIVE_INFINITY]);
+  const kind = random.next();
+  process.machine.deliver(() => {
+    if (kind < 0.08) void world.createKey(process, apiId);
+    else if (kind < 0.1)
+      void world.write(process, { apiId: home, operation: 'delete', keyId, fields: {} }, waitMs);
+    else if (kind < 0.103)
+      void world.write(process, { apiId, operation: 'api-deleted', keyId: '', fields: {} }, waitMs);
+    else {
+      const fields = world.fields(random.chance(0.5));
+      void world.write(process, { apiId: home, operation: 'update', keyId, fields }, waitMs);
+    }
+  });
+}
+
+/** Nothing breaks any more: whoever was cut off recovers, what is written completes, all agree. */
+async function end(world: World): Promise<void> {
+  const { timeline, plan } = world;
+  await timeline.run(timeline.nowMs + recoveryMs(plan));
+  world.check(() => recovered(world));
+  const fenceMs = 1.07 * Math.max(...plan.leasesMs) + 1.03 * plan.deposedMs + 10;
+  const written = Promise.all(world.keys.map((key) => finalChange(world, key)));
+  await timeline.run(timeline.nowMs + fenceMs + 2000);
+  const complete = await Promise.race([written, Promise.resolve(undefined)]);
+  if (timeline.halted) return;
+  world.check(() => {
+    if (!complete?.every(Boolean))
+      throw new Violation('I2', 'a change in calm did not complete within a fence');
+  });
+  const answers = Promise.all(world.verifiers.map((process) => allAnswered(world, process)));
+  await timeline.run(timeline.nowMs + 4000);
+  const answered = await Promise.race([answers, Promise.resolve(undefined)]);
+  if (timeline.halted) return;
+  world.check(() => {
+    if (!answered?.every(Boolean)) throw new Violation('I2', 'a verifier refused to answer in calm');
+  });
+  await timeline.run(timeline.nowMs + 2 * fenceMs + 3000);
+  if (timeline.halted) return;
+  world.check(() => {
+    onlyLiveMembers(world);
+    world.checker.agree(world.keys);
+  });
+}
+
+/** Asks a verifier for one key after the other; a refusal may be the discovery of a dead connection. */
+async function allAnswered(world: World, process: VerifierProcess): Promise<boolean> {
+  for (const key of world.keys) {
+    while (!(await world.verify(process, key))) await pause(process.machine, 50);
+  }
+  return true;
+}
+
+/** A SYNC period, a SYNC or a registration that has to time out, the longest backoff, and a few round trips. */
+const recoveryMs = ({ limits }: Plan): number =>
+  1.03 * (1.1 * limits.syncPeriodMs + limits.syncDeadlineMs + 2000 + 2000) + 400;
+
+function recovered({ verifiers, group, note }: World): void {
+  for (const { machine, verifier } of verifiers) {
+    for (const follower of verifier.followers) {
+      const { sequence: head, deleted } = group.primary.state.api(follower.apiId);
+      if (deleted || head === 0) continue;
+      if (follower.canAnswer && follower.position === head) continue;
+      throw new Violation(
+        'I2',
+        `${machine.name} is at ${follower.position} of ${follower.apiId}, not ${head}`,
+      );
+    }
+  }
+  void note;
+}
+
+function finalChange(world: World, { keyId, apiId, createdAtMs }: World['keys'][number]): Promise<boolean> {
+  if (!Number.isFinite(createdAtMs)) return Promise.resolve(true);
+  const fields = world.fields(world.random.chance(0.5));
+  const process = world.random.pick(world.controlPlanes);
+  return world.write(process, { apiId, operation: 'update', keyId, fields }, Number.POSITIVE_INFINITY);
+}
+
+/** Crashed followers were found and removed; nobody else was. */
+function onlyLiveMembers({ group, verifiers }: World): void {
+  for (const [apiId, { members, deleted }] of group.primary.state.apis) {
+    const live = verifiers
+      .filter(({ verifier }) => verifier.followers.some((follower) => follower.apiId === apiId))
+      .map(({ following }) => following.get(apiId)?.member ?? '');
+    if (deleted || [...members.keys()].sort().join() === live.sort().join()) continue;
+    throw new Violation('I2', `members of ${apiId} are ${[...members.keys()].join()}, not ${live.join()}`);
+  }
+}
