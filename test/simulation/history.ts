@@ -89,6 +89,11 @@ export class History {
     return changes.findLast((change) => change.sequence === sequence && change.version.tag === tag);
   }
 
+  /** Whether several changes of a key had this sequence, in different histories. */
+  isAmbiguous(keyId: string, sequence: number): boolean {
+    return (this.#byKey.get(keyId) ?? []).filter((change) => change.sequence === sequence).length > 1;
+  }
+
   /** All changes that concern a key. */
   about({ keyId, apiId }: { readonly keyId: string; readonly apiId: string }): readonly ChangeNode[] {
     const [own = [], whole] = [this.#byKey.get(keyId), this.#byKey.get(apiId)];

@@ -16,6 +16,8 @@ export interface NetworkManners {
   /** The share of requests and replies that take long. */
   readonly slowness: number;
   readonly slowMsMax: number;
+  /** The share of verifiers' connections that come to pair replies with the wrong requests. */
+  readonly desynchronisation: number;
 }
 
 const CONNECT_TIMEOUT_MS = 1000;

@@ -18,14 +18,14 @@ import type { CheckedChange, Script } from './redis.ts';
 export class Lanes {
   readonly network: Network;
   readonly machine: Machine;
-  readonly #desynchronisation: number;
+  readonly #mayDesynchronise: boolean;
   readonly #open = new Map<string, Promise<Connection>>();
 
-  /** @param desynchronisation the share of main connections that come to pair replies with the wrong requests */
-  constructor(network: Network, machine: Machine, desynchronisation = 0) {
+  /** @param mayDesynchronise whether its main connection may come to pair replies with the wrong requests */
+  constructor(network: Network, machine: Machine, mayDesynchronise: boolean) {
     this.network = network;
     this.machine = machine;
-    this.#desynchronisation = desynchronisation;
+    this.#mayDesynchronise = mayDesynchronise;
   }
 
   get(lane: string): Promise<Connection> {
@@ -37,9 +37,11 @@ export class Lanes {
     };
     opening.then((connection) => {
       connection.ended.add(forget);
-      const { random } = this.network;
-      if (lane === 'main' && random.chance(this.#desynchronisation)) {
-        this.machine.after(random.between(100, 5000), () => connection.desynchronise());
+      const { random, manners } = this.network;
+      if (lane === 'main' && this.#mayDesynchronise && random.chance(manners.desynchronisation)) {
+        this.machine.after(random.between(100, 5000), () => {
+          if (this.network.manners === manners) connection.desynchronise();
+        });
       }
     }, forget);
     this.#open.set(lane, opening);

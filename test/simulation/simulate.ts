@@ -1,5 +1,6 @@
+import type { Write } from '../../control-plane/change-log.ts';
 import { pause } from '../../shared/clock.ts';
-import { Violation } from './checker.ts';
+import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
 import { CALM, type Plan, planOf } from './plan.ts';
 import { Trace } from './trace.ts';
@@ -64,8 +65,7 @@ function change(world: World): void {
   const { random, keys, controlPlanes, plan } = world;
   const process = random.pick(controlPlanes);
   const apiId = random.pick(plan.apiIds);
-  const known = keys.filter(({ createdAtMs }) => Number.isFinite(createdAtMs));
-  const { keyId, apiId: home } = random.pick(known);
+  const { keyId, apiId: home } = random.pick(keys.filter(exists));
   const waitMs = random.pick([0, 100, Number.POSITIVE_INFINITY]);
   const kind = random.next();
   process.machine.deliver(() => {
@@ -81,13 +81,21 @@ function change(world: World): void {
   });
 }
 
+const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAtMs);
+
 /** Nothing breaks any more: whoever was cut off recovers, what is written completes, all agree. */
 async function end(world: World): Promise<void> {
   const { timeline, plan } = world;
   await timeline.run(timeline.nowMs + recoveryMs(plan));
   world.check(() => recovered(world));
   const fenceMs = 1.07 * Math.max(...plan.leasesMs) + 1.03 * plan.deposedMs + 10;
-  const written = Promise.all(world.keys.map((key) => finalChange(world, key)));
+  const written = Promise.all([
+    ...world.keys.filter(exists).map(({ apiId, keyId }) => {
+      const fields = world.fields(world.random.chance(0.5));
+      return completed(world, { apiId, operation: 'update', keyId, fields });
+    }),
+    ...plan.apiIds.map((apiId) => completed(world, { apiId, operation: 'noop', keyId: '', fields: {} })),
+  ]);
   await timeline.run(timeline.nowMs + fenceMs + 2000);
   const complete = await Promise.race([written, Promise.resolve(undefined)]);
   if (timeline.halted) return;
@@ -137,20 +145,20 @@ function recovered({ verifiers, group, note }: World): void {
   void note;
 }
 
-function finalChange(world: World, { keyId, apiId, createdAtMs }: World['keys'][number]): Promise<boolean> {
-  if (!Number.isFinite(createdAtMs)) return Promise.resolve(true);
-  const fields = world.fields(world.random.chance(0.5));
+/** Writes until it is complete: a connection to a former primary, or a broken one, is noticed by using it. */
+async function completed(world: World, write: Write): Promise<true> {
   const process = world.random.pick(world.controlPlanes);
-  return world.write(process, { apiId, operation: 'update', keyId, fields }, Number.POSITIVE_INFINITY);
+  while (!(await world.write(process, write, Number.POSITIVE_INFINITY))) await pause(process.machine, 20);
+  return true;
 }
 
 /** Crashed followers were found and removed; nobody else was. */
 function onlyLiveMembers({ group, verifiers }: World): void {
-  for (const [apiId, { members, deleted }] of group.primary.state.apis) {
+  for (const [apiId, { members, created }] of group.primary.state.apis) {
     const live = verifiers
       .filter(({ verifier }) => verifier.followers.some((follower) => follower.apiId === apiId))
       .map(({ following }) => following.get(apiId)?.member ?? '');
-    if (deleted || [...members.keys()].sort().join() === live.sort().join()) continue;
+    if (!created || [...members.keys()].sort().join() === live.sort().join()) continue;
     throw new Violation('I2', `members of ${apiId} are ${[...members.keys()].join()}, not ${live.join()}`);
   }
 }

@@ -129,7 +129,7 @@ export class World {
     const { name } = machine;
     const registrations = new Map<string, string>();
     const directory = new SimulatedDirectory(
-      new Lanes(this.network, machine, this.plan.desynchronisation),
+      new Lanes(this.network, machine, true),
       {
         registering: (apiId, member) => {
           Object.assign(follow(apiId), { member, live: false });
@@ -182,7 +182,7 @@ export class World {
   startControlPlane(leaseMs: number): ControlPlaneProcess {
     const machine = this.#machine('c');
     const { deposedMs, replicas } = this.plan;
-    const log = new SimulatedChangeLog(new Lanes(this.network, machine), (apiId, hash) =>
+    const log = new SimulatedChangeLog(new Lanes(this.network, machine, false), (apiId, hash) =>
       this.checker.history.durable(apiId, hash),
     );
     const fence = new this.#modules.Fence(log, machine, deposedMs, {
@@ -275,6 +275,7 @@ export class World {
       if (!propagation) return true;
       const { state, by, sequence } = propagation;
       this.note(process.machine.name, state, about, sequence, by ?? '');
+      if (write.operation === 'noop') return by !== undefined;
       if (by) this.check(() => this.checker.complete(about, tag, sequence, by));
       else if (write.operation === 'update')
         this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, sequence));
@@ -324,6 +325,8 @@ export class World {
         (standing) => {
           this.note(process.machine.name, 'standing', keyId, sequence, standing?.state ?? '');
           if (standing?.state !== 'complete') return;
+          // A failover may have given the sequence to another change of the key; the question cannot tell them apart.
+          if (this.checker.history.isAmbiguous(keyId, sequence)) return;
           this.check(() => this.checker.complete(keyId, fields.n ?? '', sequence, 'acks'));
         },
         () => this.note(process.machine.name, 'no standing', keyId, sequence),
