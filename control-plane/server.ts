@@ -63,7 +63,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
       {
         requestId: request.id,
         method: request.method,
-        path: request.url.split('?')[0],
+        path: request.routeOptions.url ?? 'unknown',
         status: reply.statusCode,
         ms: Math.round(reply.elapsedTime * 10) / 10,
         ...(request.caller ? { rootKeyId: request.caller.rootKeyId } : {}),

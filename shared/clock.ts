@@ -1,5 +1,5 @@
 /** A started timer; `cancel` is idempotent. */
-export interface Timer {
+interface Timer {
   cancel(): void;
 }
 

@@ -23,7 +23,7 @@ export type ConfigOf<S extends Settings> = {
 };
 
 /** sysexits.h EX_CONFIG. */
-export const EXIT_CONFIG = 78;
+const EXIT_CONFIG = 78;
 
 /** Every fault of a configuration at once. Messages name variables and rules, never values of secrets. */
 export class ConfigError extends Error {

@@ -1,3 +1,5 @@
+import { isWellFormed } from './key-format.ts';
+
 /** Every error a client can meet: its status, and what it means and what to do, for the documentation. */
 export const ERRORS = {
   BAD_REQUEST: [400, 'The body, the query or a field is wrong; the message names the field and the rule.'],
@@ -55,9 +57,13 @@ export const RETRY_AFTER_SECONDS = 1;
 /** The path at which both processes serve the meaning of every code. */
 export const ERROR_DOCS_PATH = '/docs/errors';
 
-/** The body of every error response. */
+/**
+ * The body of every error response. Messages repeat ids and names of fields that the caller sent; where somebody put a
+ * key in their place, it is cut out.
+ */
 export function errorBody(code: ErrorCode, message: string, requestId: string) {
-  return { error: { code, message, docs: `${ERROR_DOCS_PATH}#${code}`, requestId } };
+  const safe = message.replace(/[0-9A-Za-z_]{28,}/g, (word) => (isWellFormed(word) ? '[a key]' : word));
+  return { error: { code, message: safe, docs: `${ERROR_DOCS_PATH}#${code}`, requestId } };
 }
 
 /** The page at `ERROR_DOCS_PATH`. */

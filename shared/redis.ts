@@ -211,7 +211,7 @@ const REFUSALS = new Set(
 );
 
 /** Whether Redis itself answered with an error, so that it is known not to have done what was asked. */
-export function isReplyError(error: unknown): error is Error {
+function isReplyError(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }
 
@@ -222,7 +222,7 @@ export function cut(redis: Redis): void {
 }
 
 /** `work`, or after `limitMs` the end of its connection and SERVICE_UNAVAILABLE: a late reply must find nobody. */
-export async function within<T>(clock: Clock, limitMs: number, redis: Redis, work: Promise<T>): Promise<T> {
+async function within<T>(clock: Clock, limitMs: number, redis: Redis, work: Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const timer = clock.after(limitMs, () => {
       reject(unavailable(`Redis did not answer within ${limitMs} ms`));

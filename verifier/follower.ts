@@ -8,6 +8,7 @@ import type { Session, SyncReply, SyncRequest } from './session.ts';
 /** Why a follower forgot everything it had. */
 export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
 
+/** The periods of a follower. */
 export interface FollowerLimits {
   /** The period of SYNC, milliseconds; ±10 % at random so that a fleet does not beat in step. */
   readonly syncPeriodMs: number;
@@ -64,6 +65,7 @@ export class Follower {
   #apiDeleted = false;
   #waiters: PromiseWithResolvers<void>[] = [];
   readonly #stop = new AbortController();
+  #ended: Promise<void> | undefined;
   #wake = new AbortController();
 
   constructor(options: {
@@ -125,7 +127,12 @@ export class Follower {
   }
 
   /** Follows until `stop`; never rejects. */
-  async run(): Promise<void> {
+  run(): Promise<void> {
+    this.#ended ??= this.#run();
+    return this.#ended;
+  }
+
+  async #run(): Promise<void> {
     let failed = false;
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
       try {
@@ -154,8 +161,7 @@ export class Follower {
     this.#wake.abort();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
     if (session) await this.#leaveAll(session);
-    session?.end('quietly');
-    this.#session = undefined;
+    await this.#ended;
   }
 
   /** Resolves when LIVE; rejects with SERVICE_UNAVAILABLE when the present attempt to become so fails. */
@@ -227,7 +233,7 @@ export class Follower {
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
-    if (this.#stop.signal.aborted) void this.#leaveAll(session);
+    if (this.#stop.signal.aborted) await this.#leaveAll(session); // `stop` may have come before it
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
     this.#position = this.#headSeen = reply.sequence;

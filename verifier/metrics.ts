@@ -100,7 +100,10 @@ export class Metrics {
   }
 
   /** Values that are read when somebody asks. */
-  watch(verifier: Verifier, apiIds: readonly string[]): void {
+  watch(
+    verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
+    apiIds: readonly string[],
+  ): void {
     const registers = [this.registry];
     const count = (name: string, help: string, read: () => number) =>
       new Counter({

@@ -6,6 +6,7 @@ export interface Pointer {
   readonly keyId: string;
 }
 
+/** The reply to REGISTER: where the log is, and the lease it grants. */
 export interface Registration {
   readonly nonce: string;
   readonly sequence: number;
@@ -14,6 +15,7 @@ export interface Registration {
   readonly apiDeleted: boolean;
 }
 
+/** What a SYNC says and asks. */
 export interface SyncRequest {
   readonly member: string;
   readonly position: number;
@@ -23,6 +25,7 @@ export interface SyncRequest {
   readonly keyId?: string;
 }
 
+/** The reply to SYNC. Everything but `nonce` and `status` is meaningful only where that is OK. */
 export interface SyncReply {
   readonly nonce: string;
   readonly status: 'OK' | 'NOREG' | 'DIVERGED' | 'TRIMMED';

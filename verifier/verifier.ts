@@ -9,6 +9,7 @@ import { Semaphore } from './semaphore.ts';
 import type { Directory } from './session.ts';
 import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
 
+/** A verifier's limits, each a setting of the process. */
 export interface VerifierLimits extends FollowerLimits {
   readonly cacheKeysMax: number;
   readonly unknownKeysMax: number;
@@ -43,6 +44,7 @@ export class Verifier {
   readonly #slots: Semaphore;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
   #idleCheck: { cancel(): void } | undefined;
+  #stopped = false;
   /** Monotone counts for metrics. */
   readonly counts = { fills: 0, malformed: 0, shed: 0, waitedTooLong: 0, stale: 0 };
 
@@ -86,6 +88,7 @@ export class Verifier {
 
   /** Stops answering and leaves every API. */
   async stop(): Promise<void> {
+    this.#stopped = true;
     this.#idleCheck?.cancel();
     await Promise.all([...this.#followers.values()].map(({ follower }) => follower.stop()));
   }
@@ -172,6 +175,7 @@ export class Verifier {
   #follow(apiId: string): Follower {
     const known = this.#followers.get(apiId);
     if (known) return known.follower;
+    if (this.#stopped) throw unavailable('shutting down');
     if (this.#followers.size >= this.#limits.apisMax)
       throw unavailable('this verifier follows too many APIs');
     const follower = new Follower({

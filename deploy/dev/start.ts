@@ -7,7 +7,8 @@ import { ensureRedis } from './install-redis.ts';
 import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const DATA = join(ROOT, '.keyfence');
+/** Where keys are kept; tests have one of their own. */
+const DATA = process.env['KEYFENCE_DATA'] || join(ROOT, '.keyfence');
 const READY_MS_MAX = 60_000;
 const POLL_MS = 100;
 const PARENT_POLL_MS = 500;
@@ -136,7 +137,7 @@ Try it: copy this into another terminal.
   ${set(true)}
   ${verify}   # valid again
 
-Ctrl-C stops everything. Keys are kept in .keyfence/.
+Ctrl-C stops everything. Keys are kept in ${DATA}.
 `;
 }
 

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../../shared/clock.ts';
+import type { Clock } from '../../shared/clock.ts';
 import type { Random } from './random.ts';
 
 interface Event {
@@ -18,7 +18,7 @@ export class Timeline {
   #order = 0;
 
   /** Runs something `delayMs` from now; events of one moment run in the order they were asked for. */
-  after(delayMs: number, run: () => void): Timer {
+  after(delayMs: number, run: () => void): ReturnType<Clock['after']> {
     const event: Event = { atMs: this.nowMs + Math.max(0, delayMs), order: this.#order++, run };
     this.#push(event);
     return {
@@ -114,7 +114,7 @@ export class Machine implements Clock {
     return Math.floor(this.#wallOffsetMs + this.#timeline.nowMs * this.#rate);
   }
 
-  after(delayMs: number, run: () => void): Timer {
+  after(delayMs: number, run: () => void): ReturnType<Clock['after']> {
     let cancelled = false;
     const lateMs = this.#random.chance(0.1) ? this.#random.between(0, 3) : 0.001;
     const timer = this.#timeline.after(delayMs / this.#rate + lateMs, () => {

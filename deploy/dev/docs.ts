@@ -1,0 +1,83 @@
+// `npm run docs`: writes the tables of settings, error codes and metrics into the READMEs, from the code.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { settings as controlPlane } from '../../control-plane/config.ts';
+import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
+import type { Settings } from '../../shared/config.ts';
+import { ERRORS } from '../../shared/errors.ts';
+import { settings as verifier } from '../../verifier/config.ts';
+import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+
+/** Every file with generated tables, as it should be. */
+export async function documents(): Promise<{ file: string; present: string; wanted: string }[]> {
+  const controlPlaneMetrics = new ControlPlaneMetrics();
+  controlPlaneMetrics.watch(
+    () => 0,
+    () => false,
+  );
+  const verifierMetrics = new VerifierMetrics();
+  verifierMetrics.watch(
+    {
+      followers: [],
+      counts: { fills: 0, malformed: 0, shed: 0, waitedTooLong: 0, stale: 0 },
+      cache: { size: 0, evictions: 0 },
+      lookupsInFlight: 0,
+    },
+    [],
+  );
+  const tables: Record<string, Record<string, string>> = {
+    'control-plane/README.md': {
+      settings: settingsTable(controlPlane),
+      metrics: await metricsTable(controlPlaneMetrics),
+    },
+    'verifier/README.md': { settings: settingsTable(verifier), metrics: await metricsTable(verifierMetrics) },
+    'shared/README.md': { errors: errorsTable() },
+  };
+  return Object.entries(tables).map(([file, parts]) => {
+    const present = readFileSync(join(ROOT, file), 'utf8');
+    const wanted = Object.entries(parts).reduce(
+      (text, [name, table]) => replaceTable(text, name, table),
+      present,
+    );
+    return { file, present, wanted };
+  });
+}
+
+function replaceTable(text: string, name: string, table: string): string {
+  const pattern = new RegExp(`(<!-- generated: ${name} -->\n)[\\s\\S]*?(<!-- end -->)`);
+  if (!pattern.test(text)) throw new Error(`there is no place for the table of ${name}`);
+  return text.replace(pattern, (_, start: string, end: string) => `${start}${table}\n${end}`);
+}
+
+function settingsTable(settings: Settings): string {
+  const rows = Object.entries(settings).map(([name, { default: byDefault, rule, help, secret }]) => {
+    const value = byDefault === undefined ? '**required**' : byDefault === '' ? '' : `\`${byDefault}\``;
+    return `| \`${name}\`${secret ? ` or \`${name}_FILE\`` : ''} | ${cell(rule)} | ${value} | ${cell(help)} |`;
+  });
+  return ['| variable | allowed | default | meaning |', '|---|---|---|---|', ...rows].join('\n');
+}
+
+async function metricsTable({ registry }: { registry: ControlPlaneMetrics['registry'] }): Promise<string> {
+  const metrics = await registry.getMetricsAsJSON();
+  const rows = metrics
+    .filter(({ name }) => name.startsWith('keyfence_'))
+    .map(({ name, type, help }) => `| \`${name}\` | ${String(type)} | ${cell(help)} |`);
+  return ['| metric | type | how to read it |', '|---|---|---|', ...rows].join('\n');
+}
+
+function errorsTable(): string {
+  const rows = Object.entries(ERRORS).map(
+    ([code, [status, meaning]]) => `| \`${code}\` | ${status} | ${cell(meaning)} |`,
+  );
+  return ['| code | status | meaning, and what to do |', '|---|---|---|', ...rows].join('\n');
+}
+
+const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
+
+if (import.meta.main) {
+  for (const { file, present, wanted } of await documents()) {
+    if (present !== wanted) writeFileSync(join(ROOT, file), wanted);
+  }
+}

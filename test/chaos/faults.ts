@@ -1,0 +1,93 @@
+import type { World } from './run.ts';
+
+/** One kind of fault. `inject` resolves when it is in effect, with what ends it. */
+export interface Fault {
+  readonly name: string;
+  inject(random: () => number): Promise<() => Promise<void>>;
+}
+
+/** Every fault that a deployment can meet. Each heals completely when it is undone. */
+export function faultsOf({ redis, sentinels, controlPlane, verifiers, proxies }: World): Fault[] {
+  const one = <T>(all: readonly T[], random: () => number): T => {
+    const chosen = all[Math.floor(random() * all.length)];
+    if (chosen === undefined) throw new Error('nothing to choose from');
+    return chosen;
+  };
+  const fault = (name: string, inject: Fault['inject']): Fault => ({ name, inject });
+  const paused = (process: { signal(signal: NodeJS.Signals): void }) => {
+    process.signal('SIGSTOP');
+    return async () => process.signal('SIGCONT');
+  };
+
+  const all = [
+    fault('verifier paused (SIGSTOP)', async (random) => paused(one(verifiers, random))),
+    fault('verifier killed (SIGKILL)', async (random) => {
+      const verifier = one(verifiers, random);
+      await verifier.stop('SIGKILL');
+      return () => verifier.start();
+    }),
+    fault('verifier restarted (SIGTERM)', async (random) => {
+      const verifier = one(verifiers, random);
+      await verifier.stop('SIGTERM');
+      return () => verifier.start();
+    }),
+    fault('control plane killed (SIGKILL)', async () => {
+      await controlPlane.stop('SIGKILL');
+      return () => controlPlane.start();
+    }),
+    fault('control plane paused (SIGSTOP)', async () => paused(controlPlane)),
+  ];
+  for (const kind of proxies.length > 0 ? (['delay', 'blackhole', 'half-open', 'refuse'] as const) : []) {
+    all.push(
+      fault(`one verifier's connection: ${kind}`, async (random) => {
+        const proxy = one(proxies, random);
+        proxy.set(kind);
+        return async () => proxy.set('none');
+      }),
+    );
+  }
+  if (redis) {
+    all.push(
+      fault("all verifiers' connections: blackhole", async () => {
+        for (const proxy of proxies) proxy.set('blackhole');
+        return async () => {
+          for (const proxy of proxies) proxy.set('none');
+        };
+      }),
+      fault('Redis paused (SIGSTOP)', async () => paused(redis)),
+      fault('Redis killed (SIGKILL) and restarted', async () => {
+        await redis.stop('SIGKILL');
+        return () => redis.restart();
+      }),
+    );
+  }
+  if (sentinels) {
+    all.push(
+      fault('primary killed (SIGKILL), failover', async () => {
+        const primary = await sentinels.primary();
+        await primary.stop('SIGKILL');
+        return () => comeBack(primary);
+      }),
+      fault('primary paused (SIGSTOP), failover, old primary back', async () => {
+        const primary = await sentinels.primary();
+        primary.signal('SIGSTOP');
+        await primary.until(async () => (await sentinels.primary()) !== primary);
+        return async () => primary.signal('SIGCONT');
+      }),
+      fault('replica killed (SIGKILL)', async (random) => {
+        const primary = await sentinels.primary();
+        const replica = one(
+          sentinels.nodes.filter((node) => node !== primary),
+          random,
+        );
+        await replica.stop('SIGKILL');
+        return () => replica.restart();
+      }),
+    );
+    const comeBack = async (old: (typeof sentinels.nodes)[number]) => {
+      await old.until(async () => (await sentinels.primary()) !== old);
+      await old.restart();
+    };
+  }
+  return all;
+}

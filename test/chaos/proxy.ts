@@ -1,0 +1,84 @@
+import { createConnection, createServer, type Server, type Socket } from 'node:net';
+
+/** What a fault does to the bytes that pass. */
+export type ProxyFault = 'none' | 'delay' | 'blackhole' | 'half-open' | 'refuse';
+
+const DELAY_MS = 150;
+
+/**
+ * A TCP proxy that hands every byte on as it is, or does not: `delay` holds both directions back, `blackhole` swallows
+ * both while connections stay open, `half-open` swallows what the server says, `refuse` ends every connection at once.
+ * Bytes swallowed are gone for good, so after such a fault the connections that lost some are reset.
+ */
+export class FaultProxy {
+  readonly #server: Server;
+  readonly #target: () => number;
+  readonly #pairs = new Set<{ client: Socket; upstream: Socket; damaged: boolean }>();
+  #fault: ProxyFault = 'none';
+
+  /** @param target the port that connections are for, asked at each of them */
+  constructor(target: () => number) {
+    this.#target = target;
+    this.#server = createServer((client) => this.#accept(client));
+  }
+
+  async listen(): Promise<number> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+    return (this.#server.address() as { port: number }).port;
+  }
+
+  set(fault: ProxyFault): void {
+    this.#fault = fault;
+    for (const pair of this.#pairs) {
+      if (fault === 'refuse' || (fault === 'none' && pair.damaged)) reset(pair);
+    }
+  }
+
+  close(): void {
+    this.#server.close();
+    for (const pair of this.#pairs) reset(pair);
+  }
+
+  #accept(client: Socket): void {
+    if (this.#fault === 'refuse') {
+      client.resetAndDestroy();
+      return;
+    }
+    const pair = { client, upstream: createConnection(this.#target(), '127.0.0.1'), damaged: false };
+    this.#pairs.add(pair);
+    this.#carry(pair, client, pair.upstream, (fault) => fault === 'blackhole');
+    this.#carry(pair, pair.upstream, client, (fault) => fault === 'blackhole' || fault === 'half-open');
+  }
+
+  #carry(
+    pair: { client: Socket; upstream: Socket; damaged: boolean },
+    from: Socket,
+    to: Socket,
+    swallows: (fault: ProxyFault) => boolean,
+  ): void {
+    // Delayed chunks keep their order: each waits for the one before it.
+    let last = Promise.resolve();
+    from.on('data', (chunk: Buffer) => {
+      if (swallows(this.#fault)) {
+        pair.damaged = true;
+        return;
+      }
+      const waitMs = this.#fault === 'delay' ? DELAY_MS : 0;
+      last = last.then(async () => {
+        if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs));
+        to.write(chunk);
+      });
+    });
+    const end = () => {
+      this.#pairs.delete(pair);
+      reset(pair);
+    };
+    from.on('close', end);
+    from.on('error', end);
+  }
+}
+
+function reset({ client, upstream }: { client: Socket; upstream: Socket }): void {
+  client.destroy();
+  upstream.destroy();
+}

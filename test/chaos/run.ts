@@ -1,0 +1,274 @@
+// `npm run chaos -- --minutes N [--seed S]`: real processes under real faults, every answer checked.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { Agent, request } from 'undici';
+import { RedisNode, SentinelGroup } from '../redis/nodes.ts';
+import { type Fault, faultsOf } from './faults.ts';
+import { History } from './history.ts';
+import { Process } from './processes.ts';
+import { FaultProxy } from './proxy.ts';
+
+const ROOT_KEY = 'chaos-root-key-0123456789abcdef0123456789';
+const VERIFIERS = 4;
+const KEYS = 24;
+const READERS = 12;
+const REST_MS = { min: 100, max: 700 } as const;
+const HOLD_MS = { min: 100, max: 3500 } as const;
+const RECOVERY_MS_MAX = 30_000;
+/** Short, so that many leases run out in a minute. */
+const TIMING = { LEASE_MS: '2000', SYNC_PERIOD_MS: '300', SYNC_DEADLINE_MS: '250', FENCE_WAIT_MS: '8000' };
+
+/** What a run did and found. Times in milliseconds. */
+export interface Report {
+  readonly deployment: 'single' | 'sentinel';
+  readonly seed: number;
+  readonly faults: Readonly<Record<string, number>>;
+  readonly counts: History['counts'];
+  readonly stale: readonly string[];
+  /** From the end of a fault until every verifier decided again and a change was complete by acks, by fault. */
+  readonly recoveryMs: Readonly<Record<string, { median: number; max: number }>>;
+}
+
+/** Everything that faults are done to. */
+export interface World {
+  readonly redis: RedisNode | undefined;
+  readonly sentinels: SentinelGroup | undefined;
+  readonly controlPlane: Process;
+  readonly verifiers: readonly Process[];
+  /** One before each verifier, where there is a single Redis. */
+  readonly proxies: readonly FaultProxy[];
+}
+
+/** Runs one deployment under faults for `ms`. Rejects only where the run itself went wrong, never for a stale answer. */
+export async function chaos(deployment: Report['deployment'], ms: number, seed: number): Promise<Report> {
+  const directory = mkdtempSync(join(tmpdir(), 'keyfence-chaos-'));
+  const random = generator(seed);
+  const history = new History();
+  const stop: (() => Promise<unknown>)[] = [];
+  const agent = new Agent({ connections: 64, headersTimeout: 15_000, bodyTimeout: 15_000 });
+  try {
+    const world = await build(deployment, directory, stop);
+    const client = new Client(world, agent, history, random);
+    await client.createKeys();
+    const running = { now: true };
+    const work = [
+      ...client.keys.map((key) => client.write(key, running)),
+      ...Array.from({ length: READERS }, () => client.read(running)),
+    ];
+    const faults = faultsOf(world);
+    const injected: Record<string, number> = {};
+    const recoveries: Record<string, number[]> = {};
+    const endsAtMs = performance.now() + ms;
+    for (let i = 0; performance.now() < endsAtMs || i < faults.length; i++) {
+      // Every kind once, then at random.
+      const fault = faults[i < faults.length ? i : Math.floor(random() * faults.length)] as Fault;
+      const undo = await fault.inject(random);
+      await rest(HOLD_MS.min + random() * (HOLD_MS.max - HOLD_MS.min));
+      await undo();
+      injected[fault.name] = (injected[fault.name] ?? 0) + 1;
+      recoveries[fault.name] ??= [];
+      recoveries[fault.name]?.push(await client.recovery());
+      await rest(REST_MS.min + random() * (REST_MS.max - REST_MS.min));
+    }
+    running.now = false;
+    await Promise.all(work);
+    const recoveryMs = Object.fromEntries(
+      Object.entries(recoveries).map(([name, all]) => {
+        const sorted = all.toSorted((a, b) => a - b);
+        return [
+          name,
+          { median: Math.round(sorted[sorted.length >> 1] ?? 0), max: Math.round(sorted.at(-1) ?? 0) },
+        ];
+      }),
+    );
+    return { deployment, seed, faults: injected, counts: history.counts, stale: history.stale, recoveryMs };
+  } finally {
+    await agent.destroy();
+    for (const end of stop.reverse()) await end();
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+async function build(
+  deployment: Report['deployment'],
+  directory: string,
+  stop: (() => Promise<unknown>)[],
+): Promise<World> {
+  const single = deployment === 'single';
+  const redis = single ? await RedisNode.start(join(directory, 'redis')) : undefined;
+  if (redis) stop.push(() => redis.stop());
+  const sentinels = single ? undefined : await SentinelGroup.start(directory);
+  if (sentinels) stop.push(() => sentinels.stop());
+  const direct = redis
+    ? { REDIS_URL: redis.url }
+    : { REDIS_URL: sentinels?.url ?? '', REDIS_MODE: 'sentinel', REDIS_REPLICAS: '2' };
+
+  const controlPlane = new Process('control-plane/main.ts', { ...TIMING, ...direct, ROOT_KEY });
+  stop.push(() => controlPlane.stop('SIGKILL'));
+  await controlPlane.start();
+  const proxies: FaultProxy[] = [];
+  const verifiers: Process[] = [];
+  for (let i = 0; i < VERIFIERS; i++) {
+    let settings: Record<string, string> = direct;
+    if (redis) {
+      const proxy = new FaultProxy(() => redis.port);
+      stop.push(async () => proxy.close());
+      proxies.push(proxy);
+      settings = { REDIS_URL: `redis://127.0.0.1:${await proxy.listen()}` };
+    }
+    const verifier = new Process('verifier/main.ts', { ...TIMING, ...settings });
+    stop.push(() => verifier.stop('SIGKILL'));
+    verifiers.push(verifier);
+    await verifier.start();
+  }
+  return { redis, sentinels, controlPlane, verifiers, proxies };
+}
+
+interface Key {
+  readonly keyId: string;
+  readonly key: string;
+}
+
+/** The callers: one writer a key, and readers that ask every verifier about every key. */
+class Client {
+  readonly keys: Key[] = [];
+  readonly #world: World;
+  readonly #agent: Agent;
+  readonly #history: History;
+  readonly #random: () => number;
+
+  constructor(world: World, agent: Agent, history: History, random: () => number) {
+    this.#world = world;
+    this.#agent = agent;
+    this.#history = history;
+    this.#random = random;
+  }
+
+  async createKeys(): Promise<void> {
+    while (this.keys.length < KEYS) {
+      // Two APIs, so that verifiers follow more than one.
+      const answer = await this.#admin('keys.createKey', {
+        apiId: `api-${this.keys.length % 2}`,
+        meta: { version: 0 },
+      });
+      if (answer?.status !== 200) continue;
+      const { keyId, key } = answer.body as unknown as Key;
+      this.#history.created(keyId);
+      this.keys.push({ keyId, key });
+    }
+  }
+
+  async write({ keyId }: Key, running: { now: boolean }): Promise<void> {
+    while (running.now) {
+      await this.#update(keyId);
+      await rest(this.#random() * 300);
+    }
+  }
+
+  async read(running: { now: boolean }): Promise<void> {
+    while (running.now) {
+      const key = this.keys[Math.floor(this.#random() * this.keys.length)];
+      const verifier = this.#world.verifiers[Math.floor(this.#random() * VERIFIERS)];
+      if (key && verifier) await this.#verify(key, verifier);
+    }
+  }
+
+  /** How long until every verifier decides again and a change is complete by acks, milliseconds. */
+  async recovery(): Promise<number> {
+    const startedAtMs = performance.now();
+    const [key] = this.keys;
+    if (!key) throw new Error('there are no keys');
+    const within = () => {
+      if (performance.now() - startedAtMs > RECOVERY_MS_MAX)
+        throw new Error(`no recovery within ${RECOVERY_MS_MAX} ms`);
+    };
+    for (const verifier of this.#world.verifiers) {
+      while (!(await this.#verify(key, verifier))) {
+        within();
+        await rest(20);
+      }
+    }
+    for (;;) {
+      const probe = await this.#admin('keys.createKey', { apiId: 'api-0' });
+      const { keyId } = (probe?.status === 200 ? probe.body : {}) as Partial<Key>;
+      const update = keyId ? await this.#admin('keys.updateKey', { keyId, enabled: false }) : undefined;
+      const propagation = update?.body['propagation'] as { by?: string } | undefined;
+      if (propagation?.by === 'acks') return performance.now() - startedAtMs;
+      within();
+    }
+  }
+
+  async #update(keyId: string): Promise<void> {
+    const enabled = this.#random() < 0.5;
+    const write = this.#history.begin(keyId, enabled);
+    const answer = await this.#admin('keys.updateKey', { keyId, enabled, meta: { version: write.version } });
+    if (answer?.status !== 200) return this.#history.ended(keyId, write, 'unknown');
+    const { state, by } = answer.body['propagation'] as {
+      state: 'complete' | 'pending';
+      by?: 'acks' | 'fence';
+    };
+    this.#history.ended(keyId, write, state, by);
+  }
+
+  /** Whether it decided. */
+  async #verify({ keyId, key }: Key, verifier: Process): Promise<boolean> {
+    const floor = this.#history.floor(keyId);
+    const answer = await this.#post(`${verifier.address}/v1/keys.verifyKey`, { key }, {});
+    if (answer?.status !== 200) {
+      this.#history.counts.refused++;
+      if (!answer) await rest(20);
+      return false;
+    }
+    const { code, meta } = answer.body as { code: string; meta?: { version: number } };
+    this.#history.answered(keyId, floor, code, meta?.version ?? -1, verifier.address);
+    return true;
+  }
+
+  #admin(operation: string, body: object) {
+    const headers = { authorization: `Bearer ${ROOT_KEY}` };
+    return this.#post(`${this.#world.controlPlane.address}/v1/${operation}`, body, headers);
+  }
+
+  /** undefined where there was no answer at all. */
+  async #post(url: string, body: object, headers: Record<string, string>) {
+    try {
+      const response = await request(url, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...headers },
+        body: JSON.stringify(body),
+        dispatcher: this.#agent,
+      });
+      return { status: response.statusCode, body: (await response.body.json()) as Record<string, unknown> };
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+const rest = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Mulberry32: small, and the same for the same seed. */
+function generator(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+if (import.meta.main) {
+  const { values } = parseArgs({
+    options: { minutes: { type: 'string', default: '1' }, seed: { type: 'string' } },
+  });
+  const seed = values.seed ? Number(values.seed) : Math.floor(Math.random() * 2 ** 31);
+  for (const deployment of ['single', 'sentinel'] as const) {
+    const report = await chaos(deployment, (Number(values.minutes) * 60_000) / 2, seed);
+    console.log(JSON.stringify(report, undefined, 2));
+    if (report.stale.length > 0) process.exitCode = 1;
+  }
+}

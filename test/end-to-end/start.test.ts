@@ -1,0 +1,120 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+let data: string;
+let env: NodeJS.ProcessEnv;
+let started: ChildProcess | undefined;
+
+beforeEach(async () => {
+  data = mkdtempSync(join(tmpdir(), 'keyfence-start-'));
+  const [port, adminPort, verifierPort, verifierAdminPort] = await freePorts(4);
+  env = {
+    PATH: process.env['PATH'],
+    HOME: process.env['HOME'],
+    KEYFENCE_DATA: data,
+    CONTROL_PLANE_PORT: port,
+    CONTROL_PLANE_ADMIN_PORT: adminPort,
+    VERIFIER_PORT: verifierPort,
+    VERIFIER_ADMIN_PORT: verifierAdminPort,
+  };
+});
+afterEach(async () => {
+  for (const pid of processesOf(data)) process.kill(pid, 'SIGKILL');
+  rmSync(data, { recursive: true });
+});
+
+/** `npm start`, up to the text that says it is ready. */
+async function npmStart(): Promise<string> {
+  const child = spawn('npm', ['start'], {
+    cwd: ROOT,
+    env,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  started = child;
+  let output = '';
+  child.stdout.on('data', (chunk: Buffer) => {
+    output += chunk.toString();
+  });
+  child.stderr.on('data', (chunk: Buffer) => {
+    output += chunk.toString();
+  });
+  await until(() => output.includes('Ctrl-C stops everything') || child.exitCode !== null);
+  expect(output).toContain('Keyfence is ready.');
+  return output;
+}
+
+/** The commands of the printed walk, as somebody would copy them. */
+const walkOf = (output: string) =>
+  output.slice(output.indexOf('Try it:'), output.indexOf('Ctrl-C')).split('\n').slice(1).join('\n');
+const bash = (script: string) => execFileSync('bash', ['-ec', script], { encoding: 'utf8', env });
+
+test('npm start is ready with a walk that works as printed, keeps keys over a restart, and leaves nothing behind', async () => {
+  const walk = walkOf(await npmStart());
+  const answers = bash(`${walk}\necho "KEY $KEY"`);
+  expect([...answers.matchAll(/"code":"(\w+)"/g)].map(([, code]) => code)).toEqual([
+    'VALID',
+    'DISABLED',
+    'VALID',
+  ]);
+  expect(answers).toContain('"enabled":false');
+  const key = /^KEY (\w+)$/m.exec(answers)?.[1] ?? '';
+  expect(processesOf(data).length).toBeGreaterThanOrEqual(1);
+
+  // Ctrl-C reaches the whole foreground process group.
+  process.kill(-(started?.pid ?? 0), 'SIGINT');
+  await until(() => started?.exitCode !== null || started?.signalCode !== null);
+  await until(() => processesOf(data).length === 0);
+
+  await npmStart();
+  const again = bash(
+    `curl -s http://127.0.0.1:${env['VERIFIER_PORT']}/v1/keys.verifyKey -H 'content-type: application/json' -d '{"key":"${key}"}'`,
+  );
+  expect(JSON.parse(again)).toMatchObject({ valid: true });
+}, 90_000);
+
+test('killing npm leaves no process behind', async () => {
+  await npmStart();
+  const pids = processesOf(data);
+  expect(pids.length).toBeGreaterThanOrEqual(3);
+  process.kill(started?.pid ?? 0, 'SIGKILL');
+  await until(() => pids.every((pid) => !running(pid)));
+}, 90_000);
+
+/** Every process whose environment or arguments name this data directory, npm and its shell apart. */
+function processesOf(directory: string): number[] {
+  const lines = execFileSync('ps', ['axeww', '-o', 'pid=,command='], { encoding: 'utf8' }).split('\n');
+  return lines
+    .filter((line) => line.includes(directory) && /redis-server|\/main\.ts|start\.ts/.test(line))
+    .map((line) => Number.parseInt(line, 10));
+}
+
+function running(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  const giveUpAtMs = performance.now() + 60_000;
+  while (!holds()) {
+    if (performance.now() > giveUpAtMs) throw new Error('it did not come to hold');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function freePorts(count: number): Promise<string[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.once('listening', resolve))));
+  const ports = servers.map((server) => String((server.address() as { port: number }).port));
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  return ports;
+}

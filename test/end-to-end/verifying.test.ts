@@ -1,0 +1,238 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { generateKey, hashSecret } from '../../shared/key-format.ts';
+import { secretPointer } from '../../shared/layout.ts';
+import { Fleet } from '../fleet.ts';
+
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 3 });
+});
+afterAll(() => fleet.stop());
+
+const everywhere = [0, 1, 2];
+
+/** Every command that Redis runs, those of scripts too, as MONITOR tells it. */
+class Monitor {
+  readonly #lines: string[] = [];
+  readonly #redis: Redis;
+
+  private constructor(redis: Redis) {
+    this.#redis = redis;
+  }
+
+  static async start(): Promise<Monitor> {
+    const redis = new Redis({ path: fleet.redisUrl.replace('unix://', ''), lazyConnect: true });
+    await redis.connect();
+    const monitor = new Monitor(redis);
+    const feed = await redis.monitor();
+    feed.on(
+      'monitor',
+      (_time: string, args: string[]) => void monitor.#lines.push(args.join(' ').toLowerCase()),
+    );
+    monitor.#close = () => feed.disconnect();
+    return monitor;
+  }
+
+  #close: () => void = () => undefined;
+
+  /** How often the pointers of these keys were read since the start. */
+  async lookups(...keys: string[]): Promise<number> {
+    const mark = `mark-${Math.random()}`;
+    await this.#redis.echo(mark);
+    await fleet.until(() => this.#lines.some((line) => line === `echo ${mark}`));
+    const wanted = new Set(keys.map((key) => `get ${secretPointer(hashSecret(key))}`.toLowerCase()));
+    return this.#lines.filter((line) => wanted.has(line)).length;
+  }
+
+  stop(): void {
+    this.#close();
+    this.#redis.disconnect();
+  }
+}
+
+describe('a verdict', () => {
+  test('of a created key is VALID at every verifier from the moment createKey answered', async () => {
+    for (let i = 0; i < 20; i++) {
+      const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now', meta: { i } });
+      for (const at of everywhere) {
+        const answer = await fleet.verify(key, { at });
+        if (answer.status === 503) expect(await fleet.verdict(key, { at })).toBe('VALID');
+        else
+          expect(answer.body).toMatchObject({
+            valid: true,
+            code: 'VALID',
+            keyId,
+            apiId: 'now',
+            enabled: true,
+            meta: { i },
+          });
+      }
+    }
+  });
+
+  test('of a disabled key is DISABLED at every verifier from the moment updateKey answered, and VALID when it is back', async () => {
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now' });
+    for (const at of everywhere) expect(await fleet.verdict(key, { at })).toBe('VALID');
+    for (let i = 0; i < 20; i++) {
+      const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: i % 2 === 1 });
+      expect(propagation).toMatchObject({ state: 'complete', by: 'acks', verifiers: 3, durable: true });
+      for (const at of everywhere) {
+        const { body } = await fleet.verify(key, { at });
+        expect(body).toMatchObject({
+          valid: i % 2 === 1,
+          code: i % 2 === 1 ? 'VALID' : 'DISABLED',
+          keyId,
+          enabled: i % 2 === 1,
+          meta: {},
+        });
+      }
+    }
+  });
+
+  test('follows every other change of the key: name, owner, meta short and long, expiry, deletion', async () => {
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now' });
+    for (const at of everywhere) await fleet.verdict(key, { at });
+    const long = { text: 'ä"\\\n'.repeat(1000) };
+    const steps = [
+      [{ name: 'Zoë "Z"' }, { name: 'Zoë "Z"' }],
+      [{ externalId: 'öwner' }, { externalId: 'öwner', name: 'Zoë "Z"' }],
+      [{ meta: { a: [1, { b: null }] } }, { meta: { a: [1, { b: null }] } }],
+      [{ meta: long }, { meta: long, name: 'Zoë "Z"' }],
+      [{ meta: null, name: null }, { meta: {} }],
+      [{ expires: 4_000_000_000_000 }, { valid: true, expires: 4_000_000_000_000 }],
+      [{ expires: 1 }, { valid: false, code: 'EXPIRED', enabled: true, expires: 1, meta: {} }],
+      [{ enabled: false }, { valid: false, code: 'DISABLED', enabled: false }],
+    ] as const;
+    for (const [change, seen] of steps) {
+      await fleet.ok('keys.updateKey', { keyId, ...change });
+      for (const at of everywhere) {
+        await fleet.verdict(key, { at });
+        expect((await fleet.verify(key, { at })).body).toMatchObject(seen);
+      }
+    }
+    await fleet.ok('keys.deleteKey', { keyId });
+    for (const at of everywhere)
+      expect((await fleet.verify(key, { at })).body).toEqual({
+        valid: false,
+        code: 'NOT_FOUND',
+        requestId: expect.any(String),
+      });
+  });
+
+  test('turns to EXPIRED in memory when the time has come', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'now', expires: Date.now() + 700 });
+    expect(await fleet.verdict(key)).toBe('VALID');
+    await fleet.until(async () => (await fleet.verdict(key)) === 'EXPIRED');
+  });
+
+  test('for another API than asked for is FORBIDDEN and tells nothing of the key', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'now', name: 'secret name' });
+    expect(await fleet.verdict(key, { apiId: 'now' })).toBe('VALID');
+    const { body } = await fleet.verify(key, { apiId: 'other' });
+    expect(body).toEqual({ valid: false, code: 'FORBIDDEN', requestId: expect.any(String) });
+  });
+
+  test('for a key of an API that the verifier does not serve is FORBIDDEN, from its pointer alone', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'elsewhere' });
+    await fleet.ok('apis.createApi', { name: 'served', apiId: 'served' });
+    await fleet.addVerifier({ API_IDS: 'served' });
+    expect((await fleet.verify(key, { at: 3 })).body).toEqual({
+      valid: false,
+      code: 'FORBIDDEN',
+      requestId: expect.any(String),
+    });
+  });
+
+  test('of every key of a deleted API is NOT_FOUND', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'deleted-api' });
+    for (const at of everywhere) expect(await fleet.verdict(key, { at })).toBe('VALID');
+    await fleet.ok('apis.deleteApi', { apiId: 'deleted-api' });
+    for (const at of everywhere) expect(await fleet.verdict(key, { at })).toBe('NOT_FOUND');
+  });
+});
+
+describe('Redis is spared', () => {
+  let monitor: Monitor;
+  beforeAll(async () => {
+    monitor = await Monitor.start();
+  });
+  afterAll(() => monitor.stop());
+
+  test('keys with a wrong checksum never cost a look-up', async () => {
+    const keys = Array.from({ length: 200 }, () => `${generateKey(16)}x`);
+    for (const key of keys) expect((await fleet.verify(key)).body.code).toBe('NOT_FOUND');
+    expect(await monitor.lookups(...keys)).toBe(0);
+  });
+
+  test('an unknown key is looked up once, however often it is asked for within a second', async () => {
+    const key = generateKey(16);
+    expect(await fleet.verdict(key)).toBe('NOT_FOUND');
+    const answers = await Promise.all(Array.from({ length: 100 }, () => fleet.verify(key)));
+    expect(new Set(answers.map(({ body }) => body.code))).toEqual(new Set(['NOT_FOUND']));
+    expect(await monitor.lookups(key)).toBeLessThanOrEqual(2);
+  });
+
+  test('a key that many ask for at once costs one look-up', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'crowd' });
+    const answers = await Promise.all(Array.from({ length: 200 }, () => fleet.verify(key, { at: 1 })));
+    expect(answers.filter(({ status }) => status === 200).every(({ body }) => body.code === 'VALID')).toBe(
+      true,
+    );
+    expect(await monitor.lookups(key)).toBe(1);
+  });
+
+  test('a flood of made-up keys pushes no known key out of memory', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'flood' });
+    await fleet.addVerifier({ CACHE_KEYS_MAX: '1', UNKNOWN_KEYS_MAX: '10', LOOKUP_WAIT_MS: '5000' });
+    const at = fleet.verifiers.length - 1;
+    expect(await fleet.verdict(key, { at })).toBe('VALID');
+    expect(await monitor.lookups(key)).toBe(1);
+    const flood = Array.from({ length: 300 }, () => fleet.verify(generateKey(16), { at }));
+    for (const { status } of await Promise.all(flood)) expect(status).toBe(200);
+    expect((await fleet.verify(key, { at })).body.code).toBe('VALID');
+    expect(await monitor.lookups(key)).toBe(1);
+  });
+
+  test('more look-ups than are allowed at once are 503 with Retry-After, and known keys are still answered', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shed' });
+    await fleet.addVerifier({ LOOKUPS_IN_FLIGHT_MAX: '1', LOOKUPS_QUEUED_MAX: '0' });
+    const at = fleet.verifiers.length - 1;
+    expect(await fleet.verdict(key, { at })).toBe('VALID');
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, () => fleet.verify(generateKey(16), { at })),
+    );
+    const shed = answers.filter(({ status }) => status === 503);
+    expect(shed.length).toBeGreaterThan(0);
+    for (const { headers, body } of shed) {
+      expect(headers['retry-after']).toBe('1');
+      expect(body.error.code).toBe('SERVICE_UNAVAILABLE');
+    }
+    expect((await fleet.verify(key, { at })).body.code).toBe('VALID');
+  });
+
+  test('keys of another format are looked up only where FOREIGN_KEYS is on', async () => {
+    expect(await fleet.verdict('sk_live_imported')).toBe('NOT_FOUND');
+    expect(await monitor.lookups('sk_live_imported')).toBe(0);
+    await fleet.addVerifier({ FOREIGN_KEYS: 'true' });
+    expect(await fleet.verdict('sk_live_imported', { at: fleet.verifiers.length - 1 })).toBe('NOT_FOUND');
+    expect(await monitor.lookups('sk_live_imported')).toBe(1);
+  });
+});
+
+test('while Redis is away known keys are answered for one lease, unknown ones are 503, and then all is well again', async () => {
+  const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'away' });
+  expect(await fleet.verdict(key)).toBe('VALID');
+  await fleet.redis.stop();
+  expect((await fleet.verify(key)).body.code).toBe('VALID');
+  const unknown = await fleet.verify(generateKey(16));
+  expect(unknown.status).toBe(503);
+  expect(unknown.headers['retry-after']).toBe('1');
+  await fleet.until(async () => (await fleet.verify(key)).status === 503);
+  await fleet.startRedis();
+  await fleet.until(async () => (await fleet.verify(key)).status === 200);
+  await fleet.until(
+    async () => (await fleet.admin('keys.updateKey', { keyId, enabled: false })).status === 200,
+  );
+  expect(await fleet.verdict(key)).toBe('DISABLED');
+});

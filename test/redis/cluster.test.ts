@@ -1,0 +1,110 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import slotOf from 'cluster-key-slot';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Fleet } from '../fleet.ts';
+import { type RedisNode, startCluster } from './nodes.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'keyfence-cluster-'));
+let nodes: RedisNode[];
+let fleet: Fleet;
+
+beforeAll(async () => {
+  nodes = await startCluster(directory);
+  const url = nodes.map((node) => node.url).join(',');
+  fleet = await Fleet.start({ verifiers: 2, redisUrl: url, env: { REDIS_MODE: 'cluster' } });
+}, 60_000);
+afterAll(async () => {
+  await fleet?.stop();
+  await Promise.all(nodes?.map((node) => node.stop()) ?? []);
+  rmSync(directory, { recursive: true });
+}, 60_000);
+
+describe('with a Redis Cluster', () => {
+  test('APIs of every node are created, verified, disabled and listed', async () => {
+    const owners = new Set<number>();
+    for (let i = 0; i < 12; i++) {
+      const apiId = `api-${i}`;
+      owners.add((await ownerOf(apiId)).port);
+      const { key, keyId } = await fleet.ok('keys.createKey', {
+        apiId,
+        meta: { long: 'x'.repeat(100) },
+        externalId: 'o',
+      });
+      for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
+      const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
+      expect(propagation).toMatchObject({ state: 'complete', by: 'acks', verifiers: 2 });
+      for (const at of [0, 1]) expect((await fleet.verify(key, { at })).body.code).toBe('DISABLED');
+      expect((await fleet.ok('apis.listKeys', { apiId, externalId: 'o' })).keys[0]).toMatchObject({
+        keyId,
+        enabled: false,
+      });
+    }
+    expect(owners.size).toBe(3);
+    expect((await fleet.ok('apis.listApis')).apis).toHaveLength(12);
+  });
+
+  test('an API whose slot moves to another node goes on there: the fence still holds', async () => {
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'mover' });
+    for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
+    const source = await ownerOf('mover');
+    const target = nodes.find((node) => node !== source);
+    if (!target) throw new Error('no other node');
+    await moveSlot('mover', source, target);
+    expect((await ownerOf('mover')).port).toBe(target.port);
+
+    await fleet.until(async () => {
+      const answer = await fleet.admin('keys.updateKey', { keyId, enabled: false });
+      return answer.status === 200 && answer.body.propagation.state === 'complete';
+    });
+    for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('DISABLED');
+    await fleet.until(
+      async () =>
+        (await fleet.admin('keys.updateKey', { keyId, enabled: true })).body.propagation?.by === 'acks',
+    );
+    for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
+  });
+
+  test('a node that is killed takes its own APIs away and no others, and they come back with it', async () => {
+    const owner = await ownerOf('api-0');
+    const others = Array.from({ length: 12 }, (_, i) => `api-${i}`);
+    let survivor = '';
+    for (const apiId of others) if ((await ownerOf(apiId)) !== owner) survivor = apiId;
+    const lost = await fleet.ok('keys.createKey', { apiId: 'api-0' });
+    expect(await fleet.verdict(lost.key)).toBe('VALID');
+    await owner.stop();
+    await fleet.until(async () => (await fleet.verify(lost.key)).status === 503);
+    expect((await fleet.admin('keys.updateKey', { keyId: lost.keyId, enabled: false })).status).toBe(503);
+    await owner.restart();
+    await fleet.until(
+      async () => (await fleet.admin('keys.updateKey', { keyId: lost.keyId, enabled: false })).status === 200,
+    );
+    expect(await fleet.verdict(lost.key)).toBe('DISABLED');
+    expect((await fleet.ok('apis.getApi', { apiId: survivor })).id).toBe(survivor);
+  }, 60_000);
+});
+
+async function ownerOf(apiId: string): Promise<RedisNode> {
+  const slots = (await nodes[0]?.command('CLUSTER', 'SLOTS')) as [number, number, [string, number]][];
+  const slot = slotOf(`kf:{${apiId}}:head`);
+  const port = slots.find(([from, to]) => from <= slot && slot <= to)?.[2][1];
+  const owner = nodes.find((node) => node.port === port);
+  if (!owner) throw new Error('nobody owns this slot');
+  return owner;
+}
+
+/** What `redis-cli --cluster reshard` does for one slot. */
+async function moveSlot(apiId: string, source: RedisNode, target: RedisNode): Promise<void> {
+  const slot = String(slotOf(`kf:{${apiId}}:head`));
+  const [sourceId, targetId] = [
+    String(await source.command('CLUSTER', 'MYID')),
+    String(await target.command('CLUSTER', 'MYID')),
+  ];
+  await target.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', sourceId);
+  await source.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', targetId);
+  const keys = (await source.command('CLUSTER', 'GETKEYSINSLOT', slot, '1000')) as string[];
+  await source.command('MIGRATE', '127.0.0.1', String(target.port), '', '0', '5000', 'KEYS', ...keys);
+  for (const node of [target, source, ...nodes])
+    await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', targetId);
+}

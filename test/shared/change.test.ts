@@ -1,0 +1,60 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { effectOf, parsePublished } from '../../shared/change.ts';
+
+const hash = fc.stringMatching(/^[0-9a-f]{40}$/);
+
+test('a published change is read back as it was, whatever its payload holds', () => {
+  const change = fc.record({
+    sequence: fc.integer({ min: 1, max: 999_999_999_999_999 }),
+    previousHash: fc.oneof(fc.constant(''), hash),
+    hash,
+    keyId: fc.stringMatching(/^[A-Za-z0-9_]{0,40}$/),
+    payload: fc.string({ unit: 'binary' }),
+  });
+  fc.assert(
+    fc.property(change, (c) => {
+      expect(parsePublished([c.sequence, c.previousHash, c.hash, c.keyId, c.payload].join('|'))).toEqual(c);
+    }),
+  );
+});
+
+test('a message of any other form is refused without an exception', () => {
+  for (const message of ['', '|||', '1|x|y|z|', `-1||${'0'.repeat(40)}||`, `1||${'0'.repeat(39)}||`]) {
+    expect(parsePublished(message)).toBeUndefined();
+  }
+  fc.assert(fc.property(fc.string(), (text) => void parsePublished(text)));
+});
+
+test('a damaged payload is an error and never an effect', () => {
+  const change = { sequence: 1, hash: '', keyId: 'k' };
+  expect(effectOf({ ...change, payload: '' })).toEqual({ kind: 'nothing' });
+  for (const payload of ['{', '{}', '["set"]', '["set",""]', '["forget"]', '["other","p"]', '[1]', 'null']) {
+    expect(() => effectOf({ ...change, payload })).toThrow();
+  }
+});
+
+test('a change of a key carries its whole new state', () => {
+  const state = fc.record({
+    enabled: fc.boolean(),
+    expires: fc.nat(),
+    name: fc.string({ unit: 'grapheme' }),
+    externalId: fc.string({ unit: 'grapheme' }),
+    meta: fc.jsonValue().map((value) => JSON.stringify({ value })),
+  });
+  fc.assert(
+    fc.property(state, (s) => {
+      const fields = [
+        'set',
+        'hash',
+        s.enabled ? '1' : '0',
+        s.expires ? String(s.expires) : '',
+        s.name,
+        s.externalId,
+        s.meta,
+      ];
+      const effect = effectOf({ sequence: 1, hash: '', keyId: 'k', payload: JSON.stringify(fields) });
+      expect(effect).toEqual({ kind: 'set', secretHash: 'hash', state: s });
+    }),
+  );
+});

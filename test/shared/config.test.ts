@@ -1,0 +1,100 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { settings as controlPlane } from '../../control-plane/config.ts';
+import { ConfigError, loadConfig } from '../../shared/config.ts';
+import { settings as verifier } from '../../verifier/config.ts';
+
+const ROOT_KEY = 'a-root-key-that-is-long-enough-0123456789';
+let directory: string;
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'keyfence-config-'));
+});
+afterAll(() => rmSync(directory, { recursive: true }));
+
+const faultsOf = (load: () => unknown): readonly string[] => {
+  try {
+    load();
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults;
+    throw error;
+  }
+  return [];
+};
+
+describe.each([
+  ['control-plane/main.ts', { ROOT_KEY }],
+  ['verifier/main.ts', {}],
+])('%s', (file, right) => {
+  test('with wrong settings names every fault at once, shows no secret, and exits with status 78', () => {
+    const env = {
+      PATH: process.env['PATH'] ?? '',
+      ...right,
+      PORT: 'http',
+      REDIS_URL: 'mysql://user:hunter2@x',
+      LOG_LEVEL: 'loud',
+    };
+    const done = spawnSync(process.execPath, [file], { env, encoding: 'utf8' });
+    expect(done.status).toBe(78);
+    for (const name of ['PORT', 'REDIS_URL', 'LOG_LEVEL'])
+      expect(done.stderr).toMatch(new RegExp(`^ {2}${name}: .*\\(.*\\)$`, 'm'));
+    expect(done.stdout + done.stderr).not.toContain('hunter2');
+  });
+
+  test('refuses settings that contradict each other', () => {
+    const env = { PATH: process.env['PATH'] ?? '', ...right, REDIS_URL: 'redis://a,redis://b' };
+    const done = spawnSync(process.execPath, [file], { env, encoding: 'utf8' });
+    expect(done.status).toBe(78);
+    expect(done.stderr).toContain('REDIS_URL: several addresses need REDIS_MODE sentinel or cluster');
+  });
+});
+
+test('the defaults are valid, and an empty variable counts as unset', () => {
+  expect(loadConfig(verifier, { PORT: '' })).toMatchObject({
+    HOST: '127.0.0.1',
+    PORT: 3001,
+    ADMIN_PORT: 9301,
+    CACHE_KEYS_MAX: 100_000,
+    API_IDS: [],
+  });
+  expect(loadConfig(controlPlane, { ROOT_KEY })).toMatchObject({
+    HOST: '127.0.0.1',
+    PORT: 3000,
+    ADMIN_PORT: 9300,
+    LEASE_MS: 10_000,
+  });
+});
+
+test('a root key is required, and one that is too short is refused without being shown', () => {
+  expect(faultsOf(() => loadConfig(controlPlane, {}))).toEqual([
+    expect.stringMatching(/^ROOT_KEY: required/),
+  ]);
+  const [fault] = faultsOf(() => loadConfig(controlPlane, { ROOT_KEY: `${ROOT_KEY}\nshort` }));
+  expect(fault).toMatch(/^ROOT_KEY: every root key needs at least 32 characters/);
+  expect(fault).not.toContain('short');
+});
+
+test('a secret comes from the environment or from a file, not from both', () => {
+  const file = join(directory, 'root-key');
+  writeFileSync(file, `${ROOT_KEY}\n`);
+  expect(loadConfig(controlPlane, { ROOT_KEY_FILE: file }).ROOT_KEY).toEqual([ROOT_KEY]);
+  expect(faultsOf(() => loadConfig(controlPlane, { ROOT_KEY, ROOT_KEY_FILE: file }))).toEqual([
+    expect.stringMatching(/not both/),
+  ]);
+  expect(faultsOf(() => loadConfig(controlPlane, { ROOT_KEY_FILE: `${file}-none` }))).toEqual([
+    expect.stringMatching(/ENOENT/),
+  ]);
+});
+
+test('every setting has a rule and a text, and numbers have their limits held', () => {
+  for (const [name, setting] of Object.entries({ ...controlPlane, ...verifier })) {
+    expect(setting.rule, name).not.toBe('');
+    expect(setting.help.length, name).toBeGreaterThan(10);
+  }
+  expect(
+    faultsOf(() => loadConfig(verifier, { PORT: '65536', SYNC_PERIOD_MS: '1e3', API_IDS: 'a b' })),
+  ).toHaveLength(3);
+  expect(loadConfig(verifier, { API_IDS: 'a, b,,a' }).API_IDS).toEqual(['a', 'b']);
+});

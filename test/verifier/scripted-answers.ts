@@ -1,0 +1,67 @@
+import { systemClock } from '#shared/clock.ts';
+import { unavailable } from '#shared/errors.ts';
+import { Entry, type Epoch } from '../../verifier/cache.ts';
+import type { HttpLimits } from '../../verifier/http.ts';
+import { Lease } from '../../verifier/lease.ts';
+import { FORBIDDEN, judge, NOT_FOUND } from '../../verifier/verdict.ts';
+import type { Answers } from '../../verifier/verify-key.ts';
+
+export const limits: HttpLimits = {
+  BODY_BYTES_MAX: 65_536,
+  HEADER_BYTES_MAX: 16_384,
+  HEADERS_TIMEOUT_MS: 10_000,
+  REQUEST_TIMEOUT_MS: 15_000,
+  KEEP_ALIVE_TIMEOUT_MS: 90_000,
+  STALL_TIMEOUT_MS: 120_000,
+  CONNECTIONS_MAX: 1000,
+  REQUESTS_IN_FLIGHT_MAX: 1000,
+};
+
+const epoch: Epoch = { apiId: 'payments', lease: new Lease(systemClock), current: true, used: false };
+const plain = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}' };
+const entries = new Map(
+  Object.entries({
+    good: plain,
+    disabled: { ...plain, enabled: false },
+    expired: { ...plain, expires: 1 },
+    rich: {
+      ...plain,
+      name: 'Zoë "Z"',
+      externalId: 'user_1',
+      meta: '{"plan":"日本"}',
+      expires: 32_503_680_000_000,
+    },
+  }).map(([name, state]) => [name, new Entry(epoch, `key_${name}`, state)]),
+);
+
+/**
+ * Decides by what the key is called: `good`, `rich`, `disabled`, `expired`, `other` are in memory, any other
+ * name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
+ * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
+ */
+export class ScriptedAnswers implements Answers {
+  readonly asked: string[] = [];
+  #held = Promise.withResolvers<void>();
+
+  /** Lets all look-ups that wait go on. */
+  release(): void {
+    this.#held.resolve();
+    this.#held = Promise.withResolvers();
+  }
+
+  decide(key: string, askedApi?: string) {
+    this.asked.push(key);
+    if (key === 'bug') throw new TypeError('a fault of ours');
+    if (key === 'down' || /^(slow|remote)-/.test(key)) return undefined;
+    if (key === 'other') return FORBIDDEN;
+    const entry = entries.get(key);
+    return entry === undefined ? NOT_FOUND : judge(entry, askedApi, Date.now());
+  }
+
+  async lookUp(key: string, askedApi?: string) {
+    if (key === 'down') throw unavailable('no answer from Redis');
+    if (key === 'remote-bug') throw new TypeError('a fault of ours');
+    if (key.startsWith('slow-')) await this.#held.promise;
+    return this.decide(key.slice(key.indexOf('-') + 1), askedApi) ?? NOT_FOUND;
+  }
+}

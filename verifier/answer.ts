@@ -1,0 +1,81 @@
+import { type ServerResponse, STATUS_CODES } from 'node:http';
+import { type ApiError, ERRORS, type ErrorCode, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** How long a connection is kept to read what a client still sends after its request was refused, milliseconds. */
+export const LINGER_MS = 1000;
+/** Bytes of a refused body that are read and thrown away before the connection is cut. */
+const LINGER_BYTES_MAX = 1_048_576;
+
+/** Answers with a whole body. The request id is on the response already (see `http.ts`). */
+export function answer(response: ServerResponse, status: number, type: string, body: string): void {
+  const lingering = mayBeLong(response);
+  if (lingering) response.shouldKeepAlive = false;
+  response.writeHead(status, { 'Content-Type': type, 'Content-Length': Buffer.byteLength(body) });
+  if (!lingering) return void response.end(body);
+  response.write(body);
+  linger(response);
+}
+
+/** As `answer`, in JSON. */
+export function answerJson(response: ServerResponse, status: number, body: string): void {
+  answer(response, status, JSON_TYPE, body);
+}
+
+/** The contract's error body. */
+export function answerError(response: ServerResponse, error: ApiError, requestId: string): void {
+  if (error.code === 'SERVICE_UNAVAILABLE') response.setHeader('Retry-After', RETRY_AFTER_SECONDS);
+  answerJson(response, error.status, JSON.stringify(errorBody(error.code, error.message, requestId)));
+}
+
+/** The head of a response written without `node:http`, byte for byte as `answerJson` and Node would send it. */
+export function rawHead(options: {
+  status: number;
+  requestId: string;
+  bytes: number;
+  date: string;
+  /** Seconds that an idle connection is kept; undefined = it is closed. */
+  keepAliveS?: number | undefined;
+}): string {
+  const { status, requestId, bytes, date, keepAliveS } = options;
+  const retry = status === ERRORS.SERVICE_UNAVAILABLE[0] ? `Retry-After: ${RETRY_AFTER_SECONDS}\r\n` : '';
+  const connection = keepAliveS === undefined ? 'close' : `keep-alive\r\nKeep-Alive: timeout=${keepAliveS}`;
+  return (
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nX-Request-Id: ${requestId}\r\nCache-Control: no-store\r\n${retry}` +
+    `Content-Type: ${JSON_TYPE}\r\nContent-Length: ${bytes}\r\nDate: ${date}\r\nConnection: ${connection}\r\n\r\n`
+  );
+}
+
+/** A last answer for what never became a request. */
+export function rawError(code: ErrorCode, message: string, requestId: string): string {
+  const body = JSON.stringify(errorBody(code, message, requestId));
+  const date = new Date().toUTCString();
+  return rawHead({ status: ERRORS[code][0], requestId, bytes: Buffer.byteLength(body), date }) + body;
+}
+
+/** Whether much may still come of a request that is being answered; a short rest is left to Node to skip. */
+function mayBeLong({ req: request }: ServerResponse): boolean {
+  if (request.complete) return false;
+  const { 'transfer-encoding': coding, 'content-length': length, expect } = request.headers;
+  return coding !== undefined || expect !== undefined || Number(length) > request.readableHighWaterMark;
+}
+
+/**
+ * Reads on for a while before the connection is closed: closing it with unread bytes makes the kernel send a
+ * reset, which can overtake the answer.
+ */
+function linger(response: ServerResponse): void {
+  const request = response.req;
+  let bytes = 0;
+  const end = () => {
+    clearTimeout(timer);
+    response.end();
+  };
+  const timer = setTimeout(end, LINGER_MS);
+  request.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > LINGER_BYTES_MAX) end();
+  });
+  request.once('end', end).once('close', end).resume();
+}

@@ -1,0 +1,96 @@
+import { randomBytes } from 'node:crypto';
+import { createAdminServer, listen } from '#shared/admin.ts';
+import { type Clock, pause } from '#shared/clock.ts';
+import type { Logger } from '#shared/log.ts';
+import { RedisNodes } from '#shared/redis.ts';
+import type { Config } from './config.ts';
+import { createVerifierServer } from './http.ts';
+import { followerLog, Metrics } from './metrics.ts';
+import { RedisDirectory } from './redis-session.ts';
+import { Verifier } from './verifier.ts';
+
+/** A verifier process, from its start until `stop`. */
+export interface RunningVerifier {
+  /** Where it listens, as `http://host:port`. */
+  readonly address: string;
+  readonly adminAddress: string;
+  /** Finishes requests in flight, then leaves every API so that no change waits for this process. */
+  stop(): Promise<void>;
+}
+
+const READY_POLL_MS = 100;
+
+/** A verifier that listens. Redis need not be there yet: until it is, the process is not ready and answers 503. */
+export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {
+  const nodes = new RedisNodes(config, clock, log);
+  const metrics = new Metrics();
+  const verifier = new Verifier({
+    directory: new RedisDirectory(nodes, config.REDIS_REPLICAS),
+    clock,
+    random: () => randomBytes(12).toString('base64url'),
+    limits: {
+      syncPeriodMs: config.SYNC_PERIOD_MS,
+      syncDeadlineMs: config.SYNC_DEADLINE_MS,
+      cacheKeysMax: config.CACHE_KEYS_MAX,
+      unknownKeysMax: config.UNKNOWN_KEYS_MAX,
+      unknownTtlMs: config.UNKNOWN_KEY_TTL_MS,
+      lookupsInFlightMax: config.LOOKUPS_IN_FLIGHT_MAX,
+      lookupsQueuedMax: config.LOOKUPS_QUEUED_MAX,
+      lookupWaitMs: config.LOOKUP_WAIT_MS,
+      apisMax: config.APIS_MAX,
+      apiIdleMs: config.API_IDLE_MS,
+    },
+    apiIds: config.API_IDS,
+    foreignKeys: config.FOREIGN_KEYS,
+    events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
+  });
+  metrics.watch(verifier, config.API_IDS);
+  const server = createVerifierServer({ answers: metrics.count(verifier, clock), limits: config, log });
+
+  let missing: string | undefined = 'Redis has not answered yet';
+  const stopping = new AbortController();
+  const becomeReady = async () => {
+    while (missing !== undefined && !stopping.signal.aborted) {
+      missing = await whatIsMissing(verifier, nodes, config.API_IDS);
+      if (missing !== undefined) await pause(clock, READY_POLL_MS, stopping.signal);
+    }
+    if (missing === undefined) log.info('ready');
+  };
+
+  const admin = createAdminServer({ metrics: metrics.registry, notReady: () => missing });
+  const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
+  const address = await server.listen(config.HOST, config.PORT);
+  verifier.start();
+  void becomeReady();
+  log.info({ address, adminAddress, apiIds: config.API_IDS }, 'verifier listening');
+  return {
+    address,
+    adminAddress,
+    async stop() {
+      stopping.abort();
+      await server.close(config.SHUTDOWN_GRACE_MS / 2);
+      await verifier.stop();
+      admin.close();
+      admin.closeAllConnections();
+      await nodes.close();
+    },
+  };
+}
+
+/** What a verifier still lacks before traffic may come; later losses of Redis do not make it unready again. */
+async function whatIsMissing(
+  verifier: Verifier,
+  nodes: RedisNodes,
+  apiIds: readonly string[],
+): Promise<string | undefined> {
+  if (apiIds.length === 0) {
+    const reached = nodes.connection('').then(
+      () => true,
+      () => false,
+    );
+    return (await reached) ? undefined : 'Redis has not answered yet';
+  }
+  const live = new Set(verifier.followers.filter(({ live }) => live).map(({ apiId }) => apiId));
+  const behind = apiIds.filter((apiId) => !live.has(apiId));
+  return behind.length === 0 ? undefined : `not yet in sync: ${behind.join(', ')}`;
+}

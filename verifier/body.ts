@@ -1,0 +1,63 @@
+import { isUtf8 } from 'node:buffer';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { ApiError } from '#shared/errors.ts';
+
+const JSON_CONTENT = /^application\/json[ \t]*(?:;|$)/i;
+
+/**
+ * Reads the body of a request as a JSON object. Throws ApiError: 415, 413 or 400.
+ * @param bytesMax largest body, bytes
+ */
+export async function readJson(
+  request: IncomingMessage,
+  response: ServerResponse,
+  bytesMax: number,
+): Promise<Record<string, unknown>> {
+  const {
+    'content-type': type = '',
+    'content-length': length,
+    'transfer-encoding': coding,
+  } = request.headers;
+  const declared = Number(length ?? 0);
+  if (coding === undefined && declared === 0)
+    throw new ApiError('BAD_REQUEST', 'body: required, a JSON object');
+  if (!JSON_CONTENT.test(type)) {
+    throw new ApiError('UNSUPPORTED_MEDIA_TYPE', 'Content-Type: must be application/json');
+  }
+  if (declared > bytesMax) throw tooLarge(bytesMax);
+  if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
+  return parseJson(await read(request, bytesMax));
+}
+
+/** A body as a JSON object. Throws ApiError BAD_REQUEST; fields are for the caller to judge. */
+export function parseJson(body: Buffer): Record<string, unknown> {
+  if (body.length === 0) throw new ApiError('BAD_REQUEST', 'body: required, a JSON object');
+  if (!isUtf8(body)) throw new ApiError('BAD_REQUEST', 'body: is not UTF-8');
+  let value: unknown;
+  try {
+    value = JSON.parse(body.toString('utf8'));
+  } catch {
+    throw new ApiError('BAD_REQUEST', 'body: is not JSON');
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new ApiError('BAD_REQUEST', 'body: must be a JSON object');
+  }
+  return value as Record<string, unknown>;
+}
+
+function read(request: IncomingMessage, bytesMax: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    request.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > bytesMax) reject(tooLarge(bytesMax));
+      else chunks.push(chunk);
+    });
+    request.once('end', () => resolve(Buffer.concat(chunks)));
+    // Nobody is there to read this answer; it only ends the wait.
+    request.once('error', (cause) => reject(new ApiError('BAD_REQUEST', 'body: was cut off', { cause })));
+  });
+}
+
+const tooLarge = (bytesMax: number) => new ApiError('PAYLOAD_TOO_LARGE', `body: at most ${bytesMax} bytes`);

@@ -1,0 +1,94 @@
+import { adminSettings } from '#shared/admin.ts';
+import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/config.ts';
+import { redisSettings } from '#shared/redis.ts';
+import { httpSettings } from './http.ts';
+
+export const settings = {
+  HOST: text('127.0.0.1', 'Address that callers ask at'),
+  PORT: port(3001, 'Port that callers ask at'),
+  ...adminSettings(9301),
+  API_IDS: list(
+    /^[A-Za-z0-9_-]{1,64}$/,
+    'comma-separated API ids',
+    'The APIs whose keys this verifier answers for, followed from the start; empty = every API, followed from its first key on',
+  ),
+  LOG_LEVEL: choice(
+    ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
+    'info',
+    'Least level that is logged',
+  ),
+  ...redisSettings,
+  CACHE_KEYS_MAX: integer(
+    1,
+    16_000_000,
+    'keys',
+    100_000,
+    'Keys kept in memory, least recently used out first; about 450 bytes each without meta',
+  ),
+  UNKNOWN_KEYS_MAX: integer(
+    1,
+    1_000_000,
+    'keys',
+    10_000,
+    'Unknown keys remembered as such, apart from the known ones',
+  ),
+  UNKNOWN_KEY_TTL_MS: integer(
+    1,
+    1000,
+    'ms',
+    1000,
+    'How long an unknown key is remembered as such: the longest that a new key can be refused where its secret was asked for before it existed',
+  ),
+  LOOKUPS_IN_FLIGHT_MAX: integer(1, 10_000, 'look-ups', 64, 'Look-ups at Redis at once'),
+  LOOKUPS_QUEUED_MAX: integer(
+    0,
+    100_000,
+    'look-ups',
+    1000,
+    'Look-ups that wait for one of those; more are answered 503',
+  ),
+  LOOKUP_WAIT_MS: integer(
+    1,
+    10_000,
+    'ms',
+    50,
+    'How long a request waits for its look-up; then it is answered 503 and the look-up goes on',
+  ),
+  SYNC_PERIOD_MS: integer(
+    50,
+    60_000,
+    'ms',
+    1000,
+    'How often each followed API is synchronised (±10 %): the bound on staleness when messages are lost; well below LEASE_MS',
+  ),
+  SYNC_DEADLINE_MS: integer(
+    20,
+    60_000,
+    'ms',
+    800,
+    'After this long without a reply the connection to Redis is given up',
+  ),
+  APIS_MAX: integer(1, 100_000, 'APIs', 1000, 'APIs followed at once; keys of more are answered 503'),
+  API_IDLE_MS: integer(
+    1000,
+    86_400_000,
+    'ms',
+    600_000,
+    'An API that nobody asked for during this long is left, unless it is one of API_IDS',
+  ),
+  FOREIGN_KEYS: flag(
+    false,
+    'Whether keys of another format than ours, imported ones, are looked up; otherwise they are refused without asking Redis',
+  ),
+  ...httpSettings,
+  SHUTDOWN_GRACE_MS: integer(
+    0,
+    300_000,
+    'ms',
+    10_000,
+    'How long requests in flight may take to finish after SIGTERM',
+  ),
+};
+
+/** A verifier's settings, read and checked. */
+export type Config = ConfigOf<typeof settings>;

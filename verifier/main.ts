@@ -1,0 +1,16 @@
+import closeWithGrace from 'close-with-grace';
+import { systemClock } from '#shared/clock.ts';
+import { loadConfigOrExit } from '#shared/config.ts';
+import { createLogger } from '#shared/log.ts';
+import { redisFaults } from '#shared/redis.ts';
+import { startVerifier } from './app.ts';
+import { settings } from './config.ts';
+
+const config = loadConfigOrExit(settings, redisFaults);
+const log = createLogger('verifier', config.LOG_LEVEL);
+const verifier = await startVerifier(config, systemClock, log);
+closeWithGrace({ delay: config.SHUTDOWN_GRACE_MS, logger: log }, async ({ signal, err }) => {
+  if (err) log.fatal({ err }, 'stopping after an error that nobody handled');
+  else log.info({ signal }, 'stopping');
+  await verifier.stop();
+});
