@@ -123,9 +123,15 @@ export class Propagator {
 
   /**
    * How far an earlier change has come, as this or any other control plane may have written it.
-   * @returns undefined when the key never had one; rejects with CONFLICT when a failover took it
+   * @param isLatest whether the key's record says that this is its latest change, so that it is there for certain
+   * @returns undefined when the key never had one; rejects with CONFLICT when a failover took it, or may have
    */
-  async standing(apiId: string, keyId: string, sequence: number | undefined): Promise<Standing | undefined> {
+  async standing(
+    apiId: string,
+    keyId: string,
+    sequence: number | undefined,
+    isLatest = false,
+  ): Promise<Standing | undefined> {
     if (sequence === undefined) return undefined;
     if (sequence === 0)
       return { state: 'complete', sequence, durable: this.#durable(), verifiers: 0, waitedMs: 0 };
@@ -133,6 +139,8 @@ export class Propagator {
     const standing = await this.#log.check(change);
     if (standing.state === 'LOST')
       throw new ApiError('CONFLICT', `sequence: ${sequence} is not a change of this key`);
+    if (standing.state === 'TRIMMED' && this.#limits.replicated && !isLatest)
+      throw new ApiError('CONFLICT', `sequence: the log no longer reaches back to ${sequence}`);
     const replicated = !this.#limits.replicated || standing.replicatedSequence >= sequence;
     return {
       state: standing.laggards === 0 && replicated ? 'complete' : 'pending',

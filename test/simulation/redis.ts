@@ -200,7 +200,7 @@ export class RedisState {
     const { e = '', x = '', n = '', o = '', m = '' } = state;
     const payload = encode(['set', secretHash, e, x, n, o, m]);
     return Buffer.byteLength(payload) > this.limits.payloadBytesMax
-      ? encode(['forget', secretHash])
+      ? encode(['forget', secretHash, hash('sha1', payload)])
       : payload;
   }
 
@@ -222,7 +222,7 @@ export class RedisState {
     const behind = laggards(api, sequence);
     return {
       reply: {
-        state: 'INTACT',
+        state: entry ? 'INTACT' : 'TRIMMED',
         followers: api.members.size,
         laggards: behind.length,
         leaseMs: api.fencedMs,
