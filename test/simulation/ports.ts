@@ -61,17 +61,14 @@ export interface SessionEvents {
 export class SimulatedDirectory implements Directory {
   readonly #lanes: Lanes;
   readonly #events: SessionEvents;
-  readonly #waitForReplicas: boolean;
 
-  constructor(lanes: Lanes, events: SessionEvents, waitForReplicas = true) {
+  constructor(lanes: Lanes, events: SessionEvents) {
     this.#lanes = lanes;
     this.#events = events;
-    this.#waitForReplicas = waitForReplicas;
   }
 
   async open(apiId: string): Promise<Session> {
-    const replicas = this.#waitForReplicas ? this.#lanes.network.group.replicas : 0;
-    return new SimulatedSession(apiId, await this.#lanes.get('main'), this.#lanes, this.#events, replicas);
+    return new SimulatedSession(apiId, await this.#lanes.get('main'), this.#lanes, this.#events);
   }
 
   async find(secretHash: string): Promise<Pointer | undefined> {
@@ -86,16 +83,14 @@ class SimulatedSession implements Session {
   readonly #line: Connection;
   readonly #lanes: Lanes;
   readonly #events: SessionEvents;
-  readonly #replicas: number;
   #listener: ((message: string) => void) | undefined;
   #ended: (() => void) | undefined;
 
-  constructor(apiId: string, line: Connection, lanes: Lanes, events: SessionEvents, replicas: number) {
+  constructor(apiId: string, line: Connection, lanes: Lanes, events: SessionEvents) {
     this.#apiId = apiId;
     this.#line = line;
     this.#lanes = lanes;
     this.#events = events;
-    this.#replicas = replicas;
   }
 
   subscribe(onMessage: (message: string) => void): Promise<void> {
@@ -104,13 +99,14 @@ class SimulatedSession implements Session {
   }
 
   async register(member: string, nonce: string): Promise<Registration> {
-    const { machine } = this.#lanes;
+    const { machine, network } = this.#lanes;
+    const { replicas } = network.group;
     this.#events.registering(this.#apiId, member);
     const sentAtMs = machine.monotonicMs();
-    const connection = this.#replicas === 0 ? this.#line : await this.#lanes.get('register');
+    const connection = replicas === 0 ? this.#line : await this.#lanes.get('register');
     const script: Script<Registration> = (state) => state.register(this.#apiId, member, nonce);
-    const { reply, confirmed } = await connection.call('register', this.#apiId, script, this.#replicas);
-    if (confirmed < this.#replicas) throw unavailable('not all replicas confirmed the registration');
+    const { reply, confirmed } = await connection.call('register', this.#apiId, script, replicas);
+    if (confirmed < replicas) throw unavailable('not all replicas confirmed the registration');
     this.#events.registered(this.#apiId, reply);
     this.#events.granted(this.#apiId, sentAtMs, reply.leaseMs);
     return reply;
@@ -174,14 +170,8 @@ export class SimulatedChangeLog implements ChangeLog {
     return this.run(change.apiId, (state) => state.check({ ...change, replicated }));
   }
 
-  async close(apiId: string, sequence: number, hash: string): Promise<Closing> {
-    if (!this.#lanes.network.group.primary.state.flaws.killWithoutXX) {
-      return this.run(apiId, (state) => state.close(apiId, sequence, hash));
-    }
-    const change = { apiId, sequence, hash, keyId: '', replicated: false, names: 100 };
-    const standing = await this.run(apiId, (state) => state.check(change));
-    if (standing.state === 'LOST') return standing;
-    return this.run(apiId, (state) => state.close(apiId, sequence, hash, standing.names));
+  close(apiId: string, sequence: number, hash: string): Promise<Closing> {
+    return this.run(apiId, (state) => state.close(apiId, sequence, hash));
   }
 
   reap(apiId: string, members: readonly string[]): Promise<number> {

@@ -1,21 +1,9 @@
-import { hash } from 'node:crypto';
+import { hash as digest } from 'node:crypto';
 import type { Closing, Standing, Write, Written } from '../../control-plane/change-log.ts';
 import type { Head, LeaseStep } from '../../control-plane/upkeep.ts';
 import type { Change } from '../../shared/change.ts';
 import { secretPointer } from '../../shared/layout.ts';
 import type { Registration, SyncReply, SyncRequest } from '../../verifier/session.ts';
-
-/** Ways in which a Redis of the mutants differs. All absent = as the scripts are. */
-export interface Flaws {
-  /** REGISTER writes nothing, and SYNC asks for no registration. */
-  readonly noRegistration?: boolean;
-  /** SYNC counts what it brings as acknowledged. */
-  readonly ackWhenSent?: boolean;
-  /** The members to kill are read in one step and killed in another, whether they are still there or not. */
-  readonly killWithoutXX?: boolean;
-  /** Hashes cover the sequence, not the history. */
-  readonly noHashChain?: boolean;
-}
 
 /** What the real Redis is told by constants of the modules that speak with it. */
 export interface RedisLimits {
@@ -68,18 +56,16 @@ const read = <T>(reply: T): Outcome<T> => ({ reply, wrote: false });
 
 /** The data of one Redis server, and the scripts of both processes as functions on it. Knows nothing of time. */
 export class RedisState {
-  readonly flaws: Flaws;
   readonly limits: RedisLimits;
   readonly apis = new Map<string, ApiState>();
   readonly pointers = new Map<string, string>();
 
-  constructor(limits: RedisLimits, flaws: Flaws = {}) {
+  constructor(limits: RedisLimits) {
     this.limits = limits;
-    this.flaws = flaws;
   }
 
   clone(): RedisState {
-    const copy = new RedisState(this.limits, this.flaws);
+    const copy = new RedisState(this.limits);
     for (const [apiId, api] of this.apis) copy.apis.set(apiId, api.clone());
     for (const [name, value] of this.pointers) copy.pointers.set(name, value);
     return copy;
@@ -102,7 +88,7 @@ export class RedisState {
   /** register.lua */
   register(apiId: string, member: string, nonce: string): Outcome<Registration> {
     const api = this.api(apiId);
-    if (!this.flaws.noRegistration) api.members.set(member, api.sequence);
+    api.members.set(member, api.sequence);
     const { sequence, hash, grantedMs: leaseMs, deleted: apiDeleted } = api;
     return { reply: { nonce, sequence, hash, leaseMs, apiDeleted }, wrote: true };
   }
@@ -115,7 +101,7 @@ export class RedisState {
   /** sync.lua */
   sync(apiId: string, { member, position, hash, nonce, keyId }: SyncRequest): Outcome<SyncReply> {
     const api = this.api(apiId);
-    const score = this.flaws.noRegistration ? 0 : api.members.get(member);
+    const score = api.members.get(member);
     const nothing = { nonce, sequence: 0, hash: '', leaseMs: 0, apiDeleted: false, entries: [], record: [] };
     if (score === undefined || score < 0) return read({ ...nothing, status: 'NOREG' });
     const entries: Change[] = [];
@@ -136,9 +122,8 @@ export class RedisState {
         entries.push(next);
       }
     }
-    const acknowledged = this.flaws.ackWhenSent ? (entries.at(-1)?.sequence ?? position) : position;
-    const news = acknowledged > score && !this.flaws.noRegistration;
-    if (news) api.members.set(member, acknowledged);
+    const news = position > score;
+    if (news) api.members.set(member, position);
     const { p, e = '', x = '', n = '', o = '', m = '' } = (keyId && api.records.get(keyId)) || {};
     const record = p === undefined ? [] : [p, e, x, n, o, m];
     const { sequence, grantedMs: leaseMs, deleted: apiDeleted } = api;
@@ -171,7 +156,7 @@ export class RedisState {
     const payload = this.#payload(operation, secretHash, state);
     const { hash: previousHash, sequence: previous } = api;
     const sequence = previous + 1;
-    const hash = this.#hash(previousHash, sequence, keyId, payload);
+    const hash = sha1(`${previousHash}|${sequence}|${keyId}|${payload}`);
     api.log.push({ sequence, hash, keyId, payload });
     if (api.log.length > this.limits.logEntries) api.log.shift();
     api.sequence = sequence;
@@ -200,15 +185,8 @@ export class RedisState {
     const { e = '', x = '', n = '', o = '', m = '' } = state;
     const payload = encode(['set', secretHash, e, x, n, o, m]);
     return Buffer.byteLength(payload) > this.limits.payloadBytesMax
-      ? encode(['forget', secretHash, hash('sha1', payload)])
+      ? encode(['forget', secretHash, sha1(payload)])
       : payload;
-  }
-
-  #hash(previous: string, sequence: number, keyId: string, payload: string): string {
-    return hash(
-      'sha1',
-      this.flaws.noHashChain ? `${sequence}` : `${previous}|${sequence}|${keyId}|${payload}`,
-    );
   }
 
   /** fence-check.lua */
@@ -234,11 +212,11 @@ export class RedisState {
   }
 
   /** fence-close.lua */
-  close(apiId: string, sequence: number, hash: string, chosen?: readonly string[]): Outcome<Closing> {
+  close(apiId: string, sequence: number, hash: string): Outcome<Closing> {
     const api = this.api(apiId);
     const entry = api.at(sequence);
     if (api.sequence < sequence || (entry && entry.hash !== hash)) return read({ state: 'LOST' });
-    const killed = chosen ?? laggards(api, sequence);
+    const killed = laggards(api, sequence);
     for (const name of killed) api.members.set(name, -1);
     const { size: followers } = api.members;
     return { reply: { state: 'INTACT', followers, leaseMs: api.fencedMs, killed }, wrote: killed.length > 0 };
@@ -329,12 +307,14 @@ export interface CheckedChange {
 }
 
 /** The names of the members that have not acknowledged `sequence`, furthest behind first. */
-export function laggards(api: ApiState, sequence: number): string[] {
+function laggards(api: ApiState, sequence: number): string[] {
   return [...api.members]
     .filter(([, score]) => score < sequence)
     .sort(([nameA, a], [nameB, b]) => a - b || (nameA < nameB ? -1 : 1))
     .map(([name]) => name);
 }
+
+const sha1 = (text: string): string => digest('sha1', text);
 
 /** As cjson writes it. */
 const encode = (fields: readonly string[]): string => JSON.stringify(fields).replaceAll('/', '\\/');

@@ -1,11 +1,11 @@
 import type { Write } from '../../control-plane/change-log.ts';
-import type { Fence } from '../../control-plane/fence.ts';
-import type { Propagator } from '../../control-plane/propagation.ts';
-import type { Sweep } from '../../control-plane/sweep.ts';
+import { Fence } from '../../control-plane/fence.ts';
+import { Propagator } from '../../control-plane/propagation.ts';
+import { Sweep } from '../../control-plane/sweep.ts';
 import { hashSecret } from '../../shared/key-format.ts';
 import { formatPointer, idPointer, secretPointer } from '../../shared/layout.ts';
 import type { Verdict } from '../../verifier/verdict.ts';
-import type { Verifier } from '../../verifier/verifier.ts';
+import { Verifier } from '../../verifier/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline } from './clock.ts';
 import { Network } from './network.ts';
@@ -13,22 +13,8 @@ import { RedisGroup, RedisNode } from './nodes.ts';
 import type { Plan } from './plan.ts';
 import { Lanes, SimulatedChangeLog, SimulatedDirectory, SimulatedUpkeep } from './ports.ts';
 import { Random } from './random.ts';
-import { type Flaws, RedisState } from './redis.ts';
+import { RedisState } from './redis.ts';
 import type { Trace } from './trace.ts';
-
-/** The modules under test; mutants bring their own. */
-export interface Modules {
-  readonly Verifier: typeof Verifier;
-  readonly Fence: typeof Fence;
-  readonly Propagator: typeof Propagator;
-  readonly Sweep: typeof Sweep;
-}
-
-/** How the simulated side differs in a mutant. */
-export interface WorldFlaws extends Flaws {
-  /** A registration counts although its replicas were not waited for. */
-  readonly registerWithoutWait?: boolean;
-}
 
 /** A verifier's process, from its start to its end. */
 export interface VerifierProcess {
@@ -60,20 +46,16 @@ export class World {
   readonly controlPlanes: ControlPlaneProcess[] = [];
   readonly keys: KnownKey[] = [];
   violation: Violation | undefined;
-  readonly #modules: Modules;
-  readonly #flaws: WorldFlaws;
   readonly #members = new Map<string, Following>();
   #machines = 0;
   #tags = 0;
 
-  constructor(plan: Plan, modules: Modules, flaws: WorldFlaws, trace: Trace) {
+  constructor(plan: Plan, trace: Trace) {
     this.plan = plan;
-    this.#modules = modules;
-    this.#flaws = flaws;
     this.trace = trace;
     this.random = new Random(plan.seed + 2 ** 40);
     const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
-    const nodes = names.map((name) => new RedisNode(name, new RedisState(plan.redis, flaws)));
+    const nodes = names.map((name) => new RedisNode(name, new RedisState(plan.redis)));
     this.group = new RedisGroup(nodes, this.timeline, this.random);
     this.network = new Network(this.timeline, this.random, this.group, plan.manners);
     const longestMs = Math.max(
@@ -112,6 +94,12 @@ export class World {
     }
   }
 
+  fail(invariant: string, message: string): void {
+    this.check(() => {
+      throw new Violation(invariant, message);
+    });
+  }
+
   note(...parts: readonly (string | number | boolean)[]): void {
     this.trace.add(this.timeline.nowMs, parts);
   }
@@ -128,21 +116,17 @@ export class World {
     };
     const { name } = machine;
     const registrations = new Map<string, string>();
-    const directory = new SimulatedDirectory(
-      new Lanes(this.network, machine, true),
-      {
-        registering: (apiId, member) => {
-          Object.assign(follow(apiId), { member, live: false });
-          this.#members.set(member, follow(apiId));
-        },
-        registered: (apiId, { hash }) => registrations.set(apiId, hash),
-        granted: (apiId, sentAtMs, leaseMs) => {
-          follow(apiId).leaseUntilMs = Math.max(follow(apiId).leaseUntilMs, sentAtMs + leaseMs);
-        },
+    const directory = new SimulatedDirectory(new Lanes(this.network, machine, true), {
+      registering: (apiId, member) => {
+        Object.assign(follow(apiId), { member, live: false });
+        this.#members.set(member, follow(apiId));
       },
-      !this.#flaws.registerWithoutWait,
-    );
-    const verifier = new this.#modules.Verifier({
+      registered: (apiId, { hash }) => registrations.set(apiId, hash),
+      granted: (apiId, sentAtMs, leaseMs) => {
+        follow(apiId).leaseUntilMs = Math.max(follow(apiId).leaseUntilMs, sentAtMs + leaseMs);
+      },
+    });
+    const verifier = new Verifier({
       directory,
       clock: machine,
       random: this.random.token,
@@ -185,12 +169,12 @@ export class World {
     const log = new SimulatedChangeLog(new Lanes(this.network, machine, false), (apiId, hash) =>
       this.checker.history.durable(apiId, hash),
     );
-    const fence = new this.#modules.Fence(log, machine, deposedMs, {
+    const fence = new Fence(log, machine, deposedMs, {
       settled: (outcome, apiId, sequence) => this.note(machine.name, outcome, apiId, sequence),
       killed: (apiId, members, sequence) => this.note(machine.name, 'killed', apiId, sequence, ...members),
       reaped: (apiId, members) => this.note(machine.name, 'reaped', apiId, ...members),
     });
-    const propagator = new this.#modules.Propagator({
+    const propagator = new Propagator({
       log,
       fence,
       clock: machine,
@@ -201,7 +185,7 @@ export class World {
       },
       chance: this.random.next,
     });
-    const sweep = new this.#modules.Sweep({
+    const sweep = new Sweep({
       upkeep: new SimulatedUpkeep(log, this.plan.apiIds),
       log,
       fence,
