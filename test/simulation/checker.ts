@@ -179,6 +179,7 @@ export class Checker {
   /** Record, head and log agree on every server, and the chain verifies. */
   agree(keys: readonly KnownKey[]): void {
     for (const node of this.#group.nodes) {
+      if (node !== this.#group.primary && !this.#group.follows(node)) continue;
       for (const [apiId, api] of node.state.apis) {
         const last = api.log.at(-1);
         if ((last?.sequence ?? 0) !== api.sequence || (last?.hash ?? '') !== api.hash) {

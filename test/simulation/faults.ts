@@ -15,6 +15,7 @@ export class Faults {
     this.#world = world;
     this.#acts = {
       link: () => this.#link(),
+      isolation: () => this.#isolate(this.#machine(), ['out']),
       pause: () => this.#pause(),
       'crash verifier': () => this.#crashVerifier(),
       'crash control plane': () => this.#restartControlPlane(world.random.pick(world.controlPlanes).leaseMs),
@@ -35,6 +36,16 @@ export class Faults {
   /** Begins. Each kind of fault comes on its own, about every `faultPeriodMs`, some kinds less often. */
   start(): void {
     const { plan, random, timeline } = this.#world;
+    if (plan.faults.includes('isolation')) {
+      const { verifiers } = this.#world;
+      this.#world.onSynced = (machine) => {
+        if (!this.#stopped && random.chance(0.1)) this.#isolate(machine, ['out']);
+      };
+      this.#world.onWritten = () => {
+        if (this.#stopped || verifiers.length === 0 || !random.chance(0.1)) return;
+        this.#isolate(random.pick(verifiers).machine, ['out', 'back']);
+      };
+    }
     for (const fault of plan.faults) {
       const periodMs = plan.faultPeriodMs * (SELDOM.includes(fault) ? 5 : 2);
       const next = () =>
@@ -96,6 +107,16 @@ export class Faults {
     });
   }
 
+  /** Nothing that a machine sends, or is sent, arrives any more, probably for longer than its lease. */
+  #isolate(machine: Machine, directions: readonly ('out' | 'back')[]): void {
+    const { network, plan } = this.#world;
+    const link = network.link(machine, network.primaryFor(machine));
+    for (const direction of directions) network.set(link, direction, 'lost');
+    this.#later(2 * Math.max(...plan.leasesMs), () => {
+      for (const direction of directions) network.set(link, direction, 'open');
+    });
+  }
+
   #pause(): void {
     const machine = this.#machine();
     machine.pause();
@@ -147,6 +168,7 @@ export class Faults {
     this.#failingOver = true;
     const replicas = group.nodes.filter((node) => node !== group.primary);
     if (random.chance(0.7)) for (const replica of replicas) group.stall(replica, true);
+    if (random.chance(0.5)) this.#restartVerifier();
     timeline.after(random.pick([0, random.between(0, 100), random.between(0, 1000)]), () => {
       const heirs = replicas.filter((node) => group.follows(node));
       const heir = heirs.length > 0 && !this.#stopped ? random.pick(heirs) : undefined;
@@ -166,6 +188,7 @@ export class Faults {
       if (random.chance(0.5)) network.uninformed.set(machine, former);
       else if (random.chance(0.7)) for (const connection of network.of(machine)) connection.closed();
     }
+    if (goesOn) timeline.after(random.exponential(20), () => this.#writeOnBothSides());
     timeline.after(plan.deposedMs + random.exponential(300), () => {
       this.#failingOver = false;
       if (former === group.primary) return;
@@ -174,6 +197,16 @@ export class Faults {
       else group.resync(former);
       if (random.chance(0.5)) former.closeClients();
     });
+  }
+
+  #writeOnBothSides(): void {
+    const world = this.#world;
+    const { apiId, keyId } = world.random.pick(world.keys);
+    for (const process of world.controlPlanes) {
+      const fields = world.fields(world.random.chance(0.5));
+      const write = { apiId, operation: 'update', keyId, fields } as const;
+      process.machine.deliver(() => void world.write(process, write, Number.POSITIVE_INFINITY));
+    }
   }
 }
 

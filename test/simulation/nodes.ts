@@ -48,12 +48,16 @@ export class RedisNode {
 /** The servers of one Redis, who leads them, and what of the history has come where. */
 export class RedisGroup {
   readonly nodes: readonly RedisNode[];
+  /** How many must hold a write. */
+  readonly replicas: number;
   primary: RedisNode;
   /** Replicas whose link to the primary is interrupted. */
   readonly stalled = new Set<RedisNode>();
   /** A change of the data at a server that leads, or thinks so; `apiId` names what it was about. */
   onWrite: (node: RedisNode, apiId: string, kind: string) => void = () => undefined;
   onPromoted: (former: RedisNode) => void = () => undefined;
+  /** Keeps out until a failover, then takes the place of the former primary, which keeps out from then on. */
+  #spare: RedisNode | undefined;
   readonly #timeline: Timeline;
   readonly #random: Random;
   #history: { apiId: string; operation: Script<unknown> }[] = [];
@@ -62,17 +66,15 @@ export class RedisGroup {
   readonly #acknowledged = new Map<RedisNode, number>();
   #waiters: Waiter[] = [];
 
-  constructor(nodes: readonly RedisNode[], timeline: Timeline, random: Random) {
-    this.nodes = nodes;
+  constructor(nodes: readonly RedisNode[], spare: RedisNode | undefined, timeline: Timeline, random: Random) {
+    this.nodes = spare ? [...nodes, spare] : nodes;
+    this.#spare = spare;
+    this.replicas = nodes.length - 1;
     this.primary = nodes[0] as RedisNode;
     this.primary.role = 'primary';
     this.#timeline = timeline;
     this.#random = random;
     for (const node of nodes) if (node !== this.primary) this.#acknowledged.set(node, 0);
-  }
-
-  get replicas(): number {
-    return this.nodes.length - 1;
   }
 
   /** Runs a script at a server, atomically; of kind `read`, plain reading commands. Throws Refused. */
@@ -121,6 +123,7 @@ export class RedisGroup {
   /** Makes a replica the primary. What only the former had is lost; the other replicas copy the new one. */
   promote(node: RedisNode): void {
     const former = this.primary;
+    if (this.#spare) this.#spare = former;
     this.primary = node;
     node.role = 'primary';
     node.refusesFromMs = Number.POSITIVE_INFINITY;
@@ -139,6 +142,7 @@ export class RedisGroup {
   resync(node: RedisNode): void {
     node.role = 'replica';
     this.#acknowledged.delete(node);
+    if (node === this.#spare) return;
     const era = this.#era;
     this.#timeline.after(this.#random.between(5, 300), () => {
       if (era !== this.#era || !node.up) return;

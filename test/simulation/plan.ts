@@ -6,6 +6,7 @@ import type { RedisLimits } from './redis.ts';
 /** Everything that may go wrong besides the network's manners. */
 export const FAULTS = [
   'link',
+  'isolation',
   'pause',
   'crash verifier',
   'crash control plane',
@@ -25,6 +26,8 @@ export type Fault = (typeof FAULTS)[number];
 export interface Plan {
   readonly seed: number;
   readonly replicas: number;
+  /** Whether a server stands by that takes the place of a failed primary. */
+  readonly hasSpare: boolean;
   readonly verifiers: number;
   readonly controlPlanes: number;
   readonly apiIds: readonly string[];
@@ -36,7 +39,8 @@ export interface Plan {
   /** Clock rates: no two machines differ by more than 3 %, none from true time either. */
   readonly ratesFrom: number;
   readonly ratesTo: number;
-  readonly extremeRates: boolean;
+  /** `worst` for fences: verifiers as slow, control planes as fast as can be. */
+  readonly rates: 'any' | 'extreme' | 'worst';
   /** How long faults and load last. */
   readonly activeMs: number;
   readonly writePeriodMs: number;
@@ -69,6 +73,7 @@ export function planOf(seed: number): Plan {
   return {
     seed,
     replicas,
+    hasSpare: replicas > 0 && random.chance(0.5),
     verifiers: random.whole(1, 3),
     controlPlanes: random.whole(1, 2),
     apiIds: random.chance(0.7) ? ['a'] : ['a', 'b'],
@@ -77,7 +82,7 @@ export function planOf(seed: number): Plan {
     deposedMs: replicas > 0 ? random.pick([300, 1000]) : 0,
     ratesFrom: slowest,
     ratesTo: slowest * 1.03,
-    extremeRates: random.chance(0.5),
+    rates: random.pick(['any', 'extreme', 'worst']),
     activeMs: random.between(4, 10) * leaseMs,
     writePeriodMs: random.pick([100, 300, 1000]),
     verifyPeriodMs: random.pick([15, 40]),

@@ -71,8 +71,14 @@ function change(world: World): void {
     else if (kind < 0.103)
       void world.write(process, { apiId, operation: 'api-deleted', keyId: '', fields: {} }, waitMs);
     else {
-      const fields = world.fields(random.chance(0.5));
-      void world.write(process, { apiId: home, operation: 'update', keyId, fields }, waitMs);
+      const update = (): Write => {
+        const fields = world.fields(random.chance(0.5));
+        return { apiId: home, operation: 'update', keyId, fields };
+      };
+      void world.write(process, update(), waitMs).then((by) => {
+        // Who was fenced off must not be forgotten before the leases that it got since are over.
+        if (by === 'fence' && process.machine.alive) void world.write(process, update(), waitMs);
+      });
     }
   });
 }

@@ -46,6 +46,10 @@ export class World {
   readonly controlPlanes: ControlPlaneProcess[] = [];
   readonly keys: KnownKey[] = [];
   violation: Violation | undefined;
+  /** A change is in the log, and nobody has heard of it yet. */
+  onWritten: () => void = () => undefined;
+  /** A verifier applied a change that a SYNC brought, and has not acknowledged it yet. */
+  onSynced: (machine: Machine) => void = () => undefined;
   readonly #members = new Map<string, Following>();
   #machines = 0;
   #tags = 0;
@@ -55,8 +59,9 @@ export class World {
     this.trace = trace;
     this.random = new Random(plan.seed + 2 ** 40);
     const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
-    const nodes = names.map((name) => new RedisNode(name, new RedisState(plan.redis)));
-    this.group = new RedisGroup(nodes, this.timeline, this.random);
+    const node = (name: string) => new RedisNode(name, new RedisState(plan.redis));
+    const spare = plan.hasSpare ? node('D') : undefined;
+    this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random);
     this.network = new Network(this.timeline, this.random, this.group, plan.manners);
     const longestMs = Math.max(
       ...(plan.faults.includes('lease') ? plan.leasesMs : plan.leasesMs.slice(0, 1)),
@@ -71,11 +76,13 @@ export class World {
         () => `${machine.name} at ${node.name} ${kind} ${apiId} ${JSON.stringify(reply)}`,
       );
     };
-    this.group.onWrite = (node, apiId, kind) =>
+    this.group.onWrite = (node, apiId, kind) => {
+      if (kind === 'write') this.onWritten();
       this.check(() => this.checker.wrote(node, apiId, kind, (member) => this.#members.get(member)));
+    };
     this.group.onPromoted = () => this.check(() => this.checker.promoted(this.group.primary));
     for (const apiId of plan.apiIds) {
-      for (const { state } of nodes) state.createApi(apiId, plan.leasesMs[0] as number);
+      for (const { state } of this.group.nodes) state.createApi(apiId, plan.leasesMs[0] as number);
       for (let i = 0; i < plan.keysPerApi; i++) this.#addKey(apiId);
     }
     for (let i = 0; i < plan.verifiers; i++) this.startVerifier();
@@ -154,6 +161,7 @@ export class World {
             throw new Violation('I3', `${name} at ${followed.position} of ${apiId} applied ${sequence}`);
           });
           Object.assign(followed, { position: sequence, hash });
+          if (source === 'sync') this.onSynced(machine);
         },
       }),
     });
@@ -250,24 +258,38 @@ export class World {
     return promise;
   }
 
-  /** Writes a change and waits as the caller of updateKey does; whether it was told that it is complete. */
-  async write(process: ControlPlaneProcess, write: Write, waitMs: number): Promise<boolean> {
+  /** Writes a change and waits as the caller of updateKey does; how it was told that it is complete, if it was. */
+  async write(
+    process: ControlPlaneProcess,
+    write: Write,
+    waitMs: number,
+  ): Promise<'acks' | 'fence' | 'nothing to change' | undefined> {
     const [about, tag] = [write.keyId || write.apiId, write.fields.n ?? ''];
     this.note(process.machine.name, write.operation, about, tag, write.fields.e ?? '');
     try {
       const propagation = await process.propagator.apply(write, waitMs);
-      if (!propagation) return true;
+      if (!propagation) return 'nothing to change';
       const { state, by, sequence } = propagation;
       this.note(process.machine.name, state, about, sequence, by ?? '');
-      if (write.operation === 'noop') return by !== undefined;
-      if (by) this.check(() => this.checker.complete(about, tag, sequence, by));
+      if (write.operation === 'noop') return by;
+      if (by) this.#completed(about, tag, sequence, by);
       else if (write.operation === 'update')
         this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, sequence));
-      return by !== undefined;
+      return by;
     } catch (error) {
       this.note(process.machine.name, 'failed', about, (error as Error).message);
-      return false;
+      return undefined;
     }
+  }
+
+  /** Somebody was told that a change is complete. Every verifier is asked at once whether it is so. */
+  #completed(about: string, tag: string, sequence: number, by: 'acks' | 'fence'): void {
+    this.check(() => this.checker.complete(about, tag, sequence, by));
+    const [key] = this.keys.filter(({ keyId, apiId }) => keyId === about || apiId === about);
+    if (!key) return;
+    this.timeline.after(0.001, () => {
+      for (const process of this.verifiers) void this.verify(process, key);
+    });
   }
 
   /** The fields of an update: always with a name of its own, sometimes too long for the log. */
@@ -311,7 +333,7 @@ export class World {
           if (standing?.state !== 'complete') return;
           // A failover may have given the sequence to another change of the key; the question cannot tell them apart.
           if (this.checker.history.isAmbiguous(keyId, sequence)) return;
-          this.check(() => this.checker.complete(keyId, fields.n ?? '', sequence, 'acks'));
+          this.#completed(keyId, fields.n ?? '', sequence, 'acks');
         },
         () => this.note(process.machine.name, 'no standing', keyId, sequence),
       );
@@ -335,11 +357,13 @@ export class World {
     return { apiId, keyId, secret: `secret of ${keyId}`, created, createdAtMs: Number.POSITIVE_INFINITY };
   }
 
-  #machine(kind: string): Machine {
-    const { ratesFrom, ratesTo, extremeRates } = this.plan;
-    const rate = extremeRates
-      ? this.random.pick([ratesFrom, ratesTo])
-      : this.random.between(ratesFrom, ratesTo);
+  #machine(kind: 'v' | 'c'): Machine {
+    const { ratesFrom, ratesTo, rates } = this.plan;
+    const rate = {
+      any: this.random.between(ratesFrom, ratesTo),
+      extreme: this.random.pick([ratesFrom, ratesTo]),
+      worst: kind === 'v' ? ratesFrom : ratesTo,
+    }[rates];
     return new Machine(`${kind}${this.#machines++}`, this.timeline, this.random, rate);
   }
 }
