@@ -1,6 +1,6 @@
 import type { Write } from '../../control-plane/change-log.ts';
 import { pause } from '../../shared/clock.ts';
-import { type KnownKey, Violation } from './checker.ts';
+import type { KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
 import { CALM, type Plan, planOf } from './plan.ts';
 import { Trace } from './trace.ts';
@@ -20,6 +20,16 @@ export interface Result {
 
 /** Runs one seed to its end or first violation. Everything in it follows from the seed. */
 export async function simulate(seed: number, keepTrace = false): Promise<Result> {
+  const { stackTraceLimit } = Error;
+  if (!keepTrace) Error.stackTraceLimit = 0; // a third of the time went into stacks that nobody reads
+  try {
+    return await run(seed, keepTrace);
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}
+
+async function run(seed: number, keepTrace: boolean): Promise<Result> {
   const plan = planOf(seed);
   const trace = new Trace(keepTrace);
   const world = new World(plan, trace);
@@ -87,74 +97,61 @@ const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAt
 
 /** Nothing breaks any more: whoever was cut off recovers, what is written completes, all agree. */
 async function end(world: World): Promise<void> {
-  const { timeline, plan } = world;
-  await timeline.run(timeline.nowMs + recoveryMs(plan));
-  world.check(() => recovered(world));
+  const { plan, random } = world;
   const fenceMs = 1.07 * Math.max(...plan.leasesMs) + 1.03 * plan.deposedMs + 10;
-  const written = [
+  await until(world, recoveryMs(plan), () => notRecovered(world));
+  const writes: Write[] = [
     ...world.keys.filter(exists).map(({ apiId, keyId }) => {
-      const fields = world.fields(world.random.chance(0.5));
-      return completed(world, { apiId, operation: 'update', keyId, fields });
+      const fields = world.fields(random.chance(0.5));
+      return { apiId, operation: 'update', keyId, fields } as const;
     }),
-    ...plan.apiIds.map((apiId) => completed(world, { apiId, operation: 'noop', keyId: '', fields: {} })),
+    ...plan.apiIds.map((apiId) => ({ apiId, operation: 'noop', keyId: '', fields: {} }) as const),
   ];
-  await finished(
-    world,
-    written,
-    fenceMs + LOST_CONNECTIONS_MS,
-    'a change in calm did not complete within a fence',
-  );
-  const answers = world.verifiers.map((process) => allAnswered(world, process));
-  await finished(world, answers, 4000, 'a verifier refused to answer in calm');
-  await timeline.run(timeline.nowMs + 2 * fenceMs + 3000);
-  if (timeline.halted) return;
-  world.check(() => {
-    onlyLiveMembers(world);
-    world.checker.agree(world.keys);
-  });
+  await done(world, fenceMs + LOST_CONNECTIONS_MS, 'a change in calm did not complete', writes, completed);
+  await done(world, 4000, 'a verifier refused to answer in calm', world.verifiers, allAnswered);
+  await until(world, 2 * fenceMs + 3000, () => otherMembers(world));
+  if (!world.timeline.halted) world.check(() => world.checker.agree(world.keys));
 }
 
-/** Lets time pass until all of something is done, or `limitMs` have passed, which is a violation. */
-async function finished(
+/** Lets time pass until there is no problem any more; after `limitMs` it is a violation. */
+async function until(world: World, limitMs: number, problem: () => string | undefined): Promise<void> {
+  const { timeline } = world;
+  const giveUpAtMs = timeline.nowMs + limitMs;
+  for (let found = problem(); found !== undefined && !timeline.halted; found = problem()) {
+    if (timeline.nowMs >= giveUpAtMs) return world.fail('I2', found);
+    await timeline.run(Math.min(giveUpAtMs, timeline.nowMs + 100));
+  }
+}
+
+/** Lets time pass until something is done with all of `items`. */
+async function done<T>(
   world: World,
-  all: readonly Promise<void>[],
   limitMs: number,
   otherwise: string,
+  items: readonly T[],
+  act: (world: World, item: T) => Promise<void>,
 ): Promise<void> {
-  const { timeline } = world;
-  let open = all.length;
-  for (const each of all) void each.then(() => open--);
-  const untilMs = timeline.nowMs + limitMs;
-  while (open > 0 && timeline.nowMs < untilMs && !timeline.halted) await timeline.run(timeline.nowMs + 50);
-  if (open > 0 && !timeline.halted) world.fail('I2', otherwise);
+  let open = items.length;
+  for (const item of items) void act(world, item).then(() => open--);
+  await until(world, limitMs, () => (open > 0 ? otherwise : undefined));
 }
 
 /** A broken connection that nobody noticed costs a command's time-out; a control plane may have this many. */
 const LOST_CONNECTIONS_MS = 9 * 2100;
 
-/** Asks a verifier for one key after the other; a refusal may be the discovery of a dead connection. */
-async function allAnswered(world: World, process: VerifierProcess): Promise<void> {
-  for (const key of world.keys) {
-    while (!(await world.verify(process, key))) await pause(process.machine, 50);
-  }
-}
-
 /** A SYNC period, a SYNC or a registration that has to time out, the longest backoff, and a few round trips. */
 const recoveryMs = ({ limits }: Plan): number =>
   1.03 * (1.1 * limits.syncPeriodMs + limits.syncDeadlineMs + 2000 + 2000) + 400;
 
-function recovered({ verifiers, group }: World): void {
+function notRecovered({ verifiers, group }: World): string | undefined {
   for (const { machine, verifier } of verifiers) {
-    for (const follower of verifier.followers) {
-      const { sequence: head, deleted } = group.primary.state.api(follower.apiId);
-      if (deleted || head === 0) continue;
-      if (follower.canAnswer && follower.position === head) continue;
-      throw new Violation(
-        'I2',
-        `${machine.name} is at ${follower.position} of ${follower.apiId}, not ${head}`,
-      );
+    for (const { apiId, canAnswer, position } of verifier.followers) {
+      const { sequence: head, deleted } = group.primary.state.api(apiId);
+      if (deleted || head === 0 || (canAnswer && position === head)) continue;
+      return `${machine.name} is at ${position} of ${apiId}, not ${head}`;
     }
   }
+  return undefined;
 }
 
 /** Writes until it is complete: a connection to a former primary, or a broken one, is noticed by using it. */
@@ -163,13 +160,21 @@ async function completed(world: World, write: Write): Promise<void> {
   while (!(await world.write(process, write, Number.POSITIVE_INFINITY))) await pause(process.machine, 20);
 }
 
-/** Crashed followers were found and removed; nobody else was. */
-function onlyLiveMembers({ group, verifiers }: World): void {
+/** Asks a verifier for one key after the other; a refusal may be the discovery of a dead connection. */
+async function allAnswered(world: World, process: VerifierProcess): Promise<void> {
+  for (const key of world.keys) {
+    while (!(await world.verify(process, key))) await pause(process.machine, 50);
+  }
+}
+
+/** Crashed followers are found and removed; nobody else is. */
+function otherMembers({ group, verifiers }: World): string | undefined {
   for (const [apiId, { members, created }] of group.primary.state.apis) {
     const live = verifiers
       .filter(({ verifier }) => verifier.followers.some((follower) => follower.apiId === apiId))
       .map(({ following }) => following.get(apiId)?.member ?? '');
     if (!created || [...members.keys()].sort().join() === live.sort().join()) continue;
-    throw new Violation('I2', `members of ${apiId} are ${[...members.keys()].join()}, not ${live.join()}`);
+    return `members of ${apiId} are ${[...members.keys()].join()}, not ${live.join()}`;
   }
+  return undefined;
 }
