@@ -33,6 +33,7 @@ const RING_LENGTH = 4096;
 const FILL_ATTEMPTS_MAX = 5;
 /** REGISTER may be followed by WAIT, which takes up to 1000 ms. */
 const REGISTER_DEADLINE_MS = 2000;
+const FORMER_NAMES_MAX = 16;
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
 
@@ -55,7 +56,7 @@ export class Follower {
   /** undefined in INIT. */
   #epoch: Epoch | undefined;
   #member = '';
-  /** Names that may still be registered although nothing is remembered under them. */
+  /** Names that may still be registered although nothing is remembered under them; what is too much, a fence finds. */
   readonly #former = new Set<string>();
   #position = 0;
   #hash = '';
@@ -250,7 +251,7 @@ export class Follower {
 
   /** Takes out every name of this follower. Only where nothing is remembered under any of them. */
   async #leaveAll(session: Session): Promise<void> {
-    if (this.#member) this.#former.add(this.#member);
+    if (this.#member && this.#former.size < FORMER_NAMES_MAX) this.#former.add(this.#member);
     const left = [...this.#former].map((name) => session.leave(name).then(() => this.#former.delete(name)));
     await Promise.allSettled(left);
   }

@@ -94,7 +94,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'no hash chain': {
     file: REDIS,
-    edits: [['sha1(`${previousHash}|${sequence}|${keyId}|${payload}`)', 'sha1(`${sequence}`)']],
+    edits: [['sha1(`${previousHash}|', 'sha1(`|']],
   },
   'no digest of a long state': {
     file: REDIS,
@@ -127,6 +127,10 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       ['if (reply.nonce !== nonce) return this.#desynchronised(session);', ''],
       ['if (reply.nonce !== request.nonce) return this.#desynchronised(session);', ''],
     ],
+  },
+  'no name in a look-up': {
+    file: PORTS,
+    edits: [['if (name !== key) {', "if (name === '') {"]],
   },
   'M not scaled with L': {
     file: FENCE,

@@ -73,8 +73,13 @@ export class SimulatedDirectory implements Directory {
 
   async find(secretHash: string): Promise<Pointer | undefined> {
     const connection = await this.#lanes.get('main');
-    const { reply } = await connection.call('find', '', (state) => state.find(secretPointer(secretHash)));
-    return reply === undefined ? undefined : parsePointer(reply);
+    const key = secretPointer(secretHash);
+    const [name, value] = (await connection.call('find', '', (state) => state.find(key))).reply;
+    if (name !== key) {
+      connection.end();
+      throw unavailable('a reply from Redis was meant for another request');
+    }
+    return value === undefined ? undefined : parsePointer(value);
   }
 }
 

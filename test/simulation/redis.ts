@@ -81,8 +81,8 @@ export class RedisState {
   }
 
   /** find-key.lua */
-  find(secretHash: string): Outcome<string | undefined> {
-    return read(this.pointers.get(secretHash));
+  find(name: string): Outcome<[name: string, value: string | undefined]> {
+    return read([name, this.pointers.get(name)]);
   }
 
   /** register.lua */

@@ -109,7 +109,7 @@ async function end(world: World): Promise<void> {
   ];
   await done(world, fenceMs + LOST_CONNECTIONS_MS, 'a change in calm did not complete', writes, completed);
   await done(world, 4000, 'a verifier refused to answer in calm', world.verifiers, allAnswered);
-  await until(world, 2 * fenceMs + 3000, () => otherMembers(world));
+  await until(world, SWEEP_MS + 2 * fenceMs, () => otherMembers(world));
   if (!world.timeline.halted) world.check(() => world.checker.agree(world.keys));
 }
 
@@ -139,9 +139,12 @@ async function done<T>(
 /** A broken connection that nobody noticed costs a command's time-out; a control plane may have this many. */
 const LOST_CONNECTIONS_MS = 9 * 2100;
 
-/** A SYNC period, a SYNC or a registration that has to time out, the longest backoff, and a few round trips. */
+/** A registration that arrived late, when nobody waited for it any more, is found by the sweep's no-op. */
+const SWEEP_MS = 35_000;
+
+/** A SYNC period, a SYNC and a registration that have to time out, a backoff after each, and a few round trips. */
 const recoveryMs = ({ limits }: Plan): number =>
-  1.03 * (1.1 * limits.syncPeriodMs + limits.syncDeadlineMs + 2000 + 2000) + 400;
+  1.03 * (1.1 * limits.syncPeriodMs + limits.syncDeadlineMs + 2 * (2000 + 2000)) + 400;
 
 function notRecovered({ verifiers, group }: World): string | undefined {
   for (const { machine, verifier } of verifiers) {
