@@ -64,8 +64,12 @@ export class RedisUpkeep implements Upkeep {
   async removeKeys(apiId: string): Promise<boolean> {
     const { head, index } = apiKeys(apiId);
     const redis = await this.#nodes.connection(head);
-    const keyIds = await this.#nodes.within(redis, redis.zrange(index, '0', String(SWEEP_BATCH - 1)));
-    if (keyIds.length === 0) return false;
+    // Asked for last: somebody may have ended the API and created it anew, and these be its new keys.
+    const [keyIds, deleted] = await this.#nodes.within(
+      redis,
+      Promise.all([redis.zrange(index, '0', String(SWEEP_BATCH - 1)), redis.hget(head, 'deleted')]),
+    );
+    if (keyIds.length === 0 || !deleted) return false;
     await Promise.all(
       keyIds.map(async (keyId) => {
         const secretHash = await this.#keys.secretHashOf(apiId, keyId);
