@@ -94,7 +94,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'no hash chain': {
     file: REDIS,
-    edits: [['sha1(`${previousHash}|', 'sha1(`|']],
+    edits: [[`sha1(\`\${previousHash}|`, 'sha1(`|']],
   },
   'no digest of a long state': {
     file: REDIS,

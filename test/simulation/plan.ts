@@ -4,7 +4,7 @@ import { Random } from './random.ts';
 import type { RedisLimits } from './redis.ts';
 
 /** Everything that may go wrong besides the network's manners. */
-export const FAULTS = [
+const FAULTS = [
   'link',
   'isolation',
   'pause',

@@ -251,7 +251,10 @@ export class RedisState {
   head(apiId: string): Outcome<Head> {
     const api = this.apis.get(apiId) ?? new ApiState();
     const { sequence, grantedMs, fencedMs, token, created, deleted, members } = api;
-    const killed = [...members].filter(([, score]) => score === -1).map(([name]) => name);
+    const killed = [...members]
+      .filter(([, score]) => score === -1)
+      .map(([name]) => name)
+      .sort();
     return read({ sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed });
   }
 
