@@ -52,6 +52,12 @@ export interface Plan {
   readonly limits: VerifierLimits;
 }
 
+const AIMED: Readonly<Record<string, readonly Fault[]>> = {
+  failovers: ['failover'],
+  lowering: ['isolation', 'lease'],
+  drift: ['isolation'],
+};
+
 /** A network that does nothing but take a moment. */
 export const CALM: NetworkManners = {
   messageLoss: 0,
@@ -62,32 +68,42 @@ export const CALM: NetworkManners = {
   desynchronisation: 0,
 };
 
-/** Each seed has some of the faults often, so that they meet, rather than all of them rarely. */
+/**
+ * Each seed has some of the faults often, so that they meet, rather than all of them rarely. Half of the seeds
+ * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
+ */
 export function planOf(seed: number): Plan {
   const random = new Random(seed);
   const some = (probability: number, value: number) => (random.chance(probability) ? value : 0);
-  const replicas = random.chance(0.5) ? 2 : 0;
-  const leaseMs = random.pick([500, 1000, 2000]);
+  const aim = ({ 0: 'failovers', 1: 'lowering', 2: 'drift' } as const)[seed % 6];
+  const replicas = aim === 'failovers' || (!aim && random.chance(0.5)) ? 2 : 0;
+  const leaseMs = aim === 'lowering' || aim === 'drift' ? 2000 : random.pick([500, 1000, 2000]);
   const slowest = random.between(0.971, 1);
   const needsReplicas: readonly Fault[] = ['replica stall', 'failover'];
   return {
     seed,
     replicas,
-    hasSpare: replicas > 0 && random.chance(0.5),
+    hasSpare: replicas > 0 && random.chance(aim ? 0.8 : 0.5),
     verifiers: random.whole(1, 3),
     controlPlanes: random.whole(1, 2),
     apiIds: random.chance(0.7) ? ['a'] : ['a', 'b'],
     keysPerApi: random.whole(1, 3),
-    leasesMs: [leaseMs, random.pick([leaseMs / 2, leaseMs * 2, leaseMs * 4])],
+    leasesMs: [
+      leaseMs,
+      random.pick(aim === 'lowering' ? [leaseMs / 4] : [leaseMs / 2, leaseMs * 2, leaseMs * 4]),
+    ],
     deposedMs: replicas > 0 ? random.pick([300, 1000]) : 0,
     ratesFrom: slowest,
     ratesTo: slowest * 1.03,
-    rates: random.pick(['any', 'extreme', 'worst']),
+    rates: aim === 'drift' ? 'worst' : random.pick(['any', 'extreme', 'worst']),
     activeMs: random.between(4, 10) * leaseMs,
     writePeriodMs: random.pick([100, 300, 1000]),
     verifyPeriodMs: random.pick([15, 40]),
-    faults: FAULTS.filter((fault) => random.chance(0.4) && (replicas > 0 || !needsReplicas.includes(fault))),
-    faultPeriodMs: random.pick([100, 300, 1000]),
+    faults: FAULTS.filter((fault) => {
+      if (aim && AIMED[aim]?.includes(fault)) return true;
+      return random.chance(aim ? 0.2 : 0.4) && (replicas > 0 || !needsReplicas.includes(fault));
+    }),
+    faultPeriodMs: random.pick(aim ? [100, 200] : [100, 300, 1000]),
     manners: {
       messageLoss: random.pick([0, 0.1, 0.5, 1]),
       messageDuplication: some(0.3, 0.2),
@@ -97,7 +113,7 @@ export function planOf(seed: number): Plan {
       desynchronisation: some(0.15, 0.5),
     },
     redis: {
-      logEntries: random.pick([5, 10_000]),
+      logEntries: random.pick(aim === 'failovers' ? [3, 5] : [5, 10_000]),
       payloadBytesMax: 120,
       batchEntriesMax: random.pick([2, 500]),
       batchBytesMax: random.pick([400, 1_048_576]),
