@@ -110,7 +110,7 @@ export function planOf(seed: number): Plan {
       messageDelay: some(0.4, 0.4),
       slowness: some(0.5, random.between(0, 0.2)),
       slowMsMax: random.pick([20, 300, 900]),
-      desynchronisation: some(0.15, 0.5),
+      desynchronisation: some(0.25, 0.5),
     },
     redis: {
       logEntries: random.pick(aim === 'failovers' ? [3, 5] : [5, 10_000]),
