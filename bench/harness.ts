@@ -18,6 +18,11 @@ export interface Section {
   /** What is measured, on what load, how pinned. */
   readonly about: string;
   readonly rows: readonly Row[];
+  /** What is drawn of it; the first bar is ours. */
+  readonly bars?: {
+    readonly unit: string;
+    readonly values: readonly { readonly name: string; readonly value: number }[];
+  };
 }
 
 /** One benchmark. `quick` asks for the shortest run that still says something. */
@@ -66,6 +71,8 @@ export function pinned(core: number, command: readonly string[]): string[] {
 export interface Running<T> {
   readonly pid: number;
   readonly ready: T;
+  /** Calls back with every later line of JSON. */
+  onLine(listener: (line: unknown) => void): void;
   stop(): Promise<void>;
 }
 
@@ -85,13 +92,18 @@ export function startProcess<T>(
   return new Promise((resolve, reject) => {
     child.once('exit', (code) => reject(new Error(`${command.join(' ')} ended with ${code}`)));
     let rest = '';
+    let listener: (line: unknown) => void = () => undefined;
+    const onLine = (wanted: typeof listener) => {
+      listener = wanted;
+    };
     child.stdout.on('data', (chunk: Buffer) => {
       const lines = (rest + chunk.toString()).split('\n');
       rest = lines.pop() ?? '';
       for (const line of lines) {
         if (!line.startsWith('{')) continue;
         const ready = JSON.parse(line) as T & object;
-        if (until in ready) resolve({ pid: child.pid ?? 0, ready, stop });
+        if (until in ready) resolve({ pid: child.pid ?? 0, ready, onLine, stop });
+        else listener(ready);
       }
     });
   });

@@ -39,7 +39,7 @@ export class RedisUpkeep implements Upkeep {
       Promise.all([
         redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted'),
         redis.zcard(members),
-        redis.zrangebyscore(members, -1, -1),
+        redis.zrangebyscore(members, '-inf', '(0', 'WITHSCORES'),
       ]),
     );
     const [sequence, granted, fenced, token, created, deleted] = fields;
@@ -51,7 +51,10 @@ export class RedisUpkeep implements Upkeep {
       created: Boolean(created),
       deleted: Boolean(deleted),
       members: count,
-      killed,
+      killed: Array.from({ length: killed.length / 2 }, (_, i) => ({
+        name: killed[2 * i] ?? '',
+        kill: Number(killed[2 * i + 1]),
+      })),
     };
   }
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
-import type { ChangeLog } from './change-log.ts';
+import type { ChangeLog, Killed } from './change-log.ts';
 import { type Fence, fenceMs } from './fence.ts';
 import type { Head, LeaseStep, Upkeep } from './upkeep.ts';
 
@@ -15,11 +15,12 @@ const IDLE_MS = 30_000;
 interface Seen {
   sequence: number;
   sinceMs: number;
-  /** Followers found killed, and since when. */
-  killed: Map<string, number>;
+  /** Followers found killed, by name and kill, and since when. */
+  killed: Map<string, { killed: Killed; sinceMs: number }>;
   /** When this process first saw nothing left to sweep of the deleted API. */
   emptySinceMs?: number;
-  leaseSet: boolean;
+  /** Of this process's own change of the lease. */
+  leaseToken?: string;
   /** A lowered lease that fences may follow once it was seen unchanged for one old fence. */
   lowering?: { token: string; sinceMs: number };
 }
@@ -37,6 +38,7 @@ export class Sweep {
   readonly #logger: Logger;
   readonly #leaseMs: number;
   readonly #deposedMs: number;
+  readonly #startedMs: number;
   readonly #token: () => string;
   readonly #seen = new Map<string, Seen>();
   readonly #stop = new AbortController();
@@ -59,6 +61,7 @@ export class Sweep {
     this.#logger = options.logger;
     this.#leaseMs = options.leaseMs;
     this.#deposedMs = options.deposedMs;
+    this.#startedMs = options.clock.wallMs();
     this.#token = options.token ?? randomUUID;
   }
 
@@ -92,7 +95,6 @@ export class Sweep {
       sequence: -1,
       sinceMs: nowMs,
       killed: new Map(),
-      leaseSet: false,
     };
     this.#seen.set(apiId, seen);
     if (seen.sequence !== head.sequence) Object.assign(seen, { sequence: head.sequence, sinceMs: nowMs });
@@ -113,24 +115,38 @@ export class Sweep {
   /** Removes followers that this process has seen killed for one fence of its own. */
   async #reapKilled(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
     const fence = fenceMs(head.fencedMs, this.#deposedMs);
-    seen.killed = new Map(head.killed.map((name) => [name, seen.killed.get(name) ?? nowMs]));
-    const due = [...seen.killed].filter(([, sinceMs]) => nowMs - sinceMs >= fence).map(([name]) => name);
-    if (due.length > 0) await this.#log.reap(apiId, due);
+    seen.killed = new Map(
+      head.killed.map((killed) => {
+        const id = `${killed.name} ${killed.kill}`;
+        return [id, seen.killed.get(id) ?? { killed, sinceMs: nowMs }];
+      }),
+    );
+    const due = [...seen.killed.values()].filter(({ sinceMs }) => nowMs - sinceMs >= fence);
+    if (due.length > 0)
+      await this.#log.reap(
+        apiId,
+        due.map(({ killed }) => killed),
+      );
   }
 
-  /** Brings the configured lease in, once per API and process; the last process to start decides. */
+  /**
+   * Brings the configured lease in. The process that started last decides, by the start time (of its own clock)
+   * that leads the token; so control planes with different leases, as in a roll-out, never take turns.
+   */
   async #changeLease(apiId: string, head: Head, seen: Seen): Promise<void> {
     const nowMs = this.#clock.monotonicMs();
     const set = (step: LeaseStep, token: string) => this.#upkeep.setLease(apiId, step, this.#leaseMs, token);
-    if (!seen.leaseSet) {
-      seen.leaseSet = true;
-      const token = this.#token();
+    if (head.grantedMs !== this.#leaseMs) {
+      const decidedMs = Number.parseInt(head.token, 10) || 0;
+      if (decidedMs >= this.#startedMs && head.token !== seen.leaseToken) return;
+      const token = `${this.#startedMs}.${this.#token()}`;
+      seen.leaseToken = token;
       if (this.#leaseMs > head.fencedMs && !(await set('fence-first', token))) return;
-      if (head.grantedMs === this.#leaseMs || !(await set('grant', token))) return;
+      if (!(await set('grant', token))) return;
       this.#logger.info({ apiId, fromMs: head.grantedMs, toMs: this.#leaseMs }, 'lease changed');
       return;
     }
-    if (head.grantedMs !== this.#leaseMs || head.fencedMs <= head.grantedMs) return;
+    if (head.fencedMs <= head.grantedMs) return;
     if (seen.lowering?.token !== head.token) seen.lowering = { token: head.token, sinceMs: nowMs };
     if (nowMs - seen.lowering.sinceMs < fenceMs(head.fencedMs, this.#deposedMs)) return;
     await set('fence-last', head.token);

@@ -1,3 +1,5 @@
+import type { Killed } from './change-log.ts';
+
 /** An API as the sweep sees it. */
 export interface Head {
   readonly sequence: number;
@@ -11,7 +13,7 @@ export interface Head {
   readonly deleted: boolean;
   readonly members: number;
   /** Followers that were killed and not removed yet. */
-  readonly killed: readonly string[];
+  readonly killed: readonly Killed[];
 }
 
 /**

@@ -75,14 +75,14 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     file: PORTS,
     edits: [
       [
-        'return this.run(apiId, (state) => state.close(apiId, sequence, hash));',
+        'return this.run(apiId, (state) => state.close(apiId, sequence, hash, kill));',
         `const change = { apiId, sequence, hash, keyId: '', replicated: false, names: 100 };
          return this.run(apiId, (state) => state.check(change)).then((standing) =>
            standing.state === 'LOST'
              ? standing
              : this.run(apiId, (state) => {
-                 for (const name of standing.names) state.api(apiId).members.set(name, -1);
-                 return state.close(apiId, sequence, hash);
+                 for (const name of standing.names) state.api(apiId).members.set(name, kill);
+                 return state.close(apiId, sequence, hash, kill);
                }),
          );`,
       ],

@@ -1,4 +1,4 @@
-import type { ChangeLog, Closing, Standing, Write, Written } from '../../control-plane/change-log.ts';
+import type { ChangeLog, Closing, Killed, Standing, Write, Written } from '../../control-plane/change-log.ts';
 import type { Head, LeaseStep, Upkeep } from '../../control-plane/upkeep.ts';
 import { unavailable } from '../../shared/errors.ts';
 import { parsePointer, secretPointer } from '../../shared/layout.ts';
@@ -176,11 +176,12 @@ export class SimulatedChangeLog implements ChangeLog {
   }
 
   close(apiId: string, sequence: number, hash: string): Promise<Closing> {
-    return this.run(apiId, (state) => state.close(apiId, sequence, hash));
+    const kill = -this.#lanes.network.random.whole(1, 2 ** 40);
+    return this.run(apiId, (state) => state.close(apiId, sequence, hash, kill));
   }
 
-  reap(apiId: string, members: readonly string[]): Promise<number> {
-    return this.run(apiId, (state) => state.reap(apiId, members));
+  reap(apiId: string, killed: readonly Killed[]): Promise<number> {
+    return this.run(apiId, (state) => state.reap(apiId, killed));
   }
 
   /** Runs a script and waits until all replicas hold what it wrote; whether they do. */

@@ -176,10 +176,15 @@ class Acts {
 
   #close(): Act {
     const [{ apiId }, { sequence, hash }] = [this, this.#place()];
+    let kill = -1; // drawn by the real one
     return {
       name: `close ${sequence} ${hash}`,
-      ask: () => real.log.close(apiId, sequence, hash),
-      simulated: (state) => state.close(apiId, sequence, hash),
+      ask: async () => {
+        const closing = await real.log.close(apiId, sequence, hash);
+        if (closing.state === 'INTACT') kill = closing.killed[0]?.kill ?? -1;
+        return closing;
+      },
+      simulated: (state) => state.close(apiId, sequence, hash, kill),
     };
   }
 
@@ -191,10 +196,15 @@ class Acts {
         ask: async () => (await real.directory.open(apiId)).leave(member),
         simulated: (state) => state.leave(apiId, member),
       };
+    const kill = this.#random.chance(0.7) ? this.state.api(apiId).members.get(member) : undefined;
+    const killed = [
+      { name: member, kill: kill === undefined || kill >= 0 ? -1 : kill },
+      { name: 'nobody', kill: -1 },
+    ];
     return {
-      name: `reap ${member}`,
-      ask: () => real.log.reap(apiId, [member, 'nobody']),
-      simulated: (state) => state.reap(apiId, [member, 'nobody']),
+      name: `reap ${JSON.stringify(killed)}`,
+      ask: () => real.log.reap(apiId, killed),
+      simulated: (state) => state.reap(apiId, killed),
     };
   }
 

@@ -1,5 +1,5 @@
 import { hash as digest } from 'node:crypto';
-import type { Closing, Standing, Write, Written } from '../../control-plane/change-log.ts';
+import type { Closing, Killed, Standing, Write, Written } from '../../control-plane/change-log.ts';
 import type { Head, LeaseStep } from '../../control-plane/upkeep.ts';
 import type { Change } from '../../shared/change.ts';
 import { secretPointer } from '../../shared/layout.ts';
@@ -212,20 +212,24 @@ export class RedisState {
   }
 
   /** fence-close.lua */
-  close(apiId: string, sequence: number, hash: string): Outcome<Closing> {
+  close(apiId: string, sequence: number, hash: string, kill: number): Outcome<Closing> {
     const api = this.api(apiId);
     const entry = api.at(sequence);
     if (api.sequence < sequence || (entry && entry.hash !== hash)) return read({ state: 'LOST' });
-    const killed = laggards(api, sequence);
-    for (const name of killed) api.members.set(name, -1);
+    const killed = laggards(api, sequence)
+      .filter((name) => (api.members.get(name) ?? 0) >= 0)
+      .map((name) => ({ name, kill }));
+    for (const { name } of killed) api.members.set(name, kill);
     const { size: followers } = api.members;
     return { reply: { state: 'INTACT', followers, leaseMs: api.fencedMs, killed }, wrote: killed.length > 0 };
   }
 
   /** reap-members.lua */
-  reap(apiId: string, members: readonly string[]): Outcome<number> {
+  reap(apiId: string, killed: readonly Killed[]): Outcome<number> {
     const api = this.api(apiId);
-    const gone = members.filter((name) => api.members.get(name) === -1 && api.members.delete(name));
+    const gone = killed.filter(
+      ({ name, kill }) => api.members.get(name) === kill && api.members.delete(name),
+    );
     return { reply: gone.length, wrote: gone.length > 0 };
   }
 
@@ -252,9 +256,9 @@ export class RedisState {
     const api = this.apis.get(apiId) ?? new ApiState();
     const { sequence, grantedMs, fencedMs, token, created, deleted, members } = api;
     const killed = [...members]
-      .filter(([, score]) => score === -1)
-      .map(([name]) => name)
-      .sort();
+      .filter(([, score]) => score < 0)
+      .sort(([nameA, a], [nameB, b]) => a - b || (nameA < nameB ? -1 : 1))
+      .map(([name, kill]) => ({ name, kill }));
     return read({ sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed });
   }
 

@@ -179,8 +179,10 @@ export class World {
     );
     const fence = new Fence(log, machine, deposedMs, {
       settled: (outcome, apiId, sequence) => this.note(machine.name, outcome, apiId, sequence),
-      killed: (apiId, members, sequence) => this.note(machine.name, 'killed', apiId, sequence, ...members),
-      reaped: (apiId, members) => this.note(machine.name, 'reaped', apiId, ...members),
+      killed: (apiId, members, sequence) =>
+        this.note(machine.name, 'killed', apiId, sequence, ...members.map(({ name }) => name)),
+      reaped: (apiId, members) =>
+        this.note(machine.name, 'reaped', apiId, ...members.map(({ name }) => name)),
     });
     const propagator = new Propagator({
       log,
