@@ -37,7 +37,7 @@ export async function startControlPlane(
   const deposedMs = replicas > 0 ? (config.REDIS_MIN_REPLICAS_MAX_LAG_S + 2) * 1000 : 0;
   const metrics = new Metrics();
   const nodes = new RedisNodes(config, clock, log);
-  const writer = new DurableWriter(nodes, replicas);
+  const writer = new DurableWriter(nodes, replicas, metrics.wrote);
   const changes = new RedisChangeLog(nodes, writer, replicas, () => clock.wallMs());
   const promises = new RedisPromises(nodes, replicas, clock, log);
   const fence = new Fence(changes, clock, deposedMs, metrics.fenceEvents(log));
@@ -75,10 +75,7 @@ export async function startControlPlane(
     leaseMs: config.LEASE_MS,
     deposedMs,
   });
-  metrics.watch(
-    () => fence.pending,
-    () => promises.durable,
-  );
+  metrics.watch(fence, promises);
 
   const app = createServer(config, log);
   app.decorateRequest('caller', undefined);

@@ -10,7 +10,7 @@ const ROOT = join(import.meta.dirname, '..');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const commands = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block?.trim() ?? '');
 
-test('the tables of settings, errors and metrics are those of the code', async () => {
+test('tables of settings, errors and metrics, and alerts in the form of Kubernetes, are as the code says', async () => {
   for (const { file, present, wanted } of await documents())
     expect(present, `${file}: run npm run docs`).toBe(wanted);
 });

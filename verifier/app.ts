@@ -44,8 +44,8 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     foreignKeys: config.FOREIGN_KEYS,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
-  metrics.watch(verifier, config.API_IDS);
   const server = createVerifierServer({ answers: metrics.count(verifier, clock), limits: config, log });
+  metrics.watch(verifier, config.API_IDS, server);
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
