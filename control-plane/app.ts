@@ -1,5 +1,5 @@
 import { createAdminServer, listen } from '#shared/admin.ts';
-import type { Clock } from '#shared/clock.ts';
+import { type Clock, pause } from '#shared/clock.ts';
 import type { createLogger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
@@ -22,8 +22,11 @@ export interface ControlPlane {
   /** Where it listens, as `http://host:port`. */
   readonly address: string;
   readonly adminAddress: string;
-  /** Answers held calls with `pending`, finishes requests in flight and closes everything. */
-  stop(): Promise<void>;
+  /**
+   * Goes on answering for `drainMs`, not ready any more and closing each connection after its answer; then answers
+   * held calls with `pending`, finishes requests in flight and closes everything.
+   */
+  stop(drainMs?: number): Promise<void>;
 }
 
 /** A control plane that listens. Redis need not be there yet: until it is, requests get 503. */
@@ -84,6 +87,10 @@ export async function startControlPlane(
       request.caller = await rootKeys.authenticate(request.headers.authorization);
     }
   });
+  let stopping = false;
+  app.addHook('onSend', async (_request, reply) => {
+    if (stopping) reply.header('connection', 'close');
+  });
   app.addHook('onResponse', async (request, reply) => {
     const operation = request.routeOptions.url ?? 'unknown';
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
@@ -94,7 +101,7 @@ export async function startControlPlane(
 
   const admin = createAdminServer({
     metrics: metrics.registry,
-    notReady: () => (promises.reached ? undefined : 'Redis has not answered yet'),
+    notReady: () => (stopping ? 'stopping' : promises.reached ? undefined : 'Redis has not answered yet'),
   });
   const address = await app.listen({ host: config.HOST, port: config.PORT });
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
@@ -104,7 +111,9 @@ export async function startControlPlane(
   return {
     address,
     adminAddress,
-    async stop() {
+    async stop(drainMs = 0) {
+      stopping = true;
+      await pause(clock, drainMs);
       sweep.stop();
       promises.stop();
       propagator.stop();

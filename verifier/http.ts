@@ -54,6 +54,8 @@ export interface VerifierServer {
   listen(host: string, port: number): Promise<string>;
   /** Listens on a Unix socket that every local user may use, replacing one that nobody listens on. */
   listenUnix(path: string): Promise<string>;
+  /** From now on every answer says `Connection: close`. */
+  drain(): void;
   /**
    * Accepts no more connections, answers what has arrived with `Connection: close`, and resolves when every
    * connection is closed: those still open after `graceMs` are cut.
@@ -163,6 +165,13 @@ export function createVerifierServer(options: {
     );
   });
 
+  const drain = () => {
+    closing = true;
+    for (const response of open) {
+      if (latest.get(response.req.socket) === response) response.shouldKeepAlive = false;
+    }
+  };
+
   return {
     verdicts,
     get requestsInFlight() {
@@ -170,11 +179,9 @@ export function createVerifierServer(options: {
     },
     listen: (host, port) => listen(server, host, port),
     listenUnix: (path) => listenUnix(server, path),
+    drain,
     async close(graceMs) {
-      closing = true;
-      for (const response of open) {
-        if (latest.get(response.req.socket) === response) response.shouldKeepAlive = false;
-      }
+      drain();
       // What reached this machine before is read in the next turns of the event loop, and answered.
       for (let turn = 0; turn < 2; turn++) await new Promise(setImmediate);
       const closed = new Promise((resolve) => server.close(resolve));
