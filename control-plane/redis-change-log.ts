@@ -32,7 +32,7 @@ export class DurableWriter {
   readonly #count: (result: WriteResult) => void;
   #turn = 0;
 
-  constructor(nodes: RedisNodes, replicas: number, count: (result: WriteResult) => void) {
+  constructor(nodes: RedisNodes, replicas: number, count: (result: WriteResult) => void = () => undefined) {
     this.#nodes = nodes;
     this.#replicas = replicas;
     this.#count = count;
