@@ -14,6 +14,8 @@ const NOT_BENCHMARKS = new Set([
   'open-loop.ts',
   'look-ups.ts',
   'verifier-options.ts',
+  'scaling.ts',
+  'simulated-redis.ts',
 ]);
 const names = readdirSync(import.meta.dirname)
   .filter((file) => file.endsWith('.ts') && !NOT_BENCHMARKS.has(file))

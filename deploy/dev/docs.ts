@@ -2,6 +2,7 @@
 // alerts into Kubernetes' form.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { scalingTables } from '../../bench/scaling.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import type { Settings } from '../../shared/config.ts';
@@ -26,6 +27,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     [],
     { requestsInFlight: 0 },
   );
+  const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
       settings: settingsTable(controlPlane),
@@ -33,6 +35,8 @@ export async function documents(): Promise<{ file: string; present: string; want
     },
     'verifier/README.md': { settings: settingsTable(verifier), metrics: await metricsTable(verifierMetrics) },
     'shared/README.md': { errors: errorsTable() },
+    'deploy/README.md': { sizing },
+    'deploy/scaling.md': scaling,
   };
   const withTables = Object.entries(tables).map(([file, parts]) => {
     const present = readFileSync(join(ROOT, file), 'utf8');

@@ -43,6 +43,8 @@ export class Balancer {
   timeout connect 2s
   timeout client 30s
   timeout server 60s
+  # A slow answer to a check is a busy machine, not a server that leaves.
+  timeout check 10s
   option redispatch
 frontend stats
   bind 127.0.0.1:${statsPort}

@@ -79,7 +79,8 @@ export class Load {
           body: JSON.stringify(body),
         });
         closed = answer.headers['connection'] === 'close';
-        const { code } = (await answer.body.json()) as { code?: string };
+        const text = await answer.body.text();
+        const { code } = (text.startsWith('{') ? JSON.parse(text) : {}) as { code?: string };
         outcome = code ?? String(answer.statusCode);
       } catch (error) {
         outcome = codeOf(error);
