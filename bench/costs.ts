@@ -1,5 +1,5 @@
 // What each part costs Redis. `node bench/costs.ts` renews costs.json, from which deploy/scaling.md is calculated.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { systemClock } from '../shared/clock.ts';
@@ -10,41 +10,11 @@ import { RedisNodes, redisSettings } from '../shared/redis.ts';
 import { RedisDirectory } from '../verifier/redis-session.ts';
 import { Verifier } from '../verifier/verifier.ts';
 import { type Benchmark, inDirectory, machine, startProcess } from './harness.ts';
-import { verifyLoad } from './load.ts';
+import { fullLoad, verifyRequest } from './load.ts';
+import { type Costs, FILE, lastCosts } from './measured-costs.ts';
 import { type Backend, inParallel, startBackend, startVerifier, warm } from './servers.ts';
-import { type OneApi, simulate } from './simulated-redis.ts';
+import { simulate } from './simulated-redis.ts';
 import { silent, verifierLimits } from './verifier-options.ts';
-
-/** Microseconds of CPU of Redis' main thread, where nothing else is said. */
-export interface Costs {
-  readonly createUs: number;
-  /** A change with its message and its fence's look, without any verifier. */
-  readonly updateUs: number;
-  /** Of a change, for each verifier: its message. */
-  readonly publishUs: number;
-  /** Of a change, for each verifier: the SYNC that acknowledges it. */
-  readonly ackUs: number;
-  /** A SYNC with nothing new; each verifier sends one a second for each API. */
-  readonly idleSyncUs: number;
-  /** A key that a verifier asks for the first time: its pointer and its record. */
-  readonly lookupUs: number;
-  /** Bytes of Redis' memory. */
-  readonly bytesPerKey: number;
-  readonly bytesPerVerifier: number;
-  /** CPU of the verifier for one verifyKey over HTTP, from memory. */
-  readonly verifyUs: number;
-}
-
-const FILE = join(import.meta.dirname, 'costs.json');
-
-/** The costs as last measured, on what, and what a simulation makes of them. */
-export function lastCosts(): {
-  machine: readonly string[];
-  costs: Costs;
-  simulated: readonly OneApi[];
-} {
-  return JSON.parse(readFileSync(FILE, 'utf8'));
-}
 
 function measure(quick: boolean): Promise<Costs> {
   return inDirectory(async (directory) => {
@@ -95,7 +65,7 @@ function measure(quick: boolean): Promise<Costs> {
       const followedUs = await meter.perItem(changes, change);
       await followers.stop();
       const ackUs = (followedUs - updateUs) / count - publishUs;
-      const verifyUs = await verifications(backend, directory, quick ? 2 : 5);
+      const verifyUs = await verifications(backend, quick ? 2 : 5);
       return {
         createUs,
         updateUs,
@@ -165,10 +135,9 @@ async function lookups(backend: Backend, meter: Meter, keys: readonly string[]):
   return cost;
 }
 
-async function verifications(backend: Backend, directory: string, seconds: number): Promise<number> {
+async function verifications(backend: Backend, seconds: number): Promise<number> {
   const keys = backend.keys;
-  const file = join(directory, 'one-key.txt');
-  writeFileSync(file, keys.join('\n'));
+  const requests = keys.map(verifyRequest);
   const verifier = await startVerifier(backend);
   try {
     await warm(verifier, keys);
@@ -180,9 +149,9 @@ async function verifications(backend: Backend, directory: string, seconds: numbe
         answers: of('keyfence_verdicts_total{code="VALID",source="memory"}'),
       };
     };
-    await verifyLoad(verifier.port, file, keys, 2);
+    await fullLoad(verifier.port, requests, 2);
     const before = await read();
-    await verifyLoad(verifier.port, file, keys, seconds);
+    await fullLoad(verifier.port, requests, seconds);
     const after = await read();
     return (after.cpuUs - before.cpuUs) / (after.answers - before.answers);
   } finally {

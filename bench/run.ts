@@ -15,6 +15,7 @@ const NOT_BENCHMARKS = new Set([
   'look-ups.ts',
   'verifier-options.ts',
   'scaling.ts',
+  'measured-costs.ts',
   'simulated-redis.ts',
 ]);
 const names = readdirSync(import.meta.dirname)

@@ -1,4 +1,4 @@
-import type { Costs } from './costs.ts';
+import type { Costs } from './measured-costs.ts';
 
 /** One API at one Redis. Times in milliseconds. */
 export interface OneApi {
