@@ -55,7 +55,13 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     withMeta: config.AUTHZ_META,
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
   });
-  const server = createVerifierServer({ answers, limits: config, log, routes: { below: authz } });
+  const server = createVerifierServer({
+    answers,
+    limits: config,
+    log,
+    routes: { below: authz },
+    crowded: metrics.crowded,
+  });
   metrics.watch(verifier, config.API_IDS, server);
 
   let missing: string | undefined = 'Redis has not answered yet';

@@ -68,14 +68,16 @@ export interface VerifierServer {
 /**
  * The HTTP contract of the verifier on `node:http`.
  * @param options.routes more than verifyKey and the error page
+ * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
  */
 export function createVerifierServer(options: {
   answers: Answers;
   limits: HttpLimits;
   log: Pick<Logger, 'error'>;
   routes?: Partial<Routes>;
+  crowded?: () => void;
 }): VerifierServer {
-  const { answers, limits, log, routes } = options;
+  const { answers, limits, log, routes, crowded } = options;
   const verdicts: VerdictCounts = { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 };
   const route = createRouter({
     exact: {
@@ -107,7 +109,10 @@ export function createVerifierServer(options: {
       answerError(response, error instanceof ApiError ? error : bug, requestId);
     };
     try {
-      if (open.size > limits.REQUESTS_IN_FLIGHT_MAX) throw unavailable('too many requests at once');
+      if (open.size > limits.REQUESTS_IN_FLIGHT_MAX) {
+        crowded?.();
+        throw unavailable('too many requests at once');
+      }
       judgeHead(request);
       route(request, response, requestId)?.catch(fail);
     } catch (error) {

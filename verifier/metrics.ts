@@ -13,7 +13,7 @@ export type Answers = Pick<Verifier, 'decide' | 'lookUp'>;
 /** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
 const OTHER_APIS = 'other';
 const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'hole', 'nonce', 'damaged'];
-const UNDECIDED_REASONS = ['shed', 'slow', 'redis'] as const;
+const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
 
 /** The verifier's metrics. On the hot path they are plain numbers, which a scrape turns into series. */
 export class Metrics {
@@ -53,7 +53,7 @@ export class Metrics {
     });
     this.#undecided = new Counter({
       name: 'keyfence_undecided_total',
-      help: 'Verifications answered 503; callers must refuse. shed: more look-ups at once than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow; slow: no answer within LOOKUP_WAIT_MS; redis: out of reach, or this API not in sync. The rate of outages is this ÷ (this + keyfence_verdicts_total).',
+      help: 'Verifications answered 503; callers must refuse. crowded: more requests at once than REQUESTS_IN_FLIGHT_MAX; shed: more look-ups at once than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow; slow: no answer within LOOKUP_WAIT_MS; redis: out of reach, or this API not in sync. The rate of outages is this ÷ (this + keyfence_verdicts_total).',
       labelNames: ['reason'],
       registers,
     });
@@ -85,6 +85,9 @@ export class Metrics {
     for (const reason of DROP_REASONS) this.#drops.inc({ reason }, 0);
     for (const source of ['message', 'sync']) this.#applied.inc({ source }, 0);
   }
+
+  /** A request was refused because there were too many. */
+  readonly crowded = (): void => this.#undecided.inc({ reason: 'crowded' });
 
   /** The same answers, counted. */
   count(answers: Answers, clock: Clock): Answers {
