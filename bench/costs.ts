@@ -1,5 +1,6 @@
 // What each part costs Redis. `node bench/costs.ts` renews costs.json, from which deploy/scaling.md is calculated.
 import { writeFileSync } from 'node:fs';
+import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { systemClock } from '../shared/clock.ts';
@@ -55,16 +56,14 @@ function measure(quick: boolean): Promise<Costs> {
       const publishUs = ((await meter.perItem(changes, change)) - updateUs) / count;
       for (const each of subscribers) each.disconnect();
 
-      const followers = await startProcess(
-        [process.execPath, join(import.meta.dirname, 'followers.ts'), String(count), 'bench'],
-        { REDIS_URL: `unix://${backend.redisPath}` },
-        'live',
-      );
-      const idleSyncUs = ((await idle()) - aloneUs) / count / (idleMs / verifierLimits.syncPeriodMs);
-      const bytesPerVerifier = ((await meter.memoryBytes()) - empty) / count;
-      const followedUs = await meter.perItem(changes, change);
-      await followers.stop();
-      const ackUs = (followedUs - updateUs) / count - publishUs;
+      const few = await startFollowers(backend, count);
+      const ackUs = ((await meter.perItem(changes, change)) - updateUs) / count - publishUs;
+      await few.stop();
+      const crowd = quick ? count : 1000;
+      const many = await startFollowers(backend, crowd, 'other');
+      const idleSyncUs = ((await idle()) - aloneUs) / crowd / (idleMs / verifierLimits.syncPeriodMs);
+      const bytesPerVerifier = ((await meter.memoryBytes()) - empty) / crowd;
+      await many.stop();
       const verifyUs = await verifications(backend, quick ? 2 : 5);
       return {
         createUs,
@@ -82,6 +81,14 @@ function measure(quick: boolean): Promise<Costs> {
       await backend.stop();
     }
   });
+}
+
+function startFollowers(backend: Backend, count: number, apiId = 'bench') {
+  return startProcess(
+    [process.execPath, join(import.meta.dirname, 'followers.ts'), String(count), apiId],
+    { REDIS_URL: `unix://${backend.redisPath}` },
+    'live',
+  );
 }
 
 /** What Redis says of itself. */
@@ -165,7 +172,7 @@ const benchmark: Benchmark = async ({ quick }) => {
   return {
     title: 'What each part costs Redis',
     about:
-      'CPU of its main thread (INFO cpu) on one Redis with AOF, fsync always; 200 verifiers. Nothing pinned.',
+      'CPU of its main thread (INFO cpu) on one Redis with AOF, fsync always; 200 verifiers for changes, 1,000 idle ones. Nothing pinned.',
     rows: [
       us('createKey', costs.createUs),
       us('a change, without verifiers', costs.updateUs),
@@ -183,9 +190,13 @@ const benchmark: Benchmark = async ({ quick }) => {
 export default benchmark;
 
 if (import.meta.main) {
+  const others = `load average ${(loadavg()[0] ?? 0).toFixed(1)} before`;
   const costs = process.argv.includes('simulate') ? lastCosts().costs : await measure(false);
   const simulated = [1, 100, 1000, 5000, 10_000].flatMap((verifiers) =>
     [1, 10].map((changesPerSecond) => simulate(costs, verifiers, changesPerSecond)),
   );
-  writeFileSync(FILE, `${JSON.stringify({ machine: machine(), costs, simulated }, undefined, 2)}\n`);
+  writeFileSync(
+    FILE,
+    `${JSON.stringify({ machine: [...machine(), others], costs, simulated }, undefined, 2)}\n`,
+  );
 }
