@@ -1,4 +1,5 @@
-// What each part costs Redis. `node bench/costs.ts` renews costs.json, from which deploy/scaling.md is calculated.
+// What each part costs Redis. `node bench/costs.ts` renews costs.json, from which deploy/scaling.md is calculated;
+// `node bench/costs.ts simulate` only the simulation.
 import { writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
@@ -190,13 +191,14 @@ const benchmark: Benchmark = async ({ quick }) => {
 export default benchmark;
 
 if (import.meta.main) {
-  const others = `load average ${(loadavg()[0] ?? 0).toFixed(1)} before`;
-  const costs = process.argv.includes('simulate') ? lastCosts().costs : await measure(false);
+  const { machine: on, costs } = process.argv.includes('simulate') ? lastCosts() : await measured();
   const simulated = [1, 100, 1000, 5000, 10_000].flatMap((verifiers) =>
     [1, 10].map((changesPerSecond) => simulate(costs, verifiers, changesPerSecond)),
   );
-  writeFileSync(
-    FILE,
-    `${JSON.stringify({ machine: [...machine(), others], costs, simulated }, undefined, 2)}\n`,
-  );
+  writeFileSync(FILE, `${JSON.stringify({ machine: on, costs, simulated }, undefined, 2)}\n`);
+}
+
+async function measured() {
+  const others = `load average ${(loadavg()[0] ?? 0).toFixed(1)} before`;
+  return { machine: [...machine(), others], costs: await measure(false) };
 }

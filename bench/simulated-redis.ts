@@ -12,7 +12,8 @@ export interface OneApi {
 }
 
 /** All times below in microseconds. */
-const SIMULATED = 4_000_000;
+const SIMULATED_MIN = 4_000_000;
+const CHANGES_MIN = 20;
 const SYNC_PERIOD = 1_000_000;
 /** One way between two machines of a data centre, and until a process reads what arrived: at random up to this. */
 const NETWORK = 250;
@@ -33,6 +34,7 @@ interface Verifier {
  * next one), and everybody's idle SYNC once a second.
  */
 export function simulate(costs: Costs, verifiers: number, changesPerSecond: number): OneApi {
+  const length = Math.max(SIMULATED_MIN, (CHANGES_MIN * 1_000_000) / changesPerSecond);
   const random = generator(verifiers + changesPerSecond);
   const travel = () => NETWORK + random() * HANDLING_MAX;
   const agenda = new Agenda();
@@ -74,7 +76,7 @@ export function simulate(costs: Costs, verifiers: number, changesPerSecond: numb
   );
   for (const verifier of all) {
     const tick = (now: number) => {
-      if (now > SIMULATED) return;
+      if (now > length) return;
       sync(now, verifier);
       agenda.add(now + SYNC_PERIOD * (0.9 + 0.2 * random()), tick);
     };
@@ -92,7 +94,7 @@ export function simulate(costs: Costs, verifiers: number, changesPerSecond: numb
   };
   for (let at = 0; ; ) {
     at += (-Math.log(1 - random()) * 1_000_000) / changesPerSecond;
-    if (at > SIMULATED) break;
+    if (at > length) break;
     agenda.add(at, change);
   }
 
@@ -102,7 +104,7 @@ export function simulate(costs: Costs, verifiers: number, changesPerSecond: numb
   return {
     verifiers,
     changesPerSecond,
-    busy: worked / Math.max(SIMULATED, endedAt),
+    busy: worked / Math.max(length, endedAt),
     p50Ms: percentile(0.5),
     p99Ms: percentile(0.99),
   };

@@ -18,7 +18,7 @@ describe('the simulated Redis', () => {
   test('is as busy as what it does costs together, while it is not full', () => {
     const { busy } = simulate(costs, 1000, 5);
     const perSecond = 1000 * 50 + 5 * (200 + 1000 * (4 + 40));
-    // Changes come at random moments, four seconds long.
+    // Changes come at random moments.
     expect(busy).toBeGreaterThan((perSecond / 1e6) * 0.6);
     expect(busy).toBeLessThan((perSecond / 1e6) * 1.4);
   });
