@@ -1,5 +1,5 @@
 import { type Benchmark, inDirectory } from './harness.ts';
-import { interleave, SERVER_CORE, verifyRequest } from './load.ts';
+import { interleave, SERVER_CORE, throughputBars, verifyRequest } from './load.ts';
 import { startBackend, startVerifier, warm } from './servers.ts';
 
 const SAMPLE = 100_000;
@@ -19,10 +19,11 @@ const keyCount: Benchmark = ({ quick }) =>
         const requests = keys.filter((_, n) => n % step === 0).map(verifyRequest);
         contenders.push({ ...verifier, name: `${count.toLocaleString('en')} keys`, requests });
       }
-      const loads = [...(await interleave(contenders, quick ? 3 : 5, quick ? 2 : 5))];
+      const loads = [...(await interleave(contenders, quick ? 3 : 5, quick ? 2 : 3))];
       return {
         title: 'What an answer costs by the number of keys in memory',
         about: `Asked for at random over 32 connections (of more than ${SAMPLE.toLocaleString('en')} keys: so many of them, evenly spread); each verifier on core ${SERVER_CORE}, the load on the other; interleaved, medians.`,
+        bars: throughputBars(new Map(loads)),
         rows: loads.map(([name, { requestsPerSecond }], i) => {
           const ratio = (loads[0]?.[1].requestsPerSecond ?? 0) / requestsPerSecond;
           return {

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import autocannon from 'autocannon';
-import { inDirectory, median, pinned, type Row } from './harness.ts';
+import { inDirectory, median, pinned, type Row, type Section } from './harness.ts';
 
 /** What one run of load saw. Latencies in milliseconds. */
 export interface Load {
@@ -140,6 +140,12 @@ export function throughputRows(
     });
   }
   return rows;
+}
+
+/** The same, to be drawn. */
+export function throughputBars(loads: ReadonlyMap<string, Load>): NonNullable<Section['bars']> {
+  const values = [...loads].map(([name, { requestsPerSecond }]) => ({ name, value: requestsPerSecond }));
+  return { unit: 'requests/s on one core', values };
 }
 
 /** What the generator of a fixed rate saw, milliseconds. */

@@ -8,6 +8,7 @@ import {
   freePort,
   interleave,
   SERVER_CORE,
+  throughputBars,
   throughputRows,
   verifyRequest,
 } from './load.ts';
@@ -71,10 +72,11 @@ const peers: Benchmark = ({ quick }) =>
           keys.map((key) => ({ method: 'GET', path: '/', headers: { 'X-Api-Key': key } })),
         );
       }
-      const loads = await interleave(contenders, rounds, quick ? 2 : 5);
+      const loads = await interleave(contenders, rounds, quick ? 2 : 3);
       return {
         title: 'Beside other projects',
         about: `${KEYS.toLocaleString('en')} keys (express-gateway: ${CREDENTIALS} credentials) asked for at random over 32 connections; each server on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds}. express-gateway and HAProxy read a header and no body; HAProxy's map holds keys as they are, and a change of it is not spread to others.`,
+        bars: throughputBars(loads),
         rows: throughputRows(loads, {}),
       };
     } finally {

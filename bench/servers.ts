@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { Agent, request } from 'undici';
 import { startRedis } from '../deploy/dev/redis-server.ts';
 import { pinned, startProcess } from './harness.ts';
@@ -81,10 +81,10 @@ export interface BenchVerifier extends Server {
   verify(key: string): Promise<Answer>;
 }
 
-/** @param main what to run as the verifier, from the project's root */
+/** @param main what to run as the verifier; relative to the project's root */
 export async function startVerifier(backend: Backend, main = 'verifier/main.ts'): Promise<BenchVerifier> {
   const verifier = await startProcess<{ address: string; adminAddress: string }>(
-    pinned(SERVER_CORE, [process.execPath, '--max-semi-space-size=8', join(ROOT, main)]),
+    pinned(SERVER_CORE, [process.execPath, '--max-semi-space-size=8', resolve(ROOT, main)]),
     backend.env,
     'address',
   );

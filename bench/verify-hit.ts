@@ -1,5 +1,12 @@
 import { type Benchmark, inDirectory } from './harness.ts';
-import { findNginxLua, interleave, SERVER_CORE, throughputRows, verifyRequest } from './load.ts';
+import {
+  findNginxLua,
+  interleave,
+  SERVER_CORE,
+  throughputBars,
+  throughputRows,
+  verifyRequest,
+} from './load.ts';
 import { type Server, startBackend, startNginx, startPeer, startVerifier, warm } from './servers.ts';
 
 /** verifyKey from memory against the least that others would do, each alone on one core. */
@@ -19,10 +26,11 @@ const verifyHit: Benchmark = ({ quick }) =>
       if (nginx) servers.push(await startNginx(nginx, directory, keysFile));
       const requests = keys.map(verifyRequest);
       const contenders = servers.map(({ name, port }) => ({ name, port, requests }));
-      const loads = await interleave(contenders, rounds, quick ? 2 : 5);
+      const loads = await interleave(contenders, rounds, quick ? 2 : 3);
       return {
         title: 'verifyKey from memory',
         about: `${keys.length.toLocaleString('en')} keys in memory, asked for at random over 32 connections; each server on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds}.`,
+        bars: throughputBars(loads),
         rows: throughputRows(loads, {
           'minimal node:http handler': 2,
           'nginx + Lua LRU': 0.9,
