@@ -25,7 +25,7 @@ export async function documents(): Promise<{ file: string; present: string; want
       lookupsInFlight: 0,
     },
     [],
-    { requestsInFlight: 0 },
+    { requestsInFlight: 0, lane: { answered: 0, handedOver: 0 } },
   );
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
