@@ -1,7 +1,7 @@
 import { type Clock, pause } from '#shared/clock.ts';
 import type { ChangeLog, Killed, Written } from './change-log.ts';
 
-/** How a change came to be complete, or that a failover took it. */
+/** How a change came to be complete, or that a failover took it; also where nothing shows any more that it did not. */
 export type FenceOutcome = 'acks' | 'fence' | 'lost';
 
 /** A change on its way to every follower. */
@@ -82,6 +82,12 @@ export class Fence {
     return this.#pending;
   }
 
+  /** How long the oldest of them has been waiting, milliseconds; 0 without any. */
+  get oldestMs(): number {
+    const starts = [...this.#apis.values()].flatMap(({ open }) => open.map((change) => change.startedAtMs));
+    return starts.length === 0 ? 0 : this.#clock.monotonicMs() - starts.reduce((a, b) => Math.min(a, b));
+  }
+
   /** Begins to watch a change; to be called as soon as its write returned. */
   track(apiId: string, keyId: string, written: Written): Tracked {
     const { promise, resolve } = Promise.withResolvers<FenceOutcome>();
@@ -157,6 +163,7 @@ export class Fence {
     try {
       const standing = await this.#log.check({ apiId, keyId, sequence, hash, replicated, names: 0 });
       if (standing.state === 'LOST') return this.#settle(change, 'lost');
+      if (standing.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');
       change.followers = standing.followers;
       if (standing.replicatedSequence >= sequence) change.replicated = true;
       if (!change.replicated) return false;

@@ -17,8 +17,11 @@ export interface RunningVerifier {
   /** Where it listens, as `http://host:port`. */
   readonly address: string;
   readonly adminAddress: string;
-  /** Finishes requests in flight, then leaves every API so that no change waits for this process. */
-  stop(): Promise<void>;
+  /**
+   * Goes on answering for `drainMs`, not ready any more and closing each connection after its answer; then finishes
+   * requests in flight, and leaves every API so that no change waits for this process.
+   */
+  stop(drainMs?: number): Promise<void>;
 }
 
 const READY_POLL_MS = 100;
@@ -72,8 +75,9 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     withMeta: config.AUTHZ_META,
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
   };
-  const server = createVerifierServer({ answers, limits: config, log, authz });
-  metrics.watch(verifier, config.API_IDS, { lane: server.lane, usage });
+  const { crowded } = metrics;
+  const server = createVerifierServer({ answers, limits: config, log, authz, crowded });
+  metrics.watch(verifier, config.API_IDS, server, usage);
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
@@ -85,7 +89,10 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     if (missing === undefined) log.info('ready');
   };
 
-  const admin = createAdminServer({ metrics: metrics.registry, notReady: () => missing });
+  const admin = createAdminServer({
+    metrics: metrics.registry,
+    notReady: () => (stopping.signal.aborted ? 'stopping' : missing),
+  });
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
   const address = await server.listen(config.HOST, config.PORT);
   verifier.start();
@@ -96,8 +103,10 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   return {
     address,
     adminAddress,
-    async stop() {
+    async stop(drainMs = 0) {
       stopping.abort();
+      server.drain();
+      await pause(clock, drainMs);
       await server.close(config.SHUTDOWN_GRACE_MS / 2);
       await Promise.all([verifier.stop(), status.stop(), usage?.stop()]);
       admin.close();

@@ -59,6 +59,8 @@ export interface VerifierServer {
   listen(host: string, port: number): Promise<string>;
   /** Listens on a Unix socket that every local user may use, replacing one that nobody listens on. */
   listenUnix(path: string): Promise<string>;
+  /** From now on every answer says `Connection: close`. */
+  drain(): void;
   /**
    * Accepts no more connections, answers what has arrived with `Connection: close`, and resolves when every
    * connection is closed: those still open after `graceMs` are cut.
@@ -73,6 +75,7 @@ export interface VerifierServer {
  * The HTTP contract of the verifier on `node:http`.
  * @param options.authz undefined = gateways are not answered
  * @param options.routes more than verifyKey, the error page and what gateways ask
+ * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
  */
 export function createVerifierServer(options: {
   answers: Answers;
@@ -80,8 +83,9 @@ export function createVerifierServer(options: {
   log: Pick<Logger, 'error'>;
   authz?: AuthzSettings;
   routes?: Partial<Routes>;
+  crowded?: () => void;
 }): VerifierServer {
-  const { answers, limits, log, authz, routes } = options;
+  const { answers, limits, log, authz, routes, crowded } = options;
   const route = createRouter({
     exact: {
       '/v1/keys.verifyKey': { POST: verifyKeyRoute(answers, limits.BODY_BYTES_MAX) },
@@ -113,7 +117,10 @@ export function createVerifierServer(options: {
       answerError(response, error instanceof ApiError ? error : bug, requestId);
     };
     try {
-      if (inFlight() > limits.REQUESTS_IN_FLIGHT_MAX) throw unavailable('too many requests at once');
+      if (inFlight() > limits.REQUESTS_IN_FLIGHT_MAX) {
+        crowded?.();
+        throw unavailable('too many requests at once');
+      }
       judgeHead(request);
       route(request, response, requestId)?.catch(fail);
     } catch (error) {
@@ -176,6 +183,14 @@ export function createVerifierServer(options: {
   const lane = limits.FAST_LANE ? new FastLane(server, { answers, limits, authz, tooSlow }) : undefined;
   const inFlight = () => open.size + (lane?.lookingUp ?? 0);
 
+  const drain = () => {
+    closing = true;
+    if (lane) lane.closing = true;
+    for (const response of open) {
+      if (latest.get(response.req.socket) === response) response.shouldKeepAlive = false;
+    }
+  };
+
   return {
     lane: lane?.counts ?? { answered: 0, handedOver: 0 },
     get requestsInFlight() {
@@ -183,12 +198,9 @@ export function createVerifierServer(options: {
     },
     listen: (host, port) => listen(server, host, port),
     listenUnix: (path) => listenUnix(server, path),
+    drain,
     async close(graceMs) {
-      closing = true;
-      if (lane) lane.closing = true;
-      for (const response of open) {
-        if (latest.get(response.req.socket) === response) response.shouldKeepAlive = false;
-      }
+      drain();
       // What reached this machine before is read in the next turns of the event loop, and answered.
       for (let turn = 0; turn < 2; turn++) await new Promise(setImmediate);
       const closed = new Promise((resolve) => server.close(resolve));

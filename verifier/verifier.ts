@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { type Entry, KeyCache } from './cache.ts';
 import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
@@ -24,6 +24,16 @@ export interface VerifierLimits extends FollowerLimits {
   readonly apiIdleMs: number;
 }
 
+/** A look-up given up for its number (`shed`) or its slowness (`slow`); clients see 503 with `Retry-After`. */
+export class LookupGivenUp extends ApiError {
+  readonly reason: 'shed' | 'slow';
+
+  constructor(reason: 'shed' | 'slow', message: string) {
+    super('SERVICE_UNAVAILABLE', message);
+    this.reason = reason;
+  }
+}
+
 /**
  * Answers "is this key good?" for the APIs it serves: from memory while their leases hold, else from Redis.
  * The rules of a verification, without HTTP.
@@ -32,6 +42,7 @@ export class Verifier {
   readonly #directory: Directory;
   readonly #clock: Clock;
   readonly #random: () => string;
+  readonly #chance: () => number;
   readonly #limits: VerifierLimits;
   /** Empty = all. */
   readonly #apiIds: ReadonlySet<string>;
@@ -47,12 +58,14 @@ export class Verifier {
   #idleCheck: { cancel(): void } | undefined;
   #stopped = false;
   /** Monotone counts for metrics. */
-  readonly counts = { fills: 0, malformed: 0, shed: 0, waitedTooLong: 0, stale: 0 };
+  readonly counts = { fills: 0, malformed: 0, stale: 0 };
 
   constructor(options: {
     directory: Directory;
     clock: Clock;
     random: () => string;
+    /** From 0 to below 1 at each call: jitter and backoff. */
+    chance?: () => number;
     limits: VerifierLimits;
     apiIds: readonly string[];
     /** Whether keys that are not of our format may be looked up. */
@@ -65,6 +78,7 @@ export class Verifier {
     this.#directory = options.directory;
     this.#clock = clock;
     this.#random = options.random;
+    this.#chance = options.chance ?? Math.random;
     this.#limits = limits;
     this.#apiIds = new Set(options.apiIds);
     this.#foreignKeys = options.foreignKeys;
@@ -156,10 +170,7 @@ export class Verifier {
   }
 
   async #fetch(digest: string): Promise<Entry | Verdict> {
-    if (!(await this.#slots.acquire())) {
-      this.counts.shed++;
-      throw unavailable('too many look-ups at once');
-    }
+    if (!(await this.#slots.acquire())) throw new LookupGivenUp('shed', 'too many look-ups at once');
     try {
       this.counts.fills++;
       const start = this.#clock.monotonicMs();
@@ -191,6 +202,7 @@ export class Verifier {
       cache: this.#cache,
       clock: this.#clock,
       random: this.#random,
+      chance: this.#chance,
       limits: this.#limits,
       events: this.#events(apiId),
     });
@@ -214,8 +226,7 @@ export class Verifier {
   async #atMost<T>(limitMs: number, work: Promise<T>): Promise<T> {
     const expired = Promise.withResolvers<never>();
     const timer = this.#clock.after(limitMs, () => {
-      this.counts.waitedTooLong++;
-      expired.reject(unavailable(`no answer from Redis within ${limitMs} ms`));
+      expired.reject(new LookupGivenUp('slow', `no answer from Redis within ${limitMs} ms`));
     });
     try {
       return await Promise.race([work, expired.promise]);
