@@ -10,7 +10,8 @@ import { join } from 'node:path';
 const [target] = process.argv.slice(2);
 if (!target) throw new Error('usage: node deploy/image/strip-types.ts <folder>');
 
-const wanted = (path: string) => !/\.(d\.ts|md)$/.test(path);
+// Of the dashboard only what is served.
+const wanted = (path: string) => !/\.(d\.ts|md)$|control-plane\/dashboard\/(?!assets)/.test(path);
 for (const source of ['control-plane', 'verifier', 'shared', 'package.json']) {
   cpSync(source, join(target, source), { recursive: true, filter: wanted });
 }
