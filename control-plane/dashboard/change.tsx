@@ -10,6 +10,8 @@ const NAMES_EVERY = 10;
 const LAGGARDS_NAMED_MAX = 100;
 const HISTORY_MAX = 60;
 const SHOWN_MAX = 5;
+/** How far the clock of a proxy, which may have dated the answer, is believed to be from the control plane's. */
+const SKEW_MS = 500;
 
 /** A change of a key on its way to every verifier. */
 interface Change {
@@ -19,7 +21,8 @@ interface Change {
   /** undefined = on its way. */
   readonly by: 'acks' | 'fence' | undefined;
   readonly tookMs: number;
-  readonly completeBy: number | undefined;
+  /** Until it is complete by fence at the latest. */
+  readonly leftMs: number;
   readonly followers: readonly Follower[];
   readonly failure?: Failure;
 }
@@ -81,11 +84,17 @@ async function* follow(
 ): AsyncGenerator<Change> {
   const startedAt = performance.now();
   const tookMs = () => Math.round(performance.now() - startedAt);
-  const [names, { propagation }] = await Promise.all([
+  const [names, { propagation, closesAt }] = await Promise.all([
     namesOf(apiId),
-    call('keys.updateKey', { keyId, ...patch, waitMs: QUICK_MS }),
+    call('keys.updateKey', { keyId, ...patch, waitMs: QUICK_MS }).then(({ propagation }) => {
+      // Told by the server's clock, then counted on ours that does not jump.
+      const { completeBy } = propagation;
+      const fenceMs =
+        completeBy === undefined ? Number.POSITIVE_INFINITY : completeBy - serverNow() + SKEW_MS;
+      return { propagation, closesAt: performance.now() + fenceMs };
+    }),
   ]);
-  const { completeBy, sequence } = propagation;
+  const { sequence } = propagation;
   const applied = new Map<string, number>();
   const seen = (now: Propagation, known: typeof names, by: Change['by'], ms: number): Change => {
     const late = new Set(now.state === 'complete' ? [] : (now.laggards ?? known.map(([member]) => member)));
@@ -99,7 +108,8 @@ async function* follow(
       const appliedMs = applied.get(member);
       return { member, name, ...(appliedMs === undefined ? {} : { appliedMs }) };
     });
-    return { keyId, what, propagation: now, by, tookMs: ms, completeBy, followers };
+    const leftMs = by ? 0 : Math.max(0, closesAt - performance.now());
+    return { keyId, what, propagation: now, by, tookMs: ms, leftMs, followers };
   };
   const finish = (by: 'acks' | 'fence', ms: number) => {
     history.push({ at: Date.now(), tookMs: ms, by });
@@ -127,8 +137,8 @@ async function* follow(
       return;
     }
     // The history still holds it, and every lease from before it has ended: nobody answers by what was before.
-    const fenced = completeBy !== undefined && serverNow() >= completeBy;
-    const by = now.state === 'complete' ? 'acks' : fenced ? 'fence' : undefined;
+    const fenced = performance.now() >= closesAt ? 'fence' : undefined;
+    const by = now.state === 'complete' ? 'acks' : fenced;
     yield seen(now, known, by && finish(by, tookMs()), tookMs());
     if (by) return;
   }
@@ -145,14 +155,14 @@ async function namesOf(apiId: string): Promise<(readonly [member: string, name: 
 }
 
 function Fence({ change }: { change: Change }) {
-  const { what, propagation, by, tookMs, completeBy, followers, failure } = change;
-  const leftMs = by || completeBy === undefined ? 0 : Math.max(0, completeBy - serverNow());
+  const { what, propagation, by, tookMs, leftMs, followers, failure } = change;
+  const goesOn = !by && (failure?.passes ?? true);
   return (
     <section class={`panel ${by ? 'done' : ''}`} aria-label="How far the change has come">
       <p role="status">
         <strong>{what}.</strong> {summary(change)}
       </p>
-      {!by && (
+      {goesOn && (
         <p>
           <progress max={tookMs + leftMs} value={tookMs} aria-label="Time until complete by fence" /> at most{' '}
           {(leftMs / 1000).toFixed(1)} s

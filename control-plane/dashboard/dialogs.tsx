@@ -1,6 +1,8 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import type { Propagation } from './api.ts';
 import { useAction } from './loading.tsx';
+import { Time } from './parts.tsx';
 
 /** A modal dialog. `onClose` also where somebody presses Escape, unless it must be answered. */
 function Dialog(props: {
@@ -31,21 +33,42 @@ function Dialog(props: {
   );
 }
 
-/** Asks before something that cannot be undone; where `word` is given, it has to be typed. */
+/**
+ * Asks before something is deleted for good, waits until it is complete, and says until when it may not be.
+ * @param props.word has to be typed, where it is given
+ */
 export function Confirm(props: {
   title: string;
   word?: string;
   action: string;
-  run: () => Promise<unknown>;
+  run: () => Promise<{ propagation: Propagation }>;
+  onDone: () => void;
   onClose: () => void;
   children: ComponentChildren;
 }) {
   const { busy, run, problem } = useAction();
   const [typed, setTyped] = useState('');
+  const [pending, setPending] = useState<Propagation>();
   const submit = (event: Event) => {
     event.preventDefault();
-    void run(props.run);
+    void run(async () => {
+      const { propagation } = await props.run();
+      if (propagation.state === 'complete') props.onDone();
+      else setPending(propagation);
+    });
   };
+  if (pending) {
+    return (
+      <Dialog title="Deleted, but not everywhere yet" onClose={props.onDone}>
+        <p role="status">
+          A verifier that cannot be reached may go on until <Time at={pending.completeBy} />, and no longer.
+        </p>
+        <button type="button" onClick={props.onDone}>
+          Close
+        </button>
+      </Dialog>
+    );
+  }
   return (
     <Dialog title={props.title} onClose={props.onClose}>
       <form onSubmit={submit}>

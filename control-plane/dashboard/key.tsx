@@ -59,8 +59,8 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               <Confirm
                 title="Delete this key?"
                 action="Delete for good"
-                run={async () => {
-                  await call('keys.deleteKey', { keyId });
+                run={() => call('keys.deleteKey', { keyId })}
+                onDone={() => {
                   location.hash = `#/apis/${of.apiId}`;
                 }}
                 onClose={() => setDeleting(false)}

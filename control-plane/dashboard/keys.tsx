@@ -42,8 +42,8 @@ export function Keys({ apiId }: { apiId: string }) {
           title="Delete this API?"
           word={apiId}
           action="Delete API and keys"
-          run={async () => {
-            await call('apis.deleteApi', { apiId });
+          run={() => call('apis.deleteApi', { apiId })}
+          onDone={() => {
             location.hash = '#/';
           }}
           onClose={() => setDeleting(false)}

@@ -196,6 +196,25 @@ describe.skipIf(executable === undefined)('in Chromium', { timeout: 60_000 }, ()
       await dashboard.close(key);
     });
 
+    test('a delete that is not complete when the API answers says until when a verifier may go on', async () => {
+      const { keyId } = await fleet.ok('keys.createKey', { apiId: 'hasty' });
+      const { address } = await fleet.addControlPlane({ FENCE_WAIT_MS: '0' });
+      const dashboard = await Dashboard.open(browser, address);
+      const { page } = dashboard;
+      await dashboard.signIn();
+      await page.getByRole('heading', { name: 'APIs' }).waitFor();
+      await dashboard.go(`#/keys/${keyId}`);
+      await page.getByRole('button', { name: 'Delete key' }).click();
+      await page.getByRole('button', { name: 'Delete for good' }).click();
+      await page
+        .getByRole('dialog')
+        .getByText(/may go on until .*:.*, and no longer/)
+        .waitFor();
+      await page.getByRole('button', { name: 'Close' }).click();
+      await page.getByRole('heading', { name: 'Keys of hasty' }).waitFor();
+      await dashboard.close();
+    });
+
     test('an API is deleted only by who types its id', async () => {
       const { key } = await fleet.ok('keys.createKey', { apiId: 'doomed' });
       const dashboard = await signedIn('#/apis/doomed');
