@@ -4,6 +4,7 @@ import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import type { Config } from './config.ts';
+import { forwardTo } from './forward.ts';
 import { createVerifierServer } from './http.ts';
 import { followerLog, Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis-session.ts';
@@ -45,7 +46,14 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
   metrics.watch(verifier, config.API_IDS);
-  const server = createVerifierServer({ answers: metrics.count(verifier, clock), limits: config, log });
+  const { CONTROL_PLANE_URL } = config;
+  const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
+  const server = createVerifierServer({
+    answers: metrics.count(verifier, clock),
+    limits: config,
+    log,
+    routes: { below: forward?.below ?? [] },
+  });
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
@@ -69,6 +77,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     async stop() {
       stopping.abort();
       await server.close(config.SHUTDOWN_GRACE_MS / 2);
+      await forward?.close();
       await verifier.stop();
       admin.close();
       admin.closeAllConnections();

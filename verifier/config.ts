@@ -1,6 +1,7 @@
 import { adminSettings } from '#shared/admin.ts';
 import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/config.ts';
-import { redisSettings } from '#shared/redis.ts';
+import { redisFaults, redisSettings } from '#shared/redis.ts';
+import { forwardFaults, forwardSettings } from './forward.ts';
 import { httpSettings } from './http.ts';
 
 export const settings = {
@@ -81,6 +82,7 @@ export const settings = {
     'Whether keys of another format than ours, imported ones, are looked up; otherwise they are refused without asking Redis',
   ),
   ...httpSettings,
+  ...forwardSettings,
   SHUTDOWN_GRACE_MS: integer(
     0,
     300_000,
@@ -92,3 +94,8 @@ export const settings = {
 
 /** A verifier's settings, read and checked. */
 export type Config = ConfigOf<typeof settings>;
+
+/** What the settings cannot be together. */
+export function configFaults(config: Config): string[] {
+  return [...redisFaults(config), ...forwardFaults(config)];
+}

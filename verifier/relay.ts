@@ -1,0 +1,205 @@
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import type { Dispatcher, Pool } from 'undici';
+import { ApiError } from '#shared/errors.ts';
+import { endToEndHeaders } from './end-to-end-headers.ts';
+
+/** Bounds of a relay. */
+export interface RelayLimits {
+  /** Requests passed on at once, each on a connection of its own. */
+  readonly connectionsMax: number;
+  /** The longest wait for the head of a response, and then between two pieces of its body, milliseconds. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Why a request got no response: `busy` = over `connectionsMax`, `unreachable` = no connection, both before anything
+ * was sent; `late` = no head in time and `cut` = the connection ended, both with an outcome that nobody knows.
+ */
+export type RelayFault = 'busy' | 'unreachable' | 'late' | 'cut';
+
+/** No response came; nothing was written to the client. */
+export class RelayError extends Error {
+  readonly fault: RelayFault;
+  constructor(fault: RelayFault, cause?: unknown) {
+    super(`no response: ${fault}`, { cause });
+    this.name = 'RelayError';
+    this.fault = fault;
+  }
+}
+
+const CONNECT_TIMEOUT_MS = 2000;
+
+/**
+ * Passes requests on to one server over pooled HTTP/1.1 connections. Bodies stream both ways at the pace of the
+ * slower side and are never held whole; what speaks of one connection only stays behind.
+ */
+export class Relay {
+  readonly #pool: Pool;
+  readonly #path: string;
+  readonly #servername: string;
+  readonly #limits: RelayLimits;
+  #inFlight = 0;
+
+  /** Loads undici only now, because it costs a start 90 ms. `base` may have a path, which goes before every target. */
+  static async to(base: URL, limits: RelayLimits): Promise<Relay> {
+    const { Pool } = await import('undici');
+    const pool = new Pool(base.origin, {
+      connections: limits.connectionsMax,
+      headersTimeout: limits.timeoutMs,
+      bodyTimeout: limits.timeoutMs,
+      connectTimeout: CONNECT_TIMEOUT_MS,
+      allowH2: false,
+    });
+    return new Relay(pool, base, limits);
+  }
+
+  private constructor(pool: Pool, base: URL, limits: RelayLimits) {
+    this.#pool = pool;
+    this.#path = base.pathname.replace(/\/$/, '');
+    this.#servername = base.hostname;
+    this.#limits = limits;
+  }
+
+  /** Requests passed on and not yet answered whole. */
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /**
+   * Resolves when the client has the response, or has gone. Rejects with RelayError while nothing has been written
+   * to it, and with ApiError where the request cannot be passed on; a response that breaks off later is cut.
+   * @param options.target path and query to ask for
+   * @param options.headers names and values in turn
+   * @param options.responseHeaders likewise, added to those of the response
+   */
+  async send(
+    request: IncomingMessage,
+    response: ServerResponse,
+    options: { target: string; headers: readonly string[]; responseHeaders?: readonly string[] },
+  ): Promise<void> {
+    const body = bodyOf(request, response);
+    if (this.#inFlight >= this.#limits.connectionsMax) throw new RelayError('busy');
+    this.#inFlight++;
+    try {
+      const exchange = new Exchange(response, options.responseHeaders ?? []);
+      const { method = 'GET' } = request;
+      const path = this.#path + options.target;
+      // `servername` is missing from the types; without it the client's Host would choose whose certificate will do.
+      const sent = { method, path, headers: [...options.headers], body, servername: this.#servername };
+      this.#pool.dispatch(sent, exchange);
+      await exchange.settled;
+    } finally {
+      this.#inFlight--;
+    }
+  }
+
+  /** Cuts what is still under way. */
+  close(): Promise<void> {
+    return this.#pool.destroy();
+  }
+}
+
+type Body = Exclude<Dispatcher.DispatchOptions['body'], undefined>;
+
+/** The body, not yet read; null = there is none. Throws where two readers might see its end in different places. */
+function bodyOf(request: IncomingMessage, response: ServerResponse): Body {
+  const { 'transfer-encoding': coding, 'content-length': length, expect } = request.headers;
+  if (coding === undefined && (length === undefined || Number(length) === 0)) return null;
+  if (coding !== undefined && (coding.toLowerCase() !== 'chunked' || request.httpVersion !== '1.1')) {
+    throw new ApiError('BAD_REQUEST', 'Transfer-Encoding: only chunked, in HTTP/1.1');
+  }
+  // Not the stream itself: undici would destroy it, and with it the way to answer.
+  const chunks = async function* () {
+    if (expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
+    try {
+      yield* request.iterator({ destroyOnReturn: false });
+    } finally {
+      // Where the answer came before the end of the body: nobody else reads the rest, and the connection would stand.
+      request.resume();
+    }
+  };
+  // undici takes any async iterable; its types name only streams.
+  return chunks() as AsyncIterable<Buffer> as unknown as Body;
+}
+
+/** One request on its way, as undici tells of it. */
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #response: ServerResponse;
+  readonly #added: readonly string[];
+  readonly #settled = Promise.withResolvers<void>();
+  #controller: Dispatcher.DispatchController | undefined;
+  #bodyBegun = false;
+  #over = false;
+
+  constructor(response: ServerResponse, added: readonly string[]) {
+    this.#response = response;
+    this.#added = added;
+    response.once('close', () => {
+      if (!this.#over) this.#controller?.abort(new Error('the client has gone'));
+    });
+    response.on('drain', () => this.#controller?.resume());
+  }
+
+  get settled(): Promise<void> {
+    return this.#settled.promise;
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#response.destroyed) controller.abort(new Error('the client has gone'));
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+    statusMessage = '',
+  ): void {
+    if (status < 200) return;
+    const raw = latin1(controller.rawHeaders);
+    const kept = endToEndHeaders(raw, headers.connection, () => false);
+    this.#response.writeHead(status, statusMessage, [...kept, ...this.#added]);
+    // The head goes out with the first piece of the body, or by itself where that is not here yet.
+    process.nextTick(() => {
+      if (!this.#bodyBegun && !this.#over) this.#response.flushHeaders();
+    });
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.#bodyBegun = true;
+    if (!this.#response.write(chunk)) controller.pause();
+  }
+
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    this.#over = true;
+    const trailers = latin1(controller.rawTrailers);
+    if (trailers.length > 0)
+      this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, isFraming)));
+    this.#response.end();
+    this.#settled.resolve();
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#over = true;
+    if (this.#response.headersSent) this.#response.destroy();
+    if (this.#response.headersSent || this.#response.destroyed) this.#settled.resolve();
+    else this.#settled.reject(new RelayError(this.#faultOf(error), error));
+  }
+
+  #faultOf(error: Error): RelayFault {
+    if (this.#controller === undefined) return 'unreachable';
+    return 'code' in error && error.code === 'UND_ERR_HEADERS_TIMEOUT' ? 'late' : 'cut';
+  }
+}
+
+const isFraming = (name: string) => name === 'content-length' || name === 'host';
+
+function latin1(raw: Dispatcher.DispatchController['rawHeaders']): string[] {
+  return Array.isArray(raw)
+    ? raw.map((text) => (typeof text === 'string' ? text : text.toString('latin1')))
+    : [];
+}
+
+function pairs(flat: readonly string[]): [string, string][] {
+  return flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1] ?? ''] as [string, string]] : []));
+}
