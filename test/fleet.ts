@@ -5,7 +5,7 @@ import { Agent, type Dispatcher, request } from 'undici';
 import { type ControlPlane, startControlPlane } from '../control-plane/app.ts';
 import { settings as controlPlaneSettings } from '../control-plane/config.ts';
 import { type RedisServer, startRedis } from '../deploy/dev/redis-server.ts';
-import { systemClock } from '../shared/clock.ts';
+import { type Clock, systemClock } from '../shared/clock.ts';
 import { loadConfig } from '../shared/config.ts';
 import { createLogger } from '../shared/log.ts';
 import { type RunningVerifier, startVerifier } from '../verifier/app.ts';
@@ -68,9 +68,13 @@ export class Fleet {
     return controlPlane;
   }
 
-  async addVerifier(env: Env = {}, waitUntilReady = true): Promise<RunningVerifier> {
+  async addVerifier(
+    env: Env = {},
+    waitUntilReady = true,
+    clock: Clock = systemClock,
+  ): Promise<RunningVerifier> {
     const config = loadConfig(verifierSettings, this.#env(env));
-    const verifier = await startVerifier(config, systemClock, this.#log('verifier'));
+    const verifier = await startVerifier(config, clock, this.#log('verifier'));
     this.verifiers.push(verifier);
     if (waitUntilReady) {
       await this.until(async () => (await this.get(`${verifier.adminAddress}/readyz`)).status === 200);

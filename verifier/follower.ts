@@ -62,6 +62,7 @@ export class Follower {
   #apiDeleted = false;
   #waiters: PromiseWithResolvers<void>[] = [];
   readonly #stop = new AbortController();
+  #ended: Promise<void> | undefined;
   #wake = new AbortController();
 
   constructor(options: {
@@ -120,7 +121,12 @@ export class Follower {
   }
 
   /** Follows until `stop`; never rejects. */
-  async run(): Promise<void> {
+  run(): Promise<void> {
+    this.#ended ??= this.#run();
+    return this.#ended;
+  }
+
+  async #run(): Promise<void> {
     let failed = false;
     for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
       try {
@@ -149,8 +155,7 @@ export class Follower {
     this.#wake.abort();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
     if (session && this.#member) await session.leave(this.#member).catch(() => undefined);
-    session?.end('quietly');
-    this.#session = undefined;
+    await this.#ended;
   }
 
   /** Resolves when LIVE; rejects with SERVICE_UNAVAILABLE when the present attempt to become so fails. */
@@ -197,7 +202,7 @@ export class Follower {
       session,
       session.subscribe((message) => this.#receive(session, message)),
     );
-    for (let dropped = false; !ended && this.#session === session; ) {
+    for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#wake = new AbortController();
       try {
         if (!this.#epoch) await this.#register(session);
@@ -222,6 +227,7 @@ export class Follower {
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
+    if (this.#stop.signal.aborted) await session.leave(member); // `stop` may have come before it
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
     this.#position = this.#headSeen = reply.sequence;

@@ -43,6 +43,7 @@ export class Verifier {
   readonly #slots: Semaphore;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
   #idleCheck: { cancel(): void } | undefined;
+  #stopped = false;
   /** Monotone counts for metrics. */
   readonly counts = { fills: 0, malformed: 0, shed: 0, waitedTooLong: 0, stale: 0 };
 
@@ -83,6 +84,7 @@ export class Verifier {
 
   /** Stops answering and leaves every API. */
   async stop(): Promise<void> {
+    this.#stopped = true;
     this.#idleCheck?.cancel();
     await Promise.all([...this.#followers.values()].map(({ follower }) => follower.stop()));
   }
@@ -169,6 +171,7 @@ export class Verifier {
   #follow(apiId: string): Follower {
     const known = this.#followers.get(apiId);
     if (known) return known.follower;
+    if (this.#stopped) throw unavailable('shutting down');
     if (this.#followers.size >= this.#limits.apisMax)
       throw unavailable('this verifier follows too many APIs');
     const follower = new Follower({

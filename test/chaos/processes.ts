@@ -4,6 +4,7 @@ import { spawnBound } from '../../deploy/dev/redis-server.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const START_MS_MAX = 30_000;
+const OUTPUT_CHARS_MAX = 100_000;
 
 /** One of our processes, as it runs in production, that can be killed and started again at the same address. */
 export class Process {
@@ -12,6 +13,8 @@ export class Process {
   #child: ChildProcess | undefined;
   #port = '0';
   address = '';
+  /** The last of what it logged. */
+  output = '';
 
   constructor(file: 'control-plane/main.ts' | 'verifier/main.ts', env: Readonly<Record<string, string>>) {
     this.#file = file;
@@ -34,6 +37,7 @@ export class Process {
       let rest = '';
       child.once('exit', (code) => reject(new Error(`${this.#file} ended with ${code}`)));
       child.stdout?.on('data', (chunk: Buffer) => {
+        this.output = (this.output + chunk.toString()).slice(-OUTPUT_CHARS_MAX);
         const lines = (rest + chunk.toString()).split('\n');
         rest = lines.pop() ?? '';
         for (const line of lines) {

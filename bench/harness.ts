@@ -1,0 +1,98 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { cpus, tmpdir, totalmem } from 'node:os';
+import { join } from 'node:path';
+
+/** One number, and what it should be where there is a target. */
+export interface Row {
+  readonly name: string;
+  readonly value: string;
+  /** As a reader would say it: `≥ 2.0`. */
+  readonly target?: string;
+  readonly met?: boolean;
+}
+
+/** What one file of this folder measured. */
+export interface Section {
+  readonly title: string;
+  /** What is measured, on what load, how pinned. */
+  readonly about: string;
+  readonly rows: readonly Row[];
+}
+
+/** One benchmark. `quick` asks for the shortest run that still says something. */
+export type Benchmark = (options: { quick: boolean }) => Promise<Section>;
+
+/** The value in the middle; of an even number the higher of the two. */
+export function median(values: readonly number[]): number {
+  return percentile(values, 0.5);
+}
+
+/** @param share 0..1 */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+}
+
+/** Runs `work` in a directory of its own that is gone afterwards. */
+export async function inDirectory<T>(work: (directory: string) => Promise<T>): Promise<T> {
+  const directory = mkdtempSync(join(tmpdir(), 'keyfence-bench-'));
+  try {
+    return await work(directory);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+/** What the numbers were measured on. */
+export function machine(): string[] {
+  const [cpu] = cpus();
+  const version = (command: string, ...args: string[]) =>
+    spawnSync(command, args, { encoding: 'utf8' }).stdout?.trim().split('\n')[0] ?? 'none';
+  return [
+    `${cpus().length} × ${cpu?.model.trim() ?? 'unknown processor'}, ${Math.round(totalmem() / 2 ** 30)} GiB, ${execFileSync('uname', ['-sr'], { encoding: 'utf8' }).trim()}`,
+    `Node.js ${process.version}, ${version('redis-server', '--version')}`,
+    `commit ${version('git', 'rev-parse', '--short', 'HEAD')}${spawnSync('git', ['diff', '--quiet']).status === 0 ? '' : ' and uncommitted changes'}, ${new Date().toISOString().slice(0, 10)}`,
+  ];
+}
+
+/** Pins a command to one core, where the system can. */
+export function pinned(core: number, command: readonly string[]): string[] {
+  const can = process.platform === 'linux' && spawnSync('taskset', ['--version']).status === 0;
+  return can ? ['taskset', '-c', String(core), ...command] : [...command];
+}
+
+/** A process of a benchmark, which says a line of JSON when it is ready. */
+export interface Running<T> {
+  readonly pid: number;
+  readonly ready: T;
+  stop(): Promise<void>;
+}
+
+/** Starts a process and waits for its first line of JSON that has the field `until`. */
+export function startProcess<T>(
+  command: readonly string[],
+  env: NodeJS.ProcessEnv,
+  until: string,
+): Promise<Running<T>> {
+  const [file = '', ...args] = command;
+  const child = spawn(file, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'inherit'] });
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const stop = async () => {
+    child.kill('SIGKILL');
+    await exited;
+  };
+  return new Promise((resolve, reject) => {
+    child.once('exit', (code) => reject(new Error(`${command.join(' ')} ended with ${code}`)));
+    let rest = '';
+    child.stdout.on('data', (chunk: Buffer) => {
+      const lines = (rest + chunk.toString()).split('\n');
+      rest = lines.pop() ?? '';
+      for (const line of lines) {
+        if (!line.startsWith('{')) continue;
+        const ready = JSON.parse(line) as T & object;
+        if (until in ready) resolve({ pid: child.pid ?? 0, ready, stop });
+      }
+    });
+  });
+}

@@ -1,0 +1,59 @@
+// `npm run bench`: every number of the README; `-- quick` the short run, `-- <name> …` some of them. `--write` renews results.md.
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { type Benchmark, machine, type Section } from './harness.ts';
+
+const NOT_BENCHMARKS = new Set(['harness.ts', 'run.ts', 'followers.ts', 'load.ts']);
+const names = readdirSync(import.meta.dirname)
+  .filter((file) => file.endsWith('.ts') && !NOT_BENCHMARKS.has(file))
+  .map((file) => file.replace('.ts', ''));
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { write: { type: 'boolean' } },
+});
+const quick = positionals.includes('quick');
+const asked = positionals.filter((name) => name !== 'quick');
+const unknown = asked.filter((name) => !names.includes(name));
+if (unknown.length > 0) {
+  console.error(`There is no benchmark ${unknown.join(', ')}. There are: quick, ${names.join(', ')}`);
+  process.exit(2);
+}
+
+const sections: Section[] = [];
+for (const name of asked.length > 0 ? asked : names) {
+  const { default: benchmark } = (await import(`./${name}.ts`)) as { default: Benchmark };
+  const section = await benchmark({ quick });
+  sections.push(section);
+  console.log(markdown(section));
+}
+if (values.write) {
+  const head = [
+    '# Results',
+    '',
+    ...machine().map((line) => `- ${line}`),
+    `- \`npm run bench -- ${process.argv.slice(2).join(' ')}\``,
+    '',
+  ];
+  writeFileSync(
+    join(import.meta.dirname, 'results.md'),
+    `${head.join('\n')}\n${sections.map(markdown).join('\n')}`,
+  );
+}
+
+function markdown({ title, about, rows }: Section): string {
+  const table = rows.map(
+    ({ name, value, target, met }) =>
+      `| ${name} | ${value} | ${target ?? ''} | ${met === undefined ? '' : met ? 'met' : '**not met**'} |`,
+  );
+  return [
+    `## ${title}`,
+    about,
+    '',
+    '| number | measured | target | |',
+    '|---|---|---|---|',
+    ...table,
+    '',
+  ].join('\n');
+}
