@@ -3,7 +3,9 @@ import { createAdminServer, listen } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
+import { authzRoutes } from './authz.ts';
 import type { Config } from './config.ts';
+import { SOURCES } from './credentials.ts';
 import { forwardTo } from './forward.ts';
 import { createVerifierServer } from './http.ts';
 import { followerLog, Metrics } from './metrics.ts';
@@ -46,14 +48,16 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
   metrics.watch(verifier, config.API_IDS);
+  const answers = metrics.count(verifier, clock);
+  const authz = authzRoutes(answers, {
+    sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
+    withMeta: config.AUTHZ_META,
+    allowPreflight: config.CORS_PREFLIGHT === 'allow',
+  });
   const { CONTROL_PLANE_URL } = config;
   const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
-  const server = createVerifierServer({
-    answers: metrics.count(verifier, clock),
-    limits: config,
-    log,
-    routes: { below: forward?.below ?? [] },
-  });
+  const below = [...authz, ...(forward?.below ?? [])];
+  const server = createVerifierServer({ answers, limits: config, log, routes: { below } });
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
