@@ -1,5 +1,6 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http';
-import { type ApiError, ERRORS, type ErrorCode, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { systemClock } from '#shared/clock.ts';
+import { type ApiError, ERRORS, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
@@ -42,29 +43,41 @@ export function answerError(response: ServerResponse, error: ApiError, requestId
   } else answerJson(response, status, JSON.stringify(errorBody(code, error.message, requestId)));
 }
 
-/** The head of a response written without `node:http`, byte for byte as `answerJson` and Node would send it. */
-export function rawHead(options: {
-  status: number;
-  requestId: string;
-  bytes: number;
-  date: string;
-  /** Seconds that an idle connection is kept; undefined = it is closed. */
-  keepAliveS?: number | undefined;
-}): string {
-  const { status, requestId, bytes, date, keepAliveS } = options;
+/**
+ * The head of a JSON response written without `node:http`, byte for byte as the functions above and Node send it.
+ * @param keepAliveS how long the connection then stays open, seconds; undefined = it is closed
+ */
+export function rawHead(
+  status: number,
+  requestId: string,
+  bytes: number,
+  keepAliveS: number | undefined,
+): string {
   const retry = status === ERRORS.SERVICE_UNAVAILABLE[0] ? `Retry-After: ${RETRY_AFTER_SECONDS}\r\n` : '';
   const connection = keepAliveS === undefined ? 'close' : `keep-alive\r\nKeep-Alive: timeout=${keepAliveS}`;
   return (
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nX-Request-Id: ${requestId}\r\nCache-Control: no-store\r\n${retry}` +
-    `Content-Type: ${JSON_TYPE}\r\nContent-Length: ${bytes}\r\nDate: ${date}\r\nConnection: ${connection}\r\n\r\n`
+    `Content-Type: ${JSON_TYPE}\r\nContent-Length: ${bytes}\r\nDate: ${date()}\r\nConnection: ${connection}\r\n\r\n`
   );
 }
 
-/** A last answer for what never became a request. */
-export function rawError(code: ErrorCode, message: string, requestId: string): string {
-  const body = JSON.stringify(errorBody(code, message, requestId));
-  const date = new Date().toUTCString();
-  return rawHead({ status: ERRORS[code][0], requestId, bytes: Buffer.byteLength(body), date }) + body;
+/** An error response written without `node:http`. */
+export function rawError(error: ApiError, requestId: string, keepAliveS: number | undefined): string {
+  const body = JSON.stringify(errorBody(error.code, error.message, requestId));
+  return rawHead(error.status, requestId, Buffer.byteLength(body), keepAliveS) + body;
+}
+
+let dateS = 0;
+let dateText = '';
+
+/** The `Date` header, made once a second. */
+function date(): string {
+  const nowS = Math.floor(systemClock.wallMs() / 1000);
+  if (nowS !== dateS) {
+    dateS = nowS;
+    dateText = new Date(nowS * 1000).toUTCString();
+  }
+  return dateText;
 }
 
 /** Whether much may still come of a request that is being answered; a short rest is left to Node to skip. */

@@ -9,6 +9,7 @@ import type { Answers } from '../../verifier/verify-key.ts';
 export const limits: HttpLimits = {
   BODY_BYTES_MAX: 65_536,
   HEADER_BYTES_MAX: 16_384,
+  FAST_LANE: true,
   HEADERS_TIMEOUT_MS: 10_000,
   REQUEST_TIMEOUT_MS: 15_000,
   KEEP_ALIVE_TIMEOUT_MS: 90_000,
