@@ -24,9 +24,12 @@ export function identityHeaders(entry: Entry | undefined, withMeta: boolean): He
   return headers;
 }
 
-/** Whether a header is one that only we may set; a client's own are to be removed before the API sees them. */
+/**
+ * Whether a header is one that only we may set; a client's own are to be removed before the API sees them. With `_`
+ * too: an API on CGI or WSGI cannot tell `X_Key_Id` from `X-Key-Id`.
+ */
 export function isIdentityHeader(name: string): boolean {
-  return /^x-key-/i.test(name);
+  return /^x[-_]key[-_]/i.test(name);
 }
 
 /** Every character but visible ASCII, and `%`, as in a URL, so that decodeURIComponent gives the text back. */

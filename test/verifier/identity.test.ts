@@ -66,6 +66,7 @@ test('meta is ASCII JSON of at most 2 KiB, else empty', () => {
 });
 
 test("a client's X-Key-* header is known as such in any case, and others are not", () => {
-  for (const name of ['X-Key-Id', 'x-key-name', 'X-KEY-ANYTHING']) expect(isIdentityHeader(name)).toBe(true);
+  for (const name of ['X-Key-Id', 'x-key-name', 'X-KEY-ANYTHING', 'x_key_id', 'X-Key_Id'])
+    expect(isIdentityHeader(name)).toBe(true);
   for (const name of ['x-api-key', 'x-keys-id', 'my-x-key-id']) expect(isIdentityHeader(name)).toBe(false);
 });
