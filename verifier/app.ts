@@ -10,11 +10,12 @@ import { forwardTo } from './forward.ts';
 import { createVerifierServer } from './http.ts';
 import { followerLog, Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis-session.ts';
+import { followCertificate } from './tls.ts';
 import { Verifier } from './verifier.ts';
 
 /** A verifier process, from its start until `stop`. */
 export interface RunningVerifier {
-  /** Where it listens, as `http://host:port`. */
+  /** Where it listens, as `http://host:port`, or `https:`. */
   readonly address: string;
   readonly adminAddress: string;
   /** Finishes requests in flight, then leaves every API so that no change waits for this process. */
@@ -57,7 +58,10 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const { CONTROL_PLANE_URL } = config;
   const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
   const below = [...authz, ...(forward?.below ?? [])];
-  const server = createVerifierServer({ answers, limits: config, log, routes: { below } });
+  const contract = { answers, limits: config, log, routes: { below } };
+  const certificate = followCertificate(config, log);
+  const server = createVerifierServer({ ...contract, certificate });
+  const servers = [server];
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
@@ -72,6 +76,11 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const admin = createAdminServer({ metrics: metrics.registry, notReady: () => missing });
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
   const address = await server.listen(config.HOST, config.PORT);
+  if (config.LISTEN_UNIX) {
+    const local = createVerifierServer(contract);
+    await local.listenUnix(config.LISTEN_UNIX);
+    servers.push(local);
+  }
   verifier.start();
   void becomeReady();
   log.info({ address, adminAddress, apiIds: config.API_IDS }, 'verifier listening');
@@ -80,7 +89,8 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     adminAddress,
     async stop() {
       stopping.abort();
-      await server.close(config.SHUTDOWN_GRACE_MS / 2);
+      await Promise.all(servers.map((each) => each.close(config.SHUTDOWN_GRACE_MS / 2)));
+      certificate?.close();
       await forward?.close();
       await verifier.stop();
       admin.close();

@@ -3,10 +3,14 @@ import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/
 import { redisFaults, redisSettings } from '#shared/redis.ts';
 import { forwardFaults, forwardSettings } from './forward.ts';
 import { httpSettings } from './http.ts';
+import { tlsFaults, tlsSettings } from './tls.ts';
+import { unixSettings } from './unix-socket.ts';
 
 export const settings = {
   HOST: text('127.0.0.1', 'Address that callers ask at'),
   PORT: port(3001, 'Port that callers ask at'),
+  ...unixSettings,
+  ...tlsSettings,
   ...adminSettings(9301),
   API_IDS: list(
     /^[A-Za-z0-9_-]{1,64}$/,
@@ -112,5 +116,5 @@ export type Config = ConfigOf<typeof settings>;
 
 /** What the settings cannot be together. */
 export function configFaults(config: Config): string[] {
-  return [...redisFaults(config), ...forwardFaults(config)];
+  return [...redisFaults(config), ...tlsFaults(config), ...forwardFaults(config)];
 }

@@ -8,12 +8,15 @@ import { type Recognised, recognise } from './recognise.ts';
 import { type Verdict, verdictBody } from './verdict.ts';
 import type { Answers, VerdictCounts } from './verify-key.ts';
 
+/** What the lane works with. */
 export interface LaneOptions {
   readonly answers: Answers;
   readonly verdicts: VerdictCounts;
   readonly limits: HttpLimits;
   /** Answers a connection that sent nothing at all for `HEADERS_TIMEOUT_MS`, and closes it. */
   readonly tooSlow: (socket: Socket) => void;
+  /** Requests answered here, and connections given to Node. */
+  readonly counts: { answered: number; handedOver: number };
 }
 
 /**
@@ -23,8 +26,6 @@ export interface LaneOptions {
  */
 export class FastLane {
   readonly options: LaneOptions;
-  /** Requests answered here, and connections given to Node. */
-  readonly counts = { answered: 0, handedOver: 0 };
   /** Requests whose look-up runs. */
   lookingUp = 0;
   /** Set, new requests are for Node, which answers them with `Connection: close`. */
@@ -53,11 +54,6 @@ export class FastLane {
   /** Ends the connections on which nothing waits. */
   endIdle(): void {
     for (const connection of this.#connections) connection.endIfIdle();
-  }
-
-  /** Cuts every connection that is not Node's. */
-  cut(): void {
-    for (const { socket } of this.#connections) socket.destroy();
   }
 
   /** Lets go of a connection that is closed or Node's. */
@@ -144,7 +140,7 @@ class Connection {
 
   #answer(verdict: Verdict, requestId: string): string {
     this.#lane.options.verdicts[verdict.code]++;
-    this.#lane.counts.answered++;
+    this.#lane.options.counts.answered++;
     const body = verdictBody(verdict, requestId);
     const bytes = verdict.entry?.details === undefined ? body.length : Buffer.byteLength(body);
     return rawHead(200, requestId, bytes, this.#keepAliveS) + body;
@@ -191,7 +187,7 @@ class Connection {
   #handOver(bytes: Buffer): void {
     const { socket } = this;
     this.#state = 'given';
-    this.#lane.counts.handedOver++;
+    this.#lane.options.counts.handedOver++;
     this.#lane.forget(this);
     socket.off('data', this.#serve).off('end', this.#end).off('error', this.#end).off('close', this.#forget);
     this.#giveToNode();

@@ -1,0 +1,98 @@
+import { readFileSync, unwatchFile, watchFile } from 'node:fs';
+import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
+import { createSecureContext, type Server as TlsServer } from 'node:tls';
+import { type ConfigOf, text } from '#shared/config.ts';
+import type { Logger } from '#shared/log.ts';
+
+export const tlsSettings = {
+  TLS_CERT_FILE: text(
+    '',
+    'PEM file of a certificate and its chain: with it the TCP listeners of callers speak HTTPS. Replace both files to renew it; no restart is needed',
+  ),
+  TLS_KEY_FILE: text('', 'PEM file of its private key'),
+};
+
+type TlsConfig = ConfigOf<typeof tlsSettings>;
+type Pair = { readonly cert: string; readonly key: string };
+
+/** What is wrong with the two files, so that a process does not start with them. */
+export function tlsFaults(config: TlsConfig): string[] {
+  const { TLS_CERT_FILE, TLS_KEY_FILE } = config;
+  if (!TLS_CERT_FILE !== !TLS_KEY_FILE) return ['TLS_CERT_FILE, TLS_KEY_FILE: set both or none'];
+  if (!TLS_CERT_FILE) return [];
+  try {
+    readPair(config);
+    return [];
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    return [`TLS_CERT_FILE, TLS_KEY_FILE: not a certificate and its key (${code ?? message})`];
+  }
+}
+
+/** A certificate that is read again when its files change. */
+export interface Certificate {
+  /** As it is now. */
+  readonly pair: Pair;
+  /** New connections of `server` get each new certificate; those that are open keep theirs. */
+  follow(server: TlsServer): void;
+  close(): void;
+}
+
+const POLL_MS = 1000;
+
+/**
+ * The certificate of the configuration; undefined = there is none. Files that are no pair, as in the moment between
+ * the replacement of one and of the other, leave the present one in use. Throws where they are none at the start.
+ */
+export function followCertificate(
+  config: TlsConfig,
+  log: Pick<Logger, 'info' | 'warn'>,
+): Certificate | undefined {
+  if (!config.TLS_CERT_FILE) return undefined;
+  const files = [config.TLS_CERT_FILE, config.TLS_KEY_FILE];
+  const servers: TlsServer[] = [];
+  let pair = readPair(config);
+  const reload = () => {
+    try {
+      const next = readPair(config);
+      if (next.cert === pair.cert && next.key === pair.key) return;
+      pair = next;
+      for (const server of servers) server.setSecureContext(next);
+      log.info({ files }, 'the certificate was replaced');
+    } catch (err) {
+      log.warn({ files, err }, 'the new certificate cannot be used; the present one stays');
+    }
+  };
+  // Polled: notifications do not see the change of a symbolic link, which is how Kubernetes replaces a secret.
+  for (const file of files) watchFile(file, { interval: POLL_MS, persistent: false }, reload);
+  return {
+    get pair() {
+      return pair;
+    },
+    follow: (server) => void servers.push(server),
+    close() {
+      for (const file of files) unwatchFile(file, reload);
+    },
+  };
+}
+
+/** An HTTP server, or with a certificate an HTTPS server, otherwise the same. */
+export function createHttpServer(
+  options: ServerOptions & { headersTimeout: number },
+  certificate: Certificate | undefined,
+  serve: RequestListener,
+): Server {
+  if (certificate === undefined) return createServer(options, serve);
+  const handshakeTimeout = options.headersTimeout;
+  const server = createHttpsServer({ ...options, ...certificate.pair, handshakeTimeout }, serve);
+  certificate.follow(server);
+  return server;
+}
+
+/** Throws where a file cannot be read or the two do not belong together. */
+function readPair({ TLS_CERT_FILE, TLS_KEY_FILE }: TlsConfig): Pair {
+  const pair = { cert: readFileSync(TLS_CERT_FILE, 'utf8'), key: readFileSync(TLS_KEY_FILE, 'utf8') };
+  createSecureContext(pair);
+  return pair;
+}
