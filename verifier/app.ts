@@ -8,7 +8,9 @@ import type { Config } from './config.ts';
 import { SOURCES } from './credentials.ts';
 import { forwardTo } from './forward.ts';
 import { createVerifierServer } from './http.ts';
+import type { Listener } from './listener.ts';
 import { followerLog, Metrics } from './metrics.ts';
+import { createProxy } from './proxy.ts';
 import { RedisDirectory } from './redis-session.ts';
 import { followCertificate } from './tls.ts';
 import { Verifier } from './verifier.ts';
@@ -18,6 +20,8 @@ export interface RunningVerifier {
   /** Where it listens, as `http://host:port`, or `https:`. */
   readonly address: string;
   readonly adminAddress: string;
+  /** Where it listens in front of the API, in proxy mode. */
+  readonly proxyAddress: string | undefined;
   /** Finishes requests in flight, then leaves every API so that no change waits for this process. */
   stop(): Promise<void>;
 }
@@ -50,18 +54,18 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   });
   metrics.watch(verifier, config.API_IDS);
   const answers = metrics.count(verifier, clock);
-  const authz = authzRoutes(answers, {
+  const authz = {
     sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
     withMeta: config.AUTHZ_META,
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
-  });
-  const { CONTROL_PLANE_URL } = config;
+  };
+  const { CONTROL_PLANE_URL, UPSTREAM_URL } = config;
   const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
-  const below = [...authz, ...(forward?.below ?? [])];
+  const below = [...authzRoutes(answers, authz), ...(forward?.below ?? [])];
   const contract = { answers, limits: config, log, routes: { below } };
   const certificate = followCertificate(config, log);
   const server = createVerifierServer({ ...contract, certificate });
-  const servers = [server];
+  const servers: Listener[] = [server];
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
@@ -81,12 +85,20 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     await local.listenUnix(config.LISTEN_UNIX);
     servers.push(local);
   }
+  let proxyAddress: string | undefined;
+  if (UPSTREAM_URL) {
+    const options = { answers, authz, config, limits: config, clock, log, certificate };
+    const proxy = await createProxy(UPSTREAM_URL, options);
+    proxyAddress = await proxy.listen(config.PROXY_HOST, config.PROXY_PORT);
+    servers.push(proxy);
+  }
   verifier.start();
   void becomeReady();
-  log.info({ address, adminAddress, apiIds: config.API_IDS }, 'verifier listening');
+  log.info({ address, adminAddress, proxyAddress, apiIds: config.API_IDS }, 'verifier listening');
   return {
     address,
     adminAddress,
+    proxyAddress,
     async stop() {
       stopping.abort();
       await Promise.all(servers.map((each) => each.close(config.SHUTDOWN_GRACE_MS / 2)));

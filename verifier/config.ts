@@ -3,6 +3,7 @@ import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/
 import { redisFaults, redisSettings } from '#shared/redis.ts';
 import { forwardFaults, forwardSettings } from './forward.ts';
 import { httpSettings } from './http.ts';
+import { proxyFaults, proxySettings } from './proxy.ts';
 import { tlsFaults, tlsSettings } from './tls.ts';
 import { unixSettings } from './unix-socket.ts';
 
@@ -102,6 +103,7 @@ export const settings = {
   ),
   ...httpSettings,
   ...forwardSettings,
+  ...proxySettings,
   SHUTDOWN_GRACE_MS: integer(
     0,
     300_000,
@@ -116,5 +118,5 @@ export type Config = ConfigOf<typeof settings>;
 
 /** What the settings cannot be together. */
 export function configFaults(config: Config): string[] {
-  return [...redisFaults(config), ...tlsFaults(config), ...forwardFaults(config)];
+  return [...redisFaults(config), ...tlsFaults(config), ...forwardFaults(config), ...proxyFaults(config)];
 }

@@ -17,19 +17,20 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
  * The headers of a message that may be passed on, in their order, doubles included.
  * @param raw names and values in turn
  * @param connection the message's Connection header: what it names stays behind too
- * @param drop by name in lower case: more that stays behind
+ * @param drop by name in lower case, and value: more that stays behind
  */
 export function endToEndHeaders(
   raw: readonly string[],
   connection: string | readonly string[] | undefined,
-  drop: (name: string) => boolean,
+  drop: (name: string, value: string) => boolean,
 ): string[] {
   const named = nominated(String(connection ?? ''));
   const kept: string[] = [];
   for (let i = 0; i < raw.length; i += 2) {
-    const [name = '', value = ''] = raw.slice(i, i + 2);
+    const name = raw[i] ?? '';
+    const value = raw[i + 1] ?? '';
     const lower = name.toLowerCase();
-    if (!HOP_BY_HOP.has(lower) && !named.includes(lower) && !drop(lower)) kept.push(name, value);
+    if (!HOP_BY_HOP.has(lower) && !named.includes(lower) && !drop(lower, value)) kept.push(name, value);
   }
   return kept;
 }

@@ -44,7 +44,7 @@ export interface ListenerOptions {
   readonly certificate?: Certificate | undefined;
   /** Whether errors are told as RFC 9457 has it, rather than in the contract's shape. */
   readonly problems?: boolean;
-  /** Which requests may take their connection over: `serve` gets them with `upgrade` set. None unless told. */
+  /** Which requests may take their connection over: `serve` gets them with `upgrade` true. None unless told. */
   readonly mayUpgrade?: (request: IncomingMessage) => boolean;
   /** Puts a lane in front. @param tooSlow answers a connection that sent nothing, and closes it */
   readonly lane?: (server: Server, tooSlow: (socket: Duplex) => void) => Lane;
@@ -59,6 +59,7 @@ export function createListener(options: ListenerOptions): Listener {
   const latest = new WeakMap<Duplex, ServerResponse>();
   const sockets = new Set<Socket>();
   let closing = false;
+  const isOpen = (response: ServerResponse | undefined) => response !== undefined && open.has(response);
 
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     const requestId = requestIdFrom(request.headers['x-request-id']);
@@ -95,7 +96,7 @@ export function createListener(options: ListenerOptions): Listener {
       socket.end(rawError(error, newRequestId(), undefined, problems));
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     };
-    if (last !== undefined && open.has(last)) last.once('close', write);
+    if (last !== undefined && isOpen(last)) last.once('close', write);
     else write();
   };
 
@@ -109,7 +110,9 @@ export function createListener(options: ListenerOptions): Listener {
       insecureHTTPParser: false,
       // Node would answer without our body; see `judgeHead`.
       requireHostHeader: false,
-      shouldUpgradeCallback: options.mayUpgrade ?? (() => false),
+      // Behind one that is not answered it is a request like others: its answer must come after that one's.
+      shouldUpgradeCallback: (request) =>
+        !isOpen(latest.get(request.socket)) && options.mayUpgrade?.(request) === true,
     },
     certificate,
     serve,

@@ -1,7 +1,9 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import type { Duplex } from 'node:stream';
 import type { Dispatcher, Pool } from 'undici';
 import { ApiError } from '#shared/errors.ts';
 import { endToEndHeaders } from './end-to-end-headers.ts';
+import { join } from './tunnel.ts';
 
 /** Bounds of a relay. */
 export interface RelayLimits {
@@ -71,21 +73,37 @@ export class Relay {
    * @param options.target path and query to ask for
    * @param options.headers names and values in turn
    * @param options.responseHeaders likewise, added to those of the response
+   * @param options.tunnelIdleMs with it the request asks for a WebSocket: where the server agrees, both connections
+   *   become one, until either ends or nothing moved for so long
    */
   async send(
     request: IncomingMessage,
     response: ServerResponse,
-    options: { target: string; headers: readonly string[]; responseHeaders?: readonly string[] },
+    options: {
+      target: string;
+      headers: readonly string[];
+      responseHeaders?: readonly string[];
+      tunnelIdleMs?: number | undefined;
+    },
   ): Promise<void> {
     const body = bodyOf(request, response);
     if (this.#inFlight >= this.#limits.connectionsMax) throw new RelayError('busy');
     this.#inFlight++;
     try {
-      const exchange = new Exchange(response, options.responseHeaders ?? []);
+      const { responseHeaders = [], tunnelIdleMs } = options;
+      const exchange = new Exchange(response, responseHeaders, tunnelIdleMs);
       const { method = 'GET' } = request;
+      const upgrade = tunnelIdleMs === undefined ? null : 'websocket';
       const path = this.#path + options.target;
       // `servername` is missing from the types; without it the client's Host would choose whose certificate will do.
-      const sent = { method, path, headers: [...options.headers], body, servername: this.#servername };
+      const sent = {
+        method,
+        path,
+        headers: [...options.headers],
+        body,
+        upgrade,
+        servername: this.#servername,
+      };
       this.#pool.dispatch(sent, exchange);
       await exchange.settled;
     } finally {
@@ -128,12 +146,14 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly #added: readonly string[];
   readonly #settled = Promise.withResolvers<void>();
   #controller: Dispatcher.DispatchController | undefined;
+  readonly #tunnelIdleMs: number | undefined;
   #bodyBegun = false;
   #over = false;
 
-  constructor(response: ServerResponse, added: readonly string[]) {
+  constructor(response: ServerResponse, added: readonly string[], tunnelIdleMs: number | undefined) {
     this.#response = response;
     this.#added = added;
+    this.#tunnelIdleMs = tunnelIdleMs;
     response.once('close', () => {
       if (!this.#over) this.#controller?.abort(new Error('the client has gone'));
     });
@@ -163,6 +183,27 @@ class Exchange implements Dispatcher.DispatchHandler {
     process.nextTick(() => {
       if (!this.#bodyBegun && !this.#over) this.#response.flushHeaders();
     });
+  }
+
+  onRequestUpgrade(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+    upstream: Duplex,
+  ): void {
+    this.#over = true;
+    const response = this.#response;
+    const { socket: client } = response;
+    if (client === null || headers.upgrade?.toLowerCase() !== 'websocket') {
+      upstream.destroy();
+      if (client === null) this.#settled.resolve();
+      else this.#settled.reject(new RelayError('cut'));
+      return;
+    }
+    const kept = endToEndHeaders(latin1(controller.rawHeaders), headers.connection, () => false);
+    response.writeHead(status, ['Connection', 'Upgrade', 'Upgrade', 'websocket', ...kept, ...this.#added]);
+    response.flushHeaders();
+    join(client, upstream, this.#tunnelIdleMs ?? 0).then(this.#settled.resolve, this.#settled.reject);
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
