@@ -6,6 +6,7 @@ import { RedisNodes } from '#shared/redis.ts';
 import { authzRoutes } from './authz.ts';
 import type { Config } from './config.ts';
 import { SOURCES } from './credentials.ts';
+import { listenGrpc } from './ext-authz-grpc.ts';
 import { forwardTo } from './forward.ts';
 import { createVerifierServer } from './http.ts';
 import type { Listener } from './listener.ts';
@@ -22,6 +23,8 @@ export interface RunningVerifier {
   readonly adminAddress: string;
   /** Where it listens in front of the API, in proxy mode. */
   readonly proxyAddress: string | undefined;
+  /** Where Envoy may ask it, as `host:port`, if at all. */
+  readonly grpcAddress: string | undefined;
   /** Finishes requests in flight, then leaves every API so that no change waits for this process. */
   stop(): Promise<void>;
 }
@@ -67,6 +70,17 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const server = createVerifierServer({ ...contract, certificate });
   const servers: Listener[] = [server];
 
+  const grpc =
+    config.EXT_AUTHZ_GRPC_PORT === undefined
+      ? undefined
+      : await listenGrpc({
+          ...{ answers, authz, log, certificate },
+          host: config.HOST,
+          port: config.EXT_AUTHZ_GRPC_PORT,
+          callsMax: config.REQUESTS_IN_FLIGHT_MAX,
+        });
+  const grpcAddress = grpc?.address;
+
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
   const becomeReady = async () => {
@@ -74,7 +88,9 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
       missing = await whatIsMissing(verifier, nodes, config.API_IDS);
       if (missing !== undefined) await pause(clock, READY_POLL_MS, stopping.signal);
     }
-    if (missing === undefined) log.info('ready');
+    if (missing !== undefined) return;
+    if (grpc) grpc.serving = true;
+    log.info('ready');
   };
 
   const admin = createAdminServer({ metrics: metrics.registry, notReady: () => missing });
@@ -94,14 +110,19 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   }
   verifier.start();
   void becomeReady();
-  log.info({ address, adminAddress, proxyAddress, apiIds: config.API_IDS }, 'verifier listening');
+  log.info(
+    { address, adminAddress, proxyAddress, grpcAddress, apiIds: config.API_IDS },
+    'verifier listening',
+  );
   return {
     address,
     adminAddress,
     proxyAddress,
+    grpcAddress,
     async stop() {
       stopping.abort();
-      await Promise.all(servers.map((each) => each.close(config.SHUTDOWN_GRACE_MS / 2)));
+      const all = grpc ? [...servers, grpc] : servers;
+      await Promise.all(all.map((each) => each.close(config.SHUTDOWN_GRACE_MS / 2)));
       certificate?.close();
       await forward?.close();
       await verifier.stop();

@@ -1,6 +1,7 @@
 import { adminSettings } from '#shared/admin.ts';
 import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/config.ts';
 import { redisFaults, redisSettings } from '#shared/redis.ts';
+import { grpcSettings } from './ext-authz-grpc.ts';
 import { forwardFaults, forwardSettings } from './forward.ts';
 import { httpSettings } from './http.ts';
 import { proxyFaults, proxySettings } from './proxy.ts';
@@ -104,6 +105,7 @@ export const settings = {
   ...httpSettings,
   ...forwardSettings,
   ...proxySettings,
+  ...grpcSettings,
   SHUTDOWN_GRACE_MS: integer(
     0,
     300_000,

@@ -62,7 +62,9 @@ function valuesOf(source: Source, headers: HeaderLines, target = ''): readonly s
   }
 }
 
-const PARAMETER = 'api_key=';
+/** The query parameter that a key may be in. */
+export const QUERY_PARAMETER = 'api_key';
+const PARAMETER = `${QUERY_PARAMETER}=`;
 
 /** Values of the parameter spelt exactly so: a gateway that takes the key out must find what was found here. */
 function queryKeys(target: string): string[] {

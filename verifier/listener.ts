@@ -26,7 +26,7 @@ export interface Listener {
 }
 
 /** What answers some requests before Node's server sees them. */
-export interface Lane {
+interface Lane {
   /** Requests that it is answering. */
   readonly lookingUp: number;
   /** Set, it takes no new requests. */

@@ -1,7 +1,7 @@
 import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
-import { createSecureContext, type Server as TlsServer } from 'node:tls';
+import { createSecureContext } from 'node:tls';
 import { type ConfigOf, text } from '#shared/config.ts';
 import type { Logger } from '#shared/log.ts';
 
@@ -34,8 +34,8 @@ export function tlsFaults(config: TlsConfig): string[] {
 export interface Certificate {
   /** As it is now. */
   readonly pair: Pair;
-  /** New connections of `server` get each new certificate; those that are open keep theirs. */
-  follow(server: TlsServer): void;
+  /** Hands over the pair, now and whenever it changes. New connections are to get it; those that are open keep theirs. */
+  follow(use: (pair: Pair) => void): void;
   close(): void;
 }
 
@@ -51,14 +51,14 @@ export function followCertificate(
 ): Certificate | undefined {
   if (!config.TLS_CERT_FILE) return undefined;
   const files = [config.TLS_CERT_FILE, config.TLS_KEY_FILE];
-  const servers: TlsServer[] = [];
+  const followers: ((pair: Pair) => void)[] = [];
   let pair = readPair(config);
   const reload = () => {
     try {
       const next = readPair(config);
       if (next.cert === pair.cert && next.key === pair.key) return;
       pair = next;
-      for (const server of servers) server.setSecureContext(next);
+      for (const use of followers) use(next);
       log.info({ files }, 'the certificate was replaced');
     } catch (err) {
       log.warn({ files, err }, 'the new certificate cannot be used; the present one stays');
@@ -70,7 +70,10 @@ export function followCertificate(
     get pair() {
       return pair;
     },
-    follow: (server) => void servers.push(server),
+    follow(use) {
+      followers.push(use);
+      use(pair);
+    },
     close() {
       for (const file of files) unwatchFile(file, reload);
     },
@@ -85,8 +88,8 @@ export function createHttpServer(
 ): Server {
   if (certificate === undefined) return createServer(options, serve);
   const handshakeTimeout = options.headersTimeout;
-  const server = createHttpsServer({ ...options, ...certificate.pair, handshakeTimeout }, serve);
-  certificate.follow(server);
+  const server = createHttpsServer({ ...options, handshakeTimeout }, serve);
+  certificate.follow((pair) => server.setSecureContext(pair));
   return server;
 }
 
