@@ -1,5 +1,5 @@
 import { type Clock, pause } from '#shared/clock.ts';
-import type { ChangeLog, Written } from './change-log.ts';
+import type { ChangeLog, Killed, Written } from './change-log.ts';
 
 /** How a change came to be complete, or that a failover took it. */
 export type FenceOutcome = 'acks' | 'fence' | 'lost';
@@ -22,8 +22,8 @@ export interface Tracked {
 /** What the fence tells as it happens; for logs and metrics. */
 export interface FenceEvents {
   settled(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
-  killed(apiId: string, members: readonly string[], sequence: number): void;
-  reaped(apiId: string, members: readonly string[]): void;
+  killed(apiId: string, followers: readonly Killed[], sequence: number): void;
+  reaped(apiId: string, followers: readonly Killed[]): void;
 }
 
 /** The clock-rate error that is assumed between two machines over one lease, and rounding. */
@@ -39,7 +39,9 @@ export function fenceMs(leaseMs: number, deposedMs: number): number {
   return leaseMs + deposedMs + Math.ceil(DRIFT * leaseMs) + ROUNDING_MS;
 }
 
-const POLL_DELAYS_MS = [1, 2, 4, 8, 16, 25, 50, 100] as const;
+/** Changes are looked at again when a quarter of the time since the latest of them has passed anew. */
+const POLL_SHARE = 0.25;
+const POLL_DELAY_MIN_MS = 1;
 const POLL_DELAY_MAX_MS = 250;
 /** Changes of one API looked at in one go. */
 const POLL_BATCH = 16;
@@ -63,7 +65,7 @@ export class Fence {
   readonly #clock: Clock;
   readonly #deposedMs: number;
   readonly #events: FenceEvents;
-  readonly #apis = new Map<string, { open: Open[]; attempt: number; wake: AbortController }>();
+  readonly #apis = new Map<string, { open: Open[]; latestMs: number; wake: AbortController }>();
   readonly #stop = new AbortController();
   #pending = 0;
 
@@ -101,10 +103,10 @@ export class Fence {
     if (api) {
       api.open.push(open);
       api.open.sort((a, b) => a.sequence - b.sequence);
-      api.attempt = 0;
+      api.latestMs = startedAtMs;
       api.wake.abort();
     } else {
-      this.#apis.set(apiId, { open: [open], attempt: 0, wake: new AbortController() });
+      this.#apis.set(apiId, { open: [open], latestMs: startedAtMs, wake: new AbortController() });
       void this.#poll(apiId);
     }
     return open;
@@ -117,8 +119,8 @@ export class Fence {
   }
 
   /** Removes killed followers one fence from now, because they may hold a lease granted after the change. */
-  reapLater(apiId: string, members: readonly string[], leaseMs: number): void {
-    if (members.length > 0) void this.#reap(apiId, members, fenceMs(leaseMs, this.#deposedMs));
+  reapLater(apiId: string, killed: readonly Killed[], leaseMs: number): void {
+    if (killed.length > 0) void this.#reap(apiId, killed, fenceMs(leaseMs, this.#deposedMs));
   }
 
   /** Acknowledgements are ordered, so only the lowest open changes of an API need a look. */
@@ -127,8 +129,10 @@ export class Fence {
     let coverAtMs = this.#clock.monotonicMs() + COVER_PERIOD_MS;
     while (api && api.open.length > 0) {
       const untilClose = Math.min(...api.open.slice(0, POLL_BATCH).map((change) => change.closesAtMs));
-      const delay = POLL_DELAYS_MS[api.attempt++] ?? POLL_DELAY_MAX_MS;
-      const rest = untilClose - this.#clock.monotonicMs();
+      const nowMs = this.#clock.monotonicMs();
+      const share = Math.max(POLL_DELAY_MIN_MS, POLL_SHARE * (nowMs - api.latestMs));
+      const delay = Math.min(POLL_DELAY_MAX_MS, share);
+      const rest = untilClose - nowMs;
       api.wake = new AbortController();
       await pause(this.#clock, rest > 0 ? Math.min(delay, Math.ceil(rest)) : delay, api.wake.signal);
       if (this.#stop.signal.aborted) return;
@@ -141,7 +145,7 @@ export class Fence {
       await Promise.all(lowest.map(async (change) => (await this.#look(change)) && settled.add(change)));
       if (settled.size > 0) {
         api.open = api.open.filter((change) => !settled.has(change));
-        api.attempt = 0;
+        api.latestMs = this.#clock.monotonicMs();
       }
     }
     this.#apis.delete(apiId);
@@ -193,12 +197,12 @@ export class Fence {
     return true;
   }
 
-  async #reap(apiId: string, members: readonly string[], afterMs: number): Promise<void> {
+  async #reap(apiId: string, killed: readonly Killed[], afterMs: number): Promise<void> {
     await pause(this.#clock, afterMs, this.#stop.signal);
     while (!this.#stop.signal.aborted) {
       try {
-        await this.#log.reap(apiId, members);
-        this.#events.reaped(apiId, members);
+        await this.#log.reap(apiId, killed);
+        this.#events.reaped(apiId, killed);
         return;
       } catch {
         await pause(this.#clock, COVER_PERIOD_MS, this.#stop.signal);

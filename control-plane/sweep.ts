@@ -5,7 +5,7 @@ import type { Logger } from '#shared/log.ts';
 import type { RedisNodes } from '#shared/redis.ts';
 import { Script } from '#shared/script.ts';
 import type { Apis } from './apis.ts';
-import type { ChangeLog } from './change-log.ts';
+import type { ChangeLog, Killed } from './change-log.ts';
 import { type Fence, fenceMs } from './fence.ts';
 import type { Keys } from './keys.ts';
 import type { DurableWriter } from './redis-change-log.ts';
@@ -26,11 +26,12 @@ const SWEEP_BATCH = 500;
 interface Seen {
   sequence: number;
   sinceMs: number;
-  /** Followers found killed, and since when. */
-  killed: Map<string, number>;
+  /** Followers found killed, by name and kill, and since when. */
+  killed: Map<string, { killed: Killed; sinceMs: number }>;
   /** When this process first saw nothing left to sweep of the deleted API. */
   emptySinceMs?: number;
-  leaseSet: boolean;
+  /** Of this process's own change of the lease. */
+  leaseToken?: string;
   /** A lowered lease that fences may follow once it was seen unchanged for one old fence. */
   lowering?: { token: string; sinceMs: number };
 }
@@ -43,7 +44,7 @@ interface Head {
   readonly created: boolean;
   readonly deleted: boolean;
   readonly members: number;
-  readonly killed: readonly string[];
+  readonly killed: readonly Killed[];
 }
 
 /**
@@ -62,6 +63,7 @@ export class Sweep {
   readonly #logger: Logger;
   readonly #leaseMs: number;
   readonly #deposedMs: number;
+  readonly #startedMs: number;
   readonly #seen = new Map<string, Seen>();
   readonly #stop = new AbortController();
 
@@ -87,6 +89,7 @@ export class Sweep {
     this.#logger = options.logger;
     this.#leaseMs = options.leaseMs;
     this.#deposedMs = options.deposedMs;
+    this.#startedMs = options.clock.wallMs();
   }
 
   /** Sweeps until `stop`; never rejects. */
@@ -119,7 +122,6 @@ export class Sweep {
       sequence: -1,
       sinceMs: nowMs,
       killed: new Map(),
-      leaseSet: false,
     };
     this.#seen.set(apiId, seen);
     if (seen.sequence !== head.sequence) Object.assign(seen, { sequence: head.sequence, sinceMs: nowMs });
@@ -140,23 +142,37 @@ export class Sweep {
   /** Removes followers that this process has seen killed for one fence of its own. */
   async #reapKilled(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
     const fence = fenceMs(head.fencedMs, this.#deposedMs);
-    seen.killed = new Map(head.killed.map((name) => [name, seen.killed.get(name) ?? nowMs]));
-    const due = [...seen.killed].filter(([, sinceMs]) => nowMs - sinceMs >= fence).map(([name]) => name);
-    if (due.length > 0) await this.#log.reap(apiId, due);
+    seen.killed = new Map(
+      head.killed.map((killed) => {
+        const id = `${killed.name} ${killed.kill}`;
+        return [id, seen.killed.get(id) ?? { killed, sinceMs: nowMs }];
+      }),
+    );
+    const due = [...seen.killed.values()].filter(({ sinceMs }) => nowMs - sinceMs >= fence);
+    if (due.length > 0)
+      await this.#log.reap(
+        apiId,
+        due.map(({ killed }) => killed),
+      );
   }
 
-  /** Brings the configured lease in, once per API and process; the last process to start decides. */
+  /**
+   * Brings the configured lease in. The process that started last decides, by the start time (of its own clock)
+   * that leads the token; so control planes with different leases, as in a roll-out, never take turns.
+   */
   async #changeLease(apiId: string, head: Head, seen: Seen): Promise<void> {
     const nowMs = this.#clock.monotonicMs();
-    if (!seen.leaseSet) {
-      seen.leaseSet = true;
-      const token = randomUUID();
-      if (this.#leaseMs > head.fencedMs && !(await this.#setLease(apiId, 'fence-first', token))) return;
-      if (head.grantedMs === this.#leaseMs || !(await this.#setLease(apiId, 'grant', token))) return;
+    if (head.grantedMs !== this.#leaseMs) {
+      const decidedMs = Number.parseInt(head.token, 10) || 0;
+      if (decidedMs >= this.#startedMs && head.token !== seen.leaseToken) return;
+      seen.leaseToken = `${this.#startedMs}.${randomUUID()}`;
+      const set = (step: string) => this.#setLease(apiId, step, seen.leaseToken ?? '');
+      if (this.#leaseMs > head.fencedMs && !(await set('fence-first'))) return;
+      if (!(await set('grant'))) return;
       this.#logger.info({ apiId, fromMs: head.grantedMs, toMs: this.#leaseMs }, 'lease changed');
       return;
     }
-    if (head.grantedMs !== this.#leaseMs || head.fencedMs <= head.grantedMs) return;
+    if (head.fencedMs <= head.grantedMs) return;
     if (seen.lowering?.token !== head.token) seen.lowering = { token: head.token, sinceMs: nowMs };
     if (nowMs - seen.lowering.sinceMs < fenceMs(head.fencedMs, this.#deposedMs)) return;
     await this.#setLease(apiId, 'fence-last', head.token);
@@ -207,7 +223,7 @@ export class Sweep {
       Promise.all([
         redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted'),
         redis.zcard(members),
-        redis.zrangebyscore(members, -1, -1),
+        redis.zrangebyscore(members, '-inf', '(0', 'WITHSCORES'),
       ]),
     );
     const [sequence, granted, fenced, token, created, deleted] = fields;
@@ -219,7 +235,10 @@ export class Sweep {
       created: Boolean(created),
       deleted: Boolean(deleted),
       members: count,
-      killed,
+      killed: Array.from({ length: killed.length / 2 }, (_, i) => ({
+        name: killed[2 * i] ?? '',
+        kill: Number(killed[2 * i + 1]),
+      })),
     };
   }
 }
