@@ -18,7 +18,8 @@ export interface Load {
 export const SERVER_CORE = 0;
 export const LOAD_CORE = 1;
 
-const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
+/** Whether wrk is installed. */
+export const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
 
 /**
  * Asks verifyKey for random keys of `keysFile` (one a line) over 32 connections, as fast as answers come.
@@ -31,15 +32,43 @@ export async function verifyLoad(
   seconds: number,
 ): Promise<Load> {
   if (!hasWrk) return autocannonLoad(port, keys, seconds);
+  const body = `'{"key":"' .. key .. '"}'`;
+  return wrk(
+    port,
+    keysFile,
+    `wrk.format('POST', '/v1/keys.verifyKey', { ['Content-Type'] = 'application/json' }, ${body})`,
+    32,
+    seconds,
+  );
+}
+
+/** Asks a gateway's API with random keys of `keysFile` as Bearer. Needs wrk. */
+export function gatewayLoad(
+  port: number,
+  keysFile: string,
+  connections: number,
+  seconds: number,
+): Promise<Load> {
+  const request = `wrk.format('GET', '/orders/1', { Authorization = 'Bearer ' .. key })`;
+  return wrk(port, keysFile, request, connections, seconds);
+}
+
+/** @param request Lua that makes a request of `key` */
+async function wrk(
+  port: number,
+  keysFile: string,
+  request: string,
+  connections: number,
+  seconds: number,
+): Promise<Load> {
   const script = `${keysFile}.lua`;
   writeFileSync(
     script,
     `local requests = {}
      function init()
        math.randomseed(os.time())
-       wrk.headers['Content-Type'] = 'application/json'
        for key in io.lines('${keysFile}') do
-         requests[#requests + 1] = wrk.format('POST', '/v1/keys.verifyKey', nil, '{"key":"' .. key .. '"}')
+         requests[#requests + 1] = ${request}
        end
      end
      function request() return requests[math.random(#requests)] end
@@ -52,7 +81,7 @@ export async function verifyLoad(
   const [file = '', ...args] = pinned(LOAD_CORE, [
     'wrk',
     '-t1',
-    '-c32',
+    `-c${connections}`,
     `-d${seconds}s`,
     '-s',
     script,
