@@ -30,6 +30,8 @@ export class RelayError extends Error {
 }
 
 const CONNECT_TIMEOUT_MS = 2000;
+/** Bodies up to here are copied, which costs less than another write. */
+const STRING_BYTES_MAX = 4096;
 
 /**
  * Passes requests on to one server over pooled HTTP/1.1 connections. Bodies stream both ways at the pace of the
@@ -81,7 +83,7 @@ export class Relay {
     response: ServerResponse,
     options: {
       target: string;
-      headers: readonly string[];
+      headers: string[];
       responseHeaders?: readonly string[];
       tunnelIdleMs?: number | undefined;
     },
@@ -99,7 +101,7 @@ export class Relay {
       const sent = {
         method,
         path,
-        headers: [...options.headers],
+        headers: options.headers,
         body,
         upgrade,
         servername: this.#servername,
@@ -147,7 +149,9 @@ class Exchange implements Dispatcher.DispatchHandler {
   readonly #settled = Promise.withResolvers<void>();
   #controller: Dispatcher.DispatchController | undefined;
   readonly #tunnelIdleMs: number | undefined;
-  #bodyBegun = false;
+  /** The first piece of the body. */
+  #first: Buffer | undefined;
+  #flushed = false;
   #over = false;
 
   constructor(response: ServerResponse, added: readonly string[], tunnelIdleMs: number | undefined) {
@@ -157,7 +161,6 @@ class Exchange implements Dispatcher.DispatchHandler {
     response.once('close', () => {
       if (!this.#over) this.#controller?.abort(new Error('the client has gone'));
     });
-    response.on('drain', () => this.#controller?.resume());
   }
 
   get settled(): Promise<void> {
@@ -178,11 +181,9 @@ class Exchange implements Dispatcher.DispatchHandler {
     if (status < 200) return;
     const raw = latin1(controller.rawHeaders);
     const kept = endToEndHeaders(raw, headers.connection, () => false);
-    this.#response.writeHead(status, statusMessage, [...kept, ...this.#added]);
-    // The head goes out with the first piece of the body, or by itself where that is not here yet.
-    process.nextTick(() => {
-      if (!this.#bodyBegun && !this.#over) this.#response.flushHeaders();
-    });
+    kept.push(...this.#added);
+    this.#response.writeHead(status, statusMessage, kept);
+    process.nextTick(() => this.#flush(controller));
   }
 
   onRequestUpgrade(
@@ -207,17 +208,40 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
-    this.#bodyBegun = true;
-    if (!this.#response.write(chunk)) controller.pause();
+    if (!this.#flushed && this.#first === undefined) {
+      this.#first = chunk;
+      return;
+    }
+    this.#flush(controller);
+    this.#write(controller, chunk);
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {
     this.#over = true;
     const trailers = latin1(controller.rawTrailers);
-    if (trailers.length > 0)
+    if (trailers.length > 0) {
       this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, isFraming)));
-    this.#response.end();
+    }
+    const last = this.#flushed ? undefined : this.#first;
+    // Node sends a head and a string at once, a buffer apart.
+    if (last !== undefined && last.length <= STRING_BYTES_MAX)
+      this.#response.end(last.toString('latin1'), 'latin1');
+    else this.#response.end(last);
     this.#settled.resolve();
+  }
+
+  /** Sends the head with what is here of the body, which waited for the rest of it for a moment. */
+  #flush(controller: Dispatcher.DispatchController): void {
+    if (this.#flushed || this.#over) return;
+    this.#flushed = true;
+    if (this.#first === undefined) this.#response.flushHeaders();
+    else this.#write(controller, this.#first);
+  }
+
+  #write(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#response.write(chunk)) return;
+    controller.pause();
+    this.#response.once('drain', () => controller.resume());
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
