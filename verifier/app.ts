@@ -3,28 +3,15 @@ import { createAdminServer, listen } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
-import { authzRoutes } from './authz.ts';
 import type { Config } from './config.ts';
-import { SOURCES } from './credentials.ts';
-import { listenGrpc } from './ext-authz-grpc.ts';
-import { forwardTo } from './forward.ts';
-import { createVerifierServer } from './http.ts';
-import type { Listener } from './listener.ts';
+import { type Addresses, openListeners } from './listeners.ts';
 import { followerLog, Metrics } from './metrics.ts';
-import { createProxy } from './proxy.ts';
 import { RedisDirectory } from './redis-session.ts';
-import { followCertificate } from './tls.ts';
 import { Verifier } from './verifier.ts';
 
 /** A verifier process, from its start until `stop`. */
-export interface RunningVerifier {
-  /** Where it listens, as `http://host:port`, or `https:`. */
-  readonly address: string;
+export interface RunningVerifier extends Addresses {
   readonly adminAddress: string;
-  /** Where it listens in front of the API, in proxy mode. */
-  readonly proxyAddress: string | undefined;
-  /** Where Envoy may ask it, as `host:port`, if at all. */
-  readonly grpcAddress: string | undefined;
   /** Finishes requests in flight, then leaves every API so that no change waits for this process. */
   stop(): Promise<void>;
 }
@@ -57,29 +44,6 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   });
   metrics.watch(verifier, config.API_IDS);
   const answers = metrics.count(verifier, clock);
-  const authz = {
-    sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
-    withMeta: config.AUTHZ_META,
-    allowPreflight: config.CORS_PREFLIGHT === 'allow',
-  };
-  const { CONTROL_PLANE_URL, UPSTREAM_URL } = config;
-  const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
-  const below = [...authzRoutes(answers, authz), ...(forward?.below ?? [])];
-  const contract = { answers, limits: config, log, routes: { below } };
-  const certificate = followCertificate(config, log);
-  const server = createVerifierServer({ ...contract, certificate });
-  const servers: Listener[] = [server];
-
-  const grpc =
-    config.EXT_AUTHZ_GRPC_PORT === undefined
-      ? undefined
-      : await listenGrpc({
-          ...{ answers, authz, log, certificate },
-          host: config.HOST,
-          port: config.EXT_AUTHZ_GRPC_PORT,
-          callsMax: config.REQUESTS_IN_FLIGHT_MAX,
-        });
-  const grpcAddress = grpc?.address;
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
@@ -89,25 +53,14 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
       if (missing !== undefined) await pause(clock, READY_POLL_MS, stopping.signal);
     }
     if (missing !== undefined) return;
-    if (grpc) grpc.serving = true;
+    listeners.ready();
     log.info('ready');
   };
 
   const admin = createAdminServer({ metrics: metrics.registry, notReady: () => missing });
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  const address = await server.listen(config.HOST, config.PORT);
-  if (config.LISTEN_UNIX) {
-    const local = createVerifierServer(contract);
-    await local.listenUnix(config.LISTEN_UNIX);
-    servers.push(local);
-  }
-  let proxyAddress: string | undefined;
-  if (UPSTREAM_URL) {
-    const options = { answers, authz, config, limits: config, clock, log, certificate };
-    const proxy = await createProxy(UPSTREAM_URL, options);
-    proxyAddress = await proxy.listen(config.PROXY_HOST, config.PROXY_PORT);
-    servers.push(proxy);
-  }
+  const listeners = await openListeners(answers, config, clock, log);
+  const { address, proxyAddress, grpcAddress } = listeners;
   verifier.start();
   void becomeReady();
   log.info(
@@ -121,10 +74,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     grpcAddress,
     async stop() {
       stopping.abort();
-      const all = grpc ? [...servers, grpc] : servers;
-      await Promise.all(all.map((each) => each.close(config.SHUTDOWN_GRACE_MS / 2)));
-      certificate?.close();
-      await forward?.close();
+      await listeners.close(config.SHUTDOWN_GRACE_MS / 2);
       await verifier.stop();
       admin.close();
       admin.closeAllConnections();

@@ -1,0 +1,73 @@
+import type { Clock } from '#shared/clock.ts';
+import type { Logger } from '#shared/log.ts';
+import { type AuthzSettings, authzRoutes } from './authz.ts';
+import type { Config } from './config.ts';
+import { SOURCES } from './credentials.ts';
+import { listenGrpc } from './ext-authz-grpc.ts';
+import { forwardTo } from './forward.ts';
+import { createVerifierServer } from './http.ts';
+import { createProxy } from './proxy.ts';
+import { followCertificate } from './tls.ts';
+import type { Answers } from './verify-key.ts';
+
+/** Where a verifier is asked. */
+export interface Addresses {
+  /** As `http://host:port`, or `https:`. */
+  readonly address: string;
+  /** In front of the API, in proxy mode; likewise. */
+  readonly proxyAddress: string | undefined;
+  /** For Envoy, as `host:port`. */
+  readonly grpcAddress: string | undefined;
+}
+
+/** Everything that a verifier is asked at. */
+export interface Listeners extends Addresses {
+  /** Tells health checks that traffic may come. */
+  ready(): void;
+  /** Answers what has arrived and closes; what is still open after `graceMs` is cut. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Listens at all that the configuration names. Each way of asking gets the same `answers`. */
+export async function openListeners(
+  answers: Answers,
+  config: Config,
+  clock: Clock,
+  log: Logger,
+): Promise<Listeners> {
+  const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, UPSTREAM_URL } = config;
+  const authz: AuthzSettings = {
+    sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
+    withMeta: config.AUTHZ_META,
+    allowPreflight: config.CORS_PREFLIGHT === 'allow',
+  };
+  const certificate = followCertificate(config, log);
+  const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
+  const below = [...authzRoutes(answers, authz), ...(forward?.below ?? [])];
+  const contract = { answers, limits: config, log, routes: { below } };
+
+  const server = createVerifierServer({ ...contract, certificate });
+  const address = await server.listen(HOST, PORT);
+  const local = LISTEN_UNIX ? createVerifierServer(contract) : undefined;
+  await local?.listenUnix(LISTEN_UNIX);
+  const gateway = { answers, authz, log, certificate };
+  const proxy =
+    UPSTREAM_URL && (await createProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
+  const proxyAddress = await proxy?.listen(config.PROXY_HOST, config.PROXY_PORT);
+  const place = { host: HOST, port: EXT_AUTHZ_GRPC_PORT ?? 0, callsMax: config.REQUESTS_IN_FLIGHT_MAX };
+  const grpc = EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await listenGrpc({ ...gateway, ...place });
+
+  return {
+    address,
+    proxyAddress,
+    grpcAddress: grpc?.address,
+    ready() {
+      if (grpc) grpc.serving = true;
+    },
+    async close(graceMs) {
+      await Promise.all([server, local, proxy, grpc].map((each) => each?.close(graceMs)));
+      certificate?.close();
+      await forward?.close();
+    },
+  };
+}
