@@ -44,6 +44,8 @@ export interface ListenerOptions {
   readonly certificate?: Certificate | undefined;
   /** Whether errors are told as RFC 9457 has it, rather than in the contract's shape. */
   readonly problems?: boolean;
+  /** Whether a client that ends its side gives up what it asked for; otherwise that is answered all the same. */
+  readonly endIsAbort?: boolean;
   /** Which requests may take their connection over: `serve` gets them with `upgrade` true. None unless told. */
   readonly mayUpgrade?: (request: IncomingMessage) => boolean;
   /** Puts a lane in front. @param tooSlow answers a connection that sent nothing, and closes it */
@@ -119,8 +121,7 @@ export function createListener(options: ListenerOptions): Listener {
   );
   server.maxConnections = limits.CONNECTIONS_MAX;
   server.timeout = limits.STALL_TIMEOUT_MS;
-  // A client may end its side once it has asked; what it asked is answered all the same.
-  Object.assign(server, { httpAllowHalfOpen: true });
+  Object.assign(server, { httpAllowHalfOpen: !options.endIsAbort });
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);
   server.on('connect', (_request, socket) => {

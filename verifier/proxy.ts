@@ -8,6 +8,7 @@ import { mayHoldKey, withoutKey } from './credentials.ts';
 import { endToEndHeaders } from './end-to-end-headers.ts';
 import { isIdentityHeader } from './identity.ts';
 import { createListener, type Listener, type ListenerOptions } from './listener.ts';
+import { Ongoing } from './ongoing.ts';
 import { Relay, RelayError, type RelayFault } from './relay.ts';
 import type { Handler } from './routes.ts';
 import { type Answers, API_ID } from './verify-key.ts';
@@ -50,6 +51,13 @@ export const proxySettings = {
     600_000,
     'How long a WebSocket on which nothing moves stays open',
   ),
+  PROXY_RECHECK_MS: integer(
+    100,
+    3_600_000,
+    'ms',
+    1000,
+    'How often the key of a request or WebSocket that goes on is judged again; it is cut when the key is no longer good',
+  ),
 };
 
 /** The values of `proxySettings`. */
@@ -79,25 +87,29 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<List
     connectionsMax: config.UPSTREAM_CONNECTIONS_MAX,
     timeoutMs: config.UPSTREAM_TIMEOUT_MS,
   });
+  const ongoing = new Ongoing(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
   const listener = createListener({
     // A long body may take long; STALL_TIMEOUT_MS bounds the time in which nothing of it comes.
     limits: { ...limits, REQUEST_TIMEOUT_MS: 0 },
     log,
     certificate,
     problems: true,
+    // Clients that leave rarely say more than this, and the API may be at work for them.
+    endIsAbort: true,
     mayUpgrade: isWebSocket,
-    serve: handler(relay, options),
+    serve: handler(relay, ongoing, options),
   });
   const { close } = listener;
   return Object.assign(listener, {
     async close(graceMs: number) {
       await close(graceMs);
+      ongoing.close();
       await relay.close();
     },
   });
 }
 
-function handler(relay: Relay, { answers, authz, config, clock }: ProxyOptions): Handler {
+function handler(relay: Relay, ongoing: Ongoing, { answers, authz, config, clock }: ProxyOptions): Handler {
   const apiId = config.PROXY_API_ID || undefined;
   const drop = (name: string, value: string) =>
     OURS.has(name) || isIdentityHeader(name) || mayHoldKey(name, value, authz.sources);
@@ -105,6 +117,7 @@ function handler(relay: Relay, { answers, authz, config, clock }: ProxyOptions):
     const startedAtMs = clock.monotonicMs();
     const { method, url: target = '', rawHeaders, headers } = request;
     judge(request);
+    const asked = clientQuestion({ method, target }, request.headersDistinct, apiId, authz);
     const proceed = async (outcome: AuthzOutcome) => {
       const answer = authzAnswer(outcome, requestId, authz.withMeta);
       if (answer.status !== 200) {
@@ -115,6 +128,7 @@ function handler(relay: Relay, { answers, authz, config, clock }: ProxyOptions):
       for (const [name, value] of answer.headers) kept.push(name, value);
       kept.push('X-Forwarded-For', forwardedFor(request), 'X-Request-Id', requestId);
       const checkedMs = (clock.monotonicMs() - startedAtMs).toFixed(2);
+      if ('key' in asked) ongoing.begin(response, asked);
       try {
         await relay.send(request, response, {
           target: withoutKey(target, authz.sources),
@@ -125,9 +139,10 @@ function handler(relay: Relay, { answers, authz, config, clock }: ProxyOptions):
         });
       } catch (error) {
         throw error instanceof RelayError ? gatewayError(error) : error;
+      } finally {
+        ongoing.end(response);
       }
     };
-    const asked = clientQuestion({ method, target }, request.headersDistinct, apiId, authz);
     if ('code' in asked) return proceed(asked);
     const verdict = answers.decide(asked.key, asked.apiId);
     return verdict === undefined ? answers.lookUp(asked.key, asked.apiId).then(proceed) : proceed(verdict);

@@ -4,6 +4,7 @@ import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/config.ts';
+import { unavailable } from '#shared/errors.ts';
 import type { AuthzSettings } from '../../verifier/authz.ts';
 import { configFaults, settings } from '../../verifier/config.ts';
 import type { HttpLimits } from '../../verifier/http.ts';
@@ -333,6 +334,18 @@ describe('bodies', () => {
     await eventually(() => upstream.seen[1]?.aborted === true);
   });
 
+  test('that the client no longer waits for are no longer made', async () => {
+    upstream.handle = (_, response) => void response.write('first');
+    const streaming = wire().send(call([BEARER]));
+    await eventually(() => streaming.received.includes('first'));
+    upstream.handle = () => undefined;
+    const waiting = wire().send(call([BEARER]));
+    await eventually(() => upstream.seen.length === 2);
+    for (const one of [streaming, waiting]) one.close();
+    await eventually(() => upstream.seen.every(({ aborted }) => aborted));
+    await eventually(() => proxy.requestsInFlight === 0);
+  });
+
   test('that the client breaks off are broken off at the API', async () => {
     const one = wire().send(post([BEARER, 'Content-Length: 10'], 'x'));
     await eventually(() => upstream.seen[0]?.body === 'x');
@@ -498,6 +511,14 @@ describe('a WebSocket', () => {
     await eventually(() => proxy.requestsInFlight === 0);
   });
 
+  test('whose key is disabled is cut', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100' } });
+    const [one, socket] = await opened();
+    answers.disabled.add('good');
+    await one.rest();
+    await eventually(() => socket.destroyed);
+  });
+
   test('on which nothing moves is cut', async () => {
     await restart({ env: { WEBSOCKET_IDLE_MS: '1000' } });
     const [one, socket] = await opened();
@@ -528,6 +549,44 @@ describe('a WebSocket', () => {
     const h2c = await wire().send(handshake().replace('WebSocket\r\n', 'h2c\r\n')).response();
     expect(h2c.body).toBe('ok');
     for (const { headers } of upstream.seen) expect(headers.upgrade).toBeUndefined();
+  });
+});
+
+describe('what goes on for longer than PROXY_RECHECK_MS', () => {
+  const stream = async (line: string) => {
+    upstream.handle = (_, response) => void response.write('first');
+    const one = wire().send(call([line]));
+    await eventually(() => one.received.includes('first'));
+    return one;
+  };
+
+  test('is cut, here and at the API, when its key is no longer good, and not before', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100' } });
+    const one = await stream(BEARER);
+    const before = answers.asked.length;
+    await eventually(() => answers.asked.length > before + 2);
+    expect(one.ended).toBe(false);
+    answers.disabled.add('good');
+    await one.rest();
+    await eventually(() => upstream.seen[0]?.aborted === true);
+    expect(proxy.requestsInFlight).toBe(0);
+  });
+
+  test('goes on where there is no verdict, and is not asked about once it is over', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100' } });
+    const one = await stream('X-Api-Key: remote-good');
+    const looks = () => answers.asked.filter((key) => key === 'remote-good').length;
+    answers.lookUp = async () => {
+      throw unavailable('no answer from Redis');
+    };
+    const before = looks();
+    await eventually(() => looks() > before + 2);
+    expect(one.ended).toBe(false);
+    one.close();
+    await eventually(() => proxy.requestsInFlight === 0);
+    const after = looks();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(looks()).toBe(after);
   });
 });
 

@@ -42,6 +42,8 @@ const entries = new Map(
  */
 export class ScriptedAnswers implements Answers {
   readonly asked: string[] = [];
+  /** Keys that are disabled from now on. */
+  readonly disabled = new Set<string>();
   #held = Promise.withResolvers<void>();
 
   /** Lets all look-ups that wait go on. */
@@ -53,6 +55,7 @@ export class ScriptedAnswers implements Answers {
   decide(key: string, askedApi?: string) {
     this.asked.push(key);
     if (key === 'bug') throw new TypeError('a fault of ours');
+    if (this.disabled.has(key)) return { code: 'DISABLED' } as const;
     if (key === 'down' || /^(slow|remote)-/.test(key)) return undefined;
     if (key === 'other') return FORBIDDEN;
     const entry = entries.get(key);
