@@ -30,6 +30,8 @@ export class RelayError extends Error {
 }
 
 const CONNECT_TIMEOUT_MS = 2000;
+/** What may be asked twice without another effect than once. */
+const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 /** Bodies up to here are copied, which costs less than another write. */
 const STRING_BYTES_MAX = 4096;
 
@@ -71,7 +73,8 @@ export class Relay {
 
   /**
    * Resolves when the client has the response, or has gone. Rejects with RelayError while nothing has been written
-   * to it, and with ApiError where the request cannot be passed on; a response that breaks off later is cut.
+   * to it, and with ApiError where the request cannot be passed on; a response that breaks off later is cut. A safe
+   * request without a body is sent a second time where the connection ended before the response.
    * @param options.target path and query to ask for
    * @param options.headers names and values in turn
    * @param options.responseHeaders likewise, added to those of the response
@@ -92,22 +95,23 @@ export class Relay {
     if (this.#inFlight >= this.#limits.connectionsMax) throw new RelayError('busy');
     this.#inFlight++;
     try {
-      const { responseHeaders = [], tunnelIdleMs } = options;
-      const exchange = new Exchange(response, responseHeaders, tunnelIdleMs);
+      const { headers, responseHeaders = [], tunnelIdleMs } = options;
       const { method = 'GET' } = request;
       const upgrade = tunnelIdleMs === undefined ? null : 'websocket';
       const path = this.#path + options.target;
       // `servername` is missing from the types; without it the client's Host would choose whose certificate will do.
-      const sent = {
-        method,
-        path,
-        headers: options.headers,
-        body,
-        upgrade,
-        servername: this.#servername,
+      const sent = { method, path, headers, body, upgrade, servername: this.#servername };
+      const dispatch = () => {
+        const exchange = new Exchange(response, responseHeaders, tunnelIdleMs);
+        this.#pool.dispatch(sent, exchange);
+        return exchange.settled;
       };
-      this.#pool.dispatch(sent, exchange);
-      await exchange.settled;
+      const mayRepeat = body === null && SAFE_METHODS.has(method);
+      await dispatch().catch((error: RelayError) => {
+        // Most often the server had just closed an idle connection (RFC 9110 §9.2.2).
+        if (mayRepeat && error.fault === 'cut') return dispatch();
+        throw error;
+      });
     } finally {
       this.#inFlight--;
     }

@@ -240,6 +240,7 @@ describe('a request that is refused never reaches the API', () => {
       call([BEARER], '', 'GET http://elsewhere.example/ HTTP/1.1'),
       call([BEARER], '', 'OPTIONS * HTTP/1.1'),
       call([BEARER], '', 'GET /a b HTTP/1.1'),
+      call([BEARER], '', 'GET /caf\u00e9 HTTP/1.1'),
     ];
     for (const text of requests) {
       const one = wire().send(text);
@@ -389,6 +390,24 @@ describe('an API', () => {
       .rest();
     expect(text).toContain('first');
     expect(text).not.toContain('\r\n0\r\n');
+  });
+
+  test('that closes a connection before its answer is asked once more where that is safe, and only then', async () => {
+    const once: typeof upstream.handle = ({ socket }) => {
+      upstream.handle = (_, response) => void response.end('again');
+      socket.destroy();
+    };
+    for (const [first, lines, status, times] of [
+      ['GET / HTTP/1.1', [BEARER], 200, 2],
+      ['POST / HTTP/1.1', [BEARER, 'Content-Length: 0'], 502, 1],
+      ['GET / HTTP/1.1', [BEARER, 'Content-Length: 4'], 502, 1],
+    ] as const) {
+      upstream.seen.length = 0;
+      upstream.handle = once;
+      const one = wire().send(call(lines, 'body'.slice(0, Number(lines[1]?.slice(-1) ?? 0)), first));
+      await eventually(() => one.ended || one.received.includes(`HTTP/1.1 ${status}`));
+      expect([first, upstream.seen.length]).toEqual([first, times]);
+    }
   });
 
   test('that says nothing in time is 504', async () => {
