@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { type Benchmark, inDirectory, median, pinned, type Row } from './harness.ts';
-import { freePort, gatewayLoad, hasWrk, type Load, peer, SERVER_CORE } from './load.ts';
+import { freePort, fullLoad, type Load, type LoadRequest, peer, SERVER_CORE } from './load.ts';
 import { type Server, startBackend, startVerifier, warm } from './servers.ts';
 
 const SHIPPED = join(import.meta.dirname, '..', 'deploy', 'gateways');
@@ -17,7 +17,7 @@ const ASKING = {
 /** What asking the verifier adds to a request through a gateway. */
 const gateways: Benchmark = async ({ quick }) => {
   const title = 'Behind a gateway';
-  if (!hasWrk || !isHere('nginx')) return { title, about: 'Not measured: needs wrk and nginx.', rows: [] };
+  if (!isHere('nginx')) return { title, about: 'Not measured: needs nginx.', rows: [] };
   return inDirectory(async (directory) => {
     const backend = await startBackend(directory, KEYS);
     const socket = join(directory, 'verifier.sock');
@@ -40,12 +40,18 @@ const gateways: Benchmark = async ({ quick }) => {
         await startCaddy('Caddy', directory, peer('caddy-alone.Caddyfile'), around),
         await startCaddy(ASKING.caddy, directory, join(SHIPPED, 'caddy', 'Caddyfile'), around),
       );
+    const requests = backend.keys.map(
+      (key): LoadRequest => ({
+        method: 'GET',
+        path: '/orders/1',
+        headers: { Authorization: `Bearer ${key}` },
+      }),
+    );
     const measured = new Map(servers.map(({ name }) => [name, { one: [] as Load[], many: [] as Load[] }]));
     try {
       for (let round = 0; round < rounds(quick); round++) {
         for (const { name, port } of servers) {
-          const run = (connections: number) =>
-            gatewayLoad(port, backend.keysFile, connections, quick ? 1 : 2);
+          const run = (connections: number) => fullLoad(port, requests, quick ? 1 : 2, connections);
           const [one, many] = [await run(1), await run(32)];
           if (one.errors + many.errors > 0) throw new Error(`${name}: errors`);
           measured.get(name)?.one.push(one);
