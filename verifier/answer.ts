@@ -1,9 +1,9 @@
-import { type ServerResponse, STATUS_CODES } from 'node:http';
-import { systemClock } from '#shared/clock.ts';
-import { type ApiError, ERRORS, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import type { ServerResponse } from 'node:http';
+import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 
-const JSON_TYPE = 'application/json; charset=utf-8';
+/** The content type of all but a gateway's answers. */
+export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** How long a connection is kept to read what a client still sends after its request was refused, milliseconds. */
 export const LINGER_MS = 1000;
@@ -40,7 +40,7 @@ export function identify(response: ServerResponse, requestId: string): void {
 }
 
 /**
- * The contract's error body.
+ * An error: in the contract's shape, or for any client.
  * @param isProblem whether it is for any client, as those of `/authz/` always are: RFC 9457, without our message
  */
 export function answerError(
@@ -60,49 +60,6 @@ function told(error: ApiError, requestId: string, isProblem = false): { type: st
   return isProblem
     ? { type: PROBLEM_TYPE, body: problemBody({ status, code, requestId }) }
     : { type: JSON_TYPE, body: JSON.stringify(errorBody(code, message, requestId)) };
-}
-
-/**
- * The head of a JSON response written without `node:http`, byte for byte as the functions above and Node send it.
- * @param keepAliveS how long the connection then stays open, seconds; undefined = it is closed
- */
-export function rawHead(
-  status: number,
-  requestId: string,
-  bytes: number,
-  keepAliveS: number | undefined,
-  type = JSON_TYPE,
-): string {
-  const retry = status === ERRORS.SERVICE_UNAVAILABLE[0] ? `Retry-After: ${RETRY_AFTER_SECONDS}\r\n` : '';
-  const connection = keepAliveS === undefined ? 'close' : `keep-alive\r\nKeep-Alive: timeout=${keepAliveS}`;
-  return (
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nX-Request-Id: ${requestId}\r\nCache-Control: no-store\r\n${retry}` +
-    `Content-Type: ${type}\r\nContent-Length: ${bytes}\r\nDate: ${date()}\r\nConnection: ${connection}\r\n\r\n`
-  );
-}
-
-/** An error response written without `node:http`. */
-export function rawError(
-  error: ApiError,
-  requestId: string,
-  keepAliveS: number | undefined,
-  isProblem = false,
-): string {
-  const { type, body } = told(error, requestId, isProblem);
-  return rawHead(error.status, requestId, Buffer.byteLength(body), keepAliveS, type) + body;
-}
-
-let dateS = 0;
-let dateText = '';
-
-/** The `Date` header, made once a second. */
-function date(): string {
-  const nowS = Math.floor(systemClock.wallMs() / 1000);
-  if (nowS !== dateS) {
-    dateS = nowS;
-    dateText = new Date(nowS * 1000).toUTCString();
-  }
-  return dateText;
 }
 
 /** Whether much may still come of a request that is being answered; a short rest is left to Node to skip. */

@@ -42,7 +42,6 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     foreignKeys: config.FOREIGN_KEYS,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
-  metrics.watch(verifier, config.API_IDS);
   const answers = metrics.count(verifier, clock);
 
   let missing: string | undefined = 'Redis has not answered yet';
@@ -60,6 +59,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const admin = createAdminServer({ metrics: metrics.registry, notReady: () => missing });
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
   const listeners = await openListeners(answers, config, clock, log);
+  metrics.watch(verifier, config.API_IDS, listeners.lane);
   const { address, proxyAddress, grpcAddress } = listeners;
   verifier.start();
   void becomeReady();

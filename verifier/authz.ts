@@ -46,7 +46,12 @@ export function authzRoutes(answers: Answers, settings: AuthzSettings): Routes['
 export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
 
 /** What a gateway asks. Throws ApiError NOT_FOUND when the path is none of ours. */
-function authzQuestion(method: string, url: string, headers: HeaderLines, settings: AuthzSettings): Asked {
+export function authzQuestion(
+  method: string,
+  url: string,
+  headers: HeaderLines,
+  settings: AuthzSettings,
+): Asked {
   const match = PATH.exec(url);
   if (match === null) throw new ApiError('NOT_FOUND', 'no such path');
   const [, apiId, fixed, rest = ''] = match;

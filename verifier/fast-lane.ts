@@ -2,17 +2,19 @@ import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { ApiError } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
-import { rawError, rawHead } from './answer.ts';
+import type { AuthzSettings } from './authz.ts';
 import type { HttpLimits } from './http.ts';
+import { type RawAnswers, rawAuthz, rawJson } from './raw-answer.ts';
 import { type Recognised, recognise } from './recognise.ts';
-import { type Verdict, verdictBody } from './verdict.ts';
-import type { Answers, VerdictCounts } from './verify-key.ts';
+import type { Verdict } from './verdict.ts';
+import type { Answers } from './verify-key.ts';
 
-/** What the lane works with. */
+/** What the lane answers with, and within which bounds. */
 export interface LaneOptions {
   readonly answers: Answers;
-  readonly verdicts: VerdictCounts;
   readonly limits: HttpLimits;
+  /** undefined = gateways are not answered. */
+  readonly authz: AuthzSettings | undefined;
   /** Answers a connection that sent nothing at all for `HEADERS_TIMEOUT_MS`, and closes it. */
   readonly tooSlow: (socket: Socket) => void;
   /** Requests answered here, and connections given to Node. */
@@ -20,12 +22,13 @@ export interface LaneOptions {
 }
 
 /**
- * A lane in front of Node's HTTP server: it answers the common verifyKey request straight on the socket, at
- * half the cost. A connection that sends anything else is given, from that request on and for good, to the
+ * A lane in front of Node's HTTP server: it answers the common requests straight on the socket, at half the
+ * cost. A connection that sends anything else is given, from that request on and for good, to the
  * server's own listener with its bytes, so that Node judges all that is not plainly common.
  */
 export class FastLane {
   readonly options: LaneOptions;
+  readonly rawAuthz: RawAnswers;
   /** Requests whose look-up runs. */
   lookingUp = 0;
   /** Set, new requests are for Node, which answers them with `Connection: close`. */
@@ -35,6 +38,7 @@ export class FastLane {
   /** Installs itself in a server that does not listen yet. */
   constructor(server: Server, options: LaneOptions) {
     this.options = options;
+    this.rawAuthz = rawAuthz(options.authz?.withMeta ?? false);
     const [listener, ...others] = server.listeners('connection');
     if (listener === undefined || others.length > 0) throw new Error('the server is not as Node makes it');
     server.removeAllListeners('connection');
@@ -66,7 +70,7 @@ export class FastLane {
 const WRITE_LENGTH_MAX = 65_536;
 
 /** The request in hand: filled by `recognise`, read before anything else runs. */
-const found: Recognised = { key: '', apiId: undefined, requestId: '', length: 0 };
+const found: Recognised = { key: '', apiId: undefined, requestId: '', fromGateway: false, length: 0 };
 
 class Connection {
   readonly socket: Socket;
@@ -118,7 +122,8 @@ class Connection {
         else this.#handOver(bytes.subarray(at));
         return;
       }
-      out += this.#answer(verdict, found.requestId || newRequestId());
+      this.#lane.options.counts.answered++;
+      out += this.#raw.decided(verdict, found.requestId || newRequestId(), this.#keepAliveS);
       ascii &&= verdict.entry?.details === undefined;
       at += found.length;
     }
@@ -129,7 +134,8 @@ class Connection {
   /** The verdict on the request at `at`, left in `found`; undefined = it must be looked up. */
   #judge(bytes: Buffer, at: number): Verdict | undefined | 'for Node' {
     const { closing, options } = this.#lane;
-    if (closing || !recognise(bytes, at, options.limits.BODY_BYTES_MAX, found)) return 'for Node';
+    if (closing || !recognise(bytes, at, options.limits.BODY_BYTES_MAX, options.authz, found))
+      return 'for Node';
     try {
       return options.answers.decide(found.key, found.apiId);
     } catch {
@@ -138,12 +144,9 @@ class Connection {
     }
   }
 
-  #answer(verdict: Verdict, requestId: string): string {
-    this.#lane.options.verdicts[verdict.code]++;
-    this.#lane.options.counts.answered++;
-    const body = verdictBody(verdict, requestId);
-    const bytes = verdict.entry?.details === undefined ? body.length : Buffer.byteLength(body);
-    return rawHead(200, requestId, bytes, this.#keepAliveS) + body;
+  /** In which form the request in hand is answered. */
+  get #raw(): RawAnswers {
+    return found.fromGateway ? this.#lane.rawAuthz : rawJson;
   }
 
   /** Answers the first request of `bytes` by a look-up. Nothing after it is read meanwhile, which keeps the order. */
@@ -151,19 +154,22 @@ class Connection {
     const { answers, limits } = this.#lane.options;
     if (this.#lane.lookingUp >= limits.REQUESTS_IN_FLIGHT_MAX) return this.#handOver(bytes);
     const { key, apiId, length } = found;
+    const raw = this.#raw;
     const requestId = found.requestId || newRequestId();
     this.#state = 'waiting';
     this.socket.pause();
     this.#lane.lookingUp++;
     let answer: string | undefined;
     try {
-      answer = this.#answer(await answers.lookUp(key, apiId), requestId);
+      const verdict = await answers.lookUp(key, apiId);
+      answer = raw.decided(verdict, requestId, this.#keepAliveS);
     } catch (error) {
-      if (error instanceof ApiError) answer = rawError(error, requestId, this.#keepAliveS);
+      if (error instanceof ApiError) answer = raw.refused(error, requestId, this.#keepAliveS);
     }
     this.#lane.lookingUp--;
     if (this.socket.destroyed) return;
     if (answer === undefined) return this.#handOver(bytes);
+    this.#lane.options.counts.answered++;
     this.socket.write(answer);
     if (this.#lane.closing) this.socket.destroySoon();
     else this.#goOn(bytes.subarray(length));
@@ -177,9 +183,10 @@ class Connection {
       return;
     }
     this.#state = 'reading';
+    this.#quietMs = 0;
     if (rest.length > 0) this.#serve(rest);
     if (this.#state !== 'reading') return;
-    if (this.socket.readableEnded) this.socket.end();
+    if (this.#lane.closing || this.socket.readableEnded) this.socket.destroySoon();
     else this.socket.resume();
   }
 

@@ -2,11 +2,12 @@ import { type ConfigOf, flag, integer } from '#shared/config.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
 import { answer, identify } from './answer.ts';
+import { type AuthzSettings, authzRoutes } from './authz.ts';
 import { FastLane } from './fast-lane.ts';
 import { createListener, type Listener } from './listener.ts';
 import { createRouter, type Routes } from './routes.ts';
 import type { Certificate } from './tls.ts';
-import { type Answers, type VerdictCounts, verifyKeyRoute } from './verify-key.ts';
+import { type Answers, verifyKeyRoute } from './verify-key.ts';
 
 export const httpSettings = {
   BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536, 'Largest request body'),
@@ -49,34 +50,34 @@ export type HttpLimits = ConfigOf<typeof httpSettings>;
 
 /** The listener that verifyKey is asked at. */
 export interface VerifierServer extends Listener {
-  readonly verdicts: Readonly<VerdictCounts>;
   /** Requests answered by the fast lane, and connections it gave to Node's server. */
   readonly lane: { readonly answered: number; readonly handedOver: number };
 }
 
 /**
  * The HTTP contract of the verifier.
- * @param options.routes more than verifyKey and the error page
+ * @param options.authz undefined = gateways are not answered
+ * @param options.routes more than verifyKey, the error page and what gateways ask
  * @param options.certificate with it the listener speaks HTTPS, and has no fast lane
  */
 export function createVerifierServer(options: {
   answers: Answers;
   limits: HttpLimits;
   log: Pick<Logger, 'error'>;
+  authz?: AuthzSettings;
   routes?: Partial<Routes>;
   certificate?: Certificate | undefined;
 }): VerifierServer {
-  const { answers, limits, log, routes, certificate } = options;
-  const verdicts: VerdictCounts = { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 };
+  const { answers, limits, log, authz, routes, certificate } = options;
   const route = createRouter({
     exact: {
-      '/v1/keys.verifyKey': { POST: verifyKeyRoute(answers, verdicts, limits.BODY_BYTES_MAX) },
+      '/v1/keys.verifyKey': { POST: verifyKeyRoute(answers, limits.BODY_BYTES_MAX) },
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },
       ...routes?.exact,
     },
-    below: routes?.below ?? [],
+    below: [...(authz ? authzRoutes(answers, authz) : []), ...(routes?.below ?? [])],
   });
   const lane = { answered: 0, handedOver: 0 };
   const listener = createListener({
@@ -89,10 +90,9 @@ export function createVerifierServer(options: {
     },
     ...(limits.FAST_LANE && certificate === undefined
       ? {
-          lane: (server, tooSlow) =>
-            new FastLane(server, { answers, verdicts, limits, tooSlow, counts: lane }),
+          lane: (server, tooSlow) => new FastLane(server, { answers, limits, authz, tooSlow, counts: lane }),
         }
       : {}),
   });
-  return Object.assign(listener, { verdicts, lane });
+  return Object.assign(listener, { lane });
 }

@@ -5,8 +5,9 @@ import { listen } from '#shared/admin.ts';
 import { ApiError, type ErrorCode, unavailable } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
-import { answerError, LINGER_MS, rawError } from './answer.ts';
+import { answerError, LINGER_MS } from './answer.ts';
 import type { HttpLimits } from './http.ts';
+import { rawAuthz, rawJson } from './raw-answer.ts';
 import type { Handler } from './routes.ts';
 import { type Certificate, createHttpServer } from './tls.ts';
 import { listenUnix } from './unix-socket.ts';
@@ -55,6 +56,7 @@ export interface ListenerOptions {
 /** HTTP on `node:http`: every rule that does not depend on what is asked. */
 export function createListener(options: ListenerOptions): Listener {
   const { limits, log, certificate, problems = false } = options;
+  const raw = problems ? rawAuthz(false) : rawJson;
   /** Requests not yet answered and their ids, oldest first. */
   const open = new Map<ServerResponse, string>();
   /** The last request of each connection. */
@@ -95,11 +97,14 @@ export function createListener(options: ListenerOptions): Listener {
     }
     const write = () => {
       if (!socket.writable) return socket.destroy();
-      socket.end(rawError(error, newRequestId(), undefined, problems));
+      socket.end(raw.refused(error, newRequestId(), undefined));
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     };
-    if (last !== undefined && isOpen(last)) last.once('close', write);
-    else write();
+    if (last === undefined || !isOpen(last)) return write();
+    // Before Node's own listener, which ends the connection where the client has ended its side.
+    last.prependOnceListener('finish', () => {
+      if (last.shouldKeepAlive) write();
+    });
   };
 
   const server = createHttpServer(

@@ -1,6 +1,6 @@
 import type { Clock } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
-import { type AuthzSettings, authzRoutes } from './authz.ts';
+import type { AuthzSettings } from './authz.ts';
 import type { Config } from './config.ts';
 import { SOURCES } from './credentials.ts';
 import { listenGrpc } from './ext-authz-grpc.ts';
@@ -22,6 +22,8 @@ export interface Addresses {
 
 /** Everything that a verifier is asked at. */
 export interface Listeners extends Addresses {
+  /** Requests answered by the fast lanes, and connections they gave to Node's server. */
+  readonly lane: { readonly answered: number; readonly handedOver: number };
   /** Tells health checks that traffic may come. */
   ready(): void;
   /** Answers what has arrived and closes; what is still open after `graceMs` is cut. */
@@ -43,8 +45,8 @@ export async function openListeners(
   };
   const certificate = followCertificate(config, log);
   const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
-  const below = [...authzRoutes(answers, authz), ...(forward?.below ?? [])];
-  const contract = { answers, limits: config, log, routes: { below } };
+  const routes = { below: forward?.below ?? [] };
+  const contract = { answers, limits: config, log, authz, routes };
 
   const server = createVerifierServer({ ...contract, certificate });
   const address = await server.listen(HOST, PORT);
@@ -61,6 +63,14 @@ export async function openListeners(
     address,
     proxyAddress,
     grpcAddress: grpc?.address,
+    lane: {
+      get answered() {
+        return server.lane.answered + (local?.lane.answered ?? 0);
+      },
+      get handedOver() {
+        return server.lane.handedOver + (local?.lane.handedOver ?? 0);
+      },
+    },
     ready() {
       if (grpc) grpc.serving = true;
     },

@@ -4,6 +4,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/config.ts';
 import {
   createVerifierServer,
@@ -11,6 +12,7 @@ import {
   httpSettings,
   type VerifierServer,
 } from '../../verifier/http.ts';
+import { Metrics } from '../../verifier/metrics.ts';
 import type { Routes } from '../../verifier/routes.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { eventually, verifyKey, Wire } from './wire.ts';
@@ -99,7 +101,6 @@ describe.each([
           requestId: response.headers['x-request-id'],
         });
       }
-      expect(server.verdicts).toEqual({ VALID: 2, DISABLED: 1, EXPIRED: 1, FORBIDDEN: 1, NOT_FOUND: 1 });
     });
 
     test('a key of another API than the one asked for is FORBIDDEN', async () => {
@@ -402,6 +403,23 @@ describe.each([
       expect(await one.rest()).toBe('');
     });
 
+    test('a refusal in its place reaches a client that has ended its side', async () => {
+      const one = wire().send(`${verifyKey({ key: 'slow-good' })}nonsense\r\n\r\n`);
+      one.socket.end();
+      await eventually(() => answers.asked.length === 1);
+      answers.release();
+      expect((await one.response()).status).toBe(200);
+      expect(errorOf(await one.response()).status).toBe(400);
+    });
+
+    test('nothing follows an answer that says close, though the client has sent more', async () => {
+      for (const behind of [verifyKey({ key: 'good' }), 'nonsense\r\n\r\n']) {
+        const one = wire().send(verifyKey({ key: 'good' }, ['Connection: close']) + behind);
+        expect((await one.response()).status).toBe(200);
+        expect(await one.rest()).toBe('');
+      }
+    });
+
     test('a client that does not close after a refusal is cut off', async () => {
       const one = wire().send('nonsense\r\n\r\n');
       await one.response();
@@ -437,7 +455,6 @@ describe.each([
         message: 'no answer from Redis',
       });
       expect(response.headers['retry-after']).toBe('1');
-      expect(server.verdicts.NOT_FOUND).toBe(0);
       expect(bugs).toEqual([]);
     });
 
@@ -606,6 +623,28 @@ describe.each([
       await writeFile(path, 'data');
       await expect(create().listenUnix(path)).rejects.toMatchObject({ code: 'EADDRINUSE' });
     });
+  });
+
+  test('each verdict is counted once, with what decided it; what is refused is not', async () => {
+    await server.close(0);
+    const metrics = new Metrics();
+    answers = new ScriptedAnswers();
+    server = createVerifierServer({
+      answers: metrics.count(answers, systemClock),
+      limits: { ...limits, FAST_LANE },
+      log: { error: () => undefined },
+    });
+    address = await server.listen('127.0.0.1', 0);
+    for (const key of ['good', 'good', 'disabled', 'remote-good', 'down', 'bug', '']) await post({ key });
+    const { values } = (await metrics.registry.getSingleMetric('keyfence_verdicts_total')?.get()) ?? {};
+    const counted = values
+      ?.filter(({ value }) => value > 0)
+      .map(({ labels, value }) => ({ ...labels, value }));
+    expect(counted).toEqual([
+      { code: 'VALID', source: 'memory', value: 2 },
+      { code: 'DISABLED', source: 'memory', value: 1 },
+      { code: 'VALID', source: 'redis', value: 1 },
+    ]);
   });
 
   test('a port in use is an error', async () => {

@@ -32,11 +32,12 @@ const entries = new Map(
       meta: '{"plan":"日本"}',
       expires: 32_503_680_000_000,
     },
+    large: { ...plain, meta: JSON.stringify({ note: 'x'.repeat(8000) }) },
   }).map(([name, state]) => [name, new Entry(epoch, `key_${name}`, state)]),
 );
 
 /**
- * Decides by what the key is called: `good`, `rich`, `disabled`, `expired`, `other` are in memory, any other
+ * Decides by what the key is called: `good`, `rich`, `large`, `disabled`, `expired`, `other` are in memory, any other
  * name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
  * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
  */
@@ -44,6 +45,8 @@ export class ScriptedAnswers implements Answers {
   readonly asked: string[] = [];
   /** Keys that are disabled from now on. */
   readonly disabled = new Set<string>();
+  /** The API that each was asked to be of; `undefined` = any. */
+  readonly askedApis: (string | undefined)[] = [];
   #held = Promise.withResolvers<void>();
 
   /** Lets all look-ups that wait go on. */
@@ -54,6 +57,7 @@ export class ScriptedAnswers implements Answers {
 
   decide(key: string, askedApi?: string) {
     this.asked.push(key);
+    this.askedApis.push(askedApi);
     if (key === 'bug') throw new TypeError('a fault of ours');
     if (this.disabled.has(key)) return { code: 'DISABLED' } as const;
     if (key === 'down' || /^(slow|remote)-/.test(key)) return undefined;
