@@ -126,6 +126,8 @@ export function createListener(options: ListenerOptions): Listener {
   );
   server.maxConnections = limits.CONNECTIONS_MAX;
   server.timeout = limits.STALL_TIMEOUT_MS;
+  // HEADER_BYTES_MAX bounds them, and a lane does not count them.
+  server.maxHeadersCount = 0;
   Object.assign(server, { httpAllowHalfOpen: !options.endIsAbort });
   server.on('checkContinue', serve);
   server.on('checkExpectation', serve);

@@ -632,6 +632,40 @@ test('a disabled key is refused as soon as updateKey returns', async () => {
   }
 });
 
+test('of many headers none is lost: neither the key at their end nor the length of the body', async () => {
+  const many = Array.from({ length: 2100 }, () => 'a:');
+  upstream.server.maxHeadersCount = 0;
+  const one = wire().send(post([...many, BEARER, 'X-Key-Id: admin', 'Content-Length: 4'], 'body'));
+  expect((await one.response()).status).toBe(200);
+  expect(upstream.seen).toMatchObject([{ body: 'body', headers: { 'x-key-id': 'key_good' } }]);
+});
+
+test('an answer that two readers could frame differently is never passed on as if it were whole', async () => {
+  const answersOf = [
+    'Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n',
+    'Content-Length: 2\r\nContent-Length: 3\r\n\r\nabc',
+    'Content-Length: 2, 3\r\n\r\nabc',
+    'Content-Length: -1\r\n\r\nabc',
+    'Transfer-Encoding: gzip\r\n\r\nabc',
+    'X-A: b\nSet-Cookie: evil\r\nContent-Length: 2\r\n\r\nab',
+    'Content-Length: 4\r\n\r\nab',
+  ];
+  for (const text of answersOf) {
+    const raw = createServer((socket) => {
+      socket.on('error', () => undefined).once('data', () => socket.end(`HTTP/1.1 200 OK\r\n${text}`));
+    });
+    await new Promise<void>((resolve) => raw.listen(0, '127.0.0.1', resolve));
+    await restart({ url: `http://127.0.0.1:${(raw.address() as { port: number }).port}` });
+    const one = wire().send(call([BEARER]));
+    const outcome = await one.response().then(
+      ({ status }) => status,
+      () => 'cut',
+    );
+    expect([text, outcome]).toEqual([text, expect.toSatisfy((it) => it === 502 || it === 'cut')]);
+    raw.close();
+  }
+});
+
 test('a silent API holds no more connections than it may', async () => {
   const sockets = new Set<Socket>();
   const silent = createServer((socket) => {
