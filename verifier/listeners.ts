@@ -43,7 +43,7 @@ export async function openListeners(
     withMeta: config.AUTHZ_META,
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
   };
-  const certificate = followCertificate(config, log);
+  const certificate = followCertificate(config, clock, log);
   const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
   const routes = { below: forward?.below ?? [] };
   const contract = { answers, limits: config, log, authz, routes };

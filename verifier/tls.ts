@@ -1,7 +1,8 @@
-import { readFileSync, unwatchFile, watchFile } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { createSecureContext } from 'node:tls';
+import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, text } from '#shared/config.ts';
 import type { Logger } from '#shared/log.ts';
 
@@ -47,25 +48,39 @@ const POLL_MS = 1000;
  */
 export function followCertificate(
   config: TlsConfig,
+  clock: Clock,
   log: Pick<Logger, 'info' | 'warn'>,
 ): Certificate | undefined {
   if (!config.TLS_CERT_FILE) return undefined;
   const files = [config.TLS_CERT_FILE, config.TLS_KEY_FILE];
   const followers: ((pair: Pair) => void)[] = [];
   let pair = readPair(config);
+  let fault: string | undefined;
   const reload = () => {
     try {
       const next = readPair(config);
+      fault = undefined;
       if (next.cert === pair.cert && next.key === pair.key) return;
       pair = next;
       for (const use of followers) use(next);
       log.info({ files }, 'the certificate was replaced');
     } catch (err) {
-      log.warn({ files, err }, 'the new certificate cannot be used; the present one stays');
+      const { message } = err as Error;
+      if (message !== fault)
+        log.warn({ files, err }, 'the new certificate cannot be used; the present one stays');
+      fault = message;
     }
   };
-  // Polled: notifications do not see the change of a symbolic link, which is how Kubernetes replaces a secret.
-  for (const file of files) watchFile(file, { interval: POLL_MS, persistent: false }, reload);
+  // Read, not watched: notifications do not see how Kubernetes replaces a secret, by a symbolic link, and watching
+  // misses what changes before it has begun.
+  let timer: { cancel(): void };
+  const lookLater = () => {
+    timer = clock.after(POLL_MS, () => {
+      reload();
+      lookLater();
+    });
+  };
+  lookLater();
   return {
     get pair() {
       return pair;
@@ -74,9 +89,7 @@ export function followCertificate(
       followers.push(use);
       use(pair);
     },
-    close() {
-      for (const file of files) unwatchFile(file, reload);
-    },
+    close: () => timer.cancel(),
   };
 }
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { type ChannelCredentials, Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
 import { load, type MethodDefinition } from '@grpc/proto-loader';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/config.ts';
 import type { AuthzSettings } from '../../verifier/authz.ts';
 import { settings } from '../../verifier/config.ts';
@@ -274,7 +275,7 @@ test('with a certificate it is asked over TLS, and shows the new one when that i
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-grpc-'));
   const [first, second] = [makeCertificate(directory, 'first'), makeCertificate(directory, 'second')];
   const files = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile };
-  const certificate = followCertificate(files, log);
+  const certificate = followCertificate(files, systemClock, log);
   try {
     await listener.close(0);
     await start({}, certificate);
