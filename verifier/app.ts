@@ -7,6 +7,7 @@ import type { Config } from './config.ts';
 import { type Addresses, openListeners } from './listeners.ts';
 import { followerLog, Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis-session.ts';
+import { watchRelays } from './relay-metrics.ts';
 import { Verifier } from './verifier.ts';
 
 /** A verifier process, from its start until `stop`. */
@@ -60,6 +61,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
   const listeners = await openListeners(answers, config, clock, log);
   metrics.watch(verifier, config.API_IDS, listeners.lane);
+  watchRelays(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
   verifier.start();
   void becomeReady();

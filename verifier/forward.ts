@@ -1,7 +1,7 @@
 import { type ConfigOf, httpUrl, integer } from '#shared/config.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { endToEndHeaders } from './end-to-end-headers.ts';
-import { Relay, RelayError, type RelayFault } from './relay.ts';
+import { Relay, RelayError, type RelayFault, type RelayStats } from './relay.ts';
 import type { Handler, Routes } from './routes.ts';
 
 export const forwardSettings = {
@@ -37,6 +37,7 @@ export function forwardFaults(
 /** The rest of the interface, answered by the control plane. */
 export interface Forward {
   readonly below: Routes['below'];
+  readonly stats: RelayStats;
   close(): Promise<void>;
 }
 
@@ -56,7 +57,7 @@ export async function forwardTo(url: URL, config: ConfigOf<typeof forwardSetting
       throw error instanceof RelayError ? unavailable(MESSAGES[error.fault], error) : error;
     }
   };
-  return { below: [['/v1/', handler]], close: () => relay.close() };
+  return { below: [['/v1/', handler]], stats: relay, close: () => relay.close() };
 }
 
 /** Calls as the interface names them, so that no other spelling of verifyKey leaves with somebody's key. */

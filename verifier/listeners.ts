@@ -7,6 +7,7 @@ import { listenGrpc } from './ext-authz-grpc.ts';
 import { forwardTo } from './forward.ts';
 import { createVerifierServer } from './http.ts';
 import { createProxy } from './proxy.ts';
+import type { RelayStats } from './relay.ts';
 import { followCertificate } from './tls.ts';
 import type { Answers } from './verify-key.ts';
 
@@ -24,6 +25,8 @@ export interface Addresses {
 export interface Listeners extends Addresses {
   /** Requests answered by the fast lanes, and connections they gave to Node's server. */
   readonly lane: { readonly answered: number; readonly handedOver: number };
+  /** What became of what was passed on, by where to. */
+  readonly relays: Readonly<Record<string, RelayStats>>;
   /** Tells health checks that traffic may come. */
   ready(): void;
   /** Answers what has arrived and closes; what is still open after `graceMs` is cut. */
@@ -70,6 +73,10 @@ export async function openListeners(
       get handedOver() {
         return server.lane.handedOver + (local?.lane.handedOver ?? 0);
       },
+    },
+    relays: {
+      ...(forward ? { control_plane: forward.stats } : {}),
+      ...(proxy ? { api: proxy.stats } : {}),
     },
     ready() {
       if (grpc) grpc.serving = true;

@@ -9,7 +9,7 @@ import { endToEndHeaders } from './end-to-end-headers.ts';
 import { isIdentityHeader } from './identity.ts';
 import { createListener, type Listener, type ListenerOptions } from './listener.ts';
 import { Ongoing } from './ongoing.ts';
-import { Relay, RelayError, type RelayFault } from './relay.ts';
+import { Relay, RelayError, type RelayFault, type RelayStats } from './relay.ts';
 import type { Handler } from './routes.ts';
 import { type Answers, API_ID } from './verify-key.ts';
 
@@ -77,11 +77,16 @@ export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'log' | '
   readonly clock: Clock;
 }
 
+/** A listener in front of an API. */
+export interface ProxyListener extends Listener {
+  readonly stats: RelayStats;
+}
+
 /**
  * A listener in front of the API at `url`: a request whose key is good is passed on without the key and with the
  * identity headers, any other is refused and never reaches the API.
  */
-export async function createProxy(url: URL, options: ProxyOptions): Promise<Listener> {
+export async function createProxy(url: URL, options: ProxyOptions): Promise<ProxyListener> {
   const { config, limits, log, certificate } = options;
   const relay = await Relay.to(url, {
     connectionsMax: config.UPSTREAM_CONNECTIONS_MAX,
@@ -101,6 +106,7 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<List
   });
   const { close } = listener;
   return Object.assign(listener, {
+    stats: relay,
     async close(graceMs: number) {
       await close(graceMs);
       ongoing.close();

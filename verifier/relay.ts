@@ -19,6 +19,14 @@ export interface RelayLimits {
  */
 export type RelayFault = 'busy' | 'unreachable' | 'late' | 'cut';
 
+/** What became of the requests that a relay was given. */
+export interface RelayStats {
+  /** Passed on and not yet answered whole. */
+  readonly inFlight: number;
+  /** Those that got no response. */
+  readonly faults: Readonly<Record<RelayFault, number>>;
+}
+
 /** No response came; nothing was written to the client. */
 export class RelayError extends Error {
   readonly fault: RelayFault;
@@ -39,7 +47,8 @@ const STRING_BYTES_MAX = 4096;
  * Passes requests on to one server over pooled HTTP/1.1 connections. Bodies stream both ways at the pace of the
  * slower side and are never held whole; what speaks of one connection only stays behind.
  */
-export class Relay {
+export class Relay implements RelayStats {
+  readonly faults = { busy: 0, unreachable: 0, late: 0, cut: 0 };
   readonly #pool: Pool;
   readonly #path: string;
   readonly #servername: string;
@@ -66,7 +75,6 @@ export class Relay {
     this.#limits = limits;
   }
 
-  /** Requests passed on and not yet answered whole. */
   get inFlight(): number {
     return this.#inFlight;
   }
@@ -92,7 +100,10 @@ export class Relay {
     },
   ): Promise<void> {
     const body = bodyOf(request, response);
-    if (this.#inFlight >= this.#limits.connectionsMax) throw new RelayError('busy');
+    if (this.#inFlight >= this.#limits.connectionsMax) {
+      this.faults.busy++;
+      throw new RelayError('busy');
+    }
     this.#inFlight++;
     try {
       const { headers, responseHeaders = [], tunnelIdleMs } = options;
@@ -112,6 +123,9 @@ export class Relay {
         if (mayRepeat && error.fault === 'cut') return dispatch();
         throw error;
       });
+    } catch (error) {
+      if (error instanceof RelayError) this.faults[error.fault]++;
+      throw error;
     } finally {
       this.#inFlight--;
     }

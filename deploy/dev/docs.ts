@@ -7,6 +7,7 @@ import type { Settings } from '../../shared/config.ts';
 import { ERRORS } from '../../shared/errors.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
+import { watchRelays } from '../../verifier/relay-metrics.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
@@ -28,6 +29,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     [],
     { answered: 0, handedOver: 0 },
   );
+  watchRelays(verifierMetrics.registry, {});
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
       settings: settingsTable(controlPlane),

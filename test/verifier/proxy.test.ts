@@ -612,7 +612,7 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
 test('a disabled key is refused as soon as updateKey returns', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
-    const { proxyAddress = '' } = await fleet.addVerifier({
+    const { proxyAddress = '', adminAddress } = await fleet.addVerifier({
       UPSTREAM_URL: upstream.address,
       PROXY_PORT: '0',
     });
@@ -627,6 +627,11 @@ test('a disabled key is refused as soon as updateKey returns', async () => {
     expect(await status()).toBe(401);
     await fleet.ok('keys.updateKey', { keyId, enabled: true });
     await fleet.until(async () => (await status()) === 200);
+    await upstream.close();
+    expect(await status()).toBe(502);
+    const { body } = await fleet.get(`${adminAddress}/metrics`);
+    expect(body).toMatch(/^keyfence_relayed_in_flight\{to="api"\} 0$/m);
+    expect(body).toMatch(/^keyfence_relay_faults_total\{to="api",fault="unreachable"\} 1$/m);
   } finally {
     await fleet.stop();
   }
