@@ -15,6 +15,9 @@ const NOT_BENCHMARKS = new Set([
   'open-loop.ts',
   'look-ups.ts',
   'verifier-options.ts',
+  'scaling.ts',
+  'measured-costs.ts',
+  'simulated-redis.ts',
   'plot.ts',
 ]);
 const names = readdirSync(import.meta.dirname)

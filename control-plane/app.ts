@@ -1,5 +1,5 @@
 import { createAdminServer, listen } from '#shared/admin.ts';
-import type { Clock } from '#shared/clock.ts';
+import { type Clock, pause } from '#shared/clock.ts';
 import type { createLogger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
@@ -23,8 +23,11 @@ export interface ControlPlane {
   /** Where it listens, as `http://host:port`. */
   readonly address: string;
   readonly adminAddress: string;
-  /** Answers held calls with `pending`, finishes requests in flight and closes everything. */
-  stop(): Promise<void>;
+  /**
+   * Goes on answering for `drainMs`, not ready any more and closing each connection after its answer; then answers
+   * held calls with `pending`, finishes requests in flight and closes everything.
+   */
+  stop(drainMs?: number): Promise<void>;
 }
 
 /** A control plane that listens. Redis need not be there yet: until it is, requests get 503. */
@@ -38,7 +41,7 @@ export async function startControlPlane(
   const deposedMs = replicas > 0 ? (config.REDIS_MIN_REPLICAS_MAX_LAG_S + 2) * 1000 : 0;
   const metrics = new Metrics();
   const nodes = new RedisNodes(config, clock, log);
-  const writer = new DurableWriter(nodes, replicas);
+  const writer = new DurableWriter(nodes, replicas, metrics.wrote);
   const changes = new RedisChangeLog(nodes, writer, replicas, () => clock.wallMs());
   const promises = new RedisPromises(nodes, replicas, clock, log);
   const fence = new Fence(changes, clock, deposedMs, metrics.fenceEvents(log));
@@ -73,10 +76,7 @@ export async function startControlPlane(
     leaseMs: config.LEASE_MS,
     deposedMs,
   });
-  metrics.watch(
-    () => fence.pending,
-    () => promises.durable,
-  );
+  metrics.watch(fence, promises);
 
   const app = createServer(config, log);
   app.decorateRequest('caller', undefined);
@@ -84,6 +84,10 @@ export async function startControlPlane(
     if (!request.is404 && request.url.startsWith('/v1/')) {
       request.caller = await rootKeys.authenticate(request.headers.authorization);
     }
+  });
+  let stopping = false;
+  app.addHook('onSend', async (_request, reply) => {
+    if (stopping) reply.header('connection', 'close');
   });
   app.addHook('onResponse', async (request, reply) => {
     const operation = request.routeOptions.url ?? 'unknown';
@@ -95,7 +99,7 @@ export async function startControlPlane(
 
   const admin = createAdminServer({
     metrics: metrics.registry,
-    notReady: () => (promises.reached ? undefined : 'Redis has not answered yet'),
+    notReady: () => (stopping ? 'stopping' : promises.reached ? undefined : 'Redis has not answered yet'),
   });
   const address = await app.listen({ host: config.HOST, port: config.PORT });
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
@@ -105,7 +109,9 @@ export async function startControlPlane(
   return {
     address,
     adminAddress,
-    async stop() {
+    async stop(drainMs = 0) {
+      stopping = true;
+      await pause(clock, drainMs);
       sweep.stop();
       promises.stop();
       propagator.stop();

@@ -82,6 +82,12 @@ export class Fence {
     return this.#pending;
   }
 
+  /** How long the oldest of them has been waiting, milliseconds; 0 without any. */
+  get oldestMs(): number {
+    const starts = [...this.#apis.values()].flatMap(({ open }) => open.map((change) => change.startedAtMs));
+    return starts.length === 0 ? 0 : this.#clock.monotonicMs() - starts.reduce((a, b) => Math.min(a, b));
+  }
+
   /** Begins to watch a change; to be called as soon as its write returned. */
   track(apiId: string, keyId: string, written: Written): Tracked {
     const { promise, resolve } = Promise.withResolvers<FenceOutcome>();

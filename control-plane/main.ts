@@ -9,8 +9,9 @@ import { settings } from './config.ts';
 const config = loadConfigOrExit(settings, redisFaults);
 const log = createLogger('control-plane', config.LOG_LEVEL);
 const controlPlane = await startControlPlane(config, systemClock, log);
-closeWithGrace({ delay: config.SHUTDOWN_GRACE_MS, logger: log }, async ({ signal, err }) => {
+const { DRAIN_MS, SHUTDOWN_GRACE_MS } = config;
+closeWithGrace({ delay: DRAIN_MS + SHUTDOWN_GRACE_MS, logger: log }, async ({ signal, err }) => {
   if (err) log.fatal({ err }, 'stopping after an error that nobody handled');
   else log.info({ signal }, 'stopping');
-  await controlPlane.stop();
+  await controlPlane.stop(err ? 0 : DRAIN_MS);
 });

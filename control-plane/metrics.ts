@@ -1,19 +1,22 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import type { FenceEvents } from './fence.ts';
+import { Counter, Gauge, Histogram } from 'prom-client';
+import { processMetrics } from '#shared/process-metrics.ts';
+import type { Fence, FenceEvents } from './fence.ts';
 import type { PropagationEvents } from './propagation.ts';
+import type { WriteResult } from './redis-change-log.ts';
+import type { RedisPromises } from './redis-promises.ts';
 
 /** The control plane's metrics. No label has unbounded values. */
 export class Metrics {
-  readonly registry = new Registry();
+  readonly registry = processMetrics();
   readonly requests: Histogram<'operation' | 'status'>;
   readonly #propagation: Histogram<'outcome'>;
   readonly #killed: Counter;
   readonly #reaped: Counter;
   readonly #rewritten: Counter<'outcome'>;
+  readonly #writes: Counter<'result'>;
 
   constructor() {
     const registers = [this.registry];
-    collectDefaultMetrics({ register: this.registry, eventLoopMonitoringPrecision: 10 });
     this.requests = new Histogram({
       name: 'keyfence_control_plane_request_duration_seconds',
       help: 'How long requests took, waits for the fence included. A slow updateKey with outcome "fence" in keyfence_propagation_seconds is a verifier that did not answer, not a slow control plane.',
@@ -44,28 +47,56 @@ export class Metrics {
       labelNames: ['outcome'],
       registers,
     });
+    this.#writes = new Counter({
+      name: 'keyfence_writes_total',
+      help: 'Writing scripts run at Redis. "replicated": held by as many replicas as REDIS_REPLICAS asks for; "short": written, but a replica is missing or slow, so that changes stay pending and verifiers cannot register; "failed": not written, or nobody knows, and answered 503.',
+      labelNames: ['result'],
+      registers,
+    });
+    // A series must be there before its first event, or a rate misses that one.
+    for (const outcome of ['acks', 'fence', 'lost']) this.#propagation.zero({ outcome });
+    for (const outcome of ['written', 'conflict', 'given up']) this.#rewritten.inc({ outcome }, 0);
+    for (const result of ['replicated', 'short', 'failed']) this.#writes.inc({ result }, 0);
   }
 
   /** Values that are read when somebody asks. */
-  watch(pending: () => number, durable: () => boolean): void {
-    const registers = [this.registry];
-    new Gauge({
-      name: 'keyfence_fences_pending',
-      help: 'Changes that are not complete. Stays above zero while a verifier is unreachable, for up to LEASE_MS, or while Redis is.',
-      registers,
-      collect() {
-        this.set(pending());
-      },
-    });
-    new Gauge({
-      name: 'keyfence_durable',
-      help: '1 when Redis was verified to keep what it acknowledges (appendfsync always, or replicas). 0 means that a crash of Redis can lose a disable.',
-      registers,
-      collect() {
-        this.set(durable() ? 1 : 0);
-      },
-    });
+  watch(
+    fence: Pick<Fence, 'pending' | 'oldestMs'>,
+    promises: Pick<RedisPromises, 'answering' | 'durable'>,
+  ): void {
+    const gauge = (name: string, help: string, read: () => number) =>
+      new Gauge({
+        name,
+        help,
+        registers: [this.registry],
+        collect() {
+          this.set(read());
+        },
+      });
+    gauge(
+      'keyfence_fences_pending',
+      'Changes that are not complete. Stays above zero while a verifier is unreachable, for up to LEASE_MS, or while Redis is.',
+      () => fence.pending,
+    );
+    gauge(
+      'keyfence_fence_oldest_seconds',
+      'How long the oldest of the changes that are not complete has been waiting; 0 without any. Much more than LEASE_MS: Redis is out of reach, or a replica is missing.',
+      () => fence.oldestMs / 1000,
+    );
+    gauge(
+      'keyfence_redis_reachable',
+      '1 when Redis answered when this process last looked, every 30 s; 0 while it does not.',
+      () => (promises.answering ? 1 : 0),
+    );
+    gauge(
+      'keyfence_durable',
+      '1 when Redis was verified to keep what it acknowledges (appendfsync always, or replicas). 0 means that a crash of Redis can lose a disable.',
+      () => (promises.durable ? 1 : 0),
+    );
   }
+
+  /** A writing script ran, or did not. */
+  readonly wrote = (result: WriteResult): void => this.#writes.inc({ result });
 
   readonly fenceEvents = (log: {
     info: (fields: object, message: string) => void;

@@ -19,6 +19,9 @@ const KILL_MAX = 2 ** 48 - 1;
 /** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
 const WRITE_LANES = 8;
 
+/** What became of a write; `short` = not on all replicas. */
+export type WriteResult = 'replicated' | 'short' | 'failed';
+
 /**
  * Runs a writing script where `key` lies and, with replicas, waits on the same connection until they hold it.
  * @returns the reply, and whether all of `replicas` confirmed
@@ -26,14 +29,27 @@ const WRITE_LANES = 8;
 export class DurableWriter {
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
+  readonly #count: (result: WriteResult) => void;
   #turn = 0;
 
-  constructor(nodes: RedisNodes, replicas: number) {
+  constructor(nodes: RedisNodes, replicas: number, count: (result: WriteResult) => void = () => undefined) {
     this.#nodes = nodes;
     this.#replicas = replicas;
+    this.#count = count;
   }
 
   async run(script: Script, keys: readonly string[], args: readonly (string | number)[]) {
+    try {
+      const done = await this.#run(script, keys, args);
+      this.#count(done.replicated ? 'replicated' : 'short');
+      return done;
+    } catch (error) {
+      this.#count('failed');
+      throw error;
+    }
+  }
+
+  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]) {
     const [key = ''] = keys;
     if (this.#replicas === 0) {
       const redis = await this.#nodes.connection(key);

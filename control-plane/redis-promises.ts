@@ -18,7 +18,10 @@ export class RedisPromises {
   readonly #log: Logger;
   readonly #stop = new AbortController();
   #faults: string | undefined;
+  /** Whether Redis ever answered; once true it stays so. */
   reached = false;
+  /** Whether it answered the last look. */
+  answering = false;
   durable = false;
 
   constructor(nodes: RedisNodes, replicas: number, clock: Clock, log: Logger) {
@@ -33,8 +36,10 @@ export class RedisPromises {
     while (!this.#stop.signal.aborted) {
       try {
         await this.#look();
+        this.answering = true;
         await pause(this.#clock, PERIOD_MS, this.#stop.signal);
       } catch (error) {
+        this.answering = false;
         this.#log.debug({ err: error }, 'waiting for Redis');
         await pause(this.#clock, RETRY_MS, this.#stop.signal);
       }

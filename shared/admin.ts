@@ -1,10 +1,17 @@
 import { createServer, type Server } from 'node:http';
 import type { Registry } from 'prom-client';
-import { port, text } from './config.ts';
+import { integer, port, text } from './config.ts';
 
 export const adminSettings = (byDefault: number) => ({
   ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener: `/livez`, `/readyz`, `/metrics`'),
   ADMIN_PORT: port(byDefault, 'Port of the admin listener'),
+  DRAIN_MS: integer(
+    0,
+    300_000,
+    'ms',
+    1000,
+    'How long after SIGTERM requests are still taken, each connection being closed after its answer, while `/readyz` says 503: longer than a balancer needs to turn away',
+  ),
 });
 
 /** What the admin listener tells. */

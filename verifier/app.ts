@@ -13,8 +13,11 @@ import { Verifier } from './verifier.ts';
 /** A verifier process, from its start until `stop`. */
 export interface RunningVerifier extends Addresses {
   readonly adminAddress: string;
-  /** Finishes requests in flight, then leaves every API so that no change waits for this process. */
-  stop(): Promise<void>;
+  /**
+   * Goes on answering for `drainMs`, not ready any more and closing each connection after its answer; then finishes
+   * requests in flight, and leaves every API so that no change waits for this process.
+   */
+  stop(drainMs?: number): Promise<void>;
 }
 
 const READY_POLL_MS = 100;
@@ -57,10 +60,13 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     log.info('ready');
   };
 
-  const admin = createAdminServer({ metrics: metrics.registry, notReady: () => missing });
+  const admin = createAdminServer({
+    metrics: metrics.registry,
+    notReady: () => (stopping.signal.aborted ? 'stopping' : missing),
+  });
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  const listeners = await openListeners(answers, config, clock, log);
-  metrics.watch(verifier, config.API_IDS, listeners.lane);
+  const listeners = await openListeners({ answers, config, clock, log, crowded: metrics.crowded });
+  metrics.watch(verifier, config.API_IDS, listeners);
   watchRelays(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
   verifier.start();
@@ -74,8 +80,10 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     adminAddress,
     proxyAddress,
     grpcAddress,
-    async stop() {
+    async stop(drainMs = 0) {
       stopping.abort();
+      listeners.drain();
+      await pause(clock, drainMs);
       await listeners.close(config.SHUTDOWN_GRACE_MS / 2);
       await verifier.stop();
       admin.close();

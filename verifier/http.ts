@@ -58,6 +58,7 @@ export interface VerifierServer extends Listener {
  * The HTTP contract of the verifier.
  * @param options.authz undefined = gateways are not answered
  * @param options.routes more than verifyKey, the error page and what gateways ask
+ * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
  * @param options.certificate with it the listener speaks HTTPS, and has no fast lane
  */
 export function createVerifierServer(options: {
@@ -66,9 +67,10 @@ export function createVerifierServer(options: {
   log: Pick<Logger, 'error'>;
   authz?: AuthzSettings;
   routes?: Partial<Routes>;
+  crowded?: () => void;
   certificate?: Certificate | undefined;
 }): VerifierServer {
-  const { answers, limits, log, authz, routes, certificate } = options;
+  const { answers, limits, log, authz, routes, crowded, certificate } = options;
   const route = createRouter({
     exact: {
       '/v1/keys.verifyKey': { POST: verifyKeyRoute(answers, limits.BODY_BYTES_MAX) },
@@ -84,6 +86,7 @@ export function createVerifierServer(options: {
     limits,
     log,
     certificate,
+    ...(crowded ? { crowded } : {}),
     serve(request, response, requestId) {
       identify(response, requestId);
       return route(request, response, requestId);

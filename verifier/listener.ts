@@ -18,6 +18,8 @@ export interface Listener {
   listen(host: string, port: number): Promise<string>;
   /** Listens on a Unix socket that every local user may use, replacing one that nobody listens on. */
   listenUnix(path: string): Promise<string>;
+  /** From now on every answer says `Connection: close`. */
+  drain(): void;
   /**
    * Accepts no more connections, answers what has arrived with `Connection: close`, and resolves when every
    * connection is closed: those still open after `graceMs` are cut.
@@ -41,6 +43,8 @@ export interface ListenerOptions {
   readonly serve: Handler;
   readonly limits: HttpLimits;
   readonly log: Pick<Logger, 'error'>;
+  /** Called for each request refused because of REQUESTS_IN_FLIGHT_MAX. */
+  readonly crowded?: () => void;
   /** With it the listener speaks HTTPS. */
   readonly certificate?: Certificate | undefined;
   /** Whether errors are told as RFC 9457 has it, rather than in the contract's shape. */
@@ -78,7 +82,10 @@ export function createListener(options: ListenerOptions): Listener {
       answerError(response, error instanceof ApiError ? error : bug, requestId, problems);
     };
     try {
-      if (inFlight() > limits.REQUESTS_IN_FLIGHT_MAX) throw unavailable('too many requests at once');
+      if (inFlight() > limits.REQUESTS_IN_FLIGHT_MAX) {
+        options.crowded?.();
+        throw unavailable('too many requests at once');
+      }
       judgeHead(request);
       options.serve(request, response, requestId)?.catch(fail);
     } catch (error) {
@@ -152,6 +159,14 @@ export function createListener(options: ListenerOptions): Listener {
   });
   const inFlight = () => open.size + (lane?.lookingUp ?? 0);
 
+  const drain = () => {
+    closing = true;
+    if (lane) lane.closing = true;
+    for (const response of open.keys()) {
+      if (latest.get(response.req.socket) === response) response.shouldKeepAlive = false;
+    }
+  };
+
   return {
     get requestsInFlight() {
       return inFlight();
@@ -161,12 +176,9 @@ export function createListener(options: ListenerOptions): Listener {
       return certificate === undefined ? address : address.replace('http:', 'https:');
     },
     listenUnix: (path) => listenUnix(server, path),
+    drain,
     async close(graceMs) {
-      closing = true;
-      if (lane) lane.closing = true;
-      for (const response of open.keys()) {
-        if (latest.get(response.req.socket) === response) response.shouldKeepAlive = false;
-      }
+      drain();
       // What reached this machine before is read in the next turns of the event loop, and answered.
       for (let turn = 0; turn < 2; turn++) await new Promise(setImmediate);
       const closed = new Promise((resolve) => server.close(resolve));

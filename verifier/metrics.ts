@@ -1,22 +1,27 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram } from 'prom-client';
 import type { Clock } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
-import type { Follower, FollowerEvents } from './follower.ts';
+import { processMetrics } from '#shared/process-metrics.ts';
+import type { DropReason, Follower, FollowerEvents } from './follower.ts';
+import type { VerifierServer } from './http.ts';
 import type { Verdict, VerdictCode } from './verdict.ts';
-import type { Verifier } from './verifier.ts';
+import { LookupGivenUp, type Verifier } from './verifier.ts';
 import type { Answers } from './verify-key.ts';
 
 /** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
 const OTHER_APIS = 'other';
+const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'hole', 'nonce', 'damaged'];
+const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
 
 /** The verifier's metrics. On the hot path they are plain numbers, which a scrape turns into series. */
 export class Metrics {
-  readonly registry = new Registry();
+  readonly registry = processMetrics();
   readonly #verdicts: Record<'memory' | 'redis', Record<VerdictCode, number>> = {
     memory: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
     redis: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
   };
   readonly #lookups: Histogram<'outcome'>;
+  readonly #undecided: Counter<'reason'>;
   readonly #drops: Counter<'reason'>;
   readonly #disconnects: Counter;
   readonly #gaps: Counter;
@@ -24,11 +29,10 @@ export class Metrics {
 
   constructor() {
     const registers = [this.registry];
-    collectDefaultMetrics({ register: this.registry, eventLoopMonitoringPrecision: 10 });
     const verdicts = this.#verdicts;
     new Counter({
       name: 'keyfence_verdicts_total',
-      help: 'Decided verifications by verdict, and whether memory or a look-up at Redis decided. The hit rate is memory ÷ all. Outages are not among them: see keyfence_undecided_total.',
+      help: 'Decided verifications by verdict, and whether memory or a look-up at Redis decided. VALID was allowed; DISABLED, EXPIRED and FORBIDDEN are known keys that were refused, NOT_FOUND unknown or mistyped ones. The hit rate is memory ÷ all. Outages are not among them: see keyfence_undecided_total.',
       labelNames: ['code', 'source'],
       registers,
       collect() {
@@ -43,6 +47,12 @@ export class Metrics {
       help: 'How long requests waited that memory could not answer. "undecided" ended in 503; those near LOOKUP_WAIT_MS gave up waiting for Redis.',
       labelNames: ['outcome'],
       buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
+      registers,
+    });
+    this.#undecided = new Counter({
+      name: 'keyfence_undecided_total',
+      help: 'Verifications answered 503; callers must refuse. crowded: more requests at once than REQUESTS_IN_FLIGHT_MAX; shed: more look-ups at once than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow; slow: no answer within LOOKUP_WAIT_MS; redis: out of reach, or this API not in sync. The rate of outages is this ÷ (this + keyfence_verdicts_total).',
+      labelNames: ['reason'],
       registers,
     });
     this.#drops = new Counter({
@@ -67,12 +77,20 @@ export class Metrics {
       labelNames: ['source'],
       registers,
     });
+    // A series must be there before its first event, or a rate misses that one.
+    for (const outcome of ['decided', 'undecided']) this.#lookups.zero({ outcome });
+    for (const reason of UNDECIDED_REASONS) this.#undecided.inc({ reason }, 0);
+    for (const reason of DROP_REASONS) this.#drops.inc({ reason }, 0);
+    for (const source of ['message', 'sync']) this.#applied.inc({ source }, 0);
   }
+
+  /** A request was refused because there were too many. */
+  readonly crowded = (): void => this.#undecided.inc({ reason: 'crowded' });
 
   /** The same answers, counted. */
   count(answers: Answers, clock: Clock): Answers {
     const { memory, redis } = this.#verdicts;
-    const lookups = this.#lookups;
+    const [lookups, undecided] = [this.#lookups, this.#undecided];
     return {
       decide(key, askedApi) {
         const verdict = answers.decide(key, askedApi);
@@ -88,6 +106,7 @@ export class Metrics {
           verdict = await answers.lookUp(key, askedApi);
         } catch (error) {
           observe('undecided');
+          undecided.inc({ reason: error instanceof LookupGivenUp ? error.reason : 'redis' });
           throw error;
         }
         redis[verdict.code]++;
@@ -101,7 +120,7 @@ export class Metrics {
   watch(
     verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
     apiIds: readonly string[],
-    lane: { readonly answered: number; readonly handedOver: number },
+    server: Pick<VerifierServer, 'requestsInFlight' | 'lane'>,
   ): void {
     const registers = [this.registry];
     const count = (name: string, help: string, read: () => number) =>
@@ -159,11 +178,6 @@ export class Metrics {
       () => counts.stale,
     );
     count(
-      'keyfence_undecided_total',
-      'Verifications answered 503 because look-ups were too many or too slow. Callers must refuse; look at Redis.',
-      () => counts.shed + counts.waitedTooLong,
-    );
-    count(
       'keyfence_cache_evictions_total',
       'Keys pushed out of memory. A steady rate: raise CACHE_KEYS_MAX.',
       () => verifier.cache.evictions,
@@ -171,16 +185,21 @@ export class Metrics {
     count(
       'keyfence_fast_lane_requests_total',
       "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total.",
-      () => lane.answered,
+      () => server.lane.answered,
     );
     count(
       'keyfence_fast_lane_handovers_total',
       'Connections that sent something uncommon and were given to Node for good. Many, and few requests in the fast lane: clients send head and body apart, or reconnect for each request.',
-      () => lane.handedOver,
+      () => server.lane.handedOver,
     );
     gauge('keyfence_cache_keys', 'Keys in memory.', () => verifier.cache.size);
     gauge('keyfence_lookups_in_flight', 'Look-ups under way.', () => verifier.lookupsInFlight);
     gauge('keyfence_followers', 'APIs followed.', () => verifier.followers.length);
+    gauge(
+      'keyfence_requests_in_flight',
+      'Requests being received or looked up. At REQUESTS_IN_FLIGHT_MAX more are refused with 503.',
+      () => server.requestsInFlight,
+    );
     perApi(
       'keyfence_follower_live',
       '1 where the API is followed and in sync, 0 where it is not and its keys are answered 503.',

@@ -70,7 +70,7 @@ export function proxyFaults(config: ProxyConfig & { STALL_TIMEOUT_MS: number }):
 }
 
 /** What a proxy works with. */
-export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'log' | 'certificate'> {
+export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'log' | 'crowded' | 'certificate'> {
   readonly answers: Answers;
   readonly authz: AuthzSettings;
   readonly config: ProxyConfig;
@@ -87,7 +87,7 @@ export interface ProxyListener extends Listener {
  * identity headers, any other is refused and never reaches the API.
  */
 export async function createProxy(url: URL, options: ProxyOptions): Promise<ProxyListener> {
-  const { config, limits, log, certificate } = options;
+  const { config, limits, log, crowded, certificate } = options;
   const relay = await Relay.to(url, {
     connectionsMax: config.UPSTREAM_CONNECTIONS_MAX,
     timeoutMs: config.UPSTREAM_TIMEOUT_MS,
@@ -98,6 +98,7 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     limits: { ...limits, REQUEST_TIMEOUT_MS: 0 },
     log,
     certificate,
+    ...(crowded ? { crowded } : {}),
     problems: true,
     // Clients that leave rarely say more than this, and the API may be at work for them.
     endIsAbort: true,

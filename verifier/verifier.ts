@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { type Entry, KeyCache } from './cache.ts';
 import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
@@ -21,6 +21,16 @@ export interface VerifierLimits extends FollowerLimits {
   readonly lookupWaitMs: number;
   readonly apisMax: number;
   readonly apiIdleMs: number;
+}
+
+/** A look-up given up for its number (`shed`) or its slowness (`slow`); clients see 503 with `Retry-After`. */
+export class LookupGivenUp extends ApiError {
+  readonly reason: 'shed' | 'slow';
+
+  constructor(reason: 'shed' | 'slow', message: string) {
+    super('SERVICE_UNAVAILABLE', message);
+    this.reason = reason;
+  }
 }
 
 /**
@@ -46,7 +56,7 @@ export class Verifier {
   #idleCheck: { cancel(): void } | undefined;
   #stopped = false;
   /** Monotone counts for metrics. */
-  readonly counts = { fills: 0, malformed: 0, shed: 0, waitedTooLong: 0, stale: 0 };
+  readonly counts = { fills: 0, malformed: 0, stale: 0 };
 
   constructor(options: {
     directory: Directory;
@@ -149,10 +159,7 @@ export class Verifier {
   }
 
   async #fetch(digest: string): Promise<Entry | Verdict> {
-    if (!(await this.#slots.acquire())) {
-      this.counts.shed++;
-      throw unavailable('too many look-ups at once');
-    }
+    if (!(await this.#slots.acquire())) throw new LookupGivenUp('shed', 'too many look-ups at once');
     try {
       this.counts.fills++;
       const start = this.#clock.monotonicMs();
@@ -208,8 +215,7 @@ export class Verifier {
   async #atMost<T>(limitMs: number, work: Promise<T>): Promise<T> {
     const expired = Promise.withResolvers<never>();
     const timer = this.#clock.after(limitMs, () => {
-      this.counts.waitedTooLong++;
-      expired.reject(unavailable(`no answer from Redis within ${limitMs} ms`));
+      expired.reject(new LookupGivenUp('slow', `no answer from Redis within ${limitMs} ms`));
     });
     try {
       return await Promise.race([work, expired.promise]);

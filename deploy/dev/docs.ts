@@ -1,6 +1,8 @@
-// `npm run docs`: writes the tables of settings, error codes and metrics into the READMEs, from the code.
-import { readFileSync, writeFileSync } from 'node:fs';
+// `npm run docs`: writes the tables of settings, error codes and metrics into the READMEs, from the code, and the
+// alerts into Kubernetes' form.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { scalingTables } from '../../bench/scaling.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import type { Settings } from '../../shared/config.ts';
@@ -11,25 +13,23 @@ import { watchRelays } from '../../verifier/relay-metrics.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
-/** Every file with generated tables, as it should be. */
+/** Every generated file, as it should be. */
 export async function documents(): Promise<{ file: string; present: string; wanted: string }[]> {
   const controlPlaneMetrics = new ControlPlaneMetrics();
-  controlPlaneMetrics.watch(
-    () => 0,
-    () => false,
-  );
+  controlPlaneMetrics.watch({ pending: 0, oldestMs: 0 }, { answering: false, durable: false });
   const verifierMetrics = new VerifierMetrics();
   verifierMetrics.watch(
     {
       followers: [],
-      counts: { fills: 0, malformed: 0, shed: 0, waitedTooLong: 0, stale: 0 },
+      counts: { fills: 0, malformed: 0, stale: 0 },
       cache: { size: 0, evictions: 0 },
       lookupsInFlight: 0,
     },
     [],
-    { answered: 0, handedOver: 0 },
+    { requestsInFlight: 0, lane: { answered: 0, handedOver: 0 } },
   );
   watchRelays(verifierMetrics.registry, {});
+  const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
       settings: settingsTable(controlPlane),
@@ -37,8 +37,10 @@ export async function documents(): Promise<{ file: string; present: string; want
     },
     'verifier/README.md': { settings: settingsTable(verifier), metrics: await metricsTable(verifierMetrics) },
     'shared/README.md': { errors: errorsTable() },
+    'deploy/README.md': { sizing },
+    'deploy/scaling.md': scaling,
   };
-  return Object.entries(tables).map(([file, parts]) => {
+  const withTables = Object.entries(tables).map(([file, parts]) => {
     const present = readFileSync(join(ROOT, file), 'utf8');
     const wanted = Object.entries(parts).reduce(
       (text, [name, table]) => replaceTable(text, name, table),
@@ -46,6 +48,19 @@ export async function documents(): Promise<{ file: string; present: string; want
     );
     return { file, present, wanted };
   });
+  return [...withTables, prometheusRule()];
+}
+
+/** The alerts as the Prometheus Operator takes them. */
+function prometheusRule() {
+  const file = 'deploy/kubernetes/components/monitoring/prometheus-rule.yaml';
+  const path = join(ROOT, file);
+  const alerts = readFileSync(join(ROOT, 'deploy/monitoring/alerts.yaml'), 'utf8');
+  const rules = alerts.slice(alerts.indexOf('groups:')).replace(/^(?=.)/gm, '  ');
+  const head = '# Generated from deploy/monitoring/alerts.yaml: npm run docs.\n';
+  const object =
+    'apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: keyfence\nspec:\n';
+  return { file, present: existsSync(path) ? readFileSync(path, 'utf8') : '', wanted: head + object + rules };
 }
 
 function replaceTable(text: string, name: string, table: string): string {

@@ -42,6 +42,7 @@ async function start(): Promise<void> {
   }
   const rootKeyFile = env['ROOT_KEY'] ? '' : env['ROOT_KEY_FILE'] || ownRootKeyFile();
   const common: NodeJS.ProcessEnv = {
+    DRAIN_MS: '0', // nobody is to be turned away first
     ...env,
     ...(redis ? { REDIS_URL: redis.url } : {}),
     LOG_LEVEL: env['LOG_LEVEL'] || 'warn',

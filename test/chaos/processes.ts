@@ -12,7 +12,9 @@ export class Process {
   readonly #env: Readonly<Record<string, string>>;
   #child: ChildProcess | undefined;
   #port = '0';
+  #adminPort = '0';
   address = '';
+  adminAddress = '';
   /** The last of what it logged. */
   output = '';
 
@@ -25,14 +27,14 @@ export class Process {
   async start(): Promise<void> {
     const env = {
       PATH: process.env['PATH'] ?? '',
-      ADMIN_PORT: '0',
       LOG_LEVEL: 'info',
       ...this.#env,
       PORT: this.#port,
+      ADMIN_PORT: this.#adminPort,
     };
     const child = spawnBound(process.execPath, [join(ROOT, this.#file)], env);
     this.#child = child;
-    this.address = await new Promise<string>((resolve, reject) => {
+    const listening = await new Promise<{ address: string; adminAddress: string }>((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error(`${this.#file} does not listen`)), START_MS_MAX);
       let rest = '';
       child.once('exit', (code) => reject(new Error(`${this.#file} ended with ${code}`)));
@@ -41,26 +43,30 @@ export class Process {
         const lines = (rest + chunk.toString()).split('\n');
         rest = lines.pop() ?? '';
         for (const line of lines) {
-          const { address } = JSON.parse(line) as { address?: string };
-          if (!address) continue;
+          const { address, adminAddress } = JSON.parse(line) as { address?: string; adminAddress?: string };
+          if (!address || !adminAddress) continue;
           clearTimeout(timer);
-          resolve(address);
+          resolve({ address, adminAddress });
         }
       });
     });
+    this.address = listening.address;
+    this.adminAddress = listening.adminAddress;
     this.#port = new URL(this.address).port;
+    this.#adminPort = new URL(this.adminAddress).port;
   }
 
   signal(signal: NodeJS.Signals): void {
     this.#child?.kill(signal);
   }
 
-  /** Resolves when it is gone. */
-  async stop(signal: NodeJS.Signals): Promise<void> {
+  /** Resolves when it is gone, with its status; undefined where it ended by a signal or was not running. */
+  async stop(signal: NodeJS.Signals): Promise<number | undefined> {
     const child = this.#child;
-    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return undefined;
     const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
     child.kill(signal);
     await exited;
+    return child.exitCode ?? undefined;
   }
 }

@@ -1,0 +1,172 @@
+import type { Costs } from './measured-costs.ts';
+
+/** One API at one Redis. Times in milliseconds. */
+export interface OneApi {
+  readonly verifiers: number;
+  readonly changesPerSecond: number;
+  /** Of Redis' main thread, 0..1. */
+  readonly busy: number;
+  /** From a change reaching Redis until every verifier has acknowledged it. */
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+/** All times below in microseconds. */
+const SIMULATED_MIN = 4_000_000;
+const CHANGES_MIN = 20;
+const SYNC_PERIOD = 1_000_000;
+/** One way between two machines of a data centre, and until a process reads what arrived: at random up to this. */
+const NETWORK = 250;
+const HANDLING_MAX = 1000;
+
+interface Verifier {
+  applied: number;
+  /** What Redis knows it to have applied. */
+  acknowledged: number;
+  syncing: boolean;
+  /** Another SYNC is due as soon as the present one is answered. */
+  again: boolean;
+}
+
+/**
+ * Plays the protocol against a Redis that does one thing at a time, each for as long as it costs: changes at random
+ * moments with a message for each verifier, a SYNC after each message (those that arrive during a SYNC share the
+ * next one), and everybody's idle SYNC once a second.
+ */
+export function simulate(costs: Costs, verifiers: number, changesPerSecond: number): OneApi {
+  const length = Math.max(SIMULATED_MIN, (CHANGES_MIN * 1_000_000) / changesPerSecond);
+  const random = generator(verifiers + changesPerSecond);
+  const travel = () => NETWORK + random() * HANDLING_MAX;
+  const agenda = new Agenda();
+  /** When each change came, and how many verifiers have not acknowledged it. */
+  const changes: { at: number; missing: number }[] = [];
+  const took: number[] = [];
+  let freeAt = 0;
+  let worked = 0;
+  /** Redis works for this long as soon as it is free; returns when it is done. */
+  const serve = (now: number, duration: number) => {
+    worked += duration;
+    freeAt = Math.max(freeAt, now) + duration;
+    return freeAt;
+  };
+  const sync = (now: number, verifier: Verifier): void => {
+    if (verifier.syncing) {
+      verifier.again = true;
+      return;
+    }
+    verifier.syncing = true;
+    const position = verifier.applied;
+    agenda.add(now + travel(), (arrived) => {
+      const done = serve(arrived, position > verifier.acknowledged ? costs.ackUs : costs.idleSyncUs);
+      for (const change of changes.slice(verifier.acknowledged, position)) {
+        if (--change.missing === 0) took.push((done - change.at) / 1000);
+      }
+      verifier.acknowledged = position;
+      agenda.add(done + travel(), (replied) => {
+        verifier.syncing = false;
+        if (verifier.again) sync(replied, verifier);
+        verifier.again = false;
+      });
+    });
+  };
+
+  const all = Array.from(
+    { length: verifiers },
+    (): Verifier => ({ applied: 0, acknowledged: 0, syncing: false, again: false }),
+  );
+  for (const verifier of all) {
+    const tick = (now: number) => {
+      if (now > length) return;
+      sync(now, verifier);
+      agenda.add(now + SYNC_PERIOD * (0.9 + 0.2 * random()), tick);
+    };
+    agenda.add(random() * SYNC_PERIOD, tick);
+  }
+  const change = (now: number) => {
+    const sequence = changes.push({ at: now, missing: verifiers });
+    const done = serve(now, costs.updateUs + verifiers * costs.publishUs);
+    for (const verifier of all) {
+      agenda.add(done + travel(), (arrived) => {
+        verifier.applied = Math.max(verifier.applied, sequence);
+        sync(arrived, verifier);
+      });
+    }
+  };
+  for (let at = 0; ; ) {
+    at += (-Math.log(1 - random()) * 1_000_000) / changesPerSecond;
+    if (at > length) break;
+    agenda.add(at, change);
+  }
+
+  const endedAt = agenda.run();
+  took.sort((a, b) => a - b);
+  const percentile = (share: number) => took[Math.floor((took.length - 1) * share)] ?? Number.NaN;
+  return {
+    verifiers,
+    changesPerSecond,
+    busy: worked / Math.max(length, endedAt),
+    p50Ms: percentile(0.5),
+    p99Ms: percentile(0.99),
+  };
+}
+
+type Event = { readonly at: number; readonly run: (now: number) => void };
+
+/** What happens when, in the order of time: a binary heap. */
+class Agenda {
+  readonly #heap: Event[] = [];
+
+  add(at: number, run: (now: number) => void): void {
+    const heap = this.#heap;
+    let i = heap.push({ at, run }) - 1;
+    for (;;) {
+      const parent = (i - 1) >> 1;
+      const [above, here] = [heap[parent], heap[i]];
+      if (!above || !here || above.at <= here.at) return;
+      heap[parent] = here;
+      heap[i] = above;
+      i = parent;
+    }
+  }
+
+  /** Until nothing is left; returns when that was. */
+  run(): number {
+    for (let now = 0; ; ) {
+      const next = this.#take();
+      if (!next) return now;
+      now = next.at;
+      next.run(now);
+    }
+  }
+
+  #take(): Event | undefined {
+    const heap = this.#heap;
+    const first = heap[0];
+    const last = heap.pop();
+    if (!last || heap.length === 0) return first;
+    heap[0] = last;
+    for (let i = 0; ; ) {
+      let least = i;
+      for (const child of [2 * i + 1, 2 * i + 2]) {
+        if ((heap[child]?.at ?? Number.POSITIVE_INFINITY) < (heap[least]?.at ?? 0)) least = child;
+      }
+      const [here, below] = [heap[i], heap[least]];
+      if (least === i || !here || !below) return first;
+      heap[i] = below;
+      heap[least] = here;
+      i = least;
+    }
+  }
+}
+
+/** Mulberry32: the same numbers for the same seed. */
+function generator(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}

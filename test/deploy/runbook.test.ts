@@ -1,0 +1,252 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { request } from 'undici';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { refusedSince } from '../../deploy/refused-since.ts';
+import { Process } from '../chaos/processes.ts';
+import { Balancer, hasBalancer } from '../end-to-end/balancer.ts';
+import { Load } from '../end-to-end/load.ts';
+import { RedisNode } from '../redis/nodes.ts';
+
+const DEPLOY = join(import.meta.dirname, '../../deploy');
+const runbook = readFileSync(join(DEPLOY, 'README.md'), 'utf8');
+/** The shell commands of a section, as they are written. */
+const commandsOf = (heading: string) =>
+  new RegExp(`^#+ ${heading}\\n[\\s\\S]*?\`\`\`sh\\n([\\s\\S]*?)\`\`\``, 'm').exec(runbook)?.[1] ?? '';
+
+describe('the runbook', () => {
+  test('says of every alert what it means and what to do, and of no other', () => {
+    const alerts = [
+      ...readFileSync(join(DEPLOY, 'monitoring/alerts.yaml'), 'utf8').matchAll(/- alert: (\w+)/g),
+    ];
+    const sections = [...runbook.matchAll(/^#### (Keyfence\w+)\n+(?=.{40,})/gm)];
+    const names = (matches: readonly RegExpMatchArray[]) => matches.map(([, name]) => name).sort();
+    expect(names(sections)).toEqual(names(alerts));
+  });
+
+  test('names only settings and metrics that exist', () => {
+    const known = ['control-plane', 'verifier'].map((name) =>
+      readFileSync(join(DEPLOY, '..', name, 'README.md'), 'utf8'),
+    );
+    const named = new Set(runbook.match(/`(?:[A-Z]+_[A-Z_]+|keyfence_\w+)`/g));
+    expect(named.size).toBeGreaterThan(10);
+    expect([...named].filter((name) => !known.some((text) => text.includes(name)))).toEqual([]);
+  });
+});
+
+test('after a restore, what was refused since is what the logs say last: disabled or deleted, and not enabled again', async () => {
+  const line = (time: number, operation: string, on: object, after?: object, outcome = 'OK') =>
+    JSON.stringify({
+      level: 30,
+      audit: { time, operation, outcome, on, ...(after ? { after } : {}) },
+      msg: 'audit',
+    });
+  const off = { enabled: false };
+  const on = { enabled: true };
+  const lines = [
+    line(9, 'keys.updateKey', { keyId: 'key_before', apiId: 'a' }, off),
+    line(11, 'keys.createKey', { keyId: 'key_new', apiId: 'a' }, off),
+    line(12, 'keys.updateKey', { keyId: 'key_off', apiId: 'a' }, off),
+    line(14, 'keys.updateKey', { keyId: 'key_again', apiId: 'a' }, on),
+    line(13, 'keys.updateKey', { keyId: 'key_again', apiId: 'a' }, off),
+    line(15, 'keys.updateKey', { keyId: 'key_off', apiId: 'a' }, { name: 'x' }),
+    line(16, 'keys.deleteKey', { keyId: 'key_gone', apiId: 'a' }),
+    line(17, 'keys.updateKey', { keyId: 'key_refused' }, off, 'INSUFFICIENT_PERMISSIONS'),
+    line(18, 'keys.updateKey', { keyId: 'key_unknown' }, off, 'SERVICE_UNAVAILABLE'),
+    line(19, 'apis.deleteApi', { apiId: 'b' }),
+    line(20, 'rootKeys.updateRootKey', { rootKeyId: 'root_1' }, off),
+    'not JSON',
+    '{"cut',
+  ];
+  expect(await refusedSince(Readable.from(lines), 10)).toEqual([
+    'keys.updateKey {"keyId":"key_off","enabled":false}',
+    'keys.deleteKey {"keyId":"key_gone"}',
+    'keys.updateKey {"keyId":"key_unknown","enabled":false}',
+    'apis.deleteApi {"apiId":"b"}',
+    'rootKeys.updateRootKey {"rootKeyId":"root_1","enabled":false}',
+  ]);
+});
+
+describe('on real processes', () => {
+  let directory: string;
+  let redis: RedisNode;
+  const stops: (() => Promise<unknown>)[] = [];
+  const file = (name: string, text: string) => {
+    const path = join(directory, name);
+    writeFileSync(path, text, { mode: 0o600 });
+    return path;
+  };
+
+  beforeEach(() => {
+    directory = mkdtempSync(join(tmpdir(), 'keyfence-runbook-'));
+  });
+  afterEach(async () => {
+    for (const stop of stops.splice(0).reverse()) await stop();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const startRedis = async (...options: string[]) => {
+    redis = await RedisNode.start(join(directory, 'redis'), options);
+    stops.push(() => redis.stop());
+  };
+  const start = async (main: 'control-plane/main.ts' | 'verifier/main.ts', env: Record<string, string>) => {
+    const process = new Process(main, {
+      REDIS_URL: redis.url,
+      LOOKUP_WAIT_MS: '5000',
+      LEASE_MS: '2000',
+      ...env,
+    });
+    stops.push(() => process.stop('SIGKILL'));
+    await process.start();
+    return process;
+  };
+  const call = async (at: { address: string }, operation: string, body: object, rootKey: string) => {
+    const answer = await request(`${at.address}/v1/${operation}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${rootKey}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    // biome-ignore lint/suspicious/noExplicitAny: answers of several shapes
+    return { status: answer.statusCode, body: (await answer.body.json()) as any };
+  };
+  const verdict = async (verifier: Process, key: string) => {
+    const { status, body } = await call(verifier, 'keys.verifyKey', { key }, '');
+    return status === 200 ? body.code : status;
+  };
+  const until = (holds: () => Promise<boolean>) => redis.until(holds);
+
+  test.skipIf(!hasBalancer)(
+    `root key and Redis passwords are rotated without a failed call${hasBalancer ? '' : ' (skipped: no haproxy here)'}`,
+    { timeout: 120_000 },
+    async () => {
+      const [oldKey, newKey] = ['old', 'new'].map((word) => `${word}-root-key-${'0123456789'.repeat(3)}`) as [
+        string,
+        string,
+      ];
+      await startRedis();
+      const user = (name: string, ...rules: string[]) => redis.command('ACL', 'SETUSER', name, ...rules);
+      for (const name of ['control-plane', 'verifier']) await user(name, 'on', '>old', '~*', '&*', '+@all');
+
+      const rootKeys = file('root-key', `${oldKey}\n`);
+      const password = file('redis-password', 'old\n');
+      const as = (name: string) => ({ REDIS_USERNAME: name, REDIS_PASSWORD_FILE: password });
+      const controlPlanes = await Promise.all(
+        [0, 1].map(() => start('control-plane/main.ts', { ...as('control-plane'), ROOT_KEY_FILE: rootKeys })),
+      );
+      const verifiers = await Promise.all([0, 1].map(() => start('verifier/main.ts', as('verifier'))));
+      const admin = await Balancer.start(directory, controlPlanes);
+      stops.push(() => admin.stop());
+      const gateway = await Balancer.start(directory, verifiers);
+      stops.push(() => gateway.stop());
+      const { key, keyId } = (await call(admin, 'keys.createKey', { apiId: 'shop' }, oldKey)).body;
+
+      let rootKey = oldKey;
+      const manage = () => ({
+        path: '/v1/keys.updateKey',
+        body: { keyId, name: 'x' },
+        headers: { authorization: `Bearer ${rootKey}` },
+      });
+      const managing = new Load(admin.address, manage, { callers: 3 });
+      const verifying = new Load(gateway.address, () => ({ path: '/v1/keys.verifyKey', body: { key } }), {
+        callers: 3,
+      });
+      const restart = async (processes: readonly Process[], balancer: Balancer) => {
+        for (const process of processes) {
+          await process.stop('SIGTERM');
+          await process.start();
+          await balancer.untilUp(processes.length);
+        }
+      };
+
+      file('root-key', `${oldKey}\n${newKey}\n`);
+      await restart(controlPlanes, admin);
+      rootKey = newKey;
+      await managing.more(20);
+      // The end of one rotation and the beginning of the other share their restarts.
+      file('root-key', `${newKey}\n`);
+      for (const name of ['control-plane', 'verifier']) await user(name, '>new');
+      file('redis-password', 'new\n');
+      await restart(controlPlanes, admin);
+      expect((await call(admin, 'keys.updateKey', { keyId }, oldKey)).status).toBe(401);
+      await restart(verifiers, gateway);
+      for (const name of ['control-plane', 'verifier']) await user(name, '<old');
+      await Promise.all([managing.more(20), verifying.more(20)]);
+      await Promise.all([managing.stop(), verifying.stop()]);
+
+      expect(managing.outcomes).toEqual({ 200: expect.any(Number) });
+      expect(verifying.outcomes).toEqual({ VALID: expect.any(Number) });
+      const disabled = await call(admin, 'keys.updateKey', { keyId, enabled: false }, newKey);
+      expect(disabled.body.propagation).toMatchObject({ state: 'complete', by: 'acks' });
+      for (const verifier of verifiers) expect(await verdict(verifier, key)).toBe('DISABLED');
+    },
+  );
+
+  test('a backup brought back as the runbook says never lets a key through that was disabled since', {
+    timeout: 60_000,
+  }, async () => {
+    const rootKey = `root-key-${'0123456789'.repeat(3)}`;
+    const data = join(directory, 'redis');
+    const acl = (verifier: 'on' | 'off') =>
+      file('users.acl', `user default on nopass ~* &* +@all\nuser verifier ${verifier} >pw ~* &* +@all\n`);
+    await startRedis('--aclfile', acl('on'));
+    const controlPlane = await start('control-plane/main.ts', { ROOT_KEY: rootKey });
+    const env = { REDIS_USERNAME: 'verifier', REDIS_PASSWORD: 'pw' };
+    const verifier = await start('verifier/main.ts', env);
+    const made = await Promise.all(
+      ['kept', 'disabled'].map(
+        async () => (await call(controlPlane, 'keys.createKey', { apiId: 'shop' }, rootKey)).body,
+      ),
+    );
+    const [kept, disabled] = made as [(typeof made)[0], (typeof made)[0]];
+    for (const { key } of made) expect(await verdict(verifier, key)).toBe('VALID');
+
+    const backup = join(directory, 'backup');
+    execFileSync('sh', ['-ec', commandsOf('Backup')], {
+      env: { ...process.env, REDIS: `redis-cli -p ${redis.port}`, DATA: data, BACKUP: backup },
+      stdio: 'pipe',
+    });
+    await call(controlPlane, 'keys.updateKey', { keyId: kept.keyId, name: 'after the backup' }, rootKey);
+    const refused = await call(
+      controlPlane,
+      'keys.updateKey',
+      { keyId: disabled.keyId, enabled: false },
+      rootKey,
+    );
+    expect(refused.body.propagation.state).toBe('complete');
+    expect(await verdict(verifier, disabled.key)).toBe('DISABLED');
+
+    await redis.stop();
+    rmSync(join(data, 'appendonlydir'), { recursive: true });
+    cpSync(join(backup, 'appendonlydir'), join(data, 'appendonlydir'), { recursive: true });
+    acl('off');
+    const answers = new Set<unknown>();
+    const asking = { now: true };
+    const asked = (async () => {
+      while (asking.now) answers.add(await verdict(verifier, disabled.key));
+    })();
+    await redis.restart();
+    // Whoever reads Redis now would accept it.
+    await until(
+      async () =>
+        (await call(controlPlane, 'keys.updateKey', { keyId: disabled.keyId }, rootKey)).status === 200,
+    );
+    const again = await call(
+      controlPlane,
+      'keys.updateKey',
+      { keyId: disabled.keyId, enabled: false },
+      rootKey,
+    );
+    expect(again.status).toBe(200);
+    await redis.command('ACL', 'SETUSER', 'verifier', 'on');
+
+    await until(async () => (await verdict(verifier, kept.key)) === 'VALID');
+    expect(await verdict(verifier, disabled.key)).toBe('DISABLED');
+    asking.now = false;
+    await asked;
+    expect([...answers].filter((answer) => answer !== 'DISABLED' && answer !== 503)).toEqual([]);
+    const { body } = await request(`${verifier.adminAddress}/metrics`);
+    expect(await body.text()).toMatch(/^keyfence_drops_total\{reason="(diverged|noreg)"\} [1-9]/m);
+  });
+});
