@@ -86,10 +86,7 @@ export async function openListeners(options: {
         return server.lane.handedOver + (local?.lane.handedOver ?? 0);
       },
     },
-    relays: {
-      ...(forward ? { control_plane: forward.stats } : {}),
-      ...(proxy ? { api: proxy.stats } : {}),
-    },
+    relays: { control_plane: forward ? forward.stats : NOTHING, api: proxy ? proxy.stats : NOTHING },
     ready() {
       if (grpc) grpc.serving = true;
     },
@@ -104,3 +101,6 @@ export async function openListeners(options: {
     },
   };
 }
+
+/** Of a relay that is not configured: its series are there all the same. */
+const NOTHING: RelayStats = { inFlight: 0, faults: { busy: 0, unreachable: 0, late: 0, cut: 0 } };
