@@ -3,7 +3,6 @@ import { createAdminServer, listen } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
-import { authzRoutes } from './authz.ts';
 import type { Config } from './config.ts';
 import { SOURCES } from './credentials.ts';
 import { createVerifierServer } from './http.ts';
@@ -46,14 +45,14 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     foreignKeys: config.FOREIGN_KEYS,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
-  metrics.watch(verifier, config.API_IDS);
   const answers = metrics.count(verifier, clock);
-  const authz = authzRoutes(answers, {
+  const authz = {
     sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
     withMeta: config.AUTHZ_META,
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
-  });
-  const server = createVerifierServer({ answers, limits: config, log, routes: { below: authz } });
+  };
+  const server = createVerifierServer({ answers, limits: config, log, authz });
+  metrics.watch(verifier, config.API_IDS, server.lane);
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();

@@ -4,9 +4,7 @@ import type { Logger } from '#shared/log.ts';
 import type { Follower, FollowerEvents } from './follower.ts';
 import type { Verdict, VerdictCode } from './verdict.ts';
 import type { Verifier } from './verifier.ts';
-
-/** How the verifier is asked: at once from memory, or by way of Redis. */
-export type Answers = Pick<Verifier, 'decide' | 'lookUp'>;
+import type { Answers } from './verify-key.ts';
 
 /** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
 const OTHER_APIS = 'other';
@@ -103,6 +101,7 @@ export class Metrics {
   watch(
     verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
     apiIds: readonly string[],
+    lane: { readonly answered: number; readonly handedOver: number },
   ): void {
     const registers = [this.registry];
     const count = (name: string, help: string, read: () => number) =>
@@ -168,6 +167,16 @@ export class Metrics {
       'keyfence_cache_evictions_total',
       'Keys pushed out of memory. A steady rate: raise CACHE_KEYS_MAX.',
       () => verifier.cache.evictions,
+    );
+    count(
+      'keyfence_fast_lane_requests_total',
+      "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total.",
+      () => lane.answered,
+    );
+    count(
+      'keyfence_fast_lane_handovers_total',
+      'Connections that sent something uncommon and were given to Node for good. Many, and few requests in the fast lane: clients send head and body apart, or reconnect for each request.',
+      () => lane.handedOver,
     );
     gauge('keyfence_cache_keys', 'Keys in memory.', () => verifier.cache.size);
     gauge('keyfence_lookups_in_flight', 'Look-ups under way.', () => verifier.lookupsInFlight);

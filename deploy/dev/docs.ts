@@ -26,6 +26,7 @@ export async function documents(): Promise<{ file: string; present: string; want
       lookupsInFlight: 0,
     },
     [],
+    { answered: 0, handedOver: 0 },
   );
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
