@@ -13,6 +13,8 @@ export interface Api {
   readonly id: string;
   readonly name?: string;
   readonly createdAt: number;
+  /** Some of its keys were imported and are of another format, found only by verifiers with FOREIGN_KEYS on. */
+  readonly foreignKeys?: true;
 }
 
 /** APIs in Redis. Deleting one is a change of its log; the sweep does the rest. */
@@ -46,12 +48,17 @@ export class Apis {
   async get(apiId: string): Promise<Api | undefined> {
     const { head } = apiKeys(apiId);
     const redis = await this.#nodes.connection(head);
-    const [createdAt, name, deleted] = await this.#nodes.within(
+    const [createdAt, name, deleted, foreign] = await this.#nodes.within(
       redis,
-      redis.hmget(head, 'c', 'name', 'deleted'),
+      redis.hmget(head, 'c', 'name', 'deleted', 'foreign'),
     );
     if (!createdAt || deleted) return undefined;
-    return { id: apiId, ...(name ? { name } : {}), createdAt: Number(createdAt) };
+    return {
+      id: apiId,
+      ...(name ? { name } : {}),
+      createdAt: Number(createdAt),
+      ...(foreign ? { foreignKeys: true } : {}),
+    };
   }
 
   /**

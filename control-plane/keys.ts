@@ -13,13 +13,16 @@ import {
   secretPointer,
 } from '#shared/layout.ts';
 import type { RedisNodes } from '#shared/redis.ts';
-import { Script } from '#shared/script.ts';
 import type { ChangeLog, RecordField } from './change-log.ts';
+import {
+  createScript,
+  deletePointerScript,
+  metaText,
+  type NewRecord,
+  pointerScript,
+  recordCall,
+} from './key-record.ts';
 import type { DurableWriter } from './redis-change-log.ts';
-
-const createScript = new Script(new URL('./lua/create-key.lua', import.meta.url));
-const deletePointerScript = new Script(new URL('./lua/delete-pointer.lua', import.meta.url));
-const pointerScript = new Script(new URL('./lua/set-pointer.lua', import.meta.url));
 
 /** A key as admins see it: never its secret, never its hash. */
 export interface Key {
@@ -28,7 +31,7 @@ export interface Key {
   readonly apiId: string;
   readonly start: string;
   readonly name?: string;
-  readonly meta: unknown;
+  readonly meta: object;
   readonly externalId?: string;
   readonly enabled: boolean;
   readonly createdAt: number;
@@ -115,20 +118,23 @@ export class Keys {
    * SERVICE_UNAVAILABLE, and then nobody has the secret and what was written is undone where it can be.
    */
   async create(key: NewKey): Promise<{ keyId: string; key: string }> {
+    const { byteLength, prefix, ...given } = key;
     const { apiId } = key;
-    const secret = generateKey(key.byteLength, key.prefix);
+    const secret = generateKey(byteLength, prefix);
     const secretHash = hashSecret(secret);
     const nowMs = this.#clock.wallMs();
     const keyId = generateId('key', nowMs);
+    const start = startOf(secret);
+    const record = { ...given, keyId, secretHash, start, createdAt: nowMs, foreign: false };
     try {
       await Promise.all([
         this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
         this.#point(idPointer(keyId), apiId),
       ]);
-      let status = await this.#createRecord(key, keyId, secretHash, startOf(secret), nowMs, false);
+      let status = await this.#createRecord(record, false);
       if (status === 'NO_API' && this.#limits.apiAutoCreate) {
-        await this.#listApi(apiId);
-        status = await this.#createRecord(key, keyId, secretHash, startOf(secret), nowMs, true);
+        await this.listApi(apiId);
+        status = await this.#createRecord(record, true);
       }
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
@@ -212,45 +218,36 @@ export class Keys {
     return (await this.#nodes.within(redis, redis.hget(record, 'p'))) ?? undefined;
   }
 
-  async #point(pointer: string, value: string): Promise<void> {
-    const { reply, replicated } = await this.#writer.run(pointerScript, [pointer], [value]);
-    if (reply !== 1) throw new ApiError('CONFLICT', 'the secret exists already');
-    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
-  }
-
-  async #createRecord(
-    key: NewKey,
-    keyId: string,
-    secretHash: string,
-    start: string,
-    nowMs: number,
-    createApi: boolean,
-  ): Promise<unknown> {
-    const { head, index } = apiKeys(key.apiId);
-    const record = recordKey(key.apiId, keyId);
-    const owner = key.externalId === undefined ? record : ownerKey(key.apiId, key.externalId);
-    const { reply, replicated } = await this.#writer.run(
-      createScript,
-      [head, index, record, metaKey(key.apiId, keyId), owner],
-      [
-        keyId,
-        nowMs,
-        createApi ? '1' : '0',
-        this.#limits.leaseMs,
-        metaText(key.meta),
-        key.externalId ?? '',
-        ...['p', secretHash, 's', start, 'e', key.enabled ? '1' : '0', 'c', nowMs],
-        ...(key.name === undefined ? [] : ['n', key.name]),
-        ...(key.expires === undefined ? [] : ['x', key.expires]),
-      ],
-    );
-    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
-    return reply;
-  }
-
-  async #listApi(apiId: string): Promise<void> {
+  /** Makes listApis know an API that is about to be created. */
+  async listApi(apiId: string): Promise<void> {
     const redis = await this.#nodes.connection(apiList);
     await this.#nodes.within(redis, redis.zadd(apiList, 0, apiId));
+  }
+
+  /**
+   * `forgetPointers` of a key that was just deleted. An import of the same secret may have brought the key back under
+   * the pointers that it found; it sets them again after its record, and this gives them back where it came too late.
+   */
+  async forgetDeleted(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    await this.forgetPointers(apiId, keyId, secretHash);
+    if ((await this.secretHashOf(apiId, keyId)) !== secretHash) return;
+    await Promise.all([
+      this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
+      this.#point(idPointer(keyId), apiId),
+    ]);
+  }
+
+  async #point(pointer: string, value: string): Promise<void> {
+    const { reply, replicated } = await this.#writer.run(pointerScript, [pointer], [value]);
+    if (reply !== value) throw new ApiError('CONFLICT', 'the secret exists already');
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+  }
+
+  async #createRecord(record: NewRecord, createApi: boolean): Promise<unknown> {
+    const { keys, args } = recordCall(record, createApi, this.#limits.leaseMs);
+    const { reply, replicated } = await this.#writer.run(createScript, keys, args);
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+    return reply;
   }
 
   async #undo(apiId: string, keyId: string, secretHash: string): Promise<void> {
@@ -297,7 +294,7 @@ function keyOf(apiId: string, keyId: string, fields: readonly (string | null)[],
     apiId,
     start: start ?? '',
     ...(name ? { name } : {}),
-    meta: JSON.parse(meta) as unknown,
+    meta: JSON.parse(meta) as object,
     ...(externalId ? { externalId } : {}),
     enabled: enabled === '1',
     createdAt: Number(createdAt),
@@ -309,10 +306,4 @@ function keyOf(apiId: string, keyId: string, fields: readonly (string | null)[],
 function matches(key: Key, filter: KeyFilter): boolean {
   if (filter.enabled !== undefined && key.enabled !== filter.enabled) return false;
   return filter.namePrefix === undefined || (key.name ?? '').startsWith(filter.namePrefix);
-}
-
-/** Empty for an empty object, which is not stored. */
-function metaText(meta: object | null): string {
-  const text = JSON.stringify(meta ?? {});
-  return text === '{}' ? '' : text;
 }

@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/layout.ts';
 import type { RedisNodes } from '#shared/redis.ts';
-import { Script, WAIT_MS } from '#shared/script.ts';
+import { Script, type ScriptCall, WAIT_MS } from '#shared/script.ts';
 import type { ChangeLog, Closing, Killed, Standing, Write, Written } from './change-log.ts';
 
 const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
@@ -60,6 +60,30 @@ export class DurableWriter {
     const { reply, confirmed } = await this.#nodes.within(redis, work);
     return { reply, replicated: confirmed >= this.#replicas };
   }
+
+  /** As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls. */
+  async runAll(script: Script, calls: readonly ScriptCall[]) {
+    const lane = this.#replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`;
+    const byNode = new Map<Redis, number[]>();
+    for (const [i, { keys }] of calls.entries()) {
+      const redis = await this.#nodes.connection(keys[0] ?? '', lane);
+      const mine = byNode.get(redis);
+      if (mine) mine.push(i);
+      else byNode.set(redis, [i]);
+    }
+    const replies: unknown[] = new Array(calls.length);
+    let replicated = true;
+    await Promise.all(
+      [...byNode].map(async ([redis, mine]) => {
+        const theirs = mine.flatMap((i) => calls[i] ?? []);
+        const work = script.runAll(redis, theirs, this.#replicas, WAIT_MS);
+        const done = await this.#nodes.within(redis, work);
+        for (const [n, i] of mine.entries()) replies[i] = done.replies[n];
+        replicated &&= done.confirmed >= this.#replicas;
+      }),
+    );
+    return { replies, replicated };
+  }
 }
 
 /** The change logs in real Redis. */
@@ -96,7 +120,8 @@ export class RedisChangeLog implements ChangeLog {
         ...Object.entries(fields).flat(),
       ],
     );
-    const [status, sequence, hash, leaseMs, previousVersion] = reply as string[];
+    const [status, sequence, hash, leaseMs, previousVersion, e = '', x = '', n = '', o = '', m = ''] =
+      reply as string[];
     if (status === 'NOT_FOUND' || status === 'CONFLICT') return { status };
     return {
       status: 'OK',
@@ -104,6 +129,7 @@ export class RedisChangeLog implements ChangeLog {
       hash: hash ?? '',
       leaseMs: Number(leaseMs),
       previousVersion: previousVersion ?? '',
+      before: { e, x, n, o, m },
       replicated,
     };
   }

@@ -5,6 +5,7 @@ import fastify, {
   type FastifyInstance,
   type FastifyReply,
   type FastifyRequest,
+  type FastifySchemaValidationError,
 } from 'fastify';
 import {
   ApiError,
@@ -28,6 +29,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     logController: new fastify.LogController({ disableRequestLogging: true }),
     requestIdHeader: false,
     genReqId: (request) => requestIdFrom(request.headers['x-request-id']),
+    trustProxy: config.TRUSTED_PROXIES.length > 0 ? [...config.TRUSTED_PROXIES] : false,
     bodyLimit: config.BODY_BYTES_MAX,
     requestTimeout: config.REQUEST_TIMEOUT_MS,
     keepAliveTimeout: config.KEEP_ALIVE_TIMEOUT_MS,
@@ -42,6 +44,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => answerError(error, request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>();
+  app.decorateRequest('failure', undefined);
   app.removeContentTypeParser('text/plain');
   app.server.maxConnections = config.CONNECTIONS_MAX;
   app.server.on('checkExpectation', (_request, response) => {
@@ -85,6 +88,18 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
   return app;
 }
 
+/** What a request was refused with; an ApiError where one was thrown. */
+interface Failure {
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    failure: Failure | undefined;
+  }
+}
+
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** Which of our codes Fastify's own refusals are. */
@@ -103,7 +118,8 @@ function answerError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
-  const { code, message } = meaningOf(error, request);
+  request.failure = meaningOf(error, request);
+  const { code, message } = request.failure;
   if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ requestId: request.id, err: error }, 'a bug');
   if (code === 'SERVICE_UNAVAILABLE') {
     request.log.warn({ requestId: request.id, err: error.cause ?? error }, message);
@@ -117,10 +133,7 @@ function answerError(
     .send(JSON.stringify(errorBody(code, message, request.id)));
 }
 
-function meaningOf(
-  error: FastifyError | ApiError,
-  request: FastifyRequest,
-): { code: ErrorCode; message: string } {
+function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Failure {
   if (error instanceof ApiError) return error;
   if (error.validation) return { code: 'BAD_REQUEST', message: explain(error, request) };
   const known = FASTIFY_CODES[error.code];
@@ -130,19 +143,27 @@ function meaningOf(
   return { code: 'INTERNAL_SERVER_ERROR', message: 'something went wrong on our side' };
 }
 
-/** `field: rule` of the first thing that is wrong. Never the value, which might be a secret. */
+/** `field: rule` of the first thing that is wrong. */
 function explain(error: FastifyError, request: FastifyRequest): string {
-  const [first] = error.validation ?? [];
   const where = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? 'body');
-  if (!first) return `${where}: is wrong`;
-  const path = first.instancePath.slice(1).replaceAll('/', '.');
+  const first = request.routeOptions.schema ? error.validation?.[0] : undefined;
+  return faultText(first, where, where === 'query' ? 'query parameter' : 'field');
+}
+
+/** What one fault of a validation says: `field: rule`. Never the value, which might be a secret. */
+export function faultText(
+  fault: Pick<FastifySchemaValidationError, 'keyword' | 'instancePath' | 'params' | 'message'> | undefined,
+  whole: string,
+  part: string,
+): string {
+  if (!fault) return `${whole}: is wrong`;
+  const path = fault.instancePath.slice(1).replaceAll('/', '.');
   const field = (name: unknown) => (path ? `${path}.${String(name)}` : String(name));
-  if (first.keyword === 'required') return `${field(first.params['missingProperty'])}: required`;
-  if (first.keyword === 'additionalProperties') {
-    return `${field(first.params['additionalProperty'])}: unknown ${where === 'query' ? 'query parameter' : 'field'}`;
+  if (fault.keyword === 'required') return `${field(fault.params['missingProperty'])}: required`;
+  if (fault.keyword === 'additionalProperties') {
+    return `${field(fault.params['additionalProperty'])}: unknown ${part}`;
   }
-  const rule = request.routeOptions.schema ? (first.message ?? 'is wrong') : 'is wrong';
-  return `${path || where}: ${rule}`;
+  return `${path || whole}: ${fault.message ?? 'is wrong'}`;
 }
 
 /** A request that HTTP itself refuses still gets JSON of our shape. */

@@ -1,17 +1,26 @@
+import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { ChainableCommander, Redis } from 'ioredis';
 
 type Argument = string | number;
 
+/** What one run of a script is given. */
+export interface ScriptCall {
+  readonly keys: readonly string[];
+  readonly args: readonly Argument[];
+}
+
 /** One Lua file, run atomically by Redis. */
 export class Script {
   readonly #name: string;
   readonly #lua: string;
+  readonly #sha: string;
 
   /** @param file the script's location, usually `new URL('./lua/name.lua', import.meta.url)` */
   constructor(file: URL) {
     this.#name = `kf:${file.pathname.split('/').at(-1) ?? ''}`;
     this.#lua = readFileSync(file, 'utf8');
+    this.#sha = createHash('sha1').update(this.#lua).digest('hex');
   }
 
   /** Runs it by its hash; where Redis does not know it yet, ioredis sends it whole once. */
@@ -28,7 +37,6 @@ export class Script {
 
   /**
    * Runs it on a connection of its own kind and waits on that connection until `replicas` hold what it wrote.
-   * Sent whole: by hash, an unknown script would be sent again *after* the WAIT.
    * @returns the script's reply and how many replicas confirmed within `waitMs`
    */
   async runAndWait(
@@ -38,12 +46,35 @@ export class Script {
     replicas: number,
     waitMs: number,
   ): Promise<{ reply: unknown; confirmed: number }> {
+    const { replies, confirmed } = await this.runAll(redis, [{ keys, args }], replicas, waitMs);
+    return { reply: replies[0], confirmed };
+  }
+
+  /**
+   * As `runAndWait`, once for each call, in one round trip. Rejects with the first call's error when any failed; the
+   * others may have been executed. With 0 replicas nothing is waited for.
+   */
+  async runAll(
+    redis: Redis,
+    calls: readonly ScriptCall[],
+    replicas: number,
+    waitMs: number,
+  ): Promise<{ replies: unknown[]; confirmed: number }> {
     const pipeline: ChainableCommander = redis.pipeline();
-    pipeline.eval(this.#lua, keys.length, ...keys, ...args);
-    pipeline.wait(replicas, waitMs);
-    const [script, wait] = (await pipeline.exec()) ?? [];
-    if (!script || script[0]) throw script?.[0] ?? new Error('the pipeline was not executed');
-    return { reply: script[1], confirmed: wait && !wait[0] ? Number(wait[1]) : 0 };
+    for (const [i, { keys, args }] of calls.entries()) {
+      // The first brings the script along: by hash, an unknown script would be sent again *after* the WAIT.
+      if (i === 0) pipeline.eval(this.#lua, keys.length, ...keys, ...args);
+      else pipeline.evalsha(this.#sha, keys.length, ...keys, ...args);
+    }
+    if (replicas > 0) pipeline.wait(replicas, waitMs);
+    const results = (await pipeline.exec()) ?? [];
+    const replies = results.slice(0, calls.length).map(([error, reply]) => {
+      if (error) throw error;
+      return reply;
+    });
+    if (replies.length < calls.length) throw new Error('the pipeline was not executed');
+    const wait = results[calls.length];
+    return { replies, confirmed: wait && !wait[0] ? Number(wait[1]) : 0 };
   }
 }
 

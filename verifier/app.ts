@@ -8,6 +8,8 @@ import { type Addresses, openListeners } from './listeners.ts';
 import { followerLog, Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis-session.ts';
 import { watchRelays } from './relay-metrics.ts';
+import { StatusReport } from './status.ts';
+import { Usage } from './usage.ts';
 import { Verifier } from './verifier.ts';
 
 /** A verifier process, from its start until `stop`. */
@@ -26,6 +28,16 @@ const READY_POLL_MS = 100;
 export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {
   const nodes = new RedisNodes(config, clock, log);
   const metrics = new Metrics();
+  const usage =
+    config.USAGE_PERIOD_MS === 0
+      ? undefined
+      : new Usage({
+          nodes,
+          clock,
+          log,
+          periodMs: config.USAGE_PERIOD_MS,
+          keysMax: config.USAGE_KEYS_MAX,
+        });
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS),
     clock,
@@ -44,7 +56,16 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     },
     apiIds: config.API_IDS,
     foreignKeys: config.FOREIGN_KEYS,
+    usage,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
+  });
+  const status = new StatusReport({
+    nodes,
+    verifier,
+    metrics,
+    clock,
+    log,
+    periodMs: config.STATUS_PERIOD_MS,
   });
   const answers = metrics.count(verifier, clock);
 
@@ -66,11 +87,13 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   });
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
   const listeners = await openListeners({ answers, config, clock, log, crowded: metrics.crowded });
-  metrics.watch(verifier, config.API_IDS, listeners);
+  metrics.watch(verifier, config.API_IDS, listeners, usage);
   watchRelays(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
   verifier.start();
   void becomeReady();
+  void status.run();
+  usage?.run();
   log.info(
     { address, adminAddress, proxyAddress, grpcAddress, apiIds: config.API_IDS },
     'verifier listening',
@@ -85,7 +108,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
       listeners.drain();
       await pause(clock, drainMs);
       await listeners.close(config.SHUTDOWN_GRACE_MS / 2);
-      await verifier.stop();
+      await Promise.all([verifier.stop(), status.stop(), usage?.stop()]);
       admin.close();
       admin.closeAllConnections();
       await nodes.close();

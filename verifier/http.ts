@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { type ConfigOf, flag, integer } from '#shared/config.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
@@ -77,6 +78,7 @@ export function createVerifierServer(options: {
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },
+      '/openapi.json': { GET: (_request, response) => answer(response, 200, 'application/json', OPENAPI) },
       ...routes?.exact,
     },
     below: [...(authz ? authzRoutes(answers, authz) : []), ...(routes?.below ?? [])],
@@ -99,3 +101,6 @@ export function createVerifierServer(options: {
   });
   return Object.assign(listener, { lane });
 }
+
+/** Written by `npm run docs`. */
+const OPENAPI = readFileSync(new URL('./openapi.json', import.meta.url), 'utf8');

@@ -4,7 +4,8 @@ import type { Logger } from '#shared/log.ts';
 import { processMetrics } from '#shared/process-metrics.ts';
 import type { DropReason, Follower, FollowerEvents } from './follower.ts';
 import type { VerifierServer } from './http.ts';
-import type { Verdict, VerdictCode } from './verdict.ts';
+import type { Usage } from './usage.ts';
+import type { Verdict, VerdictCounts } from './verdict.ts';
 import { LookupGivenUp, type Verifier } from './verifier.ts';
 import type { Answers } from './verify-key.ts';
 
@@ -16,7 +17,7 @@ const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
 /** The verifier's metrics. On the hot path they are plain numbers, which a scrape turns into series. */
 export class Metrics {
   readonly registry = processMetrics();
-  readonly #verdicts: Record<'memory' | 'redis', Record<VerdictCode, number>> = {
+  readonly #verdicts: Record<'memory' | 'redis', VerdictCounts> = {
     memory: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
     redis: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
   };
@@ -84,6 +85,12 @@ export class Metrics {
     for (const source of ['message', 'sync']) this.#applied.inc({ source }, 0);
   }
 
+  /** Verdicts since the start, by where they came from. */
+  get verdictsGiven(): { readonly memory: number; readonly redis: number } {
+    const sum = (counts: VerdictCounts) => Object.values(counts).reduce((a, b) => a + b);
+    return { memory: sum(this.#verdicts.memory), redis: sum(this.#verdicts.redis) };
+  }
+
   /** A request was refused because there were too many. */
   readonly crowded = (): void => this.#undecided.inc({ reason: 'crowded' });
 
@@ -121,6 +128,7 @@ export class Metrics {
     verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
     apiIds: readonly string[],
     server: Pick<VerifierServer, 'requestsInFlight' | 'lane'>,
+    usage: Pick<Usage, 'keys' | 'dropped'> | undefined,
   ): void {
     const registers = [this.registry];
     const count = (name: string, help: string, read: () => number) =>
@@ -191,6 +199,16 @@ export class Metrics {
       'keyfence_fast_lane_handovers_total',
       'Connections that sent something uncommon and were given to Node for good. Many, and few requests in the fast lane: clients send head and body apart, or reconnect for each request.',
       () => server.lane.handedOver,
+    );
+    count(
+      'keyfence_usage_dropped_total',
+      "Verdicts that are in no key's usage, because there were more keys than USAGE_KEYS_MAX or Redis failed while it was told. The verdicts themselves were given.",
+      () => usage?.dropped ?? 0,
+    );
+    gauge(
+      'keyfence_usage_keys',
+      'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',
+      () => usage?.keys ?? 0,
     );
     gauge('keyfence_cache_keys', 'Keys in memory.', () => verifier.cache.size);
     gauge('keyfence_lookups_in_flight', 'Look-ups under way.', () => verifier.lookupsInFlight);

@@ -1,73 +1,108 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Apis } from '../apis.ts';
+import { shown } from '../audit.ts';
 import { type KeyFilter, type Keys, recordFields } from '../keys.ts';
 import type { Propagator } from '../propagation.ts';
+import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
+import type { UsageView } from '../usage.ts';
 import { callerOf, keyNotFound, requireApi, requireKey } from './access.ts';
-import { CreateKey, DeleteKey, GetKey, GetPropagation, ListKeys, UpdateKey } from './schemas.ts';
+import {
+  createKey,
+  deleteKey,
+  getKey,
+  getPropagation,
+  getVerifications,
+  listKeys,
+  updateKey,
+} from './operations.ts';
+import { note, noteChange } from './trail.ts';
 
 const META_BYTES_MAX = 8192;
 
 /** The operations on keys. */
 export function keyRoutes(
   app: App,
-  { keys, apis, propagator, clock }: { keys: Keys; apis: Apis; propagator: Propagator; clock: Clock },
+  {
+    keys,
+    apis,
+    propagator,
+    usage,
+    clock,
+  }: { keys: Keys; apis: Apis; propagator: Propagator; usage: UsageView; clock: Clock },
 ) {
-  app.post('/v1/keys.createKey', { schema: { body: CreateKey } }, async (request) => {
+  app.post('/v1/keys.createKey', { schema: createKey }, async (request) => {
     const { meta = {}, ...key } = request.body;
     requireApi(callerOf(request), key.apiId, 'create_key');
     checkMeta(meta);
     if (key.expires !== undefined && key.expires <= clock.wallMs()) {
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
     }
-    return keys.create({ ...key, meta });
+    const created = await keys.create({ ...key, meta });
+    note(request, { keyId: created.keyId }, { after: shown(recordFields({ ...key, meta })) });
+    return created;
   });
 
-  app.post('/v1/keys.updateKey', { schema: { body: UpdateKey } }, async (request) => {
+  app.post('/v1/keys.updateKey', { schema: updateKey, config: neverShed }, async (request) => {
     const { keyId, waitMs, ...patch } = request.body;
-    const apiId = await requireKey(keys, callerOf(request), keyId, 'update_key');
+    const apiId = await requireKey(keys, request, keyId, 'update_key');
     checkMeta(patch.meta ?? {});
     const fields = recordFields(patch);
     const propagation =
       Object.keys(fields).length === 0
         ? await propagator.standing(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
-        : await propagator.apply({ apiId, operation: 'update', keyId, fields }, waitMs);
+        : await propagator.apply(
+            { apiId, operation: 'update', keyId, fields },
+            waitMs,
+            noteChange(request, fields),
+          );
     if (!propagation) throw keyNotFound(keyId);
     return { propagation };
   });
 
-  app.get('/v1/keys.getKey', { schema: { querystring: GetKey } }, async (request) => {
+  app.get('/v1/keys.getKey', { schema: getKey }, async (request) => {
     const { keyId } = request.query;
-    const apiId = await requireKey(keys, callerOf(request), keyId, 'read_key');
-    const key = await keys.get(apiId, keyId);
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
+    const [key, lastUsedAt] = await Promise.all([keys.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
     if (!key) throw keyNotFound(keyId);
-    return key;
+    return { ...key, ...(lastUsedAt === undefined ? {} : { lastUsedAt }) };
   });
 
-  app.post('/v1/keys.deleteKey', { schema: { body: DeleteKey } }, async (request) => {
+  app.get('/v1/keys.getVerifications', { schema: getVerifications }, async (request) => {
+    const { keyId, granularity, start, end } = request.query;
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
+    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw keyNotFound(keyId);
+    const [startMs, endMs] = [start, end].map((ms) => (ms === undefined ? undefined : Number(ms)));
+    const series = await usage.series(apiId, keyId, granularity, clock.wallMs(), startMs, endMs);
+    const never = { rateLimited: 0, usageExceeded: 0 } as const;
+    return { verifications: series.map((bucket) => ({ ...bucket, ...never })) };
+  });
+
+  app.post('/v1/keys.deleteKey', { schema: deleteKey, config: neverShed }, async (request) => {
     const { keyId, waitMs } = request.body;
-    const apiId = await requireKey(keys, callerOf(request), keyId, 'delete_key');
+    const apiId = await requireKey(keys, request, keyId, 'delete_key');
     const secretHash = await keys.secretHashOf(apiId, keyId);
-    const propagation = await propagator.apply({ apiId, operation: 'delete', keyId, fields: {} }, waitMs);
+    const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
+    const propagation = await propagator.apply(write, waitMs, noteChange(request));
     if (!propagation) throw keyNotFound(keyId);
     if (secretHash) {
-      await keys.forgetPointers(apiId, keyId, secretHash).catch((error: unknown) => {
+      await keys.forgetDeleted(apiId, keyId, secretHash).catch((error: unknown) => {
         request.log.warn({ keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
       });
     }
     return { propagation };
   });
 
-  app.get('/v1/keys.getPropagation', { schema: { querystring: GetPropagation } }, async (request) => {
+  app.get('/v1/keys.getPropagation', { schema: getPropagation }, async (request) => {
     const { keyId, sequence } = request.query;
-    const apiId = await requireKey(keys, callerOf(request), keyId, 'read_key');
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
     const propagation = await propagator.standing(apiId, keyId, Number(sequence));
     if (!propagation) throw keyNotFound(keyId);
     return { propagation };
   });
 
-  app.get('/v1/apis.listKeys', { schema: { querystring: ListKeys } }, async (request) => {
+  app.get('/v1/apis.listKeys', { schema: listKeys }, async (request) => {
     const { apiId, limit, cursor, sort, enabled, externalId, name } = request.query;
     requireApi(callerOf(request), apiId, 'read_key');
     requireApi(callerOf(request), apiId, 'read_api');
@@ -88,7 +123,8 @@ export function keyRoutes(
   });
 }
 
-function checkMeta(meta: object): void {
+/** Throws BAD_REQUEST where a meta is too long. */
+export function checkMeta(meta: object): void {
   if (Buffer.byteLength(JSON.stringify(meta)) > META_BYTES_MAX) {
     throw new ApiError('BAD_REQUEST', `meta: must be at most ${META_BYTES_MAX} bytes of JSON`);
   }

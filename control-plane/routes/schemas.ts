@@ -71,7 +71,58 @@ export const UpdateKey = Type.Object(
   strict,
 );
 
+const Hash = Type.String({
+  pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$',
+  description: 'SHA-256 of the key, in hex or base64url without padding.',
+});
+
+/** A key that was made elsewhere. */
+export const ImportedKey = Type.Object(
+  {
+    sha256: Hash,
+    start: Type.Optional(
+      Type.String({ pattern: '^[!-~]{1,21}$', description: 'The beginning of the key, to be shown.' }),
+    ),
+    foreign: Type.Optional(
+      Type.Boolean({
+        description:
+          'Whether the key is of another format than ours; true unless said otherwise. Such keys are found only by verifiers with FOREIGN_KEYS on.',
+      }),
+    ),
+    name: Type.Optional(Name),
+    meta: Type.Optional(Meta),
+    externalId: Type.Optional(ExternalId),
+    expires: Type.Optional(Expires),
+    enabled: Type.Optional(Type.Boolean({ description: 'Whether the key is accepted; true when absent.' })),
+  },
+  strict,
+);
+
+export const ImportKeys = Type.Object(
+  {
+    apiId: ApiId,
+    // Anything else is refused in its own place among the results, and does not spoil the others.
+    keys: Type.Array(Type.Union([ImportedKey, Type.Unknown()]), { minItems: 1, maxItems: 500 }),
+  },
+  strict,
+);
+
 export const GetKey = Type.Object({ keyId: KeyId }, strict);
+
+export const GetVerifications = Type.Object(
+  {
+    keyId: KeyId,
+    granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
+      default: 'day',
+      description: 'Hours and days begin as those of UTC do.',
+    }),
+    start: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; as far back as is kept.' }),
+    ),
+    end: Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; now.' })),
+  },
+  strict,
+);
 
 export const DeleteKey = Type.Object({ keyId: KeyId, waitMs: Type.Optional(WaitMs) }, strict);
 
@@ -138,3 +189,44 @@ export const UpdateRootKey = Type.Object(
   strict,
 );
 export const ListRootKeys = Type.Object({}, strict);
+
+export const ListVerifiers = Type.Object(
+  {
+    limit: Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      default: '100',
+      description: 'Verifiers per page, 1..100.',
+    }),
+    cursor: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: 'From the page before.' }),
+    ),
+  },
+  strict,
+);
+
+export const ListEvents = Type.Object(
+  {
+    limit: Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      default: '100',
+      description: 'Events per page, 1..100.',
+    }),
+    cursor: Type.Optional(
+      Type.String({ pattern: '^[1-9][0-9]{0,14}-[0-9]{1,15}$', description: 'From the page before.' }),
+    ),
+    refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
+      default: 'false',
+      description: 'true: the calls that were refused. false: those that did something, or may have.',
+    }),
+    since: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; nothing older.' }),
+    ),
+    operation: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z]{1,32}\\.[A-Za-z]{1,32}$', description: 'Such as keys.updateKey.' }),
+    ),
+    apiId: Type.Optional(ApiId),
+    keyId: Type.Optional(KeyId),
+    rootKeyId: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'Who called.' })),
+  },
+  strict,
+);

@@ -1,5 +1,5 @@
-// `npm run docs`: writes the tables of settings, error codes and metrics into the READMEs, from the code, and the
-// alerts into Kubernetes' form.
+// `npm run docs`: writes the tables of settings, error codes and metrics into the READMEs, from the code, the verifier's
+// OpenAPI document, and the alerts into Kubernetes' form.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scalingTables } from '../../bench/scaling.ts';
@@ -10,10 +10,11 @@ import { ERRORS } from '../../shared/errors.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
 import { watchRelays } from '../../verifier/relay-metrics.ts';
+import { verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
-/** Every generated file, as it should be. */
+/** Every file that is generated, wholly or in part, as it should be. */
 export async function documents(): Promise<{ file: string; present: string; wanted: string }[]> {
   const controlPlaneMetrics = new ControlPlaneMetrics();
   controlPlaneMetrics.watch({ pending: 0, oldestMs: 0 }, { answering: false, durable: false });
@@ -27,6 +28,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     },
     [],
     { requestsInFlight: 0, lane: { answered: 0, handedOver: 0 } },
+    undefined,
   );
   watchRelays(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();
@@ -40,6 +42,9 @@ export async function documents(): Promise<{ file: string; present: string; want
     'deploy/README.md': { sizing },
     'deploy/scaling.md': scaling,
   };
+  const file = 'verifier/openapi.json';
+  const present = readFileSync(join(ROOT, file), 'utf8');
+  const document = { file, present, wanted: `${JSON.stringify(verifierDocument, null, 2)}\n` };
   const withTables = Object.entries(tables).map(([file, parts]) => {
     const present = readFileSync(join(ROOT, file), 'utf8');
     const wanted = Object.entries(parts).reduce(
@@ -48,7 +53,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     );
     return { file, present, wanted };
   });
-  return [...withTables, prometheusRule()];
+  return [...withTables, document, prometheusRule()];
 }
 
 /** The alerts as the Prometheus Operator takes them. */

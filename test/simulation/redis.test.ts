@@ -225,13 +225,13 @@ class Acts {
       const value = formatPointer(apiId, keyId);
       return {
         name: `point at ${keyId}`,
-        ask: async () => (await real.writer.run(setPointer, [pointer], [value])).reply === 1,
+        ask: async () => (await real.writer.run(setPointer, [pointer], [value])).reply === value,
         simulated: (state) => state.point(pointer, value),
       };
     }
     const { head, index } = apiKeys(apiId);
     const record = recordKey(apiId, keyId);
-    const args = [keyId, NOW_MS, '0', LEASE_MS, '', '', 'p', secretHash, 'e', '1', 'n', 'new'];
+    const args = [keyId, NOW_MS, '0', LEASE_MS, '', '', '0', 'p', secretHash, 'e', '1', 'n', 'new'];
     return {
       name: `create ${keyId}`,
       ask: async () => {

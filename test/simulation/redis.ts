@@ -167,8 +167,10 @@ export class RedisState {
       api.records.set(keyId, { ...Object.fromEntries(kept), ...stamps });
     } else if (operation === 'delete') api.records.delete(keyId);
     else if (operation === 'api-deleted') api.deleted = true;
+    const { e = '', x = '', n = '', o = '', m = '' } = record ?? {};
+    const before = { e, x, n, o, m };
     return {
-      reply: { status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version },
+      reply: { status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version, before },
       wrote: true,
       message: `${sequence}|${previousHash}|${hash}|${keyId}|${payload}`,
     };

@@ -1,0 +1,58 @@
+import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/layout.ts';
+import { Script, type ScriptCall } from '#shared/script.ts';
+
+/** Creates records; what `recordCall` is for. */
+export const createScript = new Script(new URL('./lua/create-key.lua', import.meta.url));
+/** Sets pointers, which come before the record. */
+export const pointerScript = new Script(new URL('./lua/set-pointer.lua', import.meta.url));
+/** Takes pointers away, unless they are another key's. */
+export const deletePointerScript = new Script(new URL('./lua/delete-pointer.lua', import.meta.url));
+
+/** A key to be written. Times are Unix milliseconds. */
+export interface NewRecord {
+  readonly apiId: string;
+  readonly keyId: string;
+  readonly secretHash: string;
+  /** What of the secret may be shown. */
+  readonly start: string;
+  readonly name?: string;
+  readonly meta: object;
+  readonly externalId?: string;
+  readonly expires?: number;
+  readonly enabled: boolean;
+  readonly createdAt: number;
+  /** Of another format than ours, so that verifiers look it up only where FOREIGN_KEYS is on. */
+  readonly foreign: boolean;
+}
+
+/**
+ * What `createScript` is given to create a record.
+ * @param createApi whether the API is to be created too, where it is not there
+ */
+export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {
+  const { apiId, keyId, externalId, createdAt } = record;
+  const { head, index } = apiKeys(apiId);
+  const own = recordKey(apiId, keyId);
+  const owner = externalId === undefined ? own : ownerKey(apiId, externalId);
+  return {
+    keys: [head, index, own, metaKey(apiId, keyId), owner],
+    args: [
+      keyId,
+      createdAt,
+      createApi ? '1' : '0',
+      leaseMs,
+      metaText(record.meta),
+      externalId ?? '',
+      record.foreign ? '1' : '0',
+      ...['p', record.secretHash, 's', record.start, 'e', record.enabled ? '1' : '0', 'c', createdAt],
+      ...(record.name === undefined ? [] : ['n', record.name]),
+      ...(record.expires === undefined ? [] : ['x', record.expires]),
+    ],
+  };
+}
+
+/** Empty for an empty object, which is not stored. */
+export function metaText(meta: object | null): string {
+  const text = JSON.stringify(meta ?? {});
+  return text === '{}' ? '' : text;
+}
