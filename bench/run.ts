@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Benchmark, machine, type Section } from './harness.ts';
 
-const NOT_BENCHMARKS = new Set(['harness.ts', 'run.ts', 'followers.ts', 'load.ts']);
+const NOT_BENCHMARKS = new Set(['harness.ts', 'run.ts', 'followers.ts', 'cached-keys.ts', 'load.ts']);
 const names = readdirSync(import.meta.dirname)
   .filter((file) => file.endsWith('.ts') && !NOT_BENCHMARKS.has(file))
   .map((file) => file.replace('.ts', ''));

@@ -30,7 +30,8 @@ interface Seen {
   killed: Map<string, number>;
   /** When this process first saw nothing left to sweep of the deleted API. */
   emptySinceMs?: number;
-  leaseSet: boolean;
+  /** Of this process's own change of the lease. */
+  leaseToken?: string;
   /** A lowered lease that fences may follow once it was seen unchanged for one old fence. */
   lowering?: { token: string; sinceMs: number };
 }
@@ -62,6 +63,7 @@ export class Sweep {
   readonly #logger: Logger;
   readonly #leaseMs: number;
   readonly #deposedMs: number;
+  readonly #startedMs: number;
   readonly #seen = new Map<string, Seen>();
   readonly #stop = new AbortController();
 
@@ -87,6 +89,7 @@ export class Sweep {
     this.#logger = options.logger;
     this.#leaseMs = options.leaseMs;
     this.#deposedMs = options.deposedMs;
+    this.#startedMs = options.clock.wallMs();
   }
 
   /** Sweeps until `stop`; never rejects. */
@@ -119,7 +122,6 @@ export class Sweep {
       sequence: -1,
       sinceMs: nowMs,
       killed: new Map(),
-      leaseSet: false,
     };
     this.#seen.set(apiId, seen);
     if (seen.sequence !== head.sequence) Object.assign(seen, { sequence: head.sequence, sinceMs: nowMs });
@@ -145,18 +147,23 @@ export class Sweep {
     if (due.length > 0) await this.#log.reap(apiId, due);
   }
 
-  /** Brings the configured lease in, once per API and process; the last process to start decides. */
+  /**
+   * Brings the configured lease in. The process that started last decides, by the start time (of its own clock)
+   * that leads the token; so control planes with different leases, as in a roll-out, never take turns.
+   */
   async #changeLease(apiId: string, head: Head, seen: Seen): Promise<void> {
     const nowMs = this.#clock.monotonicMs();
-    if (!seen.leaseSet) {
-      seen.leaseSet = true;
-      const token = randomUUID();
-      if (this.#leaseMs > head.fencedMs && !(await this.#setLease(apiId, 'fence-first', token))) return;
-      if (head.grantedMs === this.#leaseMs || !(await this.#setLease(apiId, 'grant', token))) return;
+    if (head.grantedMs !== this.#leaseMs) {
+      const decidedMs = Number.parseInt(head.token, 10) || 0;
+      if (decidedMs >= this.#startedMs && head.token !== seen.leaseToken) return;
+      seen.leaseToken = `${this.#startedMs}.${randomUUID()}`;
+      const set = (step: string) => this.#setLease(apiId, step, seen.leaseToken ?? '');
+      if (this.#leaseMs > head.fencedMs && !(await set('fence-first'))) return;
+      if (!(await set('grant'))) return;
       this.#logger.info({ apiId, fromMs: head.grantedMs, toMs: this.#leaseMs }, 'lease changed');
       return;
     }
-    if (head.grantedMs !== this.#leaseMs || head.fencedMs <= head.grantedMs) return;
+    if (head.fencedMs <= head.grantedMs) return;
     if (seen.lowering?.token !== head.token) seen.lowering = { token: head.token, sinceMs: nowMs };
     if (nowMs - seen.lowering.sinceMs < fenceMs(head.fencedMs, this.#deposedMs)) return;
     await this.#setLease(apiId, 'fence-last', head.token);

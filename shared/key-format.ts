@@ -35,6 +35,24 @@ export function hashSecret(secret: string): string {
 }
 
 /**
+ * The same SHA-256 as `hashSecret`, one character a byte: a quarter shorter in memory and quicker to make, but
+ * not text. Only for looking up in memory.
+ */
+export function digestOf(secret: string): string {
+  return hash('sha256', secret, 'binary');
+}
+
+/** `digestOf` from `hashSecret`. */
+export function digestFrom(secretHash: string): string {
+  return Buffer.from(secretHash, 'base64url').toString('latin1');
+}
+
+/** `hashSecret` from `digestOf`. */
+export function secretHashFrom(digest: string): string {
+  return Buffer.from(digest, 'latin1').toString('base64url');
+}
+
+/**
  * A new id: the kind's prefix, 8 base62 characters of Unix milliseconds and 12 random ones (71 bits),
  * so that ids sort by creation time in ASCII order.
  */

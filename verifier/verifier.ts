@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
-import { hashSecret, isWellFormed } from '#shared/key-format.ts';
+import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { type Entry, KeyCache } from './cache.ts';
 import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
 import { ExpiryClock } from './lease.ts';
@@ -107,8 +107,8 @@ export class Verifier {
    * @param askedApi the API that the caller wants the key to be of; undefined = any
    */
   decide(key: string, askedApi?: string): Verdict | undefined {
-    const secretHash = hashSecret(key);
-    const entry = this.#cache.get(secretHash);
+    const digest = digestOf(key);
+    const entry = this.#cache.get(digest);
     if (entry !== undefined) {
       if (!entry.epoch.lease.holds()) {
         this.counts.stale++;
@@ -121,7 +121,7 @@ export class Verifier {
       this.counts.malformed++;
       return NOT_FOUND;
     }
-    return this.#unknown.get(secretHash);
+    return this.#unknown.get(digest);
   }
 
   /**
@@ -129,22 +129,22 @@ export class Verifier {
    * none can be had within the wait; the look-up goes on and its result is remembered.
    */
   async lookUp(key: string, askedApi?: string): Promise<Verdict> {
-    const secretHash = hashSecret(key);
-    const found = await this.#atMost(this.#limits.lookupWaitMs, this.#sharedLookup(secretHash));
+    const digest = digestOf(key);
+    const found = await this.#atMost(this.#limits.lookupWaitMs, this.#sharedLookup(digest));
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
     return judge(found, askedApi, this.#expiry.nowMs());
   }
 
-  #sharedLookup(secretHash: string): Promise<Entry | Verdict> {
-    const running = this.#lookups.get(secretHash);
+  #sharedLookup(digest: string): Promise<Entry | Verdict> {
+    const running = this.#lookups.get(digest);
     if (running !== undefined) return running;
-    const started = this.#fetch(secretHash).finally(() => this.#lookups.delete(secretHash));
-    this.#lookups.set(secretHash, started);
+    const started = this.#fetch(digest).finally(() => this.#lookups.delete(digest));
+    this.#lookups.set(digest, started);
     return started;
   }
 
-  async #fetch(secretHash: string): Promise<Entry | Verdict> {
+  async #fetch(digest: string): Promise<Entry | Verdict> {
     if (!(await this.#slots.acquire())) {
       this.counts.shed++;
       throw unavailable('too many look-ups at once');
@@ -152,10 +152,10 @@ export class Verifier {
     try {
       this.counts.fills++;
       const start = this.#clock.monotonicMs();
-      const pointer = await this.#directory.find(secretHash);
+      const pointer = await this.#directory.find(secretHashFrom(digest));
       const refusal = pointer === undefined ? NOT_FOUND : this.#serves(pointer.apiId) ? undefined : FORBIDDEN;
       if (pointer === undefined || refusal !== undefined) {
-        this.#unknown.set(secretHash, refusal ?? NOT_FOUND, { start });
+        this.#unknown.set(digest, refusal ?? NOT_FOUND, { start });
         return refusal ?? NOT_FOUND;
       }
       return (await this.#follow(pointer.apiId).fill(pointer.keyId)) ?? NOT_FOUND;

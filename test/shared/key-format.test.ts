@@ -1,6 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { generateId, generateKey, hashSecret, isWellFormed, startOf } from '../../shared/key-format.ts';
+import {
+  digestFrom,
+  digestOf,
+  generateId,
+  generateKey,
+  hashSecret,
+  isWellFormed,
+  secretHashFrom,
+  startOf,
+} from '../../shared/key-format.ts';
 
 const prefix = fc.option(fc.stringMatching(/^[A-Za-z0-9_]{1,16}$/), { nil: undefined });
 const byteLength = fc.integer({ min: 16, max: 255 });
@@ -60,6 +69,15 @@ test('ids sort by the time of their creation, and two of one moment differ', () 
       if (a !== b) expect(one < two).toBe(true);
       expect(one).not.toBe(two);
       expect(one).toMatch(/^key_[0-9A-Za-z]{20}$/);
+    }),
+  );
+});
+
+test('the two forms of a digest turn into each other', () => {
+  fc.assert(
+    fc.property(fc.string(), (secret) => {
+      expect(digestFrom(hashSecret(secret))).toBe(digestOf(secret));
+      expect(secretHashFrom(digestOf(secret))).toBe(hashSecret(secret));
     }),
   );
 });

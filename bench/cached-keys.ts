@@ -1,0 +1,115 @@
+// `cached-keys.ts <count>`: a verifier without HTTP and with a Redis that is a few functions, filled with keys of one
+// API by its own look-ups; says what each costs in memory and what a verification costs.
+import { systemClock } from '../shared/clock.ts';
+import { generateKey, hashSecret } from '../shared/key-format.ts';
+import type { Directory, Session } from '../verifier/session.ts';
+import { Verifier } from '../verifier/verifier.ts';
+
+const count = Number(process.argv[2] ?? '1000');
+const SAMPLE = 1000;
+const VERIFICATIONS = 300_000;
+const LEASE_MS = 3_600_000;
+const nothing = () => undefined;
+
+let sequence = 0;
+const session: Session = {
+  subscribe: async () => undefined,
+  register: async (_member, nonce) => ({
+    nonce,
+    sequence: 0,
+    hash: '',
+    leaseMs: LEASE_MS,
+    apiDeleted: false,
+  }),
+  sync: async ({ nonce, keyId }) => ({
+    nonce,
+    status: 'OK',
+    sequence: 0,
+    hash: '',
+    leaseMs: LEASE_MS,
+    apiDeleted: false,
+    entries: [],
+    record: keyId === undefined ? [] : [secretHashOf(keyId), '1', '', '', '', ''],
+  }),
+  leave: async () => undefined,
+  onEnd: nothing,
+  end: nothing,
+};
+const directory: Directory = {
+  open: async () => session,
+  find: async (secretHash) => {
+    const keyId = `key_${String(sequence++).padStart(20, '0')}`;
+    found.set(keyId, secretHash);
+    return { apiId: 'bench', keyId };
+  },
+};
+const found = new Map<string, string>();
+function secretHashOf(keyId: string): string {
+  const secretHash = found.get(keyId) ?? '';
+  found.delete(keyId);
+  return secretHash;
+}
+
+const verifier = new Verifier({
+  directory,
+  clock: systemClock,
+  random: () => 'n',
+  limits: {
+    syncPeriodMs: 60_000,
+    syncDeadlineMs: 800,
+    cacheKeysMax: count,
+    unknownKeysMax: 100,
+    unknownTtlMs: 1000,
+    lookupsInFlightMax: 64,
+    lookupsQueuedMax: 1000,
+    lookupWaitMs: 10_000,
+    apisMax: 10,
+    apiIdleMs: LEASE_MS,
+  },
+  apiIds: ['bench'],
+  foreignKeys: false,
+  events: () => ({
+    live: nothing,
+    dropped: nothing,
+    disconnected: nothing,
+    resumed: nothing,
+    gap: nothing,
+    applied: nothing,
+  }),
+});
+verifier.start();
+await verifier.followers[0]?.whenLive();
+
+globalThis.gc?.();
+const before = process.memoryUsage();
+const kept: string[] = [];
+const every = Math.max(1, Math.floor(count / SAMPLE));
+for (let i = 0; i < count; i++) {
+  const key = generateKey(16);
+  if (i % every === 0) kept.push(key);
+  await verifier.lookUp(key);
+}
+globalThis.gc?.();
+const after = process.memoryUsage();
+
+const rounds: number[] = [];
+for (let round = 0; round < 7; round++) {
+  const startedAt = performance.now();
+  for (let i = 0; i < VERIFICATIONS; i++) {
+    const key = kept[i % kept.length] ?? '';
+    if (verifier.decide(key)?.code !== 'VALID') throw new Error('not in memory');
+  }
+  rounds.push(((performance.now() - startedAt) * 1e6) / VERIFICATIONS);
+}
+const startedAt = performance.now();
+for (let i = 0; i < VERIFICATIONS; i++) hashSecret(kept[i % kept.length] ?? '');
+const hashNs = ((performance.now() - startedAt) * 1e6) / VERIFICATIONS;
+console.log(
+  JSON.stringify({
+    verifyNs: rounds.toSorted((a, b) => a - b)[3],
+    hashNs,
+    heapBytes: (after.heapUsed - before.heapUsed) / count,
+    rssBytes: (after.rss - before.rss) / count,
+  }),
+);
+process.exit(0);

@@ -1,0 +1,77 @@
+/** One search by Spin. `guards` names the promise that the removed rule keeps (the base: all it asserts). */
+export interface Search {
+  name: string;
+  defines: string[];
+  expect: 'ok' | 'error';
+  guards: string;
+  quick: boolean;
+  breadthFirst: boolean;
+}
+
+const FAILOVER = ['-DFAILOVER'];
+const TWO_KEYS = ['-DKEYS=2'];
+const I1 = 'I1: no answer older than a complete write';
+const I6 = 'I6: no durable write is missing from a later primary';
+
+export const searches: Search[] = [
+  base('base', [], { quick: true }),
+  base('base, two keys, three writes', [...TWO_KEYS, '-DWRITES=3'], { quick: true }),
+  base('base, large payloads evict', [...TWO_KEYS, '-DWRITES=3', '-DEVICT'], { quick: true }),
+  base('base, drifting clocks', ['-DDRIFT=1', '-DWRITES=3'], { quick: true }),
+  base('base, lease lowered and raised', ['-DLEASECHANGE'], { quick: true }),
+  base('base, two verifiers', ['-DVERIFIERS=2']),
+  base('base, failover', FAILOVER, { quick: true }),
+  base('base, failover, two keys', [...FAILOVER, ...TWO_KEYS]),
+  base('base, failover, three writes', [...FAILOVER, '-DWRITES=3']),
+
+  mutant('NO_FILL_GUARD', I1),
+  mutant('NO_LEASE', I1),
+  mutant('TIMER_FENCE', I1),
+  mutant('LEASE_FROM_REPLY', I1),
+  mutant('NO_NONCE', I1),
+  mutant('ACK_WHEN_SENT', I1),
+  mutant('NO_REGISTRATION', I1),
+  mutant('LEAVE_BEFORE_STOP', I1),
+  mutant('LAGGARD_REMOVED', I1),
+  mutant('REAP_AT_ONCE', I1),
+  mutant('KILL_WITHOUT_XX', 'liveness: a fence brings no removed name back'),
+  mutant('NO_DRIFT_MARGIN', I1, ['-DDRIFT=1']),
+  mutant('LF_LOWERED_AT_ONCE', I1, ['-DLEASECHANGE']),
+  mutant('L_RAISED_FIRST', I1, ['-DLEASECHANGE']),
+  mutant('NO_GAP_CHECK', I1, TWO_KEYS),
+  mutant('COMPLETE_WITHOUT_WAIT', I6, FAILOVER),
+  mutant('REGISTER_WITHOUT_WAIT', I1, FAILOVER),
+  mutant('NO_X', I1, FAILOVER),
+  mutant('NO_HASH_CHAIN', I1, FAILOVER),
+  deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
+  deepMutant('REAP_TIMER_SURVIVES_FAILOVER', I1, [...FAILOVER, '-DWRITES=3']),
+];
+
+/** The protocol with every rule: each assertion is on, and the search has to reach its end. */
+function base(name: string, defines: string[], { quick = false } = {}): Search {
+  return {
+    name,
+    defines: ['-DCHECK_I9', ...defines],
+    expect: 'ok',
+    guards: 'I1, I3, I6, I9',
+    quick,
+    breadthFirst: false,
+  };
+}
+
+/** One rule less. Breadth first gives the shortest counterexample, the one worth reading. */
+function mutant(rule: string, guards: string, defines: string[] = []): Search {
+  return {
+    name: rule,
+    defines: [`-D${rule}`, ...defines],
+    expect: 'error',
+    guards,
+    quick: true,
+    breadthFirst: true,
+  };
+}
+
+/** A counterexample too deep for the memory that breadth first takes. */
+function deepMutant(rule: string, guards: string, defines: string[]): Search {
+  return { ...mutant(rule, guards, defines), quick: false, breadthFirst: false };
+}
