@@ -1,21 +1,29 @@
 import { createAdminServer, listen } from '#shared/admin.ts';
 import type { Clock } from '#shared/clock.ts';
+import { ApiError } from '#shared/errors.ts';
 import type { createLogger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
+import { Audit } from './audit.ts';
 import type { Config } from './config.ts';
 import { Fence } from './fence.ts';
+import { FleetView } from './fleet.ts';
 import { KeyImport } from './key-import.ts';
 import { Keys } from './keys.ts';
 import { Metrics } from './metrics.ts';
 import { Propagator } from './propagation.ts';
+import { protect } from './protection.ts';
+import { limitRates } from './rate-limits.ts';
 import { DurableWriter, RedisChangeLog } from './redis-change-log.ts';
 import { RedisPromises } from './redis-promises.ts';
 import { RootKeys } from './root-keys.ts';
 import { apiRoutes } from './routes/apis.ts';
+import { auditRoutes } from './routes/audit.ts';
+import { fleetRoutes } from './routes/fleet.ts';
 import { importRoutes } from './routes/import.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { rootKeyRoutes } from './routes/root-keys.ts';
+import { keepTrail } from './routes/trail.ts';
 import { createServer } from './server.ts';
 import { Sweep } from './sweep.ts';
 
@@ -84,12 +92,34 @@ export async function startControlPlane(
     () => promises.durable,
   );
 
+  const audit = new Audit({
+    nodes,
+    writer,
+    clock,
+    limits: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
+    counted: (kind, result) => metrics.audit.inc({ kind, result }),
+    log,
+  });
+
   const app = createServer(config, log);
+  keepTrail(app, audit, clock);
+  await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, shed: () => metrics.shed.inc() });
+  const rates = await limitRates(app, {
+    nodes,
+    callsMax: config.ROOT_KEY_CALLS_PER_MINUTE,
+    failuresMax: config.FAILURES_PER_MINUTE,
+    counted: (limit) => metrics.rates.inc({ limit }),
+  });
   app.decorateRequest('caller', undefined);
-  app.addHook('onRequest', async (request) => {
-    if (!request.is404 && request.url.startsWith('/v1/')) {
+  app.addHook('onRequest', async (request, reply) => {
+    if (request.is404 || !request.url.startsWith('/v1/')) return;
+    try {
       request.caller = await rootKeys.authenticate(request.headers.authorization);
+    } catch (error) {
+      if (error instanceof ApiError && error.code === 'UNAUTHORIZED') await rates.failed(request, reply);
+      throw error;
     }
+    await rates.called(request, reply);
   });
   app.addHook('onResponse', async (request, reply) => {
     const operation = request.routeOptions.url ?? 'unknown';
@@ -99,6 +129,8 @@ export async function startControlPlane(
   importRoutes(app, { keyImport });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });
+  auditRoutes(app, { audit });
+  fleetRoutes(app, { fleet: new FleetView(nodes) });
 
   const admin = createAdminServer({
     metrics: metrics.registry,
@@ -117,6 +149,7 @@ export async function startControlPlane(
       promises.stop();
       propagator.stop();
       await app.close();
+      await audit.stop();
       admin.close();
       admin.closeAllConnections();
       await nodes.close();

@@ -21,6 +21,8 @@ export interface Written {
   readonly leaseMs: number;
   /** The record's version before it. */
   readonly previousVersion: string;
+  /** The record's fields before it, for the audit log; all empty where it is about no key. */
+  readonly before?: Readonly<Record<RecordField, string>>;
   /** Whether every replica that must hold it was seen to hold it. Always true where there are none. */
   readonly replicated: boolean;
 }

@@ -1,5 +1,5 @@
 import { adminSettings } from '#shared/admin.ts';
-import { type ConfigOf, choice, flag, integer, port, secret, text } from '#shared/config.ts';
+import { type ConfigOf, choice, flag, integer, list, port, secret, text } from '#shared/config.ts';
 import { redisSettings } from '#shared/redis.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;
@@ -51,6 +51,46 @@ export const settings = {
     'changes',
     10_000,
     'Incomplete changes at once; more are refused with 503',
+  ),
+  AUDIT_EVENTS_MAX: integer(
+    1000,
+    100_000_000,
+    'events',
+    100_000,
+    'Changes kept for audit.listEvents, the latest ones; about 300 bytes of Redis each',
+  ),
+  AUDIT_REFUSED_MAX: integer(
+    1000,
+    100_000_000,
+    'events',
+    10_000,
+    'Refused calls kept apart from them, the latest ones, so that a flood of these pushes no change out',
+  ),
+  ROOT_KEY_CALLS_PER_MINUTE: integer(
+    0,
+    100_000_000,
+    'calls',
+    60_000,
+    'Calls of one root key within a minute that read, and as many that change; more are refused with 429. 0 = no limit',
+  ),
+  FAILURES_PER_MINUTE: integer(
+    0,
+    100_000_000,
+    'calls',
+    60,
+    'Calls without a valid root key from one address within a minute that are told so; more are refused with 429 and leave no trace in the audit log. 0 = no limit',
+  ),
+  TRUSTED_PROXIES: list(
+    /^[0-9A-Fa-f.:]+(\/[0-9]{1,3})?$/,
+    'comma-separated addresses and networks',
+    'Proxies that are believed when their X-Forwarded-For says whom they speak for, in limits and the audit log',
+  ),
+  EVENT_LOOP_DELAY_MS_MAX: integer(
+    0,
+    60_000,
+    'ms',
+    500,
+    'Mean delay of the event loop from which on calls are refused with 503, but those that change or delete what exists. 0 = never',
   ),
   BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536, 'Largest request body'),
   HEADER_BYTES_MAX: integer(4096, 65_536, 'bytes', 16_384, 'Largest request head'),

@@ -6,6 +6,9 @@ import type { PropagationEvents } from './propagation.ts';
 export class Metrics {
   readonly registry = new Registry();
   readonly requests: Histogram<'operation' | 'status'>;
+  readonly audit: Counter<'kind' | 'result'>;
+  readonly rates: Counter<'limit'>;
+  readonly shed: Counter;
   readonly #propagation: Histogram<'outcome'>;
   readonly #killed: Counter;
   readonly #reaped: Counter;
@@ -26,6 +29,23 @@ export class Metrics {
       help: 'From a change being written until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not and were waited out, about LEASE_MS; a steady rate of these is verifiers crashing or cut off. "lost": a failover of Redis took it.',
       labelNames: ['outcome'],
       buckets: [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
+      registers,
+    });
+    this.audit = new Counter({
+      name: 'keyfence_audit_events_total',
+      help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "late" waited in memory until Redis took them. Those "lost" are in the process log only; for "done" that takes an outage of Redis that lasted until this process stopped.',
+      labelNames: ['kind', 'result'],
+      registers,
+    });
+    this.rates = new Counter({
+      name: 'keyfence_rate_limited_total',
+      help: 'Calls refused with 429: those of a root key over its limit ("calls") and those without one from an address over its limit ("failures"). "unchecked" were let through because Redis did not count them.',
+      labelNames: ['limit'],
+      registers,
+    });
+    this.shed = new Counter({
+      name: 'keyfence_shed_total',
+      help: 'Calls refused with 503 because the event loop lagged. Add a control plane, or look for who calls so much.',
       registers,
     });
     this.#killed = new Counter({

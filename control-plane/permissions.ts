@@ -7,11 +7,17 @@ const API_ACTIONS = [
   'create_api',
   'delete_api',
 ] as const;
-const ROOT_ACTIONS = ['create_root_key', 'read_root_key', 'update_root_key'] as const;
+const ROOT_ACTIONS = [
+  'create_root_key',
+  'read_root_key',
+  'update_root_key',
+  'read_fleet',
+  'read_audit',
+] as const;
 
 /** What may be done with an API and its keys. */
 export type ApiAction = (typeof API_ACTIONS)[number];
-/** What may be done with root keys. */
+/** What may be done with root keys, and with what belongs to no API. */
 export type RootAction = (typeof ROOT_ACTIONS)[number];
 
 /** `*`, `api.<apiId|*>.<action>` or `root.*.<action>`. */

@@ -1,6 +1,6 @@
 import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
-import type { ChangeLog, Write } from './change-log.ts';
+import type { ChangeLog, Write, Written } from './change-log.ts';
 import type { Fence, Tracked } from './fence.ts';
 
 /** How far a change has come, as updateKey answers it. */
@@ -79,16 +79,22 @@ export class Propagator {
 
   /**
    * Writes a change and answers when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`.
+   * @param onWritten told what was written, as soon as it is
    * @returns undefined when there is no such key or API
    * Rejects with SERVICE_UNAVAILABLE (not written, or outcome unknown) or CONFLICT.
    */
-  async apply(write: Write, waitMs = Number.POSITIVE_INFINITY): Promise<Propagation | undefined> {
+  async apply(
+    write: Write,
+    waitMs = Number.POSITIVE_INFINITY,
+    onWritten?: (written: Written) => void,
+  ): Promise<Propagation | undefined> {
     if (this.#fence.pending >= this.#limits.fencesPendingMax)
       throw unavailable('too many changes are pending');
     const startedAtMs = this.#clock.monotonicMs();
     const written = await this.#log.write(write);
     if (written.status === 'NOT_FOUND') return undefined;
     if (written.status !== 'OK') throw new ApiError('CONFLICT', 'another write came first');
+    onWritten?.(written);
     const journey = this.#accompany(
       write,
       this.#fence.track(write.apiId, write.keyId, written),

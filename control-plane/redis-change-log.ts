@@ -101,7 +101,8 @@ export class RedisChangeLog implements ChangeLog {
         ...Object.entries(fields).flat(),
       ],
     );
-    const [status, sequence, hash, leaseMs, previousVersion] = reply as string[];
+    const [status, sequence, hash, leaseMs, previousVersion, e = '', x = '', n = '', o = '', m = ''] =
+      reply as string[];
     if (status === 'NOT_FOUND' || status === 'CONFLICT') return { status };
     return {
       status: 'OK',
@@ -109,6 +110,7 @@ export class RedisChangeLog implements ChangeLog {
       hash: hash ?? '',
       leaseMs: Number(leaseMs),
       previousVersion: previousVersion ?? '',
+      before: { e, x, n, o, m },
       replicated,
     };
   }

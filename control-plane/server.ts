@@ -29,6 +29,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     logController: new fastify.LogController({ disableRequestLogging: true }),
     requestIdHeader: false,
     genReqId: (request) => requestIdFrom(request.headers['x-request-id']),
+    trustProxy: config.TRUSTED_PROXIES.length > 0 ? [...config.TRUSTED_PROXIES] : false,
     bodyLimit: config.BODY_BYTES_MAX,
     requestTimeout: config.REQUEST_TIMEOUT_MS,
     keepAliveTimeout: config.KEEP_ALIVE_TIMEOUT_MS,
@@ -43,6 +44,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => answerError(error, request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>();
+  app.decorateRequest('failure', undefined);
   app.removeContentTypeParser('text/plain');
   app.server.maxConnections = config.CONNECTIONS_MAX;
   app.server.on('checkExpectation', (_request, response) => {
@@ -86,6 +88,18 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
   return app;
 }
 
+/** What a request was refused with; an ApiError where one was thrown. */
+interface Failure {
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    failure: Failure | undefined;
+  }
+}
+
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** Which of our codes Fastify's own refusals are. */
@@ -104,7 +118,8 @@ function answerError(
   request: FastifyRequest,
   reply: FastifyReply,
 ): FastifyReply {
-  const { code, message } = meaningOf(error, request);
+  request.failure = meaningOf(error, request);
+  const { code, message } = request.failure;
   if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ requestId: request.id, err: error }, 'a bug');
   if (code === 'SERVICE_UNAVAILABLE') {
     request.log.warn({ requestId: request.id, err: error.cause ?? error }, message);
@@ -118,10 +133,7 @@ function answerError(
     .send(JSON.stringify(errorBody(code, message, request.id)));
 }
 
-function meaningOf(
-  error: FastifyError | ApiError,
-  request: FastifyRequest,
-): { code: ErrorCode; message: string } {
+function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Failure {
   if (error instanceof ApiError) return error;
   if (error.validation) return { code: 'BAD_REQUEST', message: explain(error, request) };
   const known = FASTIFY_CODES[error.code];

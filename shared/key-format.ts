@@ -56,7 +56,11 @@ export function secretHashFrom(digest: string): string {
  * A new id: the kind's prefix, 8 base62 characters of Unix milliseconds and 12 random ones (71 bits),
  * so that ids sort by creation time in ASCII order.
  */
-export function generateId(kind: 'key' | 'api' | 'root', nowMs: number, random = randomBytes): string {
+export function generateId(
+  kind: 'key' | 'api' | 'root' | 'verifier',
+  nowMs: number,
+  random = randomBytes,
+): string {
   const time = base62(Buffer.from(nowMs.toString(16).padStart(12, '0'), 'hex'), 8);
   return `${kind}_${time}${base62(random(9), 13).slice(1)}`;
 }

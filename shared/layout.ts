@@ -54,6 +54,18 @@ export const rootKeyRecord = (secretHash: string): string => `kf:{!root}:k:${sec
 /** Hash: rootKeyId → its secret's hash. */
 export const rootKeyIndex = 'kf:{!root}:ids';
 
+/** Sorted set, scores 0: the ids of verifiers that reported lately. */
+export const verifierIds = 'kf:{!fleet}:ids';
+
+/** String with an expiry: what one verifier last reported of itself, JSON of `VerifierStatus`. */
+export const verifierStatus = (id: string): string => `kf:{!fleet}:v:${id}`;
+
+/** String with an expiry: how often somebody called within the present window. */
+export const callCounter = (who: string): string => `kf:r:${who}`;
+
+/** Streams: what was done, and what was refused, over the management interface. */
+export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of}`;
+
 /** Parses what `secretPointer` holds. */
 export function parsePointer(value: string): { apiId: string; keyId: string } {
   const [apiId, keyId] = value.split(' ');

@@ -7,6 +7,7 @@ import type { Config } from './config.ts';
 import { createVerifierServer } from './http.ts';
 import { followerLog, Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis-session.ts';
+import { StatusReport } from './status.ts';
 import { Verifier } from './verifier.ts';
 
 /** A verifier process, from its start until `stop`. */
@@ -45,6 +46,14 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
   metrics.watch(verifier, config.API_IDS);
+  const status = new StatusReport({
+    nodes,
+    verifier,
+    metrics,
+    clock,
+    log,
+    periodMs: config.STATUS_PERIOD_MS,
+  });
   const server = createVerifierServer({ answers: metrics.count(verifier, clock), limits: config, log });
 
   let missing: string | undefined = 'Redis has not answered yet';
@@ -62,6 +71,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const address = await server.listen(config.HOST, config.PORT);
   verifier.start();
   void becomeReady();
+  void status.run();
   log.info({ address, adminAddress, apiIds: config.API_IDS }, 'verifier listening');
   return {
     address,
@@ -69,7 +79,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     async stop() {
       stopping.abort();
       await server.close(config.SHUTDOWN_GRACE_MS / 2);
-      await verifier.stop();
+      await Promise.all([verifier.stop(), status.stop()]);
       admin.close();
       admin.closeAllConnections();
       await nodes.close();

@@ -80,6 +80,13 @@ export const settings = {
     false,
     'Whether keys of another format than ours, imported ones, are looked up; otherwise they are refused without asking Redis',
   ),
+  STATUS_PERIOD_MS: integer(
+    100,
+    600_000,
+    'ms',
+    10_000,
+    'How often this verifier reports itself for fleet.listVerifiers; three missed ones and it is no longer listed',
+  ),
   ...httpSettings,
   SHUTDOWN_GRACE_MS: integer(
     0,

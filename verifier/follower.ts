@@ -106,6 +106,11 @@ export class Follower {
     return used;
   }
 
+  /** The name under which it is registered; `propagation.laggards` names it so. */
+  get member(): string {
+    return this.#member;
+  }
+
   /** For metrics and status. */
   get position(): number {
     return this.#position;

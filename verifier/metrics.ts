@@ -71,6 +71,12 @@ export class Metrics {
     });
   }
 
+  /** Verdicts since the start, by where they came from. */
+  get verdictsGiven(): { readonly memory: number; readonly redis: number } {
+    const sum = (counts: Record<VerdictCode, number>) => Object.values(counts).reduce((a, b) => a + b);
+    return { memory: sum(this.#verdicts.memory), redis: sum(this.#verdicts.redis) };
+  }
+
   /** The same answers, counted. */
   count(answers: Answers, clock: Clock): Answers {
     const { memory, redis } = this.#verdicts;

@@ -10,7 +10,8 @@
 --      7 condition: the record's version (update, delete) or the head's sequence (noop) must equal it, '' = any
 --      8 owner-index prefix
 --      9… field, value pairs to set; value '' clears. Fields: e enabled, x expires, n name, o externalId, m meta
--- Returns {'OK', sequence, hash, Lf, previous version} | {'NOT_FOUND'} | {'CONFLICT'}
+-- Returns {'OK', sequence, hash, Lf, previous version, and what the record held before: e, x, n, o, m}
+--         | {'NOT_FOUND'} | {'CONFLICT'}
 local head, log, index, record, long = unpack(KEYS)
 local operation, keyId, channel, now, maxlen, longest, condition, owners = unpack(ARGV)
 
@@ -20,11 +21,14 @@ s = tonumber(s or 0)
 h = h or ''
 
 local secretHash, version, number, owner
+local old = {}
 if operation == 'update' or operation == 'delete' then
   secretHash, version, number, owner = unpack(redis.call('HMGET', record, 'p', 'v', 'i', 'o'))
   if not secretHash then return {'NOT_FOUND'} end
   version = version or '0'
   if condition ~= '' and condition ~= version then return {'CONFLICT'} end
+  old = redis.call('HMGET', record, 'e', 'x', 'n', 'o', 'm', 'M')
+  if old[6] then old[5] = redis.call('GET', long) end
 elseif redis.call('HEXISTS', head, 'c') == 0 then
   return {'NOT_FOUND'}
 elseif condition ~= '' and tonumber(condition) ~= s then
@@ -36,8 +40,6 @@ local change = {}
 for i = 9, #ARGV, 2 do change[ARGV[i]] = ARGV[i + 1] end
 local payload = ''
 if operation == 'update' then
-  local old = redis.call('HMGET', record, 'e', 'x', 'n', 'o', 'm', 'M')
-  if old[6] then old[5] = redis.call('GET', long) end
   local state = {'set', secretHash}
   for i, field in ipairs({'e', 'x', 'n', 'o', 'm'}) do state[i + 2] = change[field] or old[i] or '' end
   payload = cjson.encode(state)
@@ -84,4 +86,6 @@ elseif operation == 'api-deleted' then
 end
 
 redis.pcall('PUBLISH', channel, sequence .. '|' .. h .. '|' .. hash .. '|' .. keyId .. '|' .. payload)
-return {'OK', sequence, hash, Lf or '0', version or ''}
+local reply = {'OK', sequence, hash, Lf or '0', version or ''}
+for i = 1, 5 do reply[i + 5] = old[i] or '' end
+return reply

@@ -1,9 +1,11 @@
 import { ApiError } from '#shared/errors.ts';
 import type { Api, Apis } from '../apis.ts';
 import type { Propagator } from '../propagation.ts';
+import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireApi } from './access.ts';
 import { CreateApi, DeleteApi, GetApi, ListApis } from './schemas.ts';
+import { note } from './trail.ts';
 
 const apiNotFound = (apiId: string) => new ApiError('NOT_FOUND', `api ${apiId} not found`);
 
@@ -15,7 +17,9 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     if (!permissions.allows(apiId ?? '*', 'create_api')) {
       throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId ?? '*'}.create_api`);
     }
-    return apis.create(name, apiId);
+    const created = await apis.create(name, apiId);
+    note(request, { apiId: created.apiId }, { after: { name } });
+    return created;
   });
 
   app.get('/v1/apis.getApi', { schema: { querystring: GetApi } }, async (request) => {
@@ -39,12 +43,12 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     return { apis: found, ...(cursor === undefined ? {} : { cursor }) };
   });
 
-  app.post('/v1/apis.deleteApi', { schema: { body: DeleteApi } }, async (request) => {
+  app.post('/v1/apis.deleteApi', { schema: { body: DeleteApi }, config: neverShed }, async (request) => {
     const { apiId, waitMs } = request.body;
     requireApi(callerOf(request), apiId, 'delete_api');
-    const propagation = await propagator.apply(
-      { apiId, operation: 'api-deleted', keyId: '', fields: {} },
-      waitMs,
+    const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;
+    const propagation = await propagator.apply(write, waitMs, ({ sequence }) =>
+      note(request, {}, { sequence }),
     );
     if (!propagation) throw apiNotFound(apiId);
     return { propagation };

@@ -6,6 +6,7 @@ import { type App, faultText } from '../server.ts';
 import { callerOf, requireApi } from './access.ts';
 import { checkMeta } from './keys.ts';
 import { ImportedKey, ImportKeys } from './schemas.ts';
+import { note } from './trail.ts';
 
 /** 500 keys with 2 KiB each; callers with longer metas send fewer at once. */
 const IMPORT_BODY_BYTES_MAX = 1_048_576;
@@ -39,6 +40,7 @@ export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) 
           )
         : [];
     for (const [n, { place }] of good.entries()) results[place] = told(imported[n]);
+    note(request, {}, { after: tally(results) });
     return { results };
   });
 }
@@ -63,4 +65,10 @@ function checked(request: FastifyRequest, given: unknown): KeyToImport {
 function told(imported: Imported | undefined): Result {
   if (imported && imported.result !== 'TAKEN') return imported;
   return { result: 'refused', code: 'CONFLICT', message: 'the secret exists already' };
+}
+
+/** How many of each, for the audit log. */
+function tally(results: readonly Result[]) {
+  const count = (wanted: Result['result']) => results.filter(({ result }) => result === wanted).length;
+  return { created: count('created'), exists: count('exists'), refused: count('refused') };
 }

@@ -1,11 +1,14 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Apis } from '../apis.ts';
+import { shown } from '../audit.ts';
 import { type KeyFilter, type Keys, recordFields } from '../keys.ts';
 import type { Propagator } from '../propagation.ts';
+import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
 import { callerOf, keyNotFound, requireApi, requireKey } from './access.ts';
 import { CreateKey, DeleteKey, GetKey, GetPropagation, ListKeys, UpdateKey } from './schemas.ts';
+import { note, noteChange } from './trail.ts';
 
 const META_BYTES_MAX = 8192;
 
@@ -21,35 +24,42 @@ export function keyRoutes(
     if (key.expires !== undefined && key.expires <= clock.wallMs()) {
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
     }
-    return keys.create({ ...key, meta });
+    const created = await keys.create({ ...key, meta });
+    note(request, { keyId: created.keyId }, { after: shown(recordFields({ ...key, meta })) });
+    return created;
   });
 
-  app.post('/v1/keys.updateKey', { schema: { body: UpdateKey } }, async (request) => {
+  app.post('/v1/keys.updateKey', { schema: { body: UpdateKey }, config: neverShed }, async (request) => {
     const { keyId, waitMs, ...patch } = request.body;
-    const apiId = await requireKey(keys, callerOf(request), keyId, 'update_key');
+    const apiId = await requireKey(keys, request, keyId, 'update_key');
     checkMeta(patch.meta ?? {});
     const fields = recordFields(patch);
     const propagation =
       Object.keys(fields).length === 0
         ? await propagator.standing(apiId, keyId, await keys.lastSequence(apiId, keyId))
-        : await propagator.apply({ apiId, operation: 'update', keyId, fields }, waitMs);
+        : await propagator.apply(
+            { apiId, operation: 'update', keyId, fields },
+            waitMs,
+            noteChange(request, fields),
+          );
     if (!propagation) throw keyNotFound(keyId);
     return { propagation };
   });
 
   app.get('/v1/keys.getKey', { schema: { querystring: GetKey } }, async (request) => {
     const { keyId } = request.query;
-    const apiId = await requireKey(keys, callerOf(request), keyId, 'read_key');
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
     const key = await keys.get(apiId, keyId);
     if (!key) throw keyNotFound(keyId);
     return key;
   });
 
-  app.post('/v1/keys.deleteKey', { schema: { body: DeleteKey } }, async (request) => {
+  app.post('/v1/keys.deleteKey', { schema: { body: DeleteKey }, config: neverShed }, async (request) => {
     const { keyId, waitMs } = request.body;
-    const apiId = await requireKey(keys, callerOf(request), keyId, 'delete_key');
+    const apiId = await requireKey(keys, request, keyId, 'delete_key');
     const secretHash = await keys.secretHashOf(apiId, keyId);
-    const propagation = await propagator.apply({ apiId, operation: 'delete', keyId, fields: {} }, waitMs);
+    const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
+    const propagation = await propagator.apply(write, waitMs, noteChange(request));
     if (!propagation) throw keyNotFound(keyId);
     if (secretHash) {
       await keys.forgetDeleted(apiId, keyId, secretHash).catch((error: unknown) => {
@@ -61,7 +71,7 @@ export function keyRoutes(
 
   app.get('/v1/keys.getPropagation', { schema: { querystring: GetPropagation } }, async (request) => {
     const { keyId, sequence } = request.query;
-    const apiId = await requireKey(keys, callerOf(request), keyId, 'read_key');
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
     const propagation = await propagator.standing(apiId, keyId, Number(sequence));
     if (!propagation) throw keyNotFound(keyId);
     return { propagation };

@@ -1,10 +1,12 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Permissions } from '../permissions.ts';
+import { neverShed } from '../protection.ts';
 import type { RootKeys } from '../root-keys.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireRoot } from './access.ts';
 import { CreateRootKey, ListRootKeys, UpdateRootKey } from './schemas.ts';
+import { note } from './trail.ts';
 
 /** The operations on root keys. Nobody can hand out, or decide over, more than they may do themselves. */
 export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKeys; clock: Clock }) {
@@ -12,25 +14,43 @@ export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKey
     const caller = callerOf(request);
     requireRoot(caller, 'create_root_key');
     requireCovered(caller.permissions, request.body.permissions);
-    return rootKeys.create(request.body.name, request.body.permissions, clock.wallMs());
+    const { name, permissions } = request.body;
+    const created = await rootKeys.create(name, permissions, clock.wallMs());
+    note(request, { rootKeyId: created.rootKeyId }, { after: { name, permissions: shortened(permissions) } });
+    return created;
   });
 
-  app.post('/v1/rootKeys.updateRootKey', { schema: { body: UpdateRootKey } }, async (request) => {
-    const { rootKeyId, enabled } = request.body;
-    const caller = callerOf(request);
-    requireRoot(caller, 'update_root_key');
-    const rootKey = await rootKeys.get(rootKeyId);
-    if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
-    requireCovered(caller.permissions, rootKey.permissions);
-    await rootKeys.setEnabled(rootKeyId, enabled);
-    return { rootKeyId, enabled };
-  });
+  app.post(
+    '/v1/rootKeys.updateRootKey',
+    { schema: { body: UpdateRootKey }, config: neverShed },
+    async (request) => {
+      const { rootKeyId, enabled } = request.body;
+      const caller = callerOf(request);
+      requireRoot(caller, 'update_root_key');
+      const rootKey = await rootKeys.get(rootKeyId);
+      if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
+      requireCovered(caller.permissions, rootKey.permissions);
+      await rootKeys.setEnabled(rootKeyId, enabled);
+      note(request, {}, { before: { enabled: rootKey.enabled }, after: { enabled } });
+      return { rootKeyId, enabled };
+    },
+  );
 
   app.get('/v1/rootKeys.listRootKeys', { schema: { querystring: ListRootKeys } }, async (request) => {
     requireRoot(callerOf(request), 'read_root_key');
     return { rootKeys: await rootKeys.list() };
   });
 }
+
+const PERMISSIONS_SHOWN_MAX = 20;
+
+const shortened = (permissions: readonly string[]) =>
+  permissions.length <= PERMISSIONS_SHOWN_MAX
+    ? permissions
+    : [
+        ...permissions.slice(0, PERMISSIONS_SHOWN_MAX),
+        `and ${permissions.length - PERMISSIONS_SHOWN_MAX} more`,
+      ];
 
 function requireCovered(permissions: Permissions, wanted: readonly string[]): void {
   if (!permissions.covers(wanted)) {

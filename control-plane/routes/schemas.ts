@@ -174,3 +174,44 @@ export const UpdateRootKey = Type.Object(
   strict,
 );
 export const ListRootKeys = Type.Object({}, strict);
+
+export const ListVerifiers = Type.Object(
+  {
+    limit: Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      default: '100',
+      description: 'Verifiers per page, 1..100.',
+    }),
+    cursor: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: 'From the page before.' }),
+    ),
+  },
+  strict,
+);
+
+export const ListEvents = Type.Object(
+  {
+    limit: Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      default: '100',
+      description: 'Events per page, 1..100.',
+    }),
+    cursor: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,15}-[0-9]{1,15}$', description: 'From the page before.' }),
+    ),
+    refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
+      default: 'false',
+      description: 'true: the calls that were refused. false: those that did something, or may have.',
+    }),
+    since: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; nothing older.' }),
+    ),
+    operation: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z]{1,32}\\.[A-Za-z]{1,32}$', description: 'Such as keys.updateKey.' }),
+    ),
+    apiId: Type.Optional(ApiId),
+    keyId: Type.Optional(KeyId),
+    rootKeyId: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'Who called.' })),
+  },
+  strict,
+);

@@ -1,0 +1,206 @@
+import { createHash } from 'node:crypto';
+import { backoffMs, type Clock, pause } from '#shared/clock.ts';
+import type { ErrorCode } from '#shared/errors.ts';
+import { unavailable } from '#shared/errors.ts';
+import { auditStream } from '#shared/layout.ts';
+import type { Logger } from '#shared/log.ts';
+import type { RedisNodes } from '#shared/redis.ts';
+import { Script } from '#shared/script.ts';
+import type { RecordField } from './change-log.ts';
+import type { DurableWriter } from './redis-change-log.ts';
+
+const recordScript = new Script(new URL('./lua/record-event.lua', import.meta.url));
+
+/** Whether a call did something, or may have; or was refused. */
+export type AuditKind = 'done' | 'refused';
+
+/** What an event is about; each where it is known. */
+export interface Subject {
+  readonly apiId?: string;
+  readonly keyId?: string;
+  readonly rootKeyId?: string;
+}
+
+/** What a call changed, as `shown` shows it. */
+export interface Effect {
+  readonly before?: object;
+  readonly after?: object;
+  /** Of the change in its API's log. */
+  readonly sequence?: number;
+}
+
+/** One management call. Holds no key, no hash and no meta. */
+export interface AuditEvent extends Effect {
+  /** When the call arrived, Unix milliseconds. */
+  readonly time: number;
+  readonly requestId: string;
+  readonly operation: string;
+  readonly outcome: 'OK' | ErrorCode;
+  readonly by: { readonly rootKeyId?: string; readonly address: string };
+  readonly on: Subject;
+}
+
+/** An event as it is listed; ids sort by when events were recorded. */
+export type ListedEvent = AuditEvent & { readonly id: string };
+
+/** Which events a listing is to show; all conditions must hold. */
+export interface AuditFilter {
+  readonly operation?: string;
+  readonly apiId?: string;
+  readonly keyId?: string;
+  /** Who called. */
+  readonly rootKeyId?: string;
+}
+
+/** Most events that one page examines. */
+const EXAMINED_MAX = 1000;
+const BATCH = 200;
+/** Most events that wait in memory for Redis to take them; those of calls that were under way when it went away. */
+const WAITING_MAX = 1000;
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5000;
+
+/** Told what became of an event. */
+type Counted = (kind: AuditKind, result: 'written' | 'late' | 'lost') => void;
+
+/** The audit log: two streams in Redis that keep the latest events each, and the process's log. */
+export class Audit {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #clock: Clock;
+  readonly #limits: Readonly<Record<AuditKind, number>>;
+  readonly #counted: Counted;
+  readonly #log: Logger;
+  readonly #waiting: AuditEvent[] = [];
+  readonly #stop = new AbortController();
+  #catchingUp: Promise<void> | undefined;
+
+  /** @param options.limits events that each stream keeps at least */
+  constructor(options: {
+    nodes: RedisNodes;
+    writer: DurableWriter;
+    clock: Clock;
+    limits: Readonly<Record<AuditKind, number>>;
+    counted: Counted;
+    log: Logger;
+  }) {
+    this.#nodes = options.nodes;
+    this.#writer = options.writer;
+    this.#clock = options.clock;
+    this.#limits = options.limits;
+    this.#counted = options.counted;
+    this.#log = options.log;
+  }
+
+  /**
+   * Records an event, as durably as changes are, and never rejects: what has been done is done, whether or not it can
+   * be written down. Where Redis does not take what was done, it waits in memory until Redis does, and may then be
+   * listed twice; what was refused is given up. Either way it stands in the process's log, like every event.
+   */
+  async record(kind: AuditKind, event: AuditEvent): Promise<void> {
+    this.#log.info({ audit: event }, `audit: ${kind}`);
+    try {
+      await this.#write(kind, event);
+      this.#counted(kind, 'written');
+    } catch (error) {
+      const waits = kind === 'done' && this.#waiting.length < WAITING_MAX && !this.#stop.signal.aborted;
+      this.#log.warn({ requestId: event.requestId, waits, err: error }, 'an audit event was not recorded');
+      if (!waits) return this.#counted(kind, 'lost');
+      this.#waiting.push(event);
+      this.#catchingUp ??= this.#catchUp();
+    }
+  }
+
+  /** Tries once more to record what waits; what Redis still does not take is lost but for the process's log. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#catchingUp;
+    if (this.#waiting.length === 0) return;
+    for (const _ of this.#waiting) this.#counted('done', 'lost');
+    this.#log.error({ lost: this.#waiting.length }, 'audit events are lost but for this log');
+  }
+
+  async #write(kind: AuditKind, event: AuditEvent): Promise<void> {
+    const args = [JSON.stringify(event), this.#limits[kind]];
+    const { replicated } = await this.#writer.run(recordScript, [auditStream(kind)], args);
+    if (!replicated) throw unavailable('not all replicas confirmed the event');
+  }
+
+  async #catchUp(): Promise<void> {
+    for (let attempt = 0; this.#waiting.length > 0; attempt++) {
+      const last = this.#stop.signal.aborted;
+      try {
+        while (this.#waiting[0]) {
+          await this.#write('done', this.#waiting[0]);
+          this.#waiting.shift();
+          this.#counted('done', 'late');
+        }
+      } catch (error) {
+        this.#log.debug({ waiting: this.#waiting.length, err: error }, 'audit events still wait for Redis');
+        if (last) return;
+        const waitMs = backoffMs(attempt, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random);
+        await pause(this.#clock, waitMs, this.#stop.signal);
+      }
+    }
+    this.#catchingUp = undefined;
+  }
+
+  /**
+   * One page of events, the latest first. Examines at most EXAMINED_MAX, so that a page may be short and still
+   * have a `next`.
+   * @param before the id of the event to go on before
+   * @param sinceMs Unix milliseconds; older events are left out
+   */
+  async list(
+    kind: AuditKind,
+    filter: AuditFilter,
+    limit: number,
+    before?: string,
+    sinceMs?: number,
+  ): Promise<{ events: ListedEvent[]; next?: string }> {
+    const stream = auditStream(kind);
+    const redis = await this.#nodes.connection(stream);
+    const oldest = sinceMs === undefined ? '-' : sinceMs;
+    const events: ListedEvent[] = [];
+    let next = before ?? '';
+    for (let examined = 0; examined < EXAMINED_MAX; examined += BATCH) {
+      const newest = next === '' ? '+' : `(${next}`;
+      const range = redis.xrevrange(stream, newest, oldest, 'COUNT', BATCH + 1);
+      const batch = await this.#nodes.within(redis, range);
+      for (const [i, [id, fields]] of batch.slice(0, BATCH).entries()) {
+        next = id;
+        const event = { id, ...(JSON.parse(fields[1] ?? '') as AuditEvent) };
+        if (matches(event, filter)) events.push(event);
+        if (events.length === limit) return { events, ...(i + 1 < batch.length ? { next } : {}) };
+      }
+      if (batch.length <= BATCH) return { events };
+    }
+    return { events, next };
+  }
+}
+
+/** Fields of a key's record as the audit log shows them: of meta only its length and a hash to compare it by. */
+export function shown(fields: Partial<Record<RecordField, string>>): object {
+  const { e, x, n, o, m } = fields;
+  return {
+    ...(e === undefined ? {} : { enabled: e === '1' }),
+    ...(x === undefined ? {} : { expires: x === '' ? null : Number(x) }),
+    ...(n === undefined ? {} : { name: n || null }),
+    ...(o === undefined ? {} : { externalId: o || null }),
+    ...(m === undefined ? {} : { meta: summaryOf(m || '{}') }),
+  };
+}
+
+function summaryOf(text: string): object {
+  const sha256 = createHash('sha256').update(text).digest('hex').slice(0, 16);
+  return { bytes: Buffer.byteLength(text), sha256 };
+}
+
+function matches({ operation, by, on }: AuditEvent, filter: AuditFilter): boolean {
+  return (
+    (filter.operation === undefined || filter.operation === operation) &&
+    (filter.apiId === undefined || filter.apiId === on.apiId) &&
+    (filter.keyId === undefined || filter.keyId === on.keyId) &&
+    (filter.rootKeyId === undefined || filter.rootKeyId === by.rootKeyId)
+  );
+}

@@ -1,0 +1,14 @@
+import type { FleetView } from '../fleet.ts';
+import type { App } from '../server.ts';
+import { callerOf, requireRoot } from './access.ts';
+import { ListVerifiers } from './schemas.ts';
+
+/** The operation on verifiers: looking at them. */
+export function fleetRoutes(app: App, { fleet }: { fleet: FleetView }) {
+  app.get('/v1/fleet.listVerifiers', { schema: { querystring: ListVerifiers } }, async (request) => {
+    requireRoot(callerOf(request), 'read_fleet');
+    const { limit, cursor } = request.query;
+    const { verifiers, next } = await fleet.list(cursor ?? '', Number(limit));
+    return { verifiers, ...(next === undefined ? {} : { cursor: next }) };
+  });
+}

@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs';
+
+/** What a verifier reports of itself now and then, for people to look at; nothing decides on it. */
+export interface VerifierStatus {
+  /** Of this process; another after a restart. Ids sort by start. */
+  readonly id: string;
+  readonly host: string;
+  readonly version: string;
+  /** Unix milliseconds, on the verifier's clock. */
+  readonly startedAt: number;
+  readonly reportedAt: number;
+  /** Verdicts since the start, by where they came from; the hit rate is memory ÷ both. */
+  readonly verdicts: { readonly memory: number; readonly redis: number };
+  readonly keysInMemory: number;
+  /** The followed APIs, those in trouble first, the first `APIS_SHOWN_MAX` of them. */
+  readonly apis: readonly FollowedApi[];
+  /** Followed APIs that are not among `apis`. */
+  readonly apisNotShown: number;
+}
+
+/** How a verifier stands with one API. */
+export interface FollowedApi {
+  readonly apiId: string;
+  /** The name of the registration, as `propagation.laggards` gives it; empty before the first. */
+  readonly member: string;
+  /** live: answers from memory. fenced: in sync until its lease ran out. joining: not in sync yet, or not any more. */
+  readonly state: 'live' | 'fenced' | 'joining';
+  /** The sequence of the last change applied. */
+  readonly position: number;
+  /** Changes known to exist and not applied yet. */
+  readonly lag: number;
+  readonly leaseRemainingMs: number;
+}
+
+/** Most APIs in one report, so that it stays below about 20 KiB. */
+export const APIS_SHOWN_MAX = 100;
+
+/** The version of this code, from package.json. */
+export const VERSION: string = (
+  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+).version;
