@@ -54,8 +54,7 @@ _keyfence() {
   local at="" word
   for word in "\${(@)words[2,CURRENT-1]}"; do [[ $word == -* ]] || at+=" $word"; done
   case "$at " in
-${cases(program, (words) => `compadd -- ${words}`)}
+${cases(program, (words) => `compadd -- ${words} || _files`)}
   esac
-  [[ $PREFIX == -* ]] || _files
 }
 compdef _keyfence keyfence`;
