@@ -34,7 +34,7 @@ export class Client {
       ?.error;
     if (!error?.code || !(error.code in ERRORS)) {
       const what = `${this.base.origin} answered ${response.status}, and not as a ${this.#who} does`;
-      throw new CliError('UNAVAILABLE', `${what}; is that where it is?`);
+      throw new CliError(response.status < 500 ? 'CONFIG' : 'UNAVAILABLE', `${what}; is that where it is?`);
     }
     const retryAfterS = Number(response.headers.get('retry-after') ?? Number.NaN);
     throw new CliError(EXIT_OF[error.code as ErrorCode], error.message ?? '', {

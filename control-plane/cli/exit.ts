@@ -19,7 +19,7 @@ export const EXITS = {
     'The change is written, but some verifiers may still answer by what was before. `keys propagation` tells how it ended.',
   ],
   NOT_PERMITTED: [77, 'The root key is missing, unknown, disabled, or lacks the permission.'],
-  CONFIG: [78, 'An environment variable is wrong.'],
+  CONFIG: [78, 'An environment variable is wrong, or leads to somebody else.'],
   INTERRUPTED: [130, 'Ctrl-C. `keys import` and `keys export` go on where they were when run again.'],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 

@@ -33,10 +33,14 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
   if (!earlier) checkpoint?.write({ bytes: 0, keys: 0 });
   const stop = stopOnInterrupt();
   const progress = new Progress();
+  const say = (text: string) => {
+    if (!session.json) progress.say(text);
+  };
   let { bytes, keys } = earlier ?? { bytes: 0, keys: 0 };
   const before = keys;
   try {
-    const call: Client['call'] = (operation, input = {}) => callPatiently(client, operation, input, stop);
+    const call: Client['call'] = (operation, input = {}) =>
+      callPatiently(client, operation, input, stop, say);
     const query = { apiId, cursor: earlier?.cursor };
     for await (const { items, cursor, total } of pages<Key>(call, 'apis.listKeys', query, 'keys')) {
       const text = Buffer.from(items.map((key) => `${json(key)}\n`).join(''));

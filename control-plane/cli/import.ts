@@ -50,10 +50,13 @@ export async function importKeys(session: Session, apiId: string, file: string, 
   let { number, end } = start;
   const stop = stopOnInterrupt();
   const progress = new Progress();
+  const say = (text: string) => {
+    if (!session.json) progress.say(text);
+  };
   const send = async (keys: readonly Candidate[]): Promise<Result[]> => {
     const input = { apiId, keys: keys.map(({ body }) => body) };
     if (keys.length === 0) return [];
-    return (await callPatiently<{ results: Result[] }>(client, 'keys.importKeys', input, stop)).results;
+    return (await callPatiently<{ results: Result[] }>(client, 'keys.importKeys', input, stop, say)).results;
   };
   try {
     const chunks = source?.createReadStream({ start: end, autoClose: false }) ?? process.stdin;

@@ -1,14 +1,14 @@
 import { CommanderError } from 'commander';
 import { isWellFormed } from '#shared/key-format.ts';
-import { CliError, EXITS } from './exit.ts';
+import { CliError } from './exit.ts';
 import { json, printable } from './output.ts';
 import { createProgram } from './program.ts';
 import { Session } from './session.ts';
 
 // Who reads the output may have seen enough: `keyfence keys export shop | head`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(EXITS.OK[0]);
-  throw error;
+  if (error.code !== 'EPIPE') end(new CliError('USAGE', `standard output cannot be written: ${error.code}`));
+  process.exit();
 });
 
 const session = new Session();
@@ -29,10 +29,10 @@ function end(error: unknown): void {
     return;
   }
   const { exit, code, message, requestId } =
-    error instanceof CliError ? error : new CliError('BUG', String(error), { cause: error });
+    error instanceof CliError ? error : new CliError('BUG', (error as Error).stack ?? String(error));
   const text = session.json
     ? json({ error: { code, message, ...(requestId ? { requestId } : {}) } })
-    : printable(`keyfence: ${message}${requestId ? ` (request ${requestId})` : ''}`);
+    : `keyfence: ${message.split('\n').map(printable).join('\n')}${requestId ? ` (request ${requestId})` : ''}`;
   process.stderr.write(`${text}\n`);
   session.end(exit);
 }

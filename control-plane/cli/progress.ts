@@ -8,6 +8,7 @@ const BAR_WIDTH = 24;
 export class Progress {
   readonly #startedAtMs = systemClock.monotonicMs();
   readonly #shown = process.stderr.isTTY === true;
+  #said = '';
   #drawnAtMs = Number.NEGATIVE_INFINITY;
 
   /**
@@ -26,6 +27,14 @@ export class Progress {
     const perSecond = Math.round((items * 1000) / Math.max(1, nowMs - this.#startedAtMs));
     const line = `${bar}${text} ${count(perSecond)}/s`;
     process.stderr.write(`\r\x1b[K${line.slice(0, (process.stderr.columns || 80) - 1)}`);
+  }
+
+  /** Says something besides, on a line of its own; the same thing only once. */
+  say(text: string): void {
+    if (text === this.#said) return;
+    this.#said = text;
+    this.clear();
+    process.stderr.write(`${text}\n`);
   }
 
   /** Takes the line away, so that something else can be printed. */

@@ -152,7 +152,7 @@ describe('errors', () => {
 
   test('of somebody else who listens there are said to be that', async () => {
     const { status, stderr } = await run('apis list', { KEYFENCE_URL: fleet.verifiers[0]?.adminAddress });
-    expect(status).toBe(69);
+    expect(status).toBe(78);
     expect(stderr).toContain('not as a control plane does');
   });
 });

@@ -181,8 +181,11 @@ describe('import', () => {
   test('waits while the control plane cannot take more, and then goes on', async () => {
     const file = fileOf('patient.ndjson', [{ key: 'patient-1' }]);
     const way = await gate('keys.importKeys', (n) => (n <= 3 ? 'refuse' : 'pass'));
-    const { status, stdout } = await run(['keys', 'import', 'patient', file], { KEYFENCE_URL: way.url });
+    const { status, stdout, stderr } = await run(['keys', 'import', 'patient', file], {
+      KEYFENCE_URL: way.url,
+    });
     way.close();
+    expect(stderr).toContain('not now; trying again\n');
     expect(stdout).toContain('1 created');
     expect(status).toBe(0);
   });
