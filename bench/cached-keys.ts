@@ -4,6 +4,7 @@ import { systemClock } from '../shared/clock.ts';
 import { generateKey, hashSecret } from '../shared/key-format.ts';
 import type { Directory, Session } from '../verifier/session.ts';
 import { Verifier } from '../verifier/verifier.ts';
+import { silent, verifierLimits } from './verifier-options.ts';
 
 const count = Number(process.argv[2] ?? '1000');
 const SAMPLE = 1000;
@@ -54,28 +55,10 @@ const verifier = new Verifier({
   directory,
   clock: systemClock,
   random: () => 'n',
-  limits: {
-    syncPeriodMs: 60_000,
-    syncDeadlineMs: 800,
-    cacheKeysMax: count,
-    unknownKeysMax: 100,
-    unknownTtlMs: 1000,
-    lookupsInFlightMax: 64,
-    lookupsQueuedMax: 1000,
-    lookupWaitMs: 10_000,
-    apisMax: 10,
-    apiIdleMs: LEASE_MS,
-  },
+  limits: { ...verifierLimits, syncPeriodMs: 60_000, cacheKeysMax: count },
   apiIds: ['bench'],
   foreignKeys: false,
-  events: () => ({
-    live: nothing,
-    dropped: nothing,
-    disconnected: nothing,
-    resumed: nothing,
-    gap: nothing,
-    applied: nothing,
-  }),
+  events: silent,
 });
 verifier.start();
 await verifier.followers[0]?.whenLive();

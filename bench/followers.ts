@@ -1,4 +1,5 @@
 // A process with many verifiers in it, without HTTP: `followers.ts <count> <apiId>`. Each has a connection of its own.
+// Says when the last of them has applied a change, by the clock that all processes of a machine share.
 import { randomBytes } from 'node:crypto';
 import { systemClock } from '../shared/clock.ts';
 import { loadConfig } from '../shared/config.ts';
@@ -6,38 +7,30 @@ import { createLogger } from '../shared/log.ts';
 import { RedisNodes, redisSettings } from '../shared/redis.ts';
 import { RedisDirectory } from '../verifier/redis-session.ts';
 import { Verifier } from '../verifier/verifier.ts';
+import { silent, verifierLimits } from './verifier-options.ts';
 
 const [count = '1', apiId = 'bench'] = process.argv.slice(2);
 const config = loadConfig(redisSettings, process.env);
 const log = createLogger('verifier', 'silent');
-const nothing = () => undefined;
+/** By how many verifiers, for each change. */
+const appliedBy = new Map<number, number>();
 const verifiers = Array.from({ length: Number(count) }, () => {
   const nodes = new RedisNodes(config, systemClock, log);
   return new Verifier({
     directory: new RedisDirectory(nodes, 0),
     clock: systemClock,
     random: () => randomBytes(12).toString('base64url'),
-    limits: {
-      syncPeriodMs: 1000,
-      syncDeadlineMs: 800,
-      cacheKeysMax: 1000,
-      unknownKeysMax: 100,
-      unknownTtlMs: 1000,
-      lookupsInFlightMax: 64,
-      lookupsQueuedMax: 1000,
-      lookupWaitMs: 1000,
-      apisMax: 10,
-      apiIdleMs: 600_000,
-    },
+    limits: verifierLimits,
     apiIds: [apiId],
     foreignKeys: false,
     events: () => ({
-      live: nothing,
-      dropped: nothing,
-      disconnected: nothing,
-      resumed: nothing,
-      gap: nothing,
-      applied: nothing,
+      ...silent(),
+      applied: ({ sequence }) => {
+        appliedBy.set(sequence, (appliedBy.get(sequence) ?? 0) + 1);
+        if (appliedBy.get(sequence) !== Number(count)) return;
+        appliedBy.delete(sequence);
+        console.log(JSON.stringify({ appliedByAll: sequence, atNs: String(process.hrtime.bigint()) }));
+      },
     }),
   });
 });
@@ -46,4 +39,4 @@ for (const verifier of verifiers) {
   await verifier.followers[0]?.whenLive();
 }
 console.log(JSON.stringify({ live: verifiers.length }));
-setInterval(nothing, 60_000);
+setInterval(() => undefined, 60_000);

@@ -66,6 +66,8 @@ export function pinned(core: number, command: readonly string[]): string[] {
 export interface Running<T> {
   readonly pid: number;
   readonly ready: T;
+  /** Calls back with every later line of JSON. */
+  onLine(listener: (line: unknown) => void): void;
   stop(): Promise<void>;
 }
 
@@ -85,13 +87,18 @@ export function startProcess<T>(
   return new Promise((resolve, reject) => {
     child.once('exit', (code) => reject(new Error(`${command.join(' ')} ended with ${code}`)));
     let rest = '';
+    let listener: (line: unknown) => void = () => undefined;
+    const onLine = (wanted: typeof listener) => {
+      listener = wanted;
+    };
     child.stdout.on('data', (chunk: Buffer) => {
       const lines = (rest + chunk.toString()).split('\n');
       rest = lines.pop() ?? '';
       for (const line of lines) {
         if (!line.startsWith('{')) continue;
         const ready = JSON.parse(line) as T & object;
-        if (until in ready) resolve({ pid: child.pid ?? 0, ready, stop });
+        if (until in ready) resolve({ pid: child.pid ?? 0, ready, onLine, stop });
+        else listener(ready);
       }
     });
   });

@@ -68,18 +68,39 @@ export async function verifyLoad(
   return { requestsPerSecond: seen.rps, p50: seen.p50, p99: seen.p99, errors: seen.errors };
 }
 
-/** At a fixed rate of requests, 32 connections; autocannon, since wrk has no fixed rate. */
-export async function autocannonLoad(
+/** What the generator of a fixed rate saw, milliseconds. */
+export interface OpenLoop {
+  readonly p50: number;
+  readonly p99: number;
+  readonly valid: number;
+  readonly all: number;
+}
+
+/** verifyKey for random keys of `keysFile` at a fixed rate; latencies count from when a request was due. */
+export async function openLoop(
   port: number,
-  keys: readonly string[],
+  keysFile: string,
+  rate: number,
   seconds: number,
-  overallRate?: number,
-): Promise<Load> {
+): Promise<OpenLoop> {
+  const script = join(import.meta.dirname, 'open-loop.ts');
+  const [file = '', ...args] = pinned(LOAD_CORE, [
+    process.execPath,
+    script,
+    String(port),
+    keysFile,
+    String(rate),
+    String(seconds),
+  ]);
+  const { stdout } = await promisify(execFile)(file, args);
+  return JSON.parse(stdout) as OpenLoop;
+}
+
+async function autocannonLoad(port: number, keys: readonly string[], seconds: number): Promise<Load> {
   const result = await autocannon({
     url: `http://127.0.0.1:${port}/v1/keys.verifyKey`,
     connections: 32,
     duration: seconds,
-    ...(overallRate === undefined ? {} : { overallRate }),
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     requests: keys.slice(0, 1000).map((key) => ({ body: JSON.stringify({ key }) })),

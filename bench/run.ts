@@ -4,7 +4,17 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Benchmark, machine, type Section } from './harness.ts';
 
-const NOT_BENCHMARKS = new Set(['harness.ts', 'run.ts', 'followers.ts', 'cached-keys.ts', 'load.ts']);
+const NOT_BENCHMARKS = new Set([
+  'harness.ts',
+  'run.ts',
+  'servers.ts',
+  'followers.ts',
+  'cached-keys.ts',
+  'load.ts',
+  'open-loop.ts',
+  'look-ups.ts',
+  'verifier-options.ts',
+]);
 const names = readdirSync(import.meta.dirname)
   .filter((file) => file.endsWith('.ts') && !NOT_BENCHMARKS.has(file))
   .map((file) => file.replace('.ts', ''));

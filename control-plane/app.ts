@@ -16,6 +16,7 @@ import { protect } from './protection.ts';
 import { limitRates } from './rate-limits.ts';
 import { DurableWriter, RedisChangeLog } from './redis-change-log.ts';
 import { RedisPromises } from './redis-promises.ts';
+import { documentRoutes } from './reference.ts';
 import { RootKeys } from './root-keys.ts';
 import { apiRoutes } from './routes/apis.ts';
 import { auditRoutes } from './routes/audit.ts';
@@ -26,6 +27,7 @@ import { rootKeyRoutes } from './routes/root-keys.ts';
 import { keepTrail } from './routes/trail.ts';
 import { createServer } from './server.ts';
 import { Sweep } from './sweep.ts';
+import { UsageView } from './usage.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
@@ -103,13 +105,14 @@ export async function startControlPlane(
 
   const app = createServer(config, log);
   keepTrail(app, audit, clock);
-  await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, shed: () => metrics.shed.inc() });
+  await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, shed: () => metrics.shed.inc() });
   const rates = await limitRates(app, {
     nodes,
     callsMax: config.ROOT_KEY_CALLS_PER_MINUTE,
     failuresMax: config.FAILURES_PER_MINUTE,
     counted: (limit) => metrics.rates.inc({ limit }),
   });
+  await documentRoutes(app);
   app.decorateRequest('caller', undefined);
   app.addHook('onRequest', async (request, reply) => {
     if (request.is404 || !request.url.startsWith('/v1/')) return;
@@ -125,7 +128,7 @@ export async function startControlPlane(
     const operation = request.routeOptions.url ?? 'unknown';
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
   });
-  keyRoutes(app, { keys, apis, propagator, clock });
+  keyRoutes(app, { keys, apis, propagator, usage: new UsageView(nodes), clock });
   importRoutes(app, { keyImport });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });

@@ -39,7 +39,9 @@ export function fenceMs(leaseMs: number, deposedMs: number): number {
   return leaseMs + deposedMs + Math.ceil(DRIFT * leaseMs) + ROUNDING_MS;
 }
 
-const POLL_DELAYS_MS = [1, 2, 4, 8, 16, 25, 50, 100] as const;
+/** Changes are looked at again when a quarter of the time since the latest of them has passed anew. */
+const POLL_SHARE = 0.25;
+const POLL_DELAY_MIN_MS = 1;
 const POLL_DELAY_MAX_MS = 250;
 /** Changes of one API looked at in one go. */
 const POLL_BATCH = 16;
@@ -63,7 +65,7 @@ export class Fence {
   readonly #clock: Clock;
   readonly #deposedMs: number;
   readonly #events: FenceEvents;
-  readonly #apis = new Map<string, { open: Open[]; attempt: number; wake: AbortController }>();
+  readonly #apis = new Map<string, { open: Open[]; latestMs: number; wake: AbortController }>();
   readonly #stop = new AbortController();
   #pending = 0;
 
@@ -101,10 +103,10 @@ export class Fence {
     if (api) {
       api.open.push(open);
       api.open.sort((a, b) => a.sequence - b.sequence);
-      api.attempt = 0;
+      api.latestMs = startedAtMs;
       api.wake.abort();
     } else {
-      this.#apis.set(apiId, { open: [open], attempt: 0, wake: new AbortController() });
+      this.#apis.set(apiId, { open: [open], latestMs: startedAtMs, wake: new AbortController() });
       void this.#poll(apiId);
     }
     return open;
@@ -127,8 +129,10 @@ export class Fence {
     let coverAtMs = this.#clock.monotonicMs() + COVER_PERIOD_MS;
     while (api && api.open.length > 0) {
       const untilClose = Math.min(...api.open.slice(0, POLL_BATCH).map((change) => change.closesAtMs));
-      const delay = POLL_DELAYS_MS[api.attempt++] ?? POLL_DELAY_MAX_MS;
-      const rest = untilClose - this.#clock.monotonicMs();
+      const nowMs = this.#clock.monotonicMs();
+      const share = Math.max(POLL_DELAY_MIN_MS, POLL_SHARE * (nowMs - api.latestMs));
+      const delay = Math.min(POLL_DELAY_MAX_MS, share);
+      const rest = untilClose - nowMs;
       api.wake = new AbortController();
       await pause(this.#clock, rest > 0 ? Math.min(delay, Math.ceil(rest)) : delay, api.wake.signal);
       if (this.#stop.signal.aborted) return;
@@ -141,7 +145,7 @@ export class Fence {
       await Promise.all(lowest.map(async (change) => (await this.#look(change)) && settled.add(change)));
       if (settled.size > 0) {
         api.open = api.open.filter((change) => !settled.has(change));
-        api.attempt = 0;
+        api.latestMs = this.#clock.monotonicMs();
       }
     }
     this.#apis.delete(apiId);

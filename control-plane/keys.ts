@@ -31,7 +31,7 @@ export interface Key {
   readonly apiId: string;
   readonly start: string;
   readonly name?: string;
-  readonly meta: unknown;
+  readonly meta: object;
   readonly externalId?: string;
   readonly enabled: boolean;
   readonly createdAt: number;
@@ -294,7 +294,7 @@ function keyOf(apiId: string, keyId: string, fields: readonly (string | null)[],
     apiId,
     start: start ?? '',
     ...(name ? { name } : {}),
-    meta: JSON.parse(meta) as unknown,
+    meta: JSON.parse(meta) as object,
     ...(externalId ? { externalId } : {}),
     enabled: enabled === '1',
     createdAt: Number(createdAt),

@@ -60,6 +60,9 @@ export const verifierIds = 'kf:{!fleet}:ids';
 /** String with an expiry: what one verifier last reported of itself, JSON of `VerifierStatus`. */
 export const verifierStatus = (id: string): string => `kf:{!fleet}:v:${id}`;
 
+/** Hash with an expiry: how often a key was verified; see `usage.ts`. */
+export const usageKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:u:${keyId}`;
+
 /** String with an expiry: how often somebody called within the present window. */
 export const callCounter = (who: string): string => `kf:r:${who}`;
 

@@ -8,6 +8,7 @@ import { createVerifierServer } from './http.ts';
 import { followerLog, Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis-session.ts';
 import { StatusReport } from './status.ts';
+import { Usage } from './usage.ts';
 import { Verifier } from './verifier.ts';
 
 /** A verifier process, from its start until `stop`. */
@@ -25,6 +26,16 @@ const READY_POLL_MS = 100;
 export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {
   const nodes = new RedisNodes(config, clock, log);
   const metrics = new Metrics();
+  const usage =
+    config.USAGE_PERIOD_MS === 0
+      ? undefined
+      : new Usage({
+          nodes,
+          clock,
+          log,
+          periodMs: config.USAGE_PERIOD_MS,
+          keysMax: config.USAGE_KEYS_MAX,
+        });
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS),
     clock,
@@ -43,9 +54,11 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     },
     apiIds: config.API_IDS,
     foreignKeys: config.FOREIGN_KEYS,
+    usage,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
   metrics.watch(verifier, config.API_IDS);
+  metrics.watchUsage(usage ?? { keys: 0, dropped: 0 });
   const status = new StatusReport({
     nodes,
     verifier,
@@ -72,6 +85,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   verifier.start();
   void becomeReady();
   void status.run();
+  usage?.run();
   log.info({ address, adminAddress, apiIds: config.API_IDS }, 'verifier listening');
   return {
     address,
@@ -79,7 +93,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     async stop() {
       stopping.abort();
       await server.close(config.SHUTDOWN_GRACE_MS / 2);
-      await Promise.all([verifier.stop(), status.stop()]);
+      await Promise.all([verifier.stop(), status.stop(), usage?.stop()]);
       admin.close();
       admin.closeAllConnections();
       await nodes.close();

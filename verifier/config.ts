@@ -87,6 +87,20 @@ export const settings = {
     10_000,
     'How often this verifier reports itself for fleet.listVerifiers; three missed ones and it is no longer listed',
   ),
+  USAGE_PERIOD_MS: integer(
+    0,
+    3_600_000,
+    'ms',
+    60_000,
+    'How often this verifier reports how often each key was verified; lastUsedAt is later than the truth by up to this. 0 = usage is not counted',
+  ),
+  USAGE_KEYS_MAX: integer(
+    1,
+    16_000_000,
+    'keys',
+    100_000,
+    'Keys that are counted between two such reports; verdicts on others are in no usage. About 150 bytes each',
+  ),
   ...httpSettings,
   SHUTDOWN_GRACE_MS: integer(
     0,

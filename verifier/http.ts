@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { listen } from '#shared/admin.ts';
@@ -81,6 +82,7 @@ export function createVerifierServer(options: {
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },
+      '/openapi.json': { GET: (_request, response) => answer(response, 200, 'application/json', OPENAPI) },
       ...routes?.exact,
     },
     below: routes?.below ?? [],
@@ -184,6 +186,9 @@ export function createVerifierServer(options: {
     },
   };
 }
+
+/** Written by `npm run docs`. */
+const OPENAPI = readFileSync(new URL('./openapi.json', import.meta.url), 'utf8');
 
 /** What Node refuses by itself, in the contract's words. */
 const BROKEN: Readonly<Record<string, readonly [ErrorCode, string]>> = {

@@ -2,6 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import type { Clock } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import type { Follower, FollowerEvents } from './follower.ts';
+import type { Usage } from './usage.ts';
 import type { Verdict, VerdictCode } from './verdict.ts';
 import type { Verifier } from './verifier.ts';
 
@@ -202,6 +203,28 @@ export class Metrics {
       (follower) => follower.lag,
       Math.max,
     );
+  }
+
+  /** As `watch`, for what is counted by key. */
+  watchUsage(usage: Pick<Usage, 'keys' | 'dropped'>): void {
+    const registers = [this.registry];
+    new Counter({
+      name: 'keyfence_usage_dropped_total',
+      help: "Verdicts that are in no key's usage, because there were more keys than USAGE_KEYS_MAX or Redis failed while it was told. The verdicts themselves were given.",
+      registers,
+      collect() {
+        this.reset();
+        this.inc(usage.dropped);
+      },
+    });
+    new Gauge({
+      name: 'keyfence_usage_keys',
+      help: 'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',
+      registers,
+      collect() {
+        this.set(usage.keys);
+      },
+    });
   }
 
   /** The same events, counted. */

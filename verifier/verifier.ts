@@ -7,6 +7,7 @@ import { Follower, type FollowerEvents, type FollowerLimits } from './follower.t
 import { ExpiryClock } from './lease.ts';
 import { Semaphore } from './semaphore.ts';
 import type { Directory } from './session.ts';
+import type { Usage } from './usage.ts';
 import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
 
 /** A verifier's limits, each a setting of the process. */
@@ -36,6 +37,7 @@ export class Verifier {
   readonly #apiIds: ReadonlySet<string>;
   readonly #foreignKeys: boolean;
   readonly #events: (apiId: string) => FollowerEvents;
+  readonly #usage: Pick<Usage, 'count'> | undefined;
   readonly #expiry: ExpiryClock;
   readonly #cache: KeyCache;
   readonly #unknown: LRUCache<string, Verdict>;
@@ -56,6 +58,8 @@ export class Verifier {
     /** Whether keys that are not of our format may be looked up. */
     foreignKeys: boolean;
     events: (apiId: string) => FollowerEvents;
+    /** Told every verdict on a known key; undefined = nobody counts them. */
+    usage?: Pick<Usage, 'count'> | undefined;
   }) {
     const { limits, clock } = options;
     this.#directory = options.directory;
@@ -65,6 +69,7 @@ export class Verifier {
     this.#apiIds = new Set(options.apiIds);
     this.#foreignKeys = options.foreignKeys;
     this.#events = options.events;
+    this.#usage = options.usage;
     this.#expiry = new ExpiryClock(clock);
     this.#cache = new KeyCache(limits.cacheKeysMax);
     this.#unknown = new LRUCache({
@@ -115,7 +120,7 @@ export class Verifier {
         return undefined;
       }
       entry.epoch.used = true;
-      return judge(entry, askedApi, this.#expiry.nowMs());
+      return this.#judge(entry, askedApi);
     }
     if (!this.#foreignKeys && !isWellFormed(key)) {
       this.counts.malformed++;
@@ -133,7 +138,13 @@ export class Verifier {
     const found = await this.#atMost(this.#limits.lookupWaitMs, this.#sharedLookup(digest));
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
-    return judge(found, askedApi, this.#expiry.nowMs());
+    return this.#judge(found, askedApi);
+  }
+
+  #judge(entry: Entry, askedApi: string | undefined): Verdict {
+    const verdict = judge(entry, askedApi, this.#expiry.nowMs());
+    this.#usage?.count(entry, verdict.code);
+    return verdict;
   }
 
   #sharedLookup(digest: string): Promise<Entry | Verdict> {

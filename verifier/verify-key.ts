@@ -22,7 +22,7 @@ export interface Question {
 }
 
 export const KEY_LENGTH_MAX = 512;
-const API_ID = /^[A-Za-z0-9_-]{1,64}$/;
+export const API_ID = /^[A-Za-z0-9_-]{1,64}$/;
 
 /** POST /v1/keys.verifyKey, the reference; `fast-lane.ts` answers the common form of it the same way. */
 export function verifyKeyRoute(answers: Answers, counts: VerdictCounts, bodyBytesMax: number): Handler {

@@ -4,14 +4,14 @@ import type { Propagator } from '../propagation.ts';
 import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireApi } from './access.ts';
-import { CreateApi, DeleteApi, GetApi, ListApis } from './schemas.ts';
+import { createApi, deleteApi, getApi, listApis } from './operations.ts';
 import { note } from './trail.ts';
 
 const apiNotFound = (apiId: string) => new ApiError('NOT_FOUND', `api ${apiId} not found`);
 
 /** The operations on APIs. */
 export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagator: Propagator }) {
-  app.post('/v1/apis.createApi', { schema: { body: CreateApi } }, async (request) => {
+  app.post('/v1/apis.createApi', { schema: createApi }, async (request) => {
     const { name, apiId } = request.body;
     const { permissions } = callerOf(request);
     if (!permissions.allows(apiId ?? '*', 'create_api')) {
@@ -22,7 +22,7 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     return created;
   });
 
-  app.get('/v1/apis.getApi', { schema: { querystring: GetApi } }, async (request) => {
+  app.get('/v1/apis.getApi', { schema: getApi }, async (request) => {
     const { apiId } = request.query;
     requireApi(callerOf(request), apiId, 'read_api');
     const api = await apis.get(apiId);
@@ -30,7 +30,7 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     return api;
   });
 
-  app.get('/v1/apis.listApis', { schema: { querystring: ListApis } }, async (request) => {
+  app.get('/v1/apis.listApis', { schema: listApis }, async (request) => {
     const limit = Number(request.query.limit);
     const { permissions } = callerOf(request);
     const ids = await apis.ids(request.query.cursor ?? '', limit + 1);
@@ -43,7 +43,7 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     return { apis: found, ...(cursor === undefined ? {} : { cursor }) };
   });
 
-  app.post('/v1/apis.deleteApi', { schema: { body: DeleteApi }, config: neverShed }, async (request) => {
+  app.post('/v1/apis.deleteApi', { schema: deleteApi, config: neverShed }, async (request) => {
     const { apiId, waitMs } = request.body;
     requireApi(callerOf(request), apiId, 'delete_api');
     const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;

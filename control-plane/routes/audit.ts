@@ -1,11 +1,11 @@
 import type { Audit } from '../audit.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireRoot } from './access.ts';
-import { ListEvents } from './schemas.ts';
+import { listEvents } from './operations.ts';
 
 /** The operation on the audit log: reading it. It is written by `trail.ts`. */
 export function auditRoutes(app: App, { audit }: { audit: Audit }) {
-  app.get('/v1/audit.listEvents', { schema: { querystring: ListEvents } }, async (request) => {
+  app.get('/v1/audit.listEvents', { schema: listEvents }, async (request) => {
     requireRoot(callerOf(request), 'read_audit');
     const { limit, cursor, refused, since, ...filter } = request.query;
     const kind = refused === 'true' ? 'refused' : 'done';

@@ -1,11 +1,11 @@
 import type { FleetView } from '../fleet.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireRoot } from './access.ts';
-import { ListVerifiers } from './schemas.ts';
+import { listVerifiers } from './operations.ts';
 
 /** The operation on verifiers: looking at them. */
 export function fleetRoutes(app: App, { fleet }: { fleet: FleetView }) {
-  app.get('/v1/fleet.listVerifiers', { schema: { querystring: ListVerifiers } }, async (request) => {
+  app.get('/v1/fleet.listVerifiers', { schema: listVerifiers }, async (request) => {
     requireRoot(callerOf(request), 'read_fleet');
     const { limit, cursor } = request.query;
     const { verifiers, next } = await fleet.list(cursor ?? '', Number(limit));

@@ -5,7 +5,8 @@ import type { Imported, KeyImport, KeyToImport } from '../key-import.ts';
 import { type App, faultText } from '../server.ts';
 import { callerOf, requireApi } from './access.ts';
 import { checkMeta } from './keys.ts';
-import { ImportedKey, ImportKeys } from './schemas.ts';
+import { importKeys } from './operations.ts';
+import { ImportedKey } from './schemas.ts';
 import { note } from './trail.ts';
 
 /** 500 keys with 2 KiB each; callers with longer metas send fewer at once. */
@@ -18,7 +19,7 @@ type Result =
 
 /** Taking in keys that were made elsewhere. Only hashes travel. */
 export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) {
-  const route = { schema: { body: ImportKeys }, bodyLimit: IMPORT_BODY_BYTES_MAX };
+  const route = { schema: importKeys, bodyLimit: IMPORT_BODY_BYTES_MAX };
   app.post('/v1/keys.importKeys', route, async (request) => {
     const { apiId, keys } = request.body;
     requireApi(callerOf(request), apiId, 'create_key');

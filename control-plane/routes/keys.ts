@@ -6,8 +6,17 @@ import { type KeyFilter, type Keys, recordFields } from '../keys.ts';
 import type { Propagator } from '../propagation.ts';
 import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
+import type { UsageView } from '../usage.ts';
 import { callerOf, keyNotFound, requireApi, requireKey } from './access.ts';
-import { CreateKey, DeleteKey, GetKey, GetPropagation, ListKeys, UpdateKey } from './schemas.ts';
+import {
+  createKey,
+  deleteKey,
+  getKey,
+  getPropagation,
+  getVerifications,
+  listKeys,
+  updateKey,
+} from './operations.ts';
 import { note, noteChange } from './trail.ts';
 
 const META_BYTES_MAX = 8192;
@@ -15,9 +24,15 @@ const META_BYTES_MAX = 8192;
 /** The operations on keys. */
 export function keyRoutes(
   app: App,
-  { keys, apis, propagator, clock }: { keys: Keys; apis: Apis; propagator: Propagator; clock: Clock },
+  {
+    keys,
+    apis,
+    propagator,
+    usage,
+    clock,
+  }: { keys: Keys; apis: Apis; propagator: Propagator; usage: UsageView; clock: Clock },
 ) {
-  app.post('/v1/keys.createKey', { schema: { body: CreateKey } }, async (request) => {
+  app.post('/v1/keys.createKey', { schema: createKey }, async (request) => {
     const { meta = {}, ...key } = request.body;
     requireApi(callerOf(request), key.apiId, 'create_key');
     checkMeta(meta);
@@ -29,7 +44,7 @@ export function keyRoutes(
     return created;
   });
 
-  app.post('/v1/keys.updateKey', { schema: { body: UpdateKey }, config: neverShed }, async (request) => {
+  app.post('/v1/keys.updateKey', { schema: updateKey, config: neverShed }, async (request) => {
     const { keyId, waitMs, ...patch } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
     checkMeta(patch.meta ?? {});
@@ -46,15 +61,25 @@ export function keyRoutes(
     return { propagation };
   });
 
-  app.get('/v1/keys.getKey', { schema: { querystring: GetKey } }, async (request) => {
+  app.get('/v1/keys.getKey', { schema: getKey }, async (request) => {
     const { keyId } = request.query;
     const apiId = await requireKey(keys, request, keyId, 'read_key');
-    const key = await keys.get(apiId, keyId);
+    const [key, lastUsedAt] = await Promise.all([keys.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
     if (!key) throw keyNotFound(keyId);
-    return key;
+    return { ...key, ...(lastUsedAt === undefined ? {} : { lastUsedAt }) };
   });
 
-  app.post('/v1/keys.deleteKey', { schema: { body: DeleteKey }, config: neverShed }, async (request) => {
+  app.get('/v1/keys.getVerifications', { schema: getVerifications }, async (request) => {
+    const { keyId, granularity, start, end } = request.query;
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
+    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw keyNotFound(keyId);
+    const [startMs, endMs] = [start, end].map((ms) => (ms === undefined ? undefined : Number(ms)));
+    const series = await usage.series(apiId, keyId, granularity, clock.wallMs(), startMs, endMs);
+    const never = { rateLimited: 0, usageExceeded: 0 } as const;
+    return { verifications: series.map((bucket) => ({ ...bucket, ...never })) };
+  });
+
+  app.post('/v1/keys.deleteKey', { schema: deleteKey, config: neverShed }, async (request) => {
     const { keyId, waitMs } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'delete_key');
     const secretHash = await keys.secretHashOf(apiId, keyId);
@@ -69,7 +94,7 @@ export function keyRoutes(
     return { propagation };
   });
 
-  app.get('/v1/keys.getPropagation', { schema: { querystring: GetPropagation } }, async (request) => {
+  app.get('/v1/keys.getPropagation', { schema: getPropagation }, async (request) => {
     const { keyId, sequence } = request.query;
     const apiId = await requireKey(keys, request, keyId, 'read_key');
     const propagation = await propagator.standing(apiId, keyId, Number(sequence));
@@ -77,7 +102,7 @@ export function keyRoutes(
     return { propagation };
   });
 
-  app.get('/v1/apis.listKeys', { schema: { querystring: ListKeys } }, async (request) => {
+  app.get('/v1/apis.listKeys', { schema: listKeys }, async (request) => {
     const { apiId, limit, cursor, sort, enabled, externalId, name } = request.query;
     requireApi(callerOf(request), apiId, 'read_key');
     requireApi(callerOf(request), apiId, 'read_api');

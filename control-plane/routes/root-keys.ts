@@ -5,12 +5,12 @@ import { neverShed } from '../protection.ts';
 import type { RootKeys } from '../root-keys.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireRoot } from './access.ts';
-import { CreateRootKey, ListRootKeys, UpdateRootKey } from './schemas.ts';
+import { createRootKey, listRootKeys, updateRootKey } from './operations.ts';
 import { note } from './trail.ts';
 
 /** The operations on root keys. Nobody can hand out, or decide over, more than they may do themselves. */
 export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKeys; clock: Clock }) {
-  app.post('/v1/rootKeys.createRootKey', { schema: { body: CreateRootKey } }, async (request) => {
+  app.post('/v1/rootKeys.createRootKey', { schema: createRootKey }, async (request) => {
     const caller = callerOf(request);
     requireRoot(caller, 'create_root_key');
     requireCovered(caller.permissions, request.body.permissions);
@@ -20,23 +20,19 @@ export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKey
     return created;
   });
 
-  app.post(
-    '/v1/rootKeys.updateRootKey',
-    { schema: { body: UpdateRootKey }, config: neverShed },
-    async (request) => {
-      const { rootKeyId, enabled } = request.body;
-      const caller = callerOf(request);
-      requireRoot(caller, 'update_root_key');
-      const rootKey = await rootKeys.get(rootKeyId);
-      if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
-      requireCovered(caller.permissions, rootKey.permissions);
-      await rootKeys.setEnabled(rootKeyId, enabled);
-      note(request, {}, { before: { enabled: rootKey.enabled }, after: { enabled } });
-      return { rootKeyId, enabled };
-    },
-  );
+  app.post('/v1/rootKeys.updateRootKey', { schema: updateRootKey, config: neverShed }, async (request) => {
+    const { rootKeyId, enabled } = request.body;
+    const caller = callerOf(request);
+    requireRoot(caller, 'update_root_key');
+    const rootKey = await rootKeys.get(rootKeyId);
+    if (!rootKey) throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
+    requireCovered(caller.permissions, rootKey.permissions);
+    await rootKeys.setEnabled(rootKeyId, enabled);
+    note(request, {}, { before: { enabled: rootKey.enabled }, after: { enabled } });
+    return { rootKeyId, enabled };
+  });
 
-  app.get('/v1/rootKeys.listRootKeys', { schema: { querystring: ListRootKeys } }, async (request) => {
+  app.get('/v1/rootKeys.listRootKeys', { schema: listRootKeys }, async (request) => {
     requireRoot(callerOf(request), 'read_root_key');
     return { rootKeys: await rootKeys.list() };
   });

@@ -109,6 +109,21 @@ export const ImportKeys = Type.Object(
 
 export const GetKey = Type.Object({ keyId: KeyId }, strict);
 
+export const GetVerifications = Type.Object(
+  {
+    keyId: KeyId,
+    granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
+      default: 'day',
+      description: 'Hours and days begin as those of UTC do.',
+    }),
+    start: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; as far back as is kept.' }),
+    ),
+    end: Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; now.' })),
+  },
+  strict,
+);
+
 export const DeleteKey = Type.Object({ keyId: KeyId, waitMs: Type.Optional(WaitMs) }, strict);
 
 export const GetPropagation = Type.Object(
@@ -197,7 +212,7 @@ export const ListEvents = Type.Object(
       description: 'Events per page, 1..100.',
     }),
     cursor: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,15}-[0-9]{1,15}$', description: 'From the page before.' }),
+      Type.String({ pattern: '^[1-9][0-9]{0,14}-[0-9]{1,15}$', description: 'From the page before.' }),
     ),
     refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
       default: 'false',

@@ -1,4 +1,5 @@
-// `npm run docs`: writes the tables of settings, commands, error codes and metrics into the READMEs, from the code.
+// `npm run docs`: writes the tables of settings, commands, error codes and metrics into the READMEs, and the
+// verifier's OpenAPI document, from the code.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
@@ -11,10 +12,11 @@ import type { Settings } from '../../shared/config.ts';
 import { ERRORS } from '../../shared/errors.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
+import { verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
-/** Every file with generated tables, as it should be. */
+/** Every file that is generated, wholly or in part, as it should be. */
 export async function documents(): Promise<{ file: string; present: string; wanted: string }[]> {
   const controlPlaneMetrics = new ControlPlaneMetrics();
   controlPlaneMetrics.watch(
@@ -31,6 +33,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     },
     [],
   );
+  verifierMetrics.watchUsage({ keys: 0, dropped: 0 });
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
       commands: commandsTable(createProgram()),
@@ -42,7 +45,10 @@ export async function documents(): Promise<{ file: string; present: string; want
     'verifier/README.md': { settings: settingsTable(verifier), metrics: await metricsTable(verifierMetrics) },
     'shared/README.md': { errors: errorsTable() },
   };
-  return Object.entries(tables).map(([file, parts]) => {
+  const file = 'verifier/openapi.json';
+  const present = readFileSync(join(ROOT, file), 'utf8');
+  const document = { file, present, wanted: `${JSON.stringify(verifierDocument, null, 2)}\n` };
+  const readmes = Object.entries(tables).map(([file, parts]) => {
     const present = readFileSync(join(ROOT, file), 'utf8');
     const wanted = Object.entries(parts).reduce(
       (text, [name, table]) => replaceTable(text, name, table),
@@ -50,6 +56,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     );
     return { file, present, wanted };
   });
+  return [...readmes, document];
 }
 
 function replaceTable(text: string, name: string, table: string): string {

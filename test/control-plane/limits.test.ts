@@ -117,7 +117,7 @@ test('a disable goes through while Redis does not count calls', async () => {
   await forgetCounts();
 });
 
-test('under load calls are refused with 503, but not those that disable a key', async () => {
+test('while load lasts, calls are refused with 503, but not those that disable a key', async () => {
   const keyId = await newKey();
   const busy = await fleet.addControlPlane({ EVENT_LOOP_DELAY_MS_MAX: '1' });
   const at = fleet.controlPlanes.indexOf(busy);

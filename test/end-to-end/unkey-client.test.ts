@@ -8,7 +8,7 @@ let admin: Unkey;
 let gateway: Unkey;
 
 beforeAll(async () => {
-  fleet = await Fleet.start();
+  fleet = await Fleet.start({ env: { USAGE_PERIOD_MS: '100' } });
   const retry = { attempts: 1, backoff: () => 1 };
   admin = new Unkey({ rootKey: ROOT_KEY, baseUrl: fleet.controlPlanes[0]?.address ?? '', retry });
   gateway = new Unkey({ rootKey: 'never-looked-at', baseUrl: fleet.verifiers[0]?.address ?? '', retry });
@@ -80,6 +80,16 @@ test('a client makes, reads and deletes an API', async () => {
   expect(resultOf(await gateway.keys.verify({ apiId, key })).valid).toBe(true);
   resultOf(await admin.apis.delete({ apiId }));
   expect(resultOf(await gateway.keys.verify({ apiId, key })).valid).toBe(false);
+});
+
+test('a client asks how often a key was verified', async () => {
+  const { keyId, key } = resultOf(await admin.keys.create({ apiId: 'counted' }));
+  for (let i = 0; i < 3; i++) await fleet.verdict(key);
+  const successes = async () => {
+    const { verifications } = resultOf(await admin.keys.getVerifications({ keyId, granularity: 'day' }));
+    return verifications.reduce((sum, { success }) => sum + success, 0);
+  };
+  await fleet.until(async () => (await successes()) === 3);
 });
 
 describe('a client gets an error it can read', () => {

@@ -1,0 +1,45 @@
+// One verifier without HTTP that looks up each key of a file once, beside bare GETs: `look-ups.ts <keys file>`.
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { systemClock } from '../shared/clock.ts';
+import { loadConfig } from '../shared/config.ts';
+import { createLogger } from '../shared/log.ts';
+import { RedisNodes, redisSettings } from '../shared/redis.ts';
+import { RedisDirectory } from '../verifier/redis-session.ts';
+import { Verifier } from '../verifier/verifier.ts';
+import { percentile } from './harness.ts';
+import { silent, verifierLimits } from './verifier-options.ts';
+
+const keys = readFileSync(process.argv[2] ?? '', 'utf8').split('\n');
+const nodes = new RedisNodes(
+  loadConfig(redisSettings, process.env),
+  systemClock,
+  createLogger('verifier', 'silent'),
+);
+const verifier = new Verifier({
+  directory: new RedisDirectory(nodes, 0),
+  clock: systemClock,
+  random: () => randomBytes(12).toString('base64url'),
+  limits: verifierLimits,
+  apiIds: ['bench'],
+  foreignKeys: false,
+  events: silent,
+});
+verifier.start();
+await verifier.followers[0]?.whenLive();
+const redis = await nodes.connection('kf:bench');
+const gets: number[] = [];
+const lookUps: number[] = [];
+for (const key of keys) {
+  let startedAt = performance.now();
+  await redis.get('kf:bench:nothing');
+  gets.push(performance.now() - startedAt);
+  startedAt = performance.now();
+  const verdict = await verifier.lookUp(key);
+  lookUps.push(performance.now() - startedAt);
+  if (verdict.code !== 'VALID') throw new Error(verdict.code);
+}
+// The first tenth warms the just-in-time compiler up.
+const settled = (all: number[]) => percentile(all.slice(all.length / 10), 0.5);
+console.log(JSON.stringify({ get: settled(gets), lookUp: settled(lookUps) }));
+process.exit(0);

@@ -1,0 +1,10 @@
+// Answers every read with constant bytes: what is left is the load generator and the kernel. `constant-bytes.ts <port>`
+import { createServer } from 'node:net';
+
+const body = '{"valid":true,"code":"VALID","keyId":"key_0","apiId":"bench","enabled":true,"meta":{}}';
+const answer = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+const server = createServer({ noDelay: true }, (socket) => {
+  socket.on('data', () => void socket.write(answer));
+  socket.on('error', () => socket.destroy());
+});
+server.listen(Number(process.argv[2]), '127.0.0.1', () => console.log(JSON.stringify({ ready: true })));

@@ -1,0 +1,173 @@
+import { spawn } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Agent, request } from 'undici';
+import { startRedis } from '../deploy/dev/redis-server.ts';
+import { pinned, startProcess } from './harness.ts';
+import { freePort, peer, SERVER_CORE } from './load.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';
+
+/** A server under load, and what it is called in the table. */
+export interface Server {
+  readonly name: string;
+  readonly port: number;
+  stop(): Promise<void>;
+}
+
+/** Redis, control plane and `count` keys of the API `bench`. */
+export interface Backend {
+  readonly keys: readonly string[];
+  /** The keys, one a line. */
+  readonly keysFile: string;
+  /** A unix socket. */
+  readonly redisPath: string;
+  /** The environment of a verifier that belongs to it. */
+  readonly env: Readonly<Record<string, string>>;
+  /** A call to the control plane. */
+  call(operation: string, body: object): Promise<Answer>;
+  stop(): Promise<void>;
+}
+
+/** What a benchmark reads of an answer. */
+export interface Answer {
+  readonly code?: string;
+  readonly key?: string;
+  readonly keyId?: string;
+  readonly propagation?: { readonly by?: string; readonly verifiers?: number };
+}
+
+/** @param redisOptions of redis-server; without any, writes are not synced, since most benchmarks only read */
+export async function startBackend(
+  directory: string,
+  count: number,
+  redisOptions: readonly string[] = ['--appendonly', 'no'],
+): Promise<Backend> {
+  const redis = await startRedis(join(directory, 'redis'), redisOptions);
+  const env = { REDIS_URL: redis.url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', LEASE_MS: '60000' };
+  const controlPlane = await startProcess<{ address: string }>(
+    [process.execPath, join(ROOT, 'control-plane/main.ts')],
+    { ...env, ROOT_KEY },
+    'address',
+  );
+  const agent = new Agent({ connections: 64 });
+  const call = (operation: string, body: object) =>
+    post(agent, `${controlPlane.ready.address}/v1/${operation}`, body);
+  const keys = await inParallel(
+    count,
+    async () => (await call('keys.createKey', { apiId: 'bench' })).key ?? '',
+  );
+  const keysFile = join(directory, 'keys.txt');
+  writeFileSync(keysFile, keys.join('\n'));
+  return {
+    keys,
+    keysFile,
+    redisPath: redis.url.replace('unix://', ''),
+    env: { ...env, API_IDS: 'bench', CACHE_KEYS_MAX: '1000000', LOOKUP_WAIT_MS: '5000' },
+    call,
+    async stop() {
+      await agent.destroy();
+      await controlPlane.stop();
+      await redis.stop();
+    },
+  };
+}
+
+/** A verifier as it is run in production, pinned to the server core. */
+export interface BenchVerifier extends Server {
+  readonly pid: number;
+  readonly adminAddress: string;
+  verify(key: string): Promise<Answer>;
+}
+
+/** @param main what to run as the verifier, from the project's root */
+export async function startVerifier(backend: Backend, main = 'verifier/main.ts'): Promise<BenchVerifier> {
+  const verifier = await startProcess<{ address: string; adminAddress: string }>(
+    pinned(SERVER_CORE, [process.execPath, '--max-semi-space-size=8', join(ROOT, main)]),
+    backend.env,
+    'address',
+  );
+  const agent = new Agent({ connections: 64 });
+  const { address, adminAddress } = verifier.ready;
+  return {
+    name: 'Keyfence verifier, verifyKey from memory',
+    port: Number(new URL(address).port),
+    pid: verifier.pid,
+    adminAddress,
+    verify: (key) => post(agent, `${address}/v1/keys.verifyKey`, { key }),
+    async stop() {
+      await agent.destroy();
+      await verifier.stop();
+    },
+  };
+}
+
+/** Has the verifier look up every key, so that it answers from memory from here on. */
+export async function warm(verifier: BenchVerifier, keys: readonly string[]): Promise<void> {
+  await inParallel(keys.length, async (i) => {
+    while ((await verifier.verify(keys[i] ?? '')).code !== 'VALID');
+  });
+}
+
+async function post(agent: Agent, url: string, body: object): Promise<Answer> {
+  const answer = await request(url, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${ROOT_KEY}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    dispatcher: agent,
+  });
+  return (await answer.body.json()) as Answer;
+}
+
+/** A peer written for Node.js, pinned to the server core; `file` says on a line of JSON that it is ready. */
+export async function startPeer(name: string, file: string, ...args: string[]): Promise<Server> {
+  const port = freePort();
+  const command = pinned(SERVER_CORE, [process.execPath, peer(file), String(port), ...args]);
+  const { stop } = await startProcess(command, {}, 'ready');
+  return { name, port, stop };
+}
+
+/** nginx with the Lua LRU over the keys of `keysFile`, one worker, pinned to the server core. */
+export async function startNginx(nginx: string, directory: string, keysFile: string): Promise<Server> {
+  const port = freePort();
+  const conf = join(directory, 'nginx.conf');
+  const text = readFileSync(peer('nginx-lua.conf'), 'utf8')
+    .replaceAll('PORT', String(port))
+    .replaceAll('KEYS', keysFile)
+    .replaceAll('DIRECTORY', directory);
+  writeFileSync(conf, text);
+  const [file = '', ...args] = pinned(SERVER_CORE, [nginx, '-c', conf, '-p', directory]);
+  const child = spawn(file, args, { stdio: 'inherit' });
+  for (;;) {
+    const up = await fetch(`http://127.0.0.1:${port}/`).then(
+      () => true,
+      () => false,
+    );
+    if (up) break;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  return {
+    name: 'nginx + Lua LRU',
+    port,
+    async stop() {
+      child.kill('SIGTERM');
+      await exited;
+    },
+  };
+}
+
+/** Does `work` for 0 … count − 1, 64 at a time. */
+export async function inParallel<T>(count: number, work: (i: number) => Promise<T>): Promise<T[]> {
+  const results: T[] = new Array(count);
+  let next = 0;
+  const worker = async () => {
+    while (next < count) {
+      const i = next++;
+      results[i] = await work(i);
+    }
+  };
+  await Promise.all(Array.from({ length: 64 }, worker));
+  return results;
+}

@@ -1,0 +1,27 @@
+import type { VerifierLimits } from '../verifier/verifier.ts';
+
+/** Limits of verifiers without HTTP: those of the settings, apart from waits that no benchmark wants cut short. */
+export const verifierLimits: VerifierLimits = {
+  syncPeriodMs: 1000,
+  syncDeadlineMs: 800,
+  cacheKeysMax: 10_000,
+  unknownKeysMax: 100,
+  unknownTtlMs: 1000,
+  lookupsInFlightMax: 64,
+  lookupsQueuedMax: 1000,
+  lookupWaitMs: 10_000,
+  apisMax: 10,
+  apiIdleMs: 3_600_000,
+};
+
+const nothing = () => undefined;
+
+/** Nobody listens to what the followers say. */
+export const silent = () => ({
+  live: nothing,
+  dropped: nothing,
+  disconnected: nothing,
+  resumed: nothing,
+  gap: nothing,
+  applied: nothing,
+});

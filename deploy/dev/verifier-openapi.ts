@@ -1,0 +1,99 @@
+import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
+import { VERSION } from '../../shared/verifier-status.ts';
+import { API_ID, KEY_LENGTH_MAX } from '../../verifier/verify-key.ts';
+
+const text = (description: string) => ({ type: 'string', description });
+
+const verdict = {
+  type: 'object',
+  properties: {
+    valid: { type: 'boolean', description: 'Whether to let the caller in.' },
+    code: {
+      type: 'string',
+      enum: ['VALID', 'DISABLED', 'EXPIRED', 'FORBIDDEN', 'NOT_FOUND'],
+      description:
+        'FORBIDDEN: the key is of another API than `apiId` asks for, or than this verifier serves. More codes may come; judge by `valid`.',
+    },
+    keyId: text('The id of the key. Absent, like all that follows, where FORBIDDEN or NOT_FOUND.'),
+    apiId: text('The API that it is of.'),
+    enabled: { type: 'boolean' },
+    meta: { type: 'object', additionalProperties: true },
+    name: text('Where it has one.'),
+    externalId: text('Its owner, where it has one.'),
+    expires: { type: 'integer', description: 'From when on it is refused, Unix milliseconds.' },
+    requestId: text('As in X-Request-Id.'),
+  },
+  required: ['valid', 'code', 'requestId'],
+};
+
+/** What the verifier serves at `/openapi.json`; kept as a file, so that the sidecar need not build it. */
+export const verifierDocument = {
+  openapi: '3.1.0',
+  info: {
+    title: 'Keyfence verifier',
+    version: VERSION,
+    description: 'Answers whether a key is good. Runs next to the API that asks; needs no root key.',
+    license: { name: 'MIT', identifier: 'MIT' },
+  },
+  servers: [{ url: '/' }],
+  paths: {
+    '/v1/keys.verifyKey': {
+      post: {
+        tags: ['keys'],
+        operationId: 'verifyKey',
+        summary: 'Verify a key',
+        description:
+          'Every decided outcome is 200, also a refusal. 503 means that nothing could be decided: refuse the caller, and ask again.',
+        security: [],
+        requestBody: {
+          required: true,
+          content: {
+            'application/json': {
+              schema: {
+                type: 'object',
+                properties: {
+                  key: {
+                    type: 'string',
+                    minLength: 1,
+                    maxLength: KEY_LENGTH_MAX,
+                    description: 'What the caller showed.',
+                  },
+                  apiId: {
+                    type: 'string',
+                    pattern: API_ID.source,
+                    description: 'The API that the key must be of; any when absent.',
+                  },
+                },
+                required: ['key'],
+                additionalProperties: false,
+              },
+              example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe', apiId: 'shop' },
+            },
+          },
+        },
+        responses: {
+          200: {
+            description: 'The verdict.',
+            content: {
+              'application/json': {
+                schema: verdict,
+                example: {
+                  valid: true,
+                  code: 'VALID',
+                  keyId: 'key_0mzc9k4q8r2wfXa1Bc2d',
+                  apiId: 'shop',
+                  enabled: true,
+                  meta: { plan: 'pro' },
+                  name: 'Ada',
+                  requestId: '0mzc9k4q8r2wfXa1',
+                },
+              },
+            },
+          },
+          ...errorResponses([...ANY_REQUEST, ...ANY_BODY]),
+        },
+      },
+    },
+  },
+  components: errorComponents,
+};
