@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { Option } from 'commander';
 import type { Key } from '../keys.ts';
 import type { Standing } from '../propagation.ts';
+import type { UsageBucket } from '../usage.ts';
 import { jsonObject, moment, whole } from './arguments.ts';
 import { confirm, printChange, waitOption } from './changes.ts';
 import { CliError } from './exit.ts';
@@ -36,7 +37,8 @@ export function keyCommands(program: Command, session: Session): void {
     .command('get <keyId>')
     .description('show a key; never its secret')
     .action(async (keyId: string) => {
-      const key = await (await session.controlPlane()).call<Key>('keys.getKey', { keyId });
+      const client = await session.controlPlane();
+      const key = await client.call<Key & { lastUsedAt?: number }>('keys.getKey', { keyId });
       session.print(key, () =>
         list({
           keyId: key.keyId,
@@ -49,6 +51,7 @@ export function keyCommands(program: Command, session: Session): void {
           created: time(key.createdAt),
           updated: time(key.updatedAt),
           expires: time(key.expires),
+          lastUsed: time(key.lastUsedAt),
         }),
       );
     });
@@ -107,6 +110,31 @@ export function keyCommands(program: Command, session: Session): void {
     .action(async (keyId: string, { yes, wait }) => {
       await confirm(`delete ${keyId}`, yes === true);
       await change('keys.deleteKey', `deleted ${keyId}`, { keyId }, wait);
+    });
+
+  keys
+    .command('usage <keyId>')
+    .description('how often a key was verified, each day')
+    .option('--hourly', 'each hour, as far back as is kept')
+    .action(async (keyId: string, { hourly }) => {
+      const client = await session.controlPlane();
+      const query = { keyId, granularity: hourly ? 'hour' : 'day' };
+      const answer = await client.call<{ verifications: UsageBucket[] }>('keys.getVerifications', query);
+      session.print(answer, () =>
+        table(
+          answer.verifications
+            .map(({ time: ms, success, disabled, expired, forbidden }) => [
+              ms,
+              success,
+              disabled,
+              expired,
+              forbidden,
+            ])
+            .filter(([, ...counts]) => counts.some((n) => n > 0))
+            .map(([ms, ...counts]) => [time(ms), ...counts.map(count)]),
+          ['from', 'accepted', 'disabled', 'expired', 'forbidden'],
+        ),
+      );
     });
 
   keys

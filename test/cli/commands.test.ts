@@ -9,7 +9,7 @@ import { envOf, type Run, start } from './keyfence.ts';
 
 let fleet: Fleet;
 beforeAll(async () => {
-  fleet = await Fleet.start({ env: { STATUS_PERIOD_MS: '100' } });
+  fleet = await Fleet.start({ env: { STATUS_PERIOD_MS: '100', USAGE_PERIOD_MS: '1000' } });
 });
 afterAll(() => fleet.stop());
 
@@ -44,6 +44,19 @@ describe('keys', () => {
     await answer(`keys delete ${keyId} --yes`);
     expect(await verify(1)).toMatchObject({ code: 'NOT_FOUND' });
     await answer('keys verify', 1, {}, `${key}\n`);
+  });
+
+  test('show when and how often they were used', async () => {
+    const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'used' });
+    await fleet.verdict(key);
+    await fleet.until(async () => (await answer(`keys get ${keyId}`)).lastUsedAt !== undefined);
+    expect((await answer(`keys usage ${keyId}`)).verifications.at(-1)).toMatchObject({
+      success: 1,
+      disabled: 0,
+    });
+    expect((await run(`keys usage ${keyId} --hourly`)).stdout).toMatch(
+      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0\n$/,
+    );
   });
 
   test('are listed as far as asked, with a cursor for the rest', async () => {

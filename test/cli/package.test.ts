@@ -73,3 +73,7 @@ test('the package runs as JavaScript under a plain node', async () => {
   expect((await keyfence('keys', 'disable', keyId)).stdout).toContain('complete');
   expect((await keyfence('doctor')).stdout).toContain('✓ rights');
 });
+
+test('npx finds the command in the project', () => {
+  expect(npm(ROOT, 'exec', '--offline', '--no', '--', 'keyfence', '--version').trim()).toBe(version());
+});

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -176,6 +176,20 @@ describe('import', () => {
     expect(status).toBe(130);
     expect(stderr).toContain('after line 2000; run it again to go on');
     expect(await total('stopped')).toBe(2000);
+  });
+
+  test('reads a file that is larger than its memory', async () => {
+    const padding = ' '.repeat(60_000);
+    const file = fileOf(
+      'large.ndjson',
+      Array.from({ length: 1500 }, (_, i) => `{"key":"large-${i}"${padding}}`),
+    );
+    const { status, stdout } = await run(['keys', 'import', 'large', file], {
+      NODE_OPTIONS: '--max-old-space-size=48',
+    });
+    rmSync(file);
+    expect(stdout).toBe('1,500 lines: 1,500 created, 0 there already, 0 refused\n');
+    expect(status).toBe(0);
   });
 
   test('waits while the control plane cannot take more, and then goes on', async () => {
