@@ -18,6 +18,11 @@ export interface Section {
   /** What is measured, on what load, how pinned. */
   readonly about: string;
   readonly rows: readonly Row[];
+  /** What is drawn of it; the first bar is ours. */
+  readonly bars?: {
+    readonly unit: string;
+    readonly values: readonly { readonly name: string; readonly value: number }[];
+  };
 }
 
 /** One benchmark. `quick` asks for the shortest run that still says something. */

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import autocannon from 'autocannon';
-import { pinned } from './harness.ts';
+import { inDirectory, median, pinned, type Row, type Section } from './harness.ts';
 
 /** What one run of load saw. Latencies in milliseconds. */
 export interface Load {
@@ -20,52 +20,132 @@ export const LOAD_CORE = 1;
 
 const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
 
+/** One request of a load, to be sent again and again. */
+export interface LoadRequest {
+  readonly method: 'GET' | 'POST';
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+/** verifyKey for one key. */
+export const verifyRequest = (key: string): LoadRequest => ({
+  method: 'POST',
+  path: '/v1/keys.verifyKey',
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify({ key }),
+});
+
 /**
- * Asks verifyKey for random keys of `keysFile` (one a line) over 32 connections, as fast as answers come.
- * With wrk where it is installed, else with autocannon.
+ * Sends `requests` in random order, as fast as answers come. With wrk where it is installed,
+ * else with autocannon.
  */
-export async function verifyLoad(
+export async function fullLoad(
   port: number,
-  keysFile: string,
-  keys: readonly string[],
+  requests: readonly LoadRequest[],
   seconds: number,
+  connections = 32,
 ): Promise<Load> {
-  if (!hasWrk) return autocannonLoad(port, keys, seconds);
-  const script = `${keysFile}.lua`;
-  writeFileSync(
-    script,
-    `local requests = {}
-     function init()
-       math.randomseed(os.time())
-       wrk.headers['Content-Type'] = 'application/json'
-       for key in io.lines('${keysFile}') do
-         requests[#requests + 1] = wrk.format('POST', '/v1/keys.verifyKey', nil, '{"key":"' .. key .. '"}')
+  if (!hasWrk) return autocannonLoad(port, requests, seconds, connections);
+  return inDirectory(async (directory) => {
+    const file = join(directory, 'requests.txt');
+    writeFileSync(file, requests.map((each) => wire(each, port)).join('\0'));
+    const script = join(directory, 'wrk.lua');
+    writeFileSync(
+      script,
+      `local requests = {}
+       function init()
+         math.randomseed(os.time())
+         for each in io.open('${file}', 'rb'):read('*a'):gmatch('[^%z]+') do requests[#requests + 1] = each end
        end
-     end
-     function request() return requests[math.random(#requests)] end
-     function done(summary, latency)
-       local e = summary.errors
-       io.write(string.format('{"rps":%f,"p50":%f,"p99":%f,"errors":%d}\\n', summary.requests / summary.duration * 1e6,
-         latency:percentile(50) / 1000, latency:percentile(99) / 1000, e.connect + e.read + e.write + e.status + e.timeout))
-     end`,
-  );
-  const [file = '', ...args] = pinned(LOAD_CORE, [
-    'wrk',
-    '-t1',
-    '-c32',
-    `-d${seconds}s`,
-    '-s',
-    script,
-    `http://127.0.0.1:${port}`,
-  ]);
-  const { stdout } = await promisify(execFile)(file, args);
-  const seen = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as {
-    rps: number;
-    p50: number;
-    p99: number;
-    errors: number;
+       function request() return requests[math.random(#requests)] end
+       function done(summary, latency)
+         local e = summary.errors
+         io.write(string.format('{"rps":%f,"p50":%f,"p99":%f,"errors":%d}\\n', summary.requests / summary.duration * 1e6,
+           latency:percentile(50) / 1000, latency:percentile(99) / 1000, e.connect + e.read + e.write + e.status + e.timeout))
+       end`,
+    );
+    const wrk = ['wrk', '-t1', `-c${connections}`, `-d${seconds}s`, '-s', script, `http://127.0.0.1:${port}`];
+    const [command = '', ...args] = pinned(LOAD_CORE, wrk);
+    const { stdout } = await promisify(execFile)(command, args);
+    const { rps, ...seen } = JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Omit<
+      Load,
+      'requestsPerSecond'
+    > & {
+      rps: number;
+    };
+    return { requestsPerSecond: rps, ...seen };
+  });
+}
+
+function wire({ method, path, headers, body = '' }: LoadRequest, port: number): string {
+  const all = {
+    Host: `127.0.0.1:${port}`,
+    ...headers,
+    ...(body ? { 'Content-Length': String(body.length) } : {}),
   };
-  return { requestsPerSecond: seen.rps, p50: seen.p50, p99: seen.p99, errors: seen.errors };
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body}`;
+}
+
+/** A server under load, and what it is asked. */
+export interface Contender {
+  readonly name: string;
+  readonly port: number;
+  readonly requests: readonly LoadRequest[];
+}
+
+/** Loads each in turn, round after round, so that what else the machine does hits all alike; medians by name. */
+export async function interleave(
+  contenders: readonly Contender[],
+  rounds: number,
+  seconds: number,
+): Promise<Map<string, Load>> {
+  const loads = new Map<string, Load[]>(contenders.map(({ name }) => [name, []]));
+  for (let round = 0; round < rounds; round++) {
+    for (const { name, port, requests } of contenders) {
+      const load = await fullLoad(port, requests, seconds);
+      if (load.errors > 0) throw new Error(`${name}: ${load.errors} errors`);
+      loads.get(name)?.push(load);
+    }
+  }
+  const middle = (all: readonly Load[]): Load => ({
+    requestsPerSecond: median(all.map(({ requestsPerSecond }) => requestsPerSecond)),
+    p50: median(all.map(({ p50 }) => p50)),
+    p99: median(all.map(({ p99 }) => p99)),
+    errors: 0,
+  });
+  return new Map([...loads].map(([name, all]) => [name, middle(all)]));
+}
+
+/** One row for each contender, and one for each ratio of the first to another that has a target. */
+export function throughputRows(
+  loads: ReadonlyMap<string, Load>,
+  targets: Readonly<Record<string, number>>,
+): Row[] {
+  const rows: Row[] = [...loads].map(([name, { requestsPerSecond, p50, p99 }]) => ({
+    name,
+    value: `${Math.round(requestsPerSecond).toLocaleString('en')} requests/s, p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms`,
+  }));
+  const [[mine, first] = ['', undefined]] = loads;
+  for (const [name, target] of Object.entries(targets)) {
+    const other = loads.get(name);
+    if (!first || !other) continue;
+    const ratio = first.requestsPerSecond / other.requestsPerSecond;
+    rows.push({
+      name: `${mine} ÷ ${name}`,
+      value: `${ratio.toFixed(2)} ×`,
+      target: `≥ ${target}`,
+      met: ratio >= target,
+    });
+  }
+  return rows;
+}
+
+/** The same, to be drawn. */
+export function throughputBars(loads: ReadonlyMap<string, Load>): NonNullable<Section['bars']> {
+  const values = [...loads].map(([name, { requestsPerSecond }]) => ({ name, value: requestsPerSecond }));
+  return { unit: 'requests/s on one core', values };
 }
 
 /** What the generator of a fixed rate saw, milliseconds. */
@@ -96,14 +176,17 @@ export async function openLoop(
   return JSON.parse(stdout) as OpenLoop;
 }
 
-async function autocannonLoad(port: number, keys: readonly string[], seconds: number): Promise<Load> {
+async function autocannonLoad(
+  port: number,
+  requests: readonly LoadRequest[],
+  seconds: number,
+  connections: number,
+): Promise<Load> {
   const result = await autocannon({
-    url: `http://127.0.0.1:${port}/v1/keys.verifyKey`,
-    connections: 32,
+    url: `http://127.0.0.1:${port}`,
+    connections,
     duration: seconds,
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    requests: keys.slice(0, 1000).map((key) => ({ body: JSON.stringify({ key }) })),
+    requests: requests.slice(0, 1000).map((each) => ({ ...each })),
   });
   return {
     requestsPerSecond: result.requests.average,

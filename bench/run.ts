@@ -3,6 +3,7 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Benchmark, machine, type Section } from './harness.ts';
+import { plot } from './plot.ts';
 
 const NOT_BENCHMARKS = new Set([
   'harness.ts',
@@ -14,6 +15,7 @@ const NOT_BENCHMARKS = new Set([
   'open-loop.ts',
   'look-ups.ts',
   'verifier-options.ts',
+  'plot.ts',
 ]);
 const names = readdirSync(import.meta.dirname)
   .filter((file) => file.endsWith('.ts') && !NOT_BENCHMARKS.has(file))
@@ -48,8 +50,9 @@ if (values.write) {
   ];
   writeFileSync(
     join(import.meta.dirname, 'results.md'),
-    `${head.join('\n')}\n${sections.map(markdown).join('\n')}`,
+    `${head.join('\n')}\n![throughput](results.svg)\n\n${sections.map(markdown).join('\n')}`,
   );
+  writeFileSync(join(import.meta.dirname, 'results.svg'), plot(sections));
 }
 
 function markdown({ title, about, rows }: Section): string {

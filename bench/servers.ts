@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { Agent, request } from 'undici';
 import { startRedis } from '../deploy/dev/redis-server.ts';
 import { pinned, startProcess } from './harness.ts';
@@ -81,10 +81,10 @@ export interface BenchVerifier extends Server {
   verify(key: string): Promise<Answer>;
 }
 
-/** @param main what to run as the verifier, from the project's root */
+/** @param main what to run as the verifier; relative to the project's root */
 export async function startVerifier(backend: Backend, main = 'verifier/main.ts'): Promise<BenchVerifier> {
   const verifier = await startProcess<{ address: string; adminAddress: string }>(
-    pinned(SERVER_CORE, [process.execPath, '--max-semi-space-size=8', join(ROOT, main)]),
+    pinned(SERVER_CORE, [process.execPath, '--max-semi-space-size=8', resolve(ROOT, main)]),
     backend.env,
     'address',
   );
@@ -120,36 +120,65 @@ async function post(agent: Agent, url: string, body: object): Promise<Answer> {
   return (await answer.body.json()) as Answer;
 }
 
+interface PeerReady {
+  /** The Authorization headers that it knows, of a peer that makes its keys itself. */
+  readonly headers?: readonly string[];
+}
+
 /** A peer written for Node.js, pinned to the server core; `file` says on a line of JSON that it is ready. */
-export async function startPeer(name: string, file: string, ...args: string[]): Promise<Server> {
+export async function startPeer(
+  name: string,
+  file: string,
+  ...args: string[]
+): Promise<Server & { readonly headers: readonly string[] }> {
   const port = freePort();
   const command = pinned(SERVER_CORE, [process.execPath, peer(file), String(port), ...args]);
-  const { stop } = await startProcess(command, {}, 'ready');
-  return { name, port, stop };
+  const { ready, stop } = await startProcess<PeerReady>(command, {}, 'ready');
+  return { name, port, stop, headers: ready.headers ?? [] };
 }
 
 /** nginx with the Lua LRU over the keys of `keysFile`, one worker, pinned to the server core. */
-export async function startNginx(nginx: string, directory: string, keysFile: string): Promise<Server> {
+export function startNginx(nginx: string, directory: string, keysFile: string): Promise<Server> {
   const port = freePort();
-  const conf = join(directory, 'nginx.conf');
-  const text = readFileSync(peer('nginx-lua.conf'), 'utf8')
-    .replaceAll('PORT', String(port))
-    .replaceAll('KEYS', keysFile)
-    .replaceAll('DIRECTORY', directory);
-  writeFileSync(conf, text);
-  const [file = '', ...args] = pinned(SERVER_CORE, [nginx, '-c', conf, '-p', directory]);
+  const conf = configured('nginx-lua.conf', directory, {
+    PORT: String(port),
+    KEYS: keysFile,
+    DIRECTORY: directory,
+  });
+  return startOther('nginx + Lua LRU', port, [nginx, '-c', conf, '-p', directory]);
+}
+
+/** HAProxy with the keys of `keysFile` in a map file, one thread, pinned to the server core. */
+export function startHaproxy(directory: string, keys: readonly string[]): Promise<Server> {
+  const port = freePort();
+  const map = join(directory, 'keys.map');
+  writeFileSync(map, keys.map((key, i) => `${key} key_${i}\n`).join(''));
+  const conf = configured('haproxy-map.cfg', directory, { PORT: String(port), MAP: map });
+  return startOther('HAProxy, key of a header in a map file', port, ['haproxy', '-db', '-f', conf]);
+}
+
+/** A peer's configuration with its placeholders filled in; where it was written. */
+function configured(name: string, directory: string, values: Readonly<Record<string, string>>): string {
+  let text = readFileSync(peer(name), 'utf8');
+  for (const [placeholder, value] of Object.entries(values)) text = text.replaceAll(placeholder, value);
+  const file = join(directory, name);
+  writeFileSync(file, text);
+  return file;
+}
+
+/** A server that does not say when it is ready, pinned to the server core. */
+async function startOther(name: string, port: number, command: readonly string[]): Promise<Server> {
+  const [file = '', ...args] = pinned(SERVER_CORE, command);
   const child = spawn(file, args, { stdio: 'inherit' });
-  for (;;) {
-    const up = await fetch(`http://127.0.0.1:${port}/`).then(
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const answers = () =>
+    fetch(`http://127.0.0.1:${port}/`).then(
       () => true,
       () => false,
     );
-    if (up) break;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  while (!(await answers())) await new Promise((resolve) => setTimeout(resolve, 50));
   return {
-    name: 'nginx + Lua LRU',
+    name,
     port,
     async stop() {
       child.kill('SIGTERM');

@@ -41,6 +41,12 @@ export type Standing =
       readonly names: readonly string[];
     };
 
+/** A follower whose next SYNC is refused, and which kill that was: a failover may lose one and another follow. */
+export interface Killed {
+  readonly name: string;
+  readonly kill: number;
+}
+
 /** What became of an attempt to complete a change by fence. */
 export type Closing =
   | { readonly state: 'LOST' }
@@ -48,7 +54,8 @@ export type Closing =
       readonly state: 'INTACT';
       readonly followers: number;
       readonly leaseMs: number;
-      readonly killed: readonly string[];
+      /** Those that this attempt killed. */
+      readonly killed: readonly Killed[];
     };
 
 /**
@@ -71,6 +78,6 @@ export interface ChangeLog {
   }): Promise<Standing>;
   /** Kills every follower that has not acknowledged the change, if the history still holds it. */
   close(apiId: string, sequence: number, hash: string): Promise<Closing>;
-  /** Removes those of `members` that are killed. */
-  reap(apiId: string, members: readonly string[]): Promise<number>;
+  /** Removes followers, unless they are no longer killed, or by another kill. */
+  reap(apiId: string, killed: readonly Killed[]): Promise<number>;
 }

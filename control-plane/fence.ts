@@ -1,5 +1,5 @@
 import { type Clock, pause } from '#shared/clock.ts';
-import type { ChangeLog, Written } from './change-log.ts';
+import type { ChangeLog, Killed, Written } from './change-log.ts';
 
 /** How a change came to be complete, or that a failover took it. */
 export type FenceOutcome = 'acks' | 'fence' | 'lost';
@@ -22,8 +22,8 @@ export interface Tracked {
 /** What the fence tells as it happens; for logs and metrics. */
 export interface FenceEvents {
   settled(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
-  killed(apiId: string, members: readonly string[], sequence: number): void;
-  reaped(apiId: string, members: readonly string[]): void;
+  killed(apiId: string, followers: readonly Killed[], sequence: number): void;
+  reaped(apiId: string, followers: readonly Killed[]): void;
 }
 
 /** The clock-rate error that is assumed between two machines over one lease, and rounding. */
@@ -119,8 +119,8 @@ export class Fence {
   }
 
   /** Removes killed followers one fence from now, because they may hold a lease granted after the change. */
-  reapLater(apiId: string, members: readonly string[], leaseMs: number): void {
-    if (members.length > 0) void this.#reap(apiId, members, fenceMs(leaseMs, this.#deposedMs));
+  reapLater(apiId: string, killed: readonly Killed[], leaseMs: number): void {
+    if (killed.length > 0) void this.#reap(apiId, killed, fenceMs(leaseMs, this.#deposedMs));
   }
 
   /** Acknowledgements are ordered, so only the lowest open changes of an API need a look. */
@@ -197,12 +197,12 @@ export class Fence {
     return true;
   }
 
-  async #reap(apiId: string, members: readonly string[], afterMs: number): Promise<void> {
+  async #reap(apiId: string, killed: readonly Killed[], afterMs: number): Promise<void> {
     await pause(this.#clock, afterMs, this.#stop.signal);
     while (!this.#stop.signal.aborted) {
       try {
-        await this.#log.reap(apiId, members);
-        this.#events.reaped(apiId, members);
+        await this.#log.reap(apiId, killed);
+        this.#events.reaped(apiId, killed);
         return;
       } catch {
         await pause(this.#clock, COVER_PERIOD_MS, this.#stop.signal);

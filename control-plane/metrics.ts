@@ -97,16 +97,14 @@ export class Metrics {
       if (outcome === 'acks') log.info(fields, 'change complete');
       else log.warn(fields, outcome === 'fence' ? 'change complete by fence' : 'change lost in a failover');
     },
-    killed: (apiId, members, sequence) => {
-      this.#killed.inc(members.length);
-      log.warn(
-        { apiId, members: members.slice(0, 10), count: members.length, sequence },
-        'verifiers gave no answer',
-      );
+    killed: (apiId, killed, sequence) => {
+      this.#killed.inc(killed.length);
+      const members = killed.slice(0, 10).map(({ name }) => name);
+      log.warn({ apiId, members, count: killed.length, sequence }, 'verifiers gave no answer');
     },
-    reaped: (apiId, members) => {
-      this.#reaped.inc(members.length);
-      log.info({ apiId, count: members.length }, 'silent verifiers removed');
+    reaped: (apiId, reaped) => {
+      this.#reaped.inc(reaped.length);
+      log.info({ apiId, count: reaped.length }, 'silent verifiers removed');
     },
   });
 

@@ -1,8 +1,9 @@
+import { randomInt } from 'node:crypto';
 import type { Redis } from 'ioredis';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/layout.ts';
 import type { RedisNodes } from '#shared/redis.ts';
 import { Script, type ScriptCall, WAIT_MS } from '#shared/script.ts';
-import type { ChangeLog, Closing, Standing, Write, Written } from './change-log.ts';
+import type { ChangeLog, Closing, Killed, Standing, Write, Written } from './change-log.ts';
 
 const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
 const checkScript = new Script(new URL('./lua/fence-check.lua', import.meta.url));
@@ -13,6 +14,8 @@ const reapScript = new Script(new URL('./lua/reap-members.lua', import.meta.url)
 const LOG_ENTRIES = 10_000;
 /** A longer new state goes into the log as "forget this key". */
 const PAYLOAD_BYTES_MAX = 1024;
+/** Kills are told apart by a random number below this: scores are doubles, and randomInt ends at 2^48. */
+const KILL_MAX = 2 ** 48 - 1;
 /** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
 const WRITE_LANES = 8;
 
@@ -141,19 +144,21 @@ export class RedisChangeLog implements ChangeLog {
 
   async close(apiId: string, sequence: number, hash: string): Promise<Closing> {
     const { head, log, members } = apiKeys(apiId);
-    const reply = await this.#read(closeScript, apiId, [head, log, members], [sequence, hash]);
-    const [state, followers, leaseMs, ...killed] = reply as [string, ...unknown[]];
+    const kill = -randomInt(1, KILL_MAX);
+    const reply = await this.#read(closeScript, apiId, [head, log, members], [sequence, hash, kill]);
+    const [state, followers, leaseMs, ...names] = reply as [string, ...unknown[]];
     if (state === 'LOST') return { state };
     return {
       state: 'INTACT',
       followers: Number(followers),
       leaseMs: Number(leaseMs),
-      killed: killed as string[],
+      killed: names.map((name) => ({ name: String(name), kill })),
     };
   }
 
-  async reap(apiId: string, members: readonly string[]): Promise<number> {
-    return Number(await this.#read(reapScript, apiId, [apiKeys(apiId).members], members));
+  async reap(apiId: string, killed: readonly Killed[]): Promise<number> {
+    const args = killed.flatMap(({ name, kill }) => [name, kill]);
+    return Number(await this.#read(reapScript, apiId, [apiKeys(apiId).members], args));
   }
 
   async #read(

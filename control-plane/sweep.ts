@@ -5,7 +5,7 @@ import type { Logger } from '#shared/log.ts';
 import type { RedisNodes } from '#shared/redis.ts';
 import { Script } from '#shared/script.ts';
 import type { Apis } from './apis.ts';
-import type { ChangeLog } from './change-log.ts';
+import type { ChangeLog, Killed } from './change-log.ts';
 import { type Fence, fenceMs } from './fence.ts';
 import type { Keys } from './keys.ts';
 import type { DurableWriter } from './redis-change-log.ts';
@@ -26,8 +26,8 @@ const SWEEP_BATCH = 500;
 interface Seen {
   sequence: number;
   sinceMs: number;
-  /** Followers found killed, and since when. */
-  killed: Map<string, number>;
+  /** Followers found killed, by name and kill, and since when. */
+  killed: Map<string, { killed: Killed; sinceMs: number }>;
   /** When this process first saw nothing left to sweep of the deleted API. */
   emptySinceMs?: number;
   /** Of this process's own change of the lease. */
@@ -44,7 +44,7 @@ interface Head {
   readonly created: boolean;
   readonly deleted: boolean;
   readonly members: number;
-  readonly killed: readonly string[];
+  readonly killed: readonly Killed[];
 }
 
 /**
@@ -142,9 +142,18 @@ export class Sweep {
   /** Removes followers that this process has seen killed for one fence of its own. */
   async #reapKilled(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
     const fence = fenceMs(head.fencedMs, this.#deposedMs);
-    seen.killed = new Map(head.killed.map((name) => [name, seen.killed.get(name) ?? nowMs]));
-    const due = [...seen.killed].filter(([, sinceMs]) => nowMs - sinceMs >= fence).map(([name]) => name);
-    if (due.length > 0) await this.#log.reap(apiId, due);
+    seen.killed = new Map(
+      head.killed.map((killed) => {
+        const id = `${killed.name} ${killed.kill}`;
+        return [id, seen.killed.get(id) ?? { killed, sinceMs: nowMs }];
+      }),
+    );
+    const due = [...seen.killed.values()].filter(({ sinceMs }) => nowMs - sinceMs >= fence);
+    if (due.length > 0)
+      await this.#log.reap(
+        apiId,
+        due.map(({ killed }) => killed),
+      );
   }
 
   /**
@@ -214,7 +223,7 @@ export class Sweep {
       Promise.all([
         redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted'),
         redis.zcard(members),
-        redis.zrangebyscore(members, -1, -1),
+        redis.zrangebyscore(members, '-inf', '(0', 'WITHSCORES'),
       ]),
     );
     const [sequence, granted, fenced, token, created, deleted] = fields;
@@ -226,7 +235,10 @@ export class Sweep {
       created: Boolean(created),
       deleted: Boolean(deleted),
       members: count,
-      killed,
+      killed: Array.from({ length: killed.length / 2 }, (_, i) => ({
+        name: killed[2 * i] ?? '',
+        kill: Number(killed[2 * i + 1]),
+      })),
     };
   }
 }

@@ -10,7 +10,7 @@ export interface ApiKeys {
   readonly head: string;
   /** Stream: the change log, ids `<sequence>-0`. */
   readonly log: string;
-  /** Sorted set: follower → last acknowledged sequence; −1 = killed. */
+  /** Sorted set: follower → last acknowledged sequence; below 0 = killed, by the kill of that number. */
   readonly members: string;
   /** Sorted set: keyId by creation number. */
   readonly index: string;

@@ -1,5 +1,6 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http';
 import { type ApiError, ERRORS, type ErrorCode, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { PROBLEM_TYPE, problemBody } from './problem.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
@@ -8,11 +9,20 @@ export const LINGER_MS = 1000;
 /** Bytes of a refused body that are read and thrown away before the connection is cut. */
 const LINGER_BYTES_MAX = 1_048_576;
 
-/** Answers with a whole body. The request id is on the response already (see `http.ts`). */
-export function answer(response: ServerResponse, status: number, type: string, body: string): void {
+/**
+ * Answers with a whole body. The request id is on the response already (see `http.ts`).
+ * @param type content type; undefined = there is no body
+ */
+export function answer(
+  response: ServerResponse,
+  status: number,
+  type: string | undefined,
+  body: string,
+): void {
   const lingering = mayBeLong(response);
   if (lingering) response.shouldKeepAlive = false;
-  response.writeHead(status, { 'Content-Type': type, 'Content-Length': Buffer.byteLength(body) });
+  if (type !== undefined) response.setHeader('Content-Type', type);
+  response.writeHead(status, { 'Content-Length': Buffer.byteLength(body) });
   if (!lingering) return void response.end(body);
   response.write(body);
   linger(response);
@@ -23,10 +33,13 @@ export function answerJson(response: ServerResponse, status: number, body: strin
   answer(response, status, JSON_TYPE, body);
 }
 
-/** The contract's error body. */
+/** The contract's error body; to a gateway, one that it may hand to its client. */
 export function answerError(response: ServerResponse, error: ApiError, requestId: string): void {
-  if (error.code === 'SERVICE_UNAVAILABLE') response.setHeader('Retry-After', RETRY_AFTER_SECONDS);
-  answerJson(response, error.status, JSON.stringify(errorBody(error.code, error.message, requestId)));
+  const { code, status } = error;
+  if (code === 'SERVICE_UNAVAILABLE') response.setHeader('Retry-After', RETRY_AFTER_SECONDS);
+  if (response.req.url?.startsWith('/authz/')) {
+    answer(response, status, PROBLEM_TYPE, problemBody({ status, code, requestId }));
+  } else answerJson(response, status, JSON.stringify(errorBody(code, error.message, requestId)));
 }
 
 /** The head of a response written without `node:http`, byte for byte as `answerJson` and Node would send it. */

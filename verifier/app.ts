@@ -3,7 +3,9 @@ import { createAdminServer, listen } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
+import { authzRoutes } from './authz.ts';
 import type { Config } from './config.ts';
+import { SOURCES } from './credentials.ts';
 import { createVerifierServer } from './http.ts';
 import { followerLog, Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis-session.ts';
@@ -67,7 +69,13 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     log,
     periodMs: config.STATUS_PERIOD_MS,
   });
-  const server = createVerifierServer({ answers: metrics.count(verifier, clock), limits: config, log });
+  const answers = metrics.count(verifier, clock);
+  const authz = authzRoutes(answers, {
+    sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
+    withMeta: config.AUTHZ_META,
+    allowPreflight: config.CORS_PREFLIGHT === 'allow',
+  });
+  const server = createVerifierServer({ answers, limits: config, log, routes: { below: authz } });
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();

@@ -101,6 +101,21 @@ export const settings = {
     100_000,
     'Keys that are counted between two such reports; verdicts on others are in no usage. About 150 bytes each',
   ),
+  CREDENTIAL_SOURCES: list(
+    /^(bearer|x-api-key|query)$/,
+    'comma-separated: bearer, x-api-key, query',
+    "Where a gateway's client may put its key: `Authorization: Bearer`, `X-Api-Key`, the query parameter `api_key` (which ends up in logs and histories). One source twice, or two that differ, is 401. Leave `bearer` out where Bearer is a token of your own",
+    'bearer,x-api-key',
+  ),
+  AUTHZ_META: flag(
+    false,
+    'Whether the API behind a gateway is told `meta` in `X-Key-Meta`: JSON in ASCII, empty when over 2 KiB',
+  ),
+  CORS_PREFLIGHT: choice(
+    ['deny', 'allow'],
+    'deny',
+    'Whether a CORS preflight, which never carries a key, passes without one; `allow` only where the gateway itself says what the method was',
+  ),
   ...httpSettings,
   SHUTDOWN_GRACE_MS: integer(
     0,

@@ -1,4 +1,5 @@
-// The least that does the job on node:http: JSON body, SHA-256, LRU, JSON answer. `minimal-http.ts <port> <keys file>`
+// The least that does the job on node:http: JSON body (of GET: a header), SHA-256, LRU, JSON answer.
+// `minimal-http.ts <port> <keys file>`
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -12,7 +13,13 @@ readFileSync(file, 'utf8')
     (key, i) => void cache.set(hash('sha256', key, 'base64url'), { keyId: `key_${i}`, enabled: true }),
   );
 
-const server = createServer((request, response) => {
+const server = createServer({ optimizeEmptyRequests: true }, (request, response) => {
+  if (request.method === 'GET') {
+    const entry = cache.get(hash('sha256', request.headers.authorization?.slice(7) ?? '', 'base64url'));
+    response.writeHead(entry?.enabled ? 200 : 401, { 'x-key-id': entry?.keyId ?? '', 'content-length': 0 });
+    response.end();
+    return;
+  }
   let text = '';
   request.on('data', (chunk) => {
     text += chunk;

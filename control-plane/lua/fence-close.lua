@@ -1,13 +1,15 @@
 #!lua flags=allow-oom
 -- Completes a change by fence: no lease from before it can be alive on the caller's clock, so every follower
--- that has not acknowledged it is killed (-1: its next SYNC is refused). It still counts as a laggard; the
--- caller removes it one fence later (reap-members), because it may hold a lease granted after this change.
+-- that has not acknowledged it is killed (a score below 0: its next SYNC is refused). It still counts as a
+-- laggard; the caller removes it one fence later (reap-members), because it may hold a lease granted after this
+-- change. The score names the kill: a failover may lose one and somebody kill the same follower anew, and what
+-- waited for the lost kill must not remove it too early. One that is killed already keeps its kill.
 --
 -- KEYS 1 head  2 log  3 members
--- ARGV 1 sequence  2 its hash
--- Returns {'LOST'} | {'INTACT', followers, Lf, name of each that is now killed, …}
+-- ARGV 1 sequence  2 its hash  3 the kill: a random integer below 0
+-- Returns {'LOST'} | {'INTACT', followers, Lf, name of each that this killed, …}
 local head, log, members = unpack(KEYS)
-local sequence, hash = unpack(ARGV)
+local sequence, hash, kill = unpack(ARGV)
 
 local s, Lf = unpack(redis.call('HMGET', head, 's', 'Lf'))
 if tonumber(s or 0) < tonumber(sequence) then return {'LOST'} end
@@ -15,8 +17,8 @@ local entry = redis.call('XRANGE', log, sequence .. '-0', sequence .. '-0')[1]
 if entry and entry[2][2] ~= hash then return {'LOST'} end
 
 local reply = {'INTACT', redis.call('ZCARD', members), Lf or '0'}
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', members, '-inf', '(' .. sequence)) do
-  redis.call('ZADD', members, 'XX', -1, name)
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', members, 0, '(' .. sequence)) do
+  redis.call('ZADD', members, 'XX', kill, name)
   reply[#reply + 1] = name
 end
 return reply

@@ -2,12 +2,12 @@
 -- Removes killed followers, one fence after their kill was confirmed.
 --
 -- KEYS 1 members
--- ARGV names
--- Returns how many were removed; one that is not killed (registered anew) stays.
+-- ARGV name, the score of its kill, …
+-- Returns how many were removed; one that is not killed, or was killed anew, stays.
 local removed = 0
-for _, name in ipairs(ARGV) do
-  if tonumber(redis.call('ZSCORE', KEYS[1], name) or 0) == -1 then
-    removed = removed + redis.call('ZREM', KEYS[1], name)
+for i = 1, #ARGV, 2 do
+  if tonumber(redis.call('ZSCORE', KEYS[1], ARGV[i]) or 0) == tonumber(ARGV[i + 1]) then
+    removed = removed + redis.call('ZREM', KEYS[1], ARGV[i])
   end
 end
 return removed

@@ -19,7 +19,7 @@ export const CreatedKey = Type.Object(
 );
 
 /** A key as admins see it. */
-export const Key = Type.Object({
+const Key = Type.Object({
   id: Id('the key'),
   keyId: Type.String({ description: 'The same.' }),
   apiId: Id('its API'),

@@ -44,7 +44,7 @@ export const searches: Search[] = [
   mutant('NO_X', I1, FAILOVER),
   mutant('NO_HASH_CHAIN', I1, FAILOVER),
   deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
-  deepMutant('REAP_TIMER_SURVIVES_FAILOVER', I1, [...FAILOVER, '-DWRITES=3']),
+  deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),
 ];
 
 /** The protocol with every rule: each assertion is on, and the search has to reach its end. */

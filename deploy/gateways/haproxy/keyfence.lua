@@ -1,0 +1,54 @@
+-- The action `lua.keyfence`: asks the verifier about a request, adds who the key belongs to, or answers in its place.
+-- Arguments: the socket where HAProxy's own frontend for the verifier listens, and the id of the API.
+local TIMEOUT_MS = 1500 -- above all that the backend may take
+local ASKED = { "authorization", "x-api-key", "x-request-id", "origin", "access-control-request-method" }
+local TOLD = { "x-key-id", "x-key-api-id", "x-key-name", "x-key-external-id", "x-key-meta" }
+local REFUSED = { "www-authenticate", "content-type", "cache-control", "x-request-id" }
+
+-- Every line of a header; HAProxy counts them from 0.
+local function lines(headers, name)
+  local all = {}
+  for i = 0, #(headers[name] or {}) do
+    local value = (headers[name] or {})[i]
+    if value ~= nil then all[#all + 1] = value end
+  end
+  return all
+end
+
+local function ask(txn, socket, api_id)
+  local sent = txn.http:req_get_headers()
+  local headers = {
+    ["x-original-method"] = { txn.sf:method() },
+    ["x-original-uri"] = { txn.sf:pathq() },
+  }
+  for _, name in ipairs(ASKED) do
+    local values = lines(sent, name)
+    if #values > 0 then headers[name] = values end
+  end
+  return core.httpclient():get({
+    url = "http://keyfence/authz/api/" .. api_id .. "/auth-request",
+    dst = "unix@" .. socket,
+    headers = headers,
+    timeout = TIMEOUT_MS,
+  })
+end
+
+core.register_action("keyfence", { "http-req" }, function(txn, socket, api_id)
+  local asked, answer = pcall(ask, txn, socket, api_id)
+  local status = asked and answer and answer.status or 0
+  if status == 200 then
+    for _, name in ipairs(TOLD) do
+      txn.http:req_set_header(name, lines(answer.headers, name)[1] or "")
+    end
+    return
+  end
+  -- No verdict: the API is not asked.
+  local reply = { status = 503, headers = { ["retry-after"] = { "1" } } }
+  if status == 401 or status == 403 then
+    reply = { status = status, headers = {}, body = answer.body }
+    for _, name in ipairs(REFUSED) do
+      reply.headers[name] = lines(answer.headers, name)
+    end
+  end
+  txn:done(txn:reply(reply))
+end, 2)

@@ -1,0 +1,185 @@
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { join } from 'node:path';
+import { describe } from 'vitest';
+import { spawnBound } from '../../deploy/dev/redis-server.ts';
+
+const SHIPPED = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
+
+const KNOWN = ['nginx', 'haproxy', 'caddy', 'envoy'] as const;
+export type GatewayName = (typeof KNOWN)[number];
+
+/** Debian keeps servers out of a user's PATH. */
+const PATH = `${process.env['PATH']}:/usr/sbin`;
+
+/** The gateways that are on this machine, each run with the files of deploy/gateways as they are. */
+export const gatewayNames = KNOWN.filter(
+  (name) => spawnSync('sh', ['-c', `command -v ${name}`], { env: { PATH } }).status === 0,
+);
+
+/** Tests of each gateway; those of one that is not here are skipped, and say so. */
+export function describeGateways(tests: (name: GatewayName) => void): void {
+  for (const name of KNOWN) {
+    const skipped = !gatewayNames.includes(name);
+    describe.skipIf(skipped)(`${name}${skipped ? ' (skipped: not on PATH, see .ci/run)' : ''}`, () =>
+      tests(name),
+    );
+  }
+}
+
+/** Where a gateway finds the others, as `host:port`, and which API it fronts. */
+export interface Around {
+  readonly VERIFIER: string;
+  readonly UPSTREAM: string;
+  readonly API_ID: string;
+}
+
+export interface Ask {
+  readonly method?: string;
+  readonly path?: string;
+  /** Names and values by turns, sent as they stand. */
+  readonly headers?: readonly string[];
+  readonly body?: string;
+}
+
+export interface Got {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly body: string;
+}
+
+const START_MS_MAX = 10_000;
+
+/** A running gateway, listening on a unix socket. It ends with this process. */
+export class Gateway {
+  readonly #socket: string;
+  readonly #stop: () => Promise<void>;
+
+  private constructor(socket: string, stop: () => Promise<void>) {
+    this.#socket = socket;
+    this.#stop = stop;
+  }
+
+  /** @param directory for its files; a short path, for the sockets in it */
+  static async start(name: GatewayName, directory: string, around: Around): Promise<Gateway> {
+    const home = join(directory, name);
+    mkdirSync(home, { recursive: true });
+    const socket = join(home, 'gw');
+    const { command, env } = launches[name](home, socket, around);
+    // With what it writes to stderr: shown where it does not start.
+    const process = spawnBound('sh', ['-c', 'exec "$@" 2>&1', 'sh', ...command], {
+      PATH,
+      HOME: home,
+      ...env,
+    });
+    let output = '';
+    process.stdout?.on('data', (chunk: Buffer) => {
+      output += chunk.toString();
+    });
+    const exited = once(process, 'exit');
+    const gateway = new Gateway(socket, async () => {
+      process.kill('SIGTERM');
+      await exited;
+    });
+    const giveUpAtMs = performance.now() + START_MS_MAX;
+    while (
+      !(await gateway.ask().then(
+        () => true,
+        () => false,
+      ))
+    ) {
+      if (process.exitCode !== null || performance.now() > giveUpAtMs)
+        throw new Error(`${name} did not start:\n${output}`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    return gateway;
+  }
+
+  /** One request on a connection of its own. */
+  async ask({ method = 'GET', path = '/', headers = [], body = '' }: Ask = {}): Promise<Got> {
+    const length = body === '' ? [] : ['Content-Length', String(body.length)];
+    const sent = request({
+      socketPath: this.#socket,
+      method,
+      path,
+      headers: ['Host', 'api.example', ...length, ...headers],
+      agent: false,
+    });
+    sent.end(body, 'latin1');
+    const [response] = await once(sent, 'response');
+    let text = '';
+    for await (const chunk of response.setEncoding('utf8')) text += chunk;
+    return { status: response.statusCode, headers: response.headers, body: text };
+  }
+
+  stop(): Promise<void> {
+    return this.#stop();
+  }
+}
+
+interface Launch {
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+}
+
+const launches: Record<GatewayName, (home: string, socket: string, around: Around) => Launch> = {
+  nginx(home, socket, around) {
+    const site = substituted('nginx/keyfence.conf.template', { ...around, LISTEN: `unix:${socket}` });
+    writeFileSync(join(home, 'site.conf'), site);
+    const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+      (kind) => `${kind}_temp_path ${home};`,
+    );
+    writeFileSync(
+      join(home, 'nginx.conf'),
+      [
+        // Root drops to another user, who could not reach the files of this test.
+        process.getuid?.() === 0 ? 'user root;' : '',
+        `pid ${home}/pid; error_log stderr crit; worker_processes 2; events {}`,
+        `http { access_log off; ${paths.join(' ')} include ${home}/site.conf; }`,
+      ].join('\n'),
+    );
+    const command = [
+      'nginx',
+      '-p',
+      home,
+      '-c',
+      join(home, 'nginx.conf'),
+      '-e',
+      'stderr',
+      '-g',
+      'daemon off;',
+    ];
+    return { command, env: {} };
+  },
+  haproxy(home, socket, around) {
+    const KEYFENCE_LUA = join(SHIPPED, 'haproxy', 'keyfence.lua');
+    const env = { ...around, LISTEN: socket, AUTHZ_SOCKET: join(home, 'kf'), KEYFENCE_LUA };
+    return { command: ['haproxy', '-db', '-f', join(SHIPPED, 'haproxy', 'haproxy.cfg')], env };
+  },
+  caddy(home, socket, around) {
+    const file = join(SHIPPED, 'caddy', 'Caddyfile');
+    const env = { ...around, LISTEN: `unix/${socket}`, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home };
+    return { command: ['caddy', 'run', '--config', file, '--adapter', 'caddyfile'], env };
+  },
+  envoy(home, socket, { VERIFIER, UPSTREAM, API_ID }) {
+    const at = (hostAndPort: string) => {
+      const [host, port] = hostAndPort.split(':');
+      return `{ socket_address: { address: ${host}, port_value: ${port} } }`;
+    };
+    const LISTEN = `{ pipe: { path: ${socket} } }`;
+    const values = { LISTEN, VERIFIER: at(VERIFIER), UPSTREAM: at(UPSTREAM), API_ID };
+    const file = join(home, 'envoy.yaml');
+    writeFileSync(file, substituted('envoy/envoy.yaml.template', values));
+    // Hot restart is in memory that all Envoys of a machine share.
+    const command = ['envoy', '-c', file, '--disable-hot-restart', '--concurrency', '2', '-l', 'error'];
+    return { command, env: {} };
+  },
+};
+
+/** A file of deploy/gateways after what `envsubst` does. */
+function substituted(file: string, values: Readonly<Record<string, string>>): string {
+  const template = readFileSync(join(SHIPPED, file), 'utf8');
+  return template.replace(/\$\{(\w+)\}/g, (whole, name: string) => values[name] ?? whole);
+}

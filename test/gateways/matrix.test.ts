@@ -1,0 +1,188 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { generateKey } from '../../shared/key-format.ts';
+import { type Ask, describeGateways, gatewayNames } from './gateways.ts';
+import { API_ID, OTHER_API_ID, showing, World } from './world.ts';
+
+const MIB = 1024 * 1024;
+const INVALID = 'Bearer realm="api", error="invalid_token"';
+const PREFLIGHT = ['Origin', 'https://app.example', 'Access-Control-Request-Method', 'PUT'];
+
+let world: World;
+let valid: { key: string; keyId: string };
+let keys: Record<'disabled' | 'expired' | 'other' | 'unknown' | 'malformed', string>;
+
+beforeAll(async () => {
+  world = await World.start();
+  const { fleet } = world;
+  valid = await world.validKey({ name: 'Zoë', externalId: 'user 1' });
+  const key = async (input: object) => (await fleet.ok('keys.createKey', { apiId: API_ID, ...input })).key;
+  const expires = Date.now() + 200;
+  keys = {
+    disabled: await key({ enabled: false }),
+    expired: await key({ expires }),
+    other: await key({ apiId: OTHER_API_ID }),
+    unknown: generateKey(16),
+    malformed: 'no key of ours',
+  };
+  await fleet.until(() => Date.now() > expires);
+});
+afterAll(() => world.stop());
+
+describeGateways((name) => {
+  const passesBodies = name !== 'nginx';
+  /** The one request that the API saw. */
+  async function passed(asked: Ask) {
+    const got = await world.decided(name, asked);
+    const seen = world.upstream.take();
+    expect({ status: got.status, requests: seen.length }).toEqual({ status: 200, requests: 1 });
+    const [request] = seen;
+    if (!request) throw new Error('the API saw nothing');
+    return { got, ...request };
+  }
+
+  /** What the client got in the API's place. */
+  async function refused(asked: Ask) {
+    const got = await world.decided(name, asked);
+    expect(world.upstream.take()).toEqual([]);
+    return { status: got.status, challenge: got.headers['www-authenticate'], body: got.body };
+  }
+
+  test('a valid key passes, wherever it is: the API learns whose it is and never the key', async () => {
+    for (const headers of [
+      showing(valid.key).headers,
+      ['authorization', `bearer ${valid.key}`],
+      ['X-Api-Key', valid.key],
+      ['X-Api-Key', valid.key, ...showing(valid.key).headers],
+    ]) {
+      const { got, headers: seen, ...request } = await passed({ path: '/orders/1?a=b', headers });
+      expect(got.body).toBe('from the API');
+      expect(request).toMatchObject({ method: 'GET', url: '/orders/1?a=b' });
+      expect(seen).toMatchObject({
+        'x-key-id': [valid.keyId],
+        'x-key-api-id': [API_ID],
+        'x-key-name': ['Zo%C3%AB'],
+        'x-key-external-id': ['user%201'],
+      });
+      expect(JSON.stringify(seen)).not.toContain(valid.key);
+    }
+  });
+
+  test('disabled, expired, unknown and malformed keys are 401, those of another API 403, and the API sees nothing', async () => {
+    const expected = {
+      disabled: [401, INVALID, 'DISABLED'],
+      expired: [401, INVALID, 'EXPIRED'],
+      other: [403, undefined, 'FORBIDDEN'],
+      unknown: [401, INVALID, 'NOT_FOUND'],
+      malformed: [401, INVALID, 'NOT_FOUND'],
+    } as const;
+    for (const [kind, [status, challenge, code]] of Object.entries(expected)) {
+      const answer = await refused(showing(keys[kind as keyof typeof keys]));
+      expect(answer, kind).toMatchObject({ status, challenge });
+      if (passesBodies) expect(JSON.parse(answer.body), kind).toMatchObject({ status, code });
+    }
+  });
+
+  test('without a key it is 401', async () => {
+    for (const headers of [[], ['Authorization', 'Bearer '], ['Authorization', 'Basic Zm9vOmJhcg==']])
+      expect(await refused({ headers })).toMatchObject({ status: 401, challenge: 'Bearer realm="api"' });
+  });
+
+  test('two keys are refused, even where one is valid', async () => {
+    const good = showing(valid.key).headers;
+    for (const headers of [
+      ['X-Api-Key', valid.key, 'X-Api-Key', keys.unknown],
+      ['X-Api-Key', keys.unknown, 'x-api-key', valid.key],
+      [...good, 'X-Api-Key', keys.unknown],
+    ])
+      expect(await refused({ headers })).toMatchObject({
+        status: 401,
+        // Envoy makes one header of two, whose value is no key.
+        challenge: expect.stringMatching(name === 'envoy' ? /invalid_(request|token)/ : /invalid_request/),
+      });
+    // nginx itself refuses a second Authorization.
+    const twice = await refused({ headers: [...good, ...showing(keys.unknown).headers] });
+    expect(twice.status).toBe(name === 'nginx' ? 400 : 401);
+  });
+
+  test("a client's own identity headers never reach the API", async () => {
+    const spoofed = [
+      ...['X-Key-Id', 'key_boss', 'x-key-id', 'key_boss', 'X_Key_Id', 'key_boss', 'X-Key_Id', 'key_boss'],
+      ...[
+        'X-Key-Name',
+        'boss',
+        'X-KEY-EXTERNAL-ID',
+        'boss',
+        'X-Key-Api-Id',
+        'boss',
+        'X-Key-Meta',
+        '{"boss":1}',
+      ],
+    ];
+    const { headers } = await passed({ headers: [...showing(valid.key).headers, ...spoofed] });
+    expect(headers['x-key-id']).toEqual([valid.keyId]);
+    expect(JSON.stringify(headers)).not.toContain('boss');
+    const nobodys = await world.validKey();
+    const { headers: bare } = await passed({ headers: [...showing(nobodys.key).headers, ...spoofed] });
+    expect(bare['x-key-id']).toEqual([nobodys.keyId]);
+    expect(bare['x-key-name'] ?? ['']).toEqual(['']);
+    expect(JSON.stringify(bare)).not.toContain('boss');
+    expect(await refused({ headers: spoofed })).toMatchObject({ status: 401 });
+  });
+
+  test('no path makes the question one about another API', async () => {
+    const { headers } = showing(keys.other);
+    for (const path of [
+      '/../../../../authz/api/other/ext-authz/x',
+      '/%2e%2e/%2e%2e/%2e%2e/api/other/forward-auth',
+      '//authz/api/other/auth-request?/authz/api/other/auth-request',
+    ]) {
+      const { status } = await refused({ path, headers });
+      // Some gateways themselves refuse a path that leaves the root.
+      expect([400, 403], path).toContain(status);
+    }
+  });
+
+  test('a key in the query is none', async () => {
+    expect(await refused({ path: `/?api_key=${valid.key}` })).toMatchObject({ status: 401 });
+  });
+
+  test('a preflight is refused as any request without a key', async () => {
+    expect(await refused({ method: 'OPTIONS', headers: PREFLIGHT })).toMatchObject({ status: 401 });
+  });
+
+  test('bodies reach the API as they are, up to 1 MiB, and only with a valid key', async () => {
+    const json = ['Content-Type', 'application/json'];
+    for (const body of ['{"order":1}', 'x'.repeat(MIB)]) {
+      const headers = [...json, ...showing(valid.key).headers];
+      const seen = await passed({ method: 'POST', headers, body });
+      expect(seen.method).toBe('POST');
+      expect(seen.body === body).toBe(true);
+    }
+    const headers = [...json, ...showing(keys.disabled).headers];
+    expect(await refused({ method: 'POST', headers, body: '{"order":1}' })).toMatchObject({ status: 401 });
+  });
+
+  test('HEAD is judged and passed as HEAD', async () => {
+    const { got, method } = await passed({ method: 'HEAD', ...showing(valid.key) });
+    expect({ method, body: got.body }).toEqual({ method: 'HEAD', body: '' });
+    expect(await refused({ method: 'HEAD', ...showing(keys.disabled) })).toMatchObject({
+      status: 401,
+      body: '',
+    });
+  });
+});
+
+test.skipIf(gatewayNames.length === 0)(
+  'a key is refused by every gateway as soon as updateKey has returned, and passes again likewise',
+  async () => {
+    const { key, keyId } = await world.validKey();
+    const statuses = () =>
+      Promise.all(gatewayNames.map(async (name) => (await world.decided(name, showing(key))).status));
+    for (let round = 0; round < 10; round++) {
+      await world.fleet.ok('keys.updateKey', { keyId, enabled: false });
+      expect(await statuses()).toEqual(gatewayNames.map(() => 401));
+      await world.fleet.ok('keys.updateKey', { keyId, enabled: true });
+      expect(await statuses()).toEqual(gatewayNames.map(() => 200));
+    }
+  },
+);

@@ -1,0 +1,172 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+
+/**
+ * What a YAML value may be: a type's name, the strings allowed, a list of one shape, a map of any key, or an object of
+ * these fields (with `!` where it must be there) and no other.
+ */
+type Shape =
+  | 'string'
+  | 'number'
+  | 'boolean'
+  | RegExp
+  | readonly [Shape]
+  | { '*': Shape }
+  | { [field: string]: Shape };
+
+const strings: Shape = ['string'];
+const metadata: Shape = { 'name!': 'string', namespace: 'string', labels: { '*': 'string' } };
+
+/** The fields as their makers publish them, of the parts that we use. */
+const files: Record<string, Shape> = {
+  // istio/api: mesh/v1alpha1/config.proto
+  'istio/mesh-config.yaml': {
+    'extensionProviders!': [
+      {
+        'name!': 'string',
+        'envoyExtAuthzHttp!': {
+          'service!': 'string',
+          'port!': 'number',
+          timeout: /^[\d.]+s$/,
+          pathPrefix: 'string',
+          failOpen: 'boolean',
+          statusOnError: /^\d{3}$/,
+          includeRequestHeadersInCheck: strings,
+          includeAdditionalHeadersInCheck: { '*': 'string' },
+          headersToUpstreamOnAllow: strings,
+          headersToDownstreamOnDeny: strings,
+          headersToDownstreamOnAllow: strings,
+        },
+      },
+    ],
+  },
+  // istio/api: security/v1/authorization_policy.proto
+  'istio/policy.yaml': {
+    'apiVersion!': /^security\.istio\.io\/v1$/,
+    'kind!': /^AuthorizationPolicy$/,
+    'metadata!': metadata,
+    'spec!': {
+      selector: { matchLabels: { '*': 'string' } },
+      'action!': /^(ALLOW|DENY|AUDIT|CUSTOM)$/,
+      provider: { 'name!': 'string' },
+      'rules!': [
+        { to: [{ operation: { paths: strings, notPaths: strings, hosts: strings, methods: strings } }] },
+      ],
+    },
+  },
+  // istio/api: networking/v1/virtual_service.proto
+  'istio/routes.yaml': {
+    'apiVersion!': /^networking\.istio\.io\/v1$/,
+    'kind!': /^VirtualService$/,
+    'metadata!': metadata,
+    'spec!': {
+      'hosts!': strings,
+      gateways: strings,
+      'http!': [
+        {
+          headers: { request: { set: { '*': 'string' }, add: { '*': 'string' }, remove: strings } },
+          'route!': [
+            { 'destination!': { 'host!': 'string', port: { 'number!': 'number' } }, weight: 'number' },
+          ],
+        },
+      ],
+    },
+  },
+  // traefik/traefik: pkg/config/dynamic/middlewares.go and http_config.go
+  'traefik/dynamic.yaml': {
+    'http!': {
+      'routers!': {
+        '*': { 'rule!': 'string', entryPoints: strings, middlewares: strings, 'service!': 'string' },
+      },
+      'middlewares!': {
+        '*': {
+          forwardAuth: {
+            'address!': 'string',
+            trustForwardHeader: 'boolean',
+            authRequestHeaders: strings,
+            authResponseHeaders: strings,
+            authResponseHeadersRegex: 'string',
+          },
+          headers: { customRequestHeaders: { '*': 'string' }, customResponseHeaders: { '*': 'string' } },
+        },
+      },
+      'services!': { '*': { 'loadBalancer!': { 'servers!': [{ 'url!': 'string' }] } } },
+    },
+  },
+  // apache/apisix: the schemas in apisix/plugins/forward-auth.lua, apisix/plugins/serverless and apisix/schema_def.lua
+  'apisix/apisix.yaml': {
+    'routes!': [
+      {
+        'id!': 'string',
+        'uri!': 'string',
+        'plugins!': {
+          'serverless-pre-function': { 'phase!': /^rewrite$/, 'functions!': strings },
+          'serverless-post-function': { 'phase!': /^before_proxy$/, 'functions!': strings },
+          'forward-auth!': {
+            'uri!': 'string',
+            request_method: /^(GET|POST)$/,
+            request_headers: strings,
+            upstream_headers: strings,
+            client_headers: strings,
+            timeout: 'number',
+            ssl_verify: 'boolean',
+            keepalive: 'boolean',
+            keepalive_timeout: 'number',
+            keepalive_pool: 'number',
+            status_on_error: 'number',
+            allow_degradation: 'boolean',
+          },
+        },
+        'upstream!': { 'type!': 'string', 'nodes!': { '*': 'number' } },
+      },
+    ],
+  },
+};
+
+describe.each(Object.entries(files))('%s', (file, shape) => {
+  const text = readFileSync(join(import.meta.dirname, '..', '..', 'deploy', 'gateways', file), 'utf8');
+  const documents = parseAllDocuments(text);
+
+  test('says first that it was not run', () => {
+    expect(text.split('\n', 1)[0]).toMatch(/^# Not run by our tests/);
+  });
+
+  test('is YAML without duplicates, of fields that its reader knows', () => {
+    for (const { errors, warnings } of documents) expect([...errors, ...warnings]).toEqual([]);
+    expect(documents.flatMap((document) => faults(document.toJS(), shape))).toEqual([]);
+  });
+});
+
+test('the check itself finds a field too many, one too few, and a wrong value', () => {
+  const shape: Shape = { 'name!': /^a$/, list: [{ 'n!': 'number' }], map: { '*': 'boolean' } };
+  expect(faults({ name: 'a', list: [{ n: 1 }], map: { x: true } }, shape)).toEqual([]);
+  expect(faults({ list: [{ n: '1', m: 1 }], map: { x: 1 }, more: 1 }, shape)).toEqual([
+    '.name: missing',
+    '.list.0.n: not a number',
+    '.list.0.m: unknown',
+    '.map.x: not a boolean',
+    '.more: unknown',
+  ]);
+});
+
+function faults(value: unknown, shape: Shape, at = ''): string[] {
+  if (typeof shape === 'string') return typeof value === shape ? [] : [`${at}: not a ${shape}`];
+  if (shape instanceof RegExp)
+    return typeof value === 'string' && shape.test(value) ? [] : [`${at}: not ${shape}`];
+  if (Array.isArray(shape))
+    return Array.isArray(value)
+      ? value.flatMap((item, i) => faults(item, shape[0], `${at}.${i}`))
+      : [`${at}: not a list`];
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return [`${at}: not an object`];
+  const fields = shape as Readonly<Record<string, Shape>>;
+  const missing = Object.keys(fields).filter((name) => name.endsWith('!') && !(name.slice(0, -1) in value));
+  return [
+    ...missing.map((name) => `${at}.${name.slice(0, -1)}: missing`),
+    ...Object.entries(value).flatMap(([name, inner]) => {
+      const known = fields[name] ?? fields[`${name}!`] ?? fields['*'];
+      return known === undefined ? [`${at}.${name}: unknown`] : faults(inner, known, `${at}.${name}`);
+    }),
+  ];
+}

@@ -1,0 +1,84 @@
+import { Process } from '../chaos/processes.ts';
+import { Fleet } from '../fleet.ts';
+import { type Ask, Gateway, type GatewayName, type Got, gatewayNames } from './gateways.ts';
+import { Upstream } from './upstream.ts';
+
+/** The API that the gateways front, and another of the same verifier. */
+export const API_ID = 'shop';
+export const OTHER_API_ID = 'other';
+
+/** Redis, a control plane, a verifier, and an API behind every gateway. */
+export class World {
+  readonly fleet: Fleet;
+  readonly verifier: Process;
+  readonly upstream = new Upstream();
+  readonly #gateways = new Map<GatewayName, Gateway>();
+
+  private constructor(fleet: Fleet, env: Readonly<Record<string, string>>) {
+    this.fleet = fleet;
+    this.verifier = new Process('verifier/main.ts', {
+      REDIS_URL: fleet.redisUrl,
+      API_IDS: `${API_ID},${OTHER_API_ID}`,
+      ...env,
+    });
+  }
+
+  /** @param env the verifier's settings */
+  static async start(env: Readonly<Record<string, string>> = {}): Promise<World> {
+    const world = new World(await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000' } }), env);
+    await world.verifier.start();
+    const around = {
+      VERIFIER: new URL(world.verifier.address).host,
+      UPSTREAM: await world.upstream.listen(),
+      API_ID,
+    };
+    await Promise.all(
+      gatewayNames.map(async (name) => {
+        world.#gateways.set(name, await Gateway.start(name, world.fleet.directory, around));
+      }),
+    );
+    return world;
+  }
+
+  /** One request through a gateway. */
+  ask(name: GatewayName, asked: Ask): Promise<Got> {
+    const gateway = this.#gateways.get(name);
+    if (!gateway) throw new Error(`${name} is not there`);
+    return gateway.ask(asked);
+  }
+
+  /** As `ask`, again while there is no verdict: a busy machine may take longer than gateways wait. */
+  async decided(name: GatewayName, asked: Ask): Promise<Got> {
+    let got = await this.ask(name, asked);
+    await this.fleet.until(async () => {
+      if (got.status !== 503) return true;
+      got = await this.ask(name, asked);
+      return false;
+    }, `${name} has no verdict`);
+    return got;
+  }
+
+  /** A new key, once every gateway lets it through. */
+  async validKey(more: object = {}): Promise<{ key: string; keyId: string }> {
+    const created = await this.fleet.ok('keys.createKey', { apiId: API_ID, ...more });
+    for (const name of gatewayNames) {
+      const { status } = await this.decided(name, showing(created.key));
+      if (status !== 200) throw new Error(`${name}: ${status} for a new key`);
+    }
+    this.upstream.take();
+    return created;
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#gateways.values()].map((gateway) => gateway.stop()));
+    this.upstream.close();
+    this.verifier.signal('SIGCONT');
+    await this.verifier.stop('SIGTERM');
+    await this.fleet.stop();
+  }
+}
+
+/** A request with its key where most clients put it. */
+export function showing(key: string) {
+  return { headers: ['Authorization', `Bearer ${key}`] };
+}

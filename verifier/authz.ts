@@ -1,0 +1,124 @@
+import type { OutgoingMessage } from 'node:http';
+import { ApiError } from '#shared/errors.ts';
+import { answer } from './answer.ts';
+import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
+import { type HeaderLine, identityHeaders } from './identity.ts';
+import { PROBLEM_TYPE, problemBody } from './problem.ts';
+import type { Handler, Routes } from './routes.ts';
+import type { Verdict, VerdictCode } from './verdict.ts';
+import type { Answers, Question } from './verify-key.ts';
+
+/** What the process's configuration says about questions of gateways. */
+export interface AuthzSettings {
+  readonly sources: readonly Source[];
+  /** Whether `X-Key-Meta` is one of the identity headers. */
+  readonly withMeta: boolean;
+  /** Whether a CORS preflight, which never carries a key, is allowed without one. */
+  readonly allowPreflight: boolean;
+}
+
+/** What became of a question: a verdict, or why there was no key to judge. */
+export type AuthzOutcome = Verdict | { readonly code: CredentialFault | 'PREFLIGHT' };
+
+/** An answer to a gateway. Where there is a body its type is `PROBLEM_TYPE`. */
+export interface AuthzAnswer {
+  readonly status: number;
+  readonly headers: readonly HeaderLine[];
+  readonly body: string;
+}
+
+/** The endpoints below `/authz/` that gateways ask, whatever the method; see deploy/gateways/README.md. */
+export function authzRoutes(answers: Answers, settings: AuthzSettings): Routes['below'] {
+  const handler: Handler = (request, response, requestId) => {
+    const { method = '', url = '', headersDistinct } = request;
+    const send = (outcome: AuthzOutcome) => {
+      const { status, headers, body } = authzAnswer(outcome, requestId, settings.withMeta);
+      setHeaders(response, headers);
+      answer(response, status, body === '' ? undefined : PROBLEM_TYPE, body);
+    };
+    const asked = authzQuestion(method, url, headersDistinct, settings);
+    if ('code' in asked) return send(asked);
+    const outcome = answers.decide(asked.key, asked.apiId);
+    if (outcome !== undefined) return send(outcome);
+    return answers.lookUp(asked.key, asked.apiId).then(send);
+  };
+  return [['/authz/', handler]];
+}
+
+/**
+ * What a gateway asks: about which key, and of which API it must be; or the outcome where there is no key to judge.
+ * Throws ApiError NOT_FOUND when the path is none of ours.
+ */
+export function authzQuestion(
+  method: string,
+  url: string,
+  headers: HeaderLines,
+  settings: AuthzSettings,
+): Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }> {
+  const match = PATH.exec(url);
+  if (match === null) throw new ApiError('NOT_FOUND', 'no such path');
+  const [, apiId, fixed, rest = ''] = match;
+  const [methodHeader, targetHeader] = fixed === 'auth-request' ? NGINX : FORWARDED;
+  const original =
+    fixed === undefined
+      ? { method, target: rest }
+      : { method: only(headers[methodHeader]), target: only(headers[targetHeader]) };
+  if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
+  const credential = credentialOf(headers, original.target, settings.sources);
+  return 'key' in credential ? { key: credential.key, apiId } : { code: credential.fault };
+}
+
+/** The answer that gateways of every dialect understand: 200 without a body allows, all else refuses. */
+export function authzAnswer(outcome: AuthzOutcome, requestId: string, withMeta: boolean): AuthzAnswer {
+  const { code } = outcome;
+  if (code === 'VALID' || code === 'PREFLIGHT') {
+    const entry = 'entry' in outcome ? outcome.entry : undefined;
+    return { status: 200, headers: identityHeaders(entry, withMeta), body: '' };
+  }
+  const [status, challenge, detail] = REFUSALS[code];
+  const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
+  return { status, headers, body: problemBody({ status, code, detail, requestId }) };
+}
+
+/** `/authz/<dialect>`, or `/authz/api/<apiId>/<dialect>`; Envoy puts the client's path and query after its own. */
+const PATH =
+  /^\/authz\/(?:api\/([A-Za-z0-9_-]{1,64})\/)?(?:(auth-request|forward-auth)(?:\?.*)?$|ext-authz(?![\w-])(.*)$)/s;
+
+/** Where a gateway says what the client asked for: method, then path and query. */
+const NGINX = ['x-original-method', 'x-original-uri'] as const;
+const FORWARDED = ['x-forwarded-method', 'x-forwarded-uri'] as const;
+
+const BEARER = 'Bearer realm="api"';
+const INVALID = `${BEARER}, error="invalid_token"`;
+
+/** Status, challenge and what to tell the client. */
+const REFUSALS: Readonly<
+  Record<
+    Exclude<VerdictCode, 'VALID'> | CredentialFault,
+    readonly [status: number, challenge: string | undefined, detail: string]
+  >
+> = {
+  KEY_MISSING: [401, BEARER, 'An API key is required.'],
+  KEY_AMBIGUOUS: [401, `${BEARER}, error="invalid_request"`, 'Send one API key, in one place.'],
+  NOT_FOUND: [401, INVALID, 'The API key is not known.'],
+  DISABLED: [401, INVALID, 'The API key is disabled.'],
+  EXPIRED: [401, INVALID, 'The API key has expired.'],
+  FORBIDDEN: [403, undefined, 'The API key is of another API.'],
+};
+
+/** The value of a header that a gateway sets; with the client's own beside it there is none to believe. */
+function only(lines: readonly string[] | undefined): string | undefined {
+  return lines?.length === 1 ? lines[0] : undefined;
+}
+
+function isPreflight(method: string | undefined, headers: HeaderLines): boolean {
+  return (
+    method === 'OPTIONS' &&
+    headers['origin'] !== undefined &&
+    headers['access-control-request-method'] !== undefined
+  );
+}
+
+function setHeaders(response: OutgoingMessage, headers: readonly HeaderLine[]): void {
+  for (const [name, value] of headers) response.setHeader(name, value);
+}

@@ -1,0 +1,59 @@
+/** Where a client may put its key: `Authorization: Bearer`, `X-Api-Key`, or the query parameter `api_key`. */
+export const SOURCES = ['bearer', 'x-api-key', 'query'] as const;
+/** One of `SOURCES`. */
+export type Source = (typeof SOURCES)[number];
+
+/** Header lines by name in lower case, each line a value of its own, as `headersDistinct` of `node:http` has them. */
+export type HeaderLines = Readonly<Record<string, readonly string[] | undefined>>;
+
+/** The key that a client shows, or why there is none to judge. */
+export type Credential = { readonly key: string } | { readonly fault: CredentialFault };
+/** `KEY_MISSING`: no enabled source has one. `KEY_AMBIGUOUS`: one source twice, or two sources that differ. */
+export type CredentialFault = 'KEY_MISSING' | 'KEY_AMBIGUOUS';
+
+/**
+ * Finds the key of a client's request in the enabled sources. Never chooses between two: what this process judged
+ * and what the API behind it reads must be the same key.
+ * @param target the client's path and query; only looked at where `query` is enabled
+ */
+export function credentialOf(
+  headers: HeaderLines,
+  target: string | undefined,
+  sources: readonly Source[],
+): Credential {
+  let key = '';
+  for (const source of sources) {
+    const values = valuesOf(source, headers, target);
+    if (values.length > 1) return { fault: 'KEY_AMBIGUOUS' };
+    const [value = ''] = values;
+    if (value === '') continue;
+    if (key !== '' && key !== value) return { fault: 'KEY_AMBIGUOUS' };
+    key = value;
+  }
+  return key === '' ? { fault: 'KEY_MISSING' } : { key };
+}
+
+function valuesOf(source: Source, headers: HeaderLines, target = ''): readonly string[] {
+  switch (source) {
+    case 'bearer':
+      // Another scheme is no key, yet beside a second Authorization line it is as ambiguous as a key.
+      return (headers['authorization'] ?? []).map((line) => /^bearer +(\S.*)$/i.exec(line)?.[1] ?? '');
+    case 'x-api-key':
+      return headers['x-api-key'] ?? [];
+    case 'query':
+      return queryKeys(target);
+  }
+}
+
+const PARAMETER = 'api_key=';
+
+/** Values of the parameter spelt exactly so: a gateway that takes the key out must find what was found here. */
+function queryKeys(target: string): string[] {
+  const start = target.indexOf('?');
+  if (start < 0) return [];
+  return target
+    .slice(start + 1)
+    .split('&')
+    .filter((pair) => pair.startsWith(PARAMETER))
+    .map((pair) => pair.slice(PARAMETER.length));
+}
