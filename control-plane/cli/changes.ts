@@ -56,7 +56,7 @@ function describe({
   const how = {
     acks: `${all} confirmed it, in ${count(waitedMs)} ms`,
     fence: `waited out who did not confirm it, for ${count(waitedMs)} ms; nobody can answer by what was before`,
-    none: `no verifier can answer by what was before`,
+    none: 'no verifier can answer by what was before',
   };
-  return `${styleText('green', 'complete')}, change ${sequence}: ${how[by ?? 'none']}.`;
+  return `${styleText('green', 'complete')}, change ${sequence}: ${how[verifiers > 0 && by ? by : 'none']}.`;
 }

@@ -1,3 +1,4 @@
+import { scheduler } from 'node:timers/promises';
 import { systemClock } from '#shared/clock.ts';
 import { generateKey } from '#shared/key-format.ts';
 import { Client } from './client.ts';
@@ -8,6 +9,8 @@ import type { Session } from './session.ts';
 
 /** The Date header has whole seconds; more than this is a clock that is wrong. */
 const CLOCK_MS_OFF_MAX = 2000;
+const VERDICT_TRIES_MAX = 5;
+const VERDICT_RETRY_MS = 200;
 
 /** Everything that the doctor looks at. Changes nothing. Never rejects for what it finds. */
 export async function examine(session: Session): Promise<Finding[]> {
@@ -46,7 +49,7 @@ async function examineControlPlane(client: Client, hasRootKey: boolean): Promise
 async function examineVerifier(client: Client): Promise<Finding> {
   const check = 'verifier';
   try {
-    const { code } = await client.call<{ code?: string }>('keys.verifyKey', { key: generateKey(16) });
+    const code = await verdictOn(generateKey(16), client);
     const found = `${client.base.origin} answers ${code} about a made-up key`;
     const wrong = 'that is no verifier: say in KEYFENCE_VERIFIER_URL where one is';
     return { check, found, ...(code === 'NOT_FOUND' ? {} : { change: wrong }) };
@@ -54,6 +57,19 @@ async function examineVerifier(client: Client): Promise<Finding> {
     if (!(error instanceof CliError)) throw error;
     const change = 'start it, or say in KEYFENCE_VERIFIER_URL where it is; 503: it does not reach Redis';
     return { check, found: error.message, change };
+  }
+}
+
+/** Asks again while there is no verdict, as every caller has to: a first look-up may take too long. */
+async function verdictOn(key: string, client: Client): Promise<string | undefined> {
+  for (let left = VERDICT_TRIES_MAX; ; left--) {
+    try {
+      return (await client.call<{ code?: string }>('keys.verifyKey', { key })).code;
+    } catch (error) {
+      const undecided = error instanceof CliError && error.code === 'SERVICE_UNAVAILABLE';
+      if (!undecided || left === 1) throw error;
+      await scheduler.wait(VERDICT_RETRY_MS);
+    }
   }
 }
 

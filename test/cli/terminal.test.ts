@@ -28,6 +28,7 @@ test('the root key and the key are asked for, and what is typed is not shown', a
   const listed = await startOnTerminal(['apis', 'list'], env, 'Root key for http', `${ROOT_KEY}\r`);
   expect(listed.stdout).toContain('asked');
   expect(listed.stdout).not.toContain(ROOT_KEY);
+  await fleet.verdict(key);
   const verified = await startOnTerminal(['keys', 'verify'], env, 'Key: ', `${key}\r`);
   expect(verified.stdout).toContain('VALID');
   expect(verified.stdout).not.toContain(key);
