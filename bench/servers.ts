@@ -48,7 +48,7 @@ export async function startBackend(
   const env = { REDIS_URL: redis.url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', LEASE_MS: '60000' };
   const controlPlane = await startProcess<{ address: string }>(
     [process.execPath, join(ROOT, 'control-plane/main.ts')],
-    { ...env, ROOT_KEY },
+    { ...env, ROOT_KEY, ROOT_KEY_CALLS_PER_MINUTE: '0' },
     'address',
   );
   const agent = new Agent({ connections: 64 });

@@ -115,7 +115,8 @@ export async function startControlPlane(
   await documentRoutes(app);
   app.decorateRequest('caller', undefined);
   app.addHook('onRequest', async (request, reply) => {
-    if (request.is404 || !request.url.startsWith('/v1/')) return;
+    // Not the URL that was sent, in which any letter may be escaped.
+    if (request.is404 || !request.routeOptions.url?.startsWith('/v1/')) return;
     try {
       request.caller = await rootKeys.authenticate(request.headers.authorization);
     } catch (error) {

@@ -29,6 +29,8 @@ export async function protect(
       },
     },
     xFrameOptions: { action: 'deny' },
+    // A promise for a whole domain, which whoever speaks TLS in front of this process may make.
+    strictTransportSecurity: false,
   });
   const { clock } = options;
   let sinceMs = 0;

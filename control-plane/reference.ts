@@ -25,8 +25,7 @@ export async function documentRoutes(app: App): Promise<void> {
       info: {
         title: 'Keyfence control plane',
         version: VERSION,
-        description:
-          'Manages API keys. Verifying them is the verifier’s business, which has a document of its own.',
+        description: 'Manages API keys. Verifiers verify them, and have a document of their own.',
         license: { name: 'MIT', identifier: 'MIT' },
       },
       servers: [{ url: '/' }],

@@ -1,8 +1,9 @@
-import { type ServerResponse, STATUS_CODES } from 'node:http';
-import { type ApiError, ERRORS, type ErrorCode, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import type { ServerResponse } from 'node:http';
+import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 
-const JSON_TYPE = 'application/json; charset=utf-8';
+/** The content type of all but a gateway's answers. */
+export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** How long a connection is kept to read what a client still sends after its request was refused, milliseconds. */
 export const LINGER_MS = 1000;
@@ -40,31 +41,6 @@ export function answerError(response: ServerResponse, error: ApiError, requestId
   if (response.req.url?.startsWith('/authz/')) {
     answer(response, status, PROBLEM_TYPE, problemBody({ status, code, requestId }));
   } else answerJson(response, status, JSON.stringify(errorBody(code, error.message, requestId)));
-}
-
-/** The head of a response written without `node:http`, byte for byte as `answerJson` and Node would send it. */
-export function rawHead(options: {
-  status: number;
-  requestId: string;
-  bytes: number;
-  date: string;
-  /** Seconds that an idle connection is kept; undefined = it is closed. */
-  keepAliveS?: number | undefined;
-}): string {
-  const { status, requestId, bytes, date, keepAliveS } = options;
-  const retry = status === ERRORS.SERVICE_UNAVAILABLE[0] ? `Retry-After: ${RETRY_AFTER_SECONDS}\r\n` : '';
-  const connection = keepAliveS === undefined ? 'close' : `keep-alive\r\nKeep-Alive: timeout=${keepAliveS}`;
-  return (
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nX-Request-Id: ${requestId}\r\nCache-Control: no-store\r\n${retry}` +
-    `Content-Type: ${JSON_TYPE}\r\nContent-Length: ${bytes}\r\nDate: ${date}\r\nConnection: ${connection}\r\n\r\n`
-  );
-}
-
-/** A last answer for what never became a request. */
-export function rawError(code: ErrorCode, message: string, requestId: string): string {
-  const body = JSON.stringify(errorBody(code, message, requestId));
-  const date = new Date().toUTCString();
-  return rawHead({ status: ERRORS[code][0], requestId, bytes: Buffer.byteLength(body), date }) + body;
 }
 
 /** Whether much may still come of a request that is being answered; a short rest is left to Node to skip. */

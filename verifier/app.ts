@@ -3,7 +3,6 @@ import { createAdminServer, listen } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
-import { authzRoutes } from './authz.ts';
 import type { Config } from './config.ts';
 import { SOURCES } from './credentials.ts';
 import { createVerifierServer } from './http.ts';
@@ -59,8 +58,6 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     usage,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
   });
-  metrics.watch(verifier, config.API_IDS);
-  metrics.watchUsage(usage ?? { keys: 0, dropped: 0 });
   const status = new StatusReport({
     nodes,
     verifier,
@@ -70,12 +67,13 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     periodMs: config.STATUS_PERIOD_MS,
   });
   const answers = metrics.count(verifier, clock);
-  const authz = authzRoutes(answers, {
+  const authz = {
     sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
     withMeta: config.AUTHZ_META,
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
-  });
-  const server = createVerifierServer({ answers, limits: config, log, routes: { below: authz } });
+  };
+  const server = createVerifierServer({ answers, limits: config, log, authz });
+  metrics.watch(verifier, config.API_IDS, { lane: server.lane, usage });
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();

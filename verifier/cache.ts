@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { KeyState } from '#shared/change.ts';
 import { digestFrom } from '#shared/key-format.ts';
 import type { Lease } from './lease.ts';
-import type { VerdictCounts } from './verify-key.ts';
+import type { VerdictCounts } from './verdict.ts';
 
 /**
  * All that a follower remembers between two losses of sync. When it drops, it starts another epoch and every

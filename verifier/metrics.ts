@@ -3,11 +3,9 @@ import type { Clock } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import type { Follower, FollowerEvents } from './follower.ts';
 import type { Usage } from './usage.ts';
-import type { Verdict, VerdictCode } from './verdict.ts';
+import type { Verdict, VerdictCounts } from './verdict.ts';
 import type { Verifier } from './verifier.ts';
-
-/** How the verifier is asked: at once from memory, or by way of Redis. */
-export type Answers = Pick<Verifier, 'decide' | 'lookUp'>;
+import type { Answers } from './verify-key.ts';
 
 /** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
 const OTHER_APIS = 'other';
@@ -15,7 +13,7 @@ const OTHER_APIS = 'other';
 /** The verifier's metrics. On the hot path they are plain numbers, which a scrape turns into series. */
 export class Metrics {
   readonly registry = new Registry();
-  readonly #verdicts: Record<'memory' | 'redis', Record<VerdictCode, number>> = {
+  readonly #verdicts: Record<'memory' | 'redis', VerdictCounts> = {
     memory: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
     redis: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
   };
@@ -74,7 +72,7 @@ export class Metrics {
 
   /** Verdicts since the start, by where they came from. */
   get verdictsGiven(): { readonly memory: number; readonly redis: number } {
-    const sum = (counts: Record<VerdictCode, number>) => Object.values(counts).reduce((a, b) => a + b);
+    const sum = (counts: VerdictCounts) => Object.values(counts).reduce((a, b) => a + b);
     return { memory: sum(this.#verdicts.memory), redis: sum(this.#verdicts.redis) };
   }
 
@@ -110,6 +108,11 @@ export class Metrics {
   watch(
     verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
     apiIds: readonly string[],
+    others: {
+      readonly lane: { readonly answered: number; readonly handedOver: number };
+      /** undefined = usage is not counted. */
+      readonly usage: Pick<Usage, 'keys' | 'dropped'> | undefined;
+    },
   ): void {
     const registers = [this.registry];
     const count = (name: string, help: string, read: () => number) =>
@@ -176,6 +179,26 @@ export class Metrics {
       'Keys pushed out of memory. A steady rate: raise CACHE_KEYS_MAX.',
       () => verifier.cache.evictions,
     );
+    count(
+      'keyfence_fast_lane_requests_total',
+      "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total.",
+      () => others.lane.answered,
+    );
+    count(
+      'keyfence_fast_lane_handovers_total',
+      'Connections that sent something uncommon and were given to Node for good. Many, and few requests in the fast lane: clients send head and body apart, or reconnect for each request.',
+      () => others.lane.handedOver,
+    );
+    count(
+      'keyfence_usage_dropped_total',
+      "Verdicts that are in no key's usage, because there were more keys than USAGE_KEYS_MAX or Redis failed while it was told. The verdicts themselves were given.",
+      () => others.usage?.dropped ?? 0,
+    );
+    gauge(
+      'keyfence_usage_keys',
+      'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',
+      () => others.usage?.keys ?? 0,
+    );
     gauge('keyfence_cache_keys', 'Keys in memory.', () => verifier.cache.size);
     gauge('keyfence_lookups_in_flight', 'Look-ups under way.', () => verifier.lookupsInFlight);
     gauge('keyfence_followers', 'APIs followed.', () => verifier.followers.length);
@@ -203,28 +226,6 @@ export class Metrics {
       (follower) => follower.lag,
       Math.max,
     );
-  }
-
-  /** As `watch`, for what is counted by key. */
-  watchUsage(usage: Pick<Usage, 'keys' | 'dropped'>): void {
-    const registers = [this.registry];
-    new Counter({
-      name: 'keyfence_usage_dropped_total',
-      help: "Verdicts that are in no key's usage, because there were more keys than USAGE_KEYS_MAX or Redis failed while it was told. The verdicts themselves were given.",
-      registers,
-      collect() {
-        this.reset();
-        this.inc(usage.dropped);
-      },
-    });
-    new Gauge({
-      name: 'keyfence_usage_keys',
-      help: 'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',
-      registers,
-      collect() {
-        this.set(usage.keys);
-      },
-    });
   }
 
   /** The same events, counted. */

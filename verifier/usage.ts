@@ -5,8 +5,7 @@ import type { RedisNodes } from '#shared/redis.ts';
 import { Script } from '#shared/script.ts';
 import { KEPT } from '#shared/usage.ts';
 import type { Entry } from './cache.ts';
-import type { VerdictCode } from './verdict.ts';
-import type { VerdictCounts } from './verify-key.ts';
+import type { VerdictCode, VerdictCounts } from './verdict.ts';
 
 const addScript = new Script(new URL('./lua/add-usage.lua', import.meta.url));
 

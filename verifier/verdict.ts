@@ -3,6 +3,9 @@ import type { Entry } from './cache.ts';
 /** What a decided verification says of the key. An outage is not one of these: it is an error. */
 export type VerdictCode = 'VALID' | 'DISABLED' | 'EXPIRED' | 'FORBIDDEN' | 'NOT_FOUND';
 
+/** How often each was given. */
+export type VerdictCounts = Record<VerdictCode, number>;
+
 /** `entry` is there for VALID, DISABLED and EXPIRED only: the others tell nothing of the key. */
 export interface Verdict {
   readonly code: VerdictCode;

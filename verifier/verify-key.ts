@@ -2,7 +2,7 @@ import { ApiError } from '#shared/errors.ts';
 import { answerJson } from './answer.ts';
 import { readJson } from './body.ts';
 import type { Handler } from './routes.ts';
-import { type Verdict, type VerdictCode, verdictBody } from './verdict.ts';
+import { type Verdict, verdictBody } from './verdict.ts';
 
 /** Who decides: `Verifier`, or anything like it. */
 export interface Answers {
@@ -11,9 +11,6 @@ export interface Answers {
   /** Rejects with ApiError SERVICE_UNAVAILABLE when no decision can be had. */
   lookUp(key: string, askedApi?: string): Promise<Verdict>;
 }
-
-/** How often each verdict was given. Plain numbers, so that counting costs nothing; read them when scraped. */
-export type VerdictCounts = Record<VerdictCode, number>;
 
 /** What a verifyKey request asks. */
 export interface Question {
@@ -25,13 +22,12 @@ export const KEY_LENGTH_MAX = 512;
 export const API_ID = /^[A-Za-z0-9_-]{1,64}$/;
 
 /** POST /v1/keys.verifyKey, the reference; `fast-lane.ts` answers the common form of it the same way. */
-export function verifyKeyRoute(answers: Answers, counts: VerdictCounts, bodyBytesMax: number): Handler {
+export function verifyKeyRoute(answers: Answers, bodyBytesMax: number): Handler {
   return async (request, response, requestId) => {
     const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
     if (parameter !== undefined) throw unknown(parameter, 'query parameter');
     const { key, apiId } = questionOf(await readJson(request, response, bodyBytesMax));
     const verdict = answers.decide(key, apiId) ?? (await answers.lookUp(key, apiId));
-    counts[verdict.code]++;
     answerJson(response, 200, verdictBody(verdict, requestId));
   };
 }

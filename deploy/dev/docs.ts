@@ -32,8 +32,8 @@ export async function documents(): Promise<{ file: string; present: string; want
       lookupsInFlight: 0,
     },
     [],
+    { lane: { answered: 0, handedOver: 0 }, usage: undefined },
   );
-  verifierMetrics.watchUsage({ keys: 0, dropped: 0 });
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
       commands: commandsTable(createProgram()),

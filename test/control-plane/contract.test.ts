@@ -62,6 +62,13 @@ describe('every request', () => {
     expectError(await fleet.get(`${base}/v1/keys.getKey?keyId=nope&foo=1`), 401, 'UNAUTHORIZED');
   });
 
+  test('is authenticated however its path is written', async () => {
+    for (const path of ['/%761/apis.listApis', '/v1/apis%2ElistApis', '/%761/keys.getKey?foo=1']) {
+      expectError(await fleet.get(base + path), 401, 'UNAUTHORIZED');
+    }
+    expect((await fleet.get(`${base}/%761/apis.listApis`, bearer)).status).toBe(200);
+  });
+
   test('with a key of an API in place of a root key is 401', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'contract' });
     expectError(await fleet.admin('apis.listApis', {}, { rootKey: key }), 401, 'UNAUTHORIZED');

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import slotOf from 'cluster-key-slot';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
+import { auditStream, idPointer } from '../../shared/layout.ts';
 import { Fleet } from '../fleet.ts';
 import { type RedisNode, startCluster } from './nodes.ts';
 
@@ -14,7 +15,8 @@ let fleet: Fleet;
 beforeAll(async () => {
   nodes = await startCluster(directory);
   const url = nodes.map((node) => node.url).join(',');
-  fleet = await Fleet.start({ verifiers: 2, redisUrl: url, env: { REDIS_MODE: 'cluster' } });
+  const env = { REDIS_MODE: 'cluster', USAGE_PERIOD_MS: '100' };
+  fleet = await Fleet.start({ verifiers: 2, redisUrl: url, env });
 }, 60_000);
 afterAll(async () => {
   await fleet?.stop();
@@ -94,11 +96,45 @@ describe('with a Redis Cluster', () => {
     expect(await fleet.verdict(lost.key)).toBe('DISABLED');
     expect((await fleet.ok('apis.getApi', { apiId: survivor })).id).toBe(survivor);
   }, 60_000);
+
+  test('usage of keys on every node is reported', async () => {
+    for (let i = 0; i < 12; i++) {
+      const { key, keyId } = await fleet.ok('keys.createKey', { apiId: `api-${i}` });
+      for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
+      await fleet.until(async () => {
+        const { verifications } = await fleet.ok('keys.getVerifications', { keyId });
+        return verifications.at(-1).success === 2;
+      });
+    }
+  });
+
+  test('a disable does not need the node of the audit log, and its event is listed when that is back', async () => {
+    const away = await ownerOfKey(auditStream('done'));
+    const elsewhere = async (key: string) => (await ownerOfKey(key)) !== away;
+    let [apiId, keyId, key] = ['', '', ''];
+    for (let i = 0; !(await elsewhere(`kf:{${apiId}}:head`)) || apiId === ''; i++) apiId = `api-${i}`;
+    do ({ keyId, key } = await fleet.ok('keys.createKey', { apiId }));
+    while (!(await elsewhere(idPointer(keyId))));
+    expect(await fleet.verdict(key)).toBe('VALID');
+    await away.stop();
+    await fleet.until(async () => {
+      const { status, body } = await fleet.admin('keys.updateKey', { keyId, enabled: false });
+      return status === 200 && body.propagation.state === 'complete';
+    });
+    expect(await fleet.verdict(key)).toBe('DISABLED');
+    await away.restart();
+    await fleet.until(async () => {
+      const { status, body } = await fleet.admin('audit.listEvents', { keyId, operation: 'keys.updateKey' });
+      return status === 200 && body.events.some(({ outcome }: { outcome: string }) => outcome === 'OK');
+    });
+  }, 60_000);
 });
 
-async function ownerOf(apiId: string): Promise<RedisNode> {
+const ownerOf = (apiId: string) => ownerOfKey(`kf:{${apiId}}:head`);
+
+async function ownerOfKey(key: string): Promise<RedisNode> {
   const slots = (await nodes[0]?.command('CLUSTER', 'SLOTS')) as [number, number, [string, number]][];
-  const slot = slotOf(`kf:{${apiId}}:head`);
+  const slot = slotOf(key);
   const port = slots.find(([from, to]) => from <= slot && slot <= to)?.[2][1];
   const owner = nodes.find((node) => node.port === port);
   if (!owner) throw new Error('nobody owns this slot');

@@ -9,6 +9,7 @@ import type { Answers } from '../../verifier/verify-key.ts';
 export const limits: HttpLimits = {
   BODY_BYTES_MAX: 65_536,
   HEADER_BYTES_MAX: 16_384,
+  FAST_LANE: true,
   HEADERS_TIMEOUT_MS: 10_000,
   REQUEST_TIMEOUT_MS: 15_000,
   KEEP_ALIVE_TIMEOUT_MS: 90_000,
@@ -31,16 +32,19 @@ const entries = new Map(
       meta: '{"plan":"日本"}',
       expires: 32_503_680_000_000,
     },
+    large: { ...plain, meta: JSON.stringify({ note: 'x'.repeat(8000) }) },
   }).map(([name, state]) => [name, new Entry(epoch, `key_${name}`, state)]),
 );
 
 /**
- * Decides by what the key is called: `good`, `rich`, `disabled`, `expired`, `other` are in memory, any other
+ * Decides by what the key is called: `good`, `rich`, `large`, `disabled`, `expired`, `other` are in memory, any other
  * name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
  * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
  */
 export class ScriptedAnswers implements Answers {
   readonly asked: string[] = [];
+  /** The API that each was asked to be of; `undefined` = any. */
+  readonly askedApis: (string | undefined)[] = [];
   #held = Promise.withResolvers<void>();
 
   /** Lets all look-ups that wait go on. */
@@ -51,6 +55,7 @@ export class ScriptedAnswers implements Answers {
 
   decide(key: string, askedApi?: string) {
     this.asked.push(key);
+    this.askedApis.push(askedApi);
     if (key === 'bug') throw new TypeError('a fault of ours');
     if (key === 'down' || /^(slow|remote)-/.test(key)) return undefined;
     if (key === 'other') return FORBIDDEN;

@@ -1,0 +1,81 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { conversation, cutAt } from './raw-requests.ts';
+import { Subject } from './side-by-side.ts';
+import { SHAPES } from './smuggling-shapes.ts';
+import { verifyKey } from './wire.ts';
+
+/** Conversations to generate; more = a longer search. A failure prints the seed and path that find it again. */
+const RUNS = Number(process.env['DIFFERENTIAL_RUNS'] ?? 1500);
+const SEED = process.env['DIFFERENTIAL_SEED'];
+
+const lane = new Subject({ FAST_LANE: true, BODY_BYTES_MAX: 1024 });
+const reference = new Subject({ FAST_LANE: false, BODY_BYTES_MAX: 1024 });
+
+beforeAll(() => Promise.all([lane.start(), reference.start()]));
+afterAll(() => Promise.all([lane.stop(), reference.stop()]));
+
+/** Says the same to both, and checks that nobody could tell them apart. */
+async function same(writes: readonly Buffer[], manner: 'patient' | 'hurried' = 'patient'): Promise<void> {
+  const [ours, nodes] = await Promise.all([lane.hear(writes, manner), reference.hear(writes, manner)]);
+  expect(ours).toEqual(nodes);
+}
+
+const COMMON = verifyKey({ key: 'good' }, ['X-Request-Id: before']);
+const NEXT = verifyKey({ key: 'disabled', apiId: 'payments' }, ['X-Request-Id: after']);
+
+test.each(Object.entries(SHAPES))('%s is read as Node reads it, wherever it stands', async (_name, shape) => {
+  for (const text of [shape, COMMON + shape, shape + NEXT, COMMON + shape + NEXT, shape + shape])
+    await same([Buffer.from(text, 'latin1')]);
+});
+
+const FETCH =
+  'host: localhost:3001\r\nconnection: keep-alive\r\ncontent-type: application/json\r\naccept: */*\r\naccept-language: *\r\nsec-fetch-mode: cors\r\nuser-agent: node\r\naccept-encoding: gzip, deflate\r\ncontent-length: 14';
+const GO =
+  'Host: localhost:3001\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: 14\r\nContent-Type: application/json\r\nAccept-Encoding: gzip';
+const NGINX =
+  'X-Original-Method: GET\r\nX-Original-URI: /a?b\r\nHost: keyfence\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\nAuthorization: Bearer good';
+const CADDY =
+  'Host: localhost:3001\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\nX-Api-Key: good\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: api\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Uri: /a?b\r\nAccept-Encoding: gzip';
+test.each([
+  ['fetch of Node', `POST /v1/keys.verifyKey HTTP/1.1\r\n${FETCH}\r\n\r\n{"key":"good"}`],
+  ['Go', `POST /v1/keys.verifyKey HTTP/1.1\r\n${GO}\r\n\r\n{"key":"good"}`],
+  ['nginx', `GET /authz/api/payments/auth-request HTTP/1.1\r\n${NGINX}\r\n\r\n`],
+  ['Caddy', `GET /authz/forward-auth?b HTTP/1.1\r\n${CADDY}\r\n\r\n`],
+])('what %s sends is answered by the lane itself', async (_client, text) => {
+  const before = { ...lane.server.lane };
+  await same([Buffer.from(text + text), Buffer.from(text)]);
+  // One more is the probe.
+  expect(lane.server.lane).toEqual({ answered: before.answered + 4, handedOver: before.handedOver });
+});
+
+test('it makes no difference where the network cuts', async () => {
+  const texts = [
+    COMMON + NEXT,
+    verifyKey({ key: 'slow-good' }) + NEXT + verifyKey({ key: 'down' }),
+    SHAPES['chunked'],
+  ];
+  for (const text of texts) {
+    const bytes = Buffer.from(text ?? '', 'latin1');
+    for (const manner of ['patient', 'hurried'] as const) {
+      for (let at = 1; at < bytes.length; at++) await same(cutAt(bytes, [at]), manner);
+      await same(cutAt(bytes, Array.from(bytes.keys())), manner);
+    }
+  }
+}, 60_000);
+
+test(
+  `${RUNS} conversations, well-formed and damaged, go the same way`,
+  async () => {
+    const before = { ...lane.server.lane };
+    await fc.assert(
+      fc.asyncProperty(conversation, ([writes, manner]) => same(writes, manner)),
+      { numRuns: RUNS, ...(SEED === undefined ? {} : { seed: Number(SEED) }) },
+    );
+    // The comparison is worth nothing where one of the two lanes is hardly used.
+    const { answered, handedOver } = lane.server.lane;
+    expect(answered - before.answered).toBeGreaterThan(RUNS / 4);
+    expect(handedOver - before.handedOver).toBeGreaterThan(RUNS / 4);
+  },
+  60_000 + 20 * RUNS,
+);

@@ -1,0 +1,202 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import type { Socket } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createVerifierServer, type HttpLimits, type VerifierServer } from '../../verifier/http.ts';
+import { limits, ScriptedAnswers } from './scripted-answers.ts';
+import { eventually, verifyKey, Wire } from './wire.ts';
+
+describe.each([
+  ['with the fast lane', true],
+  ['without', false],
+])('%s', (_lane, FAST_LANE) => {
+  let answers: ScriptedAnswers;
+  let server: VerifierServer;
+  let address: string;
+  /** The server's ends of the connections, in the order in which they came. */
+  let accepted: Socket[];
+  const wires: Wire[] = [];
+  const onSocket = (message: unknown) => void accepted.push((message as { socket: Socket }).socket);
+
+  async function start(changed: Partial<HttpLimits>): Promise<void> {
+    answers = new ScriptedAnswers();
+    server = createVerifierServer({
+      answers,
+      limits: { ...limits, FAST_LANE, ...changed },
+      log: { error: () => undefined },
+    });
+    address = await server.listen('127.0.0.1', 0);
+  }
+
+  function wire(): Wire {
+    const made = new Wire(address);
+    wires.push(made);
+    return made;
+  }
+
+  beforeEach(() => {
+    accepted = [];
+    subscribe('net.server.socket', onSocket);
+  });
+  afterEach(async () => {
+    unsubscribe('net.server.socket', onSocket);
+    for (const made of wires.splice(0)) made.close();
+    answers.release();
+    await server.close(0);
+  });
+
+  const GOOD = verifyKey({ key: 'good' });
+  const TIMED_OUT = { status: 408, headers: { connection: 'close' } };
+
+  describe('time', () => {
+    test('a connection that says nothing is told so, and closed', async () => {
+      await start({ HEADERS_TIMEOUT_MS: 100 });
+      const silent = wire();
+      expect(await silent.response()).toMatchObject(TIMED_OUT);
+      expect(await silent.rest()).toBe('');
+    });
+
+    const head = GOOD.split('Content-Length')[0];
+    test.each([
+      ['head', '', `${head}A: `],
+      ['head of a second request', GOOD, `${head}A: `],
+      ['body', '', `${head}Content-Length: 1024\r\n\r\n`],
+      ['body of a second request', GOOD, `${head}Content-Length: 1024\r\n\r\n`],
+    ])('a %s that comes byte by byte is not waited for beyond its time', async (_what, before, begun) => {
+      await start({ HEADERS_TIMEOUT_MS: 100, REQUEST_TIMEOUT_MS: 100 });
+      const slow = wire().send(before + begun);
+      const drip = setInterval(() => void slow.send(' '), 10);
+      if (before !== '') expect((await slow.response()).status).toBe(200);
+      expect(await slow.response()).toMatchObject(TIMED_OUT);
+      expect(await slow.rest()).toBe('');
+      clearInterval(drip);
+    });
+
+    test('an answer that took longer than a connection may be idle leaves it as long as any other', async () => {
+      await start({ KEEP_ALIVE_TIMEOUT_MS: 200 });
+      const one = wire().send(verifyKey({ key: 'slow-good' }));
+      await eventually(() => server.requestsInFlight === 1);
+      await pause(500);
+      const releasedMs = performance.now();
+      answers.release();
+      expect((await one.response()).status).toBe(200);
+      expect(await one.rest()).toBe('');
+      expect(performance.now() - releasedMs).toBeGreaterThan(190);
+    });
+
+    test('a request whose look-up never ends does not hold its connection for ever', async () => {
+      await start({ STALL_TIMEOUT_MS: 100 });
+      expect(
+        await wire()
+          .send(verifyKey({ key: 'slow-good' }))
+          .rest(),
+      ).toBe('');
+    });
+
+    test('a client that asks and never reads is cut off', async () => {
+      await start({ STALL_TIMEOUT_MS: 200 });
+      wire().send(LARGE_REQUESTS).socket.pause();
+      await eventually(() => accepted[0]?.destroyed === true);
+    });
+  });
+
+  describe('a client that asks much and does not read', () => {
+    /** Starts one, and waits until the server has stopped to answer it. */
+    async function stuck(): Promise<Wire> {
+      await start({});
+      const one = wire().send(LARGE_REQUESTS);
+      one.socket.pause();
+      for (let before = -1; before !== answers.asked.length || before === 0; ) {
+        before = answers.asked.length;
+        await pause(100);
+      }
+      return one;
+    }
+
+    /** Starts one that asks for no more than one answer that it does not read. */
+    async function full(): Promise<Wire> {
+      await start({});
+      const one = wire();
+      one.socket.pause();
+      const pending = () => accepted[0]?.writableLength ?? 0;
+      const waits = () => accepted[0]?.writableNeedDrain || (server.requestsInFlight > 0 && pending() > 0);
+      for (let asked = 1; !waits(); asked++) {
+        one.send(verifyKey({ key: 'large' }));
+        await eventually(() => answers.asked.length === asked);
+      }
+      return one;
+    }
+
+    test('is answered as far as buffers go, and the rest in order once it reads', async () => {
+      const one = await stuck();
+      expect(answers.asked.length).toBeLessThan(REQUESTS);
+      expect(accepted[0]?.writableLength).toBeLessThan(PENDING_BYTES_MAX);
+      one.socket.resume();
+      for (let i = 0; i < REQUESTS; i++) {
+        const response = await one.response();
+        if (response.status !== 200 || response.headers['x-request-id'] !== `${i}`) expect(response).toBe(i);
+      }
+    });
+
+    test('holds nobody else up', async () => {
+      await stuck();
+      expect((await wire().send(GOOD).response()).status).toBe(200);
+    });
+
+    test.each(['has asked for more', 'has asked for no more'])(
+      '%s, and reads on while the server closes, is let go',
+      async (asks) => {
+        const one = asks === 'has asked for more' ? await stuck() : await full();
+        const closed = server.close(60_000);
+        await pause(50);
+        one.socket.resume();
+        expect((await one.rest()).length).toBeGreaterThan(0);
+        await closed;
+      },
+    );
+  });
+
+  describe('size', () => {
+    const padded = (bytes: number) => GOOD.replace('\r\n', `\r\nA: ${'a'.repeat(bytes)}\r\n`);
+
+    test('a head over the limit is 431 however it comes, also behind a request that was fine', async () => {
+      await start({ HEADER_BYTES_MAX: 4096 });
+      expect((await wire().send(padded(3500)).response()).status).toBe(200);
+      for (const [before, pieces] of [
+        ['', 1],
+        ['', 40],
+        [GOOD, 1],
+        [GOOD, 40],
+      ] as const) {
+        const one = wire();
+        one.send(before);
+        if (before !== '') expect((await one.response()).status).toBe(200);
+        const text = padded(5000);
+        const piece = Math.ceil(text.length / pieces);
+        for (let at = 0; at < text.length; at += piece) one.send(text.slice(at, at + piece));
+        expect(await one.response()).toMatchObject({ status: 431, headers: { connection: 'close' } });
+      }
+    });
+
+    test('a body over the limit is 413 however it comes, also behind a request that was fine', async () => {
+      await start({ BODY_BYTES_MAX: 1024 });
+      const body = (bytes: number) => verifyKey(`{"key":"good"${' '.repeat(bytes - 14)}}`);
+      for (const before of ['', GOOD]) {
+        const one = wire().send(before);
+        if (before !== '') expect((await one.response()).status).toBe(200);
+        one.send(body(1024));
+        expect((await one.response()).status).toBe(200);
+        one.send(body(1025).slice(0, -500));
+        expect((await one.response()).status).toBe(413);
+      }
+    });
+  });
+});
+
+const REQUESTS = 4000;
+/** In answers more than the kernel's buffers take, in bytes to read less. */
+const LARGE_REQUESTS = Array.from({ length: REQUESTS }, (_, i) =>
+  verifyKey({ key: 'large' }, [`X-Request-Id: ${i}`]),
+).join('');
+/** What may wait for a reader in this process: the answers to what was read at once, 64 KiB of requests. */
+const PENDING_BYTES_MAX = 8_000_000;

@@ -1,0 +1,164 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { connect, type Socket } from 'node:net';
+import { createVerifierServer, type HttpLimits, type VerifierServer } from '../../verifier/http.ts';
+import { limits, ScriptedAnswers } from './scripted-answers.ts';
+
+/** Everything that a client can learn of a server by sending it some bytes. */
+export interface Outcome {
+  /** What came back; dates and made request ids are replaced, and nothing else. */
+  readonly answered: string;
+  /** How the connection was left; `closed` = by the server, though the client had not ended its side. */
+  readonly left: 'open' | 'closed';
+  /** What came back for one more request on an open connection, which then was ended by the client. */
+  readonly probed: string;
+  /** The questions that were decided, as `key of API`. */
+  readonly asked: readonly string[];
+}
+
+/** The request that shows what is left on the wire: a parser in the middle of something reads it as that. */
+const PROBE =
+  'POST /v1/keys.verifyKey HTTP/1.1\r\nHost: probe\r\nX-Request-Id: probe\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{"key":"rich"}';
+
+/** Turns of the event loop without any byte moving after which nothing more will. */
+const CALM_TURNS = 3;
+/** Turns after which a server that has not read what was sent is taken to have stopped reading. */
+const READ_TURNS_MAX = 20;
+
+/** A verifier, and the means to say anything to it and to know when it has nothing more to say. */
+export class Subject {
+  readonly server: VerifierServer;
+  readonly #answers = new ScriptedAnswers();
+  /** The server's ends of the connections, by the client's port. */
+  readonly #sockets = new Map<number, Socket>();
+  #port = 0;
+
+  constructor(changed: Partial<HttpLimits>) {
+    this.server = createVerifierServer({
+      answers: this.#answers,
+      limits: { ...limits, ...changed },
+      log: { error: () => undefined },
+      authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true },
+    });
+  }
+
+  async start(): Promise<void> {
+    subscribe('net.server.socket', this.#onSocket);
+    this.#port = Number(new URL(await this.server.listen('127.0.0.1', 0)).port);
+  }
+
+  async stop(): Promise<void> {
+    unsubscribe('net.server.socket', this.#onSocket);
+    await this.server.close(0);
+  }
+
+  /**
+   * Says `writes` on a connection of its own. `patient`: the next is not sent before all answers to the one before
+   * are there, and then comes one more request. `hurried`: none is waited for, the client ends its side at once, and no
+   * slow look-up is done before that.
+   */
+  async hear(writes: readonly Buffer[], manner: 'patient' | 'hurried'): Promise<Outcome> {
+    this.#answers.asked.length = this.#answers.askedApis.length = 0;
+    const client = connect({ port: this.#port, host: '127.0.0.1', allowHalfOpen: true, noDelay: true });
+    let text = '';
+    let ended = false;
+    client.setEncoding('latin1').on('data', (part: string) => {
+      text += part;
+    });
+    const end = () => {
+      ended = true;
+    };
+    client.on('end', end).on('close', end).on('error', end);
+    await new Promise((resolve) => client.once('connect', resolve));
+    const server = await this.#accepted(client.localPort ?? 0);
+    let sent = 0;
+    const say = async (bytes: Buffer) => {
+      sent += bytes.length;
+      client.write(bytes);
+      if (manner === 'patient') await this.#calm(client, server, sent);
+      else for (let i = 0; i < READ_TURNS_MAX && server.bytesRead < sent; i++) await turn();
+    };
+    for (const bytes of writes) if (!ended) await say(bytes);
+    if (manner === 'hurried') {
+      client.end();
+      await turn();
+      while (!ended) await this.#goOn();
+    }
+    const answered = plain(text);
+    const left = ended ? 'closed' : 'open';
+    text = '';
+    if (left === 'open') {
+      await say(Buffer.from(PROBE));
+      client.end();
+      while (!ended) await this.#goOn();
+    }
+    client.destroy();
+    server.destroy();
+    return { answered, left, probed: plain(text), asked: this.#asked() };
+  }
+
+  #asked(): string[] {
+    const { asked, askedApis } = this.#answers;
+    return asked.map((key, i) => `${key} of ${askedApis[i]}`).toSorted();
+  }
+
+  readonly #onSocket = (message: unknown) => {
+    const { socket } = message as { socket: Socket };
+    if (socket.localPort !== this.#port || socket.remotePort === undefined) return;
+    const port = socket.remotePort;
+    this.#sockets.set(port, socket);
+    socket.once('close', () => this.#sockets.delete(port));
+  };
+
+  async #accepted(port: number): Promise<Socket> {
+    for (;;) {
+      const socket = this.#sockets.get(port);
+      if (socket !== undefined) return socket;
+      await turn();
+    }
+  }
+
+  /** Waits until the server has read all and its answers are here, and nothing moves any more. */
+  async #calm(client: Socket, server: Socket, sent: number): Promise<void> {
+    let before = -1;
+    for (let calm = 0; calm < CALM_TURNS; ) {
+      await this.#goOn();
+      const moved = server.bytesRead + server.bytesWritten + client.bytesRead;
+      const over = client.readableEnded || client.destroyed;
+      const idle = over || (server.bytesRead === sent && server.bytesWritten === client.bytesRead);
+      calm = idle && moved === before && !(server.writableEnded && !over) ? calm + 1 : 0;
+      before = moved;
+    }
+  }
+
+  /** Lets the look-ups go on that are held back, and a turn of the event loop pass. */
+  #goOn(): Promise<void> {
+    this.#answers.release();
+    return turn();
+  }
+}
+
+const turn = () => new Promise<void>((resolve) => void setImmediate(resolve));
+
+const DATE = /\r\nDate: ([A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)\r\n/g;
+/** How far a `Date` may be from now, milliseconds. */
+const DATE_OFF_MS_MAX = 5000;
+
+const MADE_ID = '[0-9a-f]{16}[0-9a-z]+';
+const MADE_HEAD = new RegExp(
+  `X-Request-Id: (${MADE_ID})\\r\\n((?:[^\\r\\n]+\\r\\n)*?)Content-Length: (\\d+)`,
+  'g',
+);
+const MADE_IN_BODY = new RegExp(`"requestId":"${MADE_ID}"`, 'g');
+
+/** What two servers must have in common: all but the time and the request ids they made. */
+function plain(text: string): string {
+  return text
+    .replace(DATE, (line, date: string) =>
+      Math.abs(Date.parse(date) - Date.now()) < DATE_OFF_MS_MAX ? '\r\nDate: now\r\n' : line,
+    )
+    .replace(MADE_HEAD, (_head, id: string, lines: string, length: string) => {
+      const rest = length === '0' ? 0 : Number(length) - id.length;
+      return `X-Request-Id: made\r\n${lines}Content-Length: ${rest}`;
+    })
+    .replace(MADE_IN_BODY, '"requestId":"made"');
+}
