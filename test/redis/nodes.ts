@@ -178,7 +178,8 @@ export async function startCluster(directory: string): Promise<RedisNode[]> {
   return nodes;
 }
 
-async function freePort(): Promise<number> {
+/** A TCP port of 127.0.0.1 that nobody uses just now. */
+export async function freePort(): Promise<number> {
   for (;;) {
     const server = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => server.once('listening', resolve));
