@@ -14,7 +14,7 @@ import { envOf, start } from './keyfence.ts';
 const ROOT = join(import.meta.dirname, '..', '..');
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-doctor-'));
 const COMMANDS =
-  `+hello +ping +info +config|get +cluster|slots +wait +eval +evalsha +publish +get +mget +set +del +exists
+  `+hello +info +config|get +cluster|slots +wait +eval +evalsha +publish +get +mget +set +del +exists
   +incr +pexpire +pttl +hget +hmget +hgetall +hset +hdel +hexists +hincrby +hlen +hvals +zadd +zrem +zcard +zcount +zscore
   +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xrange +xrevrange`.split(/\s+/);
 let node: RedisNode;
@@ -141,7 +141,7 @@ test('a clock that is wrong is found', async () => {
 
 test('the rights that the doctor asks for are all that the control plane uses', () => {
   const doctor = readFileSync(join(ROOT, 'control-plane/cli/doctor-redis.ts'), 'utf8');
-  const needed = doctor.slice(doctor.indexOf('NEEDED = ['), doctor.indexOf('NEEDLESS = ['));
+  const needed = doctor.slice(doctor.indexOf('NEEDED = '), doctor.indexOf('NEEDLESS = '));
   const used = globSync('control-plane/{*.ts,lua/*.lua}', { cwd: ROOT }).flatMap((file) => {
     const text = readFileSync(join(ROOT, file), 'utf8');
     return [...text.matchAll(/redis\.p?call\('([A-Z]+)'|\bredis\.([a-z]+)\(/g)].map(
@@ -153,5 +153,5 @@ test('the rights that the doctor asks for are all that the control plane uses', 
     (name) => !notCommands.has(name),
   );
   expect(commands.length).toBeGreaterThan(20);
-  expect(commands.filter((name) => !new RegExp(`['\`]${name} `).test(needed))).toEqual([]);
+  expect(commands.filter((name) => !new RegExp(`[,\\s]${name} `).test(needed))).toEqual([]);
 });
