@@ -16,6 +16,7 @@ import { protect } from './protection.ts';
 import { limitRates } from './rate-limits.ts';
 import { DurableWriter, RedisChangeLog } from './redis-change-log.ts';
 import { RedisPromises } from './redis-promises.ts';
+import { RedisUpkeep } from './redis-upkeep.ts';
 import { documentRoutes } from './reference.ts';
 import { RootKeys } from './root-keys.ts';
 import { apiRoutes } from './routes/apis.ts';
@@ -78,12 +79,9 @@ export async function startControlPlane(
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
   const rootKeys = new RootKeys(nodes, writer, config.ROOT_KEY);
   const sweep = new Sweep({
-    nodes,
-    writer,
+    upkeep: new RedisUpkeep(nodes, writer, apis, keys),
     log: changes,
     fence,
-    apis,
-    keys,
     clock,
     logger: log,
     leaseMs: config.LEASE_MS,

@@ -18,6 +18,7 @@ export interface Schema {
 
 interface Response {
   readonly $ref?: string;
+  readonly headers?: Readonly<Record<string, unknown>>;
   readonly content?: Readonly<Record<string, { readonly schema: Schema }>>;
 }
 
@@ -62,8 +63,11 @@ export class Document {
   faults({ responses }: Operation, answer: Answer): unknown[] {
     const described = responses[String(answer.status)];
     if (!described) return [`${answer.status} is not documented: ${JSON.stringify(answer.body)}`];
-    const schema = this.#resolve(described).content?.['application/json']?.schema;
-    if (!schema) return [`${answer.status} has no schema`];
+    const type = String(answer.headers['content-type']).split(';')[0] ?? '';
+    const { content } = this.#resolve(described);
+    if (!content && answer.body === '') return [];
+    const schema = content?.[type]?.schema;
+    if (!schema) return [`${answer.status} has no schema for ${type}`];
     const exact = closed(this.#resolve(schema));
     return Value.Check(exact, answer.body) ? [] : [...Value.Errors(exact, answer.body)];
   }

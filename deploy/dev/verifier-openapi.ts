@@ -26,6 +26,67 @@ const verdict = {
   required: ['valid', 'code', 'requestId'],
 };
 
+const header = (description: string) => ({ description, required: true, schema: { type: 'string' } });
+const problem = (description: string) => ({
+  description,
+  content: {
+    'application/problem+json': {
+      schema: {
+        type: 'object',
+        properties: {
+          title: { type: 'string' },
+          status: { type: 'integer' },
+          code: text('Why, for machines.'),
+          detail: text('Why, for people.'),
+          requestId: text('As in X-Request-Id.'),
+        },
+        required: ['title', 'status', 'code', 'requestId'],
+      },
+    },
+  },
+});
+
+const gatewayAnswers = {
+  200: {
+    description: 'The key is good; the client may pass. No body.',
+    headers: {
+      'X-Key-Id': header('The id of the key.'),
+      'X-Key-Api-Id': header('The API that it is of.'),
+      'X-Key-Name': header('Percent-encoded; empty where it has none.'),
+      'X-Key-External-Id': header('Percent-encoded; empty where it has none.'),
+    },
+  },
+  401: problem('No key, two keys, or one that is unknown, disabled or expired. With `WWW-Authenticate`.'),
+  403: problem('The key is of another API.'),
+  503: problem('Nothing could be decided: refuse the client. With `Retry-After`.'),
+};
+
+/** One for each dialect, with and without an API that the key must be of. Any method is answered alike. */
+const gatewayPaths = Object.fromEntries(
+  [
+    ['auth-request', 'askAuthRequest', 'nginx and HAProxy'],
+    ['forward-auth', 'askForwardAuth', 'Caddy, Traefik and APISIX'],
+    ['ext-authz/{path}', 'askExtAuthz', 'Envoy and Istio'],
+  ].flatMap(([dialect = '', operationId = '', whose = '']) =>
+    (['', 'api/{apiId}/'] as const).map((scope) => {
+      const parameters = ['apiId', 'path']
+        .filter((name) => `${scope}${dialect}`.includes(`{${name}}`))
+        .map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } }));
+      const get = {
+        tags: ['gateways'],
+        operationId: scope ? `${operationId}OfApi` : operationId,
+        summary: `May a client pass? For ${whose}`,
+        description:
+          'Asked with the headers of the client, whatever the method. The key is where CREDENTIAL_SOURCES says.',
+        security: [],
+        ...(parameters.length > 0 ? { parameters } : {}),
+        responses: gatewayAnswers,
+      };
+      return [`/authz/${scope}${dialect}`, { get }];
+    }),
+  ),
+);
+
 /** What the verifier serves at `/openapi.json`; kept as a file, so that the sidecar need not build it. */
 export const verifierDocument = {
   openapi: '3.1.0',
@@ -94,6 +155,7 @@ export const verifierDocument = {
         },
       },
     },
+    ...gatewayPaths,
   },
   components: errorComponents,
 };

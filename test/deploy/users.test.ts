@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   apiKeys,
   apiList,
+  auditStream,
+  callCounter,
   idPointer,
   metaKey,
   ownerKey,
@@ -10,6 +12,7 @@ import {
   rootKeyIndex,
   rootKeyRecord,
   secretPointer,
+  usageKey,
 } from '../../shared/layout.ts';
 import { Fleet } from '../fleet.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
@@ -28,7 +31,7 @@ const UNSEEN: Record<string, string[]> = {
 const keysOf = (apiId: string) => {
   const { channel: _, ...keys } = apiKeys(apiId);
   const [record, meta, owner] = [recordKey(apiId, 'key_1'), metaKey(apiId, 'key_1'), ownerKey(apiId, 'o')];
-  return { ...keys, record, meta, owner };
+  return { ...keys, record, meta, owner, usage: usageKey(apiId, 'key_1') };
 };
 const POINTER = secretPointer('hash');
 /** No verifier has any business there. */
@@ -37,6 +40,8 @@ const OTHERS = [
   apiList,
   rootKeyIndex,
   rootKeyRecord('hash'),
+  auditStream('done'),
+  callCounter('bootstrap:POST'),
   'kf:{!}:k:x',
   'kf:',
   'kf:{',
@@ -104,6 +109,13 @@ describe('the users of deploy/redis/users.acl', () => {
     ['ZADD', key, '1', 'm'],
     ['ZREM', key, 'm'],
   ];
+  const counts = (key: string) => [
+    ['EXPIRE', key, '1'],
+    ['HSET', key, 'f', 'v'],
+    ['HDEL', key, 'f'],
+    ['HKEYS', key],
+    ['HINCRBY', key, 'f', '1'],
+  ];
   const runs = (key: string) => [
     ['EVAL', 'return 1', '1', key],
     ['EVALSHA', '0'.repeat(40), '1', key],
@@ -113,13 +125,10 @@ describe('the users of deploy/redis/users.acl', () => {
     ['SET', key, 'v'],
     ['DEL', key],
     ['UNLINK', key],
-    ['EXPIRE', key, '1'],
     ['RENAME', key, key],
     ['COPY', key, key],
     ['RESTORE', key, '0', 'v'],
     ['DUMP', key],
-    ['HSET', key, 'f', 'v'],
-    ['HDEL', key, 'f'],
     ['HGET', key, 'f'],
     ['HGETALL', key],
     ['HSCAN', key, '0'],
@@ -137,7 +146,7 @@ describe('the users of deploy/redis/users.acl', () => {
   it.each<[string, string, string]>([
     ['verifier', 'any-api', ''],
     ['verifier-billing', 'billing', 'another'],
-  ])('let %s read one API, join it, and do nothing else to any key', async (user, own, foreign) => {
+  ])('let %s read one API, join it, count, and do nothing else to any key', async (user, own, foreign) => {
     const may = async (commands: string[][]) => {
       const permitted: string[] = [];
       for (const command of commands) {
@@ -148,12 +157,14 @@ describe('the users of deploy/redis/users.acl', () => {
     };
     const flat = (commands: string[][]) => commands.map((command) => command.join(' '));
     for (const key of [...Object.values(keysOf(own)), POINTER]) {
-      const expected = [...reads(key), ...runs(key), ...(key === keysOf(own).members ? joins(key) : [])];
-      const all = [...reads(key), ...runs(key), ...joins(key), ...others(key)];
-      expect(await may(all)).toEqual(flat(expected));
+      const { members, usage } = keysOf(own);
+      const writes = key === members ? joins(key) : key === usage ? counts(key) : [];
+      const all = [...reads(key), ...runs(key), ...joins(key), ...counts(key), ...others(key)];
+      expect(await may(all)).toEqual(flat([...reads(key), ...runs(key), ...writes]));
     }
     for (const key of [...OTHERS, ...(foreign ? Object.values(keysOf(foreign)) : [])]) {
-      expect(await may([...reads(key), ...runs(key), ...joins(key), ...others(key)])).toEqual([]);
+      const all = [...reads(key), ...runs(key), ...joins(key), ...counts(key), ...others(key)];
+      expect(await may(all)).toEqual([]);
     }
   });
 
@@ -279,7 +290,8 @@ class Seen {
 
 /** Whatever a control plane and verifiers can do, under their users. @returns log lines about refusals */
 async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]> {
-  const as = (user: string) => ({ REDIS_USERNAME: user, REDIS_PASSWORD: user, LEASE_MS });
+  const often = { LEASE_MS, STATUS_PERIOD_MS: '100', USAGE_PERIOD_MS: '100' };
+  const as = (user: string) => ({ REDIS_USERNAME: user, REDIS_PASSWORD: user, ...often });
   const fleet = await Fleet.start({
     redisUrl: `redis://127.0.0.1:${redis.port}`,
     env: as('control-plane'),
@@ -293,6 +305,8 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
       externalId: 'owner',
       meta: { long: 'm'.repeat(100) },
     });
+    // Of an hour long ago, so that it is thrown away.
+    await admin.hset(usageKey('a', keyId), 'h1V', 1);
     expect(await fleet.verdict(key)).toBe('VALID');
     expect(await fleet.verdict(`${key}x`)).toBe('NOT_FOUND');
     await fleet.ok('keys.updateKey', {
@@ -307,6 +321,13 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     expect(await fleet.verdict(key)).toBe('VALID');
     await fleet.ok('keys.getKey', { keyId });
     await fleet.ok('keys.getPropagation', { keyId, sequence: 1 });
+    await fleet.until(async () => {
+      const { verifications } = await fleet.ok('keys.getVerifications', { keyId });
+      return verifications.at(-1).success > 0;
+    });
+    await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length === 1);
+    await fleet.ok('keys.importKeys', { apiId: 'a', keys: [{ sha256: 'ab'.repeat(32) }] });
+    await fleet.ok('audit.listEvents', { keyId });
     for (const query of [{}, { sort: '-createdAt' }, { externalId: 'owner' }, { enabled: 'true' }])
       await fleet.ok('apis.listKeys', { apiId: 'a', ...query });
     await fleet.ok('apis.getApi', { apiId: 'a' });
@@ -342,6 +363,8 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     const billing = await fleet.ok('keys.createKey', { apiId: 'billing' });
     expect(await fleet.verdict(billing.key, { at: 1 })).toBe('VALID');
     expect(await fleet.verdict(key, { at: 1 })).toBe('FORBIDDEN');
+    await fleet.until(async () => (await fleet.ok('keys.getKey', { keyId: billing.keyId })).lastUsedAt > 0);
+    await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length === 2);
     await fleet.ok('keys.deleteKey', { keyId });
     expect(await fleet.verdict(key)).toBe('NOT_FOUND');
     await fleet.ok('apis.deleteApi', { apiId: 'a' });

@@ -16,9 +16,12 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
-test('the document is OpenAPI 3.1 and says how verifyKey can end', async () => {
+test('the document is OpenAPI 3.1 and says how each operation can end', async () => {
   await document.check();
-  expect(document.operations.map(({ path }) => path)).toEqual(['/v1/keys.verifyKey']);
+  expect(document.operations).toHaveLength(7);
+  for (const { responses } of document.operations) {
+    expect(Object.keys(responses)).toEqual(expect.arrayContaining(['200', '503']));
+  }
   expect(Object.keys(verifyKey.responses)).toEqual(
     expect.arrayContaining(['200', '400', '413', '415', '503']),
   );
@@ -44,6 +47,30 @@ test('every verdict is what the document says and no more', async () => {
   expect(await ask(plain.key, 'other')).toBe('FORBIDDEN');
   expect(await ask('nobody')).toBe('NOT_FOUND');
   await fleet.until(async () => (await ask(expiring.key)) === 'EXPIRED');
+});
+
+test('every answer to a gateway is what the document says', async () => {
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  await fleet.verdict(key);
+  const gateways = document.operations.filter(({ path }) => path.startsWith('/authz/'));
+  for (const operation of gateways) {
+    const ask = async (apiId: string, headers: Readonly<Record<string, string>>) => {
+      const path = operation.path.replace('{apiId}', apiId).replace('{path}', 'books/1?page=2');
+      const answer = await fleet.get(base + path, headers);
+      const body = answer.body && typeof answer.body === 'string' ? JSON.parse(answer.body) : answer.body;
+      expect(document.faults(operation, { ...answer, body }), operation.path).toEqual([]);
+      return answer;
+    };
+    const passed = await ask('shop', { 'x-api-key': key });
+    expect(passed.status).toBe(200);
+    const promised = Object.keys(operation.responses['200']?.headers ?? {});
+    expect(promised).toHaveLength(4);
+    for (const name of promised) expect(passed.headers).toHaveProperty(name.toLowerCase());
+    expect((await ask('shop', {})).status).toBe(401);
+    expect((await ask('shop', { 'x-api-key': 'nobody' })).status).toBe(401);
+    const other = await ask('other', { 'x-api-key': key });
+    expect(other.status).toBe(operation.path.includes('{apiId}') ? 403 : 200);
+  }
 });
 
 test('whatever is sent, the answer is a documented one, and never our fault', async () => {
