@@ -10,6 +10,7 @@ import { Metrics } from './metrics.ts';
 import { Propagator } from './propagation.ts';
 import { DurableWriter, RedisChangeLog } from './redis-change-log.ts';
 import { RedisPromises } from './redis-promises.ts';
+import { RedisUpkeep } from './redis-upkeep.ts';
 import { RootKeys } from './root-keys.ts';
 import { apiRoutes } from './routes/apis.ts';
 import { keyRoutes } from './routes/keys.ts';
@@ -67,12 +68,9 @@ export async function startControlPlane(
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
   const rootKeys = new RootKeys(nodes, writer, config.ROOT_KEY);
   const sweep = new Sweep({
-    nodes,
-    writer,
+    upkeep: new RedisUpkeep(nodes, writer, apis, keys),
     log: changes,
     fence,
-    apis,
-    keys,
     clock,
     logger: log,
     leaseMs: config.LEASE_MS,

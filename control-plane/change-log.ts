@@ -25,11 +25,14 @@ export interface Written {
   readonly replicated: boolean;
 }
 
-/** Where a change stands. LOST: a failover took it, and the log now tells another history. */
+/**
+ * Where a change stands. LOST: a failover took it, and the log now tells another history. TRIMMED: the log no
+ * longer reaches back to it, so that only who saw it on all replicas knows that it is there.
+ */
 export type Standing =
   | { readonly state: 'LOST' }
   | {
-      readonly state: 'INTACT';
+      readonly state: 'INTACT' | 'TRIMMED';
       readonly followers: number;
       /** Followers that have not acknowledged it, killed ones among them. */
       readonly laggards: number;

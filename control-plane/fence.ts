@@ -1,7 +1,7 @@
 import { type Clock, pause } from '#shared/clock.ts';
 import type { ChangeLog, Killed, Written } from './change-log.ts';
 
-/** How a change came to be complete, or that a failover took it. */
+/** How a change came to be complete, or that a failover took it; also where nothing shows any more that it did not. */
 export type FenceOutcome = 'acks' | 'fence' | 'lost';
 
 /** A change on its way to every follower. */
@@ -163,6 +163,7 @@ export class Fence {
     try {
       const standing = await this.#log.check({ apiId, keyId, sequence, hash, replicated, names: 0 });
       if (standing.state === 'LOST') return this.#settle(change, 'lost');
+      if (standing.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');
       change.followers = standing.followers;
       if (standing.replicatedSequence >= sequence) change.replicated = true;
       if (!change.replicated) return false;

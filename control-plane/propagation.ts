@@ -58,6 +58,7 @@ export class Propagator {
   readonly #limits: PropagationLimits;
   readonly #durable: () => boolean;
   readonly #events: PropagationEvents;
+  readonly #chance: () => number;
   readonly #stop = new AbortController();
 
   /** @param durable whether Redis was verified to keep what it acknowledges */
@@ -68,6 +69,8 @@ export class Propagator {
     limits: PropagationLimits;
     durable: () => boolean;
     events: PropagationEvents;
+    /** From 0 to below 1 at each call: backoff. */
+    chance?: () => number;
   }) {
     this.#log = options.log;
     this.#fence = options.fence;
@@ -75,6 +78,7 @@ export class Propagator {
     this.#limits = options.limits;
     this.#durable = options.durable;
     this.#events = options.events;
+    this.#chance = options.chance ?? Math.random;
   }
 
   /**
@@ -119,9 +123,15 @@ export class Propagator {
 
   /**
    * How far an earlier change has come, as this or any other control plane may have written it.
-   * @returns undefined when the key never had one; rejects with CONFLICT when a failover took it
+   * @param isLatest whether the key's record says that this is its latest change, so that it is there for certain
+   * @returns undefined when the key never had one; rejects with CONFLICT when a failover took it, or may have
    */
-  async standing(apiId: string, keyId: string, sequence: number | undefined): Promise<Standing | undefined> {
+  async standing(
+    apiId: string,
+    keyId: string,
+    sequence: number | undefined,
+    isLatest = false,
+  ): Promise<Standing | undefined> {
     if (sequence === undefined) return undefined;
     if (sequence === 0)
       return { state: 'complete', sequence, durable: this.#durable(), verifiers: 0, waitedMs: 0 };
@@ -129,6 +139,8 @@ export class Propagator {
     const standing = await this.#log.check(change);
     if (standing.state === 'LOST')
       throw new ApiError('CONFLICT', `sequence: ${sequence} is not a change of this key`);
+    if (standing.state === 'TRIMMED' && this.#limits.replicated && !isLatest)
+      throw new ApiError('CONFLICT', `sequence: the log no longer reaches back to ${sequence}`);
     const replicated = !this.#limits.replicated || standing.replicatedSequence >= sequence;
     return {
       state: standing.laggards === 0 && replicated ? 'complete' : 'pending',
@@ -175,7 +187,7 @@ export class Propagator {
         if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') throw error;
         await pause(
           this.#clock,
-          backoffMs(attempt, REWRITE_FIRST_MS, REWRITE_MAX_MS, Math.random),
+          backoffMs(attempt, REWRITE_FIRST_MS, REWRITE_MAX_MS, this.#chance),
           this.#stop.signal,
         );
       }

@@ -123,7 +123,7 @@ export class RedisChangeLog implements ChangeLog {
     ];
     if (state === 'LOST') return { state };
     return {
-      state: 'INTACT',
+      state: state === 'TRIMMED' ? state : 'INTACT',
       followers: Number(followers),
       laggards: Number(laggards),
       leaseMs: Number(leaseMs),

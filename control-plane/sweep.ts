@@ -1,26 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '#shared/clock.ts';
-import { apiKeys, apiList, metaKey, ownerKey, recordKey } from '#shared/layout.ts';
 import type { Logger } from '#shared/log.ts';
-import type { RedisNodes } from '#shared/redis.ts';
-import { Script } from '#shared/script.ts';
-import type { Apis } from './apis.ts';
 import type { ChangeLog, Killed } from './change-log.ts';
 import { type Fence, fenceMs } from './fence.ts';
-import type { Keys } from './keys.ts';
-import type { DurableWriter } from './redis-change-log.ts';
-
-const setLeaseScript = new Script(new URL('./lua/set-lease.lua', import.meta.url));
-const sweepScript = new Script(new URL('./lua/sweep-api.lua', import.meta.url));
-const forgetScript = new Script(new URL('./lua/forget-api.lua', import.meta.url));
+import type { Head, LeaseStep, Upkeep } from './upkeep.ts';
 
 /** Rest between two looks at a page of APIs, and the page's size: bounds what the sweep costs Redis. */
 const TICK_MS = 1000;
 const APIS_PER_TICK = 200;
 /** A log idle for this long, with followers, gets a no-op, so that crashed ones are found before a disable waits for them. */
 const IDLE_MS = 30_000;
-/** Records of a deleted API removed by one script. */
-const SWEEP_BATCH = 500;
 
 /** What this control plane saw of an API, on its own monotonic clock. */
 interface Seen {
@@ -36,60 +25,44 @@ interface Seen {
   lowering?: { token: string; sinceMs: number };
 }
 
-interface Head {
-  readonly sequence: number;
-  readonly grantedMs: number;
-  readonly fencedMs: number;
-  readonly token: string;
-  readonly created: boolean;
-  readonly deleted: boolean;
-  readonly members: number;
-  readonly killed: readonly Killed[];
-}
-
 /**
  * What happens to APIs without anybody asking: crashed followers are found by no-ops and removed, a changed
  * lease is brought in, deleted APIs are taken apart. Every control plane does it; nothing is locked, because
  * each step is either conditional or harmless to repeat, and every wait is on the waiting process's own clock.
  */
 export class Sweep {
-  readonly #nodes: RedisNodes;
-  readonly #writer: DurableWriter;
+  readonly #upkeep: Upkeep;
   readonly #log: ChangeLog;
   readonly #fence: Fence;
-  readonly #apis: Apis;
-  readonly #keys: Keys;
   readonly #clock: Clock;
   readonly #logger: Logger;
   readonly #leaseMs: number;
   readonly #deposedMs: number;
   readonly #startedMs: number;
+  readonly #token: () => string;
   readonly #seen = new Map<string, Seen>();
   readonly #stop = new AbortController();
 
   constructor(options: {
-    nodes: RedisNodes;
-    writer: DurableWriter;
+    upkeep: Upkeep;
     log: ChangeLog;
     fence: Fence;
-    apis: Apis;
-    keys: Keys;
     clock: Clock;
     logger: Logger;
     leaseMs: number;
     deposedMs: number;
+    /** Names a change of the lease, so that no other is taken for it. */
+    token?: () => string;
   }) {
-    this.#nodes = options.nodes;
-    this.#writer = options.writer;
+    this.#upkeep = options.upkeep;
     this.#log = options.log;
     this.#fence = options.fence;
-    this.#apis = options.apis;
-    this.#keys = options.keys;
     this.#clock = options.clock;
     this.#logger = options.logger;
     this.#leaseMs = options.leaseMs;
     this.#deposedMs = options.deposedMs;
     this.#startedMs = options.clock.wallMs();
+    this.#token = options.token ?? randomUUID;
   }
 
   /** Sweeps until `stop`; never rejects. */
@@ -97,7 +70,7 @@ export class Sweep {
     let after = '';
     while (!this.#stop.signal.aborted) {
       try {
-        const ids = await this.#apis.ids(after, APIS_PER_TICK);
+        const ids = await this.#upkeep.ids(after, APIS_PER_TICK);
         for (const apiId of ids) await this.#visit(apiId);
         after = ids.length < APIS_PER_TICK ? '' : (ids.at(-1) ?? '');
       } catch (error) {
@@ -112,7 +85,7 @@ export class Sweep {
   }
 
   async #visit(apiId: string): Promise<void> {
-    const head = await this.#read(apiId);
+    const head = await this.#upkeep.head(apiId);
     if (!head.created) {
       this.#seen.delete(apiId);
       return;
@@ -162,83 +135,30 @@ export class Sweep {
    */
   async #changeLease(apiId: string, head: Head, seen: Seen): Promise<void> {
     const nowMs = this.#clock.monotonicMs();
+    const set = (step: LeaseStep, token: string) => this.#upkeep.setLease(apiId, step, this.#leaseMs, token);
     if (head.grantedMs !== this.#leaseMs) {
       const decidedMs = Number.parseInt(head.token, 10) || 0;
       if (decidedMs >= this.#startedMs && head.token !== seen.leaseToken) return;
-      seen.leaseToken = `${this.#startedMs}.${randomUUID()}`;
-      const set = (step: string) => this.#setLease(apiId, step, seen.leaseToken ?? '');
-      if (this.#leaseMs > head.fencedMs && !(await set('fence-first'))) return;
-      if (!(await set('grant'))) return;
+      const token = `${this.#startedMs}.${this.#token()}`;
+      seen.leaseToken = token;
+      if (this.#leaseMs > head.fencedMs && !(await set('fence-first', token))) return;
+      if (!(await set('grant', token))) return;
       this.#logger.info({ apiId, fromMs: head.grantedMs, toMs: this.#leaseMs }, 'lease changed');
       return;
     }
     if (head.fencedMs <= head.grantedMs) return;
     if (seen.lowering?.token !== head.token) seen.lowering = { token: head.token, sinceMs: nowMs };
     if (nowMs - seen.lowering.sinceMs < fenceMs(head.fencedMs, this.#deposedMs)) return;
-    await this.#setLease(apiId, 'fence-last', head.token);
+    await set('fence-last', head.token);
   }
 
-  async #setLease(apiId: string, step: string, token: string): Promise<boolean> {
-    const { reply, replicated } = await this.#writer.run(
-      setLeaseScript,
-      [apiKeys(apiId).head],
-      [step, this.#leaseMs, token],
-    );
-    return (reply as string[])[0] === 'OK' && replicated;
-  }
-
-  /** One batch of a deleted API's records, pointers first; at the end, two fences later, the API itself. */
+  /** One batch of a deleted API's keys; at the end, two fences later, the API itself. */
   async #takeApart(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
-    const { head: headKey, log, members, index } = apiKeys(apiId);
-    const redis = await this.#nodes.connection(headKey);
-    const keyIds = await this.#nodes.within(redis, redis.zrange(index, '0', String(SWEEP_BATCH - 1)));
-    if (keyIds.length > 0) {
-      await Promise.all(
-        keyIds.map(async (keyId) => {
-          const secretHash = await this.#keys.secretHashOf(apiId, keyId);
-          if (secretHash) await this.#keys.forgetPointers(apiId, keyId, secretHash);
-        }),
-      );
-      const prefixes = [recordKey(apiId, ''), metaKey(apiId, ''), ownerKey(apiId, '')];
-      await this.#writer.run(sweepScript, [headKey, index], [...prefixes, ...keyIds]);
-      return;
-    }
+    if (await this.#upkeep.removeKeys(apiId)) return;
     seen.emptySinceMs ??= nowMs;
     if (nowMs - seen.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#deposedMs)) return;
-    const { reply } = await this.#writer.run(forgetScript, [headKey, log, members, index], []);
-    if (reply !== 1) return;
+    if (!(await this.#upkeep.forget(apiId))) return;
     this.#seen.delete(apiId);
-    const list = await this.#nodes.connection(apiList);
-    await this.#nodes.within(list, list.zrem(apiList, apiId));
-    // Somebody may have created it anew in between.
-    if ((await this.#read(apiId)).created) await this.#nodes.within(list, list.zadd(apiList, 0, apiId));
     this.#logger.info({ apiId }, 'a deleted API is gone');
-  }
-
-  async #read(apiId: string): Promise<Head> {
-    const { head, members } = apiKeys(apiId);
-    const redis = await this.#nodes.connection(head);
-    const [fields, count, killed] = await this.#nodes.within(
-      redis,
-      Promise.all([
-        redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted'),
-        redis.zcard(members),
-        redis.zrangebyscore(members, '-inf', '(0', 'WITHSCORES'),
-      ]),
-    );
-    const [sequence, granted, fenced, token, created, deleted] = fields;
-    return {
-      sequence: Number(sequence ?? 0),
-      grantedMs: Number(granted ?? 0),
-      fencedMs: Number(fenced ?? 0),
-      token: token ?? '',
-      created: Boolean(created),
-      deleted: Boolean(deleted),
-      members: count,
-      killed: Array.from({ length: killed.length / 2 }, (_, i) => ({
-        name: killed[2 * i] ?? '',
-        kill: Number(killed[2 * i + 1]),
-      })),
-    };
   }
 }

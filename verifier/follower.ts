@@ -33,6 +33,7 @@ const RING_LENGTH = 4096;
 const FILL_ATTEMPTS_MAX = 5;
 /** REGISTER may be followed by WAIT, which takes up to 1000 ms. */
 const REGISTER_DEADLINE_MS = 2000;
+const FORMER_NAMES_MAX = 16;
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
 
@@ -47,6 +48,7 @@ export class Follower {
   readonly #cache: KeyCache;
   readonly #clock: Clock;
   readonly #random: () => string;
+  readonly #chance: () => number;
   readonly #limits: FollowerLimits;
   readonly #events: FollowerEvents;
 
@@ -54,6 +56,8 @@ export class Follower {
   /** undefined in INIT. */
   #epoch: Epoch | undefined;
   #member = '';
+  /** Names that may still be registered although nothing is remembered under them; what is too much, a fence finds. */
+  readonly #former = new Set<string>();
   #position = 0;
   #hash = '';
   /** The highest sequence heard of. */
@@ -72,6 +76,8 @@ export class Follower {
     clock: Clock;
     /** A fresh unguessable text at each call: member names and nonces. */
     random: () => string;
+    /** From 0 to below 1 at each call: jitter and backoff. */
+    chance: () => number;
     limits: FollowerLimits;
     events: FollowerEvents;
   }) {
@@ -80,6 +86,7 @@ export class Follower {
     this.#cache = options.cache;
     this.#clock = options.clock;
     this.#random = options.random;
+    this.#chance = options.chance;
     this.#limits = options.limits;
     this.#events = options.events;
   }
@@ -142,7 +149,7 @@ export class Follower {
       }
       this.#session?.end('quietly');
       this.#session = undefined;
-      const waitMs = backoffMs(attempt, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
+      const waitMs = backoffMs(attempt, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, this.#chance);
       await pause(this.#clock, waitMs, this.#stop.signal);
     }
   }
@@ -154,7 +161,7 @@ export class Follower {
     this.#stop.abort();
     this.#wake.abort();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
-    if (session && this.#member) await session.leave(this.#member).catch(() => undefined);
+    if (session) await this.#leaveAll(session);
     await this.#ended;
   }
 
@@ -215,19 +222,19 @@ export class Follower {
       }
       dropped = false;
       onLive();
-      const jitter = 0.9 + 0.2 * Math.random();
+      const jitter = 0.9 + 0.2 * this.#chance();
       await pause(this.#clock, this.#limits.syncPeriodMs * jitter, this.#wake.signal);
     }
     if (!this.#stop.signal.aborted) throw unavailable('the connection to Redis ended');
   }
 
   async #register(session: Session): Promise<void> {
+    void this.#leaveAll(session);
     const [nonce, member] = [this.#random(), this.#random()];
-    const former = this.#member;
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
-    if (this.#stop.signal.aborted) await session.leave(member); // `stop` may have come before it
+    if (this.#stop.signal.aborted) await this.#leaveAll(session); // `stop` may have come before it
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
     this.#position = this.#headSeen = reply.sequence;
@@ -240,7 +247,13 @@ export class Follower {
     this.#epoch = { apiId: this.apiId, lease, current: true, used: true };
     this.#events.live(this.#position, reply.leaseMs);
     for (const waiter of this.#waiters.splice(0)) waiter.resolve();
-    if (former) session.leave(former).catch(() => undefined);
+  }
+
+  /** Takes out every name of this follower. Only where nothing is remembered under any of them. */
+  async #leaveAll(session: Session): Promise<void> {
+    if (this.#member && this.#former.size < FORMER_NAMES_MAX) this.#former.add(this.#member);
+    const left = [...this.#former].map((name) => session.leave(name).then(() => this.#former.delete(name)));
+    await Promise.allSettled(left);
   }
 
   /** One SYNC, and what its reply says applied. Rejects when the reply is void or made the follower drop. */

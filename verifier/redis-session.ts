@@ -39,8 +39,13 @@ export class RedisDirectory implements Directory {
   async find(secretHash: string): Promise<Pointer | undefined> {
     const key = secretPointer(secretHash);
     const redis = await this.#nodes.connection(key);
-    const value = await this.#nodes.within(redis, findScript.run(redis, [key], []));
-    return typeof value === 'string' ? parsePointer(value) : undefined;
+    const reply = await this.#nodes.within(redis, findScript.run(redis, [key], []));
+    const [name, value] = reply as [string, string | null];
+    if (name !== key) {
+      cut(redis);
+      throw unavailable('a reply from Redis was meant for another request');
+    }
+    return value === null ? undefined : parsePointer(value);
   }
 }
 

@@ -41,6 +41,7 @@ export class Verifier {
   readonly #directory: Directory;
   readonly #clock: Clock;
   readonly #random: () => string;
+  readonly #chance: () => number;
   readonly #limits: VerifierLimits;
   /** Empty = all. */
   readonly #apiIds: ReadonlySet<string>;
@@ -61,6 +62,8 @@ export class Verifier {
     directory: Directory;
     clock: Clock;
     random: () => string;
+    /** From 0 to below 1 at each call: jitter and backoff. */
+    chance?: () => number;
     limits: VerifierLimits;
     apiIds: readonly string[];
     /** Whether keys that are not of our format may be looked up. */
@@ -71,6 +74,7 @@ export class Verifier {
     this.#directory = options.directory;
     this.#clock = clock;
     this.#random = options.random;
+    this.#chance = options.chance ?? Math.random;
     this.#limits = limits;
     this.#apiIds = new Set(options.apiIds);
     this.#foreignKeys = options.foreignKeys;
@@ -187,6 +191,7 @@ export class Verifier {
       cache: this.#cache,
       clock: this.#clock,
       random: this.#random,
+      chance: this.#chance,
       limits: this.#limits,
       events: this.#events(apiId),
     });

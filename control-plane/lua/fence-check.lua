@@ -4,8 +4,8 @@
 -- KEYS 1 head  2 log  3 members
 -- ARGV 1 sequence  2 its hash ('' = unknown, then 3 decides)  3 its keyId
 --      4 '1' = the caller knows that it is on all replicas  5 how many of the laggards to name
--- Returns {'LOST'} when the history no longer holds the change,
---         else {'INTACT', followers, laggards, Lf, highest sequence known to be on all replicas, name, …}
+-- Returns {'LOST'} when the history does not hold the change,
+--         else {'INTACT', or 'TRIMMED' when the log does not reach back to it, so that nothing is known; followers, laggards, Lf, highest sequence known to be on all replicas, name, …}
 local head, log, members = unpack(KEYS)
 local sequence, hash, keyId, durable, limit = unpack(ARGV)
 
@@ -23,7 +23,7 @@ if durable == '1' and tonumber(d or 0) < tonumber(sequence) then
 end
 
 local behind = '(' .. sequence
-local reply = {'INTACT', redis.call('ZCARD', members), redis.call('ZCOUNT', members, '-inf', behind), Lf or '0', d or '0'}
+local reply = {entry and 'INTACT' or 'TRIMMED', redis.call('ZCARD', members), redis.call('ZCOUNT', members, '-inf', behind), Lf or '0', d or '0'}
 if tonumber(limit) > 0 then
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', members, '-inf', behind, 'LIMIT', 0, limit)) do
     reply[#reply + 1] = name

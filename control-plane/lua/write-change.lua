@@ -41,7 +41,10 @@ if operation == 'update' then
   local state = {'set', secretHash}
   for i, field in ipairs({'e', 'x', 'n', 'o', 'm'}) do state[i + 2] = change[field] or old[i] or '' end
   payload = cjson.encode(state)
-  if #payload > tonumber(longest) then payload = cjson.encode({'forget', secretHash}) end
+  if #payload > tonumber(longest) then
+    -- With a digest of the state: equal hashes must mean equal records, also after a failover.
+    payload = cjson.encode({'forget', secretHash, redis.sha1hex(payload)})
+  end
 elseif operation == 'delete' then
   payload = cjson.encode({'forget', secretHash})
 elseif operation == 'api-deleted' then

@@ -31,7 +31,7 @@ export function keyRoutes(
     const fields = recordFields(patch);
     const propagation =
       Object.keys(fields).length === 0
-        ? await propagator.standing(apiId, keyId, await keys.lastSequence(apiId, keyId))
+        ? await propagator.standing(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
         : await propagator.apply({ apiId, operation: 'update', keyId, fields }, waitMs);
     if (!propagation) throw keyNotFound(keyId);
     return { propagation };

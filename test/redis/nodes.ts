@@ -178,7 +178,7 @@ export async function startCluster(directory: string): Promise<RedisNode[]> {
   return nodes;
 }
 
-/** A TCP port of 127.0.0.1 that nobody listens on now. */
+/** A TCP port of 127.0.0.1 that nobody uses just now. */
 export async function freePort(): Promise<number> {
   for (;;) {
     const server = createServer().listen(0, '127.0.0.1');

@@ -1,0 +1,74 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { globSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { untilPrinted } from './until-printed.ts';
+
+const root = join(import.meta.dirname, '..', '..');
+const folder = mkdtempSync(join(tmpdir(), 'keyfence-image-'));
+const quiet = { PATH: process.env['PATH'], NODE_OPTIONS: '--disable-warning=ExperimentalWarning' };
+
+beforeAll(() => {
+  execFileSync(process.execPath, ['deploy/image/strip-types.ts', folder], { cwd: root, env: quiet });
+  symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+describe('what the image runs', () => {
+  it('holds no TypeScript, and every Lua script', () => {
+    const lua = (cwd: string) => globSync('{control-plane,verifier,shared}/**/*.lua', { cwd }).sort();
+    expect(globSync('{*,{control-plane,verifier,shared}/**/*}.ts', { cwd: folder })).toEqual([]);
+    expect(lua(folder)).toEqual(lua(root));
+  });
+
+  for (const source of globSync('{control-plane,verifier}/main.ts', { cwd: root })) {
+    const main = source.replace(/ts$/, 'js');
+
+    it(`${main} lives without Redis, which the health check sees, and leaves at SIGTERM`, async () => {
+      const settings = {
+        REDIS_URL: 'redis://127.0.0.1:1',
+        ROOT_KEY: 'r'.repeat(40),
+        PORT: '0',
+        ADMIN_PORT: '0',
+      };
+      const child = spawn(process.execPath, [main], {
+        cwd: folder,
+        env: { ...quiet, ...settings },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      const exited = once(child, 'exit');
+      try {
+        const [, adminPort = ''] = await untilPrinted(child.stdout, /"adminAddress":"http:[^"]*:(\d+)"/);
+        expect(healthOf(adminPort)).toBe(0);
+        child.kill('SIGTERM');
+        expect(await exited).toEqual([0, null]);
+        expect(healthOf(adminPort)).not.toBe(0);
+      } finally {
+        child.kill('SIGKILL');
+      }
+    });
+  }
+
+  it('comes with a bill of materials that names every production dependency and no other', () => {
+    const bill = JSON.parse(
+      execFileSync('npm', ['run', '--silent', 'sbom'], { cwd: root, encoding: 'utf8' }),
+    );
+    const listed = bill.components.map(
+      (part: { name: string; version: string }) => `${part.name}@${part.version}`,
+    );
+    const lock = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'));
+    const locked = Object.entries<{ version: string; dev?: true; optional?: true; devOptional?: true }>(
+      lock.packages,
+    )
+      .filter(([path, { dev, optional, devOptional }]) => path && !dev && !optional && !devOptional)
+      .map(([path, { version }]) => `${path.split('node_modules/').at(-1)}@${version}`);
+    expect(new Set(listed)).toEqual(new Set(locked));
+  });
+});
+
+function healthOf(adminPort: string): number | null {
+  const env = { ...quiet, ADMIN_PORT: adminPort };
+  return spawnSync(process.execPath, ['healthcheck.js'], { cwd: folder, env, stdio: 'ignore' }).status;
+}

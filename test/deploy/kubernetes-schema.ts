@@ -1,0 +1,64 @@
+import { PodMonitor } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor';
+import { PrometheusRule } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PrometheusRule';
+import { ServiceMonitor } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor';
+import * as admission from 'kubernetes-models/admissionregistration.k8s.io/v1';
+import * as apps from 'kubernetes-models/apps/v1';
+import * as networking from 'kubernetes-models/networking.k8s.io/v1';
+import * as policy from 'kubernetes-models/policy/v1';
+import * as core from 'kubernetes-models/v1';
+import type { Manifest } from './kustomize.ts';
+
+const GROUPS: Record<string, object> = {
+  v1: core,
+  'apps/v1': apps,
+  'policy/v1': policy,
+  'networking.k8s.io/v1': networking,
+  'admissionregistration.k8s.io/v1': admission,
+  'monitoring.coreos.com/v1': { PodMonitor, PrometheusRule, ServiceMonitor },
+};
+
+type ModelClass = new (data: object) => { validate(): void };
+
+/**
+ * What Kubernetes 1.36 would refuse under strict validation: wrong values, missing fields, and fields that do not
+ * exist. Unknown kinds are refused too.
+ */
+export function schemaFaults(manifest: Manifest): string[] {
+  const kinds = GROUPS[manifest.apiVersion] as Record<string, ModelClass> | undefined;
+  const Model = kinds?.[manifest.kind];
+  if (!Model) return [`no schema for ${manifest.apiVersion} ${manifest.kind}`];
+  const faults: string[] = [];
+  const unread = new Map<string, Set<string>>();
+  try {
+    Model.prototype.validate.call(watched(new Model(manifest), '', unread));
+  } catch (error) {
+    faults.push((error as Error).message);
+  }
+  for (const [path, fields] of unread)
+    for (const field of fields) faults.push(`unknown field ${path}/${field}`);
+  return faults;
+}
+
+/**
+ * The schemas let unknown fields pass, but the code made from them reads every field that they know, and lists the
+ * keys of every map: what was neither read nor listed is unknown.
+ */
+function watched<T extends object>(target: T, path: string, unread: Map<string, Set<string>>): T {
+  const left = new Set(Array.isArray(target) ? [] : Object.keys(target));
+  unread.set(path, left);
+  const inner = new Map<string | symbol, object>();
+  return new Proxy(target, {
+    get(object, field) {
+      left.delete(String(field));
+      const value: unknown = Reflect.get(object, field);
+      if (typeof value !== 'object' || value === null) return value;
+      const known = inner.get(field) ?? watched(value, `${path}/${String(field)}`, unread);
+      inner.set(field, known);
+      return known;
+    },
+    ownKeys(object) {
+      left.clear();
+      return Reflect.ownKeys(object);
+    },
+  });
+}

@@ -1,0 +1,271 @@
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join, relative } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { parse, parseAllDocuments } from 'yaml';
+import { type Container, podOf, ruleFaults, securityFaults, workloadsOf } from './kubernetes-rules.ts';
+import { schemaFaults } from './kubernetes-schema.ts';
+import { kustomize, type Manifest, render } from './kustomize.ts';
+
+const root = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes');
+const kustomizations = globSync('**/kustomization.yaml', { cwd: root })
+  .map((file) => ({ folder: dirname(file), ...parse(readFileSync(join(root, file), 'utf8')) }))
+  .sort((a, b) => a.folder.localeCompare(b.folder));
+const skipped = kustomize ? '' : ' (skipped: needs kubectl 1.21 or newer, kustomize, or Go 1.24 on PATH)';
+/** What each brings with it from outside: see deploy/kubernetes/README.md. */
+const EXTERNAL = ['keyfence-redis', 'keyfence-verifier'];
+
+describe('every object as it stands in its file', () => {
+  const files = kustomizations.flatMap(({ folder, resources = [] }) =>
+    resources.filter((name: string) => name.endsWith('.yaml')).map((name: string) => join(folder, name)),
+  );
+
+  it.each(files)('%s is what Kubernetes 1.36 knows', (file) => {
+    const options = { version: '1.1', merge: true } as const;
+    const documents = parseAllDocuments(readFileSync(join(root, file), 'utf8'), options);
+    expect(documents.flatMap((document) => schemaFaults(document.toJS()))).toEqual([]);
+  });
+});
+
+describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}`, () => {
+  const temporary = mkdtempSync(join(tmpdir(), 'keyfence-kustomize-'));
+  afterAll(() => rmSync(temporary, { recursive: true }));
+
+  const complete = kustomizations.filter(({ kind }) => kind === 'Kustomization').map(({ folder }) => folder);
+  describe.each(complete)('%s', (folder) => {
+    const all = kustomize ? render(join(root, folder)) : [];
+
+    it('is accepted by Kubernetes 1.36 under strict validation', () => {
+      expect(all.flatMap(schemaFaults)).toEqual([]);
+      expect(all.length).toBeGreaterThan(0);
+    });
+
+    it('hangs together: selectors, ports, budgets, volumes, settings, secrets in files, versions', () => {
+      expect(ruleFaults(all, EXTERNAL)).toEqual([]);
+    });
+
+    it('runs under the Pod Security level restricted', () => {
+      expect(workloadsOf(all).flatMap(securityFaults)).toEqual([]);
+    });
+  });
+
+  it.each(['overlays/dev', 'overlays/production'])(
+    '%s is in one namespace, restricted, closed by default',
+    (folder) => {
+      const all = render(join(root, folder));
+      const [namespace] = all.filter(({ kind }) => kind === 'Namespace');
+      expect(namespace?.metadata.labels).toMatchObject({
+        'pod-security.kubernetes.io/enforce': 'restricted',
+      });
+      const outside = all.filter(({ metadata }) => metadata.namespace !== namespace?.metadata.name);
+      expect(outside).toEqual([namespace]);
+      const policies = all.filter(({ kind }) => kind === 'NetworkPolicy').map(({ spec }) => spec);
+      expect(policies).toContainEqual({ podSelector: {}, policyTypes: ['Ingress', 'Egress'] });
+      for (const workload of workloadsOf(all)) {
+        const { labels } = workload['spec'].template.metadata;
+        const own = policies.filter(({ podSelector }) =>
+          Object.entries(podSelector.matchLabels ?? { none: 'none' }).every(
+            ([name, value]) => labels[name] === value,
+          ),
+        );
+        expect(own, workload.metadata.name).toHaveLength(1);
+      }
+    },
+  );
+
+  it('production survives a node: two control planes and three Redis, spread', () => {
+    const of = (name: string) =>
+      render(join(root, 'overlays/production')).find(
+        (each) => each.metadata.name === name && each['spec']?.template,
+      );
+    const controlPlane = of('keyfence-control-plane');
+    expect(controlPlane?.['spec']).toMatchObject({
+      replicas: 2,
+      strategy: { rollingUpdate: { maxUnavailable: 0 } },
+    });
+    const keys = podOf(controlPlane as Manifest).topologySpreadConstraints.map(
+      ({ topologyKey }: { topologyKey: string }) => topologyKey,
+    );
+    expect(keys).toEqual(['kubernetes.io/hostname', 'topology.kubernetes.io/zone']);
+    expect(of('keyfence-redis')?.['spec']).toMatchObject({ replicas: 3, podManagementPolicy: 'Parallel' });
+  });
+
+  const kinds = ['Deployment', 'StatefulSet', 'DaemonSet'];
+  describe.each(kinds)('a %s that has containers of its own already', (kind) => {
+    it('gets its verifier first, as a native sidecar that outlives the application', () => {
+      const workload = withComponent(kind, 'verifier-sidecar');
+      const { initContainers, containers, volumes } = podOf(workload);
+      expect(initContainers.map(({ name }: Container) => name)).toEqual(['keyfence-verifier', 'migrate']);
+      expect(initContainers[0]).toMatchObject({
+        restartPolicy: 'Always',
+        startupProbe: { httpGet: { path: '/readyz', port: 'keyfence-admin' } },
+      });
+      expect(initContainers[0].lifecycle).toBeUndefined();
+      expect(containers.map(({ name }: Container) => name)).toEqual(['api']);
+      expect(volumes.map(({ name }: Container) => name).sort()).toEqual(['data', 'keyfence-verifier']);
+      expect(schemaFaults(workload)).toEqual([]);
+    });
+
+    it('gets it as an ordinary container before 1.29, which stops later than the application', () => {
+      const workload = withComponent(kind, 'verifier-sidecar-legacy');
+      const { initContainers, containers } = podOf(workload);
+      expect(initContainers.map(({ name }: Container) => name)).toEqual(['migrate']);
+      expect(containers.map(({ name }: Container) => name)).toEqual(['api', 'keyfence-verifier']);
+      expect(containers[1]).toMatchObject({ lifecycle: { preStop: { exec: { command: ['sleep', '15'] } } } });
+      expect(containers[1].restartPolicy).toBeUndefined();
+      expect(schemaFaults(workload)).toEqual([]);
+    });
+  });
+
+  it('a workload without the label is left alone', () => {
+    expect(podOf(withComponent('Deployment', 'verifier-sidecar', {})).initContainers).toHaveLength(1);
+  });
+
+  it('the admission policy injects the same container and volume as the component', () => {
+    const policy = render(join(root, 'injection')).find(({ kind }) => kind === 'MutatingAdmissionPolicy');
+    const expression: string = policy?.['spec'].mutations[0].jsonPatch.expression;
+    // Objects of CEL, without their types, are YAML.
+    const list = expression.slice(expression.lastIndexOf(']) + [') + 5);
+    const patches = parse(list.replaceAll(/(JSONPatch|Object[\w.]*)\{/g, '{'));
+    const pod = podOf(withComponent('Deployment', 'verifier-sidecar'));
+    expect(patches.map(({ value }: { value: object }) => value)).toEqual([
+      pod.volumes.find(({ name }: Container) => name === 'keyfence-verifier'),
+      pod.initContainers[0],
+    ]);
+    expect(patches.map(({ path }: { path: string }) => path)).toEqual([
+      '/spec/volumes/-',
+      '/spec/initContainers/0',
+    ]);
+  });
+
+  it('every Secret that is asked for is told of in README.md, with its keys', () => {
+    const readme = readFileSync(join(root, 'README.md'), 'utf8');
+    for (const folder of complete) {
+      for (const workload of workloadsOf(render(join(root, folder)))) {
+        for (const { secret, projected } of podOf(workload).volumes ?? []) {
+          const sources = projected?.sources.map((source: { secret: object }) => source.secret) ?? [secret];
+          for (const { name, secretName, items = [] } of sources.filter(Boolean)) {
+            expect(readme).toContain(`\`${name ?? secretName}\``);
+            for (const { key } of items) expect(readme).toContain(`\`${key}\``);
+          }
+        }
+      }
+    }
+  });
+
+  describe('the checks themselves', () => {
+    const good = kustomize ? render(join(root, 'overlays/dev')) : [];
+    const spoiled = (kind: string, spoil: (copy: Manifest) => void) =>
+      structuredClone(good).map((each) => {
+        if (each.kind === kind) spoil(each);
+        return each;
+      });
+
+    it.each<[string, string, (copy: Manifest) => void]>([
+      [
+        'an unknown field',
+        'Deployment',
+        (each) => Object.assign(podOf(each).containers[0], { imagePullPolice: 'x' }),
+      ],
+      [
+        'an unknown field deep down',
+        'Deployment',
+        (each) => Object.assign(podOf(each).containers[0].readinessProbe, { port: 1 }),
+      ],
+      ['a wrong type', 'Deployment', (each) => Object.assign(each['spec'], { replicas: '2' })],
+      ['a missing field', 'Service', (each) => delete each['spec'].ports[0].port],
+      [
+        'a misspelt list item',
+        'NetworkPolicy',
+        (each) => Object.assign(each['spec'], { policyTypes: 'Ingress' }),
+      ],
+    ])('see %s', (_, kind, spoil) => {
+      expect(spoiled(kind, spoil).flatMap(schemaFaults).length).toBeGreaterThan(0);
+    });
+
+    it.each<[string, string, (copy: Manifest) => void, RegExp]>([
+      [
+        'a Service without pods',
+        'Service',
+        (each) => Object.assign(each['spec'].selector, { no: 'body' }),
+        /selects nothing/,
+      ],
+      [
+        'a probe at a port without a name',
+        'Deployment',
+        (each) => Object.assign(podOf(each).containers[0].ports[0], { name: 'x' }),
+        /does not name/,
+      ],
+      [
+        'an image without a version',
+        'Deployment',
+        (each) => Object.assign(podOf(each).containers[0], { image: 'redis:latest' }),
+        /version/,
+      ],
+      [
+        'a setting that does not exist',
+        'ConfigMap',
+        (each) => Object.assign(each['data'], { REDIS_URI: 'x' }),
+        /no setting REDIS_URI/,
+      ],
+      [
+        'a password in a setting',
+        'ConfigMap',
+        (each) => Object.assign(each['data'], { REDIS_URL: 'redis://a:b@c' }),
+        /holds a password/,
+      ],
+      [
+        'a secret file that is not mounted',
+        'ConfigMap',
+        (each) => Object.assign(each['data'], { REDIS_PASSWORD_FILE: '/x/y' }),
+        /not mounted/,
+      ],
+    ])('see %s', (_, kind, spoil, fault) => {
+      expect(ruleFaults(spoiled(kind, spoil), EXTERNAL).join('\n')).toMatch(fault);
+    });
+
+    it('see a container that may be root', () => {
+      const [workload] = workloadsOf(
+        spoiled('Deployment', (each) => delete podOf(each).securityContext.runAsNonRoot),
+      );
+      expect(securityFaults(workload as Manifest)).not.toEqual([]);
+    });
+  });
+
+  /** A workload with a container, an init container and a volume of its own, through one of the components. */
+  function withComponent(
+    kind: string,
+    component: string,
+    labels: object = { 'keyfence/verifier': 'sidecar' },
+  ): Manifest {
+    const folder = mkdtempSync(join(temporary, 'app-'));
+    const template = {
+      metadata: { labels: { app: 'x' } },
+      spec: {
+        initContainers: [{ name: 'migrate', image: 'x:1.0.0' }],
+        containers: [{ name: 'api', image: 'x:1.0.0' }],
+        volumes: [{ name: 'data', emptyDir: {} }],
+      },
+    };
+    const spec = {
+      selector: { matchLabels: { app: 'x' } },
+      template,
+      ...(kind === 'StatefulSet' ? { serviceName: 'x' } : {}),
+    };
+    const app = { apiVersion: 'apps/v1', kind, metadata: { name: 'x', labels }, spec };
+    const components = [relative(folder, join(root, 'components', component))];
+    writeFileSync(join(folder, 'app.yaml'), JSON.stringify(app));
+    writeFileSync(
+      join(folder, 'kustomization.yaml'),
+      JSON.stringify({
+        apiVersion: 'kustomize.config.k8s.io/v1beta1',
+        kind: 'Kustomization',
+        resources: ['app.yaml'],
+        components,
+      }),
+    );
+    const [made] = render(folder);
+    if (!made) throw new Error(`${basename(folder)}: nothing was rendered`);
+    return made;
+  }
+});

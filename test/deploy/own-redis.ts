@@ -1,0 +1,141 @@
+import { type ChildProcess, execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { vi } from 'vitest';
+import { spawnBound } from '../../deploy/dev/redis-server.ts';
+import { freePort } from '../redis/nodes.ts';
+
+const READY_MS_MAX = 10_000;
+const USERS = [
+  'operator',
+  'control-plane',
+  'verifier',
+  'verifier-billing',
+  'replica',
+  'sentinel',
+  'sentinel-client',
+];
+
+/** deploy/redis as a container would have it, with every password there is: that of a user is its name. */
+export class OwnFiles {
+  readonly folder = mkdtempSync(join(tmpdir(), 'keyfence-redis-'));
+
+  /** @param change what users.acl is made to say */
+  constructor(change = (acl: string) => acl) {
+    const users = join(this.folder, 'files', 'users.acl');
+    cpSync(join(import.meta.dirname, '..', '..', 'deploy', 'redis'), join(this.folder, 'files'), {
+      recursive: true,
+    });
+    writeFileSync(users, change(readFileSync(users, 'utf8')));
+    mkdirSync(join(this.folder, 'secrets', 'tls'), { recursive: true });
+    for (const user of USERS) writeFileSync(join(this.folder, 'secrets', `${user}-password`), `${user}\n`);
+  }
+
+  get ca(): string {
+    return join(this.folder, 'secrets', 'tls', 'ca.crt');
+  }
+
+  /** Makes an authority and a certificate of it for these addresses: from the next start on it is TLS. */
+  certify(...addresses: string[]): void {
+    const make = (name: string, ...more: string[]) =>
+      execFileSync(
+        'openssl',
+        `req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=${name}`
+          .split(' ')
+          .concat('-keyout', `${name}.key`, '-out', `${name}.crt`, ...more),
+        { cwd: join(this.folder, 'secrets', 'tls'), stdio: 'pipe' },
+      );
+    make('ca');
+    const names = `subjectAltName=${addresses.map((address) => `IP:${address}`).join(',')}`;
+    make(
+      'tls',
+      '-CA',
+      'ca.crt',
+      '-CAkey',
+      'ca.key',
+      '-addext',
+      names,
+      '-addext',
+      'basicConstraints=CA:FALSE',
+    );
+  }
+
+  remove(): void {
+    rmSync(this.folder, { recursive: true });
+  }
+}
+
+/** One process of deploy/redis/start.sh or start-sentinel.sh, which keeps its data when started again. */
+export class OwnRedis {
+  readonly host: string;
+  readonly port: number;
+  readonly #command: readonly string[];
+  readonly #env: NodeJS.ProcessEnv;
+  readonly #clients: Redis[] = [];
+  #server: ChildProcess | undefined;
+
+  private constructor(files: OwnFiles, port: number, script: string, env: NodeJS.ProcessEnv, args: string[]) {
+    this.host = env['GROUP_SELF'] ?? '127.0.0.1';
+    this.port = port;
+    this.#command = [join(files.folder, 'files', script), '--bind', this.host, ...args];
+    const data = join(files.folder, `${script}-${this.host}-${port}`);
+    mkdirSync(data);
+    this.#env = {
+      ...process.env,
+      SECRETS: join(files.folder, 'secrets'),
+      DATA: data,
+      PORT: String(port),
+      ...env,
+    };
+  }
+
+  static async start(
+    files: OwnFiles,
+    options: { port?: number; script?: string; env?: NodeJS.ProcessEnv; args?: string[] } = {},
+  ): Promise<OwnRedis> {
+    const { port = await freePort(), script = 'start.sh', env = {}, args = [] } = options;
+    const redis = new OwnRedis(files, port, script, env, args);
+    await redis.restart();
+    return redis;
+  }
+
+  /** Starts it, again over the same data. */
+  async restart(): Promise<void> {
+    await this.end();
+    this.#server = spawnBound('sh', this.#command, this.#env);
+    this.#server.stdout?.resume();
+    const [script = ''] = this.#command;
+    if (script.endsWith('sentinel.sh')) return;
+    const probe = join(script, '..', 'ping.sh');
+    const ping = () => execFileSync('sh', [probe], { env: { ...this.#env, BIND: this.host }, stdio: 'pipe' });
+    await vi.waitFor(ping, { timeout: READY_MS_MAX, interval: 20 });
+  }
+
+  /** A connection of one of its users. */
+  as(username: string, options: object = {}): Redis {
+    return this.connect({ username, password: username, ...options });
+  }
+
+  connect(options: object = {}): Redis {
+    const client = new Redis({ host: this.host, port: this.port, enableReadyCheck: false, ...options });
+    client.on('error', () => undefined); // the commands reject
+    this.#clients.push(client);
+    return client;
+  }
+
+  /** Ends the process; `stop` ends connections too. */
+  async end(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    if (!this.#server || this.#server.exitCode !== null || this.#server.signalCode !== null) return;
+    const exited = once(this.#server, 'exit');
+    this.#server.kill(signal);
+    await exited;
+  }
+
+  async stop(): Promise<void> {
+    for (const client of this.#clients.splice(0)) client.disconnect();
+    await this.end();
+  }
+}

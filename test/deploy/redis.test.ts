@@ -1,0 +1,59 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OwnFiles, OwnRedis } from './own-redis.ts';
+
+describe('Redis as deploy/redis/start.sh starts it', () => {
+  const files = new OwnFiles();
+  let redis: OwnRedis;
+  beforeAll(async () => {
+    redis = await OwnRedis.start(files);
+  });
+  afterAll(async () => {
+    await redis?.stop();
+    files.remove();
+  });
+
+  it('still holds what a script wrote after a restart', async () => {
+    const script = "redis.call('HSET', KEYS[1], 's', '1') redis.call('ZADD', KEYS[2], 1, 'key_1')";
+    await redis.as('control-plane').eval(script, 2, 'kf:{a}:head', 'kf:{a}:idx');
+    await redis.restart();
+    expect(await redis.as('control-plane').hget('kf:{a}:head', 's')).toBe('1');
+  });
+
+  it('refuses everybody who is not one of its users', async () => {
+    await expect(redis.connect().get('kf:p:x')).rejects.toThrow(/NOAUTH/);
+    for (const user of ['default', 'control-plane', 'verifier', 'replica', 'sentinel']) {
+      await expect(redis.connect({ protocol: 2 }).auth(user, '')).rejects.toThrow(/WRONGPASS/);
+    }
+    await expect(redis.as('probe').get('kf:p:x')).rejects.toThrow(/NOPERM/);
+  });
+
+  it('lets two passwords overlap while one is changed, without a restart and over one', async () => {
+    const old = redis.as('verifier');
+    expect(await old.get('kf:p:x')).toBeNull();
+    await redis.as('operator').acl('SETUSER', 'verifier', '>new');
+    expect(await redis.as('verifier', { password: 'new' }).get('kf:p:x')).toBeNull();
+    expect(await old.get('kf:p:x')).toBeNull();
+
+    writeFileSync(join(files.folder, 'secrets', 'verifier-password'), 'new\n\nverifier\n');
+    await redis.restart();
+    expect(await redis.as('verifier', { password: 'new' }).get('kf:p:x')).toBeNull();
+    expect(await redis.as('verifier').get('kf:p:x')).toBeNull();
+
+    await redis.as('operator').acl('SETUSER', 'verifier', '<verifier');
+    for (const wrong of ['verifier', '']) {
+      await expect(redis.connect({ protocol: 2 }).auth('verifier', wrong)).rejects.toThrow(/WRONGPASS/);
+    }
+    expect(await redis.as('verifier', { password: 'new' }).get('kf:p:x')).toBeNull();
+  });
+
+  it('syncs every write, evicts nothing, and keeps records in their compact encoding', async () => {
+    const operator = redis.as('operator');
+    const settings = await operator.config('GET', 'a*', 'maxmemory-policy', 'hash-max-listpack-value');
+    expect(settings).toEqual(expect.arrayContaining(['appendonly', 'yes', 'appendfsync', 'always']));
+    expect(settings).toEqual(expect.arrayContaining(['maxmemory-policy', 'noeviction']));
+    await operator.hset('kf:{a}:k:x', 'p', 'x'.repeat(64));
+    expect(await operator.object('ENCODING', 'kf:{a}:k:x')).toBe('listpack');
+  });
+});

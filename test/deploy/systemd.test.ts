@@ -1,0 +1,59 @@
+import { spawnSync } from 'node:child_process';
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+const root = join(import.meta.dirname, '..', '..');
+const units = globSync('deploy/systemd/*.service', { cwd: root });
+/** Of 100; 13 is what remains for a program that compiles at run time and talks to the network. */
+const EXPOSURE_MAX = 15;
+
+const there = spawnSync('systemd-analyze', ['--version']).status === 0;
+
+it('there is a unit for each process', () => {
+  expect(units.map((unit) => basename(unit)).sort()).toEqual([
+    'keyfence-control-plane.service',
+    'keyfence-verifier.service',
+  ]);
+});
+
+describe.skipIf(!there)(`systemd's own opinion${there ? '' : ' (skipped: apt-get install systemd)'}`, () => {
+  let folder = '';
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'keyfence-units-'));
+    for (const unit of units) {
+      const here = readFileSync(join(root, unit), 'utf8').replaceAll('/opt/keyfence', root);
+      writeFileSync(join(folder, basename(unit)), here);
+    }
+  });
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  for (const unit of units.map((path) => basename(path))) {
+    it(`nothing to say about ${unit}`, () => {
+      expect(analyze('verify', '--man=no', join(folder, unit))).toEqual({ status: 0, output: '' });
+    });
+
+    it(`${unit} is exposed no more than ${EXPOSURE_MAX} of 100`, () => {
+      const verdict = analyze(
+        'security',
+        '--offline=true',
+        `--threshold=${EXPOSURE_MAX}`,
+        join(folder, unit),
+      );
+      expect(verdict.output).toMatch(/Overall exposure level/);
+      expect(verdict.status, verdict.output).toBe(0);
+    });
+  }
+
+  it('a misspelt directive would be noticed', () => {
+    const wrong = join(folder, 'wrong.service');
+    writeFileSync(wrong, '[Service]\nExecStart=/bin/true\nProtectHomes=yes\n');
+    expect(analyze('verify', '--man=no', wrong).output).toContain('ProtectHomes');
+  });
+});
+
+function analyze(...args: string[]): { status: number | null; output: string } {
+  const { status, stdout, stderr } = spawnSync('systemd-analyze', args, { encoding: 'utf8' });
+  return { status, output: stdout + stderr };
+}

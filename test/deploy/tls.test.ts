@@ -1,0 +1,89 @@
+import { execFileSync } from 'node:child_process';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Fleet } from '../fleet.ts';
+import { OwnFiles, OwnRedis } from './own-redis.ts';
+
+const redisTls = execFileSync('redis-cli', ['--help'], { encoding: 'utf8' }).includes('--tls');
+
+describe.skipIf(!redisTls)(
+  `Redis over TLS${redisTls ? '' : ' (skipped: this Redis is built without)'}`,
+  () => {
+    const files = new OwnFiles();
+    let redis: OwnRedis;
+    let fleet: Fleet;
+    const env = (user: string, port: number, more: object = {}) => ({
+      REDIS_URL: `rediss://127.0.0.1:${port}`,
+      REDIS_TLS_CA_FILE: files.ca,
+      REDIS_USERNAME: user,
+      REDIS_PASSWORD_FILE: join(files.folder, 'secrets', `${user}-password`),
+      ...more,
+    });
+    beforeAll(async () => {
+      files.certify('127.0.0.1');
+      redis = await OwnRedis.start(files);
+      fleet = await Fleet.start({ redisUrl: 'unused', verifiers: 0, env: env('control-plane', redis.port) });
+      await fleet.addVerifier(env('verifier', redis.port));
+    });
+    afterAll(async () => {
+      await fleet?.stop();
+      await redis?.stop();
+      files.remove();
+    });
+
+    it('carries keys, changes and verdicts, for a server of the authority in REDIS_TLS_CA_FILE', async () => {
+      const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'a' });
+      expect(await fleet.verdict(key)).toBe('VALID');
+      const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
+      expect(propagation).toMatchObject({ state: 'complete', by: 'acks' });
+      expect(await fleet.verdict(key)).toBe('DISABLED');
+    });
+
+    it('answers nobody who speaks without TLS', async () => {
+      const socket = connect(redis.port, '127.0.0.1');
+      let answer = '';
+      socket.on('data', (chunk) => {
+        answer += chunk;
+      });
+      socket.on('error', () => undefined); // how it ends is not the point
+      socket.write('PING\r\n');
+      await new Promise((resolve) => socket.once('close', resolve));
+      expect(answer).not.toMatch(/PONG|NOAUTH/);
+    });
+
+    it.each<[string, string, () => Promise<{ port: number; ca: string; stop: () => Promise<void> }>]>([
+      [
+        'the authority is not one of the system’s and none is named',
+        'certificate',
+        async () => ({ port: redis.port, ca: '', stop: async () => undefined }),
+      ],
+      ['the server is of another authority', 'certificate', () => another('127.0.0.1')],
+      [
+        'the certificate is for another address',
+        "does not match certificate's altnames",
+        () => another('127.0.0.9'),
+      ],
+    ])('is refused by a verifier where %s', async (_, reason, server) => {
+      const { port, ca, stop } = await server();
+      const logged = fleet.logged.length;
+      const verifier = await fleet.addVerifier(env('verifier', port, { REDIS_TLS_CA_FILE: ca }), false);
+      await fleet.until(() => fleet.logged.slice(logged).some((line) => line.includes(reason)));
+      expect((await fleet.get(`${verifier.adminAddress}/readyz`)).status).toBe(503);
+      await fleet.verifiers.pop()?.stop();
+      await stop();
+    });
+
+    /** Another Redis, its certificate for `address`; believed by its own authority or, for the first's address, not. */
+    async function another(address: string) {
+      const others = new OwnFiles();
+      others.certify(address);
+      const server = await OwnRedis.start(others);
+      const stop = async () => {
+        await server.stop();
+        others.remove();
+      };
+      return { port: server.port, ca: address === '127.0.0.1' ? files.ca : others.ca, stop };
+    }
+  },
+);

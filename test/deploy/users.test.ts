@@ -1,0 +1,372 @@
+import type { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  apiKeys,
+  apiList,
+  idPointer,
+  metaKey,
+  ownerKey,
+  recordKey,
+  rootKeyIndex,
+  rootKeyRecord,
+  secretPointer,
+} from '../../shared/layout.ts';
+import { Fleet } from '../fleet.ts';
+import { OwnFiles, OwnRedis } from './own-redis.ts';
+
+const LEASE_MS = '500';
+
+/** What everybody may do, by Redis' own rule. */
+const EVERYBODY = ['auth', 'hello', 'quit', 'reset'];
+/** For replicas, for a Cluster, and what MONITOR does not show. */
+const UNSEEN: Record<string, string[]> = {
+  'control-plane': ['wait', 'cluster|slots', 'config|get'],
+  verifier: ['wait', 'cluster|slots'],
+};
+
+/** Every key that there can be, by who it is of. */
+const keysOf = (apiId: string) => {
+  const { channel: _, ...keys } = apiKeys(apiId);
+  const [record, meta, owner] = [recordKey(apiId, 'key_1'), metaKey(apiId, 'key_1'), ownerKey(apiId, 'o')];
+  return { ...keys, record, meta, owner };
+};
+const POINTER = secretPointer('hash');
+/** No verifier has any business there. */
+const OTHERS = [
+  idPointer('key_1'),
+  apiList,
+  rootKeyIndex,
+  rootKeyRecord('hash'),
+  'kf:{!}:k:x',
+  'kf:',
+  'kf:{',
+  'x',
+];
+
+describe('the users of deploy/redis/users.acl', () => {
+  const files = new OwnFiles((acl) => acl.replaceAll(/^# (user verifier-billing| {2})/gm, '$1'));
+  let redis: OwnRedis;
+  let admin: Redis;
+  beforeAll(async () => {
+    redis = await OwnRedis.start(files);
+    admin = redis.as('operator');
+  });
+  afterAll(async () => {
+    await redis?.stop();
+    files.remove();
+  });
+
+  it('let control plane and verifier do all they do, and hold no command that neither needs', async () => {
+    const seen = await Seen.start(redis, admin);
+    const refused = await everythingUnder(redis, admin);
+    const used = await seen.end();
+    expect(refused).toEqual([]);
+    expect(await admin.acl('LOG')).toEqual([]);
+    for (const [user, unseen] of Object.entries(UNSEEN)) {
+      const permitted = (await permittedTo(admin, user)).sort();
+      const needed = new Set([...(used.get(user) ?? []), ...unseen, ...EVERYBODY]);
+      expect(permitted, user).toEqual([...needed].sort());
+    }
+  }, 60_000);
+
+  it('let both find their way in a Cluster', async () => {
+    const node = await OwnRedis.start(files, { args: ['--cluster-enabled', 'yes'] });
+    await node.as('operator').cluster('ADDSLOTSRANGE', 0, 16_383);
+    await expect
+      .poll(() => node.as('operator').cluster('INFO'), { timeout: 10_000 })
+      .toContain('cluster_state:ok');
+    const as = (user: string) => ({ REDIS_MODE: 'cluster', REDIS_USERNAME: user, REDIS_PASSWORD: user });
+    const fleet = await Fleet.start({
+      redisUrl: `redis://127.0.0.1:${node.port}`,
+      verifiers: 0,
+      env: as('control-plane'),
+    });
+    try {
+      await fleet.addVerifier(as('verifier'));
+      const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'a' });
+      expect(await fleet.verdict(key)).toBe('VALID');
+      await fleet.ok('keys.updateKey', { keyId, enabled: false });
+      expect(await fleet.verdict(key)).toBe('DISABLED');
+      expect(await node.as('operator').acl('LOG')).toEqual([]);
+    } finally {
+      await fleet.stop();
+      await node.stop();
+    }
+  });
+
+  const reads = (key: string) => [
+    ['GET', key],
+    ['HMGET', key, 'f'],
+    ['XRANGE', key, '-', '+'],
+    ['ZSCORE', key, 'm'],
+  ];
+  const joins = (key: string) => [
+    ['ZADD', key, '1', 'm'],
+    ['ZREM', key, 'm'],
+  ];
+  const runs = (key: string) => [
+    ['EVAL', 'return 1', '1', key],
+    ['EVALSHA', '0'.repeat(40), '1', key],
+  ];
+  /** What would change a key, give it away, or tell more of it than a verifier needs. */
+  const others = (key: string) => [
+    ['SET', key, 'v'],
+    ['DEL', key],
+    ['UNLINK', key],
+    ['EXPIRE', key, '1'],
+    ['RENAME', key, key],
+    ['COPY', key, key],
+    ['RESTORE', key, '0', 'v'],
+    ['DUMP', key],
+    ['HSET', key, 'f', 'v'],
+    ['HDEL', key, 'f'],
+    ['HGET', key, 'f'],
+    ['HGETALL', key],
+    ['HSCAN', key, '0'],
+    ['XADD', key, '*', 'f', 'v'],
+    ['XTRIM', key, 'MAXLEN', '0'],
+    ['XDEL', key, '1-0'],
+    ['XREAD', 'STREAMS', key, '0'],
+    ['ZRANGE', key, '0', '-1'],
+    ['ZPOPMIN', key],
+    ['ZUNIONSTORE', key, '1', key],
+    ['SORT', key],
+    ['TOUCH', key],
+  ];
+
+  it.each<[string, string, string]>([
+    ['verifier', 'any-api', ''],
+    ['verifier-billing', 'billing', 'another'],
+  ])('let %s read one API, join it, and do nothing else to any key', async (user, own, foreign) => {
+    const may = async (commands: string[][]) => {
+      const permitted: string[] = [];
+      for (const command of commands) {
+        const verdict = await admin.call('ACL', 'DRYRUN', user, ...command);
+        if (verdict === 'OK') permitted.push(command.join(' '));
+      }
+      return permitted;
+    };
+    const flat = (commands: string[][]) => commands.map((command) => command.join(' '));
+    for (const key of [...Object.values(keysOf(own)), POINTER]) {
+      const expected = [...reads(key), ...runs(key), ...(key === keysOf(own).members ? joins(key) : [])];
+      const all = [...reads(key), ...runs(key), ...joins(key), ...others(key)];
+      expect(await may(all)).toEqual(flat(expected));
+    }
+    for (const key of [...OTHERS, ...(foreign ? Object.values(keysOf(foreign)) : [])]) {
+      expect(await may([...reads(key), ...runs(key), ...joins(key), ...others(key)])).toEqual([]);
+    }
+  });
+
+  it.each<[string, string[]]>([
+    ['publish a change of its own', ['PUBLISH', 'kf:{billing}:chg', 'x']],
+    ['publish to a shard', ['SPUBLISH', 'kf:{billing}:chg', 'x']],
+    ['listen to what is no API', ['SUBSCRIBE', 'kf:{!root}:chg']],
+    ['listen to other channels', ['SUBSCRIBE', '__sentinel__:hello']],
+    ['listen to all channels', ['PSUBSCRIBE', '*']],
+    ['enable a key', ['HSET', 'kf:{billing}:k:key_1', 'e', '1']],
+    [
+      'enable a key by script',
+      ['EVAL', "return redis.call('HSET', KEYS[1], 'e', '1')", '1', 'kf:{billing}:k:key_1'],
+    ],
+    ['publish by script', ['EVAL', "return redis.call('PUBLISH', 'kf:{billing}:chg', 'x')", '0']],
+    ['read a root key by script', ['EVAL', "return redis.call('HGET', 'kf:{!root}:k:hash', 'id')", '0']],
+    ['list keys', ['KEYS', '*']],
+    ['walk keys', ['SCAN', '0']],
+    ['walk keys by script', ['EVAL', "return redis.call('SCAN', '0')", '0']],
+    ['draw a key', ['RANDOMKEY']],
+    ['empty the database', ['FLUSHALL']],
+    ['empty this database', ['FLUSHDB']],
+    ['change settings', ['CONFIG', 'SET', 'appendonly', 'no']],
+    ['read settings', ['CONFIG', 'GET', '*']],
+    ['change users', ['ACL', 'SETUSER', 'verifier', '+@all']],
+    ['read users', ['ACL', 'LIST']],
+    ['watch the others', ['MONITOR']],
+    ['list connections', ['CLIENT', 'LIST']],
+    ['cut connections', ['CLIENT', 'KILL', 'TYPE', 'normal']],
+    ['hold everybody up', ['CLIENT', 'PAUSE', '1']],
+    ['stop the server', ['SHUTDOWN', 'NOSAVE']],
+    ['make it a replica', ['REPLICAOF', '127.0.0.1', '1']],
+    ['copy everything as a replica', ['PSYNC', '?', '-1']],
+    ['load code', ['FUNCTION', 'LOAD', '#!lua name=x']],
+    ['forget scripts', ['SCRIPT', 'FLUSH']],
+    ['save', ['BGSAVE']],
+    ['swap databases', ['SWAPDB', '0', '1']],
+    ['take keys elsewhere', ['MIGRATE', '127.0.0.1', '1', 'kf:p:hash', '0', '1']],
+  ])('refuse a verifier that tries to %s', async (_, [name = '', ...args]) => {
+    for (const user of ['verifier', 'verifier-billing']) {
+      await expect(redis.as(user).call(name, ...args)).rejects.toThrow(
+        /NOPERM|can't run this command|can't access/,
+      );
+    }
+  });
+
+  it('let a verifier of one API hear and join that one only', async () => {
+    const confined = redis.as('verifier-billing');
+    expect(await confined.subscribe('kf:{billing}:chg')).toBe(1);
+    await expect(confined.subscribe('kf:{another}:chg')).rejects.toThrow(/NOPERM/);
+    const join = "return redis.call('ZADD', KEYS[1], 0, 'me')";
+    expect(await confined.eval(join, 1, 'kf:{billing}:members')).toBe(1);
+    await expect(confined.eval(join, 1, 'kf:{another}:members')).rejects.toThrow(/NOPERM/);
+    await expect(confined.eval(join.replace('KEYS[1]', "'kf:{another}:members'"), 0)).rejects.toThrow(
+      /can't access/,
+    );
+  });
+
+  it.each([
+    ['FLUSHALL'],
+    ['KEYS', '*'],
+    ['SCAN', '0'],
+    ['CONFIG', 'SET', 'appendonly', 'no'],
+    ['ACL', 'LIST'],
+    ['SHUTDOWN'],
+    ['MONITOR'],
+    ['SUBSCRIBE', 'other'],
+    ['PUBLISH', '__sentinel__:hello', 'x'],
+    ['SET', 'another:application', 'x'],
+    ['GET', 'another:application'],
+  ])('refuse the control plane %s', async (name, ...args) => {
+    await expect(redis.as('control-plane').call(name, ...args)).rejects.toThrow(/NOPERM/);
+  });
+});
+
+/** Every command, with those of scripts, by the user whose connection it came from, as MONITOR tells. */
+class Seen {
+  readonly #admin: Redis;
+  readonly #users = new Map<string, string>();
+  readonly #lines: { source: string; command: string }[] = [];
+  readonly #timer: NodeJS.Timeout;
+  #close: () => void = () => undefined;
+
+  private constructor(admin: Redis) {
+    this.#admin = admin;
+    this.#timer = setInterval(() => void this.#look(), 20);
+  }
+
+  static async start(redis: OwnRedis, admin: Redis): Promise<Seen> {
+    const seen = new Seen(admin);
+    const feed = await redis.as('operator').monitor();
+    feed.on('monitor', (_time: string, [name = '', second = '']: string[], source: string) => {
+      const command = name.toLowerCase();
+      const isContainer = ['config', 'cluster', 'client'].includes(command);
+      seen.#lines.push({ source, command: isContainer ? `${command}|${second.toLowerCase()}` : command });
+    });
+    seen.#close = () => feed.disconnect();
+    return seen;
+  }
+
+  async end(): Promise<Map<string, Set<string>>> {
+    clearInterval(this.#timer);
+    await this.#admin.echo('the end');
+    await expect.poll(() => this.#lines.some(({ command }) => command === 'echo')).toBe(true);
+    this.#close();
+    const used = new Map<string, Set<string>>();
+    let user = '';
+    for (const { source, command } of this.#lines) {
+      // What a script does follows the line of the script.
+      if (source !== 'lua') user = this.#users.get(source) ?? `unknown at ${source}`;
+      used.set(user, (used.get(user) ?? new Set()).add(command));
+    }
+    return used;
+  }
+
+  async #look(): Promise<void> {
+    const list = String(await this.#admin.client('LIST'));
+    for (const [, address = '', user = ''] of list.matchAll(/ addr=(\S+) .* user=(\S+)/g)) {
+      this.#users.set(address, user);
+    }
+  }
+}
+
+/** Whatever a control plane and verifiers can do, under their users. @returns log lines about refusals */
+async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]> {
+  const as = (user: string) => ({ REDIS_USERNAME: user, REDIS_PASSWORD: user, LEASE_MS });
+  const fleet = await Fleet.start({
+    redisUrl: `redis://127.0.0.1:${redis.port}`,
+    env: as('control-plane'),
+    verifiers: 0,
+  });
+  try {
+    await fleet.addVerifier(as('verifier'));
+    await fleet.ok('apis.createApi', { apiId: 'a', name: 'A' });
+    const { key, keyId } = await fleet.ok('keys.createKey', {
+      apiId: 'a',
+      externalId: 'owner',
+      meta: { long: 'm'.repeat(100) },
+    });
+    expect(await fleet.verdict(key)).toBe('VALID');
+    expect(await fleet.verdict(`${key}x`)).toBe('NOT_FOUND');
+    await fleet.ok('keys.updateKey', {
+      keyId,
+      enabled: false,
+      name: 'n',
+      meta: { m: 1 },
+      externalId: 'another',
+    });
+    expect(await fleet.verdict(key)).toBe('DISABLED');
+    await fleet.ok('keys.updateKey', { keyId, enabled: true, meta: null, externalId: null, name: null });
+    expect(await fleet.verdict(key)).toBe('VALID');
+    await fleet.ok('keys.getKey', { keyId });
+    await fleet.ok('keys.getPropagation', { keyId, sequence: 1 });
+    for (const query of [{}, { sort: '-createdAt' }, { externalId: 'owner' }, { enabled: 'true' }])
+      await fleet.ok('apis.listKeys', { apiId: 'a', ...query });
+    await fleet.ok('apis.getApi', { apiId: 'a' });
+    await fleet.ok('apis.listApis');
+    const rootKey = await fleet.ok('rootKeys.createRootKey', { name: 'r', permissions: ['*'] });
+    await fleet.ok('apis.listApis', {}, { rootKey: rootKey.key });
+    await fleet.ok('rootKeys.listRootKeys');
+    await fleet.ok('rootKeys.updateRootKey', { rootKeyId: rootKey.rootKeyId, enabled: false });
+
+    // A change that is written while the verifier's connection is cut is fetched from the log.
+    await fleet.until(async () => {
+      await admin.client('KILL', 'USER', 'verifier');
+      await fleet.ok('keys.updateKey', { keyId, name: 'cut' });
+      const metrics = await fleet.get(`${fleet.verifiers[0]?.adminAddress}/metrics`);
+      return /keyfence_changes_applied_total\{source="sync"\} [1-9]/.test(metrics.body);
+    });
+    expect(await fleet.verdict(key)).toBe('VALID');
+
+    // A verifier that is gone without leaving: found by the fence, killed, removed.
+    await admin.zadd(apiKeys('a').members, 0, 'gone');
+    const { propagation } = await fleet.ok('keys.updateKey', { keyId, name: 'x' });
+    expect(propagation).toMatchObject({ state: 'complete', by: 'fence' });
+    await fleet.until(async () => (await admin.zcard(apiKeys('a').members)) === 1);
+
+    // A longer lease, then a shorter one, by the next control plane.
+    for (const lease of ['700', '500']) {
+      await fleet.addControlPlane({ ...as('control-plane'), LEASE_MS: lease });
+      await fleet.until(async () => (await admin.hget(apiKeys('a').head, 'Lf')) === lease);
+      await fleet.controlPlanes.pop()?.stop();
+    }
+
+    await fleet.addVerifier({ ...as('verifier-billing'), API_IDS: 'billing' }, false);
+    const billing = await fleet.ok('keys.createKey', { apiId: 'billing' });
+    expect(await fleet.verdict(billing.key, { at: 1 })).toBe('VALID');
+    expect(await fleet.verdict(key, { at: 1 })).toBe('FORBIDDEN');
+    await fleet.ok('keys.deleteKey', { keyId });
+    expect(await fleet.verdict(key)).toBe('NOT_FOUND');
+    await fleet.ok('apis.deleteApi', { apiId: 'a' });
+    await fleet.until(async () => (await admin.exists(apiKeys('a').head)) === 0);
+    await fleet.verifiers[0]?.stop();
+    await fleet.verifiers.pop();
+  } finally {
+    await fleet.stop();
+  }
+  return fleet.logged.filter((line) => /NOPERM|not permitted|WRONGPASS|NOAUTH/.test(line));
+}
+
+/** Every command that the server has and this user may call with some arguments. */
+async function permittedTo(admin: Redis, user: string): Promise<string[]> {
+  type Command = [name: string, arity: number, ...rest: unknown[]];
+  const all = ((await admin.call('COMMAND')) as Command[]).flatMap((command) => {
+    const inner = (command[9] ?? []) as Command[];
+    return inner.length > 0 ? inner : [command];
+  });
+  const permitted: string[] = [];
+  for (const [name, arity] of all) {
+    const words = name.split('|');
+    const args = Array.from({ length: Math.abs(arity) - words.length }, () => 'kf:{a}:members');
+    const verdict = await admin.call('ACL', 'DRYRUN', user, ...words, ...args);
+    if (!/permissions to run/.test(String(verdict))) permitted.push(name);
+  }
+  return permitted;
+}

@@ -1,0 +1,220 @@
+import { createHash } from 'node:crypto';
+import type { Timeline } from './clock.ts';
+import { type ChangeNode, History, type KeyVersion, versionOf } from './history.ts';
+import type { RedisGroup, RedisNode } from './nodes.ts';
+import type { ApiState } from './redis.ts';
+
+/** A promise was broken: `invariant` is its name in README.md. */
+export class Violation extends Error {
+  readonly invariant: string;
+
+  constructor(invariant: string, message: string) {
+    super(`${invariant}: ${message}`);
+    this.name = 'Violation';
+    this.invariant = invariant;
+  }
+}
+
+/** A key, as the one who created it knows it. */
+export interface KnownKey {
+  readonly apiId: string;
+  readonly keyId: string;
+  readonly secret: string;
+  readonly created: KeyVersion;
+  /** When createKey returned; infinite while it has not, or when its outcome is unknown. */
+  createdAtMs: number;
+}
+
+/** What a verifier has of one API, as its events and replies tell. */
+export interface Following {
+  member: string;
+  live: boolean;
+  position: number;
+  hash: string;
+  /** The end of the latest lease that its replies allow, on its monotonic clock. */
+  leaseUntilMs: number;
+}
+
+/** What a verifier said of a key, and what it had applied at that moment. */
+export interface Answer {
+  readonly verifier: string;
+  readonly key: KnownKey;
+  readonly code: string;
+  /** undefined where the answer says nothing of the key. */
+  readonly seen: KeyVersion | undefined;
+  readonly begunAtMs: number;
+  readonly monotonicMs: number;
+  readonly following: Following | undefined;
+  /** When this verifier was first asked for this key. */
+  readonly firstAskedAtMs: number;
+}
+
+/** Holds what happened against what is promised, and throws a Violation where they differ. */
+export class Checker {
+  readonly history: History;
+  readonly #timeline: Timeline;
+  readonly #group: RedisGroup;
+  readonly #limits: { readonly staleMsMax: number; readonly unknownMsMax: number };
+  readonly #members = new WeakMap<ApiState, Set<string>>();
+  readonly counts = { answers: 0, refused: 0, notFound: 0, acks: 0, fence: 0, lost: 0 };
+
+  /**
+   * @param limits true milliseconds: how old a write may be that an answer lacks, whatever broke; how long a
+   * created key may be unknown to a verifier that was asked for it before
+   */
+  constructor(
+    timeline: Timeline,
+    group: RedisGroup,
+    limits: { readonly staleMsMax: number; readonly unknownMsMax: number },
+  ) {
+    this.history = new History(timeline, group.replicas === 0);
+    this.#timeline = timeline;
+    this.#group = group;
+    this.#limits = limits;
+  }
+
+  /** A server that leads, or thinks so, wrote something about an API. */
+  wrote(
+    node: RedisNode,
+    apiId: string,
+    kind: string,
+    following: (member: string) => Following | undefined,
+  ): void {
+    const api = node.state.apis.get(apiId);
+    if (!api) return;
+    this.history.record(api, apiId);
+    const before = this.#members.get(api);
+    for (const [member, score] of api.members) {
+      if (before && !before.has(member) && kind !== 'register') {
+        throw new Violation('I7', `${kind} made ${member} a member, which had not registered`);
+      }
+      const follower = following(member);
+      if (!follower?.live || follower.member !== member || score < 1) continue;
+      const acknowledged = this.history.find(apiId, api.at(score)?.hash ?? '');
+      const applied = this.history.find(apiId, follower.hash);
+      if (follower.position < score || (acknowledged && !contains(applied, acknowledged))) {
+        throw new Violation(
+          'I7',
+          `${member} is taken to have applied ${score} and is at ${follower.position}`,
+        );
+      }
+    }
+    this.#members.set(api, new Set(api.members.keys()));
+  }
+
+  /** Somebody was told that a change is complete. */
+  complete(about: string, tag: string, sequence: number, by: 'acks' | 'fence'): void {
+    this.counts[by]++;
+    const change = this.history.latest(about, tag, sequence);
+    if (!change) throw new Violation('I5', `complete, and there is no change ${sequence} of ${about}`);
+    change.completeAtMs = Math.min(change.completeAtMs, this.#timeline.nowMs);
+  }
+
+  /** A replica became the primary. */
+  promoted(node: RedisNode): void {
+    for (const [apiId, api] of node.state.apis) {
+      if (!api.created) continue; // it was deleted, and is forgotten
+      const head = this.history.find(apiId, api.hash);
+      for (const change of this.history.of(apiId)) {
+        if (contains(head, change)) continue;
+        this.counts.lost++;
+        const [durable, complete] = [
+          Number.isFinite(change.durableAtMs),
+          Number.isFinite(change.completeAtMs),
+        ];
+        if (!durable && !complete) continue;
+        throw new Violation('I6', `a failover lost ${describe(change)}, ${durable ? 'durable' : 'complete'}`);
+      }
+    }
+  }
+
+  answered(answer: Answer): void {
+    this.counts.answers++;
+    if (answer.seen) this.#known(answer, answer.seen);
+    else this.#unknown(answer);
+  }
+
+  #known(answer: Answer, seen: KeyVersion): void {
+    const { key, following, verifier } = answer;
+    const who = `${verifier} said ${answer.code} (${seen.tag}) of ${key.keyId}`;
+    const changes = this.history.about(key);
+    const same = changes.filter(
+      ({ version }) => version.tag === seen.tag && version.enabled === seen.enabled,
+    );
+    for (const change of changes) {
+      const told = change.completeAtMs < answer.begunAtMs;
+      // Counted from when all replicas held it: written again after a failover, it is older than its place.
+      const old = change.durableAtMs < this.#timeline.nowMs - this.#limits.staleMsMax;
+      if ((!told && !old) || same.some((version) => contains(version, change))) continue;
+      if (told) throw new Violation('I1', `${who}, asked after ${describe(change)} was complete`);
+      throw new Violation(
+        'I4',
+        `${who}, ${this.#timeline.nowMs - change.committedAtMs} ms after ${describe(change)}`,
+      );
+    }
+    if (!following || answer.monotonicMs >= following.leaseUntilMs) {
+      throw new Violation(
+        'I8',
+        `${who}, ${answer.monotonicMs - (following?.leaseUntilMs ?? 0)} ms after its lease`,
+      );
+    }
+    const prefix = this.history.find(key.apiId, following.hash);
+    const expected = this.history.at(key, prefix);
+    if (expected.gone || expected.tag !== seen.tag || expected.enabled !== seen.enabled) {
+      throw new Violation('I9', `${who}, which at ${following.position} is ${JSON.stringify(expected)}`);
+    }
+  }
+
+  #unknown({ key, code, verifier, firstAskedAtMs }: Answer): void {
+    this.counts.notFound++;
+    if (this.history.about(key).some(({ version }) => version.gone)) return;
+    const askedBefore = firstAskedAtMs < key.createdAtMs || this.#group.replicas > 0;
+    const allowedMs = askedBefore ? this.#limits.unknownMsMax : 0;
+    if (this.#timeline.nowMs <= key.createdAtMs + allowedMs) return;
+    const sinceMs = this.#timeline.nowMs - key.createdAtMs;
+    throw new Violation('I10', `${verifier} said ${code} of ${key.keyId} ${sinceMs} ms after it was created`);
+  }
+
+  /** Record, head and log agree on every server, and the chain verifies. */
+  agree(keys: readonly KnownKey[]): void {
+    for (const node of this.#group.nodes) {
+      if (node !== this.#group.primary && !this.#group.follows(node)) continue;
+      for (const [apiId, api] of node.state.apis) {
+        const last = api.log.at(-1);
+        if ((last?.sequence ?? 0) !== api.sequence || (last?.hash ?? '') !== api.hash) {
+          throw new Violation('I5', `head and log of ${apiId} differ at ${node.name}`);
+        }
+        for (const [i, entry] of api.log.entries()) {
+          const previous = api.log[i - 1];
+          if (!previous) continue;
+          const text = `${previous.hash}|${entry.sequence}|${entry.keyId}|${entry.payload}`;
+          if (entry.sequence === previous.sequence + 1 && entry.hash === sha1(text)) continue;
+          throw new Violation('I5', `the chain of ${apiId} breaks at ${entry.sequence} at ${node.name}`);
+        }
+        const head = this.history.find(apiId, api.hash);
+        for (const key of keys) {
+          const record = api.records.get(key.keyId);
+          if (key.apiId !== apiId || (!record && !Number.isFinite(key.createdAtMs))) continue;
+          const [expected, actual] = [this.history.at(key, head), versionOf(record)];
+          if (api.deleted || !api.created || (expected.gone && actual.gone)) continue;
+          if (expected.tag === actual.tag && expected.enabled === actual.enabled) continue;
+          throw new Violation(
+            'I5',
+            `the record of ${key.keyId} is ${actual.tag}, its log says ${expected.tag}`,
+          );
+        }
+      }
+    }
+  }
+}
+
+const sha1 = (text: string): string => createHash('sha1').update(text).digest('hex');
+const describe = (change: ChangeNode): string =>
+  `change ${change.sequence} of ${change.keyId || change.apiId} (${change.operation} ${change.version.tag})`;
+
+/** Whether `change` is `until` or one of those before it. */
+function contains(until: ChangeNode | undefined, change: ChangeNode): boolean {
+  let at = until;
+  while (at && at.sequence > change.sequence) at = at.parent;
+  return at === change;
+}

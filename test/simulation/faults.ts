@@ -1,0 +1,213 @@
+import type { Machine } from './clock.ts';
+import type { Passage } from './network.ts';
+import type { RedisNode } from './nodes.ts';
+import type { Fault } from './plan.ts';
+import type { World } from './world.ts';
+
+/** Breaks things at random moments until `stop`, which mends what can be mended. */
+export class Faults {
+  readonly #world: World;
+  readonly #acts: Record<Fault, () => void>;
+  #stopped = false;
+  #failingOver = false;
+
+  constructor(world: World) {
+    this.#world = world;
+    this.#acts = {
+      link: () => this.#link(),
+      isolation: () => this.#isolate(this.#machine(), ['out']),
+      pause: () => this.#pause(),
+      'crash verifier': () => this.#crashVerifier(),
+      'crash control plane': () => this.#restartControlPlane(world.random.pick(world.controlPlanes).leaseMs),
+      'restart verifier': () => this.#restartVerifier(),
+      'wall clock': () => this.#machine().jumpWallClock(world.random.pick([-3.6e6, -5000, 700, 3.6e6])),
+      cut: () => {
+        for (const connection of world.network.of(this.#machine())) {
+          if (world.random.chance(0.7)) connection.closed();
+        }
+      },
+      'redis restart': () => this.#restartRedis(),
+      'replica stall': () => this.#stallReplica(),
+      failover: () => this.#failover(),
+      lease: () => this.#restartControlPlane(world.random.pick(world.plan.leasesMs)),
+    };
+  }
+
+  /** Begins. Each kind of fault comes on its own, about every `faultPeriodMs`, some kinds less often. */
+  start(): void {
+    const { plan, random, timeline } = this.#world;
+    if (plan.faults.includes('isolation')) {
+      const { verifiers } = this.#world;
+      this.#world.onSynced = (machine) => {
+        if (!this.#stopped && random.chance(0.1)) this.#isolate(machine, ['out']);
+      };
+      this.#world.onWritten = () => {
+        if (this.#stopped || verifiers.length === 0 || !random.chance(0.1)) return;
+        this.#isolate(random.pick(verifiers).machine, ['out', 'back']);
+      };
+    }
+    for (const fault of plan.faults) {
+      const periodMs = plan.faultPeriodMs * (SELDOM.includes(fault) ? 5 : 2);
+      const next = () =>
+        timeline.after(random.exponential(periodMs), () => {
+          if (this.#stopped) return;
+          this.#world.note('fault', fault);
+          this.#acts[fault]();
+          next();
+        });
+      next();
+    }
+  }
+
+  /** Nothing breaks any more; links are mended, everyone runs, all servers are up. */
+  stop(): void {
+    this.#stopped = true;
+    const { network, group, verifiers, controlPlanes, timeline } = this.#world;
+    network.mend();
+    network.uninformed.clear();
+    for (const { machine } of [...verifiers, ...controlPlanes]) machine.resume();
+    for (const node of group.nodes) {
+      group.stall(node, false);
+      if (!node.up) group.power(node, true);
+      else if (node !== group.primary && !group.follows(node)) group.resync(node);
+    }
+    this.#world.note('calm', timeline.nowMs);
+  }
+
+  #machine(): Machine {
+    const { random, verifiers, controlPlanes } = this.#world;
+    return random.pick([...verifiers, ...controlPlanes]).machine;
+  }
+
+  /** Something that lasts, and its end, unless `stop` was first. */
+  #later(meanMs: number, mend: () => void): void {
+    const { timeline, random } = this.#world;
+    timeline.after(random.exponential(meanMs), () => {
+      if (!this.#stopped) mend();
+    });
+  }
+
+  /** How long most faults last: from a moment to more than a lease. */
+  #spanMs(): number {
+    const { random, plan } = this.#world;
+    const [leaseMs = 0] = plan.leasesMs;
+    return random.pick([5, 50, leaseMs / 4, leaseMs, leaseMs * 1.5]);
+  }
+
+  #link(): void {
+    const { random, network, group } = this.#world;
+    const machine = this.#machine();
+    const node = random.chance(0.8) ? network.primaryFor(machine) : random.pick(group.nodes);
+    const link = network.link(machine, node);
+    const passage = random.pick<Passage>(['held', 'held', 'lost']);
+    const directions = random.pick([['out'], ['back'], ['out', 'back']] as const);
+    for (const direction of directions) network.set(link, direction, passage);
+    this.#later(this.#spanMs() * 3, () => {
+      for (const direction of directions) network.set(link, direction, 'open');
+    });
+  }
+
+  /** Nothing that a machine sends, or is sent, arrives any more, probably for longer than its lease. */
+  #isolate(machine: Machine, directions: readonly ('out' | 'back')[]): void {
+    const { network, plan } = this.#world;
+    const link = network.link(machine, network.primaryFor(machine));
+    for (const direction of directions) network.set(link, direction, 'lost');
+    this.#later(2 * Math.max(...plan.leasesMs), () => {
+      for (const direction of directions) network.set(link, direction, 'open');
+    });
+  }
+
+  #pause(): void {
+    const machine = this.#machine();
+    machine.pause();
+    this.#later(this.#spanMs() * 2, () => machine.resume());
+  }
+
+  #crashVerifier(): void {
+    const world = this.#world;
+    if (world.verifiers.length === 0) return;
+    world.crash(world.random.pick(world.verifiers));
+    world.startVerifier();
+  }
+
+  #restartVerifier(): void {
+    const world = this.#world;
+    const process = world.random.pick(world.verifiers);
+    if (process.machine.paused) return;
+    world.startVerifier();
+    void world.stop(process);
+  }
+
+  #restartControlPlane(leaseMs: number): void {
+    const world = this.#world;
+    world.crash(world.random.pick(world.controlPlanes));
+    world.startControlPlane(leaseMs);
+  }
+
+  #restartRedis(): void {
+    const { group, random } = this.#world;
+    const node = random.pick(group.nodes);
+    if (!node.up || this.#failingOver) return;
+    group.power(node, false);
+    this.#later(random.pick([20, 500]), () => {
+      if (!node.up) group.power(node, true);
+    });
+  }
+
+  #stallReplica(): void {
+    const { group, random } = this.#world;
+    const replica = random.pick(group.nodes.filter((node) => node !== group.primary));
+    group.stall(replica, true);
+    this.#later(random.pick([20, 300]), () => group.stall(replica, false));
+  }
+
+  /** The primary is cut off from its replicas for a moment, dies or goes on alone, and one of them takes over. */
+  #failover(): void {
+    const { group, random, timeline } = this.#world;
+    if (this.#failingOver || !group.primary.up) return;
+    this.#failingOver = true;
+    const replicas = group.nodes.filter((node) => node !== group.primary);
+    if (random.chance(0.7)) for (const replica of replicas) group.stall(replica, true);
+    if (random.chance(0.5)) this.#restartVerifier();
+    timeline.after(random.pick([0, random.between(0, 100), random.between(0, 1000)]), () => {
+      const heirs = replicas.filter((node) => group.follows(node));
+      const heir = heirs.length > 0 && !this.#stopped ? random.pick(heirs) : undefined;
+      for (const replica of replicas) if (replica !== heir) group.stall(replica, false);
+      if (heir) this.#takeOver(group.primary, heir);
+      else this.#failingOver = false;
+    });
+  }
+
+  #takeOver(former: RedisNode, heir: RedisNode): void {
+    const { group, network, random, plan, timeline, verifiers, controlPlanes } = this.#world;
+    const goesOn = random.chance(0.7);
+    if (!goesOn) group.power(former, false);
+    group.promote(heir);
+    former.refusesFromMs = timeline.nowMs + random.pick([random.next(), 0.999]) * plan.deposedMs;
+    for (const { machine } of goesOn ? [...verifiers, ...controlPlanes] : []) {
+      if (random.chance(0.5)) network.uninformed.set(machine, former);
+      else if (random.chance(0.7)) for (const connection of network.of(machine)) connection.closed();
+    }
+    if (goesOn) timeline.after(random.exponential(20), () => this.#writeOnBothSides());
+    timeline.after(plan.deposedMs + random.exponential(300), () => {
+      this.#failingOver = false;
+      if (former === group.primary) return;
+      network.uninformed.clear();
+      if (!former.up) group.power(former, true);
+      else group.resync(former);
+      if (random.chance(0.5)) former.closeClients();
+    });
+  }
+
+  #writeOnBothSides(): void {
+    const world = this.#world;
+    const { apiId, keyId } = world.random.pick(world.keys);
+    for (const process of world.controlPlanes) {
+      const fields = world.fields(world.random.chance(0.5));
+      const write = { apiId, operation: 'update', keyId, fields } as const;
+      process.machine.deliver(() => void world.write(process, write, Number.POSITIVE_INFINITY));
+    }
+  }
+}
+
+const SELDOM: readonly Fault[] = ['failover', 'redis restart', 'crash control plane', 'lease', 'wall clock'];

@@ -1,0 +1,125 @@
+import type { Timeline } from './clock.ts';
+import type { ApiState } from './redis.ts';
+
+/** What a key is after a change. */
+export interface KeyVersion {
+  /** Set by each update to a text of its own, so that an answer tells which one it saw. */
+  readonly tag: string;
+  readonly enabled: boolean;
+  /** It was deleted, or its API was. */
+  readonly gone: boolean;
+}
+
+/** One change at its place in the tree of histories, in which failovers make branches. */
+export interface ChangeNode {
+  readonly apiId: string;
+  readonly sequence: number;
+  readonly payload: string;
+  readonly parent: ChangeNode | undefined;
+  /** Empty where it is about no single key. */
+  readonly keyId: string;
+  readonly operation: 'set' | 'delete' | 'api-deleted' | 'noop';
+  readonly version: KeyVersion;
+  readonly committedAtMs: number;
+  /** When all replicas held it; infinite until somebody knows. */
+  durableAtMs: number;
+  /** When somebody was told that it is complete. */
+  completeAtMs: number;
+}
+
+const GONE: KeyVersion = { tag: '', enabled: false, gone: true };
+
+/** Every change that was ever committed anywhere, lost ones among them. */
+export class History {
+  readonly #timeline: Timeline;
+  readonly #durableAtOnce: boolean;
+  readonly #byHash = new Map<string, ChangeNode>();
+  readonly #byApi = new Map<string, ChangeNode[]>();
+  /** By key; those of a whole API by its id. In the order of their commits. */
+  readonly #byKey = new Map<string, ChangeNode[]>();
+
+  constructor(timeline: Timeline, durableAtOnce: boolean) {
+    this.#timeline = timeline;
+    this.#durableAtOnce = durableAtOnce;
+  }
+
+  /** Takes up the newest entry of a log, where it is not known. */
+  record(api: ApiState, apiId: string): void {
+    const entry = api.log.at(-1);
+    if (!entry) return;
+    const parent = this.find(apiId, api.at(entry.sequence - 1)?.hash ?? '');
+    const known = this.find(apiId, entry.hash);
+    if (known?.parent === parent && known?.payload === entry.payload) return;
+    const record = api.records.get(entry.keyId);
+    const operation =
+      entry.payload === '' ? 'noop' : entry.keyId === '' ? 'api-deleted' : record ? 'set' : 'delete';
+    const change: ChangeNode = {
+      ...{ apiId, parent, operation, sequence: entry.sequence, keyId: entry.keyId, payload: entry.payload },
+      version: versionOf(record),
+      committedAtMs: this.#timeline.nowMs,
+      durableAtMs: this.#durableAtOnce ? this.#timeline.nowMs : Number.POSITIVE_INFINITY,
+      completeAtMs: Number.POSITIVE_INFINITY,
+    };
+    this.#byHash.set(`${apiId} ${entry.hash}`, change);
+    push(this.#byApi, apiId, change);
+    if (operation !== 'noop') push(this.#byKey, entry.keyId || apiId, change);
+  }
+
+  /** All replicas were seen to hold a change, and with it all before it. */
+  durable(apiId: string, hash: string): void {
+    let change = this.find(apiId, hash);
+    while (change && !Number.isFinite(change.durableAtMs)) {
+      change.durableAtMs = this.#timeline.nowMs;
+      change = change.parent;
+    }
+  }
+
+  /** The change at which a log's hash is this. */
+  find(apiId: string, hash: string): ChangeNode | undefined {
+    return this.#byHash.get(`${apiId} ${hash}`);
+  }
+
+  of(apiId: string): readonly ChangeNode[] {
+    return this.#byApi.get(apiId) ?? [];
+  }
+
+  /** The latest change of a key, or of an API as a whole, with this tag and sequence. */
+  latest(about: string, tag: string, sequence: number): ChangeNode | undefined {
+    const changes = this.#byKey.get(about) ?? [];
+    return changes.findLast((change) => change.sequence === sequence && change.version.tag === tag);
+  }
+
+  /** Whether several changes of a key had this sequence, in different histories. */
+  isAmbiguous(keyId: string, sequence: number): boolean {
+    return (this.#byKey.get(keyId) ?? []).filter((change) => change.sequence === sequence).length > 1;
+  }
+
+  /** All changes that concern a key. */
+  about({ keyId, apiId }: { readonly keyId: string; readonly apiId: string }): readonly ChangeNode[] {
+    const [own = [], whole] = [this.#byKey.get(keyId), this.#byKey.get(apiId)];
+    return whole ? [...own, ...whole] : own;
+  }
+
+  /** What a key is after a change and all before it. */
+  at(
+    key: { readonly keyId: string; readonly created: KeyVersion },
+    until: ChangeNode | undefined,
+  ): KeyVersion {
+    for (let at = until; at; at = at.parent) {
+      if (at.operation === 'api-deleted') return GONE;
+      if (at.keyId === key.keyId) return at.version;
+    }
+    return key.created;
+  }
+}
+
+/** What a record says. */
+export function versionOf(record: Readonly<Record<string, string>> | undefined): KeyVersion {
+  return record ? { tag: record['n'] ?? '', enabled: record['e'] === '1', gone: false } : GONE;
+}
+
+function push<T>(map: Map<string, T[]>, key: string, item: T): void {
+  const items = map.get(key);
+  if (items) items.push(item);
+  else map.set(key, [item]);
+}

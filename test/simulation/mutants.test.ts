@@ -1,0 +1,26 @@
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { MUTANTS } from './mutants.ts';
+
+describe('is caught within 1,000 seeds:', () => {
+  test.each(Object.keys(MUTANTS))(
+    '%s',
+    async (name) => {
+      const { output, code } = await run('--mutant', name, '--seeds', '1000');
+      expect(output).toMatch(/^seed \d+: I\d+: /m);
+      expect(code).toBe(1);
+    },
+    240_000,
+  );
+});
+
+const RUN = join(import.meta.dirname, 'run.ts');
+
+function run(...args: string[]): Promise<{ output: string; code: unknown }> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [RUN, ...args], (error, stdout, stderr) =>
+      resolve({ output: stdout + stderr, code: error?.code ?? 0 }),
+    );
+  });
+}

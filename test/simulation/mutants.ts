@@ -1,0 +1,168 @@
+import { registerHooks } from 'node:module';
+
+/** A protocol with one of its precautions left out. */
+export interface Mutant {
+  /** From the root of the repository. */
+  readonly file: string;
+  /** Source text, each found exactly once, and what stands there instead. */
+  readonly edits: readonly (readonly [text: string, instead: string])[];
+}
+
+const VERIFIER = 'verifier/follower.ts';
+const FENCE = 'control-plane/fence.ts';
+const REDIS = 'test/simulation/redis.ts';
+const PORTS = 'test/simulation/ports.ts';
+
+/** By what is left out. Scripts are changed in the simulated Redis, everything else in the code that ships. */
+export const MUTANTS: Readonly<Record<string, Mutant>> = {
+  'no fill guard': {
+    file: VERIFIER,
+    edits: [
+      ['if (reply.sequence !== this.#position || this.#epoch !== epoch)', 'if (this.#epoch !== epoch)'],
+    ],
+  },
+  'no lease': {
+    file: 'verifier/lease.ts',
+    edits: [['this.#clock.monotonicMs() < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
+  },
+  'timer-driven fence': {
+    file: 'verifier/lease.ts',
+    edits: [
+      [
+        'return this.#clock.monotonicMs() < this.#untilMonotonicMs && this.#clock.wallMs() < this.#untilWallMs',
+        'return this.#untilMonotonicMs > 0',
+      ],
+      [
+        'this.#untilMonotonicMs = sentAt.monotonicMs + lengthMs;',
+        `const until = (this.#untilMonotonicMs = sentAt.monotonicMs + lengthMs);
+         this.#clock.after(until - this.#clock.monotonicMs(), () => {
+           if (this.#untilMonotonicMs === until) this.cut();
+         });`,
+      ],
+    ],
+  },
+  'lease from reply time': {
+    file: VERIFIER,
+    edits: [
+      [
+        'epoch.lease.extend(sentAt, reply.leaseMs)',
+        'epoch.lease.extend(instant(this.#clock), reply.leaseMs)',
+      ],
+    ],
+  },
+  'ack when sent': {
+    file: REDIS,
+    edits: [
+      [
+        'if (news) api.members.set(member, position)',
+        'api.members.set(member, entries.at(-1)?.sequence ?? position)',
+      ],
+    ],
+  },
+  'no registration': {
+    file: REDIS,
+    edits: [
+      ['    api.members.set(member, api.sequence);\n', ''],
+      ['const score = api.members.get(member);', 'const score: number = position;'],
+    ],
+  },
+  'laggard removed at F': {
+    file: FENCE,
+    edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
+  },
+  'kill without XX': {
+    // In one script nobody can leave between the look and the kill; so in two.
+    file: PORTS,
+    edits: [
+      [
+        'return this.run(apiId, (state) => state.close(apiId, sequence, hash, kill));',
+        `const change = { apiId, sequence, hash, keyId: '', replicated: false, names: 100 };
+         return this.run(apiId, (state) => state.check(change)).then((standing) =>
+           standing.state === 'LOST'
+             ? standing
+             : this.run(apiId, (state) => {
+                 for (const name of standing.names) state.api(apiId).members.set(name, kill);
+                 return state.close(apiId, sequence, hash, kill);
+               }),
+         );`,
+      ],
+    ],
+  },
+  'no prevHash check': {
+    file: VERIFIER,
+    edits: [[' || change.previousHash !== this.#hash', '']],
+  },
+  'no hash chain': {
+    file: REDIS,
+    edits: [[`sha1(\`\${previousHash}|`, 'sha1(`|']],
+  },
+  'no digest of a long state': {
+    file: REDIS,
+    edits: [["['forget', secretHash, sha1(payload)]", "['forget', secretHash]"]],
+  },
+  'trimmed is intact': {
+    file: FENCE,
+    edits: [
+      ["if (standing.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');", ''],
+    ],
+  },
+  'F without X': {
+    file: FENCE,
+    edits: [['return leaseMs + deposedMs +', 'return leaseMs + 0 * deposedMs +']],
+  },
+  'REGISTER without WAIT': {
+    file: PORTS,
+    edits: [
+      ["'register', this.#apiId, script, replicas);", "'register', this.#apiId, script, 0);"],
+      ['if (confirmed < replicas) throw', 'if (confirmed < 0) throw'],
+    ],
+  },
+  'complete without WAIT on the write': {
+    file: FENCE,
+    edits: [['if (!change.replicated) return false;', '']],
+  },
+  'no nonce': {
+    file: VERIFIER,
+    edits: [
+      ['if (reply.nonce !== nonce) return this.#desynchronised(session);', ''],
+      ['if (reply.nonce !== request.nonce) return this.#desynchronised(session);', ''],
+    ],
+  },
+  'no name in a look-up': {
+    file: PORTS,
+    edits: [['if (name !== key) {', "if (name === '') {"]],
+  },
+  'M not scaled with L': {
+    file: FENCE,
+    edits: [['Math.ceil(DRIFT * leaseMs)', '0 * DRIFT']],
+  },
+  'Lf lowered at once': {
+    file: 'control-plane/sweep.ts',
+    edits: [
+      [
+        'this.#logger.info({ apiId, fromMs',
+        "await set('fence-last', token);\n      this.#logger.info({ apiId, fromMs",
+      ],
+    ],
+  },
+};
+
+/** Makes every later import see the mutant. Throws, at that import, when the code has changed under it. */
+export function install(name: string): void {
+  const mutant = MUTANTS[name];
+  if (!mutant) throw new Error(`no such mutant; there are: ${Object.keys(MUTANTS).join(', ')}`);
+  const file = new URL(`../../${mutant.file}`, import.meta.url).href;
+  registerHooks({
+    load(url, context, next) {
+      const loaded = next(url, context);
+      if (url !== file) return loaded;
+      let source = String(loaded.source);
+      for (const [text, instead] of mutant.edits) {
+        const parts = source.split(text);
+        if (parts.length !== 2) throw new Error(`mutant "${name}": ${mutant.file} has not once: ${text}`);
+        source = parts.join(instead);
+      }
+      return { ...loaded, source };
+    },
+  });
+}

@@ -1,0 +1,206 @@
+import type { Timeline } from './clock.ts';
+import type { Random } from './random.ts';
+import type { RedisState, Script } from './redis.ts';
+
+/** What a server answers instead of a reply. */
+export class Refused extends Error {}
+
+/** Somebody connected to a server. */
+export interface Client {
+  /** A message was published. */
+  published(channel: string, message: string): void;
+  /** The server ended the connection. */
+  closed(): void;
+}
+
+interface Waiter {
+  readonly offset: number;
+  readonly done: (confirmed: number) => void;
+}
+
+/** One Redis server: primary, replica, deposed primary that does not know it yet, or down. */
+export class RedisNode {
+  readonly name: string;
+  state: RedisState;
+  role: 'primary' | 'replica' = 'replica';
+  up = true;
+  /** A primary that lost its replicas: it refuses every script from this moment on (min-replicas-to-write). */
+  refusesFromMs = Number.POSITIVE_INFINITY;
+  /** How much of the present history it has applied. */
+  offset = 0;
+  readonly clients = new Set<Client>();
+
+  constructor(name: string, state: RedisState) {
+    this.name = name;
+    this.state = state;
+  }
+
+  closeClients(): void {
+    for (const client of [...this.clients]) client.closed();
+    this.clients.clear();
+  }
+
+  publish(channel: string, message: string | undefined): void {
+    if (message !== undefined) for (const client of this.clients) client.published(channel, message);
+  }
+}
+
+/** The servers of one Redis, who leads them, and what of the history has come where. */
+export class RedisGroup {
+  readonly nodes: readonly RedisNode[];
+  /** How many must hold a write. */
+  readonly replicas: number;
+  primary: RedisNode;
+  /** Replicas whose link to the primary is interrupted. */
+  readonly stalled = new Set<RedisNode>();
+  /** A change of the data at a server that leads, or thinks so; `apiId` names what it was about. */
+  onWrite: (node: RedisNode, apiId: string, kind: string) => void = () => undefined;
+  onPromoted: (former: RedisNode) => void = () => undefined;
+  /** Keeps out until a failover, then takes the place of the former primary, which keeps out from then on. */
+  #spare: RedisNode | undefined;
+  readonly #timeline: Timeline;
+  readonly #random: Random;
+  #history: { apiId: string; operation: Script<unknown> }[] = [];
+  #era = 0;
+  readonly #pumping = new Set<RedisNode>();
+  readonly #acknowledged = new Map<RedisNode, number>();
+  #waiters: Waiter[] = [];
+
+  constructor(nodes: readonly RedisNode[], spare: RedisNode | undefined, timeline: Timeline, random: Random) {
+    this.nodes = spare ? [...nodes, spare] : nodes;
+    this.#spare = spare;
+    this.replicas = nodes.length - 1;
+    this.primary = nodes[0] as RedisNode;
+    this.primary.role = 'primary';
+    this.#timeline = timeline;
+    this.#random = random;
+    for (const node of nodes) if (node !== this.primary) this.#acknowledged.set(node, 0);
+  }
+
+  /** Runs a script at a server, atomically; of kind `read`, plain reading commands. Throws Refused. */
+  execute<T>(node: RedisNode, apiId: string, kind: string, script: Script<T>): T {
+    if (kind === 'read') return script(node.state).reply;
+    if (node.role === 'replica') throw new Refused('READONLY');
+    if (this.#timeline.nowMs >= node.refusesFromMs) throw new Refused('NOREPLICAS');
+    const { reply, wrote, message } = script(node.state);
+    if (wrote) {
+      node.offset++;
+      if (node === this.primary) this.#history.push({ apiId, operation: script });
+      this.onWrite(node, apiId, kind);
+      for (const replica of this.nodes) this.#pump(replica);
+    }
+    node.publish(apiId, message);
+    return reply;
+  }
+
+  /** WAIT: resolves with how many replicas hold all that `node` wrote so far, at the latest after `limitMs`. */
+  wait(node: RedisNode, limitMs: number): Promise<number> {
+    const { promise, resolve } = Promise.withResolvers<number>();
+    const [era, { offset }] = [this.#era, node];
+    if (node === this.primary) this.#waiters.push({ offset, done: resolve });
+    this.#timeline.after(limitMs, () => {
+      resolve(node === this.primary && era === this.#era ? this.#confirmed(offset) : 0);
+    });
+    this.#answerWaiters();
+    return promise;
+  }
+
+  /** A server's process ends, with all its connections, or starts again over the same data. */
+  power(node: RedisNode, up: boolean): void {
+    node.up = up;
+    if (!up) node.closeClients();
+    else if (node !== this.primary) this.resync(node);
+    for (const replica of this.nodes) this.#pump(replica);
+  }
+
+  /** A replica's link to the primary breaks or mends. */
+  stall(replica: RedisNode, isStalled: boolean): void {
+    if (isStalled) this.stalled.add(replica);
+    else this.stalled.delete(replica);
+    this.#pump(replica);
+  }
+
+  /** Makes a replica the primary. What only the former had is lost; the other replicas copy the new one. */
+  promote(node: RedisNode): void {
+    const former = this.primary;
+    if (this.#spare) this.#spare = former;
+    this.primary = node;
+    node.role = 'primary';
+    node.refusesFromMs = Number.POSITIVE_INFINITY;
+    this.#era++;
+    this.#history = [];
+    node.offset = 0;
+    this.#acknowledged.clear();
+    this.#pumping.clear();
+    this.stalled.delete(node);
+    this.#waiters = [];
+    for (const other of this.nodes) if (other !== node && other !== former) this.resync(other);
+    this.onPromoted(former);
+  }
+
+  /** A server becomes a replica of the primary and, after some time, has a copy of its data. */
+  resync(node: RedisNode): void {
+    node.role = 'replica';
+    this.#acknowledged.delete(node);
+    if (node === this.#spare) return;
+    const era = this.#era;
+    this.#timeline.after(this.#random.between(5, 300), () => {
+      if (era !== this.#era || !node.up) return;
+      if (this.stalled.has(node)) return this.resync(node);
+      node.state = this.primary.state.clone();
+      node.offset = this.primary.offset;
+      this.#acknowledge(node);
+    });
+  }
+
+  /** Whether a server could be promoted. */
+  follows(node: RedisNode): boolean {
+    return node.up && node.role === 'replica' && this.#acknowledged.has(node);
+  }
+
+  /** Sends a replica what it lacks, and takes its acknowledgement. */
+  #pump(replica: RedisNode): void {
+    if (replica === this.primary || !this.#ready(replica) || this.#pumping.has(replica)) return;
+    if (replica.offset === this.primary.offset) return;
+    this.#pumping.add(replica);
+    const [era, until] = [this.#era, this.primary.offset];
+    const delayMs = this.#random.chance(0.03) ? this.#random.between(5, 100) : this.#random.between(0.1, 1);
+    this.#timeline.after(delayMs, () => {
+      if (era !== this.#era) return;
+      this.#pumping.delete(replica);
+      if (!this.#ready(replica)) return;
+      while (replica.offset < until) {
+        const entry = this.#history[replica.offset];
+        if (!entry) throw new Error('a replica is ahead of its primary');
+        replica.offset++;
+        replica.publish(entry.apiId, entry.operation(replica.state).message);
+      }
+      this.#timeline.after(this.#random.between(0.1, 1), () => {
+        if (era === this.#era && this.#ready(replica)) this.#acknowledge(replica);
+      });
+      this.#pump(replica);
+    });
+  }
+
+  #ready(replica: RedisNode): boolean {
+    return this.primary.up && replica.up && this.#acknowledged.has(replica) && !this.stalled.has(replica);
+  }
+
+  #acknowledge(replica: RedisNode): void {
+    this.#acknowledged.set(replica, replica.offset);
+    this.#answerWaiters();
+    this.#pump(replica);
+  }
+
+  #confirmed(offset: number): number {
+    return [...this.#acknowledged.values()].filter((acknowledged) => acknowledged >= offset).length;
+  }
+
+  #answerWaiters(): void {
+    this.#waiters = this.#waiters.filter(({ offset, done }) => {
+      const confirmed = this.#confirmed(offset);
+      if (confirmed >= this.replicas) done(confirmed);
+      return confirmed < this.replicas;
+    });
+  }
+}

@@ -1,0 +1,134 @@
+import type { VerifierLimits } from '../../verifier/verifier.ts';
+import type { NetworkManners } from './network.ts';
+import { Random } from './random.ts';
+import type { RedisLimits } from './redis.ts';
+
+/** Everything that may go wrong besides the network's manners. */
+const FAULTS = [
+  'link',
+  'isolation',
+  'pause',
+  'crash verifier',
+  'crash control plane',
+  'restart verifier',
+  'wall clock',
+  'cut',
+  'redis restart',
+  'replica stall',
+  'failover',
+  'lease',
+] as const;
+
+/** One of FAULTS. */
+export type Fault = (typeof FAULTS)[number];
+
+/** What one run is made of. Drawn from its seed alone. */
+export interface Plan {
+  readonly seed: number;
+  readonly replicas: number;
+  /** Whether a server stands by that takes the place of a failed primary. */
+  readonly hasSpare: boolean;
+  readonly verifiers: number;
+  readonly controlPlanes: number;
+  readonly apiIds: readonly string[];
+  readonly keysPerApi: number;
+  /** The lease at first, and what a control plane may bring later. */
+  readonly leasesMs: readonly number[];
+  /** How long a deposed primary goes on at the most, true milliseconds; what the fences reckon with. */
+  readonly deposedMs: number;
+  /** Clock rates: no two machines differ by more than 3 %, none from true time either. */
+  readonly ratesFrom: number;
+  readonly ratesTo: number;
+  /** `worst` for fences: verifiers as slow, control planes as fast as can be. */
+  readonly rates: 'any' | 'extreme' | 'worst';
+  /** How long faults and load last. */
+  readonly activeMs: number;
+  readonly writePeriodMs: number;
+  readonly verifyPeriodMs: number;
+  readonly faults: readonly Fault[];
+  readonly faultPeriodMs: number;
+  readonly manners: NetworkManners;
+  readonly redis: RedisLimits;
+  readonly limits: VerifierLimits;
+}
+
+const AIMED: Readonly<Record<string, readonly Fault[]>> = {
+  failovers: ['failover'],
+  lowering: ['isolation', 'lease'],
+  drift: ['isolation'],
+};
+
+/** A network that does nothing but take a moment. */
+export const CALM: NetworkManners = {
+  messageLoss: 0,
+  messageDuplication: 0,
+  messageDelay: 0,
+  slowness: 0,
+  slowMsMax: 0,
+  desynchronisation: 0,
+};
+
+/**
+ * Each seed has some of the faults often, so that they meet, rather than all of them rarely. Half of the seeds
+ * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
+ */
+export function planOf(seed: number): Plan {
+  const random = new Random(seed);
+  const some = (probability: number, value: number) => (random.chance(probability) ? value : 0);
+  const aim = ({ 0: 'failovers', 1: 'lowering', 2: 'drift' } as const)[seed % 6];
+  const replicas = aim === 'failovers' || (!aim && random.chance(0.5)) ? 2 : 0;
+  const leaseMs = aim === 'lowering' || aim === 'drift' ? 2000 : random.pick([500, 1000, 2000]);
+  const slowest = random.between(0.971, 1);
+  const needsReplicas: readonly Fault[] = ['replica stall', 'failover'];
+  return {
+    seed,
+    replicas,
+    hasSpare: replicas > 0 && random.chance(aim ? 0.8 : 0.5),
+    verifiers: random.whole(1, 3),
+    controlPlanes: random.whole(1, 2),
+    apiIds: random.chance(0.7) ? ['a'] : ['a', 'b'],
+    keysPerApi: random.whole(1, 3),
+    leasesMs: [
+      leaseMs,
+      random.pick(aim === 'lowering' ? [leaseMs / 4] : [leaseMs / 2, leaseMs * 2, leaseMs * 4]),
+    ],
+    deposedMs: replicas > 0 ? random.pick([300, 1000]) : 0,
+    ratesFrom: slowest,
+    ratesTo: slowest * 1.03,
+    rates: aim === 'drift' ? 'worst' : random.pick(['any', 'extreme', 'worst']),
+    activeMs: random.between(4, 10) * leaseMs,
+    writePeriodMs: random.pick([100, 300, 1000]),
+    verifyPeriodMs: random.pick([15, 40]),
+    faults: FAULTS.filter((fault) => {
+      if (aim && AIMED[aim]?.includes(fault)) return true;
+      return random.chance(aim ? 0.2 : 0.4) && (replicas > 0 || !needsReplicas.includes(fault));
+    }),
+    faultPeriodMs: random.pick(aim ? [100, 200] : [100, 300, 1000]),
+    manners: {
+      messageLoss: random.pick([0, 0.1, 0.5, 1]),
+      messageDuplication: some(0.3, 0.2),
+      messageDelay: some(0.4, 0.4),
+      slowness: some(0.5, random.between(0, 0.2)),
+      slowMsMax: random.pick([20, 300, 900]),
+      desynchronisation: some(0.25, 0.5),
+    },
+    redis: {
+      logEntries: random.pick(aim === 'failovers' ? [3, 5] : [5, 10_000]),
+      payloadBytesMax: 120,
+      batchEntriesMax: random.pick([2, 500]),
+      batchBytesMax: random.pick([400, 1_048_576]),
+    },
+    limits: {
+      syncPeriodMs: random.pick([50, 100, 200]),
+      syncDeadlineMs: random.pick([100, 400]),
+      cacheKeysMax: random.pick([2, 100]),
+      unknownKeysMax: 10,
+      unknownTtlMs: 1000,
+      lookupsInFlightMax: 2,
+      lookupsQueuedMax: 4,
+      lookupWaitMs: 50,
+      apisMax: 10,
+      apiIdleMs: random.pick([1500, 600_000]),
+    },
+  };
+}

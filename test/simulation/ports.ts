@@ -1,0 +1,232 @@
+import type { ChangeLog, Closing, Killed, Standing, Write, Written } from '../../control-plane/change-log.ts';
+import type { Head, LeaseStep, Upkeep } from '../../control-plane/upkeep.ts';
+import { unavailable } from '../../shared/errors.ts';
+import { parsePointer, secretPointer } from '../../shared/layout.ts';
+import type {
+  Directory,
+  Pointer,
+  Registration,
+  Session,
+  SyncReply,
+  SyncRequest,
+} from '../../verifier/session.ts';
+import type { Machine } from './clock.ts';
+import type { Connection, Network } from './network.ts';
+import type { CheckedChange, Script } from './redis.ts';
+
+/** One process's connections, by what they are for. */
+export class Lanes {
+  readonly network: Network;
+  readonly machine: Machine;
+  readonly #mayDesynchronise: boolean;
+  readonly #open = new Map<string, Promise<Connection>>();
+
+  /** @param mayDesynchronise whether its main connection may come to pair replies with the wrong requests */
+  constructor(network: Network, machine: Machine, mayDesynchronise: boolean) {
+    this.network = network;
+    this.machine = machine;
+    this.#mayDesynchronise = mayDesynchronise;
+  }
+
+  get(lane: string): Promise<Connection> {
+    const present = this.#open.get(lane);
+    if (present) return present;
+    const opening = this.network.connect(this.machine);
+    const forget = () => {
+      if (this.#open.get(lane) === opening) this.#open.delete(lane);
+    };
+    opening.then((connection) => {
+      connection.ended.add(forget);
+      const { random, manners } = this.network;
+      if (lane === 'main' && this.#mayDesynchronise && random.chance(manners.desynchronisation)) {
+        this.machine.after(random.between(100, 5000), () => {
+          if (this.network.manners === manners) connection.desynchronise();
+        });
+      }
+    }, forget);
+    this.#open.set(lane, opening);
+    return opening;
+  }
+}
+
+/** What a verifier was granted and told, for the checker. */
+export interface SessionEvents {
+  registering(apiId: string, member: string): void;
+  registered(apiId: string, reply: Registration): void;
+  /** A reply arrived that allows to answer until `leaseMs` after `sentAtMs` on the verifier's monotonic clock. */
+  granted(apiId: string, sentAtMs: number, leaseMs: number): void;
+}
+
+/** The verifier's port to the simulated Redis; does as redis-session.ts. */
+export class SimulatedDirectory implements Directory {
+  readonly #lanes: Lanes;
+  readonly #events: SessionEvents;
+
+  constructor(lanes: Lanes, events: SessionEvents) {
+    this.#lanes = lanes;
+    this.#events = events;
+  }
+
+  async open(apiId: string): Promise<Session> {
+    return new SimulatedSession(apiId, await this.#lanes.get('main'), this.#lanes, this.#events);
+  }
+
+  async find(secretHash: string): Promise<Pointer | undefined> {
+    const connection = await this.#lanes.get('main');
+    const key = secretPointer(secretHash);
+    const [name, value] = (await connection.call('find', '', (state) => state.find(key))).reply;
+    if (name !== key) {
+      connection.end();
+      throw unavailable('a reply from Redis was meant for another request');
+    }
+    return value === undefined ? undefined : parsePointer(value);
+  }
+}
+
+class SimulatedSession implements Session {
+  readonly #apiId: string;
+  readonly #line: Connection;
+  readonly #lanes: Lanes;
+  readonly #events: SessionEvents;
+  #listener: ((message: string) => void) | undefined;
+  #ended: (() => void) | undefined;
+
+  constructor(apiId: string, line: Connection, lanes: Lanes, events: SessionEvents) {
+    this.#apiId = apiId;
+    this.#line = line;
+    this.#lanes = lanes;
+    this.#events = events;
+  }
+
+  subscribe(onMessage: (message: string) => void): Promise<void> {
+    this.#listener = onMessage;
+    return this.#line.subscribe(this.#apiId, onMessage);
+  }
+
+  async register(member: string, nonce: string): Promise<Registration> {
+    const { machine, network } = this.#lanes;
+    const { replicas } = network.group;
+    this.#events.registering(this.#apiId, member);
+    const sentAtMs = machine.monotonicMs();
+    const connection = replicas === 0 ? this.#line : await this.#lanes.get('register');
+    const script: Script<Registration> = (state) => state.register(this.#apiId, member, nonce);
+    const { reply, confirmed } = await connection.call('register', this.#apiId, script, replicas);
+    if (confirmed < replicas) throw unavailable('not all replicas confirmed the registration');
+    this.#events.registered(this.#apiId, reply);
+    this.#events.granted(this.#apiId, sentAtMs, reply.leaseMs);
+    return reply;
+  }
+
+  async sync(request: SyncRequest): Promise<SyncReply> {
+    const sentAtMs = this.#lanes.machine.monotonicMs();
+    const { reply } = await this.#line.call('sync', this.#apiId, (state) => state.sync(this.#apiId, request));
+    if (reply.status === 'OK' && reply.nonce === request.nonce) {
+      this.#events.granted(this.#apiId, sentAtMs, reply.leaseMs);
+    }
+    return reply;
+  }
+
+  async leave(member: string): Promise<void> {
+    await this.#line.call('leave', this.#apiId, (state) => state.leave(this.#apiId, member));
+  }
+
+  onEnd(ended: () => void): void {
+    this.#ended = ended;
+    if (this.#line.open) this.#line.ended.add(ended);
+    else ended();
+  }
+
+  end(how: 'quietly' | 'cut'): void {
+    const ended = this.#ended;
+    if (ended) this.#line.ended.delete(ended);
+    if (this.#listener && this.#line.listeners.get(this.#apiId) === this.#listener) {
+      this.#line.unsubscribe(this.#apiId);
+    }
+    this.#ended = undefined;
+    if (how === 'cut') this.#line.end();
+    ended?.();
+  }
+}
+
+const WRITE_LANES = 8;
+
+/** The control plane's port to the simulated Redis; does as redis-change-log.ts. */
+export class SimulatedChangeLog implements ChangeLog {
+  readonly #lanes: Lanes;
+  readonly #durable: (apiId: string, hash: string) => void;
+  #turn = 0;
+
+  /** @param durable is told of each change that all replicas hold */
+  constructor(lanes: Lanes, durable: (apiId: string, hash: string) => void) {
+    this.#lanes = lanes;
+    this.#durable = durable;
+  }
+
+  async write(write: Write): Promise<Written | { status: 'NOT_FOUND' | 'CONFLICT' }> {
+    const nowMs = this.#lanes.machine.wallMs();
+    const { reply, replicated } = await this.durably(write.apiId, (state) => state.write(write, nowMs));
+    if (reply.status !== 'OK') return reply;
+    if (replicated) this.#durable(write.apiId, reply.hash);
+    return { ...reply, replicated };
+  }
+
+  check(change: CheckedChange): Promise<Standing> {
+    const replicated = change.replicated && this.#lanes.network.group.replicas > 0;
+    return this.run(change.apiId, (state) => state.check({ ...change, replicated }));
+  }
+
+  close(apiId: string, sequence: number, hash: string): Promise<Closing> {
+    const kill = -this.#lanes.network.random.whole(1, 2 ** 40);
+    return this.run(apiId, (state) => state.close(apiId, sequence, hash, kill));
+  }
+
+  reap(apiId: string, killed: readonly Killed[]): Promise<number> {
+    return this.run(apiId, (state) => state.reap(apiId, killed));
+  }
+
+  /** Runs a script and waits until all replicas hold what it wrote; whether they do. */
+  async durably<T>(apiId: string, script: Script<T>): Promise<{ reply: T; replicated: boolean }> {
+    const { replicas } = this.#lanes.network.group;
+    const connection = await this.#lanes.get(replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`);
+    const { reply, confirmed } = await connection.call('write', apiId, script, replicas);
+    return { reply, replicated: confirmed >= replicas };
+  }
+
+  async run<T>(apiId: string, script: Script<T>, kind = 'fence'): Promise<T> {
+    const connection = await this.#lanes.get('main');
+    return (await connection.call(kind, apiId, script)).reply;
+  }
+}
+
+/** The sweep's port to the simulated Redis; does as redis-upkeep.ts. */
+export class SimulatedUpkeep implements Upkeep {
+  readonly #log: SimulatedChangeLog;
+  readonly #apiIds: readonly string[];
+
+  constructor(log: SimulatedChangeLog, apiIds: readonly string[]) {
+    this.#log = log;
+    this.#apiIds = apiIds;
+  }
+
+  ids(after: string): Promise<string[]> {
+    return Promise.resolve(this.#apiIds.filter((apiId) => apiId > after));
+  }
+
+  head(apiId: string): Promise<Head> {
+    return this.#log.run(apiId, (state) => state.head(apiId), 'read');
+  }
+
+  async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {
+    const script: Script<boolean> = (state) => state.setLease(apiId, step, leaseMs, token);
+    const { reply, replicated } = await this.#log.durably(apiId, script);
+    return reply && replicated;
+  }
+
+  async removeKeys(apiId: string): Promise<boolean> {
+    return (await this.#log.durably(apiId, (state) => state.removeKeys(apiId))).reply;
+  }
+
+  async forget(apiId: string): Promise<boolean> {
+    return (await this.#log.durably(apiId, (state) => state.forget(apiId))).reply;
+  }
+}

@@ -1,0 +1,314 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Apis } from '../../control-plane/apis.ts';
+import type { RecordField, Write } from '../../control-plane/change-log.ts';
+import { Keys } from '../../control-plane/keys.ts';
+import { DurableWriter, RedisChangeLog } from '../../control-plane/redis-change-log.ts';
+import { RedisUpkeep } from '../../control-plane/redis-upkeep.ts';
+import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
+import { systemClock } from '../../shared/clock.ts';
+import { loadConfig } from '../../shared/config.ts';
+import { apiKeys, formatPointer, metaKey, recordKey, secretPointer } from '../../shared/layout.ts';
+import { createLogger } from '../../shared/log.ts';
+import { RedisNodes, redisSettings } from '../../shared/redis.ts';
+import { Script } from '../../shared/script.ts';
+import { RedisDirectory } from '../../verifier/redis-session.ts';
+import { Random } from './random.ts';
+import { type Outcome, RedisState } from './redis.ts';
+
+const NOW_MS = 1_790_000_000_000;
+const LEASE_MS = 1000;
+const LIMITS = {
+  ...{ logEntries: 10_000, payloadBytesMax: 1024 },
+  ...{ batchEntriesMax: 500, batchBytesMax: 1_048_576 },
+};
+const script = (name: string) => new Script(new URL(`../../control-plane/lua/${name}.lua`, import.meta.url));
+const [createKey, setPointer] = [script('create-key'), script('set-pointer')];
+
+const directory = mkdtempSync(join(tmpdir(), 'keyfence-contract-'));
+let redis: RedisServer;
+let nodes: RedisNodes;
+let real: Real;
+
+/** The adapters of both processes to a real Redis. */
+class Real {
+  readonly writer = new DurableWriter(nodes, 0);
+  readonly log = new RedisChangeLog(nodes, this.writer, 0, () => NOW_MS);
+  readonly apis = new Apis(nodes, this.writer, systemClock, LEASE_MS);
+  readonly directory = new RedisDirectory(nodes, 0);
+  readonly upkeep: RedisUpkeep;
+
+  constructor() {
+    const limits = { leaseMs: LEASE_MS, apiAutoCreate: false };
+    const keys = new Keys({ nodes, writer: this.writer, log: this.log, clock: systemClock, limits });
+    this.upkeep = new RedisUpkeep(nodes, this.writer, this.apis, keys);
+  }
+}
+
+beforeAll(async () => {
+  redis = await startRedis(join(directory, 'redis'));
+  const log = createLogger('verifier', 'silent');
+  nodes = new RedisNodes(loadConfig(redisSettings, { REDIS_URL: redis.url }), systemClock, log);
+  real = new Real();
+});
+
+afterAll(async () => {
+  await nodes.close();
+  await redis.stop();
+  rmSync(directory, { recursive: true });
+});
+
+/** What both are asked to do: each act with its answers. */
+interface Act {
+  readonly name: string;
+  readonly ask: () => Promise<unknown>;
+  readonly simulated: (state: RedisState) => Outcome<unknown>;
+}
+
+/** Draws acts on one API, among them senseless ones. */
+class Acts {
+  readonly apiId: string;
+  readonly state = new RedisState(LIMITS);
+  readonly #random: Random;
+
+  constructor(seed: number) {
+    this.#random = new Random(seed);
+    this.apiId = `api${seed}`;
+  }
+
+  next(): Act {
+    const random = this.#random;
+    const some = <T>(weight: number, draw: () => T) => Array.from({ length: weight }, () => draw);
+    return random.pick([
+      ...some(10, () => this.#write()),
+      ...some(8, () => this.#sync()),
+      ...some(4, () => this.#register()),
+      ...some(4, () => this.#check()),
+      ...some(2, () => this.#close()),
+      ...some(2, () => this.#reapOrLeave()),
+      ...some(3, () => this.#create()),
+      ...some(2, () => this.#lease()),
+      ...some(2, () => this.#trimOrFind()),
+      ...some(1, () => this.#sweep()),
+    ])();
+  }
+
+  #key = (): string => this.#random.pick(['k1', 'k2', 'k3']);
+  #member = (): string => this.#random.pick(['m1', 'm2', 'm3', 'm4']);
+
+  /** Somewhere in the log, or beyond, mostly with the hash that is there. */
+  #place(): { sequence: number; hash: string } {
+    const { log, sequence: head } = this.state.api(this.apiId);
+    const entry = log.length > 0 && this.#random.chance(0.8) ? this.#random.pick(log) : undefined;
+    if (entry && this.#random.chance(0.9)) return entry;
+    return { sequence: this.#random.whole(0, head + 1), hash: this.#random.pick(['', 'f'.repeat(40)]) };
+  }
+
+  #write(): Act {
+    const [random, { apiId }] = [this.#random, this];
+    const kind = random.pick([...Array(12).fill('update'), 'delete', 'noop', 'noop', 'end'] as const);
+    const keyId = kind === 'update' || kind === 'delete' ? this.#key() : '';
+    const values: Record<RecordField, readonly string[]> = {
+      e: ['0', '1'],
+      x: ['', '1800000000000'],
+      n: ['', 'a "name" / with \\ signs'],
+      o: ['', 'owner'],
+      m: ['', '{"short":1}', `{"long":"${'x'.repeat(200)}"}`, `{"too long":"${'é'.repeat(600)}"}`],
+    };
+    const fields: Partial<Record<RecordField, string>> = {};
+    for (const [field, texts] of Object.entries(values))
+      if (random.chance(0.5)) fields[field as RecordField] = random.pick(texts);
+    const api = this.state.api(apiId);
+    const version = keyId ? (api.records.get(keyId)?.['v'] ?? '0') : String(api.sequence);
+    const condition = random.pick(['', '', version, '7']);
+    const operation = kind === 'end' ? (random.chance(0.2) ? 'api-deleted' : 'noop') : kind;
+    const write: Write = { apiId, operation, keyId, condition, fields: kind === 'update' ? fields : {} };
+    return {
+      name: `write ${JSON.stringify(write)}`,
+      ask: () =>
+        real.log.write(write).then((reply) => {
+          const { replicated: _, ...rest } = { replicated: true, ...reply };
+          return rest;
+        }),
+      simulated: (state) => state.write(write, NOW_MS),
+    };
+  }
+
+  #sync(): Act {
+    const [{ apiId }, place] = [this, this.#place()];
+    const keyId = this.#random.chance(0.5) ? { keyId: this.#key() } : {};
+    const request = {
+      member: this.#member(),
+      position: place.sequence,
+      hash: place.hash,
+      nonce: 'n',
+      ...keyId,
+    };
+    return {
+      name: `sync ${JSON.stringify(request)}`,
+      ask: async () => (await real.directory.open(apiId)).sync(request),
+      simulated: (state) => state.sync(apiId, request),
+    };
+  }
+
+  #register(): Act {
+    const [{ apiId }, member] = [this, this.#member()];
+    return {
+      name: `register ${member}`,
+      ask: async () => (await real.directory.open(apiId)).register(member, 'n'),
+      simulated: (state) => state.register(apiId, member, 'n'),
+    };
+  }
+
+  #check(): Act {
+    const { sequence, hash } = this.#place();
+    const names = this.#random.pick([0, 1, 100]);
+    const known = this.#random.chance(0.7) ? hash : '';
+    const change = { apiId: this.apiId, sequence, hash: known, keyId: this.#key(), replicated: false, names };
+    return {
+      name: `check ${JSON.stringify(change)}`,
+      ask: () => real.log.check(change),
+      simulated: (state) => state.check(change),
+    };
+  }
+
+  #close(): Act {
+    const [{ apiId }, { sequence, hash }] = [this, this.#place()];
+    let kill = -1; // drawn by the real one
+    return {
+      name: `close ${sequence} ${hash}`,
+      ask: async () => {
+        const closing = await real.log.close(apiId, sequence, hash);
+        if (closing.state === 'INTACT') kill = closing.killed[0]?.kill ?? -1;
+        return closing;
+      },
+      simulated: (state) => state.close(apiId, sequence, hash, kill),
+    };
+  }
+
+  #reapOrLeave(): Act {
+    const [{ apiId }, member] = [this, this.#member()];
+    if (this.#random.chance(0.3))
+      return {
+        name: `leave ${member}`,
+        ask: async () => (await real.directory.open(apiId)).leave(member),
+        simulated: (state) => state.leave(apiId, member),
+      };
+    const kill = this.#random.chance(0.7) ? this.state.api(apiId).members.get(member) : undefined;
+    const killed = [
+      { name: member, kill: kill === undefined || kill >= 0 ? -1 : kill },
+      { name: 'nobody', kill: -1 },
+    ];
+    return {
+      name: `reap ${JSON.stringify(killed)}`,
+      ask: () => real.log.reap(apiId, killed),
+      simulated: (state) => state.reap(apiId, killed),
+    };
+  }
+
+  #create(): Act {
+    const [{ apiId }, keyId] = [this, this.#key()];
+    if (this.#random.chance(0.2) || !this.state.api(apiId).created)
+      return {
+        name: 'create the API',
+        ask: () =>
+          real.apis.create('', apiId).then(
+            () => true,
+            () => false,
+          ),
+        simulated: (state) => state.createApi(apiId, LEASE_MS),
+      };
+    const [pointer, secretHash] = [secretPointer(`${apiId}-${keyId}`), `${apiId}-${keyId}`];
+    if (this.#random.chance(0.3)) {
+      const value = formatPointer(apiId, keyId);
+      return {
+        name: `point at ${keyId}`,
+        ask: async () => (await real.writer.run(setPointer, [pointer], [value])).reply === 1,
+        simulated: (state) => state.point(pointer, value),
+      };
+    }
+    const { head, index } = apiKeys(apiId);
+    const record = recordKey(apiId, keyId);
+    const args = [keyId, NOW_MS, '0', LEASE_MS, '', '', 'p', secretHash, 'e', '1', 'n', 'new'];
+    return {
+      name: `create ${keyId}`,
+      ask: async () => {
+        const keys = [head, index, record, metaKey(apiId, keyId), record];
+        return (await real.writer.run(createKey, keys, args)).reply === 'OK';
+      },
+      simulated: (state) => state.createKey(apiId, keyId, { p: secretHash, e: '1', n: 'new' }),
+    };
+  }
+
+  #lease(): Act {
+    const { apiId } = this;
+    const step = this.#random.pick(['fence-first', 'grant', 'fence-last'] as const);
+    const [leaseMs, token] = [this.#random.pick([500, 1000, 2000]), this.#random.pick(['t1', 't2'])];
+    return {
+      name: `lease ${step} ${leaseMs} ${token}`,
+      ask: () => real.upkeep.setLease(apiId, step, leaseMs, token),
+      simulated: (state) => state.setLease(apiId, step, leaseMs, token),
+    };
+  }
+
+  #trimOrFind(): Act {
+    const [{ apiId }, secretHash] = [this, `${this.apiId}-${this.#key()}`];
+    if (this.#random.chance(0.7))
+      return {
+        name: `find ${secretHash}`,
+        ask: () => real.directory.find(secretHash),
+        simulated: (state) => {
+          const [apiIdFound, keyId] = state.find(secretPointer(secretHash)).reply[1]?.split(' ') ?? [];
+          return { reply: apiIdFound && { apiId: apiIdFound, keyId }, wrote: false };
+        },
+      };
+    const length = this.#random.whole(0, 5);
+    return {
+      name: `trim to ${length}`,
+      ask: async () => {
+        const { log } = apiKeys(apiId);
+        await (await nodes.connection(log)).xtrim(log, 'MAXLEN', length);
+      },
+      simulated: (state) => {
+        const { log } = state.api(apiId);
+        log.splice(0, log.length - length);
+        return { reply: undefined, wrote: true };
+      },
+    };
+  }
+
+  #sweep(): Act {
+    const { apiId } = this;
+    const step = this.#random.pick(['removeKeys', 'forget', 'head', 'head', 'head'] as const);
+    return {
+      name: step,
+      ask: () => real.upkeep[step](apiId),
+      simulated: (state) => state[step](apiId),
+    };
+  }
+}
+
+describe('the simulated Redis answers and publishes as the real one', () => {
+  test.each(Array.from({ length: 25 }, (_, i) => i + 1))('to the acts of seed %i', async (seed) => {
+    const acts = new Acts(seed);
+    const { channel } = apiKeys(acts.apiId);
+    const [heard, expected]: [string[], string[]] = [[], []];
+    const listener = await nodes.connection(channel, 'listener');
+    const hear = (from: string, message: string) => from === channel && heard.push(message);
+    listener.on('message', hear);
+    await listener.subscribe(channel);
+    const told: string[] = [];
+    for (let i = 0; i < 150; i++) {
+      const { name, ask, simulated } = acts.next();
+      told.push(name);
+      const [answer, { reply, message }] = [await ask(), simulated(acts.state)];
+      expect(reply, told.slice(-8).join('\n')).toEqual(answer);
+      if (message !== undefined) expected.push(message);
+    }
+    await listener.unsubscribe(channel);
+    listener.off('message', hear);
+    expect(heard).toEqual(expected);
+  });
+});

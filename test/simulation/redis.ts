@@ -1,0 +1,327 @@
+import { hash as digest } from 'node:crypto';
+import type { Closing, Killed, Standing, Write, Written } from '../../control-plane/change-log.ts';
+import type { Head, LeaseStep } from '../../control-plane/upkeep.ts';
+import type { Change } from '../../shared/change.ts';
+import { secretPointer } from '../../shared/layout.ts';
+import type { Registration, SyncReply, SyncRequest } from '../../verifier/session.ts';
+
+/** What the real Redis is told by constants of the modules that speak with it. */
+export interface RedisLimits {
+  readonly logEntries: number;
+  readonly payloadBytesMax: number;
+  readonly batchEntriesMax: number;
+  readonly batchBytesMax: number;
+}
+
+/** One API in Redis. */
+export class ApiState {
+  created = false;
+  deleted = false;
+  sequence = 0;
+  hash = '';
+  grantedMs = 0;
+  fencedMs = 0;
+  token = '';
+  replicatedSequence = 0;
+  /** Oldest first. */
+  log: Change[] = [];
+  readonly members = new Map<string, number>();
+  /** Fields by the names that the real record has; `m` also where it is kept apart. */
+  readonly records = new Map<string, Readonly<Record<string, string>>>();
+
+  clone(): ApiState {
+    const { members, records, log, ...rest } = this;
+    const copy = Object.assign(new ApiState(), rest, { log: [...log] });
+    for (const [name, score] of members) copy.members.set(name, score);
+    for (const [keyId, record] of records) copy.records.set(keyId, record);
+    return copy;
+  }
+
+  at(sequence: number): Change | undefined {
+    return this.log[sequence - (this.log[0]?.sequence ?? 1)];
+  }
+}
+
+/** What a script says, and what it did besides: whether it wrote (then replicas repeat it) and published. */
+export interface Outcome<T> {
+  readonly reply: T;
+  readonly wrote: boolean;
+  readonly message?: string;
+}
+
+/** A script: what it does to the data of the server that runs it. */
+export type Script<T> = (state: RedisState) => Outcome<T>;
+
+const read = <T>(reply: T): Outcome<T> => ({ reply, wrote: false });
+
+/** The data of one Redis server, and the scripts of both processes as functions on it. Knows nothing of time. */
+export class RedisState {
+  readonly limits: RedisLimits;
+  readonly apis = new Map<string, ApiState>();
+  readonly pointers = new Map<string, string>();
+
+  constructor(limits: RedisLimits) {
+    this.limits = limits;
+  }
+
+  clone(): RedisState {
+    const copy = new RedisState(this.limits);
+    for (const [apiId, api] of this.apis) copy.apis.set(apiId, api.clone());
+    for (const [name, value] of this.pointers) copy.pointers.set(name, value);
+    return copy;
+  }
+
+  api(apiId: string): ApiState {
+    let api = this.apis.get(apiId);
+    if (!api) {
+      api = new ApiState();
+      this.apis.set(apiId, api);
+    }
+    return api;
+  }
+
+  /** find-key.lua */
+  find(name: string): Outcome<[name: string, value: string | undefined]> {
+    return read([name, this.pointers.get(name)]);
+  }
+
+  /** register.lua */
+  register(apiId: string, member: string, nonce: string): Outcome<Registration> {
+    const api = this.api(apiId);
+    api.members.set(member, api.sequence);
+    const { sequence, hash, grantedMs: leaseMs, deleted: apiDeleted } = api;
+    return { reply: { nonce, sequence, hash, leaseMs, apiDeleted }, wrote: true };
+  }
+
+  /** ZREM */
+  leave(apiId: string, member: string): Outcome<void> {
+    return { reply: undefined, wrote: this.api(apiId).members.delete(member) };
+  }
+
+  /** sync.lua */
+  sync(apiId: string, { member, position, hash, nonce, keyId }: SyncRequest): Outcome<SyncReply> {
+    const api = this.api(apiId);
+    const score = api.members.get(member);
+    const nothing = { nonce, sequence: 0, hash: '', leaseMs: 0, apiDeleted: false, entries: [], record: [] };
+    if (score === undefined || score < 0) return read({ ...nothing, status: 'NOREG' });
+    const entries: Change[] = [];
+    if (position !== api.sequence || hash !== api.hash) {
+      if (position >= api.sequence) return read({ ...nothing, status: 'DIVERGED' });
+      if (position === 0) {
+        if (api.log[0]?.sequence !== 1) return read({ ...nothing, status: 'TRIMMED' });
+      } else {
+        const last = api.at(position);
+        if (!last) return read({ ...nothing, status: 'TRIMMED' });
+        if (last.hash !== hash) return read({ ...nothing, status: 'DIVERGED' });
+      }
+      let bytes = 0;
+      for (let next = api.at(position + 1); next; next = api.at(next.sequence + 1)) {
+        bytes += Buffer.byteLength(next.payload) + 128;
+        if (entries.length === this.limits.batchEntriesMax) break;
+        if (bytes > this.limits.batchBytesMax && entries.length > 0) break;
+        entries.push(next);
+      }
+    }
+    const news = position > score;
+    if (news) api.members.set(member, position);
+    const { p, e = '', x = '', n = '', o = '', m = '' } = (keyId && api.records.get(keyId)) || {};
+    const record = p === undefined ? [] : [p, e, x, n, o, m];
+    const { sequence, grantedMs: leaseMs, deleted: apiDeleted } = api;
+    const reply: SyncReply = {
+      ...{ nonce, status: 'OK', sequence, hash: api.hash, leaseMs, apiDeleted, entries, record },
+    };
+    return { reply, wrote: news };
+  }
+
+  /** write-change.lua; `nowMs` becomes `updatedAt` */
+  write(
+    write: Write,
+    nowMs: number,
+  ): Outcome<Omit<Written, 'replicated'> | { status: 'NOT_FOUND' | 'CONFLICT' }> {
+    const { apiId, operation, keyId, fields, condition = '' } = write;
+    const api = this.api(apiId);
+    if (api.deleted) return read({ status: 'NOT_FOUND' });
+    const aboutKey = operation === 'update' || operation === 'delete';
+    const record = aboutKey ? api.records.get(keyId) : undefined;
+    const version = record ? (record['v'] ?? '0') : '';
+    if (aboutKey) {
+      if (!record) return read({ status: 'NOT_FOUND' });
+      if (condition !== '' && condition !== version) return read({ status: 'CONFLICT' });
+    } else {
+      if (!api.created) return read({ status: 'NOT_FOUND' });
+      if (condition !== '' && Number(condition) !== api.sequence) return read({ status: 'CONFLICT' });
+    }
+    const secretHash = record?.['p'] ?? '';
+    const state = { ...record, ...fields };
+    const payload = this.#payload(operation, secretHash, state);
+    const { hash: previousHash, sequence: previous } = api;
+    const sequence = previous + 1;
+    const hash = sha1(`${previousHash}|${sequence}|${keyId}|${payload}`);
+    api.log.push({ sequence, hash, keyId, payload });
+    if (api.log.length > this.limits.logEntries) api.log.shift();
+    api.sequence = sequence;
+    api.hash = hash;
+    if (operation === 'update') {
+      const kept = Object.entries(state).filter(([, value]) => value !== '');
+      const stamps = { u: String(nowMs), v: `${sequence}-${hash.slice(0, 8)}` };
+      api.records.set(keyId, { ...Object.fromEntries(kept), ...stamps });
+    } else if (operation === 'delete') api.records.delete(keyId);
+    else if (operation === 'api-deleted') api.deleted = true;
+    return {
+      reply: { status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version },
+      wrote: true,
+      message: `${sequence}|${previousHash}|${hash}|${keyId}|${payload}`,
+    };
+  }
+
+  #payload(
+    operation: Write['operation'],
+    secretHash: string,
+    state: Readonly<Record<string, string>>,
+  ): string {
+    if (operation === 'noop') return '';
+    if (operation === 'api-deleted') return encode(['api-deleted']);
+    if (operation === 'delete') return encode(['forget', secretHash]);
+    const { e = '', x = '', n = '', o = '', m = '' } = state;
+    const payload = encode(['set', secretHash, e, x, n, o, m]);
+    return Buffer.byteLength(payload) > this.limits.payloadBytesMax
+      ? encode(['forget', secretHash, sha1(payload)])
+      : payload;
+  }
+
+  /** fence-check.lua */
+  check({ apiId, sequence, hash, keyId, replicated, names }: CheckedChange): Outcome<Standing> {
+    const api = this.api(apiId);
+    const entry = api.at(sequence);
+    if (api.sequence < sequence) return read({ state: 'LOST' });
+    if (entry && (hash === '' ? entry.keyId !== keyId : entry.hash !== hash)) return read({ state: 'LOST' });
+    const wrote = replicated && api.replicatedSequence < sequence;
+    if (wrote) api.replicatedSequence = sequence;
+    const behind = laggards(api, sequence);
+    return {
+      reply: {
+        state: entry ? 'INTACT' : 'TRIMMED',
+        followers: api.members.size,
+        laggards: behind.length,
+        leaseMs: api.fencedMs,
+        replicatedSequence: api.replicatedSequence,
+        names: behind.slice(0, names),
+      },
+      wrote,
+    };
+  }
+
+  /** fence-close.lua */
+  close(apiId: string, sequence: number, hash: string, kill: number): Outcome<Closing> {
+    const api = this.api(apiId);
+    const entry = api.at(sequence);
+    if (api.sequence < sequence || (entry && entry.hash !== hash)) return read({ state: 'LOST' });
+    const killed = laggards(api, sequence)
+      .filter((name) => (api.members.get(name) ?? 0) >= 0)
+      .map((name) => ({ name, kill }));
+    for (const { name } of killed) api.members.set(name, kill);
+    const { size: followers } = api.members;
+    return { reply: { state: 'INTACT', followers, leaseMs: api.fencedMs, killed }, wrote: killed.length > 0 };
+  }
+
+  /** reap-members.lua */
+  reap(apiId: string, killed: readonly Killed[]): Outcome<number> {
+    const api = this.api(apiId);
+    const gone = killed.filter(
+      ({ name, kill }) => api.members.get(name) === kill && api.members.delete(name),
+    );
+    return { reply: gone.length, wrote: gone.length > 0 };
+  }
+
+  /** set-lease.lua */
+  setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Outcome<boolean> {
+    const api = this.api(apiId);
+    if (!api.created) return read(false);
+    if (step === 'fence-first') {
+      api.fencedMs = Math.max(api.fencedMs, leaseMs);
+      api.token = token;
+    } else if (step === 'grant') {
+      if (leaseMs > api.fencedMs) return read(false);
+      api.grantedMs = leaseMs;
+      api.token = token;
+    } else {
+      if (api.token !== token || api.grantedMs !== leaseMs) return read(false);
+      api.fencedMs = leaseMs;
+    }
+    return { reply: true, wrote: true };
+  }
+
+  /** What redis-upkeep.ts reads. */
+  head(apiId: string): Outcome<Head> {
+    const api = this.apis.get(apiId) ?? new ApiState();
+    const { sequence, grantedMs, fencedMs, token, created, deleted, members } = api;
+    const killed = [...members]
+      .filter(([, score]) => score < 0)
+      .sort(([nameA, a], [nameB, b]) => a - b || (nameA < nameB ? -1 : 1))
+      .map(([name, kill]) => ({ name, kill }));
+    return read({ sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed });
+  }
+
+  /** sweep-api.lua, and delete-pointer.lua for each key; whether there was any */
+  removeKeys(apiId: string): Outcome<boolean> {
+    const { records, deleted } = this.api(apiId);
+    if (!deleted || records.size === 0) return read(false);
+    for (const { p } of records.values()) this.pointers.delete(secretPointer(p ?? ''));
+    records.clear();
+    return { reply: true, wrote: true };
+  }
+
+  /** forget-api.lua */
+  forget(apiId: string): Outcome<boolean> {
+    const { records, deleted } = this.api(apiId);
+    if (!deleted || records.size > 0) return read(false);
+    this.apis.delete(apiId);
+    return { reply: true, wrote: true };
+  }
+
+  /** set-pointer.lua */
+  point(name: string, value: string): Outcome<boolean> {
+    const present = this.pointers.get(name);
+    if (present === undefined) this.pointers.set(name, value);
+    return { reply: present === undefined || present === value, wrote: present === undefined };
+  }
+
+  /** create-api.lua */
+  createApi(apiId: string, leaseMs: number): Outcome<boolean> {
+    const api = this.api(apiId);
+    if (api.created) return read(false);
+    Object.assign(api, { created: true, grantedMs: leaseMs, fencedMs: leaseMs });
+    return { reply: true, wrote: true };
+  }
+
+  /** create-key.lua */
+  createKey(apiId: string, keyId: string, record: Readonly<Record<string, string>>): Outcome<boolean> {
+    const api = this.api(apiId);
+    if (!api.created || api.deleted || api.records.has(keyId)) return read(false);
+    api.records.set(keyId, record);
+    return { reply: true, wrote: true };
+  }
+}
+
+/** What fence-check.lua is asked. */
+export interface CheckedChange {
+  readonly apiId: string;
+  readonly sequence: number;
+  readonly hash: string;
+  readonly keyId: string;
+  readonly replicated: boolean;
+  readonly names: number;
+}
+
+/** The names of the members that have not acknowledged `sequence`, furthest behind first. */
+function laggards(api: ApiState, sequence: number): string[] {
+  return [...api.members]
+    .filter(([, score]) => score < sequence)
+    .sort(([nameA, a], [nameB, b]) => a - b || (nameA < nameB ? -1 : 1))
+    .map(([name]) => name);
+}
+
+const sha1 = (text: string): string => digest('sha1', text);
+
+/** As cjson writes it. */
+const encode = (fields: readonly string[]): string => JSON.stringify(fields).replaceAll('/', '\\/');

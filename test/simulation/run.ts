@@ -1,0 +1,81 @@
+import { fork } from 'node:child_process';
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { install } from './mutants.ts';
+import type { Result } from './simulate.ts';
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '1000' },
+    from: { type: 'string', default: '1' },
+    /** Replays one seed and prints all that happened. */
+    seed: { type: 'string' },
+    /** Leaves one precaution out, and stops at the first seed that shows it. */
+    mutant: { type: 'string' },
+  },
+});
+
+/** What a share of the seeds came to. */
+interface Tally {
+  readonly totals: Record<string, number>;
+  readonly violations: string[];
+}
+
+if (values.mutant !== undefined) install(values.mutant);
+const { simulate } = await import('./simulate.ts');
+const [from, seeds] = [Number(values.from), Number(values.seeds)];
+
+if (values.seed !== undefined) replay(await simulate(Number(values.seed), true));
+else if (values.mutant !== undefined) report(await runAll(from, seeds, true));
+else if (process.send) process.send(await runAll(from, seeds, false));
+else report(await inParallel());
+
+function replay({ trace, ...result }: Result): void {
+  console.log(trace.join('\n'));
+  console.log(result);
+  if (result.violation) process.exitCode = 1;
+}
+
+function report({ totals, violations }: Tally): void {
+  for (const violation of violations) console.log(violation);
+  console.log(
+    JSON.stringify({
+      ...totals,
+      violations: violations.length,
+      seconds: Math.round(performance.now() / 1000),
+    }),
+  );
+  if (violations.length > 0) process.exitCode = 1;
+}
+
+async function runAll(first: number, count: number, untilViolation: boolean): Promise<Tally> {
+  const tally: Tally = { totals: { seeds: 0 }, violations: [] };
+  for (let seed = first; seed < first + count; seed++) {
+    const { violation, events, counts } = await simulate(seed);
+    for (const [name, value] of Object.entries({ seeds: 1, events, ...counts }))
+      tally.totals[name] = (tally.totals[name] ?? 0) + value;
+    if (violation) tally.violations.push(`seed ${seed}: ${violation.message}`);
+    if (violation && untilViolation) break;
+  }
+  return tally;
+}
+
+/** One process per core, each with its part of the seeds. */
+async function inParallel(): Promise<Tally> {
+  const processes = Math.min(availableParallelism(), seeds);
+  const firsts = Array.from({ length: processes + 1 }, (_, i) => from + Math.floor((i * seeds) / processes));
+  const tallies = await Promise.all(
+    firsts.slice(1).map((end, i) => {
+      const first = firsts[i] ?? from;
+      const child = fork(import.meta.filename, ['--from', String(first), '--seeds', String(end - first)]);
+      return new Promise<Tally>((resolve, reject) => {
+        child.once('message', (tally: Tally) => resolve(tally));
+        child.once('exit', (code) => reject(new Error(`a process of the simulation ended with ${code}`)));
+      });
+    }),
+  );
+  const sum: Tally = { totals: {}, violations: tallies.flatMap(({ violations }) => violations) };
+  for (const [name, value] of tallies.flatMap(({ totals }) => Object.entries(totals)))
+    sum.totals[name] = (sum.totals[name] ?? 0) + value;
+  return sum;
+}

@@ -1,0 +1,184 @@
+import type { Write } from '../../control-plane/change-log.ts';
+import { pause } from '../../shared/clock.ts';
+import type { KnownKey, Violation } from './checker.ts';
+import { Faults } from './faults.ts';
+import { CALM, type Plan, planOf } from './plan.ts';
+import { Trace } from './trace.ts';
+import { type VerifierProcess, World } from './world.ts';
+
+/** How one run ended. */
+export interface Result {
+  readonly seed: number;
+  readonly violation: Violation | undefined;
+  /** The same for every run of this seed. */
+  readonly traceHash: string;
+  readonly trace: readonly string[];
+  readonly events: number;
+  readonly simulatedMs: number;
+  readonly counts: World['checker']['counts'];
+}
+
+/** Runs one seed to its end or first violation. Everything in it follows from the seed. */
+export async function simulate(seed: number, keepTrace = false): Promise<Result> {
+  await new Promise((resolve) => setImmediate(resolve)); // lets go of what the seeds before left behind
+  const { stackTraceLimit } = Error;
+  if (!keepTrace) Error.stackTraceLimit = 0; // a third of the time went into stacks that nobody reads
+  try {
+    return await run(seed, keepTrace);
+  } finally {
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}
+
+async function run(seed: number, keepTrace: boolean): Promise<Result> {
+  const plan = planOf(seed);
+  const trace = new Trace(keepTrace);
+  const world = new World(plan, trace);
+  const faults = new Faults(world);
+  load(world);
+  faults.start();
+  await world.timeline.run(plan.activeMs);
+  world.network.manners = CALM;
+  faults.stop();
+  await end(world);
+  return {
+    seed,
+    violation: world.violation,
+    traceHash: trace.hash,
+    trace: trace.lines,
+    events: world.timeline.steps,
+    simulatedMs: world.timeline.nowMs,
+    counts: world.checker.counts,
+  };
+}
+
+/** Verifications, updates, deletes and new keys while things break. */
+function load(world: World): void {
+  const { plan, random, timeline } = world;
+  const repeat = (meanMs: number, act: () => void) => {
+    timeline.after(random.exponential(meanMs), () => {
+      if (timeline.nowMs >= plan.activeMs) return;
+      act();
+      repeat(meanMs, act);
+    });
+  };
+  repeat(plan.verifyPeriodMs, () => {
+    if (world.verifiers.length > 0) void world.verify(random.pick(world.verifiers), random.pick(world.keys));
+  });
+  repeat(plan.writePeriodMs, () => change(world));
+}
+
+function change(world: World): void {
+  const { random, keys, controlPlanes, plan } = world;
+  const process = random.pick(controlPlanes);
+  const apiId = random.pick(plan.apiIds);
+  const { keyId, apiId: home } = random.pick(keys.filter(exists));
+  const waitMs = random.pick([0, 100, Number.POSITIVE_INFINITY]);
+  const kind = random.next();
+  process.machine.deliver(() => {
+    if (kind < 0.08) void world.createKey(process, apiId);
+    else if (kind < 0.1)
+      void world.write(process, { apiId: home, operation: 'delete', keyId, fields: {} }, waitMs);
+    else if (kind < 0.103)
+      void world.write(process, { apiId, operation: 'api-deleted', keyId: '', fields: {} }, waitMs);
+    else {
+      const update = (): Write => {
+        const fields = world.fields(random.chance(0.5));
+        return { apiId: home, operation: 'update', keyId, fields };
+      };
+      void world.write(process, update(), waitMs).then((by) => {
+        // Who was fenced off must not be forgotten before the leases that it got since are over.
+        if (by === 'fence' && process.machine.alive) void world.write(process, update(), waitMs);
+      });
+    }
+  });
+}
+
+const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAtMs);
+
+/** Nothing breaks any more: whoever was cut off recovers, what is written completes, all agree. */
+async function end(world: World): Promise<void> {
+  const { plan, random } = world;
+  const fenceMs = 1.07 * Math.max(...plan.leasesMs) + 1.03 * plan.deposedMs + 10;
+  await until(world, recoveryMs(plan), () => notRecovered(world));
+  const writes: Write[] = [
+    ...world.keys.filter(exists).map(({ apiId, keyId }) => {
+      const fields = world.fields(random.chance(0.5));
+      return { apiId, operation: 'update', keyId, fields } as const;
+    }),
+    ...plan.apiIds.map((apiId) => ({ apiId, operation: 'noop', keyId: '', fields: {} }) as const),
+  ];
+  await done(world, fenceMs + LOST_CONNECTIONS_MS, 'a change in calm did not complete', writes, completed);
+  await done(world, 4000, 'a verifier refused to answer in calm', world.verifiers, allAnswered);
+  await until(world, SWEEP_MS + 2 * fenceMs, () => otherMembers(world));
+  if (!world.timeline.halted) world.check(() => world.checker.agree(world.keys));
+}
+
+/** Lets time pass until there is no problem any more; after `limitMs` it is a violation. */
+async function until(world: World, limitMs: number, problem: () => string | undefined): Promise<void> {
+  const { timeline } = world;
+  const giveUpAtMs = timeline.nowMs + limitMs;
+  for (let found = problem(); found !== undefined && !timeline.halted; found = problem()) {
+    if (timeline.nowMs >= giveUpAtMs) return world.fail('I2', found);
+    await timeline.run(Math.min(giveUpAtMs, timeline.nowMs + 100));
+  }
+}
+
+/** Lets time pass until something is done with all of `items`. */
+async function done<T>(
+  world: World,
+  limitMs: number,
+  otherwise: string,
+  items: readonly T[],
+  act: (world: World, item: T) => Promise<void>,
+): Promise<void> {
+  let open = items.length;
+  for (const item of items) void act(world, item).then(() => open--);
+  await until(world, limitMs, () => (open > 0 ? otherwise : undefined));
+}
+
+/** A broken connection that nobody noticed costs a command's time-out; a control plane may have this many. */
+const LOST_CONNECTIONS_MS = 9 * 2100;
+
+/** A registration that arrived late, when nobody waited for it any more, is found by the sweep's no-op. */
+const SWEEP_MS = 35_000;
+
+/** A SYNC period, a SYNC and a registration that have to time out, a backoff after each, and a few round trips. */
+const recoveryMs = ({ limits }: Plan): number =>
+  1.03 * (1.1 * limits.syncPeriodMs + limits.syncDeadlineMs + 2 * (2000 + 2000)) + 400;
+
+function notRecovered({ verifiers, group }: World): string | undefined {
+  for (const { machine, verifier } of verifiers) {
+    for (const { apiId, canAnswer, position } of verifier.followers) {
+      const { sequence: head, deleted } = group.primary.state.api(apiId);
+      if (deleted || head === 0 || (canAnswer && position === head)) continue;
+      return `${machine.name} is at ${position} of ${apiId}, not ${head}`;
+    }
+  }
+  return undefined;
+}
+
+/** Writes until it is complete: a connection to a former primary, or a broken one, is noticed by using it. */
+async function completed(world: World, write: Write): Promise<void> {
+  const process = world.random.pick(world.controlPlanes);
+  while (!(await world.write(process, write, Number.POSITIVE_INFINITY))) await pause(process.machine, 20);
+}
+
+/** Asks a verifier for one key after the other; a refusal may be the discovery of a dead connection. */
+async function allAnswered(world: World, process: VerifierProcess): Promise<void> {
+  for (const key of world.keys) {
+    while (!(await world.verify(process, key))) await pause(process.machine, 50);
+  }
+}
+
+/** Crashed followers are found and removed; nobody else is. */
+function otherMembers({ group, verifiers }: World): string | undefined {
+  for (const [apiId, { members, created }] of group.primary.state.apis) {
+    const live = verifiers
+      .filter(({ verifier }) => verifier.followers.some((follower) => follower.apiId === apiId))
+      .map(({ following }) => following.get(apiId)?.member ?? '');
+    if (!created || [...members.keys()].sort().join() === live.sort().join()) continue;
+    return `members of ${apiId} are ${[...members.keys()].join()}, not ${live.join()}`;
+  }
+  return undefined;
+}

@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest';
+import { simulate } from './simulate.ts';
+
+const SEEDS = 1000;
+
+test('no seed breaks an invariant', async () => {
+  const totals = { acks: 0, fence: 0, lost: 0, answers: 0 };
+  const violations: string[] = [];
+  for (let seed = 1; seed <= SEEDS; seed++) {
+    const { violation, counts } = await simulate(seed);
+    if (violation) violations.push(`npm run simulate -- --seed ${seed} # ${violation.message}`);
+    for (const name of ['acks', 'fence', 'lost', 'answers'] as const) totals[name] += counts[name];
+  }
+  expect(violations).toEqual([]);
+  // All that can happen did.
+  expect(totals.answers).toBeGreaterThan(100 * SEEDS);
+  expect(Math.min(totals.acks, totals.fence, totals.lost)).toBeGreaterThan(SEEDS / 2);
+}, 240_000);
+
+test('a seed replays exactly', async () => {
+  for (const seed of [1, 2, 3, 4, 5]) {
+    const [first, again] = [await simulate(seed), await simulate(seed, true)];
+    expect(again.traceHash).toBe(first.traceHash);
+    expect(again.events).toBe(first.events);
+  }
+  expect((await simulate(1)).traceHash).not.toBe((await simulate(2)).traceHash);
+});

@@ -1,0 +1,386 @@
+import type { Write } from '../../control-plane/change-log.ts';
+import { Fence } from '../../control-plane/fence.ts';
+import { Propagator } from '../../control-plane/propagation.ts';
+import { Sweep } from '../../control-plane/sweep.ts';
+import { hashSecret } from '../../shared/key-format.ts';
+import { formatPointer, idPointer, secretPointer } from '../../shared/layout.ts';
+import type { Verdict } from '../../verifier/verdict.ts';
+import { Verifier } from '../../verifier/verifier.ts';
+import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
+import { Machine, Timeline } from './clock.ts';
+import { Network } from './network.ts';
+import { RedisGroup, RedisNode } from './nodes.ts';
+import type { Plan } from './plan.ts';
+import { Lanes, SimulatedChangeLog, SimulatedDirectory, SimulatedUpkeep } from './ports.ts';
+import { Random } from './random.ts';
+import { RedisState } from './redis.ts';
+import type { Trace } from './trace.ts';
+
+/** A verifier's process, from its start to its end. */
+export interface VerifierProcess {
+  readonly machine: Machine;
+  readonly verifier: Verifier;
+  readonly following: Map<string, Following>;
+  readonly firstAskedAtMs: Map<string, number>;
+}
+
+/** A control plane's process. */
+export interface ControlPlaneProcess {
+  readonly machine: Machine;
+  readonly log: SimulatedChangeLog;
+  readonly propagator: Propagator;
+  readonly sweep: Sweep;
+  readonly leaseMs: number;
+}
+
+/** One fleet with its Redis, in one process, under one clock that only the simulation reads. */
+export class World {
+  readonly plan: Plan;
+  readonly random: Random;
+  readonly timeline = new Timeline();
+  readonly trace: Trace;
+  readonly group: RedisGroup;
+  readonly network: Network;
+  readonly checker: Checker;
+  readonly verifiers: VerifierProcess[] = [];
+  readonly controlPlanes: ControlPlaneProcess[] = [];
+  readonly keys: KnownKey[] = [];
+  violation: Violation | undefined;
+  /** A change is in the log, and nobody has heard of it yet. */
+  onWritten: () => void = () => undefined;
+  /** A verifier applied a change that a SYNC brought, and has not acknowledged it yet. */
+  onSynced: (machine: Machine) => void = () => undefined;
+  readonly #members = new Map<string, Following>();
+  #machines = 0;
+  #tags = 0;
+
+  constructor(plan: Plan, trace: Trace) {
+    this.plan = plan;
+    this.trace = trace;
+    this.random = new Random(plan.seed + 2 ** 40);
+    const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
+    const node = (name: string) => new RedisNode(name, new RedisState(plan.redis));
+    const spare = plan.hasSpare ? node('D') : undefined;
+    this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random);
+    this.network = new Network(this.timeline, this.random, this.group, plan.manners);
+    const longestMs = Math.max(
+      ...(plan.faults.includes('lease') ? plan.leasesMs : plan.leasesMs.slice(0, 1)),
+    );
+    this.checker = new Checker(this.timeline, this.group, {
+      staleMsMax: 1.03 * longestMs + plan.deposedMs + 1,
+      unknownMsMax: 1.03 * plan.limits.unknownTtlMs + plan.deposedMs + 1,
+    });
+    this.network.onExecuted = ({ machine, node }, kind, apiId, reply) => {
+      trace.detail(
+        this.timeline.nowMs,
+        () => `${machine.name} at ${node.name} ${kind} ${apiId} ${JSON.stringify(reply)}`,
+      );
+    };
+    this.group.onWrite = (node, apiId, kind) => {
+      if (kind === 'write') this.onWritten();
+      this.check(() => this.checker.wrote(node, apiId, kind, (member) => this.#members.get(member)));
+    };
+    this.group.onPromoted = () => this.check(() => this.checker.promoted(this.group.primary));
+    for (const apiId of plan.apiIds) {
+      for (const { state } of this.group.nodes) state.createApi(apiId, plan.leasesMs[0] as number);
+      for (let i = 0; i < plan.keysPerApi; i++) this.#addKey(apiId);
+    }
+    for (let i = 0; i < plan.verifiers; i++) this.startVerifier();
+    for (let i = 0; i < plan.controlPlanes; i++) this.startControlPlane(plan.leasesMs[0] as number);
+  }
+
+  /** Notes a violation, wherever it was noticed, and ends the run. */
+  check(look: () => void): void {
+    try {
+      look();
+    } catch (error) {
+      this.violation ??=
+        error instanceof Violation ? error : new Violation('bug', (error as Error).stack ?? '');
+      this.timeline.halted = true;
+      this.note('violation', this.violation.message);
+    }
+  }
+
+  fail(invariant: string, message: string): void {
+    this.check(() => {
+      throw new Violation(invariant, message);
+    });
+  }
+
+  note(...parts: readonly (string | number | boolean)[]): void {
+    this.trace.add(this.timeline.nowMs, parts);
+  }
+
+  startVerifier(): VerifierProcess {
+    const machine = this.#machine('v');
+    const following = new Map<string, Following>();
+    const follow = (apiId: string) => {
+      const present = following.get(apiId);
+      if (present) return present;
+      const fresh: Following = { member: '', live: false, position: 0, hash: '', leaseUntilMs: 0 };
+      following.set(apiId, fresh);
+      return fresh;
+    };
+    const { name } = machine;
+    const registrations = new Map<string, string>();
+    const directory = new SimulatedDirectory(new Lanes(this.network, machine, true), {
+      registering: (apiId, member) => {
+        Object.assign(follow(apiId), { member, live: false });
+        this.#members.set(member, follow(apiId));
+      },
+      registered: (apiId, { hash }) => registrations.set(apiId, hash),
+      granted: (apiId, sentAtMs, leaseMs) => {
+        follow(apiId).leaseUntilMs = Math.max(follow(apiId).leaseUntilMs, sentAtMs + leaseMs);
+      },
+    });
+    const verifier = new Verifier({
+      directory,
+      clock: machine,
+      random: this.random.token,
+      chance: this.random.next,
+      limits: this.plan.limits,
+      apiIds: [],
+      foreignKeys: true,
+      events: (apiId) => ({
+        live: (position) => {
+          Object.assign(follow(apiId), { live: true, position, hash: registrations.get(apiId) ?? '' });
+          this.note(name, 'live', apiId, position);
+        },
+        dropped: (reason, position) => {
+          follow(apiId).live = false;
+          this.note(name, 'dropped', apiId, position, reason);
+        },
+        disconnected: (_, position) => this.note(name, 'disconnected', apiId, position),
+        resumed: (position) => this.note(name, 'resumed', apiId, position),
+        gap: (position, received) => this.note(name, 'gap', apiId, position, received),
+        applied: ({ sequence, hash }, source) => {
+          const followed = follow(apiId);
+          this.note(name, 'applied', apiId, sequence, source);
+          this.check(() => {
+            if (sequence === followed.position + 1) return;
+            throw new Violation('I3', `${name} at ${followed.position} of ${apiId} applied ${sequence}`);
+          });
+          Object.assign(followed, { position: sequence, hash });
+          if (source === 'sync') this.onSynced(machine);
+        },
+      }),
+    });
+    verifier.start();
+    const process = { machine, verifier, following, firstAskedAtMs: new Map<string, number>() };
+    this.verifiers.push(process);
+    return process;
+  }
+
+  startControlPlane(leaseMs: number): ControlPlaneProcess {
+    const machine = this.#machine('c');
+    const { deposedMs, replicas } = this.plan;
+    const log = new SimulatedChangeLog(new Lanes(this.network, machine, false), (apiId, hash) =>
+      this.checker.history.durable(apiId, hash),
+    );
+    const fence = new Fence(log, machine, deposedMs, {
+      settled: (outcome, apiId, sequence) => this.note(machine.name, outcome, apiId, sequence),
+      killed: (apiId, members, sequence) =>
+        this.note(machine.name, 'killed', apiId, sequence, ...members.map(({ name }) => name)),
+      reaped: (apiId, members) =>
+        this.note(machine.name, 'reaped', apiId, ...members.map(({ name }) => name)),
+    });
+    const propagator = new Propagator({
+      log,
+      fence,
+      clock: machine,
+      limits: { fenceWaitMs: 30_000, fencesPendingMax: 100, replicated: replicas > 0 },
+      durable: () => true,
+      events: {
+        rewritten: (apiId, keyId, outcome) => this.note(machine.name, 'rewritten', apiId, keyId, outcome),
+      },
+      chance: this.random.next,
+    });
+    const sweep = new Sweep({
+      upkeep: new SimulatedUpkeep(log, this.plan.apiIds),
+      log,
+      fence,
+      clock: machine,
+      logger: SILENT,
+      leaseMs,
+      deposedMs,
+      token: this.random.token,
+    });
+    void sweep.run();
+    const process = { machine, log, propagator, sweep, leaseMs };
+    this.controlPlanes.push(process);
+    return process;
+  }
+
+  /** Ends a process at once. Its connections are closed by its kernel, or never where the machine went too. */
+  crash(process: { readonly machine: Machine }): void {
+    process.machine.alive = false;
+    const power = this.random.chance(0.3);
+    if (!power) for (const connection of this.network.of(process.machine)) connection.end();
+    remove(this.verifiers, process);
+    remove(this.controlPlanes, process);
+  }
+
+  /** Stops a verifier as a rollout does. */
+  async stop(process: VerifierProcess): Promise<void> {
+    remove(this.verifiers, process);
+    await process.verifier.stop();
+    this.note(process.machine.name, 'stopped');
+    process.machine.alive = false;
+  }
+
+  /** Asks a verifier for a key; what becomes of it, which the checker was told already. */
+  verify(process: VerifierProcess, key: KnownKey): Promise<Verdict | undefined> {
+    const { promise, resolve } = Promise.withResolvers<Verdict | undefined>();
+    const { machine, verifier, following, firstAskedAtMs } = process;
+    const begunAtMs = this.timeline.nowMs;
+    const answer = (verdict: Verdict) => {
+      const { code, entry } = verdict;
+      const seen = entry && { tag: entry.details?.name ?? '', enabled: entry.enabled, gone: false };
+      this.note(machine.name, code, key.keyId, seen?.tag ?? '');
+      this.check(() => {
+        if (entry && entry.keyId !== key.keyId) throw new Violation('I9', `${entry.keyId} for ${key.keyId}`);
+        this.checker.answered({
+          ...{ verifier: machine.name, key, code, seen, begunAtMs, monotonicMs: machine.monotonicMs() },
+          following: following.get(key.apiId),
+          firstAskedAtMs: firstAskedAtMs.get(key.keyId) ?? 0,
+        });
+      });
+      resolve(verdict);
+    };
+    machine.deliver(() => {
+      if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
+      const verdict = verifier.decide(key.secret);
+      if (verdict) return answer(verdict);
+      verifier.lookUp(key.secret).then(answer, (error: unknown) => {
+        this.checker.counts.refused++;
+        this.note(machine.name, '503', key.keyId, (error as Error).message);
+        resolve(undefined);
+      });
+    });
+    return promise;
+  }
+
+  /** Writes a change and waits as the caller of updateKey does; how it was told that it is complete, if it was. */
+  async write(
+    process: ControlPlaneProcess,
+    write: Write,
+    waitMs: number,
+  ): Promise<'acks' | 'fence' | 'nothing to change' | undefined> {
+    const [about, tag] = [write.keyId || write.apiId, write.fields.n ?? ''];
+    this.note(process.machine.name, write.operation, about, tag, write.fields.e ?? '');
+    try {
+      const propagation = await process.propagator.apply(write, waitMs);
+      if (!propagation) return 'nothing to change';
+      const { state, by, sequence } = propagation;
+      this.note(process.machine.name, state, about, sequence, by ?? '');
+      if (write.operation === 'noop') return by;
+      if (by) this.#completed(about, tag, sequence, by);
+      else if (write.operation === 'update')
+        this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, sequence));
+      return by;
+    } catch (error) {
+      this.note(process.machine.name, 'failed', about, (error as Error).message);
+      return undefined;
+    }
+  }
+
+  /** Somebody was told that a change is complete. Every verifier is asked at once whether it is so. */
+  #completed(about: string, tag: string, sequence: number, by: 'acks' | 'fence'): void {
+    this.check(() => this.checker.complete(about, tag, sequence, by));
+    const [key] = this.keys.filter(({ keyId, apiId }) => keyId === about || apiId === about);
+    if (!key) return;
+    this.timeline.after(0.001, () => {
+      for (const process of this.verifiers) void this.verify(process, key);
+    });
+  }
+
+  /** The fields of an update: always with a name of its own, sometimes too long for the log. */
+  fields(enabled: boolean): Write['fields'] {
+    const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
+    return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m };
+  }
+
+  /** Creates a key as keys.ts does: pointers first, then the record, each on all replicas. */
+  async createKey(process: ControlPlaneProcess, apiId: string): Promise<void> {
+    const key = this.#newKey(apiId);
+    const secretHash = hashSecret(key.secret);
+    const { log } = process;
+    this.keys.push(key);
+    try {
+      const steps = [
+        await Promise.all([
+          log.durably('', (state) => state.point(secretPointer(secretHash), formatPointer(apiId, key.keyId))),
+          log.durably('', (state) => state.point(idPointer(key.keyId), apiId)),
+        ]),
+        await Promise.all([
+          log.durably(apiId, (state) => state.createKey(apiId, key.keyId, recordOf(key, secretHash))),
+        ]),
+      ];
+      if (!steps.flat().every(({ reply, replicated }) => reply && replicated)) throw new Error('not durable');
+      key.createdAtMs = this.timeline.nowMs;
+      this.note(process.machine.name, 'created', key.keyId);
+    } catch {
+      this.note(process.machine.name, 'not created', key.keyId);
+    }
+  }
+
+  /** Asks any control plane how an update ended that its caller was told is pending. */
+  #ask({ apiId, keyId, fields }: Write, sequence: number): void {
+    const process = this.controlPlanes.length > 0 ? this.random.pick(this.controlPlanes) : undefined;
+    if (!process) return;
+    process.machine.deliver(() => {
+      process.propagator.standing(apiId, keyId, sequence).then(
+        (standing) => {
+          this.note(process.machine.name, 'standing', keyId, sequence, standing?.state ?? '');
+          if (standing?.state !== 'complete') return;
+          // A failover may have given the sequence to another change of the key; the question cannot tell them apart.
+          if (this.checker.history.isAmbiguous(keyId, sequence)) return;
+          this.#completed(keyId, fields.n ?? '', sequence, 'acks');
+        },
+        () => this.note(process.machine.name, 'no standing', keyId, sequence),
+      );
+    });
+  }
+
+  #addKey(apiId: string): void {
+    const key = this.#newKey(apiId);
+    const secretHash = hashSecret(key.secret);
+    for (const { state } of this.group.nodes) {
+      state.point(secretPointer(secretHash), formatPointer(apiId, key.keyId));
+      state.createKey(apiId, key.keyId, recordOf(key, secretHash));
+    }
+    key.createdAtMs = 0;
+    this.keys.push(key);
+  }
+
+  #newKey(apiId: string): KnownKey {
+    const keyId = `k${this.keys.length}`;
+    const created = { tag: `t${++this.#tags}`, enabled: true, gone: false };
+    return { apiId, keyId, secret: `secret of ${keyId}`, created, createdAtMs: Number.POSITIVE_INFINITY };
+  }
+
+  #machine(kind: 'v' | 'c'): Machine {
+    const { ratesFrom, ratesTo, rates } = this.plan;
+    const rate = {
+      any: this.random.between(ratesFrom, ratesTo),
+      extreme: this.random.pick([ratesFrom, ratesTo]),
+      worst: kind === 'v' ? ratesFrom : ratesTo,
+    }[rates];
+    return new Machine(`${kind}${this.#machines++}`, this.timeline, this.random, rate);
+  }
+}
+
+const nothing = () => undefined;
+const SILENT = {
+  ...{ trace: nothing, debug: nothing, info: nothing },
+  ...{ warn: nothing, error: nothing, fatal: nothing },
+};
+
+const recordOf = ({ created }: KnownKey, secretHash: string) => ({
+  ...{ p: secretHash, e: created.enabled ? '1' : '0', n: created.tag },
+});
+
+function remove<T>(items: T[], item: unknown): void {
+  const at = items.indexOf(item as T);
+  if (at >= 0) items.splice(at, 1);
+}
