@@ -9,6 +9,7 @@ import type { Settings } from '../../shared/config.ts';
 import { ERRORS } from '../../shared/errors.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
+import { watchRelays } from '../../verifier/relay-metrics.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
@@ -27,6 +28,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     [],
     { requestsInFlight: 0, lane: { answered: 0, handedOver: 0 } },
   );
+  watchRelays(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
