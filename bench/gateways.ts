@@ -91,16 +91,18 @@ function rowsOf(measured: ReadonlyMap<string, { one: Load[]; many: Load[] }>): R
 
 const at = ({ port }: Server) => `127.0.0.1:${port}`;
 
-function isHere(command: string): boolean {
+/** Whether a command is installed. */
+export function isHere(command: string): boolean {
   return spawnSync(command, ['--version'], { stdio: 'ignore' }).error === undefined;
 }
 
 /** nginx with one worker and a site of the template's text. */
-function startNginx(
+export function startNginx(
   name: string,
   directory: string,
   template: string,
   values: Record<string, string>,
+  core = SERVER_CORE,
 ): Promise<Server> {
   const port = freePort();
   const all: Record<string, string> = { ...values, LISTEN: `127.0.0.1:${port}` };
@@ -115,7 +117,7 @@ function startNginx(
      events { worker_connections 1024; }
      http { access_log off; keepalive_requests 100000000; ${paths.join(' ')} ${site} }`,
   );
-  return started(name, port, ['nginx', '-p', directory, '-c', `${home}.conf`], {});
+  return started(name, port, pinned(core, ['nginx', '-p', directory, '-c', `${home}.conf`]), {});
 }
 
 /** Caddy with one thread, as nginx has one worker. */
@@ -134,7 +136,8 @@ function startCaddy(
     HOME: home,
     XDG_DATA_HOME: home,
   };
-  return started(name, port, ['caddy', 'run', '--config', file, '--adapter', 'caddyfile'], env);
+  const command = ['caddy', 'run', '--config', file, '--adapter', 'caddyfile'];
+  return started(name, port, pinned(SERVER_CORE, command), env);
 }
 
 async function started(
@@ -143,7 +146,7 @@ async function started(
   command: readonly string[],
   env: Record<string, string>,
 ): Promise<Server> {
-  const [file = '', ...args] = pinned(SERVER_CORE, command);
+  const [file = '', ...args] = command;
   const child = spawn(file, args, { env: { ...process.env, ...env }, stdio: 'ignore' });
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   while (!(await isOpen(port))) {

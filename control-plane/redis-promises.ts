@@ -5,7 +5,8 @@ import type { RedisNodes } from '#shared/redis.ts';
 
 const PERIOD_MS = 30_000;
 const RETRY_MS = 500;
-const VERSION_MIN = 7;
+/** Oldest major version of Redis that has all that the scripts use. */
+export const REDIS_MAJOR_MIN = 7;
 
 /**
  * Looks at what Redis is set up to keep, at start and every 30 s, and says so in the log when it changes.
@@ -51,16 +52,10 @@ export class RedisPromises {
   }
 
   async #look(): Promise<void> {
-    const redis = await this.#nodes.connection(apiList);
-    const info = await this.#nodes.within(redis, redis.info('server'));
-    const version = Number(/redis_version:(\d+)/.exec(info)?.[1]);
-    const settings = await this.#nodes
-      .within(redis, redis.config('GET', 'append*'))
-      .then((flat) => new Map(pairs(flat as string[])))
-      .catch(() => new Map<string, string>());
-    const syncs = settings.get('appendonly') === 'yes' && settings.get('appendfsync') === 'always';
+    const { version, settings, syncs } = await lookAtRedis(this.#nodes);
     const faults: string[] = [];
-    if (version < VERSION_MIN) faults.push(`Redis ${version} is too old: ${VERSION_MIN} is needed`);
+    if (Number.parseInt(version, 10) < REDIS_MAJOR_MIN)
+      faults.push(`Redis ${version} is too old: ${REDIS_MAJOR_MIN} is needed`);
     if (settings.size === 0)
       faults.push('CONFIG GET is not permitted, so nothing is known of its persistence');
     else if (!syncs)
@@ -74,6 +69,27 @@ export class RedisPromises {
     else
       this.#log.info({ durable: this.durable, replicas: this.#replicas }, 'Redis keeps what it acknowledges');
   }
+}
+
+/** What Redis is, and how it is set up; no settings where it does not let us see them. */
+interface RedisFacts {
+  readonly version: string;
+  readonly settings: ReadonlyMap<string, string>;
+  /** Whether every write is on disk before it is acknowledged. */
+  readonly syncs: boolean;
+}
+
+/** Asks the Redis that holds the list of APIs. */
+export async function lookAtRedis(nodes: RedisNodes): Promise<RedisFacts> {
+  const redis = await nodes.connection(apiList);
+  const info = await nodes.within(redis, redis.info('server'));
+  const version = /redis_version:(\S+)/.exec(info)?.[1] ?? '0';
+  const settings = await nodes
+    .within(redis, redis.config('GET', 'append*', 'maxmemory*', 'min-replicas-*'))
+    .then((flat) => new Map(pairs(flat as string[])))
+    .catch(() => new Map<string, string>());
+  const syncs = settings.get('appendonly') === 'yes' && settings.get('appendfsync') === 'always';
+  return { version, settings, syncs };
 }
 
 function* pairs(flat: readonly string[]): Generator<[string, string]> {

@@ -100,6 +100,23 @@ export function text(byDefault: string | undefined, help: string): Setting<strin
   return { parse: (value) => value, default: byDefault, rule: 'text', help };
 }
 
+/** An http:// or https:// address, perhaps with a path to begin at; unset = undefined. */
+export function httpUrl(help: string): Setting<URL | undefined> {
+  return {
+    parse(value) {
+      if (value === '') return undefined;
+      const url = URL.canParse(value) ? new URL(value) : undefined;
+      const fits = url !== undefined && /^https?:$/.test(url.protocol);
+      // The text is not repeated: it may hold a password.
+      if (!fits || url.username || url.password || url.search || url.hash) throw new Error('not such a URL');
+      return url;
+    },
+    default: '',
+    rule: 'http:// or https:// URL without user, query or fragment',
+    help,
+  };
+}
+
 /** `true` or `false`. */
 export function flag(byDefault: boolean, help: string): Setting<boolean> {
   return {

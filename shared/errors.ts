@@ -26,6 +26,11 @@ export const ERRORS = {
     503,
     'No decision could be made: Redis is out of reach, the process is not yet in sync, or it is shedding load. Nothing was decided or, where the message says so, the outcome is unknown; try again after `Retry-After` seconds.',
   ],
+  BAD_GATEWAY: [
+    502,
+    'In proxy mode only: the API behind the verifier is out of reach, or broke off before it answered.',
+  ],
+  GATEWAY_TIMEOUT: [504, 'In proxy mode only: the API behind the verifier did not answer in time.'],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 
 /** What a client may rely on to tell errors apart; never renamed, never reused. */

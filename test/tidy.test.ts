@@ -53,6 +53,10 @@ describe('imports', () => {
   test('keep each library in the files that own it', () => {
     expect(offenders(/import (?!type)[^;]*from 'ioredis'/, /^shared\/redis\.ts$/)).toEqual([]);
     expect(offenders(/from 'lru-cache'/, /^verifier\/(cache|verifier)\.ts$/)).toEqual([]);
+    expect(offenders(/'undici'/, /^verifier\/relay\.ts$/)).toEqual([]);
+    expect(
+      offenders(/import\('@grpc|import (?!type)[^;]*from '@grpc/, /^verifier\/ext-authz-grpc\.ts$/),
+    ).toEqual([]);
     expect(offenders(/from 'pino'/, /^shared\/log\.ts$/)).toEqual([]);
   });
 });
@@ -65,7 +69,7 @@ test('the clock is read in one place; time-outs of sockets, and the dashboard in
   expect(
     offenders(
       /Date\.now\(|performance\.now\(|new Date\(\)|setTimeout\(|setInterval\(/,
-      /^shared\/clock\.ts$|^verifier\/(http|answer|fast-lane)\.ts$|^control-plane\/dashboard\//,
+      /^shared\/clock\.ts$|^verifier\/(listener|answer|fast-lane|tunnel|ext-authz-grpc)\.ts$|^control-plane\/dashboard\//,
     ),
   ).toEqual([]);
 });

@@ -11,7 +11,7 @@ export const LINGER_MS = 1000;
 const LINGER_BYTES_MAX = 1_048_576;
 
 /**
- * Answers with a whole body. The request id is on the response already (see `http.ts`).
+ * Answers with a whole body.
  * @param type content type; undefined = there is no body
  */
 export function answer(
@@ -34,13 +34,32 @@ export function answerJson(response: ServerResponse, status: number, body: strin
   answer(response, status, JSON_TYPE, body);
 }
 
-/** The contract's error body; to a gateway, one that it may hand to its client. */
-export function answerError(response: ServerResponse, error: ApiError, requestId: string): void {
-  const { code, status } = error;
-  if (code === 'SERVICE_UNAVAILABLE') response.setHeader('Retry-After', RETRY_AFTER_SECONDS);
-  if (response.req.url?.startsWith('/authz/')) {
-    answer(response, status, PROBLEM_TYPE, problemBody({ status, code, requestId }));
-  } else answerJson(response, status, JSON.stringify(errorBody(code, error.message, requestId)));
+/** What every answer of ours says of itself. */
+export function identify(response: ServerResponse, requestId: string): void {
+  response.setHeader('X-Request-Id', requestId).setHeader('Cache-Control', 'no-store');
+}
+
+/**
+ * An error: in the contract's shape, or for any client.
+ * @param isProblem whether it is for any client, as those of `/authz/` always are: RFC 9457, without our message
+ */
+export function answerError(
+  response: ServerResponse,
+  error: ApiError,
+  requestId: string,
+  isProblem: boolean,
+): void {
+  identify(response, requestId);
+  if (error.code === 'SERVICE_UNAVAILABLE') response.setHeader('Retry-After', RETRY_AFTER_SECONDS);
+  const { type, body } = told(error, requestId, isProblem || response.req.url?.startsWith('/authz/'));
+  answer(response, error.status, type, body);
+}
+
+function told(error: ApiError, requestId: string, isProblem = false): { type: string; body: string } {
+  const { code, status, message } = error;
+  return isProblem
+    ? { type: PROBLEM_TYPE, body: problemBody({ status, code, requestId }) }
+    : { type: JSON_TYPE, body: JSON.stringify(errorBody(code, message, requestId)) };
 }
 
 /** Whether much may still come of a request that is being answered; a short rest is left to Node to skip. */

@@ -4,18 +4,16 @@ import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import type { Config } from './config.ts';
-import { SOURCES } from './credentials.ts';
-import { createVerifierServer } from './http.ts';
+import { type Addresses, openListeners } from './listeners.ts';
 import { followerLog, Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis-session.ts';
+import { watchRelays } from './relay-metrics.ts';
 import { StatusReport } from './status.ts';
 import { Usage } from './usage.ts';
 import { Verifier } from './verifier.ts';
 
 /** A verifier process, from its start until `stop`. */
-export interface RunningVerifier {
-  /** Where it listens, as `http://host:port`. */
-  readonly address: string;
+export interface RunningVerifier extends Addresses {
   readonly adminAddress: string;
   /**
    * Goes on answering for `drainMs`, not ready any more and closing each connection after its answer; then finishes
@@ -70,14 +68,6 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     periodMs: config.STATUS_PERIOD_MS,
   });
   const answers = metrics.count(verifier, clock);
-  const authz = {
-    sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
-    withMeta: config.AUTHZ_META,
-    allowPreflight: config.CORS_PREFLIGHT === 'allow',
-  };
-  const { crowded } = metrics;
-  const server = createVerifierServer({ answers, limits: config, log, authz, crowded });
-  metrics.watch(verifier, config.API_IDS, server, usage);
 
   let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
@@ -86,7 +76,9 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
       missing = await whatIsMissing(verifier, nodes, config.API_IDS);
       if (missing !== undefined) await pause(clock, READY_POLL_MS, stopping.signal);
     }
-    if (missing === undefined) log.info('ready');
+    if (missing !== undefined) return;
+    listeners.ready();
+    log.info('ready');
   };
 
   const admin = createAdminServer({
@@ -94,20 +86,28 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     notReady: () => (stopping.signal.aborted ? 'stopping' : missing),
   });
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  const address = await server.listen(config.HOST, config.PORT);
+  const listeners = await openListeners({ answers, config, clock, log, crowded: metrics.crowded });
+  metrics.watch(verifier, config.API_IDS, listeners, usage);
+  watchRelays(metrics.registry, listeners.relays);
+  const { address, proxyAddress, grpcAddress } = listeners;
   verifier.start();
   void becomeReady();
   void status.run();
   usage?.run();
-  log.info({ address, adminAddress, apiIds: config.API_IDS }, 'verifier listening');
+  log.info(
+    { address, adminAddress, proxyAddress, grpcAddress, apiIds: config.API_IDS },
+    'verifier listening',
+  );
   return {
     address,
     adminAddress,
+    proxyAddress,
+    grpcAddress,
     async stop(drainMs = 0) {
       stopping.abort();
-      server.drain();
+      listeners.drain();
       await pause(clock, drainMs);
-      await server.close(config.SHUTDOWN_GRACE_MS / 2);
+      await listeners.close(config.SHUTDOWN_GRACE_MS / 2);
       await Promise.all([verifier.stop(), status.stop(), usage?.stop()]);
       admin.close();
       admin.closeAllConnections();

@@ -1,4 +1,4 @@
-import type { OutgoingMessage } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { ApiError } from '#shared/errors.ts';
 import { answer } from './answer.ts';
 import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
@@ -31,11 +31,8 @@ export interface AuthzAnswer {
 export function authzRoutes(answers: Answers, settings: AuthzSettings): Routes['below'] {
   const handler: Handler = (request, response, requestId) => {
     const { method = '', url = '', headersDistinct } = request;
-    const send = (outcome: AuthzOutcome) => {
-      const { status, headers, body } = authzAnswer(outcome, requestId, settings.withMeta);
-      setHeaders(response, headers);
-      answer(response, status, body === '' ? undefined : PROBLEM_TYPE, body);
-    };
+    const send = (outcome: AuthzOutcome) =>
+      sendAnswer(response, authzAnswer(outcome, requestId, settings.withMeta));
     const asked = authzQuestion(method, url, headersDistinct, settings);
     if ('code' in asked) return send(asked);
     const outcome = answers.decide(asked.key, asked.apiId);
@@ -45,16 +42,16 @@ export function authzRoutes(answers: Answers, settings: AuthzSettings): Routes['
   return [['/authz/', handler]];
 }
 
-/**
- * What a gateway asks: about which key, and of which API it must be; or the outcome where there is no key to judge.
- * Throws ApiError NOT_FOUND when the path is none of ours.
- */
+/** Which key to judge, and of which API it must be; or the outcome where there is no key to judge. */
+export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
+
+/** What a gateway asks. Throws ApiError NOT_FOUND when the path is none of ours. */
 export function authzQuestion(
   method: string,
   url: string,
   headers: HeaderLines,
   settings: AuthzSettings,
-): Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }> {
+): Asked {
   const match = PATH.exec(url);
   if (match === null) throw new ApiError('NOT_FOUND', 'no such path');
   const [, apiId, fixed, rest = ''] = match;
@@ -63,6 +60,20 @@ export function authzQuestion(
     fixed === undefined
       ? { method, target: rest }
       : { method: only(headers[methodHeader]), target: only(headers[targetHeader]) };
+  return clientQuestion(original, headers, apiId, settings);
+}
+
+/**
+ * What a client's request asks.
+ * @param original as the client sent it, where that is known
+ * @param apiId the API that the key must be of; undefined = any
+ */
+export function clientQuestion(
+  original: { method: string | undefined; target: string | undefined },
+  headers: HeaderLines,
+  apiId: string | undefined,
+  settings: AuthzSettings,
+): Asked {
   if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
   const credential = credentialOf(headers, original.target, settings.sources);
   return 'key' in credential ? { key: credential.key, apiId } : { code: credential.fault };
@@ -78,6 +89,12 @@ export function authzAnswer(outcome: AuthzOutcome, requestId: string, withMeta: 
   const [status, challenge, detail] = REFUSALS[code];
   const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
   return { status, headers, body: problemBody({ status, code, detail, requestId }) };
+}
+
+/** Sends an answer as a whole response. */
+export function sendAnswer(response: ServerResponse, { status, headers, body }: AuthzAnswer): void {
+  for (const [name, value] of headers) response.setHeader(name, value);
+  answer(response, status, body === '' ? undefined : PROBLEM_TYPE, body);
 }
 
 /** `/authz/<dialect>`, or `/authz/api/<apiId>/<dialect>`; Envoy puts the client's path and query after its own. */
@@ -117,8 +134,4 @@ function isPreflight(method: string | undefined, headers: HeaderLines): boolean 
     headers['origin'] !== undefined &&
     headers['access-control-request-method'] !== undefined
   );
-}
-
-function setHeaders(response: OutgoingMessage, headers: readonly HeaderLine[]): void {
-  for (const [name, value] of headers) response.setHeader(name, value);
 }

@@ -1,11 +1,18 @@
 import { adminSettings } from '#shared/admin.ts';
 import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/config.ts';
-import { redisSettings } from '#shared/redis.ts';
+import { redisFaults, redisSettings } from '#shared/redis.ts';
+import { grpcSettings } from './ext-authz-grpc.ts';
+import { forwardFaults, forwardSettings } from './forward.ts';
 import { httpSettings } from './http.ts';
+import { proxyFaults, proxySettings } from './proxy.ts';
+import { tlsFaults, tlsSettings } from './tls.ts';
+import { unixSettings } from './unix-socket.ts';
 
 export const settings = {
   HOST: text('127.0.0.1', 'Address that callers ask at'),
   PORT: port(3001, 'Port that callers ask at'),
+  ...unixSettings,
+  ...tlsSettings,
   ...adminSettings(9301),
   API_IDS: list(
     /^[A-Za-z0-9_-]{1,64}$/,
@@ -117,6 +124,9 @@ export const settings = {
     'Whether a CORS preflight, which never carries a key, passes without one; `allow` only where the gateway itself says what the method was',
   ),
   ...httpSettings,
+  ...forwardSettings,
+  ...proxySettings,
+  ...grpcSettings,
   SHUTDOWN_GRACE_MS: integer(
     0,
     300_000,
@@ -128,3 +138,8 @@ export const settings = {
 
 /** A verifier's settings, read and checked. */
 export type Config = ConfigOf<typeof settings>;
+
+/** What the settings cannot be together. */
+export function configFaults(config: Config): string[] {
+  return [...redisFaults(config), ...tlsFaults(config), ...forwardFaults(config), ...proxyFaults(config)];
+}

@@ -33,6 +33,23 @@ export function credentialOf(
   return key === '' ? { fault: 'KEY_MISSING' } : { key };
 }
 
+/** Whether a header is one that a key may be in, so that what is behind us is not to see it. `name` in lower case. */
+export function mayHoldKey(name: string, value: string, sources: readonly Source[]): boolean {
+  if (name === 'authorization') return sources.includes('bearer') && /^bearer\b/i.test(value);
+  return name === 'x-api-key' && sources.includes('x-api-key');
+}
+
+/** A path and query without the keys in it, all else as it was. */
+export function withoutKey(target: string, sources: readonly Source[]): string {
+  const start = target.indexOf('?');
+  if (start < 0 || !sources.includes('query')) return target;
+  const rest = target
+    .slice(start + 1)
+    .split('&')
+    .filter((pair) => !pair.startsWith(PARAMETER));
+  return rest.length === 0 ? target.slice(0, start) : `${target.slice(0, start)}?${rest.join('&')}`;
+}
+
 function valuesOf(source: Source, headers: HeaderLines, target = ''): readonly string[] {
   switch (source) {
     case 'bearer':
@@ -45,7 +62,9 @@ function valuesOf(source: Source, headers: HeaderLines, target = ''): readonly s
   }
 }
 
-const PARAMETER = 'api_key=';
+/** The query parameter that a key may be in. */
+export const QUERY_PARAMETER = 'api_key';
+const PARAMETER = `${QUERY_PARAMETER}=`;
 
 /** Values of the parameter spelt exactly so: a gateway that takes the key out must find what was found here. */
 function queryKeys(target: string): string[] {

@@ -17,6 +17,8 @@ export interface LaneOptions {
   readonly authz: AuthzSettings | undefined;
   /** Answers a connection that sent nothing at all for `HEADERS_TIMEOUT_MS`, and closes it. */
   readonly tooSlow: (socket: Socket) => void;
+  /** Requests answered here, and connections given to Node. */
+  readonly counts: { answered: number; handedOver: number };
 }
 
 /**
@@ -27,8 +29,6 @@ export interface LaneOptions {
 export class FastLane {
   readonly options: LaneOptions;
   readonly rawAuthz: RawAnswers;
-  /** Requests answered here, and connections given to Node. */
-  readonly counts = { answered: 0, handedOver: 0 };
   /** Requests whose look-up runs. */
   lookingUp = 0;
   /** Set, new requests are for Node, which answers them with `Connection: close`. */
@@ -58,11 +58,6 @@ export class FastLane {
   /** Ends the connections on which nothing waits. */
   endIdle(): void {
     for (const connection of this.#connections) connection.endIfIdle();
-  }
-
-  /** Cuts every connection that is not Node's. */
-  cut(): void {
-    for (const { socket } of this.#connections) socket.destroy();
   }
 
   /** Lets go of a connection that is closed or Node's. */
@@ -127,7 +122,7 @@ class Connection {
         else this.#handOver(bytes.subarray(at));
         return;
       }
-      this.#lane.counts.answered++;
+      this.#lane.options.counts.answered++;
       out += this.#raw.decided(verdict, found.requestId || newRequestId(), this.#keepAliveS);
       ascii &&= verdict.entry?.details === undefined;
       at += found.length;
@@ -174,7 +169,7 @@ class Connection {
     this.#lane.lookingUp--;
     if (this.socket.destroyed) return;
     if (answer === undefined) return this.#handOver(bytes);
-    this.#lane.counts.answered++;
+    this.#lane.options.counts.answered++;
     this.socket.write(answer);
     if (this.#lane.closing) this.socket.destroySoon();
     else this.#goOn(bytes.subarray(length));
@@ -199,7 +194,7 @@ class Connection {
   #handOver(bytes: Buffer): void {
     const { socket } = this;
     this.#state = 'given';
-    this.#lane.counts.handedOver++;
+    this.#lane.options.counts.handedOver++;
     this.#lane.forget(this);
     socket.off('data', this.#serve).off('end', this.#end).off('error', this.#end).off('close', this.#forget);
     this.#giveToNode();

@@ -2,11 +2,10 @@ import closeWithGrace from 'close-with-grace';
 import { systemClock } from '#shared/clock.ts';
 import { loadConfigOrExit } from '#shared/config.ts';
 import { createLogger } from '#shared/log.ts';
-import { redisFaults } from '#shared/redis.ts';
 import { startVerifier } from './app.ts';
-import { settings } from './config.ts';
+import { configFaults, settings } from './config.ts';
 
-const config = loadConfigOrExit(settings, redisFaults);
+const config = loadConfigOrExit(settings, configFaults);
 const log = createLogger('verifier', config.LOG_LEVEL);
 const verifier = await startVerifier(config, systemClock, log);
 const { DRAIN_MS, SHUTDOWN_GRACE_MS } = config;

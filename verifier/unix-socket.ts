@@ -1,5 +1,23 @@
 import { lstat, unlink } from 'node:fs/promises';
 import { connect, type Server } from 'node:net';
+import type { Setting } from '#shared/config.ts';
+
+/** The longest path that a Unix socket can have on Linux, bytes. */
+const PATH_BYTES_MAX = 107;
+
+const socketPath: Setting<string> = {
+  parse(path) {
+    if (path !== '' && (!path.startsWith('/') || Buffer.byteLength(path) > PATH_BYTES_MAX)) {
+      throw new Error(`"${path}" is not allowed`);
+    }
+    return path;
+  },
+  default: '',
+  rule: `absolute path of at most ${PATH_BYTES_MAX} bytes`,
+  help: 'A Unix socket that callers on this machine may use besides PORT, faster and without TLS. Every local user may; its directory decides who can reach it',
+};
+
+export const unixSettings = { LISTEN_UNIX: socketPath };
 
 /**
  * Listens on a Unix socket that every local user may connect to, as on loopback; who may reach it is decided by

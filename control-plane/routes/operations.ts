@@ -54,7 +54,7 @@ export const getPropagation = gets('keys.getPropagation', asked.GetPropagation, 
   summary: 'See how far a change has come',
   description: 'For changes that answered `pending`.',
   permission: 'api.<apiId>.read_key',
-  errors: ['NOT_FOUND'],
+  errors: ['NOT_FOUND', 'CONFLICT'],
 });
 
 export const listKeys = gets('apis.listKeys', asked.ListKeys, answers.KeyPage, {

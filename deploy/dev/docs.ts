@@ -1,14 +1,19 @@
-// `npm run docs`: writes the tables of settings, error codes and metrics into the READMEs, from the code, the verifier's
-// OpenAPI document, and the alerts into Kubernetes' form.
+// `npm run docs`: writes the tables of settings, commands, error codes and metrics into the READMEs, from the code, the
+// verifier's OpenAPI document, and the alerts into Kubernetes' form.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Command } from 'commander';
 import { scalingTables } from '../../bench/scaling.ts';
+import { EXITS } from '../../control-plane/cli/exit.ts';
+import { createProgram } from '../../control-plane/cli/program.ts';
+import { settings as cli } from '../../control-plane/cli/settings.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import type { Settings } from '../../shared/config.ts';
 import { ERRORS } from '../../shared/errors.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
+import { watchRelays } from '../../verifier/relay-metrics.ts';
 import { verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -29,9 +34,13 @@ export async function documents(): Promise<{ file: string; present: string; want
     { requestsInFlight: 0, lane: { answered: 0, handedOver: 0 } },
     undefined,
   );
+  watchRelays(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
+      commands: commandsTable(createProgram()),
+      'exit statuses': exitsTable(),
+      'settings of the command line': settingsTable(cli),
       settings: settingsTable(controlPlane),
       metrics: await metricsTable(controlPlaneMetrics),
     },
@@ -93,6 +102,30 @@ function errorsTable(): string {
     ([code, [status, meaning]]) => `| \`${code}\` | ${status} | ${cell(meaning)} |`,
   );
   return ['| code | status | meaning, and what to do |', '|---|---|---|', ...rows].join('\n');
+}
+
+function commandsTable(program: Command): string {
+  const rows = (command: Command, path: string): string[] =>
+    command.commands.flatMap((child) => {
+      const words = [
+        path,
+        child.name(),
+        ...child.registeredArguments.map((argument) => `<${argument.name()}>`),
+      ];
+      const line = words.join(' ');
+      const options = child.options.map(({ long }) => `\`${long}\``).join(' ');
+      return child.commands.length > 0
+        ? rows(child, line)
+        : [`| \`${line}\` | ${cell(child.description())} | ${options} |`];
+    });
+  return ['| command | what it does | options |', '|---|---|---|', ...rows(program, program.name())].join(
+    '\n',
+  );
+}
+
+function exitsTable(): string {
+  const rows = Object.values(EXITS).map(([status, meaning]) => `| ${status} | ${cell(meaning)} |`);
+  return ['| status | meaning |', '|---|---|', ...rows].join('\n');
 }
 
 const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ');

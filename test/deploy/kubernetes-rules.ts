@@ -20,7 +20,7 @@ const WORKLOADS = ['Deployment', 'StatefulSet', 'DaemonSet'];
 export const workloadsOf = (all: readonly Manifest[]) => all.filter(({ kind }) => WORKLOADS.includes(kind));
 export const podOf = (workload: Manifest) => workload['spec'].template.spec;
 /** Those that run as long as the pod does, sidecars among them; and those that end before it begins. */
-function containersOf(workload: Manifest): { lasting: Container[]; passing: Container[] } {
+export function containersOf(workload: Manifest): { lasting: Container[]; passing: Container[] } {
   const { containers, initContainers = [] } = podOf(workload);
   const isSidecar = ({ restartPolicy }: Container) => restartPolicy === 'Always';
   return {

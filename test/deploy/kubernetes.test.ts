@@ -3,7 +3,14 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
-import { type Container, podOf, ruleFaults, securityFaults, workloadsOf } from './kubernetes-rules.ts';
+import {
+  type Container,
+  containersOf,
+  podOf,
+  ruleFaults,
+  securityFaults,
+  workloadsOf,
+} from './kubernetes-rules.ts';
 import { schemaFaults } from './kubernetes-schema.ts';
 import { kustomize, type Manifest, render } from './kustomize.ts';
 
@@ -14,6 +21,8 @@ const kustomizations = globSync('**/kustomization.yaml', { cwd: root })
 const skipped = kustomize ? '' : ' (skipped: needs kubectl 1.21 or newer, kustomize, or Go 1.24 on PATH)';
 /** What each brings with it from outside: see deploy/kubernetes/README.md. */
 const EXTERNAL = ['keyfence-redis', 'keyfence-verifier'];
+/** The socket on the node is a hostPath, and somebody must own its folder. */
+const ON_NODE = ['hostPath volume', 'socket-folder may be root', 'socket-folder has CHOWN'];
 
 describe('every object as it stands in its file', () => {
   const files = kustomizations.flatMap(({ folder, resources = [] }) =>
@@ -44,8 +53,10 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
       expect(ruleFaults(all, EXTERNAL)).toEqual([]);
     });
 
-    it('runs under the Pod Security level restricted', () => {
-      expect(workloadsOf(all).flatMap(securityFaults)).toEqual([]);
+    it('runs under the Pod Security level restricted, but for the socket on the node', () => {
+      const allowed = folder.endsWith('node') ? ON_NODE : [];
+      const faults = workloadsOf(all).flatMap(securityFaults);
+      expect(faults.filter((fault) => !allowed.includes(fault))).toEqual([]);
     });
   });
 
@@ -136,6 +147,20 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
       '/spec/volumes/-',
       '/spec/initContainers/0',
     ]);
+  });
+
+  it('the verifier of a node is the sidecar, but for its socket', () => {
+    const [daemonSet] = workloadsOf(render(join(root, 'verifier-per-node')));
+    const [onNode] = containersOf(daemonSet as Manifest).lasting;
+    const [sidecar] = podOf(withComponent('Deployment', 'verifier-sidecar')).initContainers;
+    const same = ['image', 'command', 'envFrom', 'ports', 'readinessProbe', 'livenessProbe', 'resources'];
+    for (const field of same) expect(onNode?.[field], field).toEqual(sidecar[field]);
+    const socket = onNode?.env?.find(({ name }) => name === 'LISTEN_UNIX')?.value ?? '';
+    const [api] = workloadsOf(render(join(root, 'example/on-node'))).flatMap(
+      (each) => podOf(each).containers,
+    );
+    expect(api.env).toContainEqual({ name: 'VERIFIER_SOCKET', value: socket });
+    expect(api.volumeMounts).toContainEqual({ name: 'keyfence', mountPath: dirname(socket), readOnly: true });
   });
 
   it('every Secret that is asked for is told of in README.md, with its keys', () => {

@@ -8,7 +8,7 @@ import { spawnBound } from '../../deploy/dev/redis-server.ts';
 
 const SHIPPED = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
 
-const KNOWN = ['nginx', 'haproxy', 'caddy', 'envoy'] as const;
+const KNOWN = ['nginx', 'haproxy', 'caddy', 'envoy', 'envoy-grpc'] as const;
 export type GatewayName = (typeof KNOWN)[number];
 
 /** Debian keeps servers out of a user's PATH. */
@@ -16,7 +16,8 @@ const PATH = `${process.env['PATH']}:/usr/sbin`;
 
 /** The gateways that are on this machine, each run with the files of deploy/gateways as they are. */
 export const gatewayNames = KNOWN.filter(
-  (name) => spawnSync('sh', ['-c', `command -v ${name}`], { env: { PATH } }).status === 0,
+  (name) =>
+    spawnSync('sh', ['-c', `command -v ${name.replace('-grpc', '')}`], { env: { PATH } }).status === 0,
 );
 
 /** Tests of each gateway; those of one that is not here are skipped, and say so. */
@@ -32,6 +33,8 @@ export function describeGateways(tests: (name: GatewayName) => void): void {
 /** Where a gateway finds the others, as `host:port`, and which API it fronts. */
 export interface Around {
   readonly VERIFIER: string;
+  /** Where the verifier speaks gRPC. */
+  readonly VERIFIER_GRPC: string;
   readonly UPSTREAM: string;
   readonly API_ID: string;
 }
@@ -163,20 +166,32 @@ const launches: Record<GatewayName, (home: string, socket: string, around: Aroun
     const env = { ...around, LISTEN: `unix/${socket}`, XDG_CONFIG_HOME: home, XDG_DATA_HOME: home };
     return { command: ['caddy', 'run', '--config', file, '--adapter', 'caddyfile'], env };
   },
-  envoy(home, socket, { VERIFIER, UPSTREAM, API_ID }) {
-    const at = (hostAndPort: string) => {
-      const [host, port] = hostAndPort.split(':');
-      return `{ socket_address: { address: ${host}, port_value: ${port} } }`;
-    };
-    const LISTEN = `{ pipe: { path: ${socket} } }`;
-    const values = { LISTEN, VERIFIER: at(VERIFIER), UPSTREAM: at(UPSTREAM), API_ID };
-    const file = join(home, 'envoy.yaml');
-    writeFileSync(file, substituted('envoy/envoy.yaml.template', values));
-    // Hot restart is in memory that all Envoys of a machine share.
-    const command = ['envoy', '-c', file, '--disable-hot-restart', '--concurrency', '2', '-l', 'error'];
-    return { command, env: {} };
-  },
+  envoy: (home, socket, around) => launchEnvoy('envoy/envoy.yaml.template', home, socket, around),
+  'envoy-grpc': (home, socket, around) =>
+    launchEnvoy('envoy/envoy-grpc.yaml.template', home, socket, {
+      ...around,
+      VERIFIER: around.VERIFIER_GRPC,
+    }),
 };
+
+function launchEnvoy(
+  template: string,
+  home: string,
+  socket: string,
+  { VERIFIER, UPSTREAM, API_ID }: Around,
+): Launch {
+  const at = (hostAndPort: string) => {
+    const [host, port] = hostAndPort.split(':');
+    return `{ socket_address: { address: ${host}, port_value: ${port} } }`;
+  };
+  const LISTEN = `{ pipe: { path: ${socket} } }`;
+  const file = join(home, 'envoy.yaml');
+  const values = { LISTEN, VERIFIER: at(VERIFIER), UPSTREAM: at(UPSTREAM), API_ID };
+  writeFileSync(file, substituted(template, values));
+  // Hot restart is in memory that all Envoys of a machine share.
+  const command = ['envoy', '-c', file, '--disable-hot-restart', '--concurrency', '2', '-l', 'error'];
+  return { command, env: {} };
+}
 
 /** A file of deploy/gateways after what `envsubst` does. */
 function substituted(file: string, values: Readonly<Record<string, string>>): string {

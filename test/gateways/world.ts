@@ -1,3 +1,5 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { Process } from '../chaos/processes.ts';
 import { Fleet } from '../fleet.ts';
 import { type Ask, Gateway, type GatewayName, type Got, gatewayNames } from './gateways.ts';
@@ -14,21 +16,25 @@ export class World {
   readonly upstream = new Upstream();
   readonly #gateways = new Map<GatewayName, Gateway>();
 
-  private constructor(fleet: Fleet, env: Readonly<Record<string, string>>) {
+  private constructor(fleet: Fleet, grpcPort: number, env: Readonly<Record<string, string>>) {
     this.fleet = fleet;
     this.verifier = new Process('verifier/main.ts', {
       REDIS_URL: fleet.redisUrl,
       API_IDS: `${API_ID},${OTHER_API_ID}`,
+      EXT_AUTHZ_GRPC_PORT: String(grpcPort),
       ...env,
     });
   }
 
   /** @param env the verifier's settings */
   static async start(env: Readonly<Record<string, string>> = {}): Promise<World> {
-    const world = new World(await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000' } }), env);
+    const grpcPort = await freePort();
+    const fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000' } });
+    const world = new World(fleet, grpcPort, env);
     await world.verifier.start();
     const around = {
       VERIFIER: new URL(world.verifier.address).host,
+      VERIFIER_GRPC: `127.0.0.1:${grpcPort}`,
       UPSTREAM: await world.upstream.listen(),
       API_ID,
     };
@@ -81,4 +87,13 @@ export class World {
 /** A request with its key where most clients put it. */
 export function showing(key: string) {
   return { headers: ['Authorization', `Bearer ${key}`] };
+}
+
+/** A port that was free a moment ago, for a verifier that is found there again after a restart. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
 }

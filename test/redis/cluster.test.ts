@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import slotOf from 'cluster-key-slot';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { generateKey, hashSecret } from '../../shared/key-format.ts';
 import { auditStream, idPointer } from '../../shared/layout.ts';
 import { Fleet } from '../fleet.ts';
 import { type RedisNode, startCluster } from './nodes.ts';
@@ -66,6 +67,16 @@ describe('with a Redis Cluster', () => {
         (await fleet.admin('keys.updateKey', { keyId, enabled: true })).body.propagation?.by === 'acks',
     );
     for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
+  });
+
+  test('an import reaches the pointers on every node', async () => {
+    const secrets = Array.from({ length: 60 }, (_, i) => generateKey(16, `c${i}`));
+    const keys = secrets.map((secret) => ({ sha256: hashSecret(secret), foreign: false }));
+    for (const result of ['created', 'exists']) {
+      const { results } = await fleet.ok('keys.importKeys', { apiId: 'api-1', keys });
+      expect(new Set(results.map((each: { result: string }) => each.result))).toEqual(new Set([result]));
+    }
+    for (const secret of secrets) expect(await fleet.verdict(secret)).toBe('VALID');
   });
 
   test('a node that is killed takes its own APIs away and no others, and they come back with it', async () => {

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hashSecret } from '../../shared/key-format.ts';
 import { Fleet } from '../fleet.ts';
 import { SentinelGroup } from './nodes.ts';
 
@@ -43,6 +44,24 @@ describe('with Sentinel and two replicas', () => {
     for (const node of group.nodes.filter((each) => each !== primary)) {
       expect(await node.command('HGET', `kf:{ha}:k:${keyId}`, 'e')).toBe('0');
     }
+  });
+
+  test('an import answers when all replicas hold it, and with one away it is 503 and may be sent again', async () => {
+    const input = { apiId: 'ha', keys: [{ sha256: hashSecret('one') }, { sha256: hashSecret('two') }] };
+    const [{ keyId }] = (await fleet.ok('keys.importKeys', input)).results;
+    for (const node of group.nodes) expect(await node.command('HGET', `kf:{ha}:k:${keyId}`, 'e')).toBe('1');
+    const primary = await group.primary();
+    const away = group.nodes.find((node) => node !== primary);
+    await away?.stop();
+    const more = { apiId: 'ha', keys: [...input.keys, { sha256: hashSecret('three') }] };
+    expect((await fleet.admin('keys.importKeys', more)).status).toBe(503);
+    await away?.restart();
+    await fleet.until(async () => {
+      const { status, body } = await fleet.admin('keys.importKeys', more);
+      return (
+        status === 200 && body.results.every(({ keyId: id }: { keyId: string }) => id.startsWith('key_'))
+      );
+    });
   });
 
   test('with a replica away an update is applied but neither durable nor complete, until the replica is back', async () => {

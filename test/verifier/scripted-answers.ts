@@ -43,6 +43,8 @@ const entries = new Map(
  */
 export class ScriptedAnswers implements Answers {
   readonly asked: string[] = [];
+  /** Keys that are disabled from now on. */
+  readonly disabled = new Set<string>();
   /** The API that each was asked to be of; `undefined` = any. */
   readonly askedApis: (string | undefined)[] = [];
   #held = Promise.withResolvers<void>();
@@ -57,6 +59,7 @@ export class ScriptedAnswers implements Answers {
     this.asked.push(key);
     this.askedApis.push(askedApi);
     if (key === 'bug') throw new TypeError('a fault of ours');
+    if (this.disabled.has(key)) return { code: 'DISABLED' } as const;
     if (key === 'down' || /^(slow|remote)-/.test(key)) return undefined;
     if (key === 'other') return FORBIDDEN;
     const entry = entries.get(key);

@@ -1,0 +1,21 @@
+// The least that passes requests on with node:http and undici, asking nobody. `minimal-proxy.ts <port> <upstream>`
+import { createServer } from 'node:http';
+import { Pool } from 'undici';
+
+const [port = '0', upstream = ''] = process.argv.slice(2);
+const pool = new Pool(upstream, { connections: 1000 });
+
+const server = createServer((request, response) => {
+  const { method = 'GET', url: path = '/', headers } = request;
+  const { connection, 'keep-alive': _, 'transfer-encoding': coding, ...kept } = headers;
+  const hasBody = coding !== undefined || headers['content-length'] !== undefined;
+  pool.request({ method, path, headers: kept, body: hasBody ? request : null }).then(
+    ({ statusCode, headers: { connection, 'keep-alive': _, 'transfer-encoding': __, ...rest }, body }) => {
+      response.writeHead(statusCode, rest);
+      body.on('error', () => response.destroy()).pipe(response);
+    },
+    () => response.writeHead(502).end(),
+  );
+});
+server.keepAliveTimeout = 90_000;
+server.listen(Number(port), '127.0.0.1', () => console.log(JSON.stringify({ ready: true })));

@@ -1,0 +1,84 @@
+import { readFileSync } from 'node:fs';
+import { isHere, startNginx } from './gateways.ts';
+import { type Benchmark, inDirectory, median, type Row } from './harness.ts';
+import {
+  freePort,
+  fullLoad,
+  interleave,
+  LOAD_CORE,
+  type LoadRequest,
+  peer,
+  SERVER_CORE,
+  throughputBars,
+  throughputRows,
+} from './load.ts';
+import { type Server, startBackend, startPeer, startVerifier, warm } from './servers.ts';
+
+const KEYS = 1000;
+const MINIMAL = 'minimal node:http + undici proxy';
+
+/** Proxy mode against proxies that ask nobody. */
+const proxy: Benchmark = async ({ quick }) => {
+  const title = 'In front of an API';
+  if (!isHere('nginx')) return { title, about: 'Not measured: needs nginx.', rows: [] };
+  const rounds = quick ? 3 : 7;
+  const seconds = quick ? 1 : 3;
+  return inDirectory(async (directory) => {
+    const site = `server { listen \${LISTEN}; return 200 '{"order":1}'; }`;
+    const api = await startNginx('API', directory, site, {}, LOAD_CORE);
+    const backend = await startBackend(directory, KEYS);
+    const servers: Server[] = [];
+    try {
+      const UPSTREAM_URL = `http://127.0.0.1:${api.port}`;
+      const port = freePort();
+      const env = { ...backend.env, UPSTREAM_URL, PROXY_PORT: String(port) };
+      const verifier = await startVerifier({ ...backend, env });
+      servers.push({ name: 'Keyfence, proxy mode', port, stop: verifier.stop });
+      await warm(verifier, backend.keys);
+      servers.push(await startPeer(MINIMAL, 'minimal-proxy.ts', UPSTREAM_URL));
+      servers.push(await startPeer('minimal node:http proxy', 'minimal-http-proxy.ts', UPSTREAM_URL));
+      const nginx = readFileSync(peer('nginx-alone.conf.template'), 'utf8');
+      const around = { UPSTREAM: `127.0.0.1:${api.port}` };
+      servers.push(await startNginx('nginx proxy_pass', directory, nginx, around));
+      const requests = backend.keys.map(
+        (key): LoadRequest => ({
+          method: 'GET',
+          path: '/orders/1',
+          headers: { Authorization: `Bearer ${key}` },
+        }),
+      );
+      const contenders = servers.map((server) => ({ name: server.name, port: server.port, requests }));
+      const loads = await interleave(contenders, rounds, seconds);
+      const alone = await latencies([...servers, api], requests, rounds, seconds);
+      const about = `GET with one of ${KEYS.toLocaleString('en')} keys in memory, passed on to an nginx. Each proxy on core ${SERVER_CORE}; the load and the API on core ${LOAD_CORE}. 32 connections, then one; interleaved; medians of ${rounds}. The others ask nobody.`;
+      const rows = [...throughputRows(loads, { [MINIMAL]: 0.9 }), ...alone];
+      return { title, about, bars: throughputBars(loads), rows };
+    } finally {
+      for (const { stop } of [...servers.reverse(), api]) await stop();
+      await backend.stop();
+    }
+  });
+};
+
+/** What one request after the other takes. */
+async function latencies(
+  servers: readonly Server[],
+  requests: readonly LoadRequest[],
+  rounds: number,
+  seconds: number,
+): Promise<Row[]> {
+  const seen = servers.map(({ name }) => ({ name, p50: [] as number[], p99: [] as number[] }));
+  for (let round = 0; round < rounds; round++) {
+    for (const [i, { port }] of servers.entries()) {
+      const { p50, p99 } = await fullLoad(port, requests, seconds, 1);
+      seen[i]?.p50.push(p50);
+      seen[i]?.p99.push(p99);
+    }
+  }
+  return seen.map(({ name, p50, p99 }) => ({
+    name: `${name}, one connection`,
+    value: `p50 ${median(p50).toFixed(3)} ms, p99 ${median(p99).toFixed(3)} ms`,
+  }));
+}
+
+export default proxy;

@@ -1,0 +1,38 @@
+import { InvalidArgumentError } from 'commander';
+import { systemClock } from '#shared/clock.ts';
+
+const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** A moment as Unix milliseconds: those themselves, ISO 8601, or from now on `+90m`, `+12h`, `+30d`. */
+export function moment(text: string): number {
+  const [, amount, unit] = /^\+(\d{1,6})([mhd])$/.exec(text) ?? [];
+  if (amount && unit) return systemClock.wallMs() + Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  const ms = /^\d{12,16}$/.test(text)
+    ? Number(text)
+    : /^\d{4}-\d\d-\d\d/.test(text)
+      ? Date.parse(text)
+      : Number.NaN;
+  if (Number.isNaN(ms))
+    throw new InvalidArgumentError('Give Unix milliseconds, ISO 8601, +90m, +12h or +30d.');
+  return ms;
+}
+
+/** A JSON object. */
+export function jsonObject(text: string): object {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch {
+    // said below
+  }
+  throw new InvalidArgumentError('Give a JSON object.');
+}
+
+/** A whole number from `min` to `max`. */
+export const whole = (min: number, max: number) => (text: string) => {
+  const value = Number(text);
+  if (!/^\d{1,15}$/.test(text) || value < min || value > max) {
+    throw new InvalidArgumentError(`Give a whole number from ${min} to ${max}.`);
+  }
+  return value;
+};

@@ -1,0 +1,79 @@
+import { ERRORS, type ErrorCode } from '#shared/errors.ts';
+import { CliError, EXIT_OF } from './exit.ts';
+
+/** Above the 60 s that a control plane may hold a change for its fence. */
+const CALL_MS_MAX = 75_000;
+
+/** Calls one process over HTTP. Follows no redirect, so that the root key goes nowhere else, and sends nothing twice. */
+export class Client {
+  readonly base: URL;
+  /** The clock of who answered last: the `Date` header as Unix milliseconds, in whole seconds. */
+  dateMs: number | undefined;
+  readonly #who: 'control plane' | 'verifier';
+  readonly #rootKey: string | undefined;
+
+  constructor(base: URL, who: 'control plane' | 'verifier', rootKey?: string) {
+    this.base = base;
+    this.#who = who;
+    this.#rootKey = rootKey;
+  }
+
+  /**
+   * One operation, such as `keys.getKey`; what is undefined in `input` is not sent.
+   * @returns the answer's body, trusted to be of the documented shape
+   * Rejects with CliError.
+   */
+  async call<T>(operation: string, input: object = {}): Promise<T> {
+    const reads = /\.(get|list)/.test(operation);
+    const response = await this.#send(operation, input, reads);
+    const text = await response.text().catch((error: unknown) => this.#outOfReach(error, reads));
+    this.dateMs = Date.parse(response.headers.get('date') ?? '') || undefined;
+    const body = parse(text);
+    if (response.status === 200 && body !== undefined) return body as T;
+    const error = (body as { error?: { code?: string; message?: string; requestId?: string } } | undefined)
+      ?.error;
+    if (!error?.code || !(error.code in ERRORS)) {
+      const what = `${this.base.origin} answered ${response.status}, and not as a ${this.#who} does`;
+      throw new CliError(response.status < 500 ? 'CONFIG' : 'UNAVAILABLE', `${what}; is that where it is?`);
+    }
+    const retryAfterS = Number(response.headers.get('retry-after') ?? Number.NaN);
+    throw new CliError(EXIT_OF[error.code as ErrorCode], error.message ?? '', {
+      code: error.code,
+      ...(error.requestId ? { requestId: error.requestId } : {}),
+      ...(retryAfterS >= 0 ? { retryAfterMs: retryAfterS * 1000 } : {}),
+    });
+  }
+
+  async #send(operation: string, input: object, reads: boolean): Promise<Response> {
+    const url = new URL(`${this.base.pathname.replace(/\/$/, '')}/v1/${operation}`, this.base);
+    const headers: Record<string, string> = this.#rootKey ? { authorization: `Bearer ${this.#rootKey}` } : {};
+    const options: RequestInit = { headers, redirect: 'error', signal: AbortSignal.timeout(CALL_MS_MAX) };
+    if (reads) {
+      for (const [name, value] of Object.entries(input)) {
+        if (value !== undefined) url.searchParams.set(name, String(value));
+      }
+    } else {
+      headers['content-type'] = 'application/json';
+      options.method = 'POST';
+      options.body = JSON.stringify(input);
+    }
+    return fetch(url, options).catch((error: unknown) => this.#outOfReach(error, reads));
+  }
+
+  #outOfReach(error: unknown, reads: boolean): never {
+    const { name, cause } = error as { name?: string; cause?: { code?: string; message?: string } };
+    const reason = name === 'TimeoutError' ? 'no answer' : (cause?.code ?? cause?.message ?? name ?? '');
+    const unsent = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'].includes(reason);
+    const outcome = reads || unsent ? '' : '; whether it was done is unknown, look before trying again';
+    const place = `the ${this.#who} at ${this.base.origin}`;
+    throw new CliError('UNAVAILABLE', `${place} is out of reach (${reason})${outcome}`, { cause: error });
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // not ours; the caller says so
+  }
+}

@@ -1,0 +1,60 @@
+import { Argument, type Command } from 'commander';
+import type { Session } from './session.ts';
+
+const SHELLS = ['bash', 'zsh'] as const;
+
+/** `keyfence completion` */
+export function completionCommand(program: Command, session: Session): void {
+  program
+    .command('completion')
+    .description('print the completion for a shell, such as: eval "$(keyfence completion bash)"')
+    .addArgument(new Argument('<shell>', 'which').choices(SHELLS))
+    .action((shell: (typeof SHELLS)[number]) => {
+      const script = shell === 'bash' ? bash(program) : zsh(program);
+      session.print({ script }, () => script);
+    });
+}
+
+/** Every command by its words, from `''` for the program on, with what may come after it. */
+function candidates(command: Command, path = ''): [path: string, words: string][] {
+  const options = command.options.flatMap(({ long }) => (long ? [long] : []));
+  const choices = command.registeredArguments[0]?.argChoices ?? [];
+  const everywhere = path === '' ? [] : ['--json'];
+  const words = [
+    ...command.commands.map((child) => child.name()),
+    ...choices,
+    ...options,
+    ...everywhere,
+    '--help',
+  ];
+  return [
+    [path, words.join(' ')],
+    ...command.commands.flatMap((child) => candidates(child, `${path} ${child.name()}`)),
+  ];
+}
+
+/** Branches of a `case` on the words typed so far, the longest first. */
+const cases = (program: Command, then: (words: string) => string) =>
+  candidates(program)
+    .toSorted(([a], [b]) => b.length - a.length)
+    .map(([path, words]) => `    "${path} "*) ${then(words)} ;;`)
+    .join('\n');
+
+const bash = (program: Command) => `_keyfence() {
+  local at="" word
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do [[ $word == -* ]] || at+=" $word"; done
+  case "$at " in
+${cases(program, (words) => `COMPREPLY=($(compgen -W "${words}" -- "\${COMP_WORDS[COMP_CWORD]}"))`)}
+  esac
+}
+complete -o default -F _keyfence keyfence`;
+
+const zsh = (program: Command) => `#compdef keyfence
+_keyfence() {
+  local at="" word
+  for word in "\${(@)words[2,CURRENT-1]}"; do [[ $word == -* ]] || at+=" $word"; done
+  case "$at " in
+${cases(program, (words) => `compadd -- ${words} || _files`)}
+  esac
+}
+compdef _keyfence keyfence`;

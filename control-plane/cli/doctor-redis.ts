@@ -1,0 +1,170 @@
+import { systemClock } from '#shared/clock.ts';
+import { loadConfigOrExit } from '#shared/config.ts';
+import { ApiError } from '#shared/errors.ts';
+import { apiList } from '#shared/layout.ts';
+import { createLogger } from '#shared/log.ts';
+import { type RedisConfig, RedisNodes, redisFaults, redisSettings } from '#shared/redis.ts';
+import { Script } from '#shared/script.ts';
+import { settings } from '../config.ts';
+import { lookAtRedis, REDIS_MAJOR_MIN } from '../redis-promises.ts';
+import type { Finding } from './doctor-command.ts';
+
+const rightsScript = new Script(new URL('../lua/check-rights.lua', import.meta.url));
+
+const K = 'kf:{!doctor}:x';
+/** Every command of the control plane, as it would be run. */
+const NEEDED = `
+  hello 3, info server, config get x, cluster slots, wait 0 0, eval x 0, evalsha x 0, publish kf:{doctor}:chg x,
+  get ${K}, mget ${K}, set ${K} v, del ${K}, exists ${K}, incr ${K}, pexpire ${K} 1, pttl ${K},
+  hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hincrby ${K} f 1, hlen ${K}, hvals ${K},
+  zadd ${K} 0 m, zrem ${K} m, zcard ${K}, zcount ${K} 0 1, zscore ${K} m, zrange ${K} 0 1,
+  zrangebyscore ${K} 0 1, zrevrangebyscore ${K} 1 0, zrangebylex ${K} - +,
+  xadd ${K} * f v, xrange ${K} - +, xrevrange ${K} + -`
+  .trim()
+  .split(/,\s+/);
+/** What no process of ours ever does. */
+const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list', 'shutdown'];
+
+const { REDIS_MIN_REPLICAS_MAX_LAG_S } = settings;
+type Config = RedisConfig & { readonly REDIS_MIN_REPLICAS_MAX_LAG_S: number };
+
+/** Looks at Redis as the control plane reaches it, by the control plane's own settings. Of a Cluster, at one node. */
+export async function examineRedis(): Promise<Finding[]> {
+  const config = loadConfigOrExit({ ...redisSettings, REDIS_MIN_REPLICAS_MAX_LAG_S }, redisFaults);
+  const nodes = connect(config);
+  try {
+    const facts = await lookAtRedis(nodes);
+    return [
+      versionOf(facts, config),
+      persistenceOf(facts),
+      memoryOf(facts),
+      await replicationOf(nodes, facts, config),
+      await rightsOf(nodes, config),
+      ...(await strangers(config)),
+    ];
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const change = 'say in REDIS_URL, REDIS_MODE and REDIS_PASSWORD_FILE what the control plane is told';
+    return [{ check: 'Redis', found: reason(error), change }];
+  } finally {
+    await nodes.close();
+  }
+}
+
+const connect = (config: RedisConfig) =>
+  new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
+
+/** An outage with what Redis, or the system, said about it. */
+function reason(error: ApiError): string {
+  const cause = error.cause instanceof Error ? `: ${error.cause.message}` : '';
+  return `${error.message}${cause}`;
+}
+
+type Facts = Awaited<ReturnType<typeof lookAtRedis>>;
+
+function versionOf({ version }: Facts, config: Config): Finding {
+  const found = { check: 'Redis', found: `version ${version}, ${config.REDIS_MODE}` };
+  if (Number.parseInt(version, 10) >= REDIS_MAJOR_MIN) return found;
+  return { ...found, change: `use Redis ${REDIS_MAJOR_MIN} or newer` };
+}
+
+function persistenceOf({ settings, syncs }: Facts): Finding {
+  const check = 'persistence';
+  if (settings.size === 0) {
+    return {
+      check,
+      found: 'CONFIG GET is not permitted',
+      change: 'permit +config|get, or look there by hand',
+    };
+  }
+  const found = `appendonly ${settings.get('appendonly')}, appendfsync ${settings.get('appendfsync')}`;
+  const change = 'a crash can lose a disable: set `appendonly yes` and `appendfsync always`';
+  return { check, found, ...(syncs ? {} : { change }) };
+}
+
+function memoryOf({ settings }: Facts): Finding {
+  const policy = settings.get('maxmemory-policy');
+  const limit = Number(settings.get('maxmemory') ?? 0);
+  const found = limit === 0 ? 'no limit' : `at most ${Math.round(limit / 2 ** 20)} MiB, then ${policy}`;
+  const evicts = limit > 0 && policy !== 'noeviction';
+  const change = 'Redis would throw keys away when it is full: set `maxmemory-policy noeviction`';
+  return { check: 'memory', found, ...(evicts ? { change } : {}) };
+}
+
+async function replicationOf(nodes: RedisNodes, { settings }: Facts, config: Config): Promise<Finding> {
+  const wanted = config.REDIS_REPLICAS;
+  const redis = await nodes.connection(apiList);
+  const info = await nodes.within(redis, redis.info('replication'));
+  const present = Number(/connected_slaves:(\d+)/.exec(info)?.[1] ?? 0);
+  const check = 'replication';
+  const found = `${present} replicas; writes wait for ${wanted} (REDIS_REPLICAS)`;
+  const changes = [
+    ...(present < wanted ? [`every write is refused until ${wanted} replicas are there`] : []),
+    ...(present > wanted ? [`a failover can lose a disable: set REDIS_REPLICAS=${present}`] : []),
+  ];
+  if (wanted > 0 && settings.size > 0) {
+    const lagS = config.REDIS_MIN_REPLICAS_MAX_LAG_S;
+    if (settings.get('min-replicas-to-write') === '0') {
+      changes.push('a primary that was cut off would go on accepting: set `min-replicas-to-write 1`');
+    } else if (settings.get('min-replicas-max-lag') !== String(lagS)) {
+      const there = settings.get('min-replicas-max-lag');
+      changes.push(`set REDIS_MIN_REPLICAS_MAX_LAG_S=${there}, or \`min-replicas-max-lag ${lagS}\``);
+    }
+  }
+  return { check, found, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) };
+}
+
+async function rightsOf(nodes: RedisNodes, config: Config): Promise<Finding> {
+  const check = 'rights';
+  const redis = await nodes.connection(apiList);
+  const all = [...NEEDED, ...NEEDLESS];
+  let denied: Set<string>;
+  try {
+    const reply = await nodes.within(redis, rightsScript.run(redis, [apiList], all));
+    denied = new Set(reply as string[]);
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return { check, found: reason(error), change: `permit +eval and +evalsha on ~kf:*` };
+  }
+  const missing = NEEDED.filter((command) => denied.has(command)).map(nameOf);
+  if (missing.length > 0) {
+    return {
+      check,
+      found: `lacks ${missing.join(', ')}`,
+      change: `permit ${permit(missing)} on ~kf:* and &kf:*`,
+    };
+  }
+  const needless = NEEDLESS.filter((command) => !denied.has(command)).map(nameOf);
+  const found =
+    needless.length === 0 ? 'what is needed, and not more' : `more than is needed: ${needless.join(', ')}`;
+  const change = 'give each process a Redis user of its own, limited to what it needs';
+  return { check, found, ...(needless.length === 0 || isPrivate(config) ? {} : { change }) };
+}
+
+const nameOf = (command: string) =>
+  command.startsWith('get other')
+    ? 'keys of others'
+    : (/^(config|cluster) \w+|^\w+/.exec(command)?.[0] ?? command);
+const permit = (names: readonly string[]) => names.map((name) => `+${name.replace(' ', '|')}`).join(' ');
+
+/** Whether nobody but this machine's user can reach it: a unix socket. */
+const isPrivate = (config: Config) => config.REDIS_URL[0]?.protocol === 'unix:';
+
+/** Whether Redis lets somebody in who has no password. */
+async function strangers(config: Config): Promise<Finding[]> {
+  if (isPrivate(config)) return [];
+  const urls = config.REDIS_URL.map((url) => Object.assign(new URL(url), { username: '', password: '' }));
+  const nodes = connect({ ...config, REDIS_URL: urls, REDIS_USERNAME: '', REDIS_PASSWORD: '' });
+  const check = 'strangers';
+  try {
+    const redis = await nodes.connection(apiList);
+    await nodes.within(redis, redis.exists(apiList));
+    const change = 'whoever reaches Redis can change every key: set `user default off`, or a password';
+    return [{ check, found: 'are let in without a password', change }];
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return [{ check, found: 'are kept out' }];
+  } finally {
+    await nodes.close();
+  }
+}

@@ -1,0 +1,68 @@
+import type { ErrorCode } from '#shared/errors.ts';
+
+/** What the exit status of the command line says, for scripts; never renumbered. From 64 on as in sysexits.h. */
+export const EXITS = {
+  OK: [0, 'Done. `keys verify`: the key is valid. `doctor`: nothing to change.'],
+  NO: [
+    1,
+    'The answer is no: there is no such thing, it exists already, the key is not valid, or `doctor` found something to change.',
+  ],
+  USAGE: [64, 'The command line, a value or a file on it is wrong. Nothing was done.'],
+  DATA: [65, '`keys import` took in what it could and refused some lines, each reported by its number.'],
+  UNAVAILABLE: [
+    69,
+    'The control plane or the verifier is out of reach or could not decide (503, 429). Try again; where the message says so, the outcome is unknown.',
+  ],
+  BUG: [70, 'A bug, here or there; the message has the request id, the log the details.'],
+  PENDING: [
+    75,
+    'The change is written, but some verifiers may still answer by what was before. `keys propagation` tells how it ended.',
+  ],
+  NOT_PERMITTED: [77, 'The root key is missing, unknown, disabled, or lacks the permission.'],
+  CONFIG: [78, 'An environment variable is wrong, or leads to somebody else.'],
+  INTERRUPTED: [130, 'Ctrl-C. `keys import` and `keys export` go on where they were when run again.'],
+} as const satisfies Record<string, readonly [status: number, meaning: string]>;
+
+/** How a run of the command line ends. */
+export type Exit = keyof typeof EXITS;
+
+/** An error meant for the person or script that ran the command. The message must hold no secret. */
+export class CliError extends Error {
+  readonly exit: Exit;
+  readonly code: string;
+  readonly requestId: string | undefined;
+  /** Milliseconds after which trying again makes sense, where the server said so. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(
+    exit: Exit,
+    message: string,
+    options: { code?: string; requestId?: string; retryAfterMs?: number; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.name = 'CliError';
+    this.exit = exit;
+    this.code = options.code ?? exit;
+    this.requestId = options.requestId;
+    this.retryAfterMs = options.retryAfterMs;
+  }
+}
+
+/** How the command line ends when a server answered with this error. */
+export const EXIT_OF: Readonly<Record<ErrorCode, Exit>> = {
+  BAD_REQUEST: 'USAGE',
+  UNAUTHORIZED: 'NOT_PERMITTED',
+  INSUFFICIENT_PERMISSIONS: 'NOT_PERMITTED',
+  NOT_FOUND: 'NO',
+  METHOD_NOT_ALLOWED: 'BUG',
+  REQUEST_TIMEOUT: 'UNAVAILABLE',
+  CONFLICT: 'NO',
+  PAYLOAD_TOO_LARGE: 'USAGE',
+  URI_TOO_LONG: 'USAGE',
+  UNSUPPORTED_MEDIA_TYPE: 'BUG',
+  EXPECTATION_FAILED: 'BUG',
+  RATE_LIMITED: 'UNAVAILABLE',
+  HEADERS_TOO_LARGE: 'USAGE',
+  INTERNAL_SERVER_ERROR: 'BUG',
+  SERVICE_UNAVAILABLE: 'UNAVAILABLE',
+};

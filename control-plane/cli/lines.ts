@@ -1,0 +1,52 @@
+import { isUtf8 } from 'node:buffer';
+
+/** Longest line that is read: 8 KiB of meta and all else of a key fit well. */
+export const LINE_BYTES_MAX = 65_536;
+
+/** One line of a file, without its line break. */
+export interface Line {
+  /** From 1 on. */
+  readonly number: number;
+  /** Where the next line begins, bytes from the start of the file. */
+  readonly end: number;
+  /** undefined = longer than LINE_BYTES_MAX, or not UTF-8. */
+  readonly text: string | undefined;
+}
+
+/**
+ * The lines of a file, in memory bounded by a chunk and LINE_BYTES_MAX.
+ * @param chunks the file from `after.end` on
+ * @param after the line before the first one
+ */
+export async function* readLines(
+  chunks: AsyncIterable<Buffer>,
+  after: Pick<Line, 'number' | 'end'>,
+): AsyncGenerator<Line> {
+  let { number, end } = after;
+  let held: Buffer[] = [];
+  let heldBytes = 0;
+  const next = (breakBytes: number): Line => {
+    number += 1;
+    end += heldBytes + breakBytes;
+    const bytes = Buffer.concat(held);
+    const text = heldBytes <= LINE_BYTES_MAX && isUtf8(bytes) ? bytes.toString() : undefined;
+    held = [];
+    heldBytes = 0;
+    return { number, end, text };
+  };
+  const hold = (bytes: Buffer) => {
+    heldBytes += bytes.length;
+    if (heldBytes <= LINE_BYTES_MAX) held.push(bytes);
+    else held = [];
+  };
+  for await (const chunk of chunks) {
+    let from = 0;
+    for (let at = chunk.indexOf(10); at !== -1; at = chunk.indexOf(10, from)) {
+      hold(chunk.subarray(from, at));
+      yield next(1);
+      from = at + 1;
+    }
+    if (from < chunk.length) hold(chunk.subarray(from));
+  }
+  if (heldBytes > 0) yield next(0);
+}

@@ -1,0 +1,47 @@
+import { styleText } from 'node:util';
+
+/**
+ * Text that others wrote, safe to show: control characters and those that reorder text are escaped as in JSON, so that
+ * a key's name cannot drive the terminal. JSON text stays the same JSON.
+ */
+export function printable(text: string): string {
+  return text.replace(
+    /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+/** One line of JSON, safe to show. */
+export const json = (value: unknown): string => printable(JSON.stringify(value));
+
+/** Columns side by side under their names; a cell that is undefined is a dash. */
+export function table(
+  rows: readonly (readonly (string | number | boolean | undefined)[])[],
+  columns: readonly string[],
+): string {
+  const cells = rows.map((row) => row.map((cell) => printable(String(cell ?? '–'))));
+  const widths = columns.map((name, i) => Math.max(name.length, ...cells.map((row) => row[i]?.length ?? 0)));
+  const line = (row: readonly string[]) =>
+    row
+      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd();
+  return [styleText('bold', line(columns)), ...cells.map(line)].join('\n');
+}
+
+/** Names and values, one a line; what is undefined is left out. */
+export function list(fields: Readonly<Record<string, string | number | boolean | undefined>>): string {
+  const present = Object.entries(fields).filter(([, value]) => value !== undefined);
+  const width = Math.max(...present.map(([name]) => name.length));
+  return present
+    .map(([name, value]) => `${styleText('bold', name.padEnd(width))}  ${printable(String(value))}`)
+    .join('\n');
+}
+
+/** Unix milliseconds as people read them, in UTC. */
+export function time(ms: number | undefined): string | undefined {
+  return ms === undefined ? undefined : new Date(ms).toISOString();
+}
+
+/** With thousands apart. */
+export const count = (n: number): string => n.toLocaleString('en');

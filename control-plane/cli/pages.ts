@@ -1,0 +1,48 @@
+import type { Client } from './client.ts';
+
+const PAGE_MAX = 100;
+
+interface Page<T> {
+  readonly items: readonly T[];
+  /** With which to go on after it; the last page has none. */
+  readonly cursor: string | undefined;
+  readonly total: number | undefined;
+}
+
+/** Pages of a listing, each as it comes, until `limit` items or the end. */
+export async function* pages<T>(
+  call: Client['call'],
+  operation: string,
+  input: { readonly cursor?: string | undefined },
+  field: string,
+  limit = Number.POSITIVE_INFINITY,
+): AsyncGenerator<Page<T>> {
+  let { cursor } = input;
+  let left = limit;
+  do {
+    const query = { ...input, cursor, limit: Math.min(PAGE_MAX, left) };
+    const page = await call<Record<string, unknown>>(operation, query);
+    const items = page[field] as readonly T[];
+    left -= items.length;
+    cursor = page['cursor'] as string | undefined;
+    yield { items, cursor, total: page['total'] as number | undefined };
+  } while (cursor !== undefined && left > 0);
+}
+
+/** Up to `limit` items of a listing at once, with the cursor for more. */
+export async function collect<T>(
+  client: Client,
+  operation: string,
+  input: { readonly cursor?: string | undefined },
+  field: string,
+  limit: number,
+): Promise<Page<T>> {
+  const items: T[] = [];
+  let last: Page<T> | undefined;
+  const call: Client['call'] = (...all) => client.call(...all);
+  for await (const page of pages<T>(call, operation, input, field, limit)) {
+    items.push(...page.items);
+    last = page;
+  }
+  return { items, cursor: last?.cursor, total: last?.total };
+}

@@ -1,0 +1,34 @@
+import { scheduler } from 'node:timers/promises';
+import { backoffMs } from '#shared/clock.ts';
+import type { Client } from './client.ts';
+import { CliError } from './exit.ts';
+
+const RETRY_FIRST_MS = 200;
+const RETRY_MAX_MS = 5000;
+/** About a minute and a half in all, and longer where the server asks for it. */
+const RETRIES_MAX = 20;
+
+/**
+ * As `client.call`, for what may be sent again: while the server is out of reach, cannot decide or asks for patience,
+ * says so and tries again. Rejects with the last failure after RETRIES_MAX, or soon after `stop`.
+ */
+export async function callPatiently<T>(
+  client: Client,
+  operation: string,
+  input: object,
+  stop: AbortSignal,
+  say: (text: string) => void,
+): Promise<T> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await client.call<T>(operation, input);
+    } catch (error) {
+      if (!(error instanceof CliError) || error.exit !== 'UNAVAILABLE') throw error;
+      if (attempt === RETRIES_MAX || stop.aborted) throw error;
+      const ownMs = backoffMs(attempt, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random);
+      say(`${error.message}; trying again`);
+      // Asked to stop meanwhile: the next attempt is the last one.
+      await scheduler.wait(Math.max(error.retryAfterMs ?? 0, ownMs), { signal: stop }).catch(() => undefined);
+    }
+  }
+}

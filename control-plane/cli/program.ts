@@ -1,0 +1,36 @@
+import { Command } from 'commander';
+import { VERSION } from '#shared/verifier-status.ts';
+import { apiCommands } from './apis.ts';
+import { auditCommand } from './audit.ts';
+import { completionCommand } from './completion.ts';
+import { doctorCommand } from './doctor-command.ts';
+import { fleetCommand } from './fleet.ts';
+import { keyCommands } from './keys.ts';
+import { rootKeyCommands } from './root-keys.ts';
+import { Session } from './session.ts';
+
+/** The whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
+export function createProgram(session = new Session()): Command {
+  const program = new Command('keyfence')
+    .description('Manages Keyfence: keys, APIs, root keys and the fleet of verifiers.')
+    .version(VERSION)
+    .option('--json', 'answer with one line of JSON, and put errors as JSON on standard error')
+    .exitOverride()
+    .showSuggestionAfterError()
+    // What stands behind `=`, or in a place where nothing belongs, may be a secret.
+    .configureOutput({
+      outputError: (text, write) => write(`keyfence: ${text.replace(/=\S*|(?<=but got \d+): .*/g, '…')}`),
+    })
+    .configureHelp({ showGlobalOptions: true });
+  program.hook('preAction', () => {
+    session.json = program.opts<{ json?: boolean }>().json === true;
+  });
+  keyCommands(program, session);
+  apiCommands(program, session);
+  rootKeyCommands(program, session);
+  fleetCommand(program, session);
+  auditCommand(program, session);
+  doctorCommand(program, session);
+  completionCommand(program, session);
+  return program;
+}

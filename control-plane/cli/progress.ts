@@ -1,0 +1,45 @@
+import { systemClock } from '#shared/clock.ts';
+import { count } from './output.ts';
+
+const REDRAW_MS = 100;
+const BAR_WIDTH = 24;
+
+/** A line on the terminal that tells how far something is; nothing where standard error is no terminal. */
+export class Progress {
+  readonly #startedAtMs = systemClock.monotonicMs();
+  readonly #shown = process.stderr.isTTY === true;
+  #said = '';
+  #drawnAtMs = Number.NEGATIVE_INFINITY;
+
+  /**
+   * @param share how much is done, 0..1; undefined = unknown
+   * @param items done since the start of this run
+   */
+  show(share: number | undefined, items: number, text: string): void {
+    const nowMs = systemClock.monotonicMs();
+    if (!this.#shown || nowMs - this.#drawnAtMs < REDRAW_MS) return;
+    this.#drawnAtMs = nowMs;
+    const full = Math.round((share ?? 0) * BAR_WIDTH);
+    const bar =
+      share === undefined
+        ? ''
+        : `${'█'.repeat(full)}${'░'.repeat(BAR_WIDTH - full)} ${Math.floor(share * 100)} % `;
+    const perSecond = Math.round((items * 1000) / Math.max(1, nowMs - this.#startedAtMs));
+    const line = `${bar}${text} ${count(perSecond)}/s`;
+    process.stderr.write(`\r\x1b[K${line.slice(0, (process.stderr.columns || 80) - 1)}`);
+  }
+
+  /** Says something besides, on a line of its own; the same thing only once. */
+  say(text: string): void {
+    if (text === this.#said) return;
+    this.#said = text;
+    this.clear();
+    process.stderr.write(`${text}\n`);
+  }
+
+  /** Takes the line away, so that something else can be printed. */
+  clear(): void {
+    if (this.#shown) process.stderr.write('\r\x1b[K');
+    this.#drawnAtMs = Number.NEGATIVE_INFINITY;
+  }
+}

@@ -1,0 +1,41 @@
+import { createInterface } from 'node:readline/promises';
+import { Writable } from 'node:stream';
+import { CliError } from './exit.ts';
+
+/** Whether there is somebody to ask. */
+export const canAsk = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true;
+
+/** Asks on the terminal. Rejects with INTERRUPTED on Ctrl-C and Ctrl-D. */
+export const ask = (question: string): Promise<string> => answer(question, process.stderr);
+
+/** Asks on the terminal for something that is not to be seen: what is typed is not shown. */
+export async function askSecret(question: string): Promise<string> {
+  const secret = await answer(question, new Writable({ write: (_chunk, _encoding, done) => done() }));
+  process.stderr.write('\n');
+  return secret;
+}
+
+async function answer(question: string, echo: NodeJS.WritableStream): Promise<string> {
+  // From here on the terminal itself shows nothing of what is typed; so only then the question.
+  const lines = createInterface({ input: process.stdin, output: echo, terminal: true, historySize: 0 });
+  const gone = new AbortController();
+  lines.once('SIGINT', () => gone.abort()).once('close', () => gone.abort());
+  try {
+    if (echo !== process.stderr) process.stderr.write(question);
+    return (await lines.question(question, { signal: gone.signal })).trim();
+  } catch (error) {
+    throw new CliError('INTERRUPTED', 'nothing was entered', { cause: error });
+  } finally {
+    lines.close();
+  }
+}
+
+/** The first line of standard input, of at most 4 KiB. */
+export async function readInput(): Promise<string> {
+  let text = '';
+  for await (const chunk of process.stdin) {
+    text += String(chunk);
+    if (text.includes('\n') || text.length > 4096) break;
+  }
+  return text.split('\n')[0]?.trim() ?? '';
+}

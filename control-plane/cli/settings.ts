@@ -1,0 +1,46 @@
+import { type ConfigOf, type Setting, secret } from '#shared/config.ts';
+
+/** What the command line reads from the environment; `doctor` reads the control plane's REDIS_… too. */
+export const settings = {
+  KEYFENCE_URL: address('http://127.0.0.1:3000', 'Where the control plane is'),
+  KEYFENCE_VERIFIER_URL: address(
+    'http://127.0.0.1:3001',
+    'Where a verifier is, for `keys verify` and `doctor`',
+  ),
+  KEYFENCE_ROOT_KEY: secret(
+    '',
+    'printable ASCII',
+    'The root key; better from KEYFENCE_ROOT_KEY_FILE, of which the first line counts. Asked for on a terminal where neither is set',
+    firstLine,
+  ),
+  KEYFENCE_KEY: secret(
+    '',
+    'printable ASCII',
+    'The key that `keys verify` asks about; otherwise standard input, or a prompt on a terminal',
+    firstLine,
+  ),
+};
+
+/** The values of `settings`. */
+export type CliConfig = ConfigOf<typeof settings>;
+
+function address(byDefault: string, help: string): Setting<URL> {
+  return {
+    parse(text) {
+      const url = URL.canParse(text) ? new URL(text) : undefined;
+      if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search) {
+        throw new Error('is not allowed');
+      }
+      return url;
+    },
+    default: byDefault,
+    rule: 'http:// or https:// URL without credentials',
+    help,
+  };
+}
+
+function firstLine(text: string): string {
+  const line = text.split('\n')[0]?.trim() ?? '';
+  if (!/^[!-~]*$/.test(line)) throw new Error('is not allowed');
+  return line;
+}

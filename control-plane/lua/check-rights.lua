@@ -1,0 +1,14 @@
+#!lua
+-- RIGHTS: which of some commands the user of this connection may not run. Runs none of them.
+--
+-- KEYS 1 any key of ours; it says only which node is asked
+-- ARGV commands with their arguments, words separated by spaces
+-- Returns those of ARGV that are not permitted, or not known
+local denied = {}
+for _, text in ipairs(ARGV) do
+  local words = {}
+  for word in string.gmatch(text, '%S+') do words[#words + 1] = word end
+  local known, permitted = pcall(redis.acl_check_cmd, unpack(words))
+  if not (known and permitted) then denied[#denied + 1] = text end
+end
+return denied

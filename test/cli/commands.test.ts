@@ -1,0 +1,214 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { generateKey } from '../../shared/key-format.ts';
+import { apiKeys } from '../../shared/layout.ts';
+import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { envOf, type Run, start } from './keyfence.ts';
+
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { STATUS_PERIOD_MS: '100', USAGE_PERIOD_MS: '1000' } });
+});
+afterAll(() => fleet.stop());
+
+const run = (args: string, env = {}, input?: string): Promise<Run> =>
+  start(args.split(' '), envOf(fleet, env), input).ended;
+/** The answer as scripts read it; the command must end as `status` says. */
+const answer = async (args: string, status = 0, env = {}, input?: string) => {
+  const ended = await run(`${args} --json`, env, input);
+  expect(ended, args).toMatchObject({ status });
+  return JSON.parse(ended.stdout);
+};
+
+describe('keys', () => {
+  test('are made, verified, disabled, refused, enabled, changed and deleted', async () => {
+    const { keyId, key } = await answer(
+      'keys create shop --name Ada --prefix shop --meta {"plan":"pro"} --expires +1h',
+    );
+    const verify = async (status: number) => {
+      await fleet.verdict(key); // callers bear that a verifier cannot decide yet
+      return answer('keys verify --api shop', status, { KEYFENCE_KEY: key });
+    };
+    expect(await verify(0)).toMatchObject({ valid: true, keyId, name: 'Ada', meta: { plan: 'pro' } });
+    expect((await answer(`keys disable ${keyId}`)).propagation).toMatchObject({
+      state: 'complete',
+      by: 'acks',
+    });
+    expect(await verify(1)).toMatchObject({ valid: false, code: 'DISABLED' });
+    await answer(`keys enable ${keyId}`);
+    await answer(`keys update ${keyId} --external-id o1 --clear name expires`);
+    const now = await answer(`keys get ${keyId}`);
+    expect(now).toMatchObject({ enabled: true, externalId: 'o1', meta: { plan: 'pro' } });
+    expect(Object.keys(now)).not.toEqual(expect.arrayContaining(['name']));
+    expect(now).not.toHaveProperty('expires');
+    expect((await run(`keys delete ${keyId}`)).stderr).toContain('--yes');
+    await answer(`keys delete ${keyId} --yes`);
+    expect(await verify(1)).toMatchObject({ code: 'NOT_FOUND' });
+    expect(await answer('keys verify', 1, {}, `${key}\n`)).toMatchObject({ code: 'NOT_FOUND' });
+  });
+
+  test('show when and how often they were used', async () => {
+    const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'used' });
+    await fleet.verdict(key);
+    await fleet.until(async () => (await answer(`keys get ${keyId}`)).lastUsedAt !== undefined);
+    expect((await answer(`keys usage ${keyId}`)).verifications.at(-1)).toMatchObject({
+      success: 1,
+      disabled: 0,
+    });
+    expect((await run(`keys usage ${keyId} --hourly`)).stdout).toMatch(
+      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0\n$/,
+    );
+  });
+
+  test('are listed as far as asked, with a cursor for the rest', async () => {
+    for (let i = 0; i < 5; i++) await fleet.ok('keys.createKey', { apiId: 'listed', name: `n${i}` });
+    const first = await answer('keys list listed --limit 2');
+    expect(first).toMatchObject({ total: 5, cursor: expect.any(String) });
+    const rest = await answer(`keys list listed --cursor ${first.cursor}`);
+    expect(rest).not.toHaveProperty('cursor');
+    expect([...first.keys, ...rest.keys].map(({ name }) => name)).toEqual(['n0', 'n1', 'n2', 'n3', 'n4']);
+    expect((await answer('keys list listed --newest --limit 1')).keys[0].name).toBe('n4');
+    expect((await answer('keys list listed --disabled')).keys).toEqual([]);
+    const { stdout, stderr } = await run('keys list listed --limit 2');
+    expect(stdout.split('\n')[0]).toMatch(/^keyId +start +state/);
+    expect(stdout.trim().split('\n')).toHaveLength(3);
+    expect(stderr).toContain(`--cursor ${first.cursor}`);
+  });
+
+  test('a disable says how it ended, and one that is pending has an exit status of its own', async () => {
+    const redis = new Redis(fleet.redisUrl);
+    const keyWithLaggard = async (apiId: string): Promise<string> => {
+      const { keyId } = await fleet.ok('keys.createKey', { apiId });
+      await redis.zadd(apiKeys(apiId).members, 0, 'crashed'); // a verifier that will never confirm anything
+      return keyId;
+    };
+    const keyId = await keyWithLaggard('slow');
+    const pending = await run(`keys disable ${keyId} --wait 0`);
+    expect(pending.status).toBe(75);
+    expect(pending.stdout).toContain('pending, change 1');
+    const looked = await run(`keys propagation ${keyId} 1`);
+    expect(looked.status).toBe(75);
+    expect(looked.stdout).toContain('crashed');
+    await fleet.until(async () => (await run(`keys propagation ${keyId} 1`)).status === 0);
+
+    const fenced = await run(`keys disable ${await keyWithLaggard('waited-for')}`);
+    expect(fenced.status).toBe(0);
+    expect(fenced.stdout).toContain('waited out who did not confirm');
+    redis.disconnect();
+  });
+});
+
+test('APIs are made, shown, listed and deleted', async () => {
+  expect(await answer('apis create Garden --id garden')).toEqual({ apiId: 'garden', name: 'Garden' });
+  expect(await answer('apis get garden')).toMatchObject({ id: 'garden', name: 'Garden' });
+  expect((await run('apis list')).stdout).toMatch(/^garden +20\S+Z +Garden$/m);
+  expect((await run('apis create Garden --id garden')).status).toBe(1);
+  expect((await answer('apis delete garden --yes')).propagation.state).toBe('complete');
+  expect((await run('apis get garden')).status).toBe(1);
+});
+
+test('a root key that was made may do what it was given, until it is disabled', async () => {
+  const made = await answer('root-keys create reader --permission api.*.read_api root.*.read_root_key');
+  const env = { KEYFENCE_ROOT_KEY: made.key };
+  await answer('apis list', 0, env);
+  expect((await run('keys create shop', env)).status).toBe(77);
+  await answer(`root-keys disable ${made.rootKeyId}`);
+  expect((await run('apis list', env)).status).toBe(77);
+  await answer(`root-keys enable ${made.rootKeyId}`);
+  expect((await run('root-keys list', env)).stdout).toMatch(
+    new RegExp(`^${made.rootKeyId} +enabled .* reader +api`, 'm'),
+  );
+});
+
+test('the fleet shows every verifier and how many verdicts it gave', async () => {
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'seen' });
+  await fleet.verdict(key);
+  await fleet.until(async () => (await answer('fleet')).verifiers.length === 1);
+  const { stdout } = await run('fleet');
+  expect(stdout).toMatch(/^verifier +host +version/);
+  expect(stdout).toMatch(/^verifier_\S+ /m);
+});
+
+test('the audit log shows who did what, and what was refused', async () => {
+  const { keyId } = await answer('keys create audited');
+  await answer(`keys disable ${keyId}`);
+  const [disabled, created] = (await answer(`audit --key ${keyId}`)).events;
+  expect(disabled).toMatchObject({
+    operation: 'keys.updateKey',
+    before: { enabled: true },
+    after: { enabled: false },
+  });
+  expect(created).toMatchObject({ operation: 'keys.createKey' });
+  expect((await run(`audit --key ${keyId}`)).stdout).toContain('{"enabled":true} → {"enabled":false}');
+  await run('keys get key_unknown', { KEYFENCE_ROOT_KEY: 'nobody' });
+  expect((await answer('audit --refused --limit 1')).events[0]).toMatchObject({ outcome: 'UNAUTHORIZED' });
+});
+
+describe('errors', () => {
+  test.each([
+    ['there is no such key', 'keys get key_none', {}, 1],
+    ['an unknown option', 'keys get key_none --all', {}, 64],
+    ['a value that is out of range', 'keys create shop --byte-length 15', {}, 64],
+    ['a value that the server refuses', 'keys create shop --prefix no-dashes', {}, 64],
+    ['nothing to change', 'keys update key_none', {}, 64],
+    ['nobody is there', 'apis list', { KEYFENCE_URL: 'http://127.0.0.1:2' }, 69],
+    ['an unknown root key', 'apis list', { KEYFENCE_ROOT_KEY: 'unknown' }, 77],
+    ['no root key', 'apis list', { KEYFENCE_ROOT_KEY: '' }, 77],
+    ['a URL that is none', 'apis list', { KEYFENCE_URL: 'nowhere' }, 78],
+  ])('%s has its exit status, and nothing on standard output', async (_, args, env, status) => {
+    const ended = await run(args, env);
+    expect(ended).toMatchObject({ status, stdout: '' });
+    expect(ended.stderr).not.toBe('');
+    expect(ended.stderr).not.toMatch(/\n\s+at /);
+  });
+
+  test('are JSON for scripts, with the code and the request id of the server', async () => {
+    const { stderr } = await run('keys get key_none --json');
+    expect(JSON.parse(stderr)).toEqual({
+      error: { code: 'NOT_FOUND', message: 'key key_none not found', requestId: expect.any(String) },
+    });
+  });
+
+  test('of somebody else who listens there are said to be that', async () => {
+    const { status, stderr } = await run('apis list', { KEYFENCE_URL: fleet.verifiers[0]?.adminAddress });
+    expect(status).toBe(78);
+    expect(stderr).toContain('not as a control plane does');
+  });
+});
+
+describe('secrets', () => {
+  test('come from files too, of which the first line counts', async () => {
+    const file = join(fleet.directory, 'root-key');
+    writeFileSync(file, `${ROOT_KEY}\nan-older-one\n`);
+    await answer('apis list', 0, { KEYFENCE_ROOT_KEY: '', KEYFENCE_ROOT_KEY_FILE: file });
+  });
+
+  test('have no place among the arguments, and are not repeated where somebody put them there', async () => {
+    const key = generateKey(16, 'shop');
+    for (const args of [`keys get ${key}`, `keys get x --root-key=${key}`, `keys verify ${key}`]) {
+      const { status, stdout, stderr } = await run(args);
+      expect(status, args).toBe(64);
+      expect(stdout + stderr, args).not.toContain(key);
+    }
+  });
+});
+
+test("a key's name cannot drive the terminal", async () => {
+  const name = '\u001b[2Jgone\u009b31m\u202etxt';
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'odd', name });
+  for (const args of [`keys get ${keyId}`, 'keys list odd', `keys get ${keyId} --json`]) {
+    const { stdout } = await run(args);
+    expect(stdout).toContain('gone');
+    for (const character of ['\u001b', '\u009b', '\u202e']) expect(stdout).not.toContain(character);
+  }
+  expect((await answer(`keys get ${keyId}`)).name).toBe(name);
+});
+
+test('a reader that has seen enough ends the command quietly', async () => {
+  for (let i = 0; i < 3; i++) await fleet.ok('keys.createKey', { apiId: 'piped' });
+  const { child, ended } = start(['keys', 'export', 'piped'], envOf(fleet));
+  child.stdout?.destroy();
+  expect(await ended).toMatchObject({ status: 0, stderr: '' });
+});

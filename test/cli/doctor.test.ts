@@ -1,0 +1,157 @@
+import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { hashSecret } from '../../shared/key-format.ts';
+import { apiKeys } from '../../shared/layout.ts';
+import { Fleet } from '../fleet.ts';
+import { RedisNode } from '../redis/nodes.ts';
+import { envOf, start } from './keyfence.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const directory = mkdtempSync(join(tmpdir(), 'keyfence-doctor-'));
+const COMMANDS =
+  `+hello +info +config|get +cluster|slots +wait +eval +evalsha +publish +get +mget +set +del +exists
+  +incr +pexpire +pttl +hget +hmget +hgetall +hset +hdel +hexists +hincrby +hlen +hvals +zadd +zrem +zcard +zcount +zscore
+  +zrange +zrangebyscore +zrevrangebyscore +zrangebylex +xadd +xrange +xrevrange`.split(/\s+/);
+let node: RedisNode;
+let redis: Redis;
+let fleet: Fleet;
+
+/** A Redis in which the control plane's user may do what the doctor says is needed, and nobody else is let in. */
+beforeAll(async () => {
+  node = await RedisNode.start(directory);
+  await node.command('ACL', 'SETUSER', 'admin', 'on', '>pw', '~*', '&*', '+@all');
+  redis = new Redis({ port: node.port, username: 'admin', password: 'pw' });
+  await permit(...COMMANDS);
+  await redis.call('ACL', 'SETUSER', 'default', 'off');
+  fleet = await Fleet.start({ redisUrl: node.url, verifiers: 0, env: as('control-plane') });
+  await fleet.addVerifier(as('admin'));
+});
+afterAll(async () => {
+  await fleet.stop();
+  redis.disconnect();
+  await node.stop();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+const as = (user: string) => ({ REDIS_USERNAME: user, REDIS_PASSWORD: 'pw' });
+const permit = (...commands: readonly string[]) => {
+  const rules = ['on', '>pw', 'resetchannels', '~kf:*', '&kf:*', '-@all', ...commands];
+  return redis.call('ACL', 'SETUSER', 'control-plane', ...rules);
+};
+
+interface Finding {
+  check: string;
+  found: string;
+  change?: string;
+}
+const examine = async (env = {}) => {
+  const { status, stdout } = await start(
+    ['doctor', '--json'],
+    envOf(fleet, { ...as('control-plane'), ...env }),
+  ).ended;
+  const { findings, healthy } = JSON.parse(stdout) as { findings: Finding[]; healthy: boolean };
+  expect(status).toBe(healthy ? 0 : 1);
+  const of = (check: string) => findings.find((finding) => finding.check === check);
+  return { findings, of, toChange: findings.filter(({ change }) => change).map(({ check }) => check) };
+};
+test('a healthy installation leaves nothing to change', async () => {
+  const { findings, toChange } = await examine();
+  expect(toChange, JSON.stringify(findings)).toEqual([]);
+  const { stdout, stderr } = await start(['doctor'], envOf(fleet, as('control-plane'))).ended;
+  expect(stdout).toMatch(/^✓ control plane: .*knows the root key$/m);
+  expect(stderr).toBe('Nothing to change.\n');
+});
+
+test('the rights that the doctor asks for are enough for a control plane', async () => {
+  const { keyId } = await fleet.ok('keys.createKey', {
+    apiId: 'shop',
+    externalId: 'o1',
+    meta: { a: 'x'.repeat(99) },
+  });
+  await fleet.ok('keys.importKeys', { apiId: 'shop', keys: [{ sha256: hashSecret('one') }] });
+  expect((await fleet.ok('keys.updateKey', { keyId, enabled: false })).propagation.state).toBe('complete');
+  await fleet.ok('apis.listKeys', { apiId: 'shop', externalId: 'o1', sort: '-createdAt' });
+  const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', {
+    name: 'r',
+    permissions: ['api.*.read_api'],
+  });
+  await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: false });
+  for (const list of ['rootKeys.listRootKeys', 'fleet.listVerifiers', 'audit.listEvents', 'apis.listApis']) {
+    await fleet.ok(list);
+  }
+  await fleet.ok('keys.deleteKey', { keyId });
+  await fleet.ok('apis.deleteApi', { apiId: 'shop' });
+  await fleet.until(async () => (await redis.exists(apiKeys('shop').head)) === 0);
+});
+
+test('rights that lack, or are more than is needed, are named', async () => {
+  await permit(...COMMANDS, '-xrevrange', '-config');
+  const { of } = await examine();
+  await permit(...COMMANDS);
+  expect(of('rights')?.change).toContain('+config|get +xrevrange');
+  expect(of('persistence')?.change).toContain('+config|get');
+  const wide = await examine(as('admin'));
+  expect(wide.toChange).toEqual(['rights']);
+  expect(wide.of('rights')?.found).toContain('flushall');
+  await redis.call('ACL', 'SETUSER', 'default', 'on', 'nopass');
+  const open = await examine();
+  await redis.call('ACL', 'SETUSER', 'default', 'off');
+  expect(open.toChange).toEqual(['strangers']);
+});
+
+test('what Redis could lose is named, with what to set', async () => {
+  await redis.config('SET', 'appendfsync', 'everysec', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru');
+  const { of } = await examine({ REDIS_REPLICAS: '1' });
+  await redis.config('SET', 'appendfsync', 'always', 'maxmemory', '0');
+  expect(of('persistence')?.change).toContain('appendfsync always');
+  expect(of('memory')?.change).toContain('noeviction');
+  expect(of('replication')?.change).toContain('min-replicas-to-write 1');
+});
+
+test('who cannot be reached, or is somebody else, is told apart from what is well', async () => {
+  const nowhere = 'http://127.0.0.1:2';
+  const { of, toChange } = await examine({
+    KEYFENCE_URL: nowhere,
+    KEYFENCE_VERIFIER_URL: fleet.controlPlanes[0]?.address,
+    REDIS_URL: 'redis://127.0.0.1:2',
+  });
+  expect(toChange).toEqual(['control plane', 'verifier', 'Redis']);
+  expect(of('control plane')?.found).toContain('ECONNREFUSED');
+  expect((await examine({ KEYFENCE_ROOT_KEY: 'wrong' })).of('control plane')?.change).toContain('root key');
+  expect((await examine({ KEYFENCE_ROOT_KEY: '' })).of('control plane')).not.toHaveProperty('change');
+});
+
+test('a clock that is wrong is found', async () => {
+  const server = createServer((_, response) => {
+    response.setHeader('date', new Date(Date.now() + 60_000).toUTCString());
+    response.end('{"apis":[]}');
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const KEYFENCE_URL = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { of } = await examine({ KEYFENCE_URL });
+  server.close();
+  expect(of("control plane's clock")?.found).toMatch(/^\d\d s ahead of/);
+  expect(of("control plane's clock")?.change).toContain('NTP');
+});
+
+test('the rights that the doctor asks for are all that the control plane uses', () => {
+  const doctor = readFileSync(join(ROOT, 'control-plane/cli/doctor-redis.ts'), 'utf8');
+  const needed = doctor.slice(doctor.indexOf('NEEDED = '), doctor.indexOf('NEEDLESS = '));
+  const used = globSync('control-plane/{*.ts,lua/*.lua}', { cwd: ROOT }).flatMap((file) => {
+    const text = readFileSync(join(ROOT, file), 'utf8');
+    return [...text.matchAll(/redis\.p?call\('([A-Z]+)'|\bredis\.([a-z]+)\(/g)].map(
+      ([, lua, ts]) => lua ?? ts ?? '',
+    );
+  });
+  const notCommands = new Set(['pipeline', 'sha', 'call', 'pcall', 'acl', 'defineCommand', 'on', 'once']);
+  const commands = [...new Set(used.map((name) => name.toLowerCase()))].filter(
+    (name) => !notCommands.has(name),
+  );
+  expect(commands.length).toBeGreaterThan(20);
+  expect(commands.filter((name) => !new RegExp(`[,\\s]${name} `).test(needed))).toEqual([]);
+});

@@ -1,0 +1,73 @@
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { generateKey } from '../../shared/key-format.ts';
+import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { envOf, start, startOnTerminal } from './keyfence.ts';
+
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await Fleet.start();
+});
+afterAll(() => fleet.stop());
+
+const COLOUR = '\u001b[1m';
+
+test('colours are for terminals alone, and NO_COLOR takes them away', async () => {
+  const env = envOf(fleet);
+  expect((await startOnTerminal(['apis', 'list'], env)).stdout).toContain(COLOUR);
+  expect((await startOnTerminal(['apis', 'list'], { ...env, NO_COLOR: '1' })).stdout).not.toContain('\u001b');
+  expect((await start(['apis', 'list'], env).ended).stdout).not.toContain('\u001b');
+});
+
+test('the root key and the key are asked for, and what is typed is not shown', async () => {
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'asked' });
+  const env = envOf(fleet, { KEYFENCE_ROOT_KEY: '' });
+  const listed = await startOnTerminal(['apis', 'list'], env, 'Root key for http', `${ROOT_KEY}\r`);
+  expect(listed.stdout).toContain('asked');
+  expect(listed.stdout).not.toContain(ROOT_KEY);
+  await fleet.verdict(key);
+  const verified = await startOnTerminal(['keys', 'verify'], env, 'Key: ', `${key}\r`);
+  expect(verified.stdout).toContain('VALID');
+  expect(verified.stdout).not.toContain(key);
+  const left = await startOnTerminal(['apis', 'list'], env, 'Root key for http', '\u0003');
+  expect(left.status).toBe(130);
+});
+
+test('deleting asks first', async () => {
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'kept' });
+  const no = await startOnTerminal(['keys', 'delete', keyId], envOf(fleet), 'Type yes: ', 'y\r');
+  expect(no.status).toBe(130);
+  expect((await fleet.admin('keys.getKey', { keyId })).status).toBe(200);
+  const yes = await startOnTerminal(['keys', 'delete', keyId], envOf(fleet), 'Type yes: ', 'yes\r');
+  expect(yes.status).toBe(0);
+  expect((await fleet.admin('keys.getKey', { keyId })).status).toBe(404);
+});
+
+test('an import shows how far it is', async () => {
+  const file = join(fleet.directory, 'bar.ndjson');
+  writeFileSync(file, Array.from({ length: 4000 }, () => `{"key":"${generateKey(16)}"}\n`).join(''));
+  const { stdout, status } = await startOnTerminal(['keys', 'import', 'bar', file], envOf(fleet));
+  expect(status).toBe(0);
+  expect(stdout).toMatch(/█+░+ 50 % line 2,000/);
+  expect(stdout).toContain('4,000 created');
+});
+
+test('bash completes commands, options and shells by the words before', async () => {
+  const { stdout: script } = await start(['completion', 'bash'], envOf(fleet)).ended;
+  const completed = async (...words: string[]) => {
+    const program = `${script}\nCOMP_WORDS=(keyfence ${words.map((word) => `'${word}'`).join(' ')})
+      COMP_CWORD=${words.length}; _keyfence; echo "\${COMPREPLY[*]}"`;
+    return (await promisify(execFile)('bash', ['-c', program])).stdout.trim();
+  };
+  expect(await completed('ke')).toBe('keys');
+  expect(await completed('keys', 'd')).toBe('disable delete');
+  expect(await completed('--json', 'keys', 'disable', '--w')).toBe('--wait');
+  expect(await completed('keys', 'disable', 'key_x', '--j')).toBe('--json');
+  expect(await completed('completion', 'z')).toBe('zsh');
+  const zsh = await start(['completion', 'zsh'], envOf(fleet)).ended;
+  expect(zsh.stdout).toMatch(/^#compdef keyfence\n/);
+  expect(zsh.stdout).toContain('" keys disable "*) compadd -- --wait --json --help || _files ;;');
+});

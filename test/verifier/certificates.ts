@@ -1,0 +1,22 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** A certificate that is its own authority, and its key. */
+export interface MadeCertificate {
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly cert: string;
+}
+
+/** Makes a certificate for `127.0.0.1` and `localhost` in `directory/name`, with openssl. */
+export function makeCertificate(directory: string, name: string): MadeCertificate {
+  const folder = join(directory, name);
+  mkdirSync(folder);
+  const [certFile, keyFile] = [join(folder, 'tls.crt'), join(folder, 'tls.key')];
+  const subject = ['-subj', `/CN=${name}`, '-addext', 'subjectAltName=IP:127.0.0.1,DNS:localhost'];
+  const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
+  const out = ['-days', '2', '-keyout', keyFile, '-out', certFile];
+  execFileSync('openssl', ['req', '-x509', ...curve, ...subject, ...out], { stdio: 'pipe' });
+  return { certFile, keyFile, cert: readFileSync(certFile, 'utf8') };
+}

@@ -1,0 +1,41 @@
+/** Names in lower case of headers that speak of one connection only (RFC 9110 §7.6.1), and of the framing on it. */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  'connection',
+  'expect',
+  'http2-settings',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/**
+ * The headers of a message that may be passed on, in their order, doubles included.
+ * @param raw names and values in turn
+ * @param connection the message's Connection header: what it names stays behind too
+ * @param drop by name in lower case, and value: more that stays behind
+ */
+export function endToEndHeaders(
+  raw: readonly string[],
+  connection: string | readonly string[] | undefined,
+  drop: (name: string, value: string) => boolean,
+): string[] {
+  const named = nominated(String(connection ?? ''));
+  const kept: string[] = [];
+  for (let i = 0; i < raw.length; i += 2) {
+    const name = raw[i] ?? '';
+    const value = raw[i + 1] ?? '';
+    const lower = name.toLowerCase();
+    if (!HOP_BY_HOP.has(lower) && !named.includes(lower) && !drop(lower, value)) kept.push(name, value);
+  }
+  return kept;
+}
+
+function nominated(connection: string): readonly string[] {
+  if (/^(?:keep-alive|close)?$/i.test(connection)) return [];
+  return connection.split(',').map((name) => name.trim().toLowerCase());
+}

@@ -1,0 +1,73 @@
+import { type ConfigOf, httpUrl, integer } from '#shared/config.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { endToEndHeaders } from './end-to-end-headers.ts';
+import { Relay, RelayError, type RelayFault, type RelayStats } from './relay.ts';
+import type { Handler, Routes } from './routes.ts';
+
+export const forwardSettings = {
+  CONTROL_PLANE_URL: httpUrl(
+    'The control plane; set, every other `/v1/` call is passed on to it, so that clients need one address only',
+  ),
+  CONTROL_PLANE_TIMEOUT_MS: integer(
+    1000,
+    300_000,
+    'ms',
+    75_000,
+    'How long such a call waits for an answer; above the 60,000 that an update may be held, below STALL_TIMEOUT_MS',
+  ),
+  CONTROL_PLANE_CONNECTIONS_MAX: integer(
+    1,
+    10_000,
+    'connections',
+    100,
+    'Such calls at once, each on a connection of its own; more are answered 503',
+  ),
+};
+
+/** What `forwardSettings` and the listener's STALL_TIMEOUT_MS cannot be together. */
+export function forwardFaults(
+  config: ConfigOf<typeof forwardSettings> & { STALL_TIMEOUT_MS: number },
+): string[] {
+  if (config.CONTROL_PLANE_URL === undefined) return [];
+  return config.CONTROL_PLANE_TIMEOUT_MS < config.STALL_TIMEOUT_MS
+    ? []
+    : ['CONTROL_PLANE_TIMEOUT_MS: must be below STALL_TIMEOUT_MS'];
+}
+
+/** The rest of the interface, answered by the control plane. */
+export interface Forward {
+  readonly below: Routes['below'];
+  readonly stats: RelayStats;
+  close(): Promise<void>;
+}
+
+/** Routes that pass calls on to `url`. A call that is not answered is 503 in the contract's shape. */
+export async function forwardTo(url: URL, config: ConfigOf<typeof forwardSettings>): Promise<Forward> {
+  const relay = await Relay.to(url, {
+    connectionsMax: config.CONTROL_PLANE_CONNECTIONS_MAX,
+    timeoutMs: config.CONTROL_PLANE_TIMEOUT_MS,
+  });
+  const handler: Handler = async (request, response, requestId) => {
+    const { url: target = '', rawHeaders, headers } = request;
+    if (!OPERATION.test(target)) throw new ApiError('NOT_FOUND', 'no such path');
+    const kept = endToEndHeaders(rawHeaders, headers.connection, isOurs);
+    try {
+      await relay.send(request, response, { target, headers: [...kept, 'X-Request-Id', requestId] });
+    } catch (error) {
+      throw error instanceof RelayError ? unavailable(MESSAGES[error.fault], error) : error;
+    }
+  };
+  return { below: [['/v1/', handler]], stats: relay, close: () => relay.close() };
+}
+
+/** Calls as the interface names them, so that no other spelling of verifyKey leaves with somebody's key. */
+const OPERATION = /^\/v1\/(?!keys\.verifykey)[a-z]+\.[a-z]+(?:\?|$)/i;
+
+const isOurs = (name: string) => name === 'host' || name === 'x-request-id';
+
+const MESSAGES: Readonly<Record<RelayFault, string>> = {
+  busy: 'too many calls to the control plane at once; nothing was done',
+  unreachable: 'the control plane is out of reach; nothing was done',
+  late: 'no answer from the control plane in time; whether it did what was asked is not known',
+  cut: 'the control plane broke off; whether it did what was asked is not known',
+};

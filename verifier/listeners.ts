@@ -1,0 +1,106 @@
+import type { Clock } from '#shared/clock.ts';
+import type { Logger } from '#shared/log.ts';
+import type { AuthzSettings } from './authz.ts';
+import type { Config } from './config.ts';
+import { SOURCES } from './credentials.ts';
+import { listenGrpc } from './ext-authz-grpc.ts';
+import { forwardTo } from './forward.ts';
+import { createVerifierServer } from './http.ts';
+import { createProxy } from './proxy.ts';
+import type { RelayStats } from './relay.ts';
+import { followCertificate } from './tls.ts';
+import type { Answers } from './verify-key.ts';
+
+/** Where a verifier is asked. */
+export interface Addresses {
+  /** As `http://host:port`, or `https:`. */
+  readonly address: string;
+  /** In front of the API, in proxy mode; likewise. */
+  readonly proxyAddress: string | undefined;
+  /** For Envoy, as `host:port`. */
+  readonly grpcAddress: string | undefined;
+}
+
+/** Everything that a verifier is asked at. */
+export interface Listeners extends Addresses {
+  /** Being received or looked up; what is passed on in proxy mode is in `relays`. */
+  readonly requestsInFlight: number;
+  /** Requests answered by the fast lanes, and connections they gave to Node's server. */
+  readonly lane: { readonly answered: number; readonly handedOver: number };
+  /** What became of what was passed on, by where to. */
+  readonly relays: Readonly<Record<string, RelayStats>>;
+  /** Tells health checks that traffic may come. */
+  ready(): void;
+  /** From now on every answer says `Connection: close`, and health checks are told to turn away. */
+  drain(): void;
+  /** Answers what has arrived and closes; what is still open after `graceMs` is cut. */
+  close(graceMs: number): Promise<void>;
+}
+
+/**
+ * Listens at all that the configuration names. Each way of asking gets the same `answers`.
+ * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
+ */
+export async function openListeners(options: {
+  answers: Answers;
+  config: Config;
+  clock: Clock;
+  log: Logger;
+  crowded: () => void;
+}): Promise<Listeners> {
+  const { answers, config, clock, log, crowded } = options;
+  const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, UPSTREAM_URL } = config;
+  const authz: AuthzSettings = {
+    sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
+    withMeta: config.AUTHZ_META,
+    allowPreflight: config.CORS_PREFLIGHT === 'allow',
+  };
+  const certificate = followCertificate(config, clock, log);
+  const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
+  const routes = { below: forward?.below ?? [] };
+  const contract = { answers, limits: config, log, crowded, authz, routes };
+
+  const server = createVerifierServer({ ...contract, certificate });
+  const address = await server.listen(HOST, PORT);
+  const local = LISTEN_UNIX ? createVerifierServer(contract) : undefined;
+  await local?.listenUnix(LISTEN_UNIX);
+  const gateway = { answers, authz, log, crowded, certificate };
+  const proxy =
+    UPSTREAM_URL && (await createProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
+  const proxyAddress = await proxy?.listen(config.PROXY_HOST, config.PROXY_PORT);
+  const place = { host: HOST, port: EXT_AUTHZ_GRPC_PORT ?? 0, callsMax: config.REQUESTS_IN_FLIGHT_MAX };
+  const grpc = EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await listenGrpc({ ...gateway, ...place });
+
+  return {
+    address,
+    proxyAddress,
+    grpcAddress: grpc?.address,
+    get requestsInFlight() {
+      return server.requestsInFlight + (local?.requestsInFlight ?? 0);
+    },
+    lane: {
+      get answered() {
+        return server.lane.answered + (local?.lane.answered ?? 0);
+      },
+      get handedOver() {
+        return server.lane.handedOver + (local?.lane.handedOver ?? 0);
+      },
+    },
+    relays: { control_plane: forward ? forward.stats : NOTHING, api: proxy ? proxy.stats : NOTHING },
+    ready() {
+      if (grpc) grpc.serving = true;
+    },
+    drain() {
+      for (const each of [server, local, proxy]) each?.drain();
+      if (grpc) grpc.serving = false;
+    },
+    async close(graceMs) {
+      await Promise.all([server, local, proxy, grpc].map((each) => each?.close(graceMs)));
+      certificate?.close();
+      await forward?.close();
+    },
+  };
+}
+
+/** Of a relay that is not configured: its series are there all the same. */
+const NOTHING: RelayStats = { inFlight: 0, faults: { busy: 0, unreachable: 0, late: 0, cut: 0 } };

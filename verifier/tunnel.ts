@@ -1,0 +1,24 @@
+import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+
+/**
+ * Passes bytes between two connections, at the pace of the slower, until both are closed.
+ * @param idleMs both are cut when nothing moved for so long; 0 = never
+ */
+export async function join(client: Socket, other: Duplex, idleMs: number): Promise<void> {
+  const [here, there] = [client, other].map((socket, i, both) => {
+    const peer = both[1 - i];
+    socket.on('error', () => socket.destroy());
+    return new Promise<void>((resolve) => {
+      socket.once('close', () => {
+        // What it said before it closed is still delivered.
+        if (peer instanceof Socket) peer.destroySoon();
+        else peer?.destroy();
+        resolve();
+      });
+    });
+  });
+  client.setTimeout(idleMs, () => client.destroy());
+  client.pipe(other).pipe(client);
+  await Promise.all([here, there]);
+}
