@@ -77,6 +77,11 @@ export class Metrics {
     for (const outcome of ['acks', 'fence', 'lost']) this.#propagation.zero({ outcome });
     for (const outcome of ['written', 'conflict', 'given up']) this.#rewritten.inc({ outcome }, 0);
     for (const result of ['replicated', 'short', 'failed']) this.#writes.inc({ result }, 0);
+    for (const limit of ['calls', 'failures', 'unchecked']) this.rates.inc({ limit }, 0);
+    for (const result of ['written', 'late', 'lost']) {
+      this.audit.inc({ kind: 'done', result }, 0);
+      if (result !== 'late') this.audit.inc({ kind: 'refused', result }, 0);
+    }
   }
 
   /** Values that are read when somebody asks. */
