@@ -167,7 +167,9 @@ export class Fence {
       change.followers = standing.followers;
       if (standing.replicatedSequence >= sequence) change.replicated = true;
       if (!change.replicated) return false;
-      if (standing.laggards === 0) return this.#settle(change, 'acks');
+      // Of a trimmed change a deposed primary would say the same: its members follow another history.
+      const isHere = standing.state === 'INTACT';
+      if (isHere && standing.laggards === 0) return this.#settle(change, 'acks');
       if (this.#clock.monotonicMs() < change.closesAtMs) return false;
       const closing = await this.#log.close(apiId, sequence, hash);
       if (closing.state === 'LOST') return this.#settle(change, 'lost');

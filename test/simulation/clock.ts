@@ -4,6 +4,7 @@ import type { Random } from './random.ts';
 interface Event {
   readonly atMs: number;
   readonly order: number;
+  readonly settles: boolean;
   run: (() => void) | undefined;
 }
 
@@ -17,9 +18,12 @@ export class Timeline {
   readonly #heap: Event[] = [];
   #order = 0;
 
-  /** Runs something `delayMs` from now; events of one moment run in the order they were asked for. */
-  after(delayMs: number, run: () => void): ReturnType<Clock['after']> {
-    const event: Event = { atMs: this.nowMs + Math.max(0, delayMs), order: this.#order++, run };
+  /**
+   * Runs something `delayMs` from now; events of one moment run in the order they were asked for.
+   * @param settles whether it may settle promises, as what a process does may, and what a server does does not
+   */
+  after(delayMs: number, run: () => void, settles = true): ReturnType<Clock['after']> {
+    const event: Event = { atMs: this.nowMs + Math.max(0, delayMs), order: this.#order++, settles, run };
     this.#push(event);
     return {
       cancel: () => {
@@ -30,13 +34,14 @@ export class Timeline {
 
   /** Lets time pass until `untilMs`. Every promise that an event settles is acted upon before the next event. */
   async run(untilMs: number): Promise<void> {
+    await settled();
     for (let event = this.#heap[0]; event && event.atMs <= untilMs && !this.halted; event = this.#heap[0]) {
       this.#pop();
       if (!event.run) continue;
       this.nowMs = event.atMs;
       this.steps++;
       event.run();
-      await settled();
+      if (event.settles) await settled();
     }
     this.nowMs = untilMs;
   }

@@ -1,8 +1,9 @@
+import type { KnownKey } from './checker.ts';
 import type { Machine } from './clock.ts';
 import type { Passage } from './network.ts';
 import type { RedisNode } from './nodes.ts';
 import type { Fault } from './plan.ts';
-import type { World } from './world.ts';
+import type { ControlPlaneProcess, World } from './world.ts';
 
 /** Breaks things at random moments until `stop`, which mends what can be mended. */
 export class Faults {
@@ -36,16 +37,17 @@ export class Faults {
   /** Begins. Each kind of fault comes on its own, about every `faultPeriodMs`, some kinds less often. */
   start(): void {
     const { plan, random, timeline } = this.#world;
-    if (plan.faults.includes('isolation')) {
-      const { verifiers } = this.#world;
-      this.#world.onSynced = (machine) => {
-        if (!this.#stopped && random.chance(0.1)) this.#isolate(machine, ['out']);
-      };
-      this.#world.onWritten = () => {
-        if (this.#stopped || verifiers.length === 0 || !random.chance(0.1)) return;
-        this.#isolate(random.pick(verifiers).machine, ['out', 'back']);
-      };
-    }
+    const { verifiers } = this.#world;
+    this.#world.onSynced = (machine) => {
+      if (!this.#stopped && random.chance(plan.isolatedSyncs)) this.#isolate(machine, ['out']);
+    };
+    this.#world.onWritten = () => {
+      if (this.#stopped || verifiers.length === 0 || !random.chance(plan.isolatedWrites)) return;
+      this.#isolate(random.pick(verifiers).machine, ['out', 'back']);
+    };
+    this.#world.network.onSubscribed = (machine, apiId) => {
+      if (!this.#stopped && this.#failingOver && random.chance(0.5)) this.#overwrite(machine, apiId);
+    };
     for (const fault of plan.faults) {
       const periodMs = plan.faultPeriodMs * (SELDOM.includes(fault) ? 5 : 2);
       const next = () =>
@@ -107,12 +109,12 @@ export class Faults {
     });
   }
 
-  /** Nothing that a machine sends, or is sent, arrives any more, probably for longer than its lease. */
+  /** Nothing that a machine sends, or is sent, arrives any more, often for longer than its lease. */
   #isolate(machine: Machine, directions: readonly ('out' | 'back')[]): void {
     const { network, plan } = this.#world;
     const link = network.link(machine, network.primaryFor(machine));
     for (const direction of directions) network.set(link, direction, 'lost');
-    this.#later(2 * Math.max(...plan.leasesMs), () => {
+    this.#later(plan.isolationMs, () => {
       for (const direction of directions) network.set(link, direction, 'open');
     });
   }
@@ -169,7 +171,14 @@ export class Faults {
     const replicas = group.nodes.filter((node) => node !== group.primary);
     if (random.chance(0.7)) for (const replica of replicas) group.stall(replica, true);
     if (random.chance(0.5)) this.#restartVerifier();
-    timeline.after(random.pick([0, random.between(0, 100), random.between(0, 1000)]), () => {
+    // WAIT gives up after 1000 ms; only then may anybody think that a change which the replicas lack is complete.
+    const aloneMs = random.pick([
+      0,
+      random.between(0, 100),
+      random.between(0, 1000),
+      random.between(1000, 2000),
+    ]);
+    timeline.after(aloneMs, () => {
       const heirs = replicas.filter((node) => group.follows(node));
       const heir = heirs.length > 0 && !this.#stopped ? random.pick(heirs) : undefined;
       for (const replica of replicas) if (replica !== heir) group.stall(replica, false);
@@ -200,13 +209,30 @@ export class Faults {
   }
 
   #writeOnBothSides(): void {
+    const { random, keys, controlPlanes } = this.#world;
+    const key = random.pick(keys);
+    for (const process of controlPlanes) this.#update(process, key);
+  }
+
+  /** Whoever applied what a failover took hears, before its first SYNC, of a change that would be its next one. */
+  #overwrite(machine: Machine, apiId: string): void {
+    const { random, keys, controlPlanes, verifiers, group, network } = this.#world;
+    const follower = verifiers.find((process) => process.machine === machine)?.following.get(apiId);
+    const lost = (follower?.position ?? 0) - group.primary.state.api(apiId).sequence;
+    const process = controlPlanes.find((each) => network.primaryFor(each.machine) === group.primary);
+    if (!follower?.live || lost < 0 || lost > 5 || !process) return;
+    const link = network.link(machine, group.primary);
+    network.set(link, 'out', 'held');
+    this.#later(50, () => network.set(link, 'out', 'open'));
+    const own = keys.filter((key) => key.apiId === apiId);
+    for (let i = 0; i <= lost; i++) this.#update(process, random.pick(own));
+  }
+
+  #update(process: ControlPlaneProcess, { apiId, keyId }: KnownKey): void {
     const world = this.#world;
-    const { apiId, keyId } = world.random.pick(world.keys);
-    for (const process of world.controlPlanes) {
-      const fields = world.fields(world.random.chance(0.5));
-      const write = { apiId, operation: 'update', keyId, fields } as const;
-      process.machine.deliver(() => void world.write(process, write, Number.POSITIVE_INFINITY));
-    }
+    const fields = world.fields(world.random.chance(0.5));
+    const write = { apiId, operation: 'update', keyId, fields } as const;
+    process.machine.deliver(() => void world.write(process, write, Number.POSITIVE_INFINITY));
   }
 }
 

@@ -2,6 +2,8 @@ import { registerHooks } from 'node:module';
 
 /** A protocol with one of its precautions left out. */
 export interface Mutant {
+  /** The first that showed it when this was written; any change of the simulation may make it another. */
+  readonly seed: number;
   /** From the root of the repository. */
   readonly file: string;
   /** Source text, each found exactly once, and what stands there instead. */
@@ -16,16 +18,19 @@ const PORTS = 'test/simulation/ports.ts';
 /** By what is left out. Scripts are changed in the simulated Redis, everything else in the code that ships. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   'no fill guard': {
+    seed: 1,
     file: VERIFIER,
     edits: [
       ['if (reply.sequence !== this.#position || this.#epoch !== epoch)', 'if (this.#epoch !== epoch)'],
     ],
   },
   'no lease': {
+    seed: 3,
     file: 'verifier/lease.ts',
     edits: [['this.#clock.monotonicMs() < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
   'timer-driven fence': {
+    seed: 19,
     file: 'verifier/lease.ts',
     edits: [
       [
@@ -42,6 +47,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'lease from reply time': {
+    seed: 22,
     file: VERIFIER,
     edits: [
       [
@@ -51,6 +57,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'ack when sent': {
+    seed: 1,
     file: REDIS,
     edits: [
       [
@@ -60,6 +67,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'no registration': {
+    seed: 1,
     file: REDIS,
     edits: [
       ['    api.members.set(member, api.sequence);\n', ''],
@@ -67,10 +75,12 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'laggard removed at F': {
+    seed: 636,
     file: FENCE,
     edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
   },
   'kill without XX': {
+    seed: 290,
     // In one script nobody can leave between the look and the kill; so in two.
     file: PORTS,
     edits: [
@@ -89,28 +99,34 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'no prevHash check': {
+    seed: 114,
     file: VERIFIER,
     edits: [[' || change.previousHash !== this.#hash', '']],
   },
   'no hash chain': {
+    seed: 1,
     file: REDIS,
     edits: [[`sha1(\`\${previousHash}|`, 'sha1(`|']],
   },
   'no digest of a long state': {
+    seed: 407,
     file: REDIS,
     edits: [["['forget', secretHash, sha1(payload)]", "['forget', secretHash]"]],
   },
   'trimmed is intact': {
+    seed: 102,
     file: FENCE,
     edits: [
       ["if (standing.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');", ''],
     ],
   },
   'F without X': {
+    seed: 354,
     file: FENCE,
     edits: [['return leaseMs + deposedMs +', 'return leaseMs + 0 * deposedMs +']],
   },
   'REGISTER without WAIT': {
+    seed: 124,
     file: PORTS,
     edits: [
       ["'register', this.#apiId, script, replicas);", "'register', this.#apiId, script, 0);"],
@@ -118,10 +134,12 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'complete without WAIT on the write': {
+    seed: 120,
     file: FENCE,
     edits: [['if (!change.replicated) return false;', '']],
   },
   'no nonce': {
+    seed: 21,
     file: VERIFIER,
     edits: [
       ['if (reply.nonce !== nonce) return this.#desynchronised(session);', ''],
@@ -129,14 +147,17 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'no name in a look-up': {
+    seed: 560,
     file: PORTS,
     edits: [['if (name !== key) {', "if (name === '') {"]],
   },
   'M not scaled with L': {
+    seed: 116,
     file: FENCE,
     edits: [['Math.ceil(DRIFT * leaseMs)', '0 * DRIFT']],
   },
   'Lf lowered at once': {
+    seed: 43,
     file: 'control-plane/sweep.ts',
     edits: [
       [

@@ -37,6 +37,7 @@ export class Network {
   manners: NetworkManners;
   /** A server ran a script for somebody. */
   onExecuted: (connection: Connection, kind: string, apiId: string, reply: unknown) => void = () => undefined;
+  onSubscribed: (machine: Machine, apiId: string) => void = () => undefined;
   /** Machines that have not heard of the latest failover. */
   readonly uninformed = new Map<Machine, RedisNode>();
   readonly #links = new Map<string, Link>();
@@ -176,7 +177,7 @@ export class Connection implements Client {
         const reply = this.#network.group.execute(this.node, apiId, kind, script);
         this.#network.onExecuted(this, kind, apiId, reply);
         if (replicasWaited === 0) answered(reply, 0);
-        else void this.#network.group.wait(this.node, 1000).then((confirmed) => answered(reply, confirmed));
+        else this.#network.group.wait(this.node, 1000, (confirmed) => answered(reply, confirmed));
       } catch (error) {
         if (!(error instanceof Refused)) throw error;
         this.send('back', () =>
@@ -198,6 +199,7 @@ export class Connection implements Client {
     this.send('out', () => {
       if (!this.node.clients.has(this)) return this.closed();
       this.#subscribed.add(channel);
+      this.#network.onSubscribed(this.machine, channel);
       this.send('back', () => this.machine.deliver(() => this.#pending.delete(reject) && resolve()));
     });
     return promise;
@@ -249,7 +251,7 @@ export class Connection implements Client {
     const { timeline } = this.#network;
     const atMs = Math.max(this.#arrivesAtMs[direction], timeline.nowMs + this.#network.latencyMs());
     this.#arrivesAtMs[direction] = atMs;
-    timeline.after(atMs - timeline.nowMs, () => this.#pass(direction, arrive));
+    timeline.after(atMs - timeline.nowMs, () => this.#pass(direction, arrive), direction === 'back');
   }
 
   #pass(direction: 'out' | 'back', arrive: () => void): void {

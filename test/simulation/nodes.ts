@@ -93,16 +93,22 @@ export class RedisGroup {
     return reply;
   }
 
-  /** WAIT: resolves with how many replicas hold all that `node` wrote so far, at the latest after `limitMs`. */
-  wait(node: RedisNode, limitMs: number): Promise<number> {
-    const { promise, resolve } = Promise.withResolvers<number>();
+  /** WAIT: tells once how many replicas hold all that `node` wrote so far, at the latest after `limitMs`. */
+  wait(node: RedisNode, limitMs: number, done: (confirmed: number) => void): void {
     const [era, { offset }] = [this.#era, node];
-    if (node === this.primary) this.#waiters.push({ offset, done: resolve });
-    this.#timeline.after(limitMs, () => {
-      resolve(node === this.primary && era === this.#era ? this.#confirmed(offset) : 0);
+    const timer = this.#timeline.after(limitMs, () => {
+      this.#waiters = this.#waiters.filter((waiter) => waiter !== mine);
+      done(node === this.primary && era === this.#era ? this.#confirmed(offset) : 0);
     });
+    const mine: Waiter = {
+      offset,
+      done: (confirmed) => {
+        timer.cancel();
+        done(confirmed);
+      },
+    };
+    if (node === this.primary) this.#waiters.push(mine);
     this.#answerWaiters();
-    return promise;
   }
 
   /** A server's process ends, with all its connections, or starts again over the same data. */

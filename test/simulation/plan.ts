@@ -47,15 +47,21 @@ export interface Plan {
   readonly verifyPeriodMs: number;
   readonly faults: readonly Fault[];
   readonly faultPeriodMs: number;
+  /** Of the changes: the share of which some verifier will not hear, because it is cut off as they are written. */
+  readonly isolatedWrites: number;
+  /** Of the changes that a SYNC brings: the share that can not be acknowledged. */
+  readonly isolatedSyncs: number;
+  /** How long machines are cut off on average. */
+  readonly isolationMs: number;
   readonly manners: NetworkManners;
   readonly redis: RedisLimits;
   readonly limits: VerifierLimits;
 }
 
-const AIMED: Readonly<Record<string, readonly Fault[]>> = {
+const AIMED: Readonly<Record<'failovers' | 'lowering' | 'drift', readonly Fault[]>> = {
   failovers: ['failover'],
   lowering: ['isolation', 'lease'],
-  drift: ['isolation'],
+  drift: [],
 };
 
 /** A network that does nothing but take a moment. */
@@ -80,6 +86,15 @@ export function planOf(seed: number): Plan {
   const leaseMs = aim === 'lowering' || aim === 'drift' ? 2000 : random.pick([500, 1000, 2000]);
   const slowest = random.between(0.971, 1);
   const needsReplicas: readonly Fault[] = ['replica stall', 'failover'];
+  const leasesMs = [
+    leaseMs,
+    random.pick(aim === 'lowering' ? [leaseMs / 4] : [leaseMs / 2, leaseMs * 2, leaseMs * 4]),
+  ];
+  const faults = FAULTS.filter((fault) => {
+    if (aim && AIMED[aim].includes(fault)) return true;
+    return random.chance(aim ? 0.2 : 0.4) && (replicas > 0 || !needsReplicas.includes(fault));
+  });
+  const isolated = faults.includes('isolation') ? 0.1 : 0;
   return {
     seed,
     replicas,
@@ -88,10 +103,7 @@ export function planOf(seed: number): Plan {
     controlPlanes: random.whole(1, 2),
     apiIds: random.chance(0.7) ? ['a'] : ['a', 'b'],
     keysPerApi: random.whole(1, 3),
-    leasesMs: [
-      leaseMs,
-      random.pick(aim === 'lowering' ? [leaseMs / 4] : [leaseMs / 2, leaseMs * 2, leaseMs * 4]),
-    ],
+    leasesMs,
     deposedMs: replicas > 0 ? random.pick([300, 1000]) : 0,
     ratesFrom: slowest,
     ratesTo: slowest * 1.03,
@@ -99,13 +111,14 @@ export function planOf(seed: number): Plan {
     activeMs: random.between(4, 10) * leaseMs,
     writePeriodMs: random.pick([100, 300, 1000]),
     verifyPeriodMs: random.pick([15, 40]),
-    faults: FAULTS.filter((fault) => {
-      if (aim && AIMED[aim]?.includes(fault)) return true;
-      return random.chance(aim ? 0.2 : 0.4) && (replicas > 0 || !needsReplicas.includes(fault));
-    }),
+    faults,
     faultPeriodMs: random.pick(aim ? [100, 200] : [100, 300, 1000]),
+    // Who drifts must have been in touch just before a change, and alone be cut off by it.
+    isolatedWrites: aim === 'drift' ? 0.5 : isolated,
+    isolatedSyncs: isolated,
+    isolationMs: aim === 'drift' ? leaseMs : 2 * Math.max(...leasesMs),
     manners: {
-      messageLoss: random.pick([0, 0.1, 0.5, 1]),
+      messageLoss: random.pick(aim === 'failovers' ? [0, 0.1] : [0, 0.1, 0.5, 1]),
       messageDuplication: some(0.3, 0.2),
       messageDelay: some(0.4, 0.4),
       slowness: some(0.5, random.between(0, 0.2)),

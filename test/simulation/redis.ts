@@ -199,7 +199,7 @@ export class RedisState {
     if (entry && (hash === '' ? entry.keyId !== keyId : entry.hash !== hash)) return read({ state: 'LOST' });
     const wrote = replicated && api.replicatedSequence < sequence;
     if (wrote) api.replicatedSequence = sequence;
-    const behind = laggards(api, sequence);
+    const behind = ranked(api, sequence).map(([name]) => name);
     return {
       reply: {
         state: entry ? 'INTACT' : 'TRIMMED',
@@ -218,9 +218,9 @@ export class RedisState {
     const api = this.api(apiId);
     const entry = api.at(sequence);
     if (api.sequence < sequence || (entry && entry.hash !== hash)) return read({ state: 'LOST' });
-    const killed = laggards(api, sequence)
-      .filter((name) => (api.members.get(name) ?? 0) >= 0)
-      .map((name) => ({ name, kill }));
+    const killed = ranked(api, sequence)
+      .filter(([, score]) => score >= 0)
+      .map(([name]) => ({ name, kill }));
     for (const { name } of killed) api.members.set(name, kill);
     const { size: followers } = api.members;
     return { reply: { state: 'INTACT', followers, leaseMs: api.fencedMs, killed }, wrote: killed.length > 0 };
@@ -257,10 +257,7 @@ export class RedisState {
   head(apiId: string): Outcome<Head> {
     const api = this.apis.get(apiId) ?? new ApiState();
     const { sequence, grantedMs, fencedMs, token, created, deleted, members } = api;
-    const killed = [...members]
-      .filter(([, score]) => score < 0)
-      .sort(([nameA, a], [nameB, b]) => a - b || (nameA < nameB ? -1 : 1))
-      .map(([name, kill]) => ({ name, kill }));
+    const killed = ranked(api, 0).map(([name, kill]) => ({ name, kill }));
     return read({ sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed });
   }
 
@@ -315,12 +312,11 @@ export interface CheckedChange {
   readonly names: number;
 }
 
-/** The names of the members that have not acknowledged `sequence`, furthest behind first. */
-function laggards(api: ApiState, sequence: number): string[] {
-  return [...api.members]
-    .filter(([, score]) => score < sequence)
-    .sort(([nameA, a], [nameB, b]) => a - b || (nameA < nameB ? -1 : 1))
-    .map(([name]) => name);
+/** The members whose score is below `limit`, with their scores, as ZRANGE orders them. */
+function ranked({ members }: ApiState, limit: number): [name: string, score: number][] {
+  const found: [string, number][] = [];
+  for (const member of members) if (member[1] < limit) found.push(member);
+  return found.sort(([nameA, a], [nameB, b]) => a - b || (nameA < nameB ? -1 : 1));
 }
 
 const sha1 = (text: string): string => digest('sha1', text);

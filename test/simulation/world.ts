@@ -162,6 +162,7 @@ export class World {
           });
           Object.assign(followed, { position: sequence, hash });
           if (source === 'sync') this.onSynced(machine);
+          else this.timeline.after(0.001, () => this.#askAll(process, apiId));
         },
       }),
     });
@@ -169,6 +170,12 @@ export class World {
     const process = { machine, verifier, following, firstAskedAtMs: new Map<string, number>() };
     this.verifiers.push(process);
     return process;
+  }
+
+  /** Asks a verifier for every key of an API that existed from the start. */
+  #askAll(process: VerifierProcess, apiId: string): void {
+    const keys = this.keys.slice(0, this.plan.apiIds.length * this.plan.keysPerApi);
+    for (const key of keys) if (key.apiId === apiId) void this.verify(process, key);
   }
 
   startControlPlane(leaseMs: number): ControlPlaneProcess {
