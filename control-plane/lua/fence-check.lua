@@ -17,7 +17,8 @@ if entry then
   if hash ~= '' and entry[2][2] ~= hash then return {'LOST'} end
   if hash == '' and entry[2][4] ~= keyId then return {'LOST'} end
 end
-if durable == '1' and tonumber(d or 0) < tonumber(sequence) then
+-- Only of a change that is there: this may be a deposed primary that trimmed its own past that place.
+if entry and durable == '1' and tonumber(d or 0) < tonumber(sequence) then
   redis.call('HSET', head, 'd', sequence)
   d = sequence
 end

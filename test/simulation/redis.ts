@@ -197,7 +197,7 @@ export class RedisState {
     const entry = api.at(sequence);
     if (api.sequence < sequence) return read({ state: 'LOST' });
     if (entry && (hash === '' ? entry.keyId !== keyId : entry.hash !== hash)) return read({ state: 'LOST' });
-    const wrote = replicated && api.replicatedSequence < sequence;
+    const wrote = entry !== undefined && replicated && api.replicatedSequence < sequence;
     if (wrote) api.replicatedSequence = sequence;
     const behind = ranked(api, sequence).map(([name]) => name);
     return {
