@@ -17,7 +17,7 @@ const fixedRate: Benchmark = ({ quick }) =>
     try {
       for (let round = 0; round < (quick ? 1 : ROUNDS); round++) {
         for (const { name, port } of servers)
-          loads.get(name)?.push(await openLoop(port, backend.keysFile, RATE, quick ? 3 : 10));
+          loads.get(name)?.push(await openLoop(port, backend.keysFile, RATE, quick ? 3 : 5));
       }
     } finally {
       for (const { stop } of servers) await stop();

@@ -66,7 +66,7 @@ const gateways: Benchmark = async ({ quick }) => {
   });
 };
 
-const rounds = (quick: boolean) => (quick ? 3 : 9);
+const rounds = (quick: boolean) => (quick ? 3 : 5);
 
 const about = (quick: boolean) =>
   `GET with one of ${KEYS.toLocaleString('en')} keys in memory. Gateway, verifier and an API that is an nginx saying \`{}\` share core ${SERVER_CORE}, so that throughput counts all the work there is; the load is on the other. Latency over 1 connection, throughput over 32; interleaved; medians of ${rounds(quick)}, p99 of the quietest, since whatever else runs on the machine only adds to it.`;

@@ -12,7 +12,14 @@ const propagation: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const redisServer = await startRedis(join(directory, 'redis'));
     const redis = new Redis({ path: redisServer.url.replace('unix://', '') });
-    const env = { REDIS_URL: redisServer.url, ROOT_KEY, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info' };
+    const env = {
+      REDIS_URL: redisServer.url,
+      ROOT_KEY,
+      ROOT_KEY_CALLS_PER_MINUTE: '0',
+      PORT: '0',
+      ADMIN_PORT: '0',
+      LOG_LEVEL: 'info',
+    };
     const controlPlane = await startProcess<{ address: string }>(
       [process.execPath, join(ROOT, 'control-plane/main.ts')],
       env,

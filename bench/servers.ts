@@ -3,6 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Agent, request } from 'undici';
 import { startRedis } from '../deploy/dev/redis-server.ts';
+import { generateKey, hashSecret } from '../shared/key-format.ts';
 import { pinned, startProcess } from './harness.ts';
 import { freePort, peer, SERVER_CORE } from './load.ts';
 
@@ -15,6 +16,9 @@ export interface Server {
   readonly port: number;
   stop(): Promise<void>;
 }
+
+/** Keys of one importKeys. */
+const IMPORT_KEYS = 500;
 
 /** Redis, control plane and `count` keys of the API `bench`. */
 export interface Backend {
@@ -35,6 +39,7 @@ export interface Answer {
   readonly code?: string;
   readonly key?: string;
   readonly keyId?: string;
+  readonly results?: readonly { readonly result: string }[];
   readonly propagation?: { readonly by?: string; readonly verifiers?: number };
 }
 
@@ -54,10 +59,13 @@ export async function startBackend(
   const agent = new Agent({ connections: 64 });
   const call = (operation: string, body: object) =>
     post(agent, `${controlPlane.ready.address}/v1/${operation}`, body);
-  const keys = await inParallel(
-    count,
-    async () => (await call('keys.createKey', { apiId: 'bench' })).key ?? '',
-  );
+  const keys = Array.from({ length: count }, () => generateKey(16));
+  await inParallel(Math.ceil(count / IMPORT_KEYS), async (i) => {
+    const batch = keys.slice(i * IMPORT_KEYS, (i + 1) * IMPORT_KEYS);
+    const imported = batch.map((key) => ({ sha256: hashSecret(key), foreign: false }));
+    const { results = [] } = await call('keys.importKeys', { apiId: 'bench', keys: imported });
+    if (results.some(({ result }) => result !== 'created')) throw new Error('not imported');
+  });
   const keysFile = join(directory, 'keys.txt');
   writeFileSync(keysFile, keys.join('\n'));
   return {

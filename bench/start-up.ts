@@ -33,9 +33,9 @@ const startUp: Benchmark = ({ quick }) =>
       for (let round = 0; round < (quick ? 1 : 5); round++) {
         const startedAt = performance.now();
         const verifier = await startVerifier(backend, main);
-        while ((await fetch(`${verifier.adminAddress}/readyz`)).status !== 200);
+        while ((await fetch(`${verifier.adminAddress}/readyz`)).status !== 200) await pause(5);
         const readyMs = performance.now() - startedAt;
-        await new Promise((resolve) => setTimeout(resolve, 2000));
+        await pause(2000);
         const idle = residentBytes(verifier.pid);
         await warm(verifier, backend.keys);
         await fullLoad(verifier.port, requests, quick ? 2 : 10);
@@ -68,6 +68,8 @@ const startUp: Benchmark = ({ quick }) =>
       await backend.stop();
     }
   });
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 function residentBytes(pid: number): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');

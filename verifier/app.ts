@@ -22,7 +22,7 @@ export interface RunningVerifier extends Addresses {
   stop(drainMs?: number): Promise<void>;
 }
 
-const READY_POLL_MS = 100;
+const READY_POLL_MS = 10;
 
 /** A verifier that listens. Redis need not be there yet: until it is, the process is not ready and answers 503. */
 export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {

@@ -46,6 +46,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     },
     'verifier/README.md': { settings: settingsTable(verifier), metrics: await metricsTable(verifierMetrics) },
     'shared/README.md': { errors: errorsTable() },
+    'README.md': { numbers: numbersTable() },
     'deploy/README.md': { sizing },
     'deploy/scaling.md': scaling,
   };
@@ -102,6 +103,16 @@ function errorsTable(): string {
     ([code, [status, meaning]]) => `| \`${code}\` | ${status} | ${cell(meaning)} |`,
   );
   return ['| code | status | meaning, and what to do |', '|---|---|---|', ...rows].join('\n');
+}
+
+/** The numbers that have a target, as they were last measured. */
+function numbersTable(): string {
+  const results = readFileSync(join(ROOT, 'bench/results.md'), 'utf8');
+  const rows = [...results.matchAll(/^\| (.+) \| (.+) \| (.+) \| \**(met|not met)\** \|$/gm)].map(
+    ([, name, value, target, met]) =>
+      `| ${name} | ${value} | ${target}${met === 'met' ? '' : ', **not met**'} |`,
+  );
+  return ['| number | measured | target |', '|---|---|---|', ...rows].join('\n');
 }
 
 function commandsTable(program: Command): string {
