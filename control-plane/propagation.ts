@@ -105,15 +105,8 @@ export class Propagator {
       written.previousVersion,
     );
 
-    const waited = new AbortController();
-    const by = await Promise.race([
-      journey.done,
-      pause(
-        this.#clock,
-        Math.min(waitMs, this.#limits.fenceWaitMs),
-        AbortSignal.any([waited.signal, this.#stop.signal]),
-      ),
-    ]).finally(() => waited.abort());
+    const holdMs = Math.min(waitMs, this.#limits.fenceWaitMs);
+    const by = holdMs > 0 ? await this.#within(journey.done, holdMs) : undefined;
     const { sequence, replicated, followers, closesAtMs } = journey.now;
     const nowMs = this.#clock.monotonicMs();
     return {
@@ -162,6 +155,14 @@ export class Propagator {
   stop(): void {
     this.#stop.abort();
     this.#fence.stop();
+  }
+
+  /** What settles within `holdMs`; undefined when it does not, or this process stops. */
+  async #within<T>(settling: Promise<T>, holdMs: number): Promise<T | undefined> {
+    const waited = new AbortController();
+    const signal = AbortSignal.any([waited.signal, this.#stop.signal]);
+    const over = pause(this.#clock, holdMs, signal).then(() => undefined);
+    return Promise.race([settling, over]).finally(() => waited.abort());
   }
 
   #accompany(write: Write, tracked: Tracked, previousVersion: string): Journey {
