@@ -1,5 +1,5 @@
 // `npm run bench`: every number of the README; `-- quick` the short run, `-- <name> …` some of them. `--write` renews results.md.
-import { writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Benchmark, machine, type Section } from './harness.ts';
@@ -51,17 +51,30 @@ for (const name of asked.length > 0 ? asked : names) {
   }
 }
 if (values.write) {
+  const file = join(import.meta.dirname, 'results.md');
   const head = [
     '# Results',
     '',
     ...machine().map((line) => `- ${line}`),
-    `- \`npm run bench -- ${process.argv.slice(2).join(' ')}\``,
+    `- \`npm run bench -- ${process.argv.slice(2).join(' ')}\`; other sections are of earlier runs`,
+    '',
+    '![throughput](results.svg)',
     '',
   ];
-  writeFileSync(
-    join(import.meta.dirname, 'results.md'),
-    `${head.join('\n')}\n![throughput](results.svg)\n\n${sections.map(markdown).join('\n')}`,
-  );
+  // What was not measured now stays.
+  const fresh = new Map(sections.map((section) => [section.title, markdown(section)]));
+  const earlier = existsSync(file)
+    ? readFileSync(file, 'utf8')
+        .split(/^(?=## )/m)
+        .slice(1)
+    : [];
+  const kept = earlier.map((text) => {
+    const title = /^## (.*)$/m.exec(text)?.[1] ?? '';
+    const renewed = fresh.get(title);
+    fresh.delete(title);
+    return renewed ?? text.trimEnd().concat('\n');
+  });
+  writeFileSync(file, `${head.join('\n')}\n${[...kept, ...fresh.values()].join('\n')}`);
   writeFileSync(join(import.meta.dirname, 'results.svg'), plot(sections));
 }
 

@@ -152,6 +152,8 @@ export function startNginx(nginx: string, directory: string, keysFile: string): 
     PORT: String(port),
     KEYS: keysFile,
     DIRECTORY: directory,
+    // A worker of root's would otherwise be somebody who cannot read the keys.
+    USER: process.getuid?.() === 0 ? 'user root;' : '',
   });
   return startOther('nginx + Lua LRU', port, [nginx, '-c', conf, '-p', directory]);
 }

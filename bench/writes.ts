@@ -60,7 +60,7 @@ function createWithScript(redis: Redis, sha: string, keyId: string): Promise<unk
   const record = `kf:{bare}:k:${keyId}`;
   const keys = ['kf:{bare}:head', 'kf:{bare}:idx', record, `${record}:meta`, record];
   const fields = ['p', 'x'.repeat(43), 's', 'kf_1234', 'e', '1', 'c', Date.now()];
-  return redis.evalsha(sha, keys.length, ...keys, keyId, Date.now(), '1', 10_000, '', '', ...fields);
+  return redis.evalsha(sha, keys.length, ...keys, keyId, Date.now(), '1', 10_000, '', '', '', ...fields);
 }
 
 export default writes;
