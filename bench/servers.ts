@@ -89,7 +89,10 @@ export interface BenchVerifier extends Server {
   verify(key: string): Promise<Answer>;
 }
 
-/** @param main what to run as the verifier; relative to the project's root */
+/**
+ * With V8's semi-spaces as the image sets them; peers run as Node comes.
+ * @param main what to run as the verifier; relative to the project's root
+ */
 export async function startVerifier(backend: Backend, main = 'verifier/main.ts'): Promise<BenchVerifier> {
   const verifier = await startProcess<{ address: string; adminAddress: string }>(
     pinned(SERVER_CORE, [process.execPath, '--max-semi-space-size=8', resolve(ROOT, main)]),
