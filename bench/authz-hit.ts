@@ -3,8 +3,8 @@ import {
   findNginxLua,
   interleave,
   type LoadRequest,
+  loadPanels,
   SERVER_CORE,
-  throughputBars,
   throughputRows,
 } from './load.ts';
 import { type Server, startBackend, startNginx, startPeer, startVerifier, warm } from './servers.ts';
@@ -39,7 +39,7 @@ const authzHit: Benchmark = ({ quick }) =>
       return {
         title: 'The question of a gateway, from memory',
         about: `GET with the key in Authorization, as nginx asks; ${keys.length.toLocaleString('en')} keys in memory, 32 connections; each server on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds}.`,
-        bars: throughputBars(loads),
+        panels: loadPanels(loads),
         rows: throughputRows(loads, { 'minimal node:http handler': 1.6, 'nginx + Lua LRU': 0.8 }),
       };
     } finally {

@@ -18,11 +18,16 @@ export interface Section {
   /** What is measured, on what load, how pinned. */
   readonly about: string;
   readonly rows: readonly Row[];
-  /** What is drawn of it; the first bar is ours. */
-  readonly bars?: {
-    readonly unit: string;
-    readonly values: readonly { readonly name: string; readonly value: number }[];
-  };
+  /** What is drawn of it. */
+  readonly panels?: readonly Panel[];
+}
+
+/** A group of bars; the first is ours. */
+export interface Panel {
+  readonly unit: string;
+  /** Digits after the point. */
+  readonly digits: number;
+  readonly values: readonly { readonly name: string; readonly value: number }[];
 }
 
 /** One benchmark. `quick` asks for the shortest run that still says something. */
@@ -50,21 +55,33 @@ export async function inDirectory<T>(work: (directory: string) => Promise<T>): P
 }
 
 /** What the numbers were measured on. */
-export function machine(): string[] {
+export function machine(): string {
   const [cpu] = cpus();
   const version = (command: string, ...args: string[]) =>
     spawnSync(command, args, { encoding: 'utf8' }).stdout?.trim().split('\n')[0] ?? 'none';
+  const kernel = execFileSync('uname', ['-sr'], { encoding: 'utf8' }).trim();
+  const clean = spawnSync('git', ['diff', '--quiet', 'HEAD']).status === 0;
   return [
-    `${cpus().length} × ${cpu?.model.trim() ?? 'unknown processor'}, ${Math.round(totalmem() / 2 ** 30)} GiB, ${execFileSync('uname', ['-sr'], { encoding: 'utf8' }).trim()}`,
-    `Node.js ${process.version}, ${version('redis-server', '--version')}`,
-    `commit ${version('git', 'rev-parse', '--short', 'HEAD')}${spawnSync('git', ['diff', '--quiet']).status === 0 ? '' : ' and uncommitted changes'}, ${new Date().toISOString().slice(0, 10)}`,
-  ];
+    `commit ${version('git', 'rev-parse', '--short', 'HEAD')}${clean ? '' : ' and uncommitted changes'}`,
+    new Date().toISOString().slice(0, 10),
+    `${cpus().length} × ${cpu?.model.trim() ?? 'unknown processor'}`,
+    `${Math.round(totalmem() / 2 ** 30)} GiB`,
+    kernel,
+    `Node.js ${process.version}`,
+    version('redis-server', '--version').replace(/ sha=.*/, ''),
+  ].join(', ');
 }
+
+const canPin = process.platform === 'linux' && spawnSync('taskset', ['--version']).status === 0;
 
 /** Pins a command to one core, where the system can. */
 export function pinned(core: number, command: readonly string[]): string[] {
-  const can = process.platform === 'linux' && spawnSync('taskset', ['--version']).status === 0;
-  return can ? ['taskset', '-c', String(core), ...command] : [...command];
+  return canPin ? ['taskset', '-c', String(core), ...command] : [...command];
+}
+
+/** Pins a process that runs, with all its threads, likewise. */
+export function pin(pid: number | undefined, core: number): void {
+  if (canPin) execFileSync('taskset', ['-acp', String(core), String(pid)], { stdio: 'ignore' });
 }
 
 /** A process of a benchmark, which says a line of JSON when it is ready. */

@@ -1,5 +1,5 @@
 import { type Benchmark, inDirectory } from './harness.ts';
-import { interleave, SERVER_CORE, throughputBars, verifyRequest } from './load.ts';
+import { interleave, type Load, SERVER_CORE, verifyRequest } from './load.ts';
 import { startBackend, startVerifier, warm } from './servers.ts';
 
 const SAMPLE = 100_000;
@@ -20,15 +20,22 @@ const keyCount: Benchmark = ({ quick }) =>
         contenders.push({ ...verifier, name: `${count.toLocaleString('en')} keys`, requests });
       }
       const loads = [...(await interleave(contenders, quick ? 3 : 5, quick ? 2 : 3))];
+      const costOf = (load: Load) => (loads[0]?.[1].requestsPerSecond ?? 0) / load.requestsPerSecond;
       return {
         title: 'What an answer costs by the number of keys in memory',
         about: `Asked for at random over 32 connections (of more than ${SAMPLE.toLocaleString('en')} keys: so many of them, evenly spread); each verifier on core ${SERVER_CORE}, the load on the other; interleaved, medians.`,
-        bars: throughputBars(new Map(loads)),
-        rows: loads.map(([name, { requestsPerSecond }], i) => {
-          const ratio = (loads[0]?.[1].requestsPerSecond ?? 0) / requestsPerSecond;
+        panels: [
+          {
+            unit: 'cost of an answer, that with the fewest keys = 1',
+            digits: 2,
+            values: loads.map(([name, load]) => ({ name, value: costOf(load) })),
+          },
+        ],
+        rows: loads.map(([name, load], i) => {
+          const ratio = costOf(load);
           return {
             name,
-            value: `${Math.round(requestsPerSecond).toLocaleString('en')} requests/s, cost ${ratio.toFixed(2)} ×`,
+            value: `${Math.round(load.requestsPerSecond).toLocaleString('en')} requests/s, cost ${ratio.toFixed(2)} ×`,
             ...(i === loads.length - 1 ? { target: 'within 1.3 ×', met: ratio <= 1.3 } : {}),
           };
         }),

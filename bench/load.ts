@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import autocannon from 'autocannon';
-import { inDirectory, median, pinned, type Row, type Section } from './harness.ts';
+import { inDirectory, median, type Panel, pinned, type Row } from './harness.ts';
 
 /** What one run of load saw. Latencies in milliseconds. */
 export interface Load {
@@ -142,10 +142,14 @@ export function throughputRows(
   return rows;
 }
 
-/** The same, to be drawn. */
-export function throughputBars(loads: ReadonlyMap<string, Load>): NonNullable<Section['bars']> {
-  const values = [...loads].map(([name, { requestsPerSecond }]) => ({ name, value: requestsPerSecond }));
-  return { unit: 'requests/s on one core', values };
+/** The same, to be drawn: how much, and how long the slowest hundredth waited. */
+export function loadPanels(loads: ReadonlyMap<string, Load>): Panel[] {
+  const values = (field: 'requestsPerSecond' | 'p99') =>
+    [...loads].map(([name, load]) => ({ name, value: load[field] }));
+  return [
+    { unit: 'requests/s on one core', digits: 0, values: values('requestsPerSecond') },
+    { unit: 'p99 at that rate, ms', digits: 2, values: values('p99') },
+  ];
 }
 
 /** What the generator of a fixed rate saw, milliseconds. */

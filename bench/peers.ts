@@ -7,8 +7,8 @@ import {
   findNginxLua,
   freePort,
   interleave,
+  loadPanels,
   SERVER_CORE,
-  throughputBars,
   throughputRows,
   verifyRequest,
 } from './load.ts';
@@ -76,7 +76,7 @@ const peers: Benchmark = ({ quick }) =>
       return {
         title: 'Beside other projects',
         about: `${KEYS.toLocaleString('en')} keys (express-gateway: ${CREDENTIALS} credentials) asked for at random over 32 connections; each server on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds}. express-gateway and HAProxy read a header and no body; HAProxy's map holds keys as they are, and a change of it is not spread to others.`,
-        bars: throughputBars(loads),
+        panels: loadPanels(loads),
         rows: throughputRows(loads, {}),
       };
     } finally {

@@ -7,9 +7,9 @@ const TITLE = 40;
 
 /** One panel of horizontal bars for each section that has any, as an SVG that reads on light and dark pages. */
 export function plot(sections: readonly Section[]): string {
-  const drawn = sections.flatMap(({ title, bars }) => (bars ? [{ title, ...bars }] : []));
+  const drawn = sections.flatMap(({ title, panels = [] }) => panels.map((panel) => ({ title, ...panel })));
   let y = 0;
-  const panels = drawn.map(({ title, unit, values }) => {
+  const panels = drawn.map(({ title, unit, digits, values }) => {
     const longest = Math.max(...values.map(({ value }) => value));
     const lines = values.map(({ name, value }, i) => {
       const top = y + TITLE + i * BAR;
@@ -18,7 +18,7 @@ export function plot(sections: readonly Section[]): string {
       return [
         `<text x="${LABEL - 8}" y="${top + 15}" text-anchor="end">${escaped(name)}</text>`,
         `<rect x="${LABEL}" y="${top + 3}" width="${width.toFixed(1)}" height="${BAR - 6}" rx="2" fill="${fill}"/>`,
-        `<text x="${(LABEL + width + 6).toFixed(1)}" y="${top + 15}">${Math.round(value).toLocaleString('en')}</text>`,
+        `<text x="${(LABEL + width + 6).toFixed(1)}" y="${top + 15}">${value.toLocaleString('en', { maximumFractionDigits: digits })}</text>`,
       ].join('');
     });
     const heading = `<text x="0" y="${y + 26}" font-weight="bold">${escaped(title)} (${escaped(unit)})</text>`;

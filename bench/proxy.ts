@@ -7,9 +7,9 @@ import {
   interleave,
   LOAD_CORE,
   type LoadRequest,
+  loadPanels,
   peer,
   SERVER_CORE,
-  throughputBars,
   throughputRows,
 } from './load.ts';
 import { type Server, startBackend, startPeer, startVerifier, warm } from './servers.ts';
@@ -52,7 +52,7 @@ const proxy: Benchmark = async ({ quick }) => {
       const alone = await latencies([...servers, api], requests, rounds, seconds);
       const about = `GET with one of ${KEYS.toLocaleString('en')} keys in memory, passed on to an nginx. Each proxy on core ${SERVER_CORE}; the load and the API on core ${LOAD_CORE}. 32 connections, then one; interleaved; medians of ${rounds}. The others ask nobody.`;
       const rows = [...throughputRows(loads, { [MINIMAL]: 0.9 }), ...alone];
-      return { title, about, bars: throughputBars(loads), rows };
+      return { title, about, panels: loadPanels(loads), rows };
     } finally {
       for (const { stop } of [...servers.reverse(), api]) await stop();
       await backend.stop();

@@ -1,4 +1,4 @@
-// `npm run bench`: every number of the README; `-- quick` the short run, `-- <name> …` some of them. `--write` renews results.md.
+// `npm run bench`: every number of the README; `-- quick` the short run, `-- <name> …` some of them. `--write` renews results.json, and results.md and results.svg from it.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -25,6 +25,12 @@ const names = [
   'peers',
 ];
 
+/** What one of them measured, and on what. */
+interface Measured extends Section {
+  readonly name: string;
+  readonly on: string;
+}
+
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: { write: { type: 'boolean' } },
@@ -37,12 +43,13 @@ if (unknown.length > 0) {
   process.exit(2);
 }
 
-const sections: Section[] = [];
+const fresh: Measured[] = [];
+const on = machine();
 for (const name of asked.length > 0 ? asked : names) {
   const { default: benchmark } = (await import(`./${name}.ts`)) as { default: Benchmark };
   try {
-    const section = await benchmark({ quick });
-    sections.push(section);
+    const section = { name, on, ...(await benchmark({ quick })) };
+    fresh.push(section);
     console.log(markdown(section));
   } catch (error) {
     // The others still have something to say.
@@ -51,34 +58,21 @@ for (const name of asked.length > 0 ? asked : names) {
   }
 }
 if (values.write) {
-  const file = join(import.meta.dirname, 'results.md');
-  const head = [
-    '# Results',
-    '',
-    ...machine().map((line) => `- ${line}`),
-    `- \`npm run bench -- ${process.argv.slice(2).join(' ')}\`; other sections are of earlier runs`,
-    '',
-    '![throughput](results.svg)',
-    '',
-  ];
-  // What was not measured now stays.
-  const fresh = new Map(sections.map((section) => [section.title, markdown(section)]));
-  const earlier = existsSync(file)
-    ? readFileSync(file, 'utf8')
-        .split(/^(?=## )/m)
-        .slice(1)
+  const file = (name: string) => join(import.meta.dirname, name);
+  const earlier = existsSync(file('results.json'))
+    ? (JSON.parse(readFileSync(file('results.json'), 'utf8')) as Measured[])
     : [];
-  const kept = earlier.map((text) => {
-    const title = /^## (.*)$/m.exec(text)?.[1] ?? '';
-    const renewed = fresh.get(title);
-    fresh.delete(title);
-    return renewed ?? text.trimEnd().concat('\n');
-  });
-  writeFileSync(file, `${head.join('\n')}\n${[...kept, ...fresh.values()].join('\n')}`);
-  writeFileSync(join(import.meta.dirname, 'results.svg'), plot(sections));
+  // What was not measured now stays.
+  const all = names.flatMap((name) => [...fresh, ...earlier].find((section) => section.name === name) ?? []);
+  writeFileSync(file('results.json'), `${JSON.stringify(all, null, 2)}\n`);
+  writeFileSync(
+    file('results.md'),
+    ['# Results', '', '![throughput, latency and costs](results.svg)', '', ...all.map(markdown)].join('\n'),
+  );
+  writeFileSync(file('results.svg'), plot(all));
 }
 
-function markdown({ title, about, rows }: Section): string {
+function markdown({ title, about, name, on, rows }: Measured): string {
   const table = rows.map(
     ({ name, value, target, met }) =>
       `| ${name} | ${value} | ${target ?? ''} | ${met === undefined ? '' : met ? 'met' : '**not met**'} |`,
@@ -86,6 +80,8 @@ function markdown({ title, about, rows }: Section): string {
   return [
     `## ${title}`,
     about,
+    '',
+    `\`npm run bench -- ${name}\`, ${on}`,
     '',
     '| number | measured | target | |',
     '|---|---|---|---|',

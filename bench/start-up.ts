@@ -20,7 +20,7 @@ const startUp: Benchmark = ({ quick }) =>
     const image = join(directory, 'image');
     execFileSync(
       process.execPath,
-      ['--disable-warning=ExperimentalWarning', 'deploy/image/strip-types.ts', image],
+      ['--disable-warning=ExperimentalWarning', 'deploy/image/build.ts', image],
       {
         cwd: ROOT,
       },

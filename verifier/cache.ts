@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { KeyState } from '#shared/change.ts';
 import { digestFrom } from '#shared/key-format.ts';
 import type { Lease } from './lease.ts';
-import type { VerdictCounts } from './verdict.ts';
+import type { Unreported } from './usage.ts';
 
 /**
  * All that a follower remembers between two losses of sync. When it drops, it starts another epoch and every
@@ -42,14 +42,14 @@ export class Entry {
   readonly epoch: Epoch;
   readonly keyId: string;
   /** Verdicts that are not reported yet; owned by `Usage`. Here, because beside it no look-up is cheap enough. */
-  usage: VerdictCounts | undefined;
+  usage: Unreported;
   #facts: Facts;
 
   constructor(epoch: Epoch, keyId: string, state: KeyState) {
     this.epoch = epoch;
     // A copy: what was cut out of a reply would keep the whole reply in memory.
     this.keyId = Buffer.from(keyId).toString('latin1');
-    this.usage = undefined;
+    this.usage = 0;
     this.#facts = factsOf(state);
   }
 

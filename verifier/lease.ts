@@ -60,6 +60,7 @@ export class ExpiryClock {
 
   constructor(clock: Clock) {
     this.#clock = clock;
+    this.nowMs();
   }
 
   nowMs(): number {

@@ -12,6 +12,12 @@ const addScript = new Script(new URL('./lua/add-usage.lua', import.meta.url));
 /** Keys in one call, so that it holds neither Redis nor this process up for a millisecond. */
 const BATCH_KEYS_MAX = 100;
 
+/**
+ * The verdicts on a key that are not reported yet. As a number: so many VALID and no other, which is how almost all keys
+ * go and needs no memory of its own.
+ */
+export type Unreported = VerdictCounts | number;
+
 type Counted = readonly [entry: Entry, counts: VerdictCounts];
 
 /** Counts verdicts by key and adds them to what Redis keeps, now and then. Nothing waits for it. */
@@ -48,10 +54,9 @@ export class Usage {
 
   /** Counts a verdict. On the hot path: one increment. */
   count(entry: Entry, code: VerdictCode): void {
-    const counts = entry.usage;
-    if (counts === undefined) this.#add(entry, { ...NONE, [code]: 1 });
-    else if (code === 'VALID') counts.VALID++;
-    else counts[code]++;
+    const { usage } = entry;
+    if (code === 'VALID' && typeof usage === 'number' && usage > 0) entry.usage = usage + 1;
+    else this.#add(entry, code === 'VALID' ? 1 : { ...NONE, [code]: 1 });
   }
 
   /** Keys whose counts are still to be reported. */
@@ -107,18 +112,30 @@ export class Usage {
   }
 
   /** Adds to what is to be reported, unless that is too much. */
-  #add(entry: Entry, more: VerdictCounts): void {
-    if (entry.usage !== undefined) {
-      for (const code of CODES) entry.usage[code] += more[code];
-    } else if (this.#pending.length < this.#keysMax) {
-      entry.usage = more;
+  #add(entry: Entry, more: Unreported): void {
+    const { usage } = entry;
+    if (usage === 0) {
+      if (this.#pending.length >= this.#keysMax) {
+        this.dropped += sum(countsOf(more));
+        return;
+      }
       this.#pending.push(entry);
-    } else this.dropped += sum(more);
+    }
+    if (typeof usage === 'number' && typeof more === 'number') entry.usage = usage + more;
+    else entry.usage = added(countsOf(usage), countsOf(more));
   }
 }
 
 const NONE: Readonly<VerdictCounts> = { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 };
 const CODES = Object.keys(NONE) as VerdictCode[];
+
+const countsOf = (usage: Unreported) => (typeof usage === 'number' ? { ...NONE, VALID: usage } : usage);
+
+function added(a: VerdictCounts, b: VerdictCounts): VerdictCounts {
+  const total = { ...a };
+  for (const code of CODES) total[code] += b[code];
+  return total;
+}
 
 const sum = (counts: VerdictCounts) => CODES.reduce((total, code) => total + counts[code], 0);
 
@@ -131,8 +148,8 @@ function* batchesOf(entries: readonly Entry[]): Generator<Counted[]> {
   for (const entry of entries) {
     const { apiId } = entry.epoch;
     const batch = batches.get(apiId) ?? [];
-    if (batch.push([entry, entry.usage ?? NONE]) === 1) batches.set(apiId, batch);
-    entry.usage = undefined;
+    if (batch.push([entry, countsOf(entry.usage)]) === 1) batches.set(apiId, batch);
+    entry.usage = 0;
     if (batch.length < BATCH_KEYS_MAX) continue;
     batches.delete(apiId);
     yield batch;

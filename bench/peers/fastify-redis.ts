@@ -1,4 +1,4 @@
-// Fastify and one Redis GET for each request, without a cache. `fastify-redis.ts <port> <keys file> <redis socket>`
+// Fastify and one Redis GET of the key's record for each request, without a cache. `fastify-redis.ts <port> <keys file> <redis socket>`
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import fastify from 'fastify';
@@ -9,15 +9,19 @@ const redis = new Redis({ path });
 const pipeline = redis.pipeline();
 readFileSync(file, 'utf8')
   .split('\n')
-  .forEach((key, i) => void pipeline.set(`peer:${hash('sha256', key, 'base64url')}`, `key_${i}`));
+  .forEach((key, i) => {
+    const record = { keyId: `key_${i}`, apiId: 'bench', enabled: true, expires: 0, meta: {} };
+    pipeline.set(`peer:${hash('sha256', key, 'base64url')}`, JSON.stringify(record));
+  });
 await pipeline.exec();
 
 const app = fastify();
 app.post<{ Body: { key: string } }>('/v1/keys.verifyKey', async ({ body }) => {
-  const keyId = await redis.get(`peer:${hash('sha256', body.key, 'base64url')}`);
-  return keyId
-    ? { valid: true, code: 'VALID', keyId, apiId: 'bench', enabled: true, meta: {} }
-    : { valid: false, code: 'NOT_FOUND' };
+  const found = await redis.get(`peer:${hash('sha256', body.key, 'base64url')}`);
+  if (found === null) return { valid: false, code: 'NOT_FOUND' };
+  const { expires, ...key } = JSON.parse(found) as { enabled: boolean; expires: number };
+  const code = !key.enabled ? 'DISABLED' : expires !== 0 && expires <= Date.now() ? 'EXPIRED' : 'VALID';
+  return { valid: code === 'VALID', code, ...key };
 });
 await app.listen({ port: Number(port), host: '127.0.0.1' });
 console.log(JSON.stringify({ ready: true }));

@@ -11,7 +11,7 @@ const folder = mkdtempSync(join(tmpdir(), 'keyfence-image-'));
 const quiet = { PATH: process.env['PATH'], NODE_OPTIONS: '--disable-warning=ExperimentalWarning' };
 
 beforeAll(() => {
-  execFileSync(process.execPath, ['deploy/image/strip-types.ts', folder], { cwd: root, env: quiet });
+  execFileSync(process.execPath, ['deploy/image/build.ts', folder], { cwd: root, env: quiet });
   symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -32,6 +32,9 @@ describe('what the image runs', () => {
         ROOT_KEY: 'r'.repeat(40),
         PORT: '0',
         ADMIN_PORT: '0',
+        // What a verifier loads only where it is configured must be there too.
+        CONTROL_PLANE_URL: 'http://127.0.0.1:1',
+        EXT_AUTHZ_GRPC_PORT: '0',
       };
       const child = spawn(process.execPath, [main], {
         cwd: folder,

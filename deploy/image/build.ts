@@ -1,0 +1,41 @@
+/**
+ * Writes the two processes as JavaScript, so that a container does not strip types at every start.
+ * `node deploy/image/build.ts <folder>` gives `<folder>/{control-plane,verifier,shared,package.json}`.
+ *
+ * The control plane's files stay as they are; types become blanks, so that line numbers are those of the source.
+ * A verifier is a sidecar, started often and in great numbers: it becomes one file with the libraries that it loads
+ * at its start, which halves its start; what it loads only where it is configured stays apart.
+ */
+import { cpSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { stripTypeScriptTypes } from 'node:module';
+import { join } from 'node:path';
+import { build } from 'rolldown';
+
+const [target] = process.argv.slice(2);
+if (!target) throw new Error('usage: node deploy/image/build.ts <folder>');
+
+// Of the dashboard only what is served, of the verifier what is no module.
+const wanted = (path: string) =>
+  !/\.(d\.ts|md)$|control-plane\/dashboard\/(?!assets)|^verifier\/.*\.ts$/.test(path);
+for (const source of ['control-plane', 'verifier', 'shared', 'package.json']) {
+  cpSync(source, join(target, source), { recursive: true, filter: wanted });
+}
+cpSync('deploy/image/healthcheck.ts', join(target, 'healthcheck.ts'));
+for (const file of globSync('{*,{control-plane,shared}/**/*}.ts', { cwd: target })) {
+  const path = join(target, file);
+  const code = stripTypeScriptTypes(readFileSync(path, 'utf8'));
+  // './x.ts', '../x.ts' and '#shared/x.ts', wherever they are quoted: imports, workers, URLs
+  writeFileSync(
+    path.replace(/ts$/, 'js'),
+    code.replace(/(?<=['"](?:\.{1,2}\/|#)[^'"\n]*\.)ts(?=['"])/g, 'js'),
+  );
+  rmSync(path);
+}
+await build({
+  input: 'verifier/main.ts',
+  platform: 'node',
+  // They find their own files beside them.
+  external: /^@grpc\//,
+  // Every chunk lies where the sources of its own do, so that they find theirs.
+  output: { dir: join(target, 'verifier'), entryFileNames: 'main.js', chunkFileNames: '[name].js' },
+});
