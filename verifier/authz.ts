@@ -45,6 +45,17 @@ export function authzRoutes(answers: Answers, settings: AuthzSettings): Routes['
 /** Which key to judge, and of which API it must be; or the outcome where there is no key to judge. */
 export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
 
+/**
+ * What the path of a question says: the API that the key must be of, undefined = any; the dialect where it is one without
+ * more of a path, and else what Envoy put behind it. undefined = none of ours.
+ */
+export function authzPath(
+  url: string,
+): { apiId: string | undefined; fixed: string | undefined; rest: string } | undefined {
+  const match = PATH.exec(url);
+  return match === null ? undefined : { apiId: match[1], fixed: match[2], rest: match[3] ?? '' };
+}
+
 /** What a gateway asks. Throws ApiError NOT_FOUND when the path is none of ours. */
 export function authzQuestion(
   method: string,
@@ -52,9 +63,9 @@ export function authzQuestion(
   headers: HeaderLines,
   settings: AuthzSettings,
 ): Asked {
-  const match = PATH.exec(url);
-  if (match === null) throw new ApiError('NOT_FOUND', 'no such path');
-  const [, apiId, fixed, rest = ''] = match;
+  const path = authzPath(url);
+  if (path === undefined) throw new ApiError('NOT_FOUND', 'no such path');
+  const { apiId, fixed, rest } = path;
   const [methodHeader, targetHeader] = fixed === 'auth-request' ? NGINX : FORWARDED;
   const original =
     fixed === undefined

@@ -5,6 +5,7 @@ import { newRequestId } from '#shared/request-id.ts';
 import type { AuthzSettings } from './authz.ts';
 import type { HttpLimits } from './http.ts';
 import { type RawAnswers, rawAuthz, rawJson } from './raw-answer.ts';
+import { readBuffer, readIntoBuffer } from './read-buffer.ts';
 import { type Recognised, recognise } from './recognise.ts';
 import type { Verdict } from './verdict.ts';
 import type { Answers } from './verify-key.ts';
@@ -69,6 +70,12 @@ export class FastLane {
 /** Answers gathered before they are written, characters; a reader that is slower than this is waited for. */
 const WRITE_LENGTH_MAX = 65_536;
 
+/** What is left from `at` on, to be kept. */
+function restOf(bytes: Buffer, at: number): Buffer {
+  const rest = bytes.subarray(at);
+  return rest.buffer === readBuffer.buffer ? Buffer.from(rest) : rest;
+}
+
 /** The request in hand: filled by `recognise`, read before anything else runs. */
 const found: Recognised = { key: '', apiId: undefined, requestId: '', fromGateway: false, length: 0 };
 
@@ -84,7 +91,9 @@ class Connection {
     this.socket = socket;
     this.#lane = lane;
     this.#giveToNode = giveToNode;
-    socket.on('data', this.#serve).on('end', this.#end).on('error', this.#end).on('close', this.#forget);
+    socket.on('end', this.#end).on('error', this.#end).on('close', this.#forget);
+    if (readIntoBuffer(socket, this.#read)) socket.resume();
+    else socket.on('data', this.#serve);
   }
 
   /** Counts time that passed, and closes what was quiet for too long. */
@@ -110,6 +119,15 @@ class Connection {
   };
   readonly #forget = () => this.#lane.forget(this);
 
+  /** What is read when the connection is Node's goes the way of other sockets' bytes. */
+  readonly #read = (length: number): boolean => {
+    const bytes = readBuffer.subarray(0, length);
+    if (this.#state === 'given') return this.socket.push(Buffer.from(bytes));
+    this.#serve(bytes);
+    return true;
+  };
+
+  /** Answers what `bytes` holds; keeps nothing of them but a copy. */
   readonly #serve = (bytes: Buffer): void => {
     this.#state = 'reading';
     this.#quietMs = 0;
@@ -118,8 +136,9 @@ class Connection {
       const verdict = this.#judge(bytes, at);
       if (verdict === undefined || verdict === 'for Node') {
         if (out !== '') this.socket.write(out, ascii ? 'latin1' : 'utf8');
-        if (verdict === undefined) void this.#lookUp(bytes.subarray(at));
-        else this.#handOver(bytes.subarray(at));
+        const rest = restOf(bytes, at);
+        if (verdict === undefined) void this.#lookUp(rest);
+        else this.#handOver(rest);
         return;
       }
       this.#lane.options.counts.answered++;
@@ -128,7 +147,7 @@ class Connection {
       at += found.length;
     }
     this.socket.write(out, ascii ? 'latin1' : 'utf8');
-    if (at < bytes.length || this.socket.writableNeedDrain) this.#goOn(bytes.subarray(at));
+    if (at < bytes.length || this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
   };
 
   /** The verdict on the request at `at`, left in `found`; undefined = it must be looked up. */

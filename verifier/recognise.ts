@@ -1,5 +1,5 @@
 import { requestIdFrom } from '#shared/request-id.ts';
-import { type AuthzSettings, authzQuestion } from './authz.ts';
+import { type AuthzSettings, authzPath } from './authz.ts';
 import { parseJson } from './body.ts';
 import { API_ID, KEY_LENGTH_MAX, questionOf } from './verify-key.ts';
 
@@ -50,23 +50,37 @@ function recogniseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, found: 
   const target = at + METHOD_LENGTH;
   let i = target;
   while (TARGET[bytes[i] as number] === 1) i++;
-  if (!follows(bytes, i, VERSION)) return false;
+  if (!follows(bytes, i, VERSION) || !isOurs(bytes, target, i)) return false;
   const end = scanHead(bytes, at, i + VERSION.length - at, AUTHZ_HEADERS, found);
   if (end < 0 || (head.seen & HOST) === 0) return false;
-  try {
-    const asked = authzQuestion('GET', bytes.toString('latin1', target, i), head.credentials, authz);
-    if ('code' in asked) return false;
-    found.key = asked.key;
-    found.apiId = asked.apiId;
-  } catch {
-    return false;
+  found.key = '';
+  if (head.bearer > 0 && authz.sources.includes('bearer')) {
+    found.key = bytes.toString('latin1', head.bearer, head.bearerEnd);
   }
+  if (head.apiKey > 0 && authz.sources.includes('x-api-key')) {
+    const key = bytes.toString('latin1', head.apiKey, head.apiKeyEnd);
+    if (found.key !== '' && found.key !== key) return false;
+    found.key = key;
+  }
+  if (found.key === '') return false;
+  found.apiId = known.apiId;
   found.fromGateway = true;
   found.length = end - at;
   return true;
 }
 
-const NONE: readonly string[] = [];
+/** The last target that was one of ours: a gateway sends the same again and again. */
+const known: { target: Buffer; apiId: string | undefined } = { target: Buffer.from(' '), apiId: undefined };
+
+/** Whether the target is one of ours; then `known` has it. */
+function isOurs(bytes: Buffer, from: number, to: number): boolean {
+  if (to - from === known.target.length && follows(bytes, from, known.target)) return true;
+  const path = authzPath(bytes.toString('latin1', from, to));
+  if (path === undefined) return false;
+  known.target = Buffer.from(bytes.subarray(from, to));
+  known.apiId = path.apiId;
+  return true;
+}
 
 /** What the last head said, beside `found.requestId`. */
 const head = {
@@ -74,7 +88,11 @@ const head = {
   seen: 0,
   /** `Content-Length`; 0 = none that counts. */
   length: 0,
-  credentials: { authorization: NONE, 'x-api-key': NONE },
+  /** Where the value of `Authorization: Bearer` begins and ends, and that of `X-Api-Key`; 0 = not there. */
+  bearer: 0,
+  bearerEnd: 0,
+  apiKey: 0,
+  apiKeyEnd: 0,
 };
 
 /** Reads the header lines of the request at `at`, behind its first line; where the body begins, or -1. */
@@ -88,8 +106,8 @@ function scanHead(
   let i = at + lineLength;
   head.seen = 0;
   head.length = 0;
-  head.credentials.authorization = NONE;
-  head.credentials['x-api-key'] = NONE;
+  head.bearer = 0;
+  head.apiKey = 0;
   found.requestId = '';
   while (bytes[i] !== CR) {
     const name = i;
@@ -110,21 +128,27 @@ function scanHead(
         head.length = decimal(bytes, value, i);
         break;
       case CONTENT_TYPE:
-        if (!JSON_TYPES.has(bytes.toString('latin1', value, i).toLowerCase())) return -1;
+        if (!isOneOf(JSON_TYPES, bytes, value, i - value)) return -1;
         break;
       case CONNECTION:
-        if (i - value !== KEEP_ALIVE.length || !named(bytes, value, KEEP_ALIVE)) return -1;
+        if (!isOneOf(KEEP_ALIVE, bytes, value, i - value)) return -1;
         break;
       case REQUEST_ID:
         found.requestId = bytes.toString('latin1', value, i);
         if (requestIdFrom(found.requestId) !== found.requestId) return -1;
         break;
       case AUTHORIZATION:
+        if (bytes[value] === SPACE || bytes[i - 1] === SPACE) return -1;
+        // Another scheme is no key.
+        if (!named(bytes, value, BEARER)) break;
+        head.bearer = value + BEARER.length;
+        while (bytes[head.bearer] === SPACE) head.bearer++;
+        head.bearerEnd = i;
+        break;
       case API_KEY:
         if (bytes[value] === SPACE || bytes[i - 1] === SPACE) return -1;
-        head.credentials[header === API_KEY ? 'x-api-key' : 'authorization'] = [
-          bytes.toString('latin1', value, i),
-        ];
+        head.apiKey = value;
+        head.apiKeyEnd = i;
     }
     i += 2;
   }
@@ -135,11 +159,13 @@ const VERIFY_KEY = Buffer.from('POST /v1/keys.verifyKey HTTP/1.1\r\n');
 const GET_AUTHZ = Buffer.from('GET /authz/');
 const METHOD_LENGTH = 'GET '.length;
 const VERSION = Buffer.from(' HTTP/1.1\r\n');
-const JSON_TYPES: ReadonlySet<string> = new Set([
+const JSON_TYPES = [
   'application/json',
   'application/json; charset=utf-8',
   'application/json;charset=utf-8',
-]);
+].map((type) => Buffer.from(type));
+const KEEP_ALIVE = [Buffer.from('keep-alive')];
+const BEARER = Buffer.from('bearer ');
 const [LF, CR, SPACE, QUOTE, COMMA, COLON, CLOSE, ZERO] = [10, 13, 32, 34, 44, 58, 125, 48] as const;
 
 /** Headers that change how a request is read or answered, each a bit so that a second one is noticed. */
@@ -148,8 +174,10 @@ const [ANY, HOST, CONTENT_LENGTH, CONTENT_TYPE, CONNECTION, REQUEST_ID, AUTHORIZ
 ] as const;
 const NEEDED = HOST | CONTENT_LENGTH | CONTENT_TYPE;
 
+const LONGEST_NAME = 'access-control-request-method'.length;
+
 /** Names in lower case, by their length. */
-type Headers = ReadonlyMap<number, readonly (readonly [name: Buffer, header: number])[]>;
+type Headers = readonly (readonly { readonly name: Buffer; readonly header: number }[] | undefined)[];
 
 function headersOf(own: Readonly<Record<string, number>>): Headers {
   const all = {
@@ -162,8 +190,11 @@ function headersOf(own: Readonly<Record<string, number>>): Headers {
     'proxy-connection': FOR_NODE,
     'transfer-encoding': FOR_NODE,
   };
-  const headers = Object.entries(all).map(([name, header]) => [Buffer.from(name), header] as const);
-  return Map.groupBy(headers, ([name]) => name.length);
+  const headers = Object.entries(all).map(([name, header]) => ({ name: Buffer.from(name), header }));
+  return Array.from({ length: LONGEST_NAME + 1 }, (_, length) => {
+    const these = headers.filter(({ name }) => name.length === length);
+    return these.length > 0 ? these : undefined;
+  });
 }
 
 const VERIFY_KEY_HEADERS = headersOf({ 'content-length': CONTENT_LENGTH, 'content-type': CONTENT_TYPE });
@@ -174,7 +205,6 @@ const AUTHZ_HEADERS = headersOf({
   // A CORS preflight, which may be allowed without a key.
   'access-control-request-method': FOR_NODE,
 });
-const KEEP_ALIVE = Buffer.from('keep-alive');
 
 const NAME = bytesOf(/[A-Za-z0-9_-]/);
 const VISIBLE = bytesOf(/[ -~]/);
@@ -190,7 +220,13 @@ function bytesOf(pattern: RegExp): Uint8Array {
 }
 
 function headerOf(headers: Headers, bytes: Buffer, at: number, length: number): number {
-  for (const [name, header] of headers.get(length) ?? []) if (named(bytes, at, name)) return header;
+  const candidates = length <= LONGEST_NAME ? headers[length] : undefined;
+  if (candidates !== undefined) {
+    for (let i = 0; i < candidates.length; i++) {
+      const { name, header } = candidates[i] as (typeof candidates)[number];
+      if (named(bytes, at, name)) return header;
+    }
+  }
   return ANY;
 }
 
@@ -199,7 +235,15 @@ function follows(bytes: Buffer, at: number, expected: Buffer): boolean {
   return true;
 }
 
-/** Whether `name`, of lower-case letters and `-`, is there in any case. */
+function isOneOf(texts: readonly Buffer[], bytes: Buffer, at: number, length: number): boolean {
+  for (let i = 0; i < texts.length; i++) {
+    const text = texts[i] as Buffer;
+    if (text.length === length && named(bytes, at, text)) return true;
+  }
+  return false;
+}
+
+/** Whether `name`, in lower case, is there in any case; `bytes` must be visible ASCII there. */
 function named(bytes: Buffer, at: number, name: Buffer): boolean {
   for (let i = 0; i < name.length; i++) if (((bytes[at + i] as number) | 0x20) !== name[i]) return false;
   return true;
