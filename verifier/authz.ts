@@ -57,7 +57,7 @@ export function authzPath(
 }
 
 /** What a gateway asks. Throws ApiError NOT_FOUND when the path is none of ours. */
-export function authzQuestion(
+function authzQuestion(
   method: string,
   url: string,
   headers: HeaderLines,
