@@ -1,6 +1,7 @@
 // Asks verifyKey at a fixed rate over 32 connections: `open-loop.ts <port> <keys file> <requests/s> <seconds>`. The
 // latency counts from when a request was due, not from when it could be sent (Tene, "How NOT to Measure Latency"), so
-// a server that stalls is charged for everyone who had to wait. The first second warms up and is not counted. It spins on its core, for timers are too coarse.
+// a server that stalls is charged for everyone who had to wait. The first second warms up and is not counted. It spins on
+// its core, for timers are too coarse, and makes little garbage, for its own pauses would be the server's.
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { percentile } from './harness.ts';
@@ -20,31 +21,34 @@ const requests = readFileSync(keysFile, 'utf8')
 interface Connection {
   readonly socket: Socket;
   dueMs: number;
-  answer: string;
 }
 const total = Number(rate) * (WARM_UP_S + Number(seconds));
 const idle: Connection[] = [];
-const latencies: number[] = [];
+const latencies = new Float64Array(total);
+let received = 0;
 let valid = 0;
 let open = 0;
 let sent = 0;
 
 for (let i = 0; i < CONNECTIONS; i++) {
+  const buffer = Buffer.alloc(4096);
+  const onread = {
+    buffer,
+    callback(length: number) {
+      receive(connection, buffer, length);
+      return true;
+    },
+  };
   const connection: Connection = {
-    socket: connect({ port: Number(port), host: '127.0.0.1' }),
+    socket: connect({ port: Number(port), host: '127.0.0.1', onread }),
     dueMs: 0,
-    answer: '',
   };
   connection.socket.setNoDelay(true);
   connection.socket.on('connect', () => {
     idle.push(connection);
     if (++open === CONNECTIONS) send(performance.now());
   });
-  connection.socket.on('data', (chunk) => receive(connection, chunk.toString('latin1')));
-  connection.socket.on('close', () => {
-    console.error('a connection was closed');
-    process.exit(1);
-  });
+  connection.socket.resume().on('close', () => fail('a connection was closed'));
 }
 
 function send(startMs: number): void {
@@ -60,23 +64,28 @@ function send(startMs: number): void {
   else finish();
 }
 
-function receive(connection: Connection, chunk: string): void {
-  connection.answer += chunk;
-  const head = connection.answer.indexOf('\r\n\r\n');
-  if (head < 0) return;
-  const length = Number(/\r\ncontent-length: (\d+)/i.exec(connection.answer)?.[1]);
-  if (connection.answer.length < head + 4 + length) return;
-  latencies.push(performance.now() - connection.dueMs);
-  if (connection.answer.includes('"valid":true')) valid++;
-  connection.answer = '';
+const [BODY, VALID, LAST] = [Buffer.from('\r\n\r\n{'), Buffer.from('"valid":true'), '}'.charCodeAt(0)];
+
+/** An answer comes in one piece: it is short, and was written as one. */
+function receive(connection: Connection, bytes: Buffer, length: number): void {
+  const body = bytes.indexOf(BODY);
+  if (body < 0 || body > length || bytes[length - 1] !== LAST) fail('half an answer');
+  latencies[received++] = performance.now() - connection.dueMs;
+  const at = bytes.indexOf(VALID, body);
+  if (at >= 0 && at < length) valid++;
   idle.push(connection);
 }
 
+function fail(why: string): never {
+  console.error(why);
+  process.exit(1);
+}
+
 function finish(): void {
-  latencies.splice(0, Number(rate) * WARM_UP_S);
+  const counted = [...latencies.subarray(Number(rate) * WARM_UP_S)];
   const seen = {
-    p50: percentile(latencies, 0.5),
-    p99: percentile(latencies, 0.99),
+    p50: percentile(counted, 0.5),
+    p99: percentile(counted, 0.99),
     valid,
     all: total,
   };

@@ -72,7 +72,12 @@ export async function startBackend(
     keys,
     keysFile,
     redisPath: redis.url.replace('unix://', ''),
-    env: { ...env, API_IDS: 'bench', CACHE_KEYS_MAX: String(Math.max(count, 100_000)), LOOKUP_WAIT_MS: '5000' },
+    env: {
+      ...env,
+      API_IDS: 'bench',
+      CACHE_KEYS_MAX: String(Math.max(count, 100_000)),
+      LOOKUP_WAIT_MS: '5000',
+    },
     call,
     async stop() {
       await agent.destroy();
