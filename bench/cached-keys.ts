@@ -14,6 +14,7 @@ const nothing = () => undefined;
 
 let sequence = 0;
 const session: Session = {
+  findsKeys: false,
   subscribe: async () => undefined,
   register: async (_member, nonce) => ({
     nonce,

@@ -17,7 +17,9 @@ const fixedRate: Benchmark = ({ quick }) =>
     try {
       for (let round = 0; round < (quick ? 1 : ROUNDS); round++) {
         for (const { name, port } of servers)
-          loads.get(name)?.push(await openLoop(port, backend.keysFile, RATE, quick ? 3 : 5));
+          loads
+            .get(name)
+            ?.push(await openLoop(port, quick ? 3 : 5, { keysFile: backend.keysFile, rate: RATE }));
       }
     } finally {
       for (const { stop } of servers) await stop();

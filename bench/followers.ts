@@ -1,10 +1,10 @@
 // A process with many verifiers in it, without HTTP: `followers.ts <count> <apiId>`. Each has a connection of its own.
 // Says when the last of them has applied a change, by the clock that all processes of a machine share.
-import { randomBytes } from 'node:crypto';
 import { systemClock } from '../shared/clock.ts';
 import { loadConfig } from '../shared/config.ts';
 import { createLogger } from '../shared/log.ts';
 import { RedisNodes, redisSettings } from '../shared/redis.ts';
+import { uniqueTexts } from '../shared/request-id.ts';
 import { RedisDirectory } from '../verifier/redis-session.ts';
 import { Verifier } from '../verifier/verifier.ts';
 import { silent, verifierLimits } from './verifier-options.ts';
@@ -19,7 +19,7 @@ const verifiers = Array.from({ length: Number(count) }, () => {
   return new Verifier({
     directory: new RedisDirectory(nodes, 0),
     clock: systemClock,
-    random: () => randomBytes(12).toString('base64url'),
+    random: uniqueTexts(),
     limits: verifierLimits,
     apiIds: [apiId],
     foreignKeys: false,

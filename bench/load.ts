@@ -160,24 +160,31 @@ export interface OpenLoop {
   readonly all: number;
 }
 
-/** verifyKey for random keys of `keysFile` at a fixed rate; latencies count from when a request was due. */
+/** Requests for random keys of a file. */
+export interface Stream {
+  readonly keysFile: string;
+  /** Requests a second. */
+  readonly rate: number;
+}
+
+/**
+ * verifyKey at fixed rates, from one process; latencies count from when a request was due.
+ * @returns what the first stream saw
+ */
 export async function openLoop(
   port: number,
-  keysFile: string,
-  rate: number,
   seconds: number,
+  ...streams: readonly [Stream, ...Stream[]]
 ): Promise<OpenLoop> {
-  const script = join(import.meta.dirname, 'open-loop.ts');
   const [file = '', ...args] = pinned(LOAD_CORE, [
     process.execPath,
-    script,
+    join(import.meta.dirname, 'open-loop.ts'),
     String(port),
-    keysFile,
-    String(rate),
     String(seconds),
+    ...streams.flatMap(({ keysFile, rate }) => [keysFile, String(rate)]),
   ]);
   const { stdout } = await promisify(execFile)(file, args);
-  return JSON.parse(stdout) as OpenLoop;
+  return JSON.parse(stdout.split('\n')[0] ?? '') as OpenLoop;
 }
 
 async function autocannonLoad(

@@ -1,10 +1,10 @@
 // One verifier without HTTP that looks up each key of a file once, beside bare GETs: `look-ups.ts <keys file>`.
-import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { systemClock } from '../shared/clock.ts';
 import { loadConfig } from '../shared/config.ts';
 import { createLogger } from '../shared/log.ts';
 import { RedisNodes, redisSettings } from '../shared/redis.ts';
+import { uniqueTexts } from '../shared/request-id.ts';
 import { RedisDirectory } from '../verifier/redis-session.ts';
 import { Verifier } from '../verifier/verifier.ts';
 import { percentile } from './harness.ts';
@@ -19,7 +19,7 @@ const nodes = new RedisNodes(
 const verifier = new Verifier({
   directory: new RedisDirectory(nodes, 0),
   clock: systemClock,
-  random: () => randomBytes(12).toString('base64url'),
+  random: uniqueTexts(),
   limits: verifierLimits,
   apiIds: ['bench'],
   foreignKeys: false,

@@ -40,6 +40,23 @@ export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
   });
 }
 
+/** `work`, which goes on either way, or after `limitMs` a rejection with what `expired` returns. */
+export function atMost<T>(clock: Clock, limitMs: number, work: Promise<T>, expired: () => Error): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = clock.after(limitMs, () => reject(expired()));
+    work.then(
+      (value) => {
+        timer.cancel();
+        resolve(value);
+      },
+      (error) => {
+        timer.cancel();
+        reject(error);
+      },
+    );
+  });
+}
+
 /** Capped exponential backoff with full jitter over its upper half; `attempt` counts from 0. */
 export function backoffMs(attempt: number, firstMs: number, maxMs: number, random: () => number): number {
   const ceiling = Math.min(maxMs, firstMs * 2 ** Math.min(attempt, 30));

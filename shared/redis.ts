@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import slotOf from 'cluster-key-slot';
 import { Redis, type RedisOptions } from 'ioredis';
-import { backoffMs, type Clock } from './clock.ts';
+import { atMost, backoffMs, type Clock } from './clock.ts';
 import { type ConfigOf, choice, integer, secret, text } from './config.ts';
 import { ApiError, unavailable } from './errors.ts';
 import type { Logger } from './log.ts';
@@ -89,6 +89,10 @@ export class RedisNodes {
     this.#log = log;
   }
 
+  get isCluster(): boolean {
+    return this.#config.REDIS_MODE === 'cluster';
+  }
+
   /**
    * The ready connection to the primary that owns `key`. `lane` separates connections to the same server,
    * for commands that block their connection. Rejects with SERVICE_UNAVAILABLE: at once while backing off
@@ -96,7 +100,7 @@ export class RedisNodes {
    */
   async connection(key: string, lane = 'main'): Promise<Redis> {
     if (this.#closed) throw unavailable('shutting down');
-    const node = this.#config.REDIS_MODE === 'cluster' ? await this.#ownerOf(key) : undefined;
+    const node = this.isCluster ? await this.#ownerOf(key) : undefined;
     return this.#open(node, lane);
   }
 
@@ -222,13 +226,10 @@ export function cut(redis: Redis): void {
 }
 
 /** `work`, or after `limitMs` the end of its connection and SERVICE_UNAVAILABLE: a late reply must find nobody. */
-async function within<T>(clock: Clock, limitMs: number, redis: Redis, work: Promise<T>): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const timer = clock.after(limitMs, () => {
-      reject(unavailable(`Redis did not answer within ${limitMs} ms`));
-      cut(redis);
-    });
-    work.then(resolve, reject).finally(() => timer.cancel());
+function within<T>(clock: Clock, limitMs: number, redis: Redis, work: Promise<T>): Promise<T> {
+  return atMost(clock, limitMs, work, () => {
+    cut(redis);
+    return unavailable(`Redis did not answer within ${limitMs} ms`);
   });
 }
 

@@ -14,3 +14,13 @@ export function newRequestId(): string {
   count = (count + 1) % 0x1_0000_0000_0000;
   return `${BOOT}${count.toString(36)}`;
 }
+
+/**
+ * Texts that no other process has, and that none can guess who has not seen one of them: what followers are registered
+ * as, and what pairs replies with their requests.
+ */
+export function uniqueTexts(): () => string {
+  const own = randomBytes(12).toString('base64url');
+  let next = 0;
+  return () => `${own}.${(next++).toString(36)}`;
+}

@@ -1,8 +1,8 @@
-import { randomBytes } from 'node:crypto';
 import { createAdminServer, listen } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
+import { uniqueTexts } from '#shared/request-id.ts';
 import type { Config } from './config.ts';
 import { type Addresses, openListeners } from './listeners.ts';
 import { followerLog, Metrics } from './metrics.ts';
@@ -41,7 +41,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS),
     clock,
-    random: () => randomBytes(12).toString('base64url'),
+    random: uniqueTexts(),
     limits: {
       syncPeriodMs: config.SYNC_PERIOD_MS,
       syncDeadlineMs: config.SYNC_DEADLINE_MS,

@@ -57,12 +57,7 @@ export function authzPath(
 }
 
 /** What a gateway asks. Throws ApiError NOT_FOUND when the path is none of ours. */
-function authzQuestion(
-  method: string,
-  url: string,
-  headers: HeaderLines,
-  settings: AuthzSettings,
-): Asked {
+function authzQuestion(method: string, url: string, headers: HeaderLines, settings: AuthzSettings): Asked {
   const path = authzPath(url);
   if (path === undefined) throw new ApiError('NOT_FOUND', 'no such path');
   const { apiId, fixed, rest } = path;

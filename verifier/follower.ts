@@ -3,7 +3,7 @@ import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { Entry, type Epoch, type KeyCache } from './cache.ts';
 import { instant, Lease } from './lease.ts';
-import type { Session, SyncReply, SyncRequest } from './session.ts';
+import type { Pointer, Session, SyncReply, SyncRequest } from './session.ts';
 
 /** Why a follower forgot everything it had. */
 export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
@@ -26,6 +26,14 @@ export interface FollowerEvents {
   gap(position: number, received: number): void;
   /** A change was applied to memory, in order. */
   applied(change: Change, source: 'message' | 'sync'): void;
+}
+
+/** The key to read in a SYNC. */
+type Wanted = Pick<SyncRequest, 'keyId' | 'secretHash'>;
+
+/** A secret that is of no key of this API; `elsewhere` is where its key lies, undefined = it has none. */
+interface Elsewhere {
+  readonly elsewhere: Pointer | undefined;
 }
 
 /** Hashes of the latest applied changes that are kept to compare with late replies. */
@@ -179,20 +187,30 @@ export class Follower {
     return waiter.promise;
   }
 
+  /** Whether `fill` can find keys by their secret at this moment. */
+  get findsKeys(): boolean {
+    return this.live && this.#session?.findsKeys === true;
+  }
+
   /**
    * Reads a key's record at the head of the log, remembers and returns it; undefined when the key does not exist.
    * Cached only when nothing newer was applied meanwhile. Rejects with SERVICE_UNAVAILABLE.
+   * @param wanted by its secret only where this `findsKeys`
    */
-  async fill(keyId: string): Promise<Entry | undefined> {
+  async fill(wanted: { readonly keyId: string }): Promise<Entry | undefined>;
+  async fill(wanted: { readonly secretHash: string }): Promise<Entry | Elsewhere | undefined>;
+  async fill(wanted: Wanted): Promise<Entry | Elsewhere | undefined> {
     for (let attempt = 0; attempt < FILL_ATTEMPTS_MAX; attempt++) {
       await this.whenLive();
       const [session, epoch] = [this.#session, this.#epoch];
       if (!session || !epoch) throw unavailable('not in sync with Redis');
-      const reply = await this.#sync(session, epoch, keyId);
+      const reply = await this.#sync(session, epoch, wanted);
+      if (reply.status === 'ELSEWHERE') return { elsewhere: reply.pointer };
       if (this.#apiDeleted || reply.apiDeleted) return undefined;
       if (reply.sequence !== this.#position || this.#epoch !== epoch) continue;
       const [secretHash, ...state] = reply.record;
-      if (secretHash === undefined) return undefined;
+      const keyId = wanted.keyId ?? reply.pointer?.keyId;
+      if (secretHash === undefined || keyId === undefined) return undefined;
       const entry = new Entry(epoch, keyId, decodeState(state));
       this.#cache.put(secretHash, entry);
       return entry;
@@ -262,18 +280,19 @@ export class Follower {
   }
 
   /** One SYNC, and what its reply says applied. Rejects when the reply is void or made the follower drop. */
-  async #sync(session: Session, epoch: Epoch, keyId?: string): Promise<SyncReply> {
+  async #sync(session: Session, epoch: Epoch, wanted: Wanted = {}): Promise<SyncReply> {
     const request: SyncRequest = {
       member: this.#member,
       position: this.#position,
       hash: this.#hash,
       nonce: this.#random(),
-      ...(keyId === undefined ? {} : { keyId }),
+      ...wanted,
     };
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.sync(request));
     if (this.#session !== session || this.#epoch !== epoch) throw unavailable('the reply came too late');
     if (reply.nonce !== request.nonce) return this.#desynchronised(session);
+    if (reply.status === 'ELSEWHERE') return reply;
     if (reply.status !== 'OK') return this.#drop(REASONS[reply.status]);
     this.#headSeen = reply.sequence;
     for (const change of reply.entries) {

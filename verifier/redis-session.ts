@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import type { Change } from '#shared/change.ts';
 import { unavailable } from '#shared/errors.ts';
-import { apiKeys, metaKey, parsePointer, recordKey, secretPointer } from '#shared/layout.ts';
+import { apiKeys, formatPointer, metaKey, parsePointer, recordKey, secretPointer } from '#shared/layout.ts';
 import { cut, type RedisNodes } from '#shared/redis.ts';
 import { Script, WAIT_MS } from '#shared/script.ts';
 import type { Directory, Pointer, Registration, Session, SyncReply, SyncRequest } from './session.ts';
@@ -67,10 +67,13 @@ class Line {
 }
 
 class RedisSession implements Session {
+  readonly findsKeys: boolean;
   readonly #apiId: string;
   readonly #line: Line;
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
+  /** How pointers to keys of this API begin, and the names of its records and long metas. */
+  readonly #own: readonly string[];
   #listener: ((message: string) => void) | undefined;
   #ended: (() => void) | undefined;
 
@@ -79,6 +82,8 @@ class RedisSession implements Session {
     this.#line = line;
     this.#nodes = nodes;
     this.#replicas = replicas;
+    this.#own = [formatPointer(apiId, ''), recordKey(apiId, ''), metaKey(apiId, '')];
+    this.findsKeys = !nodes.isCluster;
   }
 
   async subscribe(onMessage: (message: string) => void): Promise<void> {
@@ -110,8 +115,11 @@ class RedisSession implements Session {
 
   async sync(request: SyncRequest): Promise<SyncReply> {
     const { head, log, members } = apiKeys(this.#apiId);
-    const { keyId } = request;
-    const fill = keyId === undefined ? [] : [recordKey(this.#apiId, keyId), metaKey(this.#apiId, keyId)];
+    const { keyId, secretHash } = request;
+    const [keys, more] =
+      secretHash !== undefined
+        ? [[secretPointer(secretHash)], this.#own]
+        : [keyId === undefined ? [] : [recordKey(this.#apiId, keyId), metaKey(this.#apiId, keyId)], []];
     const args = [
       request.member,
       request.position,
@@ -119,9 +127,10 @@ class RedisSession implements Session {
       BATCH_ENTRIES_MAX,
       BATCH_BYTES_MAX,
       request.nonce,
+      ...more,
     ];
     return syncReplyOf(
-      await this.#within(syncScript.run(this.#line.redis, [head, log, members, ...fill], args)),
+      await this.#within(syncScript.run(this.#line.redis, [head, log, members, ...keys], args)),
     );
   }
 
@@ -167,7 +176,11 @@ function registrationOf(reply: unknown): Registration {
 }
 
 function syncReplyOf(reply: unknown): SyncReply {
-  const [nonce, status, sequence, hash, lease, deleted, fields = [], record = []] = reply as [
+  if ((reply as string[])[1] === 'ELSEWHERE') {
+    const [nonce, status, pointer] = reply as [string, 'ELSEWHERE', string | null];
+    return { ...NOTHING, nonce, status, ...pointerOf(pointer) };
+  }
+  const [nonce, status, sequence, hash, lease, deleted, fields = [], record = [], pointer] = reply as [
     string,
     SyncReply['status'],
     string?,
@@ -176,6 +189,7 @@ function syncReplyOf(reply: unknown): SyncReply {
     string?,
     string[]?,
     string[]?,
+    string?,
   ];
   const entries: Change[] = [];
   for (let i = 0; i < fields.length; i += 4) {
@@ -191,5 +205,10 @@ function syncReplyOf(reply: unknown): SyncReply {
     apiDeleted: deleted === '1',
     entries,
     record,
+    ...pointerOf(pointer),
   };
 }
+
+const NOTHING = { sequence: 0, hash: '', leaseMs: 0, apiDeleted: false, entries: [], record: [] };
+
+const pointerOf = (value: string | null | undefined) => (value ? { pointer: parsePointer(value) } : {});

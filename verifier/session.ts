@@ -23,12 +23,15 @@ export interface SyncRequest {
   readonly nonce: string;
   /** The key whose record to read in the same atomic step. */
   readonly keyId?: string;
+  /** The same by the hash of its secret; only where the session `findsKeys`. */
+  readonly secretHash?: string;
 }
 
 /** The reply to SYNC. Everything but `nonce` and `status` is meaningful only where that is OK. */
 export interface SyncReply {
   readonly nonce: string;
-  readonly status: 'OK' | 'NOREG' | 'DIVERGED' | 'TRIMMED';
+  /** ELSEWHERE: the secret asked for leads to no key of this API, and nothing else was done. */
+  readonly status: 'OK' | 'NOREG' | 'DIVERGED' | 'TRIMMED' | 'ELSEWHERE';
   readonly sequence: number;
   readonly hash: string;
   readonly leaseMs: number;
@@ -37,6 +40,8 @@ export interface SyncReply {
   readonly entries: readonly Change[];
   /** `[secretHash, enabled, expires, name, externalId, meta]`; empty when there is no such record. */
   readonly record: readonly string[];
+  /** Of a request with `secretHash`: where its record lies; undefined when there is none. */
+  readonly pointer?: Pointer | undefined;
 }
 
 /**
@@ -45,6 +50,8 @@ export interface SyncReply {
  * Redis is out of reach or refuses.
  */
 export interface Session {
+  /** Whether a SYNC can find a key by its secret. Not in a Redis Cluster, where the pointer may lie on another node. */
+  readonly findsKeys: boolean;
   /** Resolves when Redis has confirmed the subscription. Messages arrive whole, perhaps late, twice or never. */
   subscribe(onMessage: (message: string) => void): Promise<void>;
   /** Resolves when all replicas that must hold the registration do; rejects otherwise. */

@@ -1,12 +1,12 @@
 import { LRUCache } from 'lru-cache';
-import type { Clock } from '#shared/clock.ts';
+import { atMost, type Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { type Entry, KeyCache } from './cache.ts';
 import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
 import { ExpiryClock } from './lease.ts';
 import { Semaphore } from './semaphore.ts';
-import type { Directory } from './session.ts';
+import type { Directory, Pointer } from './session.ts';
 import type { Usage } from './usage.ts';
 import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
 
@@ -55,6 +55,8 @@ export class Verifier {
   readonly #lookups = new Map<string, Promise<Entry | Verdict>>();
   readonly #slots: Semaphore;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
+  /** Of which API the next key that memory does not have will be: then one step at Redis finds and reads it. */
+  #likely: Follower | undefined;
   #idleCheck: { cancel(): void } | undefined;
   #stopped = false;
   /** Monotone counts for metrics. */
@@ -149,7 +151,13 @@ export class Verifier {
    */
   async lookUp(key: string, askedApi?: string): Promise<Verdict> {
     const digest = digestOf(key);
-    const found = await this.#atMost(this.#limits.lookupWaitMs, this.#sharedLookup(digest));
+    const { lookupWaitMs } = this.#limits;
+    const found = await atMost(
+      this.#clock,
+      lookupWaitMs,
+      this.#sharedLookup(digest),
+      () => new LookupGivenUp('slow', `no answer from Redis within ${lookupWaitMs} ms`),
+    );
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
     return this.#judge(found, askedApi);
@@ -175,13 +183,22 @@ export class Verifier {
     try {
       this.counts.fills++;
       const start = this.#clock.monotonicMs();
-      const pointer = await this.#directory.find(secretHashFrom(digest));
+      const secretHash = secretHashFrom(digest);
+      let pointer: Pointer | undefined;
+      if (this.#likely?.findsKeys) {
+        const found = await this.#likely.fill({ secretHash });
+        if (found === undefined || !('elsewhere' in found)) return found ?? NOT_FOUND;
+        pointer = found.elsewhere;
+      } else {
+        pointer = await this.#directory.find(secretHash);
+      }
       const refusal = pointer === undefined ? NOT_FOUND : this.#serves(pointer.apiId) ? undefined : FORBIDDEN;
       if (pointer === undefined || refusal !== undefined) {
         this.#unknown.set(digest, refusal ?? NOT_FOUND, { start });
         return refusal ?? NOT_FOUND;
       }
-      return (await this.#follow(pointer.apiId).fill(pointer.keyId)) ?? NOT_FOUND;
+      this.#likely = this.#follow(pointer.apiId);
+      return (await this.#likely.fill(pointer)) ?? NOT_FOUND;
     } finally {
       this.#slots.release();
     }
@@ -207,6 +224,7 @@ export class Verifier {
       limits: this.#limits,
       events: this.#events(apiId),
     });
+    this.#likely ??= follower;
     this.#followers.set(apiId, { follower, idleSinceMs: this.#clock.monotonicMs() });
     void follower.run();
     return follower;
@@ -222,17 +240,5 @@ export class Verifier {
       void followed.follower.stop();
     }
     this.#idleCheck = this.#clock.after(this.#limits.apiIdleMs / 10, () => this.#checkIdle());
-  }
-
-  async #atMost<T>(limitMs: number, work: Promise<T>): Promise<T> {
-    const expired = Promise.withResolvers<never>();
-    const timer = this.#clock.after(limitMs, () => {
-      expired.reject(new LookupGivenUp('slow', `no answer from Redis within ${limitMs} ms`));
-    });
-    try {
-      return await Promise.race([work, expired.promise]);
-    } finally {
-      timer.cancel();
-    }
   }
 }

@@ -25,6 +25,8 @@ export type Fault = (typeof FAULTS)[number];
 /** What one run is made of. Drawn from its seed alone. */
 export interface Plan {
   readonly seed: number;
+  /** Whether one step at Redis finds a key and reads it, as everywhere but in a Cluster. */
+  readonly findsKeys: boolean;
   readonly replicas: number;
   /** Whether a server stands by that takes the place of a failed primary. */
   readonly hasSpare: boolean;
@@ -97,6 +99,7 @@ export function planOf(seed: number): Plan {
   const isolated = faults.includes('isolation') ? 0.1 : 0;
   return {
     seed,
+    findsKeys: Math.floor(seed / 6) % 2 === 0,
     replicas,
     hasSpare: replicas > 0 && random.chance(aim ? 0.8 : 0.5),
     verifiers: random.whole(1, 3),

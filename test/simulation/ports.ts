@@ -61,14 +61,23 @@ export interface SessionEvents {
 export class SimulatedDirectory implements Directory {
   readonly #lanes: Lanes;
   readonly #events: SessionEvents;
+  readonly #findsKeys: boolean;
 
-  constructor(lanes: Lanes, events: SessionEvents) {
+  /** @param findsKeys whether its sessions do, as those to anything but a Cluster */
+  constructor(lanes: Lanes, events: SessionEvents, findsKeys: boolean) {
     this.#lanes = lanes;
     this.#events = events;
+    this.#findsKeys = findsKeys;
   }
 
   async open(apiId: string): Promise<Session> {
-    return new SimulatedSession(apiId, await this.#lanes.get('main'), this.#lanes, this.#events);
+    return new SimulatedSession(
+      apiId,
+      await this.#lanes.get('main'),
+      this.#lanes,
+      this.#events,
+      this.#findsKeys,
+    );
   }
 
   async find(secretHash: string): Promise<Pointer | undefined> {
@@ -84,6 +93,7 @@ export class SimulatedDirectory implements Directory {
 }
 
 class SimulatedSession implements Session {
+  readonly findsKeys: boolean;
   readonly #apiId: string;
   readonly #line: Connection;
   readonly #lanes: Lanes;
@@ -91,7 +101,8 @@ class SimulatedSession implements Session {
   #listener: ((message: string) => void) | undefined;
   #ended: (() => void) | undefined;
 
-  constructor(apiId: string, line: Connection, lanes: Lanes, events: SessionEvents) {
+  constructor(apiId: string, line: Connection, lanes: Lanes, events: SessionEvents, findsKeys: boolean) {
+    this.findsKeys = findsKeys;
     this.#apiId = apiId;
     this.#line = line;
     this.#lanes = lanes;

@@ -138,13 +138,18 @@ class Acts {
 
   #sync(): Act {
     const [{ apiId }, place] = [this, this.#place()];
-    const keyId = this.#random.chance(0.5) ? { keyId: this.#key() } : {};
+    const wanted = this.#random.pick([
+      {},
+      { keyId: this.#key() },
+      { secretHash: `${apiId}-${this.#key()}` },
+      { secretHash: `other-${this.#key()}` },
+    ]);
     const request = {
       member: this.#member(),
       position: place.sequence,
       hash: place.hash,
       nonce: 'n',
-      ...keyId,
+      ...wanted,
     };
     return {
       name: `sync ${JSON.stringify(request)}`,

@@ -2,7 +2,7 @@ import { hash as digest } from 'node:crypto';
 import type { Closing, Killed, Standing, Write, Written } from '../../control-plane/change-log.ts';
 import type { Head, LeaseStep } from '../../control-plane/upkeep.ts';
 import type { Change } from '../../shared/change.ts';
-import { secretPointer } from '../../shared/layout.ts';
+import { parsePointer, secretPointer } from '../../shared/layout.ts';
 import type { Registration, SyncReply, SyncRequest } from '../../verifier/session.ts';
 
 /** What the real Redis is told by constants of the modules that speak with it. */
@@ -99,10 +99,16 @@ export class RedisState {
   }
 
   /** sync.lua */
-  sync(apiId: string, { member, position, hash, nonce, keyId }: SyncRequest): Outcome<SyncReply> {
+  sync(apiId: string, request: SyncRequest): Outcome<SyncReply> {
+    const { member, position, hash, nonce, secretHash } = request;
     const api = this.api(apiId);
     const score = api.members.get(member);
     const nothing = { nonce, sequence: 0, hash: '', leaseMs: 0, apiDeleted: false, entries: [], record: [] };
+    const value = secretHash === undefined ? undefined : this.pointers.get(secretPointer(secretHash));
+    const pointed = value === undefined ? {} : { pointer: parsePointer(value) };
+    if (secretHash !== undefined && pointed.pointer?.apiId !== apiId)
+      return read({ ...nothing, status: 'ELSEWHERE', ...pointed });
+    const keyId = request.keyId ?? pointed.pointer?.keyId;
     if (score === undefined || score < 0) return read({ ...nothing, status: 'NOREG' });
     const entries: Change[] = [];
     if (position !== api.sequence || hash !== api.hash) {
@@ -128,7 +134,7 @@ export class RedisState {
     const record = p === undefined ? [] : [p, e, x, n, o, m];
     const { sequence, grantedMs: leaseMs, deleted: apiDeleted } = api;
     const reply: SyncReply = {
-      ...{ nonce, status: 'OK', sequence, hash: api.hash, leaseMs, apiDeleted, entries, record },
+      ...{ nonce, status: 'OK', sequence, hash: api.hash, leaseMs, apiDeleted, entries, record, ...pointed },
     };
     return { reply, wrote: news };
   }

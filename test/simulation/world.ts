@@ -11,7 +11,13 @@ import { Machine, Timeline } from './clock.ts';
 import { Network } from './network.ts';
 import { RedisGroup, RedisNode } from './nodes.ts';
 import type { Plan } from './plan.ts';
-import { Lanes, SimulatedChangeLog, SimulatedDirectory, SimulatedUpkeep } from './ports.ts';
+import {
+  Lanes,
+  type SessionEvents,
+  SimulatedChangeLog,
+  SimulatedDirectory,
+  SimulatedUpkeep,
+} from './ports.ts';
 import { Random } from './random.ts';
 import { RedisState } from './redis.ts';
 import type { Trace } from './trace.ts';
@@ -123,7 +129,7 @@ export class World {
     };
     const { name } = machine;
     const registrations = new Map<string, string>();
-    const directory = new SimulatedDirectory(new Lanes(this.network, machine, true), {
+    const sessionEvents: SessionEvents = {
       registering: (apiId, member) => {
         Object.assign(follow(apiId), { member, live: false });
         this.#members.set(member, follow(apiId));
@@ -132,7 +138,9 @@ export class World {
       granted: (apiId, sentAtMs, leaseMs) => {
         follow(apiId).leaseUntilMs = Math.max(follow(apiId).leaseUntilMs, sentAtMs + leaseMs);
       },
-    });
+    };
+    const lanes = new Lanes(this.network, machine, true);
+    const directory = new SimulatedDirectory(lanes, sessionEvents, this.plan.findsKeys);
     const verifier = new Verifier({
       directory,
       clock: machine,

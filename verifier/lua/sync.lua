@@ -3,20 +3,31 @@
 -- missing and may read one record in the same atomic step. Not flagged `no-writes`: a deposed primary must
 -- not grant leases. An idle SYNC writes nothing.
 --
--- KEYS 1 head  2 log  3 members  4 record  5 its long meta (4 and 5 only for a fill)
--- ARGV 1 member  2 position  3 hash at it  4 most entries  5 most bytes of entries  6 nonce
--- Returns {nonce, status, sequence, hash, lease ms, '1' when the API is deleted, entries, record}
+-- KEYS 1 head  2 log  3 members, and for a fill 4 record  5 its long meta; or for one by its secret 4 pointer
+-- ARGV 1 member  2 position  3 hash at it  4 most entries  5 most bytes of entries  6 nonce, and for a fill by a secret
+--      7 how pointers to this API's keys begin  8 and 9 how records and long metas are named, up to the keyId
+-- Returns {nonce, status, sequence, hash, lease ms, '1' when the API is deleted, entries, record, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED; entries: {sequence, hash, keyId, payload, …};
 --   record: {} or {secret hash, enabled, expires, name, externalId, meta}
+-- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, when the secret is of no key of this API
 local head, log, members, record, long = unpack(KEYS)
-local member, position, hash, most, bytes, nonce = unpack(ARGV)
+local member, position, hash, most, bytes, nonce, own, records, metas = unpack(ARGV)
+
+local pointer
+if own then
+  pointer = redis.call('GET', KEYS[4])
+  if not pointer or string.sub(pointer, 1, #own) ~= own then return {nonce, 'ELSEWHERE', pointer} end
+  -- Names that KEYS does not have: this is not for a Redis Cluster.
+  local keyId = string.sub(pointer, #own + 1)
+  record, long = records .. keyId, metas .. keyId
+end
 
 local score = redis.call('ZSCORE', members, member)
 if not score or tonumber(score) < 0 then return {nonce, 'NOREG'} end
 local s, h, L, deleted = unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted'))
 s = s or '0'
 h = h or ''
-local reply = {nonce, 'OK', s, h, L or '0', deleted and '1' or '0', {}, {}}
+local reply = {nonce, 'OK', s, h, L or '0', deleted and '1' or '0', {}, {}, pointer}
 
 local pos = tonumber(position)
 if pos ~= tonumber(s) or hash ~= h then
