@@ -178,6 +178,9 @@ export async function openLoop(
 ): Promise<OpenLoop> {
   const [file = '', ...args] = pinned(LOAD_CORE, [
     process.execPath,
+    // Room for all the garbage of a run: a pause of the generator would be the server's.
+    '--min-semi-space-size=64',
+    '--max-semi-space-size=64',
     join(import.meta.dirname, 'open-loop.ts'),
     String(port),
     String(seconds),

@@ -27,6 +27,7 @@ export interface Backend {
   readonly keysFile: string;
   /** A unix socket. */
   readonly redisPath: string;
+  readonly redisPid: number;
   /** The environment of a verifier that belongs to it. */
   readonly env: Readonly<Record<string, string>>;
   /** A call to the control plane. */
@@ -72,6 +73,7 @@ export async function startBackend(
     keys,
     keysFile,
     redisPath: redis.url.replace('unix://', ''),
+    redisPid: redis.process.pid ?? 0,
     env: {
       ...env,
       API_IDS: 'bench',

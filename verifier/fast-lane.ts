@@ -79,13 +79,17 @@ function restOf(bytes: Buffer, at: number): Buffer {
 /** The request in hand: filled by `recognise`, read before anything else runs. */
 const found: Recognised = { key: '', apiId: undefined, requestId: '', fromGateway: false, length: 0 };
 
+const NOTHING = Buffer.alloc(0);
+
 class Connection {
   readonly socket: Socket;
   readonly #lane: FastLane;
   readonly #giveToNode: () => void;
-  /** `waiting`: paused for a look-up, or until the client has read. `given`: it is Node's. */
+  /** `waiting`: for a look-up, or until the client has read. `given`: it is Node's. */
   #state: 'fresh' | 'reading' | 'waiting' | 'given' = 'fresh';
   #quietMs = 0;
+  /** What came during a look-up. */
+  #early: Buffer = NOTHING;
 
   constructor(socket: Socket, lane: FastLane, giveToNode: () => void) {
     this.socket = socket;
@@ -129,6 +133,12 @@ class Connection {
 
   /** Answers what `bytes` holds; keeps nothing of them but a copy. */
   readonly #serve = (bytes: Buffer): void => {
+    if (this.#state === 'waiting') {
+      // A client that does not wait for its answer is read no further; most do, so that pausing is not worth its cost.
+      this.#early = Buffer.concat([this.#early, bytes]);
+      this.socket.pause();
+      return;
+    }
     this.#state = 'reading';
     this.#quietMs = 0;
     let [at, out, ascii] = [0, '', true];
@@ -168,7 +178,7 @@ class Connection {
     return found.fromGateway ? this.#lane.rawAuthz : rawJson;
   }
 
-  /** Answers the first request of `bytes` by a look-up. Nothing after it is read meanwhile, which keeps the order. */
+  /** Answers the first request of `bytes` by a look-up. What comes meanwhile is kept for after it, in order. */
   async #lookUp(bytes: Buffer): Promise<void> {
     const { answers, limits } = this.#lane.options;
     if (this.#lane.lookingUp >= limits.REQUESTS_IN_FLIGHT_MAX) return this.#handOver(bytes);
@@ -176,7 +186,6 @@ class Connection {
     const raw = this.#raw;
     const requestId = found.requestId || newRequestId();
     this.#state = 'waiting';
-    this.socket.pause();
     this.#lane.lookingUp++;
     let answer: string | undefined;
     try {
@@ -187,11 +196,13 @@ class Connection {
     }
     this.#lane.lookingUp--;
     if (this.socket.destroyed) return;
-    if (answer === undefined) return this.#handOver(bytes);
+    const all = this.#early.length === 0 ? bytes : Buffer.concat([bytes, this.#early]);
+    this.#early = NOTHING;
+    if (answer === undefined) return this.#handOver(all);
     this.#lane.options.counts.answered++;
     this.socket.write(answer);
     if (this.#lane.closing) this.socket.destroySoon();
-    else this.#goOn(bytes.subarray(length));
+    else this.#goOn(all.subarray(length));
   }
 
   /** Serves the rest, and reads on, once the client has read what was written. */
