@@ -178,8 +178,8 @@ export async function openLoop(
 ): Promise<OpenLoop> {
   const [file = '', ...args] = pinned(LOAD_CORE, [
     process.execPath,
-    // Room for all the garbage of a run: a pause of the generator would be the server's.
-    '--min-semi-space-size=64',
+    // A pause of the generator would be the server's, and V8's helpers would wait for the core that it spins on.
+    '--single-threaded-gc',
     '--max-semi-space-size=64',
     join(import.meta.dirname, 'open-loop.ts'),
     String(port),
