@@ -10,7 +10,7 @@ interface Measured {
   readonly lookUp: number;
 }
 
-/** What a key that is not in memory costs: its pointer, then SYNC with its record. */
+/** What a key that is not in memory costs: its pointer, and SYNC with its record. */
 const misses: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const rounds = quick ? 1 : 5;
@@ -49,7 +49,7 @@ const misses: Benchmark = ({ quick }) =>
       rows: [
         { name: 'a bare ioredis GET, p50', value: `${get.toFixed(3)} ms` },
         {
-          name: 'a look-up (pointer, then SYNC with the record), p50',
+          name: 'a look-up (pointer, and SYNC with the record), p50',
           value: `${lookUp.toFixed(3)} ms (${(lookUp / get).toFixed(2)} ×)`,
           target: '≤ 3 ×',
           met: lookUp <= 3 * get,
