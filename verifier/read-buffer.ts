@@ -12,7 +12,7 @@ export const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES_MAX);
 /**
  * Has a socket that a server has accepted read into `readBuffer` from now on, and call `onRead` instead of emitting
  * `data`; `onRead` returns false to read no more for now. Node otherwise makes and frees a buffer of 64 KiB for each
- * read, which is an eighth of what a request costs here. For sockets of clients this is the documented option `onread`
+ * read, which is a seventh of what a request costs here. For sockets of clients this is the documented option `onread`
  * of `net.Socket`; accepted ones get the same by the names that the option is found to have been stored under.
  * @returns false where this Node.js has no such names; then nothing was done
  */
