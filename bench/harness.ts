@@ -60,7 +60,7 @@ export function machine(): string {
   const version = (command: string, ...args: string[]) =>
     spawnSync(command, args, { encoding: 'utf8' }).stdout?.trim().split('\n')[0] ?? 'none';
   const kernel = execFileSync('uname', ['-sr'], { encoding: 'utf8' }).trim();
-  const clean = spawnSync('git', ['diff', '--quiet', 'HEAD']).status === 0;
+  const clean = spawnSync('git', ['diff', '--quiet', 'HEAD', '--', '.', ':!bench/results.*']).status === 0;
   return [
     `commit ${version('git', 'rev-parse', '--short', 'HEAD')}${clean ? '' : ' and uncommitted changes'}`,
     new Date().toISOString().slice(0, 10),

@@ -2,10 +2,9 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { request } from 'undici';
 import { startRedis } from '../deploy/dev/redis-server.ts';
-import { type Benchmark, inDirectory, median, type Row, startProcess } from './harness.ts';
+import { type Benchmark, inDirectory, median, type Row } from './harness.ts';
+import { ROOT_KEY, startControlPlane } from './servers.ts';
 
-const ROOT = join(import.meta.dirname, '..');
-const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';
 const BATCH = 10_000;
 const FLAT = 1.5;
 
@@ -15,22 +14,10 @@ const listKeys: Benchmark = ({ quick }) =>
     // The keys are written straight into Redis: a million createKey calls would measure something else.
     const redisServer = await startRedis(join(directory, 'redis'), ['--appendonly', 'no']);
     const redis = new Redis({ path: redisServer.url.replace('unix://', '') });
-    const env = {
-      REDIS_URL: redisServer.url,
-      ROOT_KEY,
-      ROOT_KEY_CALLS_PER_MINUTE: '0',
-      PORT: '0',
-      ADMIN_PORT: '0',
-      LOG_LEVEL: 'info',
-    };
-    const controlPlane = await startProcess<{ address: string }>(
-      [process.execPath, join(ROOT, 'control-plane/main.ts')],
-      env,
-      'address',
-    );
+    const controlPlane = await startControlPlane({ REDIS_URL: redisServer.url });
     const page = async (query: string) => {
       const startedAt = performance.now();
-      const answer = await request(`${controlPlane.ready.address}/v1/apis.listKeys?apiId=bench&${query}`, {
+      const answer = await request(`${controlPlane.address}/v1/apis.listKeys?apiId=bench&${query}`, {
         headers: { authorization: `Bearer ${ROOT_KEY}` },
       });
       const body = (await answer.body.json()) as { keys: unknown[]; total: number; cursor?: string };

@@ -1,41 +1,18 @@
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { Agent, request } from 'undici';
 import { startRedis } from '../deploy/dev/redis-server.ts';
 import { type Benchmark, inDirectory, percentile, type Row, startProcess } from './harness.ts';
+import { startControlPlane } from './servers.ts';
 
 const ROOT = join(import.meta.dirname, '..');
-const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';
 
 /** From updateKey being sent until it answered `complete` by acks, over fleets of verifiers. */
 const propagation: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const redisServer = await startRedis(join(directory, 'redis'));
     const redis = new Redis({ path: redisServer.url.replace('unix://', '') });
-    const env = {
-      REDIS_URL: redisServer.url,
-      ROOT_KEY,
-      ROOT_KEY_CALLS_PER_MINUTE: '0',
-      PORT: '0',
-      ADMIN_PORT: '0',
-      LOG_LEVEL: 'info',
-    };
-    const controlPlane = await startProcess<{ address: string }>(
-      [process.execPath, join(ROOT, 'control-plane/main.ts')],
-      env,
-      'address',
-    );
-    const agent = new Agent({ connections: 64 });
-    const call = async (operation: string, body: object) => {
-      const answer = await request(`${controlPlane.ready.address}/v1/${operation}`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${ROOT_KEY}`, 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-        dispatcher: agent,
-      });
-      // biome-ignore lint/suspicious/noExplicitAny: answers of several shapes
-      return (await answer.body.json()) as any;
-    };
+    const controlPlane = await startControlPlane({ REDIS_URL: redisServer.url });
+    const { call } = controlPlane;
     const redisCpuMs = async () => {
       const info = await redis.info('cpu');
       const of = (name: string) => Number(new RegExp(`${name}:(\\S+)`).exec(info)?.[1]);
@@ -66,7 +43,7 @@ const propagation: Benchmark = ({ quick }) =>
           const startedAt = performance.now();
           const startedNs = process.hrtime.bigint();
           const { propagation: done } = await call('keys.updateKey', { keyId, enabled: i % 2 === 0 });
-          if (done.by !== 'acks' || done.verifiers !== count) throw new Error(JSON.stringify(done));
+          if (done?.by !== 'acks' || done.verifiers !== count) throw new Error(JSON.stringify(done));
           if (i < 0) continue;
           ms.push(performance.now() - startedAt);
           sentNs.set(done.sequence, startedNs);
@@ -108,7 +85,6 @@ const propagation: Benchmark = ({ quick }) =>
         value: `${(share * 100).toFixed(1)} % of a core of Redis`,
       });
     } finally {
-      agent.destroy();
       await controlPlane.stop();
       redis.disconnect();
       await redisServer.stop();

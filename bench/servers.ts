@@ -8,7 +8,7 @@ import { pinned, startProcess } from './harness.ts';
 import { freePort, peer, SERVER_CORE } from './load.ts';
 
 const ROOT = join(import.meta.dirname, '..');
-const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';
+export const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';
 
 /** A server under load, and what it is called in the table. */
 export interface Server {
@@ -41,7 +41,33 @@ export interface Answer {
   readonly key?: string;
   readonly keyId?: string;
   readonly results?: readonly { readonly result: string }[];
-  readonly propagation?: { readonly by?: string; readonly verifiers?: number };
+  readonly propagation?: { readonly sequence: number; readonly by?: string; readonly verifiers?: number };
+}
+
+/** A control plane over a Redis. */
+export interface ControlPlane {
+  readonly address: string;
+  call(operation: string, body: object): Promise<Answer>;
+  stop(): Promise<void>;
+}
+
+/** @param env its settings, REDIS_URL among them */
+export async function startControlPlane(env: Readonly<Record<string, string>>): Promise<ControlPlane> {
+  const child = await startProcess<{ address: string }>(
+    [process.execPath, join(ROOT, 'control-plane/main.ts')],
+    { PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', ROOT_KEY, ROOT_KEY_CALLS_PER_MINUTE: '0', ...env },
+    'address',
+  );
+  const { address } = child.ready;
+  const agent = new Agent({ connections: 64 });
+  return {
+    address,
+    call: (operation, body) => post(agent, `${address}/v1/${operation}`, body),
+    async stop() {
+      await agent.destroy();
+      await child.stop();
+    },
+  };
 }
 
 /** @param redisOptions of redis-server; without any, writes are not synced, since most benchmarks only read */
@@ -52,14 +78,7 @@ export async function startBackend(
 ): Promise<Backend> {
   const redis = await startRedis(join(directory, 'redis'), redisOptions);
   const env = { REDIS_URL: redis.url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', LEASE_MS: '60000' };
-  const controlPlane = await startProcess<{ address: string }>(
-    [process.execPath, join(ROOT, 'control-plane/main.ts')],
-    { ...env, ROOT_KEY, ROOT_KEY_CALLS_PER_MINUTE: '0' },
-    'address',
-  );
-  const agent = new Agent({ connections: 64 });
-  const call = (operation: string, body: object) =>
-    post(agent, `${controlPlane.ready.address}/v1/${operation}`, body);
+  const { call, stop } = await startControlPlane(env);
   const keys = Array.from({ length: count }, () => generateKey(16));
   await inParallel(Math.ceil(count / IMPORT_KEYS), async (i) => {
     const batch = keys.slice(i * IMPORT_KEYS, (i + 1) * IMPORT_KEYS);
@@ -82,8 +101,7 @@ export async function startBackend(
     },
     call,
     async stop() {
-      await agent.destroy();
-      await controlPlane.stop();
+      await stop();
       await redis.stop();
     },
   };
