@@ -3,6 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
+import type { Section } from '../../bench/harness.ts';
 import { scalingTables } from '../../bench/scaling.ts';
 import { EXITS } from '../../control-plane/cli/exit.ts';
 import { createProgram } from '../../control-plane/cli/program.ts';
@@ -107,12 +108,15 @@ function errorsTable(): string {
 
 /** The numbers that have a target, as they were last measured. */
 function numbersTable(): string {
-  const results = readFileSync(join(ROOT, 'bench/results.md'), 'utf8');
-  const rows = [...results.matchAll(/^\| (.+) \| (.+) \| (.+) \| \**(met|not met)\** \|$/gm)].map(
-    ([, name, value, target, met]) =>
-      `| ${name} | ${value} | ${target}${met === 'met' ? '' : ', **not met**'} |`,
+  const sections = JSON.parse(readFileSync(join(ROOT, 'bench/results.json'), 'utf8')) as Section[];
+  const rows = sections.flatMap(({ title, rows }) =>
+    rows.flatMap(({ name, value, target, met }) =>
+      target === undefined
+        ? []
+        : [`| ${title} | ${name} | ${value} | ${target}${met ? '' : ', **not met**'} |`],
+    ),
   );
-  return ['| number | measured | target |', '|---|---|---|', ...rows].join('\n');
+  return ['| about | number | measured | target |', '|---|---|---|---|', ...rows].join('\n');
 }
 
 function commandsTable(program: Command): string {
