@@ -1,9 +1,11 @@
 // The differential test once more, as on a Node.js where sockets cannot be had to read into a buffer of ours.
-import { vi } from 'vitest';
+import { afterAll, expect, vi } from 'vitest';
+import { readIntoBuffer } from '../../verifier/read-buffer.ts';
 
 vi.mock(import('../../verifier/read-buffer.ts'), async (original) => ({
   ...(await original()),
-  readIntoBuffer: () => false,
+  readIntoBuffer: vi.fn(() => false),
 }));
+afterAll(() => expect(readIntoBuffer).toHaveBeenCalled());
 
 await import('./differential.test.ts');
