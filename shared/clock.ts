@@ -40,8 +40,17 @@ export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
   });
 }
 
-/** `work`, which goes on either way, or after `limitMs` a rejection with what `expired` returns. */
-export function atMost<T>(clock: Clock, limitMs: number, work: Promise<T>, expired: () => Error): Promise<T> {
+/**
+ * `work`, which goes on either way, or after `limitMs` a rejection with what `expired` returns.
+ * @param failed what the rejection of `work` becomes; itself unless told
+ */
+export function atMost<T>(
+  clock: Clock,
+  limitMs: number,
+  work: Promise<T>,
+  expired: () => Error,
+  failed = (error: unknown) => error,
+): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = clock.after(limitMs, () => reject(expired()));
     work.then(
@@ -51,7 +60,7 @@ export function atMost<T>(clock: Clock, limitMs: number, work: Promise<T>, expir
       },
       (error) => {
         timer.cancel();
-        reject(error);
+        reject(failed(error));
       },
     );
   });

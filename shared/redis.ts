@@ -186,12 +186,9 @@ export class RedisNodes {
   }
 
   /** `within` under REDIS_COMMAND_TIMEOUT_MS, with replies translated by `asOutage`. */
-  async within<T>(redis: Redis, work: Promise<T>): Promise<T> {
-    try {
-      return await within(this.#clock, this.#config.REDIS_COMMAND_TIMEOUT_MS, redis, work);
-    } catch (error) {
-      throw this.asOutage(redis, error);
-    }
+  within<T>(redis: Redis, work: Promise<T>): Promise<T> {
+    const limitMs = this.#config.REDIS_COMMAND_TIMEOUT_MS;
+    return within(this.#clock, limitMs, redis, work, (error) => this.asOutage(redis, error));
   }
 
   /**
@@ -226,11 +223,18 @@ export function cut(redis: Redis): void {
 }
 
 /** `work`, or after `limitMs` the end of its connection and SERVICE_UNAVAILABLE: a late reply must find nobody. */
-function within<T>(clock: Clock, limitMs: number, redis: Redis, work: Promise<T>): Promise<T> {
-  return atMost(clock, limitMs, work, () => {
+function within<T>(
+  clock: Clock,
+  limitMs: number,
+  redis: Redis,
+  work: Promise<T>,
+  failed?: (error: unknown) => unknown,
+): Promise<T> {
+  const expired = () => {
     cut(redis);
     return unavailable(`Redis did not answer within ${limitMs} ms`);
-  });
+  };
+  return atMost(clock, limitMs, work, expired, failed);
 }
 
 function parseUrls(text: string): readonly URL[] {

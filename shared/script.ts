@@ -12,27 +12,21 @@ export interface ScriptCall {
 
 /** One Lua file, run atomically by Redis. */
 export class Script {
-  readonly #name: string;
   readonly #lua: string;
   readonly #sha: string;
 
   /** @param file the script's location, usually `new URL('./lua/name.lua', import.meta.url)` */
   constructor(file: URL) {
-    this.#name = `kf:${file.pathname.split('/').at(-1) ?? ''}`;
     this.#lua = readFileSync(file, 'utf8');
     this.#sha = createHash('sha1').update(this.#lua).digest('hex');
   }
 
-  /** Runs it by its hash; where Redis does not know it yet, ioredis sends it whole once. */
+  /** Runs it by its hash; sends it whole where Redis did not know it, and so did nothing. */
   run(redis: Redis, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
-    const commands = redis as unknown as Record<
-      string,
-      ((...all: Argument[]) => Promise<unknown>) | undefined
-    >;
-    if (!commands[this.#name]) redis.defineCommand(this.#name, { lua: this.#lua });
-    const command = commands[this.#name];
-    if (!command) throw new Error(`script ${this.#name} was not defined`);
-    return command.call(redis, keys.length, ...keys, ...args);
+    return redis.evalsha(this.#sha, keys.length, ...keys, ...args).catch((error: Error) => {
+      if (!error.message.startsWith('NOSCRIPT')) throw error;
+      return redis.eval(this.#lua, keys.length, ...keys, ...args);
+    });
   }
 
   /**

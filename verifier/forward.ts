@@ -47,12 +47,12 @@ export async function forwardTo(url: URL, config: ConfigOf<typeof forwardSetting
     connectionsMax: config.CONTROL_PLANE_CONNECTIONS_MAX,
     timeoutMs: config.CONTROL_PLANE_TIMEOUT_MS,
   });
-  const handler: Handler = async (request, response, requestId) => {
+  const handler: Handler = async (request, response, requestId, hooks) => {
     const { url: target = '', rawHeaders, headers } = request;
     if (!OPERATION.test(target)) throw new ApiError('NOT_FOUND', 'no such path');
     const kept = endToEndHeaders(rawHeaders, headers.connection, isOurs);
     try {
-      await relay.send(request, response, { target, headers: [...kept, 'X-Request-Id', requestId] });
+      await relay.send(request, response, { target, hooks, headers: [...kept, 'X-Request-Id', requestId] });
     } catch (error) {
       throw error instanceof RelayError ? unavailable(MESSAGES[error.fault], error) : error;
     }

@@ -89,9 +89,9 @@ export function createVerifierServer(options: {
     log,
     certificate,
     ...(crowded ? { crowded } : {}),
-    serve(request, response, requestId) {
+    serve(request, response, requestId, hooks) {
       identify(response, requestId);
-      return route(request, response, requestId);
+      return route(request, response, requestId, hooks);
     },
     ...(limits.FAST_LANE && certificate === undefined
       ? {

@@ -6,9 +6,10 @@ import { ApiError, type ErrorCode, unavailable } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import { answerError, LINGER_MS } from './answer.ts';
+import { Bag } from './bag.ts';
 import type { HttpLimits } from './http.ts';
 import { rawAuthz, rawJson } from './raw-answer.ts';
-import type { Handler } from './routes.ts';
+import type { Handler, Hooks } from './routes.ts';
 import { type Certificate, createHttpServer } from './tls.ts';
 import { listenUnix } from './unix-socket.ts';
 
@@ -57,24 +58,35 @@ export interface ListenerOptions {
   readonly lane?: (server: Server, tooSlow: (socket: Duplex) => void) => Lane;
 }
 
+/** A request, and whether it is not yet answered. */
+interface Asked extends Hooks {
+  readonly response: ServerResponse;
+  readonly requestId: string;
+  open: boolean;
+}
+
 /** HTTP on `node:http`: every rule that does not depend on what is asked. */
 export function createListener(options: ListenerOptions): Listener {
   const { limits, log, certificate, problems = false } = options;
   const raw = problems ? rawAuthz(false) : rawJson;
-  /** Requests not yet answered and their ids, oldest first. */
-  const open = new Map<ServerResponse, string>();
+  /** Requests not yet answered. */
+  const open = new Bag<ServerResponse>();
   /** The last request of each connection. */
-  const latest = new WeakMap<Duplex, ServerResponse>();
+  const latest = new WeakMap<Duplex, Asked>();
   const sockets = new Set<Socket>();
   let closing = false;
-  const isOpen = (response: ServerResponse | undefined) => response !== undefined && open.has(response);
 
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     const requestId = requestIdFrom(request.headers['x-request-id']);
     if (closing) response.shouldKeepAlive = false;
-    open.set(response, requestId);
-    latest.set(request.socket, response);
-    response.once('close', () => open.delete(response));
+    const asked: Asked = { response, requestId, open: true, closed: undefined };
+    latest.set(request.socket, asked);
+    const place = open.add(response);
+    response.once('close', () => {
+      open.remove(place);
+      asked.open = false;
+      asked.closed?.();
+    });
     const fail = (error: unknown) => {
       if (!(error instanceof ApiError)) log.error({ requestId, err: error }, 'a bug');
       if (response.headersSent) return;
@@ -87,7 +99,7 @@ export function createListener(options: ListenerOptions): Listener {
         throw unavailable('too many requests at once');
       }
       judgeHead(request);
-      options.serve(request, response, requestId)?.catch(fail);
+      options.serve(request, response, requestId, asked)?.catch(fail);
     } catch (error) {
       fail(error);
     }
@@ -96,21 +108,22 @@ export function createListener(options: ListenerOptions): Listener {
   /** Answers what never became a request, after all that were sent before it on the same connection. */
   const refuse = (socket: Duplex, error: ApiError) => {
     const last = latest.get(socket);
-    if (last !== undefined && !last.req.complete) {
-      if (last.writableFinished) return socket.destroy();
-      last.shouldKeepAlive = false;
-      if (!last.headersSent) answerError(last, error, open.get(last) ?? newRequestId(), problems);
-      return last.end();
+    if (last !== undefined && !last.response.req.complete) {
+      const { response, requestId } = last;
+      if (response.writableFinished) return socket.destroy();
+      response.shouldKeepAlive = false;
+      if (!response.headersSent) answerError(response, error, requestId, problems);
+      return response.end();
     }
     const write = () => {
       if (!socket.writable) return socket.destroy();
       socket.end(raw.refused(error, newRequestId(), undefined));
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     };
-    if (last === undefined || !isOpen(last)) return write();
+    if (!last?.open) return write();
     // Before Node's own listener, which ends the connection where the client has ended its side.
-    last.prependOnceListener('finish', () => {
-      if (last.shouldKeepAlive) write();
+    last.response.prependOnceListener('finish', () => {
+      if (last.response.shouldKeepAlive) write();
     });
   };
 
@@ -126,7 +139,7 @@ export function createListener(options: ListenerOptions): Listener {
       requireHostHeader: false,
       // Behind one that is not answered it is a request like others: its answer must come after that one's.
       shouldUpgradeCallback: (request) =>
-        !isOpen(latest.get(request.socket)) && options.mayUpgrade?.(request) === true,
+        latest.get(request.socket)?.open !== true && options.mayUpgrade?.(request) === true,
     },
     certificate,
     serve,
@@ -162,8 +175,8 @@ export function createListener(options: ListenerOptions): Listener {
   const drain = () => {
     closing = true;
     if (lane) lane.closing = true;
-    for (const response of open.keys()) {
-      if (latest.get(response.req.socket) === response) response.shouldKeepAlive = false;
+    for (const response of open) {
+      if (latest.get(response.req.socket)?.response === response) response.shouldKeepAlive = false;
     }
   };
 

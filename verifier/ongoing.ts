@@ -2,9 +2,11 @@ import type { ServerResponse } from 'node:http';
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
+import { Bag } from './bag.ts';
 import type { Answers, Question } from './verify-key.ts';
 
 interface Asked extends Question {
+  readonly response: ServerResponse;
   /** Whether it was there at the last round. */
   old: boolean;
 }
@@ -14,7 +16,7 @@ interface Asked extends Question {
  * every round; what the key no longer allows is cut. Without a verdict they go on: they were allowed once.
  */
 export class Ongoing {
-  readonly #requests = new Map<ServerResponse, Asked>();
+  readonly #requests = new Bag<Asked>();
   readonly #answers: Answers;
   readonly #log: Pick<Logger, 'error'>;
   readonly #clock: Clock;
@@ -29,13 +31,13 @@ export class Ongoing {
     this.#next();
   }
 
-  /** To be followed by `end`. */
-  begin(response: ServerResponse, { key, apiId }: Question): void {
-    this.#requests.set(response, { key, apiId, old: false });
+  /** To be followed by `end` with what it returns. */
+  begin(response: ServerResponse, { key, apiId }: Question): number {
+    return this.#requests.add({ response, key, apiId, old: false });
   }
 
-  end(response: ServerResponse): void {
-    this.#requests.delete(response);
+  end(place: number): void {
+    this.#requests.remove(place);
   }
 
   close(): void {
@@ -44,15 +46,15 @@ export class Ongoing {
 
   #next(): void {
     this.#timer = this.#clock.after(this.#periodMs, () => {
-      for (const [response, asked] of this.#requests) {
-        if (asked.old) void this.#judge(response, asked);
+      for (const asked of this.#requests) {
+        if (asked.old) void this.#judge(asked);
         asked.old = true;
       }
       this.#next();
     });
   }
 
-  async #judge(response: ServerResponse, { key, apiId }: Question): Promise<void> {
+  async #judge({ response, key, apiId }: Asked): Promise<void> {
     try {
       const { code } = this.#answers.decide(key, apiId) ?? (await this.#answers.lookUp(key, apiId));
       if (code !== 'VALID') response.destroy();

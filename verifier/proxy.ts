@@ -120,7 +120,7 @@ function handler(relay: Relay, ongoing: Ongoing, { answers, authz, config, clock
   const apiId = config.PROXY_API_ID || undefined;
   const drop = (name: string, value: string) =>
     OURS.has(name) || isIdentityHeader(name) || mayHoldKey(name, value, authz.sources);
-  return (request, response, requestId) => {
+  return (request, response, requestId, hooks) => {
     const startedAtMs = clock.monotonicMs();
     const { method, url: target = '', rawHeaders, headers } = request;
     judge(request);
@@ -135,11 +135,12 @@ function handler(relay: Relay, ongoing: Ongoing, { answers, authz, config, clock
       for (const [name, value] of answer.headers) kept.push(name, value);
       kept.push('X-Forwarded-For', forwardedFor(request), 'X-Request-Id', requestId);
       const checkedMs = (clock.monotonicMs() - startedAtMs).toFixed(2);
-      if ('key' in asked) ongoing.begin(response, asked);
+      const place = 'key' in asked ? ongoing.begin(response, asked) : undefined;
       try {
         await relay.send(request, response, {
           target: withoutKey(target, authz.sources),
           headers: kept,
+          hooks,
           responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
           tunnelIdleMs:
             'upgrade' in request && request.upgrade === true ? config.WEBSOCKET_IDLE_MS : undefined,
@@ -147,7 +148,7 @@ function handler(relay: Relay, ongoing: Ongoing, { answers, authz, config, clock
       } catch (error) {
         throw error instanceof RelayError ? gatewayError(error) : error;
       } finally {
-        ongoing.end(response);
+        if (place !== undefined) ongoing.end(place);
       }
     };
     if ('code' in asked) return proceed(asked);

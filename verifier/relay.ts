@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import type { Dispatcher, Pool } from 'undici';
 import { ApiError } from '#shared/errors.ts';
 import { endToEndHeaders } from './end-to-end-headers.ts';
+import type { Hooks } from './routes.ts';
 import { join } from './tunnel.ts';
 
 /** Bounds of a relay. */
@@ -85,6 +86,7 @@ export class Relay implements RelayStats {
    * request without a body is sent a second time where the connection ended before the response.
    * @param options.target path and query to ask for
    * @param options.headers names and values in turn
+   * @param options.hooks those of the request
    * @param options.responseHeaders likewise, added to those of the response
    * @param options.tunnelIdleMs with it the request asks for a WebSocket: where the server agrees, both connections
    *   become one, until either ends or nothing moved for so long
@@ -95,6 +97,7 @@ export class Relay implements RelayStats {
     options: {
       target: string;
       headers: string[];
+      hooks: Hooks;
       responseHeaders?: readonly string[];
       tunnelIdleMs?: number | undefined;
     },
@@ -106,14 +109,14 @@ export class Relay implements RelayStats {
     }
     this.#inFlight++;
     try {
-      const { headers, responseHeaders = [], tunnelIdleMs } = options;
+      const { headers, hooks, responseHeaders = [], tunnelIdleMs } = options;
       const { method = 'GET' } = request;
       const upgrade = tunnelIdleMs === undefined ? null : 'websocket';
       const path = this.#path + options.target;
       // `servername` is missing from the types; without it the client's Host would choose whose certificate will do.
       const sent = { method, path, headers, body, upgrade, servername: this.#servername };
       const dispatch = () => {
-        const exchange = new Exchange(response, responseHeaders, tunnelIdleMs);
+        const exchange = new Exchange(response, hooks, responseHeaders, tunnelIdleMs);
         this.#pool.dispatch(sent, exchange);
         return exchange.settled;
       };
@@ -163,6 +166,7 @@ function bodyOf(request: IncomingMessage, response: ServerResponse): Body {
 /** One request on its way, as undici tells of it. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #response: ServerResponse;
+  readonly #hooks: Hooks;
   readonly #added: readonly string[];
   readonly #settled = Promise.withResolvers<void>();
   #controller: Dispatcher.DispatchController | undefined;
@@ -172,13 +176,19 @@ class Exchange implements Dispatcher.DispatchHandler {
   #flushed = false;
   #over = false;
 
-  constructor(response: ServerResponse, added: readonly string[], tunnelIdleMs: number | undefined) {
+  constructor(
+    response: ServerResponse,
+    hooks: Hooks,
+    added: readonly string[],
+    tunnelIdleMs: number | undefined,
+  ) {
     this.#response = response;
     this.#added = added;
     this.#tunnelIdleMs = tunnelIdleMs;
-    response.once('close', () => {
-      if (!this.#over) this.#controller?.abort(new Error('the client has gone'));
-    });
+    this.#hooks = hooks;
+    // A function that is written where it is assigned is made in V8's old generation, and keeps all it knows from scavenges.
+    const abort = () => this.#controller?.abort(new Error('the client has gone'));
+    hooks.closed = abort;
   }
 
   get settled(): Promise<void> {
@@ -210,7 +220,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     headers: IncomingHttpHeaders,
     upstream: Duplex,
   ): void {
-    this.#over = true;
+    this.#end();
     const response = this.#response;
     const { socket: client } = response;
     if (client === null || headers.upgrade?.toLowerCase() !== 'websocket') {
@@ -234,8 +244,15 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#write(controller, chunk);
   }
 
-  onResponseEnd(controller: Dispatcher.DispatchController): void {
+  /** Lets go of all that undici still has to do with it: what has grown old must not keep what is new. */
+  #end(): void {
     this.#over = true;
+    this.#hooks.closed = undefined;
+    this.#controller = undefined;
+  }
+
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    this.#end();
     const trailers = latin1(controller.rawTrailers);
     if (trailers.length > 0) {
       this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, isFraming)));
@@ -263,10 +280,11 @@ class Exchange implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
-    this.#over = true;
+    const fault = this.#faultOf(error);
+    this.#end();
     if (this.#response.headersSent) this.#response.destroy();
     if (this.#response.headersSent || this.#response.destroyed) this.#settled.resolve();
-    else this.#settled.reject(new RelayError(this.#faultOf(error), error));
+    else this.#settled.reject(new RelayError(fault, error));
   }
 
   #faultOf(error: Error): RelayFault {

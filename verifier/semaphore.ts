@@ -2,27 +2,26 @@
 export class Semaphore {
   #free: number;
   readonly #queued: number;
-  readonly #waiting: (() => void)[] = [];
+  readonly #waiting: ((held: true) => void)[] = [];
 
   constructor(slots: number, queued: number) {
     this.#free = slots;
     this.#queued = queued;
   }
 
-  /** True once a slot is held; false at once when the queue is full. Every true needs one `release`. */
-  async acquire(): Promise<boolean> {
+  /** True once a slot is held; false when the queue is full. Every true needs one `release`. */
+  acquire(): boolean | Promise<true> {
     if (this.#free > 0) {
       this.#free--;
       return true;
     }
     if (this.#waiting.length >= this.#queued) return false;
-    await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    return true;
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   release(): void {
     const next = this.#waiting.shift();
-    if (next) next();
+    if (next) next(true);
     else this.#free++;
   }
 }

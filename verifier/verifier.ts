@@ -4,6 +4,7 @@ import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { type Entry, KeyCache } from './cache.ts';
 import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
+import { InFlight } from './in-flight.ts';
 import { ExpiryClock } from './lease.ts';
 import { Semaphore } from './semaphore.ts';
 import type { Directory, Pointer } from './session.ts';
@@ -52,7 +53,7 @@ export class Verifier {
   readonly #expiry: ExpiryClock;
   readonly #cache: KeyCache;
   readonly #unknown: LRUCache<string, Verdict>;
-  readonly #lookups = new Map<string, Promise<Entry | Verdict>>();
+  readonly #lookups = new InFlight<Entry | Verdict>();
   readonly #slots: Semaphore;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
   /** Of which API the next key that memory does not have will be: then one step at Redis finds and reads it. */
@@ -171,15 +172,12 @@ export class Verifier {
   }
 
   #sharedLookup(digest: string): Promise<Entry | Verdict> {
-    const running = this.#lookups.get(digest);
-    if (running !== undefined) return running;
-    const started = this.#fetch(digest).finally(() => this.#lookups.delete(digest));
-    this.#lookups.set(digest, started);
-    return started;
+    return this.#lookups.get(digest) ?? this.#lookups.add(digest, this.#fetch(digest));
   }
 
   async #fetch(digest: string): Promise<Entry | Verdict> {
-    if (!(await this.#slots.acquire())) throw new LookupGivenUp('shed', 'too many look-ups at once');
+    const slot = this.#slots.acquire();
+    if (slot !== true && !(await slot)) throw new LookupGivenUp('shed', 'too many look-ups at once');
     try {
       this.counts.fills++;
       const start = this.#clock.monotonicMs();
@@ -194,6 +192,8 @@ export class Verifier {
       }
       const refusal = pointer === undefined ? NOT_FOUND : this.#serves(pointer.apiId) ? undefined : FORBIDDEN;
       if (pointer === undefined || refusal !== undefined) {
+        // The next may be made up too, and to ask only where it lies is cheaper.
+        this.#likely = undefined;
         this.#unknown.set(digest, refusal ?? NOT_FOUND, { start });
         return refusal ?? NOT_FOUND;
       }

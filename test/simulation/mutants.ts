@@ -147,7 +147,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'no name in a look-up': {
-    seed: 560,
+    seed: 1698,
     file: PORTS,
     edits: [['if (name !== key) {', "if (name === '') {"]],
   },
