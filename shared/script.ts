@@ -21,7 +21,7 @@ export class Script {
     this.#sha = createHash('sha1').update(this.#lua).digest('hex');
   }
 
-  /** Runs it by its hash; sends it whole where Redis did not know it, and so did nothing. */
+  /** Runs it by its hash; sends it whole where Redis did not know it, and so did nothing. Cheaper than `defineCommand`. */
   run(redis: Redis, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
     return redis.evalsha(this.#sha, keys.length, ...keys, ...args).catch((error: Error) => {
       if (!error.message.startsWith('NOSCRIPT')) throw error;

@@ -1,7 +1,7 @@
 /**
- * Things that come and go with every request, to be gone through now and then. Not a Set: V8 gives one that keeps
- * filling and emptying a new table every few changes, each reachable from the one before, so that once one of them has
- * grown old it makes all later ones old with what they held, and every scavenge copies it.
+ * Things that come and go with every request, to be gone through now and then. Not a Set, with which what was in it
+ * survives scavenges for long (measured: "Garbage" in README.md). Presumably because V8 gives a Set that keeps filling
+ * and emptying a new table every few changes, each reachable from the one before.
  */
 export class Bag<T extends object> {
   readonly #items: (T | undefined)[] = [];

@@ -1,17 +1,14 @@
 interface Running<T> {
   readonly digest: string;
   readonly result: Promise<T>;
-  next: Running<T> | undefined;
 }
 
-/** As many as there are look-ups by default, queued ones included. A power of 2. */
+/** About as many as there may be look-ups by default, queued ones included. */
 const CHAINS = 1024;
 
-/**
- * What is under way by digest, to be shared. Not a Map for the reason that `Bag` is no Set.
- */
+/** What is under way by digest, to be shared. Not a Map for the reason that `Bag` is no Set. */
 export class InFlight<T> {
-  readonly #chains: (Running<T> | undefined)[] = new Array(CHAINS).fill(undefined);
+  readonly #chains: readonly Running<T>[][] = Array.from({ length: CHAINS }, () => []);
   #size = 0;
 
   get size(): number {
@@ -19,27 +16,25 @@ export class InFlight<T> {
   }
 
   get(digest: string): Promise<T> | undefined {
-    for (let at = this.#chains[chainOf(digest)]; at; at = at.next) if (at.digest === digest) return at.result;
-    return undefined;
+    return this.#chainOf(digest).find((running) => running.digest === digest)?.result;
   }
 
   /** `get` finds it until it has settled. Only where there is none with this digest. */
   add(digest: string, result: Promise<T>): Promise<T> {
-    const chain = chainOf(digest);
-    const running: Running<T> = { digest, result, next: this.#chains[chain] };
-    this.#chains[chain] = running;
+    const chain = this.#chainOf(digest);
+    const running = { digest, result };
+    chain.push(running);
     this.#size++;
     const remove = () => {
+      chain.splice(chain.indexOf(running), 1);
       this.#size--;
-      let before: Running<T> | undefined;
-      for (let at = this.#chains[chain]; at !== running; at = at?.next) before = at;
-      if (before) before.next = running.next;
-      else this.#chains[chain] = running.next;
     };
     result.then(remove, remove);
     return result;
   }
-}
 
-/** Digests are random already. */
-const chainOf = (digest: string) => (digest.charCodeAt(0) | (digest.charCodeAt(1) << 8)) % CHAINS;
+  /** Digests are random already. */
+  #chainOf(digest: string): Running<T>[] {
+    return this.#chains[(digest.charCodeAt(0) | (digest.charCodeAt(1) << 8)) % CHAINS] ?? [];
+  }
+}

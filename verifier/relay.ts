@@ -166,7 +166,6 @@ function bodyOf(request: IncomingMessage, response: ServerResponse): Body {
 /** One request on its way, as undici tells of it. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #response: ServerResponse;
-  readonly #hooks: Hooks;
   readonly #added: readonly string[];
   readonly #settled = Promise.withResolvers<void>();
   #controller: Dispatcher.DispatchController | undefined;
@@ -185,8 +184,7 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#response = response;
     this.#added = added;
     this.#tunnelIdleMs = tunnelIdleMs;
-    this.#hooks = hooks;
-    // A function that is written where it is assigned is made in V8's old generation, and keeps all it knows from scavenges.
+    // Not written where it is assigned: see "Garbage" in README.md.
     const abort = () => this.#controller?.abort(new Error('the client has gone'));
     hooks.closed = abort;
   }
@@ -244,10 +242,9 @@ class Exchange implements Dispatcher.DispatchHandler {
     this.#write(controller, chunk);
   }
 
-  /** Lets go of all that undici still has to do with it: what has grown old must not keep what is new. */
+  /** From here on a client that leaves has nothing to abort. */
   #end(): void {
     this.#over = true;
-    this.#hooks.closed = undefined;
     this.#controller = undefined;
   }
 
