@@ -58,11 +58,10 @@ export interface ListenerOptions {
   readonly lane?: (server: Server, tooSlow: (socket: Duplex) => void) => Lane;
 }
 
-/** A request, and whether it is not yet answered. */
-interface Asked extends Hooks {
+/** A request, answered or not. */
+interface Received extends Hooks {
   readonly response: ServerResponse;
   readonly requestId: string;
-  open: boolean;
 }
 
 /** HTTP on `node:http`: every rule that does not depend on what is asked. */
@@ -72,20 +71,19 @@ export function createListener(options: ListenerOptions): Listener {
   /** Requests not yet answered. */
   const open = new Bag<ServerResponse>();
   /** The last request of each connection. */
-  const latest = new WeakMap<Duplex, Asked>();
+  const latest = new WeakMap<Duplex, Received>();
   const sockets = new Set<Socket>();
   let closing = false;
 
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     const requestId = requestIdFrom(request.headers['x-request-id']);
     if (closing) response.shouldKeepAlive = false;
-    const asked: Asked = { response, requestId, open: true, closed: undefined };
-    latest.set(request.socket, asked);
+    const received: Received = { response, requestId, closed: undefined };
+    latest.set(request.socket, received);
     const place = open.add(response);
     response.once('close', () => {
       open.remove(place);
-      asked.open = false;
-      asked.closed?.();
+      received.closed?.();
     });
     const fail = (error: unknown) => {
       if (!(error instanceof ApiError)) log.error({ requestId, err: error }, 'a bug');
@@ -99,7 +97,7 @@ export function createListener(options: ListenerOptions): Listener {
         throw unavailable('too many requests at once');
       }
       judgeHead(request);
-      options.serve(request, response, requestId, asked)?.catch(fail);
+      options.serve(request, response, requestId, received)?.catch(fail);
     } catch (error) {
       fail(error);
     }
@@ -120,7 +118,7 @@ export function createListener(options: ListenerOptions): Listener {
       socket.end(raw.refused(error, newRequestId(), undefined));
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     };
-    if (!last?.open) return write();
+    if (last === undefined || last.response.closed) return write();
     // Before Node's own listener, which ends the connection where the client has ended its side.
     last.response.prependOnceListener('finish', () => {
       if (last.response.shouldKeepAlive) write();
@@ -139,7 +137,7 @@ export function createListener(options: ListenerOptions): Listener {
       requireHostHeader: false,
       // Behind one that is not answered it is a request like others: its answer must come after that one's.
       shouldUpgradeCallback: (request) =>
-        latest.get(request.socket)?.open !== true && options.mayUpgrade?.(request) === true,
+        latest.get(request.socket)?.response.closed !== false && options.mayUpgrade?.(request) === true,
     },
     certificate,
     serve,
