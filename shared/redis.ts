@@ -1,10 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import slotOf from 'cluster-key-slot';
 import { Redis, type RedisOptions } from 'ioredis';
 import { atMost, backoffMs, type Clock } from './clock.ts';
 import { type ConfigOf, choice, integer, secret, text } from './config.ts';
 import { ApiError, unavailable } from './errors.ts';
 import type { Logger } from './log.ts';
+import { readCopies } from './read-buffer.ts';
 
 /** Both processes reach Redis by these settings. */
 export const redisSettings = {
@@ -144,6 +146,8 @@ export class RedisNodes {
     try {
       await within(this.#clock, this.#config.REDIS_CONNECT_TIMEOUT_MS, redis, redis.connect());
       this.#failures.delete(id);
+      const { stream } = internals(redis);
+      if (stream) readCopies(stream);
       return redis;
     } catch (error) {
       cut(redis);
@@ -219,8 +223,11 @@ function isReplyError(error: unknown): error is Error {
 /** Ends a connection now, also when the other side no longer answers. */
 export function cut(redis: Redis): void {
   redis.disconnect();
-  (redis as unknown as { stream?: { destroy(): void } }).stream?.destroy();
+  internals(redis).stream?.destroy();
 }
+
+/** What the types of ioredis leave out. */
+const internals = (redis: Redis) => redis as unknown as { stream?: Socket };
 
 /** `work`, or after `limitMs` the end of its connection and SERVICE_UNAVAILABLE: a late reply must find nobody. */
 function within<T>(

@@ -5,7 +5,7 @@ import { newRequestId } from '#shared/request-id.ts';
 import type { AuthzSettings } from './authz.ts';
 import type { HttpLimits } from './http.ts';
 import { type RawAnswers, rawAuthz, rawJson } from './raw-answer.ts';
-import { readBuffer, readIntoBuffer } from './read-buffer.ts';
+import { readBuffer, readIntoBuffer } from '#shared/read-buffer.ts';
 import { type Recognised, recognise } from './recognise.ts';
 import type { Verdict } from './verdict.ts';
 import type { Answers } from './verify-key.ts';

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import type { Duplex } from 'node:stream';
 import type { Dispatcher, Pool } from 'undici';
 import { ApiError } from '#shared/errors.ts';
+import { readCopies } from '#shared/read-buffer.ts';
 import { endToEndHeaders } from './end-to-end-headers.ts';
 import type { Hooks } from './routes.ts';
 import { join } from './tunnel.ts';
@@ -58,12 +59,17 @@ export class Relay implements RelayStats {
 
   /** Loads undici only now, because it costs a start 90 ms. `base` may have a path, which goes before every target. */
   static async to(base: URL, limits: RelayLimits): Promise<Relay> {
-    const { Pool } = await import('undici');
+    const { buildConnector, Pool } = await import('undici');
+    const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS, allowH2: false });
     const pool = new Pool(base.origin, {
+      connect: (options, callback) =>
+        connect(options, (...result) => {
+          if (result[1]) readCopies(result[1]);
+          callback(...result);
+        }),
       connections: limits.connectionsMax,
       headersTimeout: limits.timeoutMs,
       bodyTimeout: limits.timeoutMs,
-      connectTimeout: CONNECT_TIMEOUT_MS,
       allowH2: false,
     });
     return new Relay(pool, base, limits);

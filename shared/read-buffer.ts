@@ -1,0 +1,49 @@
+import { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+
+/** Bytes that one read brings at most; what Node itself reads at once. */
+const READ_BYTES_MAX = 65_536;
+
+/** Told that `length` bytes are at the start of `readBuffer`, where the next read of any socket overwrites them. */
+type OnRead = (length: number) => boolean;
+
+/** Where the sockets of `readIntoBuffer` read to. */
+export const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES_MAX);
+
+/**
+ * Has a connected socket read into `readBuffer` from now on, and call `onRead` instead of emitting `data`; `onRead`
+ * returns false to read no more for now. Node otherwise makes and frees a buffer of 64 KiB for each read, 3 µs. For
+ * sockets that one opens oneself this is the documented option `onread` of `net.Socket`; those that a server accepted or
+ * a library opened get the same by the names that the option is found to have been stored under.
+ * @returns false where this Node.js has no such names; then nothing was done
+ */
+export function readIntoBuffer(socket: Socket, onRead: OnRead): boolean {
+  const { _handle: handle } = socket as unknown as { _handle?: Handle };
+  if (!names || typeof handle?.useUserBuffer !== 'function') return false;
+  Object.assign(socket, { [names.buffer]: readBuffer, [names.callback]: onRead });
+  handle.useUserBuffer(readBuffer);
+  return true;
+}
+
+/**
+ * Has a connected socket read likewise, and its readers get copies of what comes. Not over TLS, for which Node does not
+ * document it.
+ */
+export function readCopies(socket: Socket): void {
+  if (socket instanceof TLSSocket) return;
+  readIntoBuffer(socket, (length) => socket.push(Buffer.from(readBuffer.subarray(0, length))));
+}
+
+interface Handle {
+  useUserBuffer?(buffer: Buffer): void;
+}
+
+const names = ((): { buffer: symbol; callback: symbol } | undefined => {
+  const callback: OnRead = () => true;
+  const probe = new Socket({ onread: { buffer: readBuffer, callback } });
+  const stored = Object.getOwnPropertySymbols(probe);
+  const nameOf = (value: unknown) =>
+    stored.find((name) => (probe as unknown as Record<symbol, unknown>)[name] === value);
+  const [bufferName, callbackName] = [nameOf(readBuffer), nameOf(callback)];
+  return bufferName && callbackName && { buffer: bufferName, callback: callbackName };
+})();
