@@ -93,9 +93,12 @@ export function followCertificate(
   };
 }
 
-/** An HTTP server, or with a certificate an HTTPS server, otherwise the same. */
+/**
+ * An HTTP server, or with a certificate an HTTPS server, otherwise the same.
+ * @param options.optimizeEmptyRequests missing from the types: requests without a body come with its end read
+ */
 export function createHttpServer(
-  options: ServerOptions & { headersTimeout: number },
+  options: ServerOptions & { headersTimeout: number; optimizeEmptyRequests: true },
   certificate: Certificate | undefined,
   serve: RequestListener,
 ): Server {
