@@ -1,11 +1,11 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { ApiError } from '#shared/errors.ts';
+import { readBuffer, readIntoBuffer } from '#shared/read-buffer.ts';
 import { newRequestId } from '#shared/request-id.ts';
 import type { AuthzSettings } from './authz.ts';
 import type { HttpLimits } from './http.ts';
 import { type RawAnswers, rawAuthz, rawJson } from './raw-answer.ts';
-import { readBuffer, readIntoBuffer } from '#shared/read-buffer.ts';
 import { type Recognised, recognise } from './recognise.ts';
 import type { Verdict } from './verdict.ts';
 import type { Answers } from './verify-key.ts';
