@@ -178,8 +178,12 @@ export async function openLoop(
 ): Promise<OpenLoop> {
   const [file = '', ...args] = pinned(LOAD_CORE, [
     process.execPath,
-    // A pause of the generator would be the server's, and V8's helpers would wait for the core that it spins on.
+    // A pause of the generator would be the server's: it spins, so that V8's helpers are in its way, and to compile
+    // its loop took more than 1 % of a run.
+    '--no-opt',
+    '--no-maglev',
     '--single-threaded-gc',
+    '--min-semi-space-size=64',
     '--max-semi-space-size=64',
     join(import.meta.dirname, 'open-loop.ts'),
     String(port),
