@@ -14,6 +14,11 @@ export interface Load {
   readonly errors: number;
 }
 
+/** Medians of several runs of load, and the requests/s of each. */
+export interface Loads extends Load {
+  readonly each: readonly number[];
+}
+
 /** The core that servers are pinned to, and the one for the load. */
 export const SERVER_CORE = 0;
 export const LOAD_CORE = 1;
@@ -95,21 +100,25 @@ export interface Contender {
   readonly requests: readonly LoadRequest[];
 }
 
-/** Loads each in turn, round after round, so that what else the machine does hits all alike; medians by name. */
+/**
+ * Loads each in turn, round after round, so that what else the machine does hits all alike; medians by name. A first
+ * round is not counted: in it V8 compiles.
+ */
 export async function interleave(
   contenders: readonly Contender[],
   rounds: number,
   seconds: number,
-): Promise<Map<string, Load>> {
+): Promise<Map<string, Loads>> {
   const loads = new Map<string, Load[]>(contenders.map(({ name }) => [name, []]));
-  for (let round = 0; round < rounds; round++) {
+  for (let round = -1; round < rounds; round++) {
     for (const { name, port, requests } of contenders) {
       const load = await fullLoad(port, requests, seconds);
       if (load.errors > 0) throw new Error(`${name}: ${load.errors} errors`);
-      loads.get(name)?.push(load);
+      if (round >= 0) loads.get(name)?.push(load);
     }
   }
-  const middle = (all: readonly Load[]): Load => ({
+  const middle = (all: readonly Load[]): Loads => ({
+    each: all.map(({ requestsPerSecond }) => requestsPerSecond),
     requestsPerSecond: median(all.map(({ requestsPerSecond }) => requestsPerSecond)),
     p50: median(all.map(({ p50 }) => p50)),
     p99: median(all.map(({ p99 }) => p99)),
@@ -118,9 +127,12 @@ export async function interleave(
   return new Map([...loads].map(([name, all]) => [name, middle(all)]));
 }
 
-/** One row for each contender, and one for each ratio of the first to another that has a target. */
+/**
+ * One row for each contender, and one for each ratio of the first to another that has a target: the median of the
+ * ratios within each round, whose loads were near in time.
+ */
 export function throughputRows(
-  loads: ReadonlyMap<string, Load>,
+  loads: ReadonlyMap<string, Loads>,
   targets: Readonly<Record<string, number>>,
 ): Row[] {
   const rows: Row[] = [...loads].map(([name, { requestsPerSecond, p50, p99 }]) => ({
@@ -131,7 +143,7 @@ export function throughputRows(
   for (const [name, target] of Object.entries(targets)) {
     const other = loads.get(name);
     if (!first || !other) continue;
-    const ratio = first.requestsPerSecond / other.requestsPerSecond;
+    const ratio = median(first.each.map((mine, round) => mine / (other.each[round] ?? Number.NaN)));
     rows.push({
       name: `${mine} ÷ ${name}`,
       value: `${ratio.toFixed(2)} ×`,

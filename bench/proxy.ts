@@ -21,8 +21,8 @@ const MINIMAL = 'minimal node:http + undici proxy';
 const proxy: Benchmark = async ({ quick }) => {
   const title = 'In front of an API';
   if (!isHere('nginx')) return { title, about: 'Not measured: needs nginx.', rows: [] };
-  const rounds = quick ? 3 : 7;
-  const seconds = quick ? 1 : 3;
+  const rounds = quick ? 3 : 11;
+  const seconds = quick ? 1 : 2;
   return inDirectory(async (directory) => {
     const site = `server { listen \${LISTEN}; return 200 '{"order":1}'; }`;
     const api = await startNginx('API', directory, site, {}, LOAD_CORE);
