@@ -26,8 +26,8 @@ export function readIntoBuffer(socket: Socket, onRead: OnRead): boolean {
 }
 
 /**
- * Has a connected socket read likewise, and its readers get copies of what comes. Not over TLS, for which Node does not
- * document it.
+ * Has a connected socket read likewise, and its readers get copies of what comes. Does nothing over TLS, where it was
+ * not tried.
  */
 export function readCopies(socket: Socket): void {
   if (socket instanceof TLSSocket) return;

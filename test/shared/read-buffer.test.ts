@@ -57,6 +57,7 @@ test('a socket that breaks says so', async () => {
 
 test('a socket that reads copies gives its reader all that came, also to one that is slow', async () => {
   const { client, accepted } = await pair();
+  readBuffer.fill(0);
   readCopies(client);
   const sent = randomBytes(2_000_000);
   accepted.end(sent);
@@ -66,4 +67,5 @@ test('a socket that reads copies gives its reader all that came, also to one tha
     await new Promise(setImmediate);
   }
   expect(Buffer.concat(chunks).equals(sent)).toBe(true);
+  expect(readBuffer.some((byte) => byte !== 0)).toBe(true);
 });
