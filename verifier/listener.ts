@@ -133,7 +133,6 @@ export function createListener(options: ListenerOptions): Listener {
       keepAliveTimeout: limits.KEEP_ALIVE_TIMEOUT_MS,
       connectionsCheckingInterval: Math.min(1000, limits.HEADERS_TIMEOUT_MS / 2),
       insecureHTTPParser: false,
-      optimizeEmptyRequests: true,
       // Node would answer without our body; see `judgeHead`.
       requireHostHeader: false,
       // Behind one that is not answered it is a request like others: its answer must come after that one's.

@@ -93,15 +93,14 @@ export function followCertificate(
   };
 }
 
-/**
- * An HTTP server, or with a certificate an HTTPS server, otherwise the same.
- * @param options.optimizeEmptyRequests missing from the types: requests without a body come with its end read
- */
+/** An HTTP server, or with a certificate an HTTPS server, otherwise the same. */
 export function createHttpServer(
-  options: ServerOptions & { headersTimeout: number; optimizeEmptyRequests: true },
+  given: ServerOptions & { headersTimeout: number },
   certificate: Certificate | undefined,
   serve: RequestListener,
 ): Server {
+  // Missing from the types: requests without a body come with its end read.
+  const options = { ...given, optimizeEmptyRequests: true };
   if (certificate === undefined) return createServer(options, serve);
   const handshakeTimeout = options.headersTimeout;
   const server = createHttpsServer({ ...options, handshakeTimeout }, serve);
