@@ -190,8 +190,8 @@ export async function openLoop(
 ): Promise<OpenLoop> {
   const [file = '', ...args] = pinned(LOAD_CORE, [
     process.execPath,
-    // A pause of the generator would be the server's: it spins, so that V8's helpers are in its way, and to compile
-    // its loop took more than 1 % of a run.
+    // A pause of the generator would be the server's: it spins, so that V8's helpers are in its way, and that its loop
+    // was compiled showed at the 99th percentile.
     '--no-opt',
     '--no-maglev',
     '--single-threaded-gc',
