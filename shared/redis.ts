@@ -4,6 +4,7 @@ import slotOf from 'cluster-key-slot';
 import { Redis, type RedisOptions } from 'ioredis';
 import { atMost, backoffMs, type Clock } from './clock.ts';
 import { type ConfigOf, choice, integer, secret, text } from './config.ts';
+import { Deadlines } from './deadlines.ts';
 import { ApiError, unavailable } from './errors.ts';
 import type { Logger } from './log.ts';
 import { readCopies } from './read-buffer.ts';
@@ -67,6 +68,11 @@ interface Node {
   readonly port: number;
 }
 
+interface Connection {
+  readonly opening: Promise<Redis>;
+  ready?: Redis;
+}
+
 /**
  * Connections to the primaries of one Redis: a single server, a Sentinel group, or a Cluster. Each connection
  * is one session: when it ends it is gone, with every command in flight on it, and the next call opens another.
@@ -78,7 +84,8 @@ export class RedisNodes {
   readonly #seeds: readonly Node[];
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #connections = new Map<string, Promise<Redis>>();
+  readonly #deadlines: Deadlines<Redis>;
+  readonly #connections = new Map<string, Connection>();
   readonly #failures = new Map<string, { attempts: number; retryAtMs: number; cause: unknown }>();
   #slots: readonly { from: number; to: number; node: Node }[] = [];
   #closed = false;
@@ -89,6 +96,7 @@ export class RedisNodes {
     this.#seeds = config.REDIS_URL.map(nodeOf);
     this.#clock = clock;
     this.#log = log;
+    this.#deadlines = new Deadlines(clock, config.REDIS_COMMAND_TIMEOUT_MS, cut);
   }
 
   get isCluster(): boolean {
@@ -96,14 +104,14 @@ export class RedisNodes {
   }
 
   /**
-   * The ready connection to the primary that owns `key`. `lane` separates connections to the same server,
+   * The ready connection to the primary that owns `key`; at once where there is one. `lane` separates connections to the same server,
    * for commands that block their connection. Rejects with SERVICE_UNAVAILABLE: at once while backing off
    * after a failure (50 ms doubling to 2 s), else after REDIS_CONNECT_TIMEOUT_MS at the latest.
    */
-  async connection(key: string, lane = 'main'): Promise<Redis> {
-    if (this.#closed) throw unavailable('shutting down');
-    const node = this.isCluster ? await this.#ownerOf(key) : undefined;
-    return this.#open(node, lane);
+  connection(key: string, lane = 'main'): Redis | Promise<Redis> {
+    if (this.#closed) return Promise.reject(unavailable('shutting down'));
+    if (!this.isCluster) return this.#open(undefined, lane);
+    return this.#ownerOf(key).then((node) => this.#open(node, lane));
   }
 
   /** Forgets which node owns what; to be called when a node answered MOVED or ASK. */
@@ -114,22 +122,29 @@ export class RedisNodes {
   /** Closes every connection; commands in flight are rejected. */
   async close(): Promise<void> {
     this.#closed = true;
-    const open = await Promise.allSettled(this.#connections.values());
+    const open = await Promise.allSettled([...this.#connections.values()].map(({ opening }) => opening));
     for (const result of open) if (result.status === 'fulfilled') cut(result.value);
   }
 
-  #open(node: Node | undefined, lane: string): Promise<Redis> {
+  #open(node: Node | undefined, lane: string): Redis | Promise<Redis> {
     const id = node ? `${node.host}:${node.port}/${lane}` : lane;
     const existing = this.#connections.get(id);
-    if (existing) return existing;
+    if (existing) return existing.ready ?? existing.opening;
     const failure = this.#failures.get(id);
     if (failure && this.#clock.monotonicMs() < failure.retryAtMs) {
       return Promise.reject(unavailable('Redis is out of reach', failure.cause));
     }
     const opening = this.#connect(node, id, () => {
-      if (this.#connections.get(id) === opening) this.#connections.delete(id);
+      if (this.#connections.get(id) === connection) this.#connections.delete(id);
     });
-    this.#connections.set(id, opening);
+    const connection: Connection = { opening };
+    this.#connections.set(id, connection);
+    opening.then(
+      (redis) => {
+        connection.ready = redis;
+      },
+      () => undefined, // those who wait are told
+    );
     return opening;
   }
 
@@ -144,7 +159,10 @@ export class RedisNodes {
       if (lastError) this.#log.debug({ connection: id, reason: String(lastError) }, 'Redis connection ended');
     });
     try {
-      await within(this.#clock, this.#config.REDIS_CONNECT_TIMEOUT_MS, redis, redis.connect());
+      const limitMs = this.#config.REDIS_CONNECT_TIMEOUT_MS;
+      await atMost(this.#clock, limitMs, redis.connect(), () =>
+        unavailable(`not connected within ${limitMs} ms`),
+      );
       this.#failures.delete(id);
       const { stream } = internals(redis);
       if (stream) readCopies(stream);
@@ -189,10 +207,23 @@ export class RedisNodes {
     throw unavailable('no node of the Redis Cluster is in reach', cause);
   }
 
-  /** `within` under REDIS_COMMAND_TIMEOUT_MS, with replies translated by `asOutage`. */
+  /**
+   * `work` on that connection, its failures translated by `asOutage`. After REDIS_COMMAND_TIMEOUT_MS the connection is cut,
+   * which fails all work on it: a late reply must find nobody.
+   */
   within<T>(redis: Redis, work: Promise<T>): Promise<T> {
-    const limitMs = this.#config.REDIS_COMMAND_TIMEOUT_MS;
-    return within(this.#clock, limitMs, redis, work, (error) => this.asOutage(redis, error));
+    const deadline = this.#deadlines.begin(redis);
+    return work.then(
+      (value) => {
+        this.#deadlines.end(deadline);
+        return value;
+      },
+      (error) => {
+        this.#deadlines.end(deadline);
+        if (!deadline.passed) throw this.asOutage(redis, error);
+        throw unavailable(`Redis did not answer within ${this.#config.REDIS_COMMAND_TIMEOUT_MS} ms`);
+      },
+    );
   }
 
   /**
@@ -228,21 +259,6 @@ export function cut(redis: Redis): void {
 
 /** What the types of ioredis leave out. */
 const internals = (redis: Redis) => redis as unknown as { stream?: Socket };
-
-/** `work`, or after `limitMs` the end of its connection and SERVICE_UNAVAILABLE: a late reply must find nobody. */
-function within<T>(
-  clock: Clock,
-  limitMs: number,
-  redis: Redis,
-  work: Promise<T>,
-  failed?: (error: unknown) => unknown,
-): Promise<T> {
-  const expired = () => {
-    cut(redis);
-    return unavailable(`Redis did not answer within ${limitMs} ms`);
-  };
-  return atMost(clock, limitMs, work, expired, failed);
-}
 
 function parseUrls(text: string): readonly URL[] {
   return text.split(',').map((part) => {

@@ -123,7 +123,7 @@ async function whatIsMissing(
   apiIds: readonly string[],
 ): Promise<string | undefined> {
   if (apiIds.length === 0) {
-    const reached = nodes.connection('').then(
+    const reached = Promise.resolve(nodes.connection('')).then(
       () => true,
       () => false,
     );

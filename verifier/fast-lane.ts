@@ -72,8 +72,10 @@ const WRITE_LENGTH_MAX = 65_536;
 
 /** What is left from `at` on, to be kept. */
 function restOf(bytes: Buffer, at: number): Buffer {
-  const rest = bytes.subarray(at);
-  return rest.buffer === readBuffer.buffer ? Buffer.from(rest) : rest;
+  if (bytes.buffer !== readBuffer.buffer) return bytes.subarray(at);
+  const copy = Buffer.allocUnsafe(bytes.length - at);
+  bytes.copy(copy, 0, at);
+  return copy;
 }
 
 /** The request in hand: filled by `recognise`, read before anything else runs. */
@@ -147,7 +149,7 @@ class Connection {
       if (verdict === undefined || verdict === 'for Node') {
         if (out !== '') this.socket.write(out, ascii ? 'latin1' : 'utf8');
         const rest = restOf(bytes, at);
-        if (verdict === undefined) void this.#lookUp(rest);
+        if (verdict === undefined) this.#lookUp(rest);
         else this.#handOver(rest);
         return;
       }
@@ -179,26 +181,31 @@ class Connection {
   }
 
   /** Answers the first request of `bytes` by a look-up. What comes meanwhile is kept for after it, in order. */
-  async #lookUp(bytes: Buffer): Promise<void> {
+  #lookUp(bytes: Buffer): void {
     const { answers, limits } = this.#lane.options;
-    if (this.#lane.lookingUp >= limits.REQUESTS_IN_FLIGHT_MAX) return this.#handOver(bytes);
+    if (this.#lane.lookingUp >= limits.REQUESTS_IN_FLIGHT_MAX) return void this.#handOver(bytes);
     const { key, apiId, length } = found;
     const raw = this.#raw;
     const requestId = found.requestId || newRequestId();
     this.#state = 'waiting';
     this.#lane.lookingUp++;
-    let answer: string | undefined;
-    try {
-      const verdict = await answers.lookUp(key, apiId);
-      answer = raw.decided(verdict, requestId, this.#keepAliveS);
-    } catch (error) {
-      if (error instanceof ApiError) answer = raw.refused(error, requestId, this.#keepAliveS);
-    }
+    answers.lookUp(key, apiId).then(
+      (verdict) => this.#lookedUp(bytes, length, raw.decided(verdict, requestId, this.#keepAliveS)),
+      (error) => {
+        const isExpected = error instanceof ApiError;
+        const answer = isExpected ? raw.refused(error, requestId, this.#keepAliveS) : undefined;
+        this.#lookedUp(bytes, length, answer);
+      },
+    );
+  }
+
+  /** @param answer to the first `length` bytes; undefined = a bug of ours: the reference meets it again, and reports it */
+  #lookedUp(bytes: Buffer, length: number, answer: string | undefined): void {
     this.#lane.lookingUp--;
     if (this.socket.destroyed) return;
     const all = this.#early.length === 0 ? bytes : Buffer.concat([bytes, this.#early]);
     this.#early = NOTHING;
-    if (answer === undefined) return this.#handOver(all);
+    if (answer === undefined) return void this.#handOver(all);
     this.#lane.options.counts.answered++;
     this.socket.write(answer);
     if (this.#lane.closing) this.socket.destroySoon();

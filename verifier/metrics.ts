@@ -5,7 +5,7 @@ import { processMetrics } from '#shared/process-metrics.ts';
 import type { DropReason, Follower, FollowerEvents } from './follower.ts';
 import type { VerifierServer } from './http.ts';
 import type { Usage } from './usage.ts';
-import type { Verdict, VerdictCounts } from './verdict.ts';
+import type { VerdictCounts } from './verdict.ts';
 import { LookupGivenUp, type Verifier } from './verifier.ts';
 import type { Answers } from './verify-key.ts';
 
@@ -97,28 +97,30 @@ export class Metrics {
   /** The same answers, counted. */
   count(answers: Answers, clock: Clock): Answers {
     const { memory, redis } = this.#verdicts;
-    const [lookups, undecided] = [this.#lookups, this.#undecided];
+    const undecided = this.#undecided;
+    const decided = this.#lookups.labels({ outcome: 'decided' });
+    const gaveUp = this.#lookups.labels({ outcome: 'undecided' });
     return {
       decide(key, askedApi) {
         const verdict = answers.decide(key, askedApi);
         if (verdict !== undefined) memory[verdict.code]++;
         return verdict;
       },
-      async lookUp(key, askedApi) {
+      lookUp(key, askedApi) {
         const startedAtMs = clock.monotonicMs();
-        const observe = (outcome: string) =>
-          lookups.observe({ outcome }, (clock.monotonicMs() - startedAtMs) / 1000);
-        let verdict: Verdict;
-        try {
-          verdict = await answers.lookUp(key, askedApi);
-        } catch (error) {
-          observe('undecided');
-          undecided.inc({ reason: error instanceof LookupGivenUp ? error.reason : 'redis' });
-          throw error;
-        }
-        redis[verdict.code]++;
-        observe('decided');
-        return verdict;
+        const seconds = () => (clock.monotonicMs() - startedAtMs) / 1000;
+        return answers.lookUp(key, askedApi).then(
+          (verdict) => {
+            redis[verdict.code]++;
+            decided.observe(seconds());
+            return verdict;
+          },
+          (error) => {
+            undecided.inc({ reason: error instanceof LookupGivenUp ? error.reason : 'redis' });
+            gaveUp.observe(seconds());
+            throw error;
+          },
+        );
       },
     };
   }

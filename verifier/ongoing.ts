@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http';
+import { Bag } from '#shared/bag.ts';
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
-import { Bag } from './bag.ts';
 import type { Answers, Question } from './verify-key.ts';
 
 interface Asked extends Question {

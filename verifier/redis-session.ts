@@ -36,16 +36,21 @@ export class RedisDirectory implements Directory {
     return new RedisSession(apiId, line, this.#nodes, this.#replicas);
   }
 
-  async find(secretHash: string): Promise<Pointer | undefined> {
+  find(secretHash: string): Promise<Pointer | undefined> {
     const key = secretPointer(secretHash);
-    const redis = await this.#nodes.connection(key);
-    const reply = await this.#nodes.within(redis, findScript.run(redis, [key], []));
-    const [name, value] = reply as [string, string | null];
-    if (name !== key) {
+    const connection = this.#nodes.connection(key);
+    return connection instanceof Promise
+      ? connection.then((redis) => this.#findOn(redis, key))
+      : this.#findOn(connection, key);
+  }
+
+  #findOn(redis: Redis, key: string): Promise<Pointer | undefined> {
+    return this.#nodes.within(redis, findScript.run(redis, [key], [])).then((reply) => {
+      const [name, value] = reply as [string, string | null];
+      if (name === key) return value === null ? undefined : parsePointer(value);
       cut(redis);
       throw unavailable('a reply from Redis was meant for another request');
-    }
-    return value === null ? undefined : parsePointer(value);
+    });
   }
 }
 

@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache';
-import { atMost, type Clock } from '#shared/clock.ts';
+import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { type Entry, KeyCache } from './cache.ts';
 import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
-import { InFlight } from './in-flight.ts';
 import { ExpiryClock } from './lease.ts';
+import { LookUps } from './look-ups.ts';
 import { Semaphore } from './semaphore.ts';
 import type { Directory, Pointer } from './session.ts';
 import type { Usage } from './usage.ts';
@@ -53,7 +53,7 @@ export class Verifier {
   readonly #expiry: ExpiryClock;
   readonly #cache: KeyCache;
   readonly #unknown: LRUCache<string, Verdict>;
-  readonly #lookups = new InFlight<Entry | Verdict>();
+  readonly #lookups: LookUps<Entry | Verdict, string | undefined, Verdict>;
   readonly #slots: Semaphore;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
   /** Of which API the next key that memory does not have will be: then one step at Redis finds and reads it. */
@@ -96,6 +96,13 @@ export class Verifier {
       perf: { now: () => clock.monotonicMs() },
     });
     this.#slots = new Semaphore(limits.lookupsInFlightMax, limits.lookupsQueuedMax);
+    this.#lookups = new LookUps({
+      clock,
+      waitMs: limits.lookupWaitMs,
+      read: (digest) => this.#fetch(digest),
+      answer: (found, askedApi) => this.#answer(found, askedApi),
+      tooSlow: () => new LookupGivenUp('slow', `no answer from Redis within ${limits.lookupWaitMs} ms`),
+    });
   }
 
   /** Begins to follow the APIs of `apiIds`; others are followed from their first key on. */
@@ -150,15 +157,11 @@ export class Verifier {
    * The verdict by way of Redis; one look-up per key however many ask. Rejects with SERVICE_UNAVAILABLE when
    * none can be had within the wait; the look-up goes on and its result is remembered.
    */
-  async lookUp(key: string, askedApi?: string): Promise<Verdict> {
-    const digest = digestOf(key);
-    const { lookupWaitMs } = this.#limits;
-    const found = await atMost(
-      this.#clock,
-      lookupWaitMs,
-      this.#sharedLookup(digest),
-      () => new LookupGivenUp('slow', `no answer from Redis within ${lookupWaitMs} ms`),
-    );
+  lookUp(key: string, askedApi?: string): Promise<Verdict> {
+    return this.#lookups.ask(digestOf(key), askedApi);
+  }
+
+  #answer(found: Entry | Verdict, askedApi: string | undefined): Verdict {
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
     return this.#judge(found, askedApi);
@@ -169,10 +172,6 @@ export class Verifier {
     const verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs());
     this.#usage?.count(entry, verdict.code);
     return verdict;
-  }
-
-  #sharedLookup(digest: string): Promise<Entry | Verdict> {
-    return this.#lookups.get(digest) ?? this.#lookups.add(digest, this.#fetch(digest));
   }
 
   async #fetch(digest: string): Promise<Entry | Verdict> {
