@@ -62,6 +62,8 @@ export interface ListenerOptions {
 interface Received extends Hooks {
   readonly response: ServerResponse;
   readonly requestId: string;
+  /** Whether what came behind it will be refused when it is answered. */
+  refused: boolean;
 }
 
 /** HTTP on `node:http`: every rule that does not depend on what is asked. */
@@ -78,7 +80,7 @@ export function createListener(options: ListenerOptions): Listener {
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     const requestId = requestIdFrom(request.headers['x-request-id']);
     if (closing) response.shouldKeepAlive = false;
-    const received: Received = { response, requestId, closed: undefined };
+    const received: Received = { response, requestId, closed: undefined, refused: false };
     latest.set(request.socket, received);
     const place = open.add(response);
     response.once('close', () => {
@@ -119,6 +121,9 @@ export function createListener(options: ListenerOptions): Listener {
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     };
     if (last === undefined || last.response.closed) return write();
+    // Each further read says so again.
+    if (last.refused) return;
+    last.refused = true;
     // Before Node's own listener, which ends the connection where the client has ended its side.
     last.response.prependOnceListener('finish', () => {
       if (last.response.shouldKeepAlive) write();

@@ -1,6 +1,13 @@
 import { readFileSync } from 'node:fs';
-import { createServer, type RequestListener, type Server, type ServerOptions } from 'node:http';
+import {
+  createServer,
+  type RequestListener,
+  type Server,
+  type ServerOptions,
+  ServerResponse,
+} from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
+import type { Socket } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, text } from '#shared/config.ts';
@@ -93,6 +100,14 @@ export function followCertificate(
   };
 }
 
+/** Where it is destroyed before its turn has come, its connection ends when it has: Node's own would wait for ever. */
+class Response extends ServerResponse {
+  override assignSocket(socket: Socket): void {
+    super.assignSocket(socket);
+    if (this.destroyed) socket.destroySoon();
+  }
+}
+
 /** An HTTP server, or with a certificate an HTTPS server, otherwise the same. */
 export function createHttpServer(
   given: ServerOptions & { headersTimeout: number },
@@ -100,7 +115,7 @@ export function createHttpServer(
   serve: RequestListener,
 ): Server {
   // Missing from the types: requests without a body come with its end read.
-  const options = { ...given, optimizeEmptyRequests: true };
+  const options = { ...given, optimizeEmptyRequests: true, ServerResponse: Response };
   if (certificate === undefined) return createServer(options, serve);
   const handshakeTimeout = options.headersTimeout;
   const server = createHttpsServer({ ...options, handshakeTimeout }, serve);
