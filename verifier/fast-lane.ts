@@ -6,7 +6,10 @@ import { newRequestId } from '#shared/request-id.ts';
 import type { AuthzSettings } from './authz.ts';
 import type { HttpLimits } from './http.ts';
 import { type RawAnswers, rawAuthz, rawJson } from './raw-answer.ts';
+import type { Line } from './raw-response.ts';
 import { type Recognised, recognise } from './recognise.ts';
+import { type Call, recogniseCall } from './recognise-call.ts';
+import type { Hooks } from './routes.ts';
 import type { Verdict } from './verdict.ts';
 import type { Answers } from './verify-key.ts';
 
@@ -18,6 +21,8 @@ export interface LaneOptions {
   readonly authz: AuthzSettings | undefined;
   /** Answers a connection that sent nothing at all for `HEADERS_TIMEOUT_MS`, and closes it. */
   readonly tooSlow: (socket: Socket) => void;
+  /** In proxy mode, what answers a call; then nothing else is asked here. */
+  readonly passOn?: (call: Call, connection: Line & Hooks) => void;
   /** Requests answered here, and connections given to Node. */
   readonly counts: { answered: number; handedOver: number };
 }
@@ -30,7 +35,7 @@ export interface LaneOptions {
 export class FastLane {
   readonly options: LaneOptions;
   readonly rawAuthz: RawAnswers;
-  /** Requests whose look-up runs. */
+  /** Requests whose look-up runs, or that are passed on. */
   lookingUp = 0;
   /** Set, new requests are for Node, which answers them with `Connection: close`. */
   closing = false;
@@ -83,14 +88,17 @@ const found: Recognised = { key: '', apiId: undefined, requestId: '', fromGatewa
 
 const NOTHING = Buffer.alloc(0);
 
-class Connection {
+class Connection implements Line, Hooks {
   readonly socket: Socket;
+  closed: (() => void) | undefined;
   readonly #lane: FastLane;
   readonly #giveToNode: () => void;
-  /** `waiting`: for a look-up, or until the client has read. `given`: it is Node's. */
+  /** `waiting`: for a look-up, for the API, or until the client has read. `given`: it is Node's. */
   #state: 'fresh' | 'reading' | 'waiting' | 'given' = 'fresh';
   #quietMs = 0;
-  /** What came during a look-up. */
+  /** Whether a call is passed on. */
+  #passing = false;
+  /** What came while a request was answered. */
   #early: Buffer = NOTHING;
 
   constructor(socket: Socket, lane: FastLane, giveToNode: () => void) {
@@ -119,11 +127,17 @@ class Connection {
     if (this.#state !== 'waiting') this.socket.destroySoon();
   }
 
-  /** The client has said all; what waits is answered before our side ends too. */
+  /** The client has said all; what waits is answered before our side ends too, but what is passed on is given up. */
   readonly #end = () => {
     if (this.#state !== 'waiting') this.socket.end();
+    else if (this.#lane.options.passOn) this.socket.destroySoon();
   };
-  readonly #forget = () => this.#lane.forget(this);
+  readonly #forget = () => {
+    this.#lane.forget(this);
+    const { closed } = this;
+    if (this.#passing) this.#passedOn();
+    closed?.();
+  };
 
   /** What is read when the connection is Node's goes the way of other sockets' bytes. */
   readonly #read = (length: number): boolean => {
@@ -141,6 +155,8 @@ class Connection {
       this.socket.pause();
       return;
     }
+    const { passOn } = this.#lane.options;
+    if (passOn) return void this.#passOn(bytes, passOn);
     this.#state = 'reading';
     this.#quietMs = 0;
     let [at, out, ascii] = [0, '', true];
@@ -154,7 +170,7 @@ class Connection {
         return;
       }
       this.#lane.options.counts.answered++;
-      out += this.#raw.decided(verdict, found.requestId || newRequestId(), this.#keepAliveS);
+      out += this.#raw.decided(verdict, found.requestId || newRequestId(), this.keepAliveS);
       ascii &&= verdict.entry?.details === undefined;
       at += found.length;
     }
@@ -190,10 +206,10 @@ class Connection {
     this.#state = 'waiting';
     this.#lane.lookingUp++;
     answers.lookUp(key, apiId).then(
-      (verdict) => this.#lookedUp(bytes, length, raw.decided(verdict, requestId, this.#keepAliveS)),
+      (verdict) => this.#lookedUp(bytes, length, raw.decided(verdict, requestId, this.keepAliveS)),
       (error) => {
         const isExpected = error instanceof ApiError;
-        const answer = isExpected ? raw.refused(error, requestId, this.#keepAliveS) : undefined;
+        const answer = isExpected ? raw.refused(error, requestId, this.keepAliveS) : undefined;
         this.#lookedUp(bytes, length, answer);
       },
     );
@@ -210,6 +226,46 @@ class Connection {
     this.socket.write(answer);
     if (this.#lane.closing) this.socket.destroySoon();
     else this.#goOn(all.subarray(length));
+  }
+
+  /** Has the call in `bytes` passed on. What is behind it, and what comes meanwhile, is kept for after it, in order. */
+  #passOn(bytes: Buffer, passOn: NonNullable<LaneOptions['passOn']>): void {
+    const { closing, lookingUp, options } = this.#lane;
+    const isFree = !closing && lookingUp < options.limits.REQUESTS_IN_FLIGHT_MAX;
+    const call = isFree && options.authz ? recogniseCall(bytes, options.authz) : undefined;
+    if (call === undefined) return void this.#handOver(restOf(bytes, 0));
+    this.#state = 'waiting';
+    this.#quietMs = 0;
+    this.#early = call.length === bytes.length ? NOTHING : restOf(bytes, call.length);
+    this.#passing = true;
+    this.#lane.lookingUp++;
+    passOn(call, this);
+  }
+
+  moved(): void {
+    this.#quietMs = 0;
+  }
+
+  answered(): void {
+    if (!this.#passing) return;
+    this.#passedOn();
+    this.#lane.options.counts.answered++;
+    // Later, lest answers that are here at once are nested as deep as a client sends requests.
+    if (this.#early.length === 0) this.#next();
+    else process.nextTick(this.#next);
+  }
+
+  readonly #next = () => {
+    const early = this.#early;
+    this.#early = NOTHING;
+    if (this.#lane.closing) this.socket.destroySoon();
+    else this.#goOn(early);
+  };
+
+  #passedOn(): void {
+    this.#passing = false;
+    this.closed = undefined;
+    this.#lane.lookingUp--;
   }
 
   /** Serves the rest, and reads on, once the client has read what was written. */
@@ -237,11 +293,12 @@ class Connection {
     this.#giveToNode();
     socket.emit('data', bytes);
     if (socket.readableEnded) socket.emit('end');
-    else socket.resume();
+    // null: those bytes asked for an upgrade, and who has the connection now reads when it likes.
+    else if (socket.readableFlowing !== null) socket.resume();
   }
 
   /** Seconds that the connection stays open after this answer; undefined = it does not. */
-  get #keepAliveS(): number | undefined {
+  get keepAliveS(): number | undefined {
     const { closing, options } = this.#lane;
     return closing ? undefined : Math.floor(options.limits.KEEP_ALIVE_TIMEOUT_MS / 1000);
   }

@@ -1,7 +1,8 @@
 import { type ConfigOf, httpUrl, integer } from '#shared/config.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { endToEndHeaders } from './end-to-end-headers.ts';
-import { Relay, RelayError, type RelayFault, type RelayStats } from './relay.ts';
+import { RelayError, type RelayFault } from './exchange.ts';
+import { bodyOf, Relay, type RelayStats } from './relay.ts';
 import type { Handler, Routes } from './routes.ts';
 
 export const forwardSettings = {
@@ -48,11 +49,18 @@ export async function forwardTo(url: URL, config: ConfigOf<typeof forwardSetting
     timeoutMs: config.CONTROL_PLANE_TIMEOUT_MS,
   });
   const handler: Handler = async (request, response, requestId, hooks) => {
-    const { url: target = '', rawHeaders, headers } = request;
+    const { method = '', url: target = '', rawHeaders, headers } = request;
     if (!OPERATION.test(target)) throw new ApiError('NOT_FOUND', 'no such path');
     const kept = endToEndHeaders(rawHeaders, headers.connection, isOurs);
     try {
-      await relay.send(request, response, { target, hooks, headers: [...kept, 'X-Request-Id', requestId] });
+      const body = bodyOf(request, response);
+      await relay.send(response, {
+        method,
+        body,
+        target,
+        hooks,
+        headers: [...kept, 'X-Request-Id', requestId],
+      });
     } catch (error) {
       throw error instanceof RelayError ? unavailable(MESSAGES[error.fault], error) : error;
     }

@@ -80,10 +80,10 @@ export async function openListeners(options: {
     },
     lane: {
       get answered() {
-        return server.lane.answered + (local?.lane.answered ?? 0);
+        return server.lane.answered + (local?.lane.answered ?? 0) + (proxy ? proxy.lane.answered : 0);
       },
       get handedOver() {
-        return server.lane.handedOver + (local?.lane.handedOver ?? 0);
+        return server.lane.handedOver + (local?.lane.handedOver ?? 0) + (proxy ? proxy.lane.handedOver : 0);
       },
     },
     relays: { control_plane: forward ? forward.stats : NOTHING, api: proxy ? proxy.stats : NOTHING },

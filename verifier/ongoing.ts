@@ -1,12 +1,12 @@
-import type { ServerResponse } from 'node:http';
 import { Bag } from '#shared/bag.ts';
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
+import type { Downstream } from './exchange.ts';
 import type { Answers, Question } from './verify-key.ts';
 
 interface Asked extends Question {
-  readonly response: ServerResponse;
+  readonly response: Downstream;
   /** Whether it was there at the last round. */
   old: boolean;
 }
@@ -32,7 +32,7 @@ export class Ongoing {
   }
 
   /** To be followed by `end` with what it returns. */
-  begin(response: ServerResponse, { key, apiId }: Question): number {
+  begin(response: Downstream, { key, apiId }: Question): number {
     return this.#requests.add({ response, key, apiId, old: false });
   }
 

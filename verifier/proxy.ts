@@ -1,16 +1,12 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/config.ts';
-import { ApiError, type ErrorCode } from '#shared/errors.ts';
-import { identify } from './answer.ts';
-import { type AuthzOutcome, type AuthzSettings, authzAnswer, clientQuestion, sendAnswer } from './authz.ts';
-import { mayHoldKey, withoutKey } from './credentials.ts';
-import { endToEndHeaders } from './end-to-end-headers.ts';
-import { isIdentityHeader } from './identity.ts';
+import type { AuthzSettings } from './authz.ts';
+import { FastLane } from './fast-lane.ts';
 import { createListener, type Listener, type ListenerOptions } from './listener.ts';
 import { Ongoing } from './ongoing.ts';
-import { Relay, RelayError, type RelayFault, type RelayStats } from './relay.ts';
-import type { Handler } from './routes.ts';
+import { handler, laneHandler, Passing } from './proxy-calls.ts';
+import { Relay, type RelayStats } from './relay.ts';
 import { type Answers, API_ID } from './verify-key.ts';
 
 const apiId: Setting<string> = {
@@ -80,6 +76,8 @@ export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'log' | '
 /** A listener in front of an API. */
 export interface ProxyListener extends Listener {
   readonly stats: RelayStats;
+  /** Requests answered by its fast lane, and connections that gave to Node's server. */
+  readonly lane: { readonly answered: number; readonly handedOver: number };
 }
 
 /**
@@ -93,6 +91,11 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     timeoutMs: config.UPSTREAM_TIMEOUT_MS,
   });
   const ongoing = new Ongoing(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
+  const passing = new Passing(relay, ongoing, options);
+  const lane = { answered: 0, handedOver: 0 };
+  // Which of several keys in a query counts is for the reference to say.
+  const hasLane = limits.FAST_LANE && certificate === undefined && !options.authz.sources.includes('query');
+  const passOn = laneHandler(passing, options);
   const listener = createListener({
     // A long body may take long; STALL_TIMEOUT_MS bounds the time in which nothing of it comes.
     limits: { ...limits, REQUEST_TIMEOUT_MS: 0 },
@@ -103,68 +106,21 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     // Clients that leave rarely say more than this, and the API may be at work for them.
     endIsAbort: true,
     mayUpgrade: isWebSocket,
-    serve: handler(relay, ongoing, options),
+    serve: handler(passing, options),
+    ...(hasLane
+      ? { lane: (server, tooSlow) => new FastLane(server, { ...options, tooSlow, passOn, counts: lane }) }
+      : {}),
   });
   const { close } = listener;
   return Object.assign(listener, {
     stats: relay,
+    lane,
     async close(graceMs: number) {
       await close(graceMs);
       ongoing.close();
       await relay.close();
     },
   });
-}
-
-function handler(relay: Relay, ongoing: Ongoing, { answers, authz, config, clock }: ProxyOptions): Handler {
-  const apiId = config.PROXY_API_ID || undefined;
-  const drop = (name: string, value: string) =>
-    OURS.has(name) || isIdentityHeader(name) || mayHoldKey(name, value, authz.sources);
-  return (request, response, requestId, hooks) => {
-    const startedAtMs = clock.monotonicMs();
-    const { method, url: target = '', rawHeaders, headers } = request;
-    judge(request);
-    const asked = clientQuestion({ method, target }, request.headersDistinct, apiId, authz);
-    const proceed = async (outcome: AuthzOutcome) => {
-      const answer = authzAnswer(outcome, requestId, authz.withMeta);
-      if (answer.status !== 200) {
-        identify(response, requestId);
-        return sendAnswer(response, answer);
-      }
-      const kept = endToEndHeaders(rawHeaders, headers.connection, drop);
-      for (const [name, value] of answer.headers) kept.push(name, value);
-      kept.push('X-Forwarded-For', forwardedFor(request), 'X-Request-Id', requestId);
-      const checkedMs = (clock.monotonicMs() - startedAtMs).toFixed(2);
-      const place = 'key' in asked ? ongoing.begin(response, asked) : undefined;
-      try {
-        await relay.send(request, response, {
-          target: withoutKey(target, authz.sources),
-          headers: kept,
-          hooks,
-          responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
-          tunnelIdleMs:
-            'upgrade' in request && request.upgrade === true ? config.WEBSOCKET_IDLE_MS : undefined,
-        });
-      } catch (error) {
-        throw error instanceof RelayError ? gatewayError(error) : error;
-      } finally {
-        if (place !== undefined) ongoing.end(place);
-      }
-    };
-    if ('code' in asked) return proceed(asked);
-    const verdict = answers.decide(asked.key, asked.apiId);
-    return verdict === undefined ? answers.lookUp(asked.key, asked.apiId).then(proceed) : proceed(verdict);
-  };
-}
-
-/** What we say to the API ourselves, in place of the client's own. */
-const OURS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-id']);
-
-/** Throws for what the API might understand in another way than we do, and for what shows its caller our headers. */
-function judge({ method, url, headersDistinct }: IncomingMessage): void {
-  if (method === 'TRACE') throw new ApiError('METHOD_NOT_ALLOWED', 'TRACE is not passed on');
-  if (!url?.startsWith('/')) throw new ApiError('BAD_REQUEST', 'the target must be a path');
-  if ((headersDistinct['host']?.length ?? 0) > 1) throw new ApiError('BAD_REQUEST', 'Host: once only');
 }
 
 function isWebSocket({ method, httpVersion, headers }: IncomingMessage): boolean {
@@ -175,22 +131,4 @@ function isWebSocket({ method, httpVersion, headers }: IncomingMessage): boolean
     headers['content-length'] === undefined &&
     headers['transfer-encoding'] === undefined
   );
-}
-
-/** The client's own words with its address after them: only what comes last is to be believed. */
-function forwardedFor({ headers, socket }: IncomingMessage): string {
-  const address = (socket.remoteAddress ?? 'unknown').replace('::ffff:', '');
-  const said = headers['x-forwarded-for'];
-  return said === undefined ? address : `${said}, ${address}`;
-}
-
-const CODES: Readonly<Record<RelayFault, ErrorCode>> = {
-  busy: 'SERVICE_UNAVAILABLE',
-  unreachable: 'BAD_GATEWAY',
-  cut: 'BAD_GATEWAY',
-  late: 'GATEWAY_TIMEOUT',
-};
-
-function gatewayError(error: RelayError): ApiError {
-  return new ApiError(CODES[error.fault], `the API: ${error.fault}`, { cause: error });
 }

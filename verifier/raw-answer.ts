@@ -58,6 +58,12 @@ export function rawAuthz(withMeta: boolean): RawAnswers {
 const plainIdentity = ({ keyId, epoch }: Entry, withMeta: boolean) =>
   `X-Key-Id: ${keyId}\r\nX-Key-Api-Id: ${epoch.apiId}\r\nX-Key-Name: \r\nX-Key-External-Id: \r\n${withMeta ? 'X-Key-Meta: {}\r\n' : ''}`;
 
+/** The lines that `node:http` adds to a head: `Date` where it has none yet, then what becomes of the connection. */
+export function addedLines(isDated: boolean, keepAliveS: number | undefined): string {
+  const { date, connection } = makeEnds(keepAliveS);
+  return isDated ? connection : date + connection;
+}
+
 const JSON_LINE = `Content-Type: ${JSON_TYPE}\r\n`;
 const PROBLEM_LINE = `Content-Type: ${PROBLEM_TYPE}\r\n`;
 
@@ -72,7 +78,7 @@ function head(
   bytes: number,
   keepAliveS: number | undefined,
 ): string {
-  return `${STARTS[status]}${requestId}\r\nCache-Control: no-store\r\n${lines}Content-Length: ${bytes}${end(keepAliveS)}`;
+  return `${STARTS[status]}${requestId}\r\nCache-Control: no-store\r\n${lines}Content-Length: ${bytes}${makeEnds(keepAliveS).both}`;
 }
 
 /** How an answer begins, by its status. */
@@ -83,20 +89,20 @@ const STARTS = Object.fromEntries(
   ]),
 );
 
-const last: { s: number; keepAliveS: number | undefined; text: string } = { s: 0, keepAliveS: 0, text: '' };
+/** How a head ends: the date, and what becomes of the connection; made once a second. */
+const ends = { s: 0, keepAliveS: 0 as number | undefined, date: '', connection: '', both: '' };
 
-/** How a head ends; made once a second. */
-function end(keepAliveS: number | undefined): string {
+function makeEnds(keepAliveS: number | undefined): typeof ends {
   const nowS = Math.floor(systemClock.wallMs() / 1000);
-  if (nowS !== last.s || keepAliveS !== last.keepAliveS) {
-    last.s = nowS;
-    last.keepAliveS = keepAliveS;
+  if (nowS !== ends.s || keepAliveS !== ends.keepAliveS) {
     const connection = keepAliveS === undefined ? 'close' : `keep-alive\r\nKeep-Alive: timeout=${keepAliveS}`;
-    last.text = inOne(
-      `\r\nDate: ${new Date(nowS * 1000).toUTCString()}\r\nConnection: ${connection}\r\n\r\n`,
-    );
+    ends.s = nowS;
+    ends.keepAliveS = keepAliveS;
+    ends.date = inOne(`Date: ${new Date(nowS * 1000).toUTCString()}\r\n`);
+    ends.connection = inOne(`Connection: ${connection}\r\n`);
+    ends.both = inOne(`\r\n${ends.date}${ends.connection}\r\n`);
   }
-  return last.text;
+  return ends;
 }
 
 /** The same text, in one piece: V8 keeps a concatenation as its parts, and puts them together at every use. */

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { conversation, cutAt } from './raw-requests.ts';
-import { Subject } from './side-by-side.ts';
+import { verifierSubject } from './side-by-side.ts';
 import { SHAPES } from './smuggling-shapes.ts';
 import { verifyKey } from './wire.ts';
 
@@ -9,8 +9,8 @@ import { verifyKey } from './wire.ts';
 const RUNS = Number(process.env['DIFFERENTIAL_RUNS'] ?? 1500);
 const SEED = process.env['DIFFERENTIAL_SEED'];
 
-const lane = new Subject({ FAST_LANE: true, BODY_BYTES_MAX: 1024 });
-const reference = new Subject({ FAST_LANE: false, BODY_BYTES_MAX: 1024 });
+const lane = verifierSubject({ FAST_LANE: true, BODY_BYTES_MAX: 1024 });
+const reference = verifierSubject({ FAST_LANE: false, BODY_BYTES_MAX: 1024 });
 
 beforeAll(() => Promise.all([lane.start(), reference.start()]));
 afterAll(() => Promise.all([lane.stop(), reference.stop()]));

@@ -8,16 +8,18 @@ import { unavailable } from '#shared/errors.ts';
 import type { AuthzSettings } from '../../verifier/authz.ts';
 import { configFaults, settings } from '../../verifier/config.ts';
 import type { HttpLimits } from '../../verifier/http.ts';
-import type { Listener } from '../../verifier/listener.ts';
-import { createProxy, proxySettings } from '../../verifier/proxy.ts';
+import { createProxy, type ProxyListener, proxySettings } from '../../verifier/proxy.ts';
 import { Fleet } from '../fleet.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { Upstream } from './upstream.ts';
 import { eventually, Wire } from './wire.ts';
 
+/** The file beside this one tests the same without it. */
+const FAST_LANE = process.env['PROXY_FAST_LANE'] !== 'false';
+
 let answers: ScriptedAnswers;
 let upstream: Upstream;
-let proxy: Listener;
+let proxy: ProxyListener;
 let address: string;
 let wires: Wire[];
 
@@ -34,7 +36,7 @@ async function start(changed: Changed = {}): Promise<void> {
     answers,
     authz: { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false, ...changed.authz },
     config: loadConfig(proxySettings, changed.env ?? {}),
-    limits: { ...limits, ...changed.limits },
+    limits: { ...limits, FAST_LANE, ...changed.limits },
     clock: systemClock,
     log: { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) },
   });
@@ -553,14 +555,21 @@ describe('a WebSocket', () => {
     await one.rest();
   });
 
-  test('asked for behind a request that waits, or with a body, or another protocol, is a plain request', async () => {
+  test('asked for behind a request that waits is answered after it: the lane waits, Node takes it for a plain request', async () => {
     agree();
     const one = wire()
       .send(call(['X-Api-Key: slow-good']))
       .send(handshake());
-    await eventually(() => upstream.seen.length === 1);
+    if (!FAST_LANE) await eventually(() => upstream.seen.length === 1);
+    await eventually(() => answers.asked.includes('slow-good'));
     answers.release();
-    expect([(await one.response()).body, (await one.response()).body]).toEqual(['ok', 'ok']);
+    expect((await one.response()).body).toBe('ok');
+    if (FAST_LANE) await eventually(() => /^HTTP\/1\.1 101 .*hello$/s.test(one.received));
+    else expect((await one.response()).body).toBe('ok');
+  });
+
+  test('asked for with a body, or another protocol, is a plain request', async () => {
+    agree();
     const body = await wire()
       .send(handshake([BEARER, 'Content-Length: 4'], 'body'))
       .response();
@@ -692,6 +701,108 @@ test('a silent API holds no more connections than it may', async () => {
   );
   expect(statuses.toSorted()).toEqual([503, 503, 503, 503, 503, 503, 504, 504, 504, 504]);
   silent.close();
+});
+
+describe('calls on one connection', () => {
+  test('are answered in order, however many are sent at once', async () => {
+    upstream.handle = ({ url }, response) => void response.end(url);
+    const calls = Array.from({ length: 900 }, (_, i) => ({
+      key: i % 50 === 0 ? 'slow-good' : i % 7 === 0 ? 'good' : 'disabled',
+      target: `/${i}`,
+    }));
+    const one = wire().send(
+      calls.map(({ key, target }) => call([`X-Api-Key: ${key}`], '', `GET ${target} HTTP/1.1`)).join(''),
+    );
+    const releasing = setInterval(() => answers.release(), 1);
+    for (const { key, target } of calls) {
+      const { status, body } = await one.response();
+      expect([target, status]).toEqual([target, key === 'disabled' ? 401 : 200]);
+      if (status === 200) expect(body).toBe(`/behind${target}`);
+    }
+    clearInterval(releasing);
+    expect(proxy.requestsInFlight).toBe(0);
+    expect(proxy.lane).toEqual(FAST_LANE ? { answered: 900, handedOver: 0 } : { answered: 0, handedOver: 0 });
+  });
+
+  test('may have short bodies, and any of them may be uncommon', async () => {
+    const one = wire();
+    for (const [first, lines, body] of [
+      ['POST /a HTTP/1.1', ['Content-Length: 3'], 'abc'],
+      ['PUT /b HTTP/1.1', ['Content-Length: 3'], 'abc'],
+      ['DELETE /c HTTP/1.1', [], ''],
+      ['PATCH /d HTTP/1.1', ['Transfer-Encoding: chunked'], '3\r\nabc\r\n0\r\n\r\n'],
+      ['GET /e HTTP/1.1', [], ''],
+    ] as const) {
+      one.send(call([BEARER, ...lines], body, first));
+      expect(await one.response()).toMatchObject({ status: 200, body: 'ok' });
+    }
+    expect(upstream.seen.map(({ method, body }) => method + body)).toEqual([
+      'POSTabc',
+      'PUTabc',
+      'DELETE',
+      'PATCHabc',
+      'GET',
+    ]);
+    expect(proxy.lane).toEqual(FAST_LANE ? { answered: 3, handedOver: 1 } : { answered: 0, handedOver: 0 });
+  });
+
+  test('and what is no request behind one that waits, whose refusal comes whole, and once', async () => {
+    const one = wire().send(call(['X-Api-Key: slow-good']));
+    await eventually(() => answers.asked.includes('slow-good'));
+    for (const piece of ['!', '?', '\r\n', '\r\n']) {
+      one.send(piece);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    answers.release();
+    expect((await one.response()).status).toBe(200);
+    expect(await one.response()).toMatchObject({ status: 400, headers: { connection: 'close' } });
+    expect(await one.rest()).toBe('');
+  });
+
+  test('that are under way when the listener closes are answered, and the connection is closed', async () => {
+    let release = (): void => undefined;
+    upstream.handle = (_, response) => {
+      release = () => void response.end('late');
+    };
+    const one = wire().send(call([BEARER]));
+    await eventually(() => upstream.seen.length === 1);
+    const closed = proxy.close(10_000);
+    release();
+    expect(await one.response()).toMatchObject({
+      status: 200,
+      body: 'late',
+      headers: { connection: 'close' },
+    });
+    await one.rest();
+    await closed;
+    await start();
+  });
+
+  test('that are too many at once are refused', async () => {
+    await restart({ limits: { REQUESTS_IN_FLIGHT_MAX: 1 } });
+    upstream.handle = () => undefined;
+    const first = wire().send(call([BEARER]));
+    await eventually(() => upstream.seen.length === 1);
+    expect((await ask([BEARER])).status).toBe(503);
+    first.close();
+    await eventually(() => proxy.requestsInFlight === 0);
+  });
+
+  test('whose client does not read are given up', async () => {
+    await restart({ limits: { STALL_TIMEOUT_MS: 300 }, env: { UPSTREAM_TIMEOUT_MS: '200' } });
+    upstream.handle = (_, response) => {
+      const more = () => {
+        while (response.write(Buffer.alloc(65_536)));
+      };
+      response.on('drain', more);
+      more();
+    };
+    const socket = connect(Number(new URL(address).port), '127.0.0.1').on('error', () => undefined);
+    socket.pause().write(call([BEARER]));
+    await eventually(() => upstream.seen[0]?.aborted === true);
+    await eventually(() => proxy.requestsInFlight === 0);
+    socket.destroy();
+  });
 });
 
 test('settings that cannot be together are found at the start', () => {

@@ -49,6 +49,7 @@ const otherHeaders = fc.subarray(
   ],
   { maxLength: 4 },
 );
+const keylessHeaders = otherHeaders.map((lines) => lines.filter((line) => !line.startsWith('Authorization')));
 /** Lines with which a request is no longer common, or only just. */
 const oddHeaders = fc.subarray(
   [
@@ -131,13 +132,59 @@ const ofGateway = fc
       'authorization:bearer   ',
     ),
     also: fc.option(oneOf('X-Api-Key: good', 'X-Api-Key: rich', 'Authorization: Basic a'), { freq: 8 }),
-    others: otherHeaders.map((lines) => lines.filter((line) => !line.startsWith('Authorization'))),
+    others: keylessHeaders,
     odd: fc.oneof({ weight: 6, arbitrary: fc.constant([]) }, { weight: 1, arbitrary: oddHeaders }),
   })
   .map(({ method, target, host, key, scheme, also, others, odd }) => {
     const lines = [host, ...others, scheme + key, ...(also === null ? [] : [also]), ...odd];
     return `${[`${method} ${target} HTTP/1.1`, ...lines].join('\r\n')}\r\n\r\n`;
   });
+
+/** A request for one of `targets` behind a proxy, well-formed more often than not, as latin1. */
+export const ofClient = (targets: readonly string[]): fc.Arbitrary<string> =>
+  fc
+    .record({
+      method: fc.oneof(
+        { weight: 12, arbitrary: oneOf('GET', 'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE') },
+        { weight: 1, arbitrary: oneOf('OPTIONS', 'PURGE', 'TRACE', 'get') },
+      ),
+      target: oneOf(...targets),
+      query: mostly('', '?', '?a=%20b&c', '?api_key=good', '?a&api_key=rich&b', '#a', '?a b'),
+      version: mostly('HTTP/1.1', 'HTTP/1.0'),
+      host: mostly('Host: a', 'host:a', 'HOST:  a ', 'Host:', 'X-Host: a', 'Host: a\r\nhost: b'),
+      key: fc.oneof(
+        { weight: 6, arbitrary: oneOf('good', 'rich') },
+        { weight: 1, arbitrary: oneOf(...KEYS) },
+      ),
+      scheme: mostly('Authorization: Bearer ', 'x-api-key:', 'Authorization: Basic ', 'X_Api_Key: '),
+      length: mostly(
+        'Content-Length: N',
+        'content-length:N',
+        'Content-Length: 0N',
+        'Content-Length: N ',
+        'A: b',
+      ),
+      body: fc.option(mostly('{"a":1}', '', '\0\xff', '0\r\n\r\n', 'b'.repeat(1024), 'b'.repeat(9000)), {
+        freq: 2,
+      }),
+      others: keylessHeaders,
+      ours: fc.subarray(
+        [
+          ...['X-Forwarded-For: 10.0.0.9', 'X-Key-Id: admin', 'x_key_role: admin', 'X-Request-Id: mine'],
+          ...['Connection: X-Hop', 'X-Hop: 1', 'Connection: X-Api-Key, Host', 'Proxy-Authorization: Basic a'],
+        ],
+        { maxLength: 2 },
+      ),
+      odd: fc.oneof({ weight: 6, arbitrary: fc.constant([]) }, { weight: 1, arbitrary: oddHeaders }),
+      turn: fc.nat({ max: 12 }),
+    })
+    .map(({ method, target, query, version, host, key, scheme, length, body, others, ours, odd, turn }) => {
+      const lines = [host, scheme + key, ...others, ...ours, ...odd];
+      if (body !== null) lines.push(length.replace('N', String(body.length)));
+      const at = turn % lines.length;
+      const head = [`${method} ${target}${query} ${version}`, ...lines.slice(at), ...lines.slice(0, at)];
+      return `${head.join('\r\n')}\r\n\r\n${body ?? ''}`;
+    });
 
 const request = fc.oneof({ weight: 2, arbitrary: question }, { weight: 1, arbitrary: ofGateway });
 
@@ -209,27 +256,34 @@ function mutate(text: string, { kind, at, fragment, length }: Mutation) {
 
 /**
  * Some requests one after the other, mostly well-formed, then damaged in up to three places, and cut into writes;
- * and whether the client waits for answers between them.
+ * and whether the client waits for answers between them. Two to `damaged` are whole.
  */
-export const conversation: fc.Arbitrary<[Buffer[], 'patient' | 'hurried']> = fc
-  .record({
-    requests: fc.array(request, { minLength: 1, maxLength: 4 }),
-    mutations: fc.oneof(
-      { weight: 2, arbitrary: fc.constant<Mutation[]>([]) },
-      { weight: 3, arbitrary: fc.array(mutation, { minLength: 1, maxLength: 3 }) },
-    ),
-    cuts: fc.oneof(
-      { weight: 3, arbitrary: fc.constant<number[]>([]) },
-      { weight: 1, arbitrary: fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 3 }) },
-    ),
-    manner: fc.constantFrom('patient', 'hurried'),
-  })
-  .map(({ requests, mutations, cuts, manner }) => {
-    const text = mutations.reduce(mutate, requests.join(''));
-    const bytes = Buffer.from(text, 'latin1');
-    const places = cuts.map((cut) => Math.floor(cut * bytes.length));
-    return [cutAt(bytes, places), manner];
-  });
+export const conversationOf = (
+  request: fc.Arbitrary<string>,
+  damaged = 3,
+): fc.Arbitrary<[Buffer[], 'patient' | 'hurried']> =>
+  fc
+    .record({
+      requests: fc.array(request, { minLength: 1, maxLength: 4 }),
+      mutations: fc.oneof(
+        { weight: 2, arbitrary: fc.constant<Mutation[]>([]) },
+        { weight: damaged, arbitrary: fc.array(mutation, { minLength: 1, maxLength: 3 }) },
+      ),
+      cuts: fc.oneof(
+        { weight: 3, arbitrary: fc.constant<number[]>([]) },
+        { weight: 1, arbitrary: fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 3 }) },
+      ),
+      manner: fc.constantFrom('patient', 'hurried'),
+    })
+    .map(({ requests, mutations, cuts, manner }) => {
+      const text = mutations.reduce(mutate, requests.join(''));
+      const bytes = Buffer.from(text, 'latin1');
+      const places = cuts.map((cut) => Math.floor(cut * bytes.length));
+      return [cutAt(bytes, places), manner];
+    });
+
+/** What clients and gateways say to a verifier. */
+export const conversation = conversationOf(request);
 
 /** The same bytes in as many writes as there are places to cut at. */
 export function cutAt(bytes: Buffer, places: readonly number[]): Buffer[] {

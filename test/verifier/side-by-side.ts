@@ -1,6 +1,7 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
 import { createVerifierServer, type HttpLimits, type VerifierServer } from '../../verifier/http.ts';
+import type { Listener } from '../../verifier/listener.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 
 /** Everything that a client can learn of a server by sending it some bytes. */
@@ -13,6 +14,22 @@ export interface Outcome {
   readonly probed: string;
   /** The questions that were decided, as `key of API`. */
   readonly asked: readonly string[];
+  /** What arrived behind it; made request ids are replaced. */
+  readonly seen: readonly string[];
+}
+
+/** What is behind a proxy, in the hands of the test. */
+export interface Behind {
+  /** Bytes that arrived so far, on either side. */
+  readonly moved: number;
+  /** Whether all that was written has arrived. */
+  readonly calm: boolean;
+  /** Does the next thing that is to be done; false = there is none. */
+  goOn(): boolean;
+  /** Everything that arrives from now on belongs to the `round`th write of the client. */
+  begin(round: number): void;
+  /** What arrived since it was asked last, each with its round in front, sorted. */
+  take(): string[];
 }
 
 /** The request that shows what is left on the wire: a parser in the middle of something reads it as that. */
@@ -24,21 +41,34 @@ const CALM_TURNS = 3;
 /** Turns after which a server that has not read what was sent is taken to have stopped reading. */
 const READ_TURNS_MAX = 20;
 
-/** A verifier, and the means to say anything to it and to know when it has nothing more to say. */
-export class Subject {
-  readonly server: VerifierServer;
-  readonly #answers = new ScriptedAnswers();
+/** A verifier that gateways may ask, too. */
+export function verifierSubject(changed: Partial<HttpLimits>): Subject<VerifierServer> {
+  const answers = new ScriptedAnswers();
+  const server = createVerifierServer({
+    answers,
+    limits: { ...limits, ...changed },
+    log: { error: () => undefined },
+    authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true },
+  });
+  return new Subject(server, answers, PROBE);
+}
+
+/** A listener, and the means to say anything to it and to know when it has nothing more to say. */
+export class Subject<Server extends Listener> {
+  readonly server: Server;
+  readonly #answers: ScriptedAnswers;
+  readonly #probe: string;
+  readonly #behind: Behind | undefined;
   /** The server's ends of the connections, by the client's port. */
   readonly #sockets = new Map<number, Socket>();
   #port = 0;
 
-  constructor(changed: Partial<HttpLimits>) {
-    this.server = createVerifierServer({
-      answers: this.#answers,
-      limits: { ...limits, ...changed },
-      log: { error: () => undefined },
-      authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true },
-    });
+  /** @param behind what the listener is a proxy for, if it is one */
+  constructor(server: Server, answers: ScriptedAnswers, probe: string, behind?: Behind) {
+    this.server = server;
+    this.#answers = answers;
+    this.#probe = probe;
+    this.#behind = behind;
   }
 
   async start(): Promise<void> {
@@ -54,7 +84,8 @@ export class Subject {
   /**
    * Says `writes` on a connection of its own. `patient`: the next is not sent before all answers to the one before
    * are there, and then comes one more request. `hurried`: none is waited for, the client ends its side at once, and no
-   * slow look-up is done before that.
+   * slow look-up is done before that. To a proxy the end would mean that the client gives up, so that nothing is sure
+   * any more: there it is left out, and nothing behind the proxy answers before all was said.
    */
   async hear(writes: readonly Buffer[], manner: 'patient' | 'hurried'): Promise<Outcome> {
     this.#answers.asked.length = this.#answers.askedApis.length = 0;
@@ -71,14 +102,18 @@ export class Subject {
     await new Promise((resolve) => client.once('connect', resolve));
     const server = await this.#accepted(client.localPort ?? 0);
     let sent = 0;
+    let round = 0;
     const say = async (bytes: Buffer) => {
       sent += bytes.length;
+      if (manner === 'patient') this.#behind?.begin(++round);
       client.write(bytes);
       if (manner === 'patient') await this.#calm(client, server, sent);
       else for (let i = 0; i < READ_TURNS_MAX && server.bytesRead < sent; i++) await turn();
     };
     for (const bytes of writes) if (!ended) await say(bytes);
-    if (manner === 'hurried') {
+    if (manner === 'hurried' && this.#behind !== undefined) {
+      await this.#calm(client, server, sent);
+    } else if (manner === 'hurried') {
       client.end();
       await turn();
       while (!ended) await this.#goOn();
@@ -87,13 +122,23 @@ export class Subject {
     const left = ended ? 'closed' : 'open';
     text = '';
     if (left === 'open') {
-      await say(Buffer.from(PROBE));
+      await say(Buffer.from(this.#probe));
+      if (manner === 'hurried') await this.#calm(client, server, sent);
       client.end();
-      while (!ended) await this.#goOn();
+      // A server that waits for one of its answers to be read may have stopped reading, and never sees the end.
+      while (!ended && !(this.#behind && server.isPaused())) await this.#goOn();
     }
     client.destroy();
     server.destroy();
-    return { answered, left, probed: plain(text), asked: this.#asked() };
+    const seen = await this.#seen();
+    return { answered, left, probed: plain(text), asked: this.#asked(), seen };
+  }
+
+  /** What arrived behind, once what the client has given up is given up there too. */
+  async #seen(): Promise<string[]> {
+    if (this.#behind === undefined) return [];
+    while (this.server.requestsInFlight > 0 || !this.#behind.calm) await this.#goOn();
+    return this.#behind.take().map((text) => text.replace(MADE_LINE, '$1made'));
   }
 
   #asked(): string[] {
@@ -120,11 +165,15 @@ export class Subject {
   /** Waits until the server has read all and its answers are here, and nothing moves any more. */
   async #calm(client: Socket, server: Socket, sent: number): Promise<void> {
     let before = -1;
-    for (let calm = 0; calm < CALM_TURNS; ) {
+    const behind = this.#behind;
+    for (let calm = 0; calm < CALM_TURNS || behind?.goOn(); ) {
       await this.#goOn();
-      const moved = server.bytesRead + server.bytesWritten + client.bytesRead;
+      const moved = server.bytesRead + server.bytesWritten + client.bytesRead + (behind?.moved ?? 0);
       const over = client.readableEnded || client.destroyed;
-      const idle = over || (server.bytesRead === sent && server.bytesWritten === client.bytesRead);
+      const read =
+        over ||
+        ((server.bytesRead === sent || server.isPaused()) && server.bytesWritten === client.bytesRead);
+      const idle = read && behind?.calm !== false;
       calm = idle && moved === before && !(server.writableEnded && !over) ? calm + 1 : 0;
       before = moved;
     }
@@ -143,19 +192,23 @@ const DATE = /\r\nDate: ([A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d 
 /** How far a `Date` may be from now, milliseconds. */
 const DATE_OFF_MS_MAX = 5000;
 
+const DURATION = /(\r\nServer-Timing: keyfence;dur=)\d+\.\d\d(?=\r\n)/g;
+
 const MADE_ID = '[0-9a-f]{16}[0-9a-z]+';
 const MADE_HEAD = new RegExp(
   `X-Request-Id: (${MADE_ID})\\r\\n((?:[^\\r\\n]+\\r\\n)*?)Content-Length: (\\d+)`,
   'g',
 );
+const MADE_LINE = new RegExp(`(\\r\\nX-Request-Id: )${MADE_ID}(?=\\r\\n)`, 'g');
 const MADE_IN_BODY = new RegExp(`"requestId":"${MADE_ID}"`, 'g');
 
-/** What two servers must have in common: all but the time and the request ids they made. */
+/** What two servers must have in common: all but the times and the request ids they made. */
 function plain(text: string): string {
   return text
     .replace(DATE, (line, date: string) =>
       Math.abs(Date.parse(date) - Date.now()) < DATE_OFF_MS_MAX ? '\r\nDate: now\r\n' : line,
     )
+    .replace(DURATION, '$1some')
     .replace(MADE_HEAD, (_head, id: string, lines: string, length: string) => {
       const rest = length === '0' ? 0 : Number(length) - id.length;
       return `X-Request-Id: made\r\n${lines}Content-Length: ${rest}`;

@@ -1,0 +1,183 @@
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import { endToEndHeaders } from './end-to-end-headers.ts';
+import type { Hooks } from './routes.ts';
+import { join } from './tunnel.ts';
+
+/**
+ * Why a request got no response: `busy` = over `connectionsMax`, `unreachable` = no connection, both before anything
+ * was sent; `late` = no head in time and `cut` = the connection ended, both with an outcome that nobody knows.
+ */
+export type RelayFault = 'busy' | 'unreachable' | 'late' | 'cut';
+
+/** No response came; nothing was written to the client. */
+export class RelayError extends Error {
+  readonly fault: RelayFault;
+  constructor(fault: RelayFault, cause?: unknown) {
+    super(`no response: ${fault}`, { cause });
+    this.name = 'RelayError';
+    this.fault = fault;
+  }
+}
+
+/** What a relay needs of the response to its client. */
+export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flushHeaders'> & {
+  /** Of a request for a WebSocket. */
+  readonly socket: Socket | null;
+  writeHead(status: number, message: string, headers: string[]): unknown;
+  write(chunk: Buffer): boolean;
+  end(last: string | Buffer | undefined, encoding: 'latin1'): unknown;
+  addTrailers(trailers: [string, string][]): void;
+  once(event: 'drain', then: () => void): unknown;
+  destroy(): unknown;
+};
+
+/** Bodies up to here are copied, which costs less than another write. */
+const STRING_BYTES_MAX = 4096;
+
+/** One request on its way, as undici tells of it. */
+export class Exchange implements Dispatcher.DispatchHandler {
+  readonly #response: Downstream;
+  readonly #added: readonly string[];
+  readonly #settled = Promise.withResolvers<void>();
+  #controller: Dispatcher.DispatchController | undefined;
+  readonly #tunnelIdleMs: number | undefined;
+  /** The first piece of the body. */
+  #first: Buffer | undefined;
+  #flushed = false;
+  #over = false;
+
+  constructor(
+    response: Downstream,
+    hooks: Hooks,
+    added: readonly string[],
+    tunnelIdleMs: number | undefined,
+  ) {
+    this.#response = response;
+    this.#added = added;
+    this.#tunnelIdleMs = tunnelIdleMs;
+    // Not written where it is assigned: see "Garbage" in README.md.
+    const abort = () => this.#controller?.abort(new Error('the client has gone'));
+    hooks.closed = abort;
+  }
+
+  get settled(): Promise<void> {
+    return this.#settled.promise;
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#response.destroyed) controller.abort(new Error('the client has gone'));
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+    statusMessage = '',
+  ): void {
+    if (status < 200) return;
+    const raw = latin1(controller.rawHeaders);
+    const kept = endToEndHeaders(raw, headers.connection, () => false);
+    kept.push(...this.#added);
+    this.#response.writeHead(status, statusMessage, kept);
+    process.nextTick(() => this.#flush(controller));
+  }
+
+  onRequestUpgrade(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+    upstream: Duplex,
+  ): void {
+    this.#end();
+    const response = this.#response;
+    const { socket: client } = response;
+    if (client === null || headers.upgrade?.toLowerCase() !== 'websocket') {
+      upstream.destroy();
+      if (client === null) this.#settled.resolve();
+      else this.#settled.reject(new RelayError('cut'));
+      return;
+    }
+    const kept = endToEndHeaders(latin1(controller.rawHeaders), headers.connection, () => false);
+    response.writeHead(status, 'Switching Protocols', [
+      'Connection',
+      'Upgrade',
+      'Upgrade',
+      'websocket',
+      ...kept,
+      ...this.#added,
+    ]);
+    response.flushHeaders();
+    join(client, upstream, this.#tunnelIdleMs ?? 0).then(this.#settled.resolve, this.#settled.reject);
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (!this.#flushed && this.#first === undefined) {
+      this.#first = chunk;
+      return;
+    }
+    this.#flush(controller);
+    this.#write(controller, chunk);
+  }
+
+  /** From here on a client that leaves has nothing to abort. */
+  #end(): void {
+    this.#over = true;
+    this.#controller = undefined;
+  }
+
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    this.#end();
+    const trailers = latin1(controller.rawTrailers);
+    if (trailers.length > 0) {
+      this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, isFraming)));
+    }
+    const last = this.#flushed ? undefined : this.#first;
+    // A head and a string are sent at once, a buffer apart.
+    const isShort = last !== undefined && last.length <= STRING_BYTES_MAX;
+    this.#response.end(isShort ? last.toString('latin1') : last, 'latin1');
+    this.#settled.resolve();
+  }
+
+  /** Sends the head with what is here of the body, which waited for the rest of it for a moment. */
+  #flush(controller: Dispatcher.DispatchController): void {
+    if (this.#flushed || this.#over) return;
+    this.#flushed = true;
+    if (this.#first === undefined) this.#response.flushHeaders();
+    else this.#write(controller, this.#first);
+  }
+
+  #write(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#response.write(chunk)) return;
+    controller.pause();
+    this.#response.once('drain', () => controller.resume());
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    const fault = this.#faultOf(error);
+    this.#end();
+    if (this.#response.headersSent) this.#response.destroy();
+    if (this.#response.headersSent || this.#response.destroyed) this.#settled.resolve();
+    else this.#settled.reject(new RelayError(fault, error));
+  }
+
+  #faultOf(error: Error): RelayFault {
+    if (this.#controller === undefined) return 'unreachable';
+    return 'code' in error && error.code === 'UND_ERR_HEADERS_TIMEOUT' ? 'late' : 'cut';
+  }
+}
+
+const isFraming = (name: string) => name === 'content-length' || name === 'host';
+
+function latin1(raw: Dispatcher.DispatchController['rawHeaders']): string[] {
+  return Array.isArray(raw)
+    ? raw.map((text) => (typeof text === 'string' ? text : text.toString('latin1')))
+    : [];
+}
+
+function pairs(flat: readonly string[]): [string, string][] {
+  return flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1] ?? ''] as [string, string]] : []));
+}

@@ -1,0 +1,192 @@
+import type { IncomingMessage } from 'node:http';
+import { ApiError, type ErrorCode } from '#shared/errors.ts';
+import { newRequestId } from '#shared/request-id.ts';
+import { identify } from './answer.ts';
+import { type AuthzOutcome, authzAnswer, clientQuestion, sendAnswer } from './authz.ts';
+import { mayHoldKey, withoutKey } from './credentials.ts';
+import { endToEndHeaders } from './end-to-end-headers.ts';
+import { type Downstream, RelayError, type RelayFault } from './exchange.ts';
+import { type HeaderLine, identityHeaders, isIdentityHeader } from './identity.ts';
+import type { Ongoing } from './ongoing.ts';
+import type { ProxyOptions } from './proxy.ts';
+import { rawAuthz } from './raw-answer.ts';
+import { type Line, RawResponse } from './raw-response.ts';
+import type { Call } from './recognise-call.ts';
+import { type Body, bodyOf, type Relay } from './relay.ts';
+import type { Handler, Hooks } from './routes.ts';
+import type { Verdict } from './verdict.ts';
+import type { Question } from './verify-key.ts';
+
+/** A request, however it was read. */
+interface Asking {
+  readonly question: Question | undefined;
+  readonly method: string;
+  readonly target: string;
+  readonly rawHeaders: readonly string[];
+  readonly connection: string | undefined;
+  readonly forwardedFor: string | undefined;
+  readonly address: string | undefined;
+  readonly requestId: string;
+  readonly startedAtMs: number;
+  readonly tunnelIdleMs?: number;
+}
+
+/** Passes on what a key allows. */
+export class Passing {
+  readonly #relay: Relay;
+  readonly #ongoing: Ongoing;
+  readonly #options: ProxyOptions;
+
+  constructor(relay: Relay, ongoing: Ongoing, options: ProxyOptions) {
+    this.#relay = relay;
+    this.#ongoing = ongoing;
+    this.#options = options;
+  }
+
+  /** @param identity who is asking, in headers */
+  async send(
+    asking: Asking,
+    identity: readonly HeaderLine[],
+    response: Downstream,
+    body: Body,
+    hooks: Hooks,
+  ): Promise<void> {
+    const { authz, clock } = this.#options;
+    const { question, method, target, requestId, tunnelIdleMs } = asking;
+    const kept = endToEndHeaders(asking.rawHeaders, asking.connection, this.#drop);
+    for (const [name, value] of identity) kept.push(name, value);
+    kept.push('X-Forwarded-For', forwardedFor(asking), 'X-Request-Id', requestId);
+    const checkedMs = (clock.monotonicMs() - asking.startedAtMs).toFixed(2);
+    const place = question ? this.#ongoing.begin(response, question) : undefined;
+    try {
+      await this.#relay.send(response, {
+        method,
+        body,
+        target: withoutKey(target, authz.sources),
+        headers: kept,
+        hooks,
+        responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
+        tunnelIdleMs,
+      });
+    } catch (error) {
+      throw error instanceof RelayError ? gatewayError(error) : error;
+    } finally {
+      if (place !== undefined) this.#ongoing.end(place);
+    }
+  }
+
+  readonly #drop = (name: string, value: string) =>
+    OURS.has(name) || isIdentityHeader(name) || mayHoldKey(name, value, this.#options.authz.sources);
+}
+
+/** Answers what Node's server has read. */
+export function handler(passing: Passing, { answers, authz, config, clock }: ProxyOptions): Handler {
+  const apiId = config.PROXY_API_ID || undefined;
+  return (request, response, requestId, hooks) => {
+    const startedAtMs = clock.monotonicMs();
+    const { method = '', url: target = '', rawHeaders, headers } = request;
+    judge(request);
+    const asked = clientQuestion({ method, target }, request.headersDistinct, apiId, authz);
+    // Not async: what is refused at once is answered before more of the request is read.
+    const proceed = (outcome: AuthzOutcome): Promise<void> | undefined => {
+      const answer = authzAnswer(outcome, requestId, authz.withMeta);
+      if (answer.status !== 200) {
+        identify(response, requestId);
+        return void sendAnswer(response, answer);
+      }
+      const asking: Asking = {
+        question: 'key' in asked ? asked : undefined,
+        method,
+        target,
+        rawHeaders,
+        connection: headers.connection,
+        forwardedFor: headers['x-forwarded-for']?.toString(),
+        address: request.socket.remoteAddress,
+        requestId,
+        startedAtMs,
+        ...('upgrade' in request && request.upgrade === true
+          ? { tunnelIdleMs: config.WEBSOCKET_IDLE_MS }
+          : {}),
+      };
+      return passing.send(asking, answer.headers, response, bodyOf(request, response), hooks);
+    };
+    if ('code' in asked) return proceed(asked);
+    const verdict = answers.decide(asked.key, asked.apiId);
+    return verdict === undefined ? answers.lookUp(asked.key, asked.apiId).then(proceed) : proceed(verdict);
+  };
+}
+
+/** The same for what the fast lane has read. */
+export function laneHandler(
+  passing: Passing,
+  { answers, authz, config, clock, log }: ProxyOptions,
+): (call: Call, connection: Line & Hooks) => void {
+  const apiId = config.PROXY_API_ID || undefined;
+  const raw = rawAuthz(authz.withMeta);
+  return (call, connection) => {
+    const startedAtMs = clock.monotonicMs();
+    const requestId = call.requestId || newRequestId();
+    const question = { key: call.key, apiId };
+    const response = new RawResponse(connection, call.method === 'HEAD');
+    const proceed = (verdict: Verdict): Promise<void> | undefined => {
+      if (verdict.code !== 'VALID')
+        return void response.answer(raw.decided(verdict, requestId, connection.keepAliveS));
+      const asking = {
+        ...call,
+        question,
+        connection: undefined,
+        address: connection.socket.remoteAddress,
+        requestId,
+        startedAtMs,
+      };
+      return passing.send(
+        asking,
+        identityHeaders(verdict.entry, authz.withMeta),
+        response,
+        call.body,
+        connection,
+      );
+    };
+    const fail = (error: unknown) => {
+      if (!(error instanceof ApiError)) log.error({ requestId, err: error }, 'a bug');
+      if (response.headersSent || response.destroyed) return;
+      const told = error instanceof ApiError ? error : new ApiError('INTERNAL_SERVER_ERROR', 'a bug');
+      response.answer(raw.refused(told, requestId, connection.keepAliveS));
+    };
+    try {
+      const verdict = answers.decide(question.key, apiId);
+      const sent =
+        verdict === undefined ? answers.lookUp(question.key, apiId).then(proceed) : proceed(verdict);
+      sent?.catch(fail);
+    } catch (error) {
+      fail(error);
+    }
+  };
+}
+
+/** What we say to the API ourselves, in place of the client's own. */
+const OURS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-id']);
+
+/** Throws for what the API might understand in another way than we do, and for what shows its caller our headers. */
+function judge({ method, url, headersDistinct }: IncomingMessage): void {
+  if (method === 'TRACE') throw new ApiError('METHOD_NOT_ALLOWED', 'TRACE is not passed on');
+  if (!url?.startsWith('/')) throw new ApiError('BAD_REQUEST', 'the target must be a path');
+  if ((headersDistinct['host']?.length ?? 0) > 1) throw new ApiError('BAD_REQUEST', 'Host: once only');
+}
+
+/** The client's own words with its address after them: only what comes last is to be believed. */
+function forwardedFor({ address = 'unknown', forwardedFor: said }: Asking): string {
+  const own = address.replace('::ffff:', '');
+  return said === undefined ? own : `${said}, ${own}`;
+}
+
+const CODES: Readonly<Record<RelayFault, ErrorCode>> = {
+  busy: 'SERVICE_UNAVAILABLE',
+  unreachable: 'BAD_GATEWAY',
+  cut: 'BAD_GATEWAY',
+  late: 'GATEWAY_TIMEOUT',
+};
+
+function gatewayError(error: RelayError): ApiError {
+  return new ApiError(CODES[error.fault], `the API: ${error.fault}`, { cause: error });
+}
