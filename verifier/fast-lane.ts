@@ -258,6 +258,7 @@ class Connection implements Line, Hooks {
   readonly #next = () => {
     const early = this.#early;
     this.#early = NOTHING;
+    if (this.socket.destroyed) return;
     if (this.#lane.closing) this.socket.destroySoon();
     else this.#goOn(early);
   };

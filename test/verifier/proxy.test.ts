@@ -788,6 +788,19 @@ describe('calls on one connection', () => {
     await eventually(() => proxy.requestsInFlight === 0);
   });
 
+  test('are forgotten when their client is gone, wherever it leaves', async () => {
+    const keys = ['disabled', 'good', 'slow-good', 'disabled', 'good'];
+    const calls = keys.map((key) => call([`X-Api-Key: ${key}`])).join('');
+    const releasing = setInterval(() => answers.release(), 1);
+    for (let i = 0; i < 100; i++) {
+      const one = wire().send(calls);
+      if (i % 3 > 0) await eventually(() => one.received.includes(i % 3 === 1 ? ' 401 ' : ' 200 '));
+      one.socket.resetAndDestroy();
+    }
+    await eventually(() => proxy.requestsInFlight === 0 && proxy.stats.inFlight === 0);
+    clearInterval(releasing);
+  });
+
   test('whose client does not read are given up', async () => {
     await restart({ limits: { STALL_TIMEOUT_MS: 300 }, env: { UPSTREAM_TIMEOUT_MS: '200' } });
     upstream.handle = (_, response) => {
