@@ -1,0 +1,37 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { startRedis } from '../../deploy/dev/redis-server.ts';
+import { systemClock } from '../../shared/clock.ts';
+import { loadConfig } from '../../shared/config.ts';
+import { createLogger } from '../../shared/log.ts';
+import { RedisNodes, redisSettings } from '../../shared/redis.ts';
+
+test('a command that Redis does not answer in time fails, and all that is on its connection with it', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'kf-redis-'));
+  const server = await startRedis(directory, ['--appendonly', 'no']);
+  const config = loadConfig(redisSettings, { REDIS_URL: server.url, REDIS_COMMAND_TIMEOUT_MS: '300' });
+  const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
+  try {
+    const redis = await nodes.connection('');
+    expect(nodes.connection('')).toBe(redis);
+    expect(await nodes.within(redis, redis.ping())).toBe('PONG');
+    server.process.kill('SIGSTOP');
+    const messageOf = (work: Promise<unknown>) => work.catch(({ code, message }) => `${code}: ${message}`);
+    const first = messageOf(nodes.within(redis, redis.ping()));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const second = messageOf(nodes.within(redis, redis.ping()));
+    expect(await first).toBe('SERVICE_UNAVAILABLE: Redis did not answer within 300 ms');
+    expect(await second).toBe('SERVICE_UNAVAILABLE: the connection to Redis was lost');
+    server.process.kill('SIGCONT');
+    const next = await nodes.connection('');
+    expect(next).not.toBe(redis);
+    expect(await nodes.within(next, next.ping())).toBe('PONG');
+  } finally {
+    server.process.kill('SIGCONT');
+    await nodes.close();
+    await server.stop();
+    rmSync(directory, { recursive: true });
+  }
+});
