@@ -40,17 +40,8 @@ export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
   });
 }
 
-/**
- * `work`, which goes on either way, or after `limitMs` a rejection with what `expired` returns.
- * @param failed what the rejection of `work` becomes; itself unless told
- */
-export function atMost<T>(
-  clock: Clock,
-  limitMs: number,
-  work: Promise<T>,
-  expired: () => Error,
-  failed = (error: unknown) => error,
-): Promise<T> {
+/** `work`, which goes on either way, or after `limitMs` a rejection with what `expired` returns. */
+export function atMost<T>(clock: Clock, limitMs: number, work: Promise<T>, expired: () => Error): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = clock.after(limitMs, () => reject(expired()));
     work.then(
@@ -60,7 +51,7 @@ export function atMost<T>(
       },
       (error) => {
         timer.cancel();
-        reject(failed(error));
+        reject(error);
       },
     );
   });

@@ -47,7 +47,7 @@ export function recogniseCall(bytes: Buffer, { sources }: AuthzSettings): Call |
   if (body < 0 || (head.seen & HOST) === 0) return undefined;
   if ((head.seen & CONTENT_LENGTH) !== 0 && head.length === 0) return undefined;
   const length = body + head.length;
-  if (length > bytes.length || head.length > BODY_BYTES_MAX) return undefined;
+  if (length > bytes.length || head.length > SHORT_BODY_BYTES_MAX) return undefined;
   const text = bytes.toString('latin1', 0, body);
   const bearer = head.bearer > 0 && sources.includes('bearer') ? text.slice(head.bearer, head.bearerEnd) : '';
   const apiKey =
@@ -78,7 +78,7 @@ export function recogniseCall(bytes: Buffer, { sources }: AuthzSettings): Call |
 }
 
 /** A longer body is not a common call's; as much as one read brings. */
-const BODY_BYTES_MAX = 65_536;
+const SHORT_BODY_BYTES_MAX = 65_536;
 
 /** With the first byte of a target behind each. */
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'].map((name) => ({

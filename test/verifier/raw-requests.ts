@@ -34,6 +34,15 @@ const body = fc
     return `${around}{${fields.join(`,${afterComma}`)}${end}${around}`;
   });
 
+/** `N` is to become the length. */
+const lengthHeader = mostly(
+  'Content-Length: N',
+  'content-length:N',
+  'Content-Length: 0N',
+  'Content-Length: N ',
+  'A: b',
+);
+
 const otherHeaders = fc.subarray(
   [
     'Accept: */*',
@@ -92,13 +101,7 @@ const question = fc
       'Content-Type: text/plain',
       'Accept: application/json',
     ),
-    length: mostly(
-      'Content-Length: N',
-      'content-length:N',
-      'Content-Length: 0N',
-      'Content-Length: N ',
-      'A: b',
-    ),
+    length: lengthHeader,
     others: otherHeaders,
     odd: fc.oneof({ weight: 6, arbitrary: fc.constant([]) }, { weight: 1, arbitrary: oddHeaders }),
     turn: fc.nat({ max: 12 }),
@@ -157,13 +160,7 @@ export const ofClient = (targets: readonly string[]): fc.Arbitrary<string> =>
         { weight: 1, arbitrary: oneOf(...KEYS) },
       ),
       scheme: mostly('Authorization: Bearer ', 'x-api-key:', 'Authorization: Basic ', 'X_Api_Key: '),
-      length: mostly(
-        'Content-Length: N',
-        'content-length:N',
-        'Content-Length: 0N',
-        'Content-Length: N ',
-        'A: b',
-      ),
+      length: lengthHeader,
       body: fc.option(mostly('{"a":1}', '', '\0\xff', '0\r\n\r\n', 'b'.repeat(1024), 'b'.repeat(9000)), {
         freq: 2,
       }),
