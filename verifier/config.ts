@@ -37,7 +37,7 @@ export const settings = {
     1_000_000,
     'keys',
     10_000,
-    'Unknown keys remembered as such, apart from the known ones',
+    'Unknown keys remembered as such at most, apart from the known ones; about 50 bytes each, taken at the start',
   ),
   UNKNOWN_KEY_TTL_MS: integer(
     1,
@@ -99,7 +99,7 @@ export const settings = {
     3_600_000,
     'ms',
     60_000,
-    'How often this verifier reports how often each key was verified; lastUsedAt is later than the truth by up to this. 0 = usage is not counted',
+    'How often this verifier reports how often each key was verified; lastUsedAt is later than the truth by up to this and what a report takes. 0 = usage is not counted',
   ),
   USAGE_KEYS_MAX: integer(
     1,

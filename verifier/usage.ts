@@ -10,7 +10,10 @@ import type { VerdictCode, VerdictCounts } from './verdict.ts';
 const addScript = new Script(new URL('./lua/add-usage.lua', import.meta.url));
 
 /** Keys in one call, so that it holds neither Redis nor this process up for a millisecond. */
-const BATCH_KEYS_MAX = 100;
+const BATCH_KEYS_MAX = 25;
+
+/** How much longer a report rests after each call than the call took: what it counts is answered meanwhile. */
+const REST = 9;
 
 /**
  * The verdicts on a key that are not reported yet. As a number: so many VALID and no other, which is how almost all keys
@@ -31,6 +34,8 @@ export class Usage {
   #running: Promise<void> | undefined;
   /** Entries that have counts. */
   #pending: Entry[] = [];
+  /** Keys of the report under way whose turn is still to come; they have counts too. */
+  #inReport = 0;
   /** Verdicts that are in no key's usage. */
   dropped = 0;
 
@@ -61,7 +66,7 @@ export class Usage {
 
   /** Keys whose counts are still to be reported. */
   get keys(): number {
-    return this.#pending.length;
+    return this.#pending.length + this.#inReport;
   }
 
   /** Reports until `stop`. */
@@ -87,7 +92,9 @@ export class Usage {
   async #flush(): Promise<void> {
     const entries = this.#pending;
     this.#pending = [];
+    this.#inReport = entries.length;
     for (const batch of batchesOf(entries)) {
+      this.#inReport -= batch.length;
       const keys = batch.map(([{ epoch, keyId }]) => usageKey(epoch.apiId, keyId));
       const counts = batch.flatMap(([, { VALID, DISABLED, EXPIRED, FORBIDDEN }]) => [
         VALID,
@@ -97,9 +104,11 @@ export class Usage {
       ]);
       let sent = false;
       try {
-        const redis = await this.#nodes.connection(keys[0] ?? '', 'usage');
+        const redis = await this.#nodes.connection(keys[0] ?? '');
         sent = true;
+        const startedAtMs = this.#clock.monotonicMs();
         await this.#nodes.within(redis, addScript.run(redis, keys, [KEPT.hour, KEPT.day, ...counts]));
+        await pause(this.#clock, REST * (this.#clock.monotonicMs() - startedAtMs), this.#stop.signal);
       } catch (error) {
         this.#log.debug({ err: error, keys: keys.length, sent }, 'usage was not reported');
         // What was sent may have been added, and would be counted twice.
@@ -115,7 +124,7 @@ export class Usage {
   #add(entry: Entry, more: Unreported): void {
     const { usage } = entry;
     if (usage === 0) {
-      if (this.#pending.length >= this.#keysMax) {
+      if (this.keys >= this.#keysMax) {
         this.dropped += sum(countsOf(more));
         return;
       }

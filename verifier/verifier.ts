@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
@@ -8,6 +7,7 @@ import { ExpiryClock } from './lease.ts';
 import { LookUps } from './look-ups.ts';
 import { Semaphore } from './semaphore.ts';
 import type { Directory, Pointer } from './session.ts';
+import { UnknownKeys } from './unknown-keys.ts';
 import type { Usage } from './usage.ts';
 import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
 
@@ -52,7 +52,7 @@ export class Verifier {
   readonly #usage: Pick<Usage, 'count'> | undefined;
   readonly #expiry: ExpiryClock;
   readonly #cache: KeyCache;
-  readonly #unknown: LRUCache<string, Verdict>;
+  readonly #unknown: UnknownKeys;
   readonly #lookups: LookUps<Entry | Verdict, string | undefined, Verdict>;
   readonly #slots: Semaphore;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
@@ -89,12 +89,7 @@ export class Verifier {
     this.#usage = options.usage;
     this.#expiry = new ExpiryClock(clock);
     this.#cache = new KeyCache(limits.cacheKeysMax);
-    this.#unknown = new LRUCache({
-      max: limits.unknownKeysMax,
-      ttl: limits.unknownTtlMs,
-      ttlResolution: 0,
-      perf: { now: () => clock.monotonicMs() },
-    });
+    this.#unknown = new UnknownKeys(limits.unknownKeysMax, limits.unknownTtlMs, clock);
     this.#slots = new Semaphore(limits.lookupsInFlightMax, limits.lookupsQueuedMax);
     this.#lookups = new LookUps({
       clock,
@@ -193,7 +188,7 @@ export class Verifier {
       if (pointer === undefined || refusal !== undefined) {
         // The next may be made up too, and to ask only where it lies is cheaper.
         this.#likely = undefined;
-        this.#unknown.set(digest, refusal ?? NOT_FOUND, { start });
+        this.#unknown.set(digest, refusal ?? NOT_FOUND, start);
         return refusal ?? NOT_FOUND;
       }
       this.#likely = this.#follow(pointer.apiId);
