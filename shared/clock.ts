@@ -12,7 +12,10 @@ export interface Clock {
   monotonicMs(): number;
   /** Unix time. May jump in either direction. */
   wallMs(): number;
-  /** Calls `run` once, no earlier than `delayMs` from now. Does not keep the process alive. */
+  /**
+   * Calls `run` once, no earlier than `delayMs` from now. Does not keep the process alive. What the network has brought by
+   * then is read first, so that a process that was held up does not take its own lateness for somebody else's.
+   */
   after(delayMs: number, run: () => void): Timer;
 }
 
@@ -20,9 +23,17 @@ export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
   wallMs: () => Date.now(),
   after(delayMs, run) {
-    const timer = setTimeout(run, delayMs);
+    let late: NodeJS.Immediate | undefined;
+    const timer = setTimeout(() => {
+      late = setImmediate(run);
+    }, delayMs);
     timer.unref();
-    return { cancel: () => clearTimeout(timer) };
+    return {
+      cancel() {
+        clearTimeout(timer);
+        clearImmediate(late);
+      },
+    };
   },
 };
 

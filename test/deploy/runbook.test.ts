@@ -12,6 +12,13 @@ import { Load } from '../end-to-end/load.ts';
 import { RedisNode } from '../redis/nodes.ts';
 
 const DEPLOY = join(import.meta.dirname, '../../deploy');
+/** A machine that stands still for seconds, as shared ones do, is no failed call. */
+const PATIENT = {
+  LEASE_MS: '30000',
+  LOOKUP_WAIT_MS: '10000',
+  SYNC_DEADLINE_MS: '20000',
+  REDIS_COMMAND_TIMEOUT_MS: '20000',
+};
 const runbook = readFileSync(join(DEPLOY, 'README.md'), 'utf8');
 /** The shell commands of a section, as they are written. */
 const commandsOf = (heading: string) =>
@@ -131,7 +138,7 @@ describe('on real processes', () => {
 
       const rootKeys = file('root-key', `${oldKey}\n`);
       const password = file('redis-password', 'old\n');
-      const as = (name: string) => ({ REDIS_USERNAME: name, REDIS_PASSWORD_FILE: password });
+      const as = (name: string) => ({ REDIS_USERNAME: name, REDIS_PASSWORD_FILE: password, ...PATIENT });
       const controlPlanes = await Promise.all(
         [0, 1].map(() => start('control-plane/main.ts', { ...as('control-plane'), ROOT_KEY_FILE: rootKeys })),
       );

@@ -8,6 +8,26 @@ import { loadConfig } from '../../shared/config.ts';
 import { createLogger } from '../../shared/log.ts';
 import { RedisNodes, redisSettings } from '../../shared/redis.ts';
 
+test('an answer that came in time is not lost because this process was held up', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'kf-redis-'));
+  const server = await startRedis(directory, ['--appendonly', 'no']);
+  const config = loadConfig(redisSettings, { REDIS_URL: server.url, REDIS_COMMAND_TIMEOUT_MS: '300' });
+  const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
+  try {
+    const redis = await nodes.connection('');
+    for (let i = 0; i < 5; i++) {
+      const answer = nodes.within(redis, redis.ping());
+      await new Promise((resolve) => setImmediate(resolve)); // it is sent
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+      expect(await answer).toBe('PONG');
+    }
+  } finally {
+    await nodes.close();
+    await server.stop();
+    rmSync(directory, { recursive: true });
+  }
+});
+
 test('a command that Redis does not answer in time fails, and all that is on its connection with it', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'kf-redis-'));
   const server = await startRedis(directory, ['--appendonly', 'no']);
