@@ -168,6 +168,8 @@ export function loadPanels(loads: ReadonlyMap<string, Load>): Panel[] {
 export interface OpenLoop {
   readonly p50: number;
   readonly p99: number;
+  /** Of each second. */
+  readonly p99s: readonly number[];
   readonly valid: number;
   readonly all: number;
 }
@@ -180,7 +182,8 @@ export interface Stream {
 }
 
 /**
- * verifyKey at fixed rates, from one process; latencies count from when a request was due.
+ * verifyKey at fixed rates, from one process; latencies count from when a request was due. The first stream always runs;
+ * others take turns of a second: none of them, the first of them, the next, and again.
  * @returns what the first stream saw
  */
 export async function openLoop(
@@ -203,7 +206,7 @@ export async function openLoop(
     ...streams.flatMap(({ keysFile, rate }) => [keysFile, String(rate)]),
   ]);
   const { stdout } = await promisify(execFile)(file, args);
-  return JSON.parse(stdout.split('\n')[0] ?? '') as OpenLoop;
+  return JSON.parse(stdout) as OpenLoop;
 }
 
 async function autocannonLoad(

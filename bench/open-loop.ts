@@ -1,25 +1,29 @@
-// Asks verifyKey at fixed rates: `open-loop.ts <port> <seconds> <keys file> <requests/s> [<keys file> <requests/s>]`;
-// each stream of requests has 32 connections, and prints a line. The latency counts from when a request was due, not
-// from when it could be sent (Tene, "How NOT to Measure Latency"), so a server that stalls is charged for everyone who
-// had to wait. The first second warms up and is not counted. It spins on its core, for timers are too coarse, and makes
+// Asks verifyKey at fixed rates: `open-loop.ts <port> <seconds> <keys file> <requests/s> [<keys file> <requests/s>]…`.
+// The first stream of requests always runs, the others take turns: a second without any, a second of each, and again.
+// What the first one saw is printed. Each has 32 connections. The latency counts from when a request was due, not from
+// when it could be sent (Tene, "How NOT to Measure Latency"), so a server that stalls is charged for everyone who had to
+// wait. The first turn of all warms up and is not counted. It spins on its core, for timers are too coarse, and makes
 // little garbage, for its own pauses would be the server's; all streams are one process, for two would spin by turns.
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { percentile } from './harness.ts';
 
 const CONNECTIONS = 32;
-const WARM_UP_S = 1;
 const [port = '', seconds = '', ...args] = process.argv.slice(2);
+/** How long it takes until all streams have had their turn, seconds. */
+const turnS = args.length / 2;
 const [BODY, VALID, LAST] = [Buffer.from('\r\n\r\n{'), Buffer.from('"valid":true'), '}'.charCodeAt(0)];
 
 interface Connection {
   readonly socket: Socket;
-  dueMs: number;
+  /** Which request it carries. */
+  at: number;
 }
 
 class Stream {
   readonly #requests: readonly Buffer[];
   readonly #rate: number;
+  readonly #place: number;
   readonly #total: number;
   readonly #latencies: Float64Array;
   readonly #idle: Connection[] = [];
@@ -27,10 +31,12 @@ class Stream {
   #received = 0;
   #valid = 0;
 
-  constructor(keysFile: string, rate: number) {
+  /** @param place 0 = always runs, else in which second of each turn */
+  constructor(keysFile: string, rate: number, place: number) {
     this.#requests = readFileSync(keysFile, 'utf8').split('\n').map(requestOf);
     this.#rate = rate;
-    this.#total = rate * (WARM_UP_S + Number(seconds));
+    this.#place = place;
+    this.#total = (rate * (turnS + Number(seconds))) / (place === 0 ? 1 : turnS);
     this.#latencies = new Float64Array(this.#total);
   }
 
@@ -46,7 +52,7 @@ class Stream {
     };
     const connection: Connection = {
       socket: connect({ port: Number(port), host: '127.0.0.1', onread: { buffer, callback } }),
-      dueMs: 0,
+      at: 0,
     };
     connection.socket.setNoDelay(true).resume();
     connection.socket.on('close', () => fail('a connection was closed'));
@@ -58,13 +64,22 @@ class Stream {
     });
   }
 
+  /** When a request is due, milliseconds from the start. */
+  #dueMs(at: number): number {
+    const runsMs = (at * 1000) / this.#rate;
+    if (this.#place === 0) return runsMs;
+    const turn = Math.floor(at / this.#rate);
+    return (turn * (turnS - 1) + this.#place) * 1000 + runsMs;
+  }
+
   /** Sends what is due. @returns whether anything is still to be sent or answered */
   send(startMs: number): boolean {
-    const due = Math.min(this.#total, ((performance.now() - startMs) * this.#rate) / 1000);
-    for (; this.#sent < due; this.#sent++) {
-      const connection = this.#idle.pop();
+    const nowMs = performance.now() - startMs;
+    for (; this.#sent < this.#total && this.#dueMs(this.#sent) <= nowMs; this.#sent++) {
+      // The one that rested longest, lest any rests until the server closes it.
+      const connection = this.#idle.shift();
       if (!connection) break;
-      connection.dueMs = startMs + (this.#sent * 1000) / this.#rate;
+      connection.at = this.#sent;
       const request = this.#requests[Math.floor(Math.random() * this.#requests.length)];
       if (request) connection.socket.write(request);
     }
@@ -75,17 +90,20 @@ class Stream {
   #receive(connection: Connection, bytes: Buffer, length: number): void {
     const body = bytes.indexOf(BODY);
     if (body < 0 || body > length || bytes[length - 1] !== LAST) fail('half an answer');
-    this.#latencies[this.#received++] = performance.now() - connection.dueMs;
+    this.#latencies[connection.at] = performance.now() - startMs - this.#dueMs(connection.at);
+    this.#received++;
     const at = bytes.indexOf(VALID, body);
     if (at >= 0 && at < length) this.#valid++;
     this.#idle.push(connection);
   }
 
   get seen() {
-    const counted = [...this.#latencies.subarray(this.#rate * WARM_UP_S)];
+    const counted = [...this.#latencies.subarray(this.#rate * turnS)];
+    const ofSecond = (i: number) => counted.slice(this.#rate * i, this.#rate * (i + 1));
     return {
       p50: percentile(counted, 0.5),
       p99: percentile(counted, 0.99),
+      p99s: Array.from({ length: Number(seconds) }, (_, i) => percentile(ofSecond(i), 0.99)),
       valid: this.#valid,
       all: this.#total,
     };
@@ -105,14 +123,14 @@ function fail(why: string): never {
 }
 
 const streams: Stream[] = [];
-for (let i = 0; i < args.length; i += 2) streams.push(new Stream(args[i] ?? '', Number(args[i + 1])));
+for (let i = 0; i < turnS; i++) streams.push(new Stream(args[2 * i] ?? '', Number(args[2 * i + 1]), i));
 await Promise.all(streams.map((stream) => stream.open()));
 const startMs = performance.now();
 const spin = () => {
   let busy = false;
   for (const stream of streams) busy = stream.send(startMs) || busy;
   if (busy) return void setImmediate(spin);
-  for (const { seen } of streams) console.log(JSON.stringify(seen));
+  console.log(JSON.stringify(streams[0]?.seen));
   process.exit(0);
 };
 spin();
