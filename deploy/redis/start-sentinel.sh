@@ -27,4 +27,4 @@ group="sentinel monitor mymaster $GROUP_PRIMARY ${REDIS_PORT:-6379} 2"
   printf '%s\n' "$learnt" | grep -v '^sentinel monitor' || true
 } >"$conf.new"
 mv "$conf.new" "$conf"
-exec redis-sentinel "$conf" "$@"
+exec redis-server "$conf" --sentinel "$@"
