@@ -1,57 +1,53 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
-import { startRedis } from '../../deploy/dev/redis-server.ts';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/config.ts';
 import { createLogger } from '../../shared/log.ts';
 import { RedisNodes, redisSettings } from '../../shared/redis.ts';
 
-test('an answer that came in time is not lost because this process was held up', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'kf-redis-'));
-  const server = await startRedis(directory, ['--appendonly', 'no']);
+let directory: string;
+let server: RedisServer;
+let nodes: RedisNodes;
+
+beforeEach(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'kf-redis-'));
+  server = await startRedis(directory, ['--appendonly', 'no']);
   const config = loadConfig(redisSettings, { REDIS_URL: server.url, REDIS_COMMAND_TIMEOUT_MS: '300' });
-  const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
-  try {
-    const redis = await nodes.connection('');
-    for (let i = 0; i < 5; i++) {
-      const answer = nodes.within(redis, redis.ping());
-      await new Promise((resolve) => setImmediate(resolve)); // it is sent
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
-      expect(await answer).toBe('PONG');
-    }
-  } finally {
-    await nodes.close();
-    await server.stop();
-    rmSync(directory, { recursive: true });
+  nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
+});
+afterEach(async () => {
+  server.process.kill('SIGCONT');
+  await nodes.close();
+  await server.stop();
+  rmSync(directory, { recursive: true });
+});
+
+test('an answer that came in time is not lost because this process was held up', async () => {
+  const redis = await nodes.connection('');
+  for (let i = 0; i < 5; i++) {
+    const answer = nodes.within(redis, redis.ping());
+    await new Promise((resolve) => setImmediate(resolve)); // it is sent
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+    expect(await answer).toBe('PONG');
   }
 });
 
 test('a command that Redis does not answer in time fails, and all that is on its connection with it', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'kf-redis-'));
-  const server = await startRedis(directory, ['--appendonly', 'no']);
-  const config = loadConfig(redisSettings, { REDIS_URL: server.url, REDIS_COMMAND_TIMEOUT_MS: '300' });
-  const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
-  try {
-    const redis = await nodes.connection('');
-    expect(nodes.connection('')).toBe(redis);
-    expect(await nodes.within(redis, redis.ping())).toBe('PONG');
-    server.process.kill('SIGSTOP');
-    const messageOf = (work: Promise<unknown>) => work.catch(({ code, message }) => `${code}: ${message}`);
-    const first = messageOf(nodes.within(redis, redis.ping()));
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    const second = messageOf(nodes.within(redis, redis.ping()));
-    expect(await first).toBe('SERVICE_UNAVAILABLE: Redis did not answer within 300 ms');
-    expect(await second).toBe('SERVICE_UNAVAILABLE: the connection to Redis was lost');
-    server.process.kill('SIGCONT');
-    const next = await nodes.connection('');
-    expect(next).not.toBe(redis);
-    expect(await nodes.within(next, next.ping())).toBe('PONG');
-  } finally {
-    server.process.kill('SIGCONT');
-    await nodes.close();
-    await server.stop();
-    rmSync(directory, { recursive: true });
-  }
+  const redis = await nodes.connection('');
+  expect(nodes.connection('')).toBe(redis);
+  expect(await nodes.within(redis, redis.ping())).toBe('PONG');
+  server.process.kill('SIGSTOP');
+  const messageOf = (work: Promise<unknown>) => work.catch(({ code, message }) => `${code}: ${message}`);
+  const first = messageOf(nodes.within(redis, redis.ping()));
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  const second = messageOf(nodes.within(redis, redis.ping()));
+  expect(await first).toBe('SERVICE_UNAVAILABLE: Redis did not answer within 300 ms');
+  expect(await second).toBe('SERVICE_UNAVAILABLE: the connection to Redis was lost');
+  server.process.kill('SIGCONT');
+  const next = await nodes.connection('');
+  expect(next).not.toBe(redis);
+  expect(await nodes.within(next, next.ping())).toBe('PONG');
 });
