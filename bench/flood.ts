@@ -9,8 +9,7 @@ import { startBackend, startVerifier, warm } from './servers.ts';
 
 const RATE = 2000;
 const FLOOD_RATE = 2000;
-/** A second of good keys alone, one beside unknown keys, one beside malformed ones. */
-const LOADS = 3;
+/** A turn: a second of good keys alone, one beside unknown keys, one beside malformed ones. */
 const TURNS = 10;
 /**
  * Runs of so many turns. The first are not counted, until V8 has compiled all that is done now and then, the first usage
@@ -34,18 +33,18 @@ const flood: Benchmark = ({ quick }) =>
       malformed,
       Array.from({ length: 10_000 }, () => randomBytes(24).toString('base64url')).join('\n'),
     );
+    const streams = [
+      { keysFile: backend.keysFile, rate: RATE },
+      { keysFile: madeUp, rate: FLOOD_RATE },
+      { keysFile: malformed, rate: FLOOD_RATE },
+    ] as const;
     const [warmUps, runs, turns] = quick ? [0, 1, 2] : [WARM_UPS, RUNS, TURNS];
     const seen: OpenLoop[] = [];
     const lookupsBefore = await lookupsOf(verifier.adminAddress);
     let lookups: number;
     try {
       for (let run = -warmUps; run < runs; run++) {
-        const streams = [
-          { keysFile: backend.keysFile, rate: RATE },
-          { keysFile: madeUp, rate: FLOOD_RATE },
-          { keysFile: malformed, rate: FLOOD_RATE },
-        ] as const;
-        const each = await openLoop(verifier.port, turns * LOADS, ...streams);
+        const each = await openLoop(verifier.port, turns * streams.length, ...streams);
         if (run >= 0) seen.push(each);
       }
       lookups = (await lookupsOf(verifier.adminAddress)) - lookupsBefore;
@@ -54,7 +53,7 @@ const flood: Benchmark = ({ quick }) =>
       await backend.stop();
     }
     const p99s = seen.flatMap(({ p99s }) => p99s);
-    const of = (load: number) => p99s.filter((_, second) => second % LOADS === load);
+    const of = (load: number) => p99s.filter((_, second) => second % streams.length === load);
     const alone = of(0);
     // Within each turn, whose loads were near in time.
     const ratio = (load: number) => median(of(load).map((p99, turn) => p99 / (alone[turn] ?? Number.NaN)));
@@ -78,6 +77,7 @@ const flood: Benchmark = ({ quick }) =>
         },
         {
           name: 'look-ups in Redis for each unknown key asked for',
+          // The generator's own first turn asks too.
           value: (lookups / (FLOOD_RATE * (warmUps + runs) * (turns + 1))).toFixed(2),
         },
       ],
