@@ -137,7 +137,12 @@ export function bodyOf(request: IncomingMessage, response: ServerResponse): Body
   }
   // Not the stream itself: undici would destroy it, and with it the way to answer.
   const chunks = async function* () {
-    if (expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
+    if (expect !== undefined && request.httpVersion === '1.1') {
+      // Behind a request not yet answered: when the turn comes. Said before that, Node 24 keeps it, and puts the head of an
+      // answer that streams early before it, into whose body it so comes. Pending for good where the client leaves first.
+      if (!response.socket) await new Promise((turn) => response.once('socket', turn));
+      if (!response.headersSent) response.writeContinue();
+    }
     try {
       yield* request.iterator({ destroyOnReturn: false });
     } finally {

@@ -367,6 +367,43 @@ describe('bodies', () => {
     expect((await one.send('body').response()).status).toBe(200);
     expect(upstream.seen).toMatchObject([{ body: 'body' }]);
   });
+
+  test('are asked for when their turn comes, and never within an answer', async () => {
+    const large = 'x'.repeat(5000);
+    let endFirst: (() => void) | undefined;
+    upstream.handle = (request, response) => {
+      if (endFirst) request.on('end', () => response.end(large));
+      else endFirst = () => response.end(large);
+    };
+    const expecting = post([BEARER, 'Expect: 100-continue', 'Content-Length: 4'], 'body');
+    const one = wire().send(expecting + expecting);
+    await eventually(() => upstream.seen[0]?.body === 'body' && proxy.requestsInFlight === 2);
+    // Time enough for the second to be answered before the first, were it passed on.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    endFirst?.();
+    for (let i = 0; i < 2; i++) {
+      expect((await one.response()).status).toBe(100);
+      expect(await one.response()).toMatchObject({ status: 200, headers: { connection: 'keep-alive' } });
+    }
+    expect(one.received).toBe('');
+    expect(upstream.seen.map(({ body }) => body)).toEqual(['body', 'body']);
+  });
+
+  test('whose turn does not come are forgotten with their client', async () => {
+    await restart({ env: { UPSTREAM_CONNECTIONS_MAX: '2' } });
+    const { handle } = upstream;
+    upstream.handle = () => undefined;
+    const lines = [BEARER, 'Expect: 100-continue', 'Content-Length: 4'];
+    for (let i = 0; i < 3; i++) {
+      const one = wire().send(post(lines, 'body') + post(lines));
+      await eventually(() => upstream.seen[i]?.body === 'body' && proxy.requestsInFlight === 2);
+      one.socket.resetAndDestroy();
+      await eventually(() => upstream.seen[i]?.aborted === true);
+      await eventually(() => proxy.requestsInFlight === 0 && proxy.stats.inFlight === 0);
+    }
+    upstream.handle = handle;
+    expect(await Promise.all([1, 2].map(async () => (await ask([BEARER])).status))).toEqual([200, 200]);
+  });
 });
 
 describe('an API', () => {
