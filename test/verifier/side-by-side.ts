@@ -37,7 +37,7 @@ const PROBE =
   'POST /v1/keys.verifyKey HTTP/1.1\r\nHost: probe\r\nX-Request-Id: probe\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{"key":"rich"}';
 
 /** Turns of the event loop without any byte moving after which nothing more will. */
-const CALM_TURNS = 3;
+const CALM_TURNS = 8;
 /** Turns after which a server that has not read what was sent is taken to have stopped reading. */
 const READ_TURNS_MAX = 20;
 
@@ -172,7 +172,9 @@ export class Subject<Server extends Listener> {
       const over = client.readableEnded || client.destroyed;
       const read =
         over ||
-        ((server.bytesRead === sent || server.isPaused()) && server.bytesWritten === client.bytesRead);
+        ((server.bytesRead === sent || server.isPaused()) &&
+          server.bytesWritten === client.bytesRead &&
+          server.writableLength === 0);
       const idle = read && behind?.calm !== false;
       calm = idle && moved === before && !(server.writableEnded && !over) ? calm + 1 : 0;
       before = moved;

@@ -146,16 +146,18 @@ export class RawUpstream implements Behind {
   }
 
   /**
-   * The request that came last is answered first: a proxy that passes on several at once has to put that right. Not so
-   * with a large body, which a proxy does not read before the client has the answers that come before it.
+   * The request that came last is answered first: a proxy that passes on several at once has to put that right. Large
+   * bodies come last and all at once: a proxy does not read one before the client has the answers that come before it.
    */
   goOn(): boolean {
     const open = this.#answers.filter(({ socket, pieces }) => socket.writable && pieces.length > 0);
-    const next = open.findLast(({ pieces: [piece = ''] }) => piece.length < 10_000) ?? open[0];
-    const piece = next?.pieces.shift();
-    if (piece === END) next?.socket.destroySoon();
-    else if (piece !== undefined) next?.socket.write(piece, 'latin1');
-    return next !== undefined;
+    const small = open.findLast(({ pieces: [piece = ''] }) => piece.length < 10_000);
+    for (const { socket, pieces } of small ? [small] : open) {
+      const piece = pieces.shift() ?? END;
+      if (piece === END) socket.destroySoon();
+      else socket.write(piece, 'latin1');
+    }
+    return open.length > 0;
   }
 
   begin(round: number): void {
