@@ -1,5 +1,5 @@
 import { execFile, execFileSync, spawnSync } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import autocannon from 'autocannon';
@@ -24,6 +24,7 @@ export const SERVER_CORE = 0;
 export const LOAD_CORE = 1;
 
 const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
+if (!hasWrk) console.error("without wrk: the load is autocannon's, which is slower than what it measures");
 
 /** One request of a load, to be sent again and again. */
 export interface LoadRequest {
@@ -229,13 +230,22 @@ async function autocannonLoad(
   };
 }
 
-/** Where nginx with Lua is; undefined where it is not. */
+/** What nginx needs for it, by Debian's package. */
+const NGINX_LUA = {
+  'libnginx-mod-http-lua': '/usr/lib/nginx/modules/ngx_http_lua_module.so',
+  'lua-resty-lrucache': '/usr/share/lua/5.1/resty/lrucache.lua',
+  'lua-cjson': '/usr/lib/x86_64-linux-gnu/lua/5.1/cjson.so',
+};
+
+/** Where nginx with Lua is; undefined where it or something that it needs is not, which is said. */
 export function findNginxLua(): string | undefined {
   const nginx = ['/usr/sbin/nginx', 'nginx'].find(
     (command) => spawnSync(command, ['-v']).error === undefined,
   );
-  const hasLua = spawnSync('test', ['-f', '/usr/lib/nginx/modules/ngx_http_lua_module.so']).status === 0;
-  return nginx && hasLua ? nginx : undefined;
+  const missing = Object.entries(NGINX_LUA).flatMap(([name, file]) => (existsSync(file) ? [] : [name]));
+  if (nginx && missing.length === 0) return nginx;
+  console.error(`without nginx + Lua LRU, which needs ${['nginx', ...Object.keys(NGINX_LUA)].join(', ')}`);
+  return undefined;
 }
 
 /** The file of a peer. */
