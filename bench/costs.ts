@@ -125,7 +125,7 @@ async function lookups(backend: Backend, meter: Meter, keys: readonly string[]):
   const log = createLogger('verifier', 'silent');
   const nodes = new RedisNodes(loadConfig(redisSettings, backend.env), systemClock, log);
   const verifier = new Verifier({
-    directory: new RedisDirectory(nodes, 0),
+    directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
     random: () => Math.random().toString(36),
     limits: verifierLimits,

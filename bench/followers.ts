@@ -17,7 +17,7 @@ const appliedBy = new Map<number, number>();
 const verifiers = Array.from({ length: Number(count) }, () => {
   const nodes = new RedisNodes(config, systemClock, log);
   return new Verifier({
-    directory: new RedisDirectory(nodes, 0),
+    directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
     random: uniqueTexts(),
     limits: verifierLimits,

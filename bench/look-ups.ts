@@ -17,7 +17,7 @@ const nodes = new RedisNodes(
   createLogger('verifier', 'silent'),
 );
 const verifier = new Verifier({
-  directory: new RedisDirectory(nodes, 0),
+  directory: new RedisDirectory(nodes, 0, systemClock),
   clock: systemClock,
   random: uniqueTexts(),
   limits: verifierLimits,

@@ -39,7 +39,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
           keysMax: config.USAGE_KEYS_MAX,
         });
   const verifier = new Verifier({
-    directory: new RedisDirectory(nodes, config.REDIS_REPLICAS),
+    directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock),
     clock,
     random: uniqueTexts(),
     limits: {

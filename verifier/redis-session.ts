@@ -1,14 +1,15 @@
 import type { Redis } from 'ioredis';
 import type { Change } from '#shared/change.ts';
+import type { Clock } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
 import { apiKeys, formatPointer, metaKey, parsePointer, recordKey, secretPointer } from '#shared/layout.ts';
 import { cut, type RedisNodes } from '#shared/redis.ts';
 import { Script, WAIT_MS } from '#shared/script.ts';
+import { FindKeys } from './find-keys.ts';
 import type { Directory, Pointer, Registration, Session, SyncReply, SyncRequest } from './session.ts';
 
 const registerScript = new Script(new URL('./lua/register.lua', import.meta.url));
 const syncScript = new Script(new URL('./lua/sync.lua', import.meta.url));
-const findScript = new Script(new URL('./lua/find-key.lua', import.meta.url));
 
 /** Most entries, and most bytes of entries, that one SYNC brings. */
 const BATCH_ENTRIES_MAX = 500;
@@ -18,12 +19,14 @@ const BATCH_BYTES_MAX = 1_048_576;
 export class RedisDirectory implements Directory {
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
+  readonly #keys: FindKeys;
   readonly #lines = new WeakMap<Redis, Line>();
 
   /** @param replicas how many must hold a registration before it counts */
-  constructor(nodes: RedisNodes, replicas: number) {
+  constructor(nodes: RedisNodes, replicas: number, clock: Clock) {
     this.#nodes = nodes;
     this.#replicas = replicas;
+    this.#keys = new FindKeys(nodes, clock);
   }
 
   async open(apiId: string): Promise<Session> {
@@ -37,20 +40,7 @@ export class RedisDirectory implements Directory {
   }
 
   find(secretHash: string): Promise<Pointer | undefined> {
-    const key = secretPointer(secretHash);
-    const connection = this.#nodes.connection(key);
-    return connection instanceof Promise
-      ? connection.then((redis) => this.#findOn(redis, key))
-      : this.#findOn(connection, key);
-  }
-
-  #findOn(redis: Redis, key: string): Promise<Pointer | undefined> {
-    return this.#nodes.within(redis, findScript.run(redis, [key], [])).then((reply) => {
-      const [name, value] = reply as [string, string | null];
-      if (name === key) return value === null ? undefined : parsePointer(value);
-      cut(redis);
-      throw unavailable('a reply from Redis was meant for another request');
-    });
+    return this.#keys.find(secretHash);
   }
 }
 

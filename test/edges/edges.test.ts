@@ -206,7 +206,7 @@ test('an event-loop stall past the lease: the very first decision after it is by
   const nodes = new RedisNodes(config, systemClock, log);
   const silent = () => undefined;
   const verifier = new Verifier({
-    directory: new RedisDirectory(nodes, 0),
+    directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
     random: randomUUID,
     apiIds: ['stall'],

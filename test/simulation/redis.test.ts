@@ -37,7 +37,7 @@ class Real {
   readonly writer = new DurableWriter(nodes, 0);
   readonly log = new RedisChangeLog(nodes, this.writer, 0, () => NOW_MS);
   readonly apis = new Apis(nodes, this.writer, systemClock, LEASE_MS);
-  readonly directory = new RedisDirectory(nodes, 0);
+  readonly directory = new RedisDirectory(nodes, 0, systemClock);
   readonly upkeep: RedisUpkeep;
 
   constructor() {

@@ -80,7 +80,7 @@ export class RedisState {
     return api;
   }
 
-  /** find-key.lua */
+  /** find-keys.lua, for one of them */
   find(name: string): Outcome<[name: string, value: string | undefined]> {
     return read([name, this.pointers.get(name)]);
   }
