@@ -20,8 +20,8 @@ interface Find {
 
 /**
  * Asks Redis where keys lie. The first at once; what is asked soon after goes together, for so come made-up keys, and a
- * command for each would cost Redis more than twice as much. In a Redis Cluster, whose nodes have each a part of the keys, all go
- * alone and at once.
+ * command for each would cost Redis more than twice as much. In a Redis Cluster, whose nodes have each a part of the
+ * keys, all go alone and at once.
  */
 export class FindKeys {
   readonly #nodes: RedisNodes;
