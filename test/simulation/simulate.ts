@@ -151,7 +151,7 @@ function notRecovered({ verifiers, group }: World): string | undefined {
   for (const { machine, verifier } of verifiers) {
     for (const { apiId, canAnswer, position } of verifier.followers) {
       const { sequence: head, deleted } = group.primary.state.api(apiId);
-      if (deleted || head === 0 || (canAnswer && position === head)) continue;
+      if (head === 0 || (canAnswer && (deleted || position === head))) continue;
       return `${machine.name} is at ${position} of ${apiId}, not ${head}`;
     }
   }
