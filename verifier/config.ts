@@ -44,7 +44,7 @@ export const settings = {
     1000,
     'ms',
     1000,
-    'How long an unknown key is remembered as such: the longest that a new key can be refused where its secret was asked for before it existed',
+    'How long an unknown key is remembered as such: the longest (or LOOKUP_WAIT_MS, where that is longer) that a new key can be refused where its secret was asked for before it existed',
   ),
   LOOKUPS_IN_FLIGHT_MAX: integer(1, 10_000, 'look-ups', 64, 'Look-ups at Redis at once'),
   LOOKUPS_QUEUED_MAX: integer(

@@ -179,7 +179,8 @@ export class Verifier {
       let pointer: Pointer | undefined;
       if (this.#likely?.findsKeys) {
         const found = await this.#likely.fill({ secretHash });
-        if (found === undefined || !('elsewhere' in found)) return found ?? NOT_FOUND;
+        if (found === undefined || !('elsewhere' in found))
+          return found ?? this.#unlessLate(NOT_FOUND, start);
         pointer = found.elsewhere;
       } else {
         pointer = await this.#directory.find(secretHash);
@@ -189,13 +190,23 @@ export class Verifier {
         // The next may be made up too, and to ask only where it lies is cheaper.
         this.#likely = undefined;
         this.#unknown.set(digest, refusal ?? NOT_FOUND, start);
-        return refusal ?? NOT_FOUND;
+        return this.#unlessLate(refusal ?? NOT_FOUND, start);
       }
       this.#likely = this.#follow(pointer.apiId);
-      return (await this.#likely.fill(pointer)) ?? NOT_FOUND;
+      return (await this.#likely.fill(pointer)) ?? this.#unlessLate(NOT_FOUND, start);
     } finally {
       this.#slots.release();
     }
+  }
+
+  /**
+   * What Redis said of a secret that is of no key, for all who wait: some may have asked long after Redis did answer, where
+   * the reply was held up or this process was, and the key may have been created before they asked.
+   */
+  #unlessLate(verdict: Verdict, sinceMs: number): Verdict {
+    const { unknownTtlMs, lookupWaitMs } = this.#limits;
+    if (this.#clock.monotonicMs() - sinceMs <= Math.max(unknownTtlMs, lookupWaitMs)) return verdict;
+    throw new LookupGivenUp('slow', 'the answer from Redis came too late');
   }
 
   #serves(apiId: string): boolean {

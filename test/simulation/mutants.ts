@@ -151,6 +151,11 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     file: PORTS,
     edits: [['if (name !== key) {', "if (name === '') {"]],
   },
+  'no age of a look-up': {
+    seed: 6610,
+    file: 'verifier/verifier.ts',
+    edits: [['this.#clock.monotonicMs() - sinceMs <= Math.max(unknownTtlMs, lookupWaitMs)', 'true']],
+  },
   'M not scaled with L': {
     seed: 116,
     file: FENCE,
