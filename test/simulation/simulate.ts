@@ -109,7 +109,7 @@ async function end(world: World): Promise<void> {
     ...plan.apiIds.map((apiId) => ({ apiId, operation: 'noop', keyId: '', fields: {} }) as const),
   ];
   await done(world, fenceMs + LOST_CONNECTIONS_MS, 'a change in calm did not complete', writes, completed);
-  await done(world, 4000, 'a verifier refused to answer in calm', world.verifiers, allAnswered);
+  await done(world, recoveryMs(plan), 'a verifier refused to answer in calm', world.verifiers, allAnswered);
   await until(world, SWEEP_MS + 2 * fenceMs, () => otherMembers(world));
   if (!world.timeline.halted) world.check(() => world.checker.agree(world.keys));
 }
