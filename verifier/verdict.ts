@@ -16,13 +16,14 @@ export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
 export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
 
 /**
- * Judges a known key of an API that this verifier serves: disabled, then other API than asked for, then expired.
+ * Judges a known key of an API that this verifier serves: other API than asked for, then disabled, then expired. In
+ * this order, so that who asks about a key of somebody else's API learns nothing of it, not even that it is disabled.
  * @param askedApi the API that the caller wants the key to be of; undefined = any
  * @param nowMs Unix time that never goes back
  */
 export function judge(entry: Entry, askedApi: string | undefined, nowMs: number): Verdict {
-  if (!entry.enabled) return { code: 'DISABLED', entry };
   if (askedApi !== undefined && askedApi !== entry.epoch.apiId) return FORBIDDEN;
+  if (!entry.enabled) return { code: 'DISABLED', entry };
   if (entry.expires !== 0 && entry.expires <= nowMs) return { code: 'EXPIRED', entry };
   return { code: 'VALID', entry };
 }

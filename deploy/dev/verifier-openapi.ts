@@ -12,7 +12,7 @@ const verdict = {
       type: 'string',
       enum: ['VALID', 'DISABLED', 'EXPIRED', 'FORBIDDEN', 'NOT_FOUND'],
       description:
-        'FORBIDDEN: the key is of another API than `apiId` asks for, or than this verifier serves. More codes may come; judge by `valid`.',
+        'FORBIDDEN: the key is of another API than `apiId` asks for, or than this verifier serves; said before all else, so that nothing else is told of such a key. More codes may come; judge by `valid`.',
     },
     keyId: text('The id of the key. Absent, like all that follows, where FORBIDDEN or NOT_FOUND.'),
     apiId: text('The API that it is of.'),
@@ -57,7 +57,7 @@ const gatewayAnswers = {
     },
   },
   401: problem('No key, two keys, or one that is unknown, disabled or expired. With `WWW-Authenticate`.'),
-  403: problem('The key is of another API.'),
+  403: problem('The key is of another API, whether or not it is disabled or expired.'),
   503: problem('Nothing could be decided: refuse the client. With `Retry-After`.'),
 };
 

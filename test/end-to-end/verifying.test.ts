@@ -127,10 +127,14 @@ describe('a verdict', () => {
   });
 
   test('for another API than asked for is FORBIDDEN and tells nothing of the key', async () => {
-    const { key } = await fleet.ok('keys.createKey', { apiId: 'now', name: 'secret name' });
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now', name: 'secret name' });
     expect(await fleet.verdict(key, { apiId: 'now' })).toBe('VALID');
-    const { body } = await fleet.verify(key, { apiId: 'other' });
-    expect(body).toEqual({ valid: false, code: 'FORBIDDEN', requestId: expect.any(String) });
+    for (const change of [{}, { enabled: false }, { expires: 1 }, { enabled: true }]) {
+      await fleet.ok('keys.updateKey', { keyId, ...change });
+      await fleet.verdict(key, { apiId: 'other' });
+      const { body } = await fleet.verify(key, { apiId: 'other' });
+      expect(body).toEqual({ valid: false, code: 'FORBIDDEN', requestId: expect.any(String) });
+    }
   });
 
   test('for a key of an API that the verifier does not serve is FORBIDDEN, from its pointer alone', async () => {

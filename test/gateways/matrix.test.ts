@@ -9,7 +9,10 @@ const PREFLIGHT = ['Origin', 'https://app.example', 'Access-Control-Request-Meth
 
 let world: World;
 let valid: { key: string; keyId: string };
-let keys: Record<'disabled' | 'expired' | 'other' | 'unknown' | 'malformed', string>;
+let keys: Record<
+  'disabled' | 'expired' | 'other' | 'otherDisabled' | 'otherExpired' | 'unknown' | 'malformed',
+  string
+>;
 
 beforeAll(async () => {
   world = await World.start();
@@ -21,6 +24,8 @@ beforeAll(async () => {
     disabled: await key({ enabled: false }),
     expired: await key({ expires }),
     other: await key({ apiId: OTHER_API_ID }),
+    otherDisabled: await key({ apiId: OTHER_API_ID, enabled: false }),
+    otherExpired: await key({ apiId: OTHER_API_ID, expires }),
     unknown: generateKey(16),
     malformed: 'no key of ours',
   };
@@ -67,11 +72,13 @@ describeGateways((name) => {
     }
   });
 
-  test('disabled, expired, unknown and malformed keys are 401, those of another API 403, and the API sees nothing', async () => {
+  test('disabled, expired, unknown and malformed keys are 401, those of another API 403 even where disabled or expired, and the API sees nothing', async () => {
     const expected = {
       disabled: [401, INVALID, 'DISABLED'],
       expired: [401, INVALID, 'EXPIRED'],
       other: [403, undefined, 'FORBIDDEN'],
+      otherDisabled: [403, undefined, 'FORBIDDEN'],
+      otherExpired: [403, undefined, 'FORBIDDEN'],
       unknown: [401, INVALID, 'NOT_FOUND'],
       malformed: [401, INVALID, 'NOT_FOUND'],
     } as const;

@@ -208,7 +208,12 @@ describe('Check', () => {
 
   test('holds a key to the API that Envoy is configured for', async () => {
     expect((await check(bearer('good'), { api_id: 'payments' })).status?.code ?? 0).toBe(0);
-    expect((await check(bearer('good'), { api_id: 'billing' })).denied_response?.status.code).toBe(403);
+    for (const name of ['good', 'disabled', 'expired', 'remote-disabled']) {
+      const { status, denied_response } = await check(bearer(name), { api_id: 'billing' });
+      expect([status?.code, denied_response?.status.code], name).toEqual([7, 403]);
+      expect(JSON.parse(denied_response?.body ?? '').code, name).toBe('FORBIDDEN');
+      expect(JSON.stringify(denied_response), name).not.toMatch(/key_|payments/);
+    }
     const wrong = await check(bearer('good'), { api_id: 'not an id' });
     expect(JSON.parse(wrong.denied_response?.body ?? '').code).toBe('BAD_REQUEST');
   });

@@ -103,9 +103,16 @@ describe.each([
       }
     });
 
-    test('a key of another API than the one asked for is FORBIDDEN', async () => {
+    test('a key of another API than the one asked for is FORBIDDEN, and nothing of it is told, not even that it is disabled or expired', async () => {
       expect(JSON.parse((await post({ key: 'good', apiId: 'payments' })).body).code).toBe('VALID');
-      expect(JSON.parse((await post({ key: 'good', apiId: 'billing' })).body).code).toBe('FORBIDDEN');
+      for (const name of ['good', 'rich', 'disabled', 'expired', 'remote-disabled', 'remote-expired']) {
+        const { headers, body } = await post({ key: name, apiId: 'billing' });
+        expect(JSON.parse(body), name).toEqual({
+          valid: false,
+          code: 'FORBIDDEN',
+          requestId: headers['x-request-id'],
+        });
+      }
     });
 
     test('names, owners and meta beyond ASCII arrive whole', async () => {

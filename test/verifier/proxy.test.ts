@@ -208,7 +208,10 @@ describe('a request that is refused never reaches the API', () => {
 
   test('a key of another API than the configured one', async () => {
     await restart({ env: { PROXY_API_ID: 'billing' } });
-    expect((await ask([BEARER])).status).toBe(403);
+    for (const name of ['good', 'disabled', 'expired', 'remote-disabled']) {
+      const { status, body } = await ask([`X-Api-Key: ${name}`]);
+      expect([status, JSON.parse(body).code], name).toEqual([403, 'FORBIDDEN']);
+    }
     await restart({ env: { PROXY_API_ID: 'payments' } });
     expect((await ask([BEARER])).status).toBe(200);
     expect(upstream.seen).toHaveLength(1);
