@@ -21,3 +21,7 @@ test('no verifier gives a stale answer while processes, connections and Redis fa
 test('no verifier gives a stale answer through failovers with Sentinel', async () => {
   judge(await chaos('sentinel', MS, 20261121));
 }, 240_000);
+
+test('no verifier gives a stale answer while nodes of a Cluster fail and slots move', async () => {
+  judge(await chaos('cluster', MS, 20261121));
+}, 240_000);

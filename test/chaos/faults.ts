@@ -1,3 +1,5 @@
+import type { RedisCluster } from '../redis/cluster.ts';
+import type { RedisNode } from '../redis/nodes.ts';
 import type { World } from './run.ts';
 
 /** One kind of fault. `inject` resolves when it is in effect, with what ends it. */
@@ -7,13 +9,7 @@ export interface Fault {
 }
 
 /** Every fault that a deployment can meet. Each heals completely when it is undone. */
-export function faultsOf({ redis, sentinels, controlPlane, verifiers, proxies }: World): Fault[] {
-  const one = <T>(all: readonly T[], random: () => number): T => {
-    const chosen = all[Math.floor(random() * all.length)];
-    if (chosen === undefined) throw new Error('nothing to choose from');
-    return chosen;
-  };
-  const fault = (name: string, inject: Fault['inject']): Fault => ({ name, inject });
+export function faultsOf({ redis, sentinels, cluster, controlPlane, verifiers, proxies }: World): Fault[] {
   const paused = (process: { signal(signal: NodeJS.Signals): void }) => {
     process.signal('SIGSTOP');
     return async () => process.signal('SIGCONT');
@@ -89,5 +85,60 @@ export function faultsOf({ redis, sentinels, controlPlane, verifiers, proxies }:
       await old.restart();
     };
   }
+  if (cluster) all.push(...clusterFaults(cluster));
   return all;
+}
+
+/** The APIs of the run; in a Cluster their slots move. */
+export const API_IDS = ['api-0', 'api-1'] as const;
+
+function clusterFaults(cluster: RedisCluster): Fault[] {
+  const takenOver = (old: RedisNode) => old.until(async () => !(await cluster.primaries()).includes(old));
+  const move = async (random: () => number) => {
+    const apiId = one(API_IDS, random);
+    const owner = await cluster.ownerOf(apiId);
+    const others = (await cluster.primaries()).filter((node) => node !== owner);
+    return cluster.beginMove(apiId, one(others, random));
+  };
+  return [
+    fault('node killed (SIGKILL), its replica takes over', async (random) => {
+      const primary = await cluster.ownerOf(one(API_IDS, random));
+      await primary.stop('SIGKILL');
+      return async () => {
+        await takenOver(primary);
+        await primary.restart();
+      };
+    }),
+    fault('node paused (SIGSTOP) until its replica took over, then back', async (random) => {
+      const primary = await cluster.ownerOf(one(API_IDS, random));
+      primary.signal('SIGSTOP');
+      await primary.until(async () => (await cluster.primaries()).length === 3);
+      return async () => primary.signal('SIGCONT');
+    }),
+    fault('node handed over by hand (CLUSTER FAILOVER)', async (random) => {
+      const replica = one(await cluster.replicas(), random);
+      await replica.command('CLUSTER', 'FAILOVER');
+      return () => replica.until(async () => (await cluster.primaries()).includes(replica));
+    }),
+    fault("replica of a Cluster's node killed (SIGKILL)", async (random) => {
+      const replica = one(await cluster.replicas(), random);
+      await replica.stop('SIGKILL');
+      return () => replica.restart();
+    }),
+    fault("an API's slot on its way to another node", move),
+    fault("an API's slot moved at once", async (random) => {
+      await (await move(random))();
+      return async () => undefined;
+    }),
+  ];
+}
+
+function one<T>(all: readonly T[], random: () => number): T {
+  const chosen = all[Math.floor(random() * all.length)];
+  if (chosen === undefined) throw new Error('nothing to choose from');
+  return chosen;
+}
+
+function fault(name: string, inject: Fault['inject']): Fault {
+  return { name, inject };
 }

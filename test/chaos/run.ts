@@ -1,11 +1,12 @@
-// `npm run chaos -- --minutes N [--seed S]`: real processes under real faults, every answer checked.
+// `npm run chaos`: real processes under real faults, every answer checked.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import { Agent, request } from 'undici';
+import { numberArgument, scriptArguments, wrongArguments } from '../../deploy/dev/arguments.ts';
+import { RedisCluster } from '../redis/cluster.ts';
 import { RedisNode, SentinelGroup } from '../redis/nodes.ts';
-import { type Fault, faultsOf } from './faults.ts';
+import { API_IDS, type Fault, faultsOf } from './faults.ts';
 import { History } from './history.ts';
 import { Process } from './processes.ts';
 import { FaultProxy } from './proxy.ts';
@@ -20,9 +21,11 @@ const RECOVERY_MS_MAX = 30_000;
 /** Short, so that many leases run out in a minute. */
 const TIMING = { LEASE_MS: '2000', SYNC_PERIOD_MS: '300', SYNC_DEADLINE_MS: '250', FENCE_WAIT_MS: '8000' };
 
+const DEPLOYMENTS = ['single', 'sentinel', 'cluster'] as const;
+
 /** What a run did and found. Times in milliseconds. */
 export interface Report {
-  readonly deployment: 'single' | 'sentinel';
+  readonly deployment: (typeof DEPLOYMENTS)[number];
   readonly seed: number;
   readonly faults: Readonly<Record<string, number>>;
   readonly counts: History['counts'];
@@ -35,6 +38,7 @@ export interface Report {
 export interface World {
   readonly redis: RedisNode | undefined;
   readonly sentinels: SentinelGroup | undefined;
+  readonly cluster: RedisCluster | undefined;
   readonly controlPlane: Process;
   readonly verifiers: readonly Process[];
   /** One before each verifier, where there is a single Redis. */
@@ -96,15 +100,7 @@ async function build(
   directory: string,
   stop: (() => Promise<unknown>)[],
 ): Promise<World> {
-  const single = deployment === 'single';
-  const redis = single ? await RedisNode.start(join(directory, 'redis')) : undefined;
-  if (redis) stop.push(() => redis.stop());
-  const sentinels = single ? undefined : await SentinelGroup.start(directory);
-  if (sentinels) stop.push(() => sentinels.stop());
-  const direct = redis
-    ? { REDIS_URL: redis.url }
-    : { REDIS_URL: sentinels?.url ?? '', REDIS_MODE: 'sentinel', REDIS_REPLICAS: '2' };
-
+  const { redis, sentinels, cluster, direct } = await buildRedis(deployment, directory, stop);
   const controlPlane = new Process('control-plane/main.ts', { ...TIMING, ...direct, ROOT_KEY });
   stop.push(() => controlPlane.stop('SIGKILL'));
   await controlPlane.start();
@@ -123,7 +119,34 @@ async function build(
     verifiers.push(verifier);
     await verifier.start();
   }
-  return { redis, sentinels, controlPlane, verifiers, proxies };
+  return { redis, sentinels, cluster, controlPlane, verifiers, proxies };
+}
+
+/** Redis as deployed, with the settings that lead to it. */
+async function buildRedis(
+  deployment: Report['deployment'],
+  directory: string,
+  stop: (() => Promise<unknown>)[],
+): Promise<Pick<World, 'redis' | 'sentinels' | 'cluster'> & { direct: Record<string, string> }> {
+  const none = { redis: undefined, sentinels: undefined, cluster: undefined };
+  if (deployment === 'single') {
+    const redis = await RedisNode.start(join(directory, 'redis'));
+    stop.push(() => redis.stop());
+    return { ...none, redis, direct: { REDIS_URL: redis.url } };
+  }
+  if (deployment === 'sentinel') {
+    const sentinels = await SentinelGroup.start(directory);
+    stop.push(() => sentinels.stop());
+    const direct = { REDIS_URL: sentinels.url, REDIS_MODE: 'sentinel', REDIS_REPLICAS: '2' };
+    return { ...none, sentinels, direct };
+  }
+  const cluster = await RedisCluster.start(directory, 1);
+  stop.push(() => cluster.stop());
+  return {
+    ...none,
+    cluster,
+    direct: { REDIS_URL: cluster.url, REDIS_MODE: 'cluster', REDIS_REPLICAS: '1' },
+  };
 }
 
 interface Key {
@@ -150,7 +173,7 @@ class Client {
     while (this.keys.length < KEYS) {
       // Two APIs, so that verifiers follow more than one.
       const answer = await this.#admin('keys.createKey', {
-        apiId: `api-${this.keys.length % 2}`,
+        apiId: API_IDS[this.keys.length % API_IDS.length],
         meta: { version: 0 },
       });
       if (answer?.status !== 200) continue;
@@ -191,7 +214,7 @@ class Client {
       }
     }
     for (;;) {
-      const probe = await this.#admin('keys.createKey', { apiId: 'api-0' });
+      const probe = await this.#admin('keys.createKey', { apiId: API_IDS[0] });
       const { keyId } = (probe?.status === 200 ? probe.body : {}) as Partial<Key>;
       const update = keyId ? await this.#admin('keys.updateKey', { keyId, enabled: false }) : undefined;
       const propagation = update?.body['propagation'] as { by?: string } | undefined;
@@ -261,13 +284,30 @@ function generator(seed: number): () => number {
   };
 }
 
+const USAGE = `npm run chaos -- [--minutes N] [--deployment NAME]… [--seed S]
+
+Runs one control plane and ${VERIFIERS} verifiers on real Redis servers, kills, pauses and cuts them off at random, and
+compares every answer with what was written. Prints a report; status 1 where an answer was stale.
+
+  --minutes N         for each deployment, at least every fault once (default 1)
+  --deployment NAME   ${DEPLOYMENTS.join(', ')}; may be repeated (default: each, one after the other)
+  --seed S            chooses the faults (default: random); the timing of processes stays their own`;
+
 if (import.meta.main) {
-  const { values } = parseArgs({
-    options: { minutes: { type: 'string', default: '1' }, seed: { type: 'string' } },
+  const { values } = scriptArguments(USAGE, {
+    options: {
+      minutes: { type: 'string', default: '1' },
+      deployment: { type: 'string', multiple: true, default: [...DEPLOYMENTS] },
+      seed: { type: 'string', default: String(Math.floor(Math.random() * 2 ** 31)) },
+    },
   });
-  const seed = values.seed ? Number(values.seed) : Math.floor(Math.random() * 2 ** 31);
-  for (const deployment of ['single', 'sentinel'] as const) {
-    const report = await chaos(deployment, (Number(values.minutes) * 60_000) / 2, seed);
+  const minutes = numberArgument('minutes', values.minutes, 0, USAGE);
+  const seed = numberArgument('seed', values.seed, 0, USAGE);
+  const chosen = DEPLOYMENTS.filter((name) => values.deployment.includes(name));
+  const unknown = values.deployment.find((name) => !chosen.some((each) => each === name));
+  if (unknown !== undefined) wrongArguments(`--deployment: there is no ${unknown}`, USAGE);
+  for (const deployment of chosen) {
+    const report = await chaos(deployment, minutes * 60_000, seed);
     console.log(JSON.stringify(report, undefined, 2));
     if (report.stale.length > 0) process.exitCode = 1;
   }

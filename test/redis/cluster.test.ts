@@ -1,26 +1,24 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import slotOf from 'cluster-key-slot';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
 import { auditStream, idPointer } from '../../shared/layout.ts';
 import { Fleet } from '../fleet.ts';
-import { type RedisNode, startCluster } from './nodes.ts';
+import { RedisCluster } from './cluster.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-cluster-'));
-let nodes: RedisNode[];
+let cluster: RedisCluster;
 let fleet: Fleet;
 
 beforeAll(async () => {
-  nodes = await startCluster(directory);
-  const url = nodes.map((node) => node.url).join(',');
+  cluster = await RedisCluster.start(directory);
   const env = { REDIS_MODE: 'cluster', USAGE_PERIOD_MS: '100' };
-  fleet = await Fleet.start({ verifiers: 2, redisUrl: url, env });
+  fleet = await Fleet.start({ verifiers: 2, redisUrl: cluster.url, env });
 }, 60_000);
 afterAll(async () => {
   await fleet?.stop();
-  await Promise.all(nodes?.map((node) => node.stop()) ?? []);
+  await cluster?.stop();
   rmSync(directory, { recursive: true });
 }, 60_000);
 
@@ -29,7 +27,7 @@ describe('with a Redis Cluster', () => {
     const owners = new Set<number>();
     for (let i = 0; i < 12; i++) {
       const apiId = `api-${i}`;
-      owners.add((await ownerOf(apiId)).port);
+      owners.add((await cluster.ownerOf(apiId)).port);
       const { key, keyId } = await fleet.ok('keys.createKey', {
         apiId,
         meta: { long: 'x'.repeat(100) },
@@ -51,11 +49,11 @@ describe('with a Redis Cluster', () => {
   test('an API whose slot moves to another node goes on there: the fence still holds', async () => {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'mover' });
     for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
-    const source = await ownerOf('mover');
-    const target = nodes.find((node) => node !== source);
+    const source = await cluster.ownerOf('mover');
+    const target = cluster.nodes.find((node) => node !== source);
     if (!target) throw new Error('no other node');
-    await moveSlot('mover', source, target);
-    expect((await ownerOf('mover')).port).toBe(target.port);
+    await cluster.moveSlot('mover', target);
+    expect((await cluster.ownerOf('mover')).port).toBe(target.port);
 
     await fleet.until(async () => {
       const answer = await fleet.admin('keys.updateKey', { keyId, enabled: false });
@@ -80,10 +78,10 @@ describe('with a Redis Cluster', () => {
   });
 
   test('a node that is killed takes its own APIs away and no others, and they come back with it', async () => {
-    const owner = await ownerOf('api-0');
+    const owner = await cluster.ownerOf('api-0');
     const others = Array.from({ length: 12 }, (_, i) => `api-${i}`);
     let survivor = '';
-    for (const apiId of others) if ((await ownerOf(apiId)) !== owner) survivor = apiId;
+    for (const apiId of others) if ((await cluster.ownerOf(apiId)) !== owner) survivor = apiId;
     const lost = await fleet.ok('keys.createKey', { apiId: 'api-0' });
     expect(await fleet.verdict(lost.key)).toBe('VALID');
     await owner.stop();
@@ -109,8 +107,8 @@ describe('with a Redis Cluster', () => {
   });
 
   test('a disable does not need the node of the audit log, and its event is listed when that is back', async () => {
-    const away = await ownerOfKey(auditStream('done'));
-    const elsewhere = async (key: string) => (await ownerOfKey(key)) !== away;
+    const away = await cluster.ownerOfKey(auditStream('done'));
+    const elsewhere = async (key: string) => (await cluster.ownerOfKey(key)) !== away;
     let [apiId, keyId, key] = ['', '', ''];
     for (let i = 0; !(await elsewhere(`kf:{${apiId}}:head`)) || apiId === ''; i++) apiId = `api-${i}`;
     do ({ keyId, key } = await fleet.ok('keys.createKey', { apiId }));
@@ -129,29 +127,3 @@ describe('with a Redis Cluster', () => {
     });
   }, 60_000);
 });
-
-const ownerOf = (apiId: string) => ownerOfKey(`kf:{${apiId}}:head`);
-
-async function ownerOfKey(key: string): Promise<RedisNode> {
-  const slots = (await nodes[0]?.command('CLUSTER', 'SLOTS')) as [number, number, [string, number]][];
-  const slot = slotOf(key);
-  const port = slots.find(([from, to]) => from <= slot && slot <= to)?.[2][1];
-  const owner = nodes.find((node) => node.port === port);
-  if (!owner) throw new Error('nobody owns this slot');
-  return owner;
-}
-
-/** What `redis-cli --cluster reshard` does for one slot. */
-async function moveSlot(apiId: string, source: RedisNode, target: RedisNode): Promise<void> {
-  const slot = String(slotOf(`kf:{${apiId}}:head`));
-  const [sourceId, targetId] = [
-    String(await source.command('CLUSTER', 'MYID')),
-    String(await target.command('CLUSTER', 'MYID')),
-  ];
-  await target.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', sourceId);
-  await source.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', targetId);
-  const keys = (await source.command('CLUSTER', 'GETKEYSINSLOT', slot, '1000')) as string[];
-  await source.command('MIGRATE', '127.0.0.1', String(target.port), '', '0', '5000', 'KEYS', ...keys);
-  for (const node of [target, source, ...nodes])
-    await node.command('CLUSTER', 'SETSLOT', slot, 'NODE', targetId);
-}

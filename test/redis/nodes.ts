@@ -1,9 +1,11 @@
-import { type ChildProcess, execFileSync } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
+
+const COMMAND_MS_MAX = 5000;
 
 /** One redis-server process on a TCP port of its own, which keeps its data directory when started again. */
 export class RedisNode {
@@ -61,6 +63,7 @@ export class RedisNode {
       retryStrategy: () => null,
       maxRetriesPerRequest: 0,
       connectTimeout: 500,
+      commandTimeout: COMMAND_MS_MAX,
     });
     redis.on('error', () => undefined); // the call below rejects
     try {
@@ -155,27 +158,6 @@ export class SentinelGroup {
   async stop(): Promise<void> {
     await Promise.all([...this.sentinels, ...this.nodes].map((node) => node.stop()));
   }
-}
-
-/** A Redis Cluster of three primaries. */
-export async function startCluster(directory: string): Promise<RedisNode[]> {
-  const nodes: RedisNode[] = [];
-  for (let i = 0; i < 3; i++) {
-    nodes.push(
-      await RedisNode.start(join(directory, `node${i}`), [
-        '--cluster-enabled',
-        'yes',
-        '--cluster-node-timeout',
-        '2000',
-      ]),
-    );
-  }
-  const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
-  execFileSync('redis-cli', ['--cluster', 'create', ...addresses, '--cluster-yes'], { stdio: 'ignore' });
-  for (const node of nodes) {
-    await node.until(async () => String(await node.command('CLUSTER', 'INFO')).includes('cluster_state:ok'));
-  }
-  return nodes;
 }
 
 /** A TCP port of 127.0.0.1 that nobody uses just now. */
