@@ -1,7 +1,7 @@
-// `npm run bench`: every number of the README; `-- quick` the short run, `-- <name> …` some of them. `--write` renews results.json, and results.md and results.svg from it.
+// `npm run bench`: every number of the README.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { scriptArguments, wrongArguments } from '../deploy/dev/arguments.ts';
 import { type Benchmark, machine, type Section } from './harness.ts';
 import { plot } from './plot.ts';
 
@@ -31,17 +31,22 @@ interface Measured extends Section {
   readonly on: string;
 }
 
-const { values, positionals } = parseArgs({
+const USAGE = `npm run bench -- [quick] [NAME]… [--write]
+
+Measures on this machine and prints a section of results for each; all of them take about an hour.
+
+  quick     shorter runs, in minutes
+  NAME      only these: ${names.join(', ')}
+  --write   renews bench/results.json, results.md and results.svg`;
+
+const { values, positionals } = scriptArguments(USAGE, {
   allowPositionals: true,
   options: { write: { type: 'boolean' } },
 });
 const quick = positionals.includes('quick');
 const asked = positionals.filter((name) => name !== 'quick');
 const unknown = asked.filter((name) => !names.includes(name));
-if (unknown.length > 0) {
-  console.error(`There is no benchmark ${unknown.join(', ')}. There are: quick, ${names.join(', ')}`);
-  process.exit(2);
-}
+if (unknown.length > 0) wrongArguments(`There is no benchmark ${unknown.join(', ')}.`, USAGE);
 
 const fresh: Measured[] = [];
 const on = machine();

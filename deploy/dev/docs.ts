@@ -15,6 +15,7 @@ import { ERRORS } from '../../shared/errors.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
 import { watchRelays } from '../../verifier/relay-metrics.ts';
+import { scriptArguments } from './arguments.ts';
 import { verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -146,6 +147,7 @@ function exitsTable(): string {
 const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 
 if (import.meta.main) {
+  scriptArguments('npm run docs: writes all that is generated in READMEs, OpenAPI and manifests', {});
   for (const { file, present, wanted } of await documents()) {
     if (present !== wanted) writeFileSync(join(ROOT, file), wanted);
   }

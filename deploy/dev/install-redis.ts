@@ -1,5 +1,6 @@
 // Makes sure that there is a redis-server on this machine, or says how to get one.
 import { spawnSync } from 'node:child_process';
+import { scriptArguments } from './arguments.ts';
 import { findRedis } from './redis-server.ts';
 
 const INSTALLERS = [
@@ -37,4 +38,7 @@ function giveUp(advice: string): never {
   process.exit(1);
 }
 
-if (import.meta.main) ensureRedis();
+if (import.meta.main) {
+  scriptArguments('node deploy/dev/install-redis.ts: installs Redis where this machine has none', {});
+  ensureRedis();
+}

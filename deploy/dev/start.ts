@@ -3,6 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { scriptArguments } from './arguments.ts';
 import { ensureRedis } from './install-redis.ts';
 import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
 
@@ -14,6 +15,12 @@ const POLL_MS = 100;
 const PARENT_POLL_MS = 500;
 const STOP_MS_MAX = 15_000;
 
+scriptArguments(
+  `npm start: a private Redis, a control plane and a verifier on this machine, until Ctrl-C.
+It takes no options. Settings are environment variables, as README.md lists them for both processes;
+CONTROL_PLANE_PORT, VERIFIER_PORT and their like are for one of them, REDIS_URL leads to a Redis of yours.`,
+  {},
+);
 const { env } = process;
 const children: { name: string; child: ChildProcess }[] = [];
 let redis: RedisServer | undefined;

@@ -10,9 +10,11 @@ import { cpSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
 import { join } from 'node:path';
 import { build } from 'rolldown';
+import { scriptArguments, wrongArguments } from '../dev/arguments.ts';
 
-const [target] = process.argv.slice(2);
-if (!target) throw new Error('usage: node deploy/image/build.ts <folder>');
+const USAGE = 'node deploy/image/build.ts FOLDER: writes both processes as JavaScript into FOLDER';
+const [target] = scriptArguments(USAGE, { allowPositionals: true }).positionals;
+if (!target) wrongArguments('FOLDER is missing.', USAGE);
 
 // Of the dashboard only what is served, of the verifier what is no module.
 const wanted = (path: string) =>

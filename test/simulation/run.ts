@@ -1,19 +1,29 @@
 import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
-import { parseArgs } from 'node:util';
+import { numberArgument, scriptArguments } from '../../deploy/dev/arguments.ts';
 import { install } from './mutants.ts';
 import type { Result } from './simulate.ts';
 
-const { values } = parseArgs({
+const USAGE = `npm run simulate -- [--seeds N] [--from N] [--seed N] [--mutant NAME]
+
+Runs the protocol in a simulated world of faults, one world a seed, and checks every answer. Status 1 where one is wrong.
+
+  --seeds N      how many worlds (default 1000)
+  --from N       the first seed (default 1)
+  --seed N       replays one seed and prints all that happened
+  --mutant NAME  leaves one precaution out, and stops at the first seed that shows it`;
+
+const { values } = scriptArguments(USAGE, {
   options: {
     seeds: { type: 'string', default: '1000' },
     from: { type: 'string', default: '1' },
-    /** Replays one seed and prints all that happened. */
     seed: { type: 'string' },
-    /** Leaves one precaution out, and stops at the first seed that shows it. */
     mutant: { type: 'string' },
   },
 });
+const from = numberArgument('from', values.from, 0, USAGE);
+const seeds = numberArgument('seeds', values.seeds, 1, USAGE);
+const seed = values.seed === undefined ? undefined : numberArgument('seed', values.seed, 0, USAGE);
 
 /** What a share of the seeds came to. */
 interface Tally {
@@ -23,9 +33,8 @@ interface Tally {
 
 if (values.mutant !== undefined) install(values.mutant);
 const { simulate } = await import('./simulate.ts');
-const [from, seeds] = [Number(values.from), Number(values.seeds)];
 
-if (values.seed !== undefined) replay(await simulate(Number(values.seed), true));
+if (seed !== undefined) replay(await simulate(seed, true));
 else if (values.mutant !== undefined) report(await runAll(from, seeds, true));
 else if (process.send) process.send(await runAll(from, seeds, false));
 else report(await inParallel());
