@@ -1,5 +1,5 @@
-// What each part costs Redis. `node bench/costs.ts` renews costs.json, from which deploy/scaling.md is calculated;
-// `node bench/costs.ts simulate` only the simulation.
+// What each part costs Redis. `npm run costs` renews costs.json, from which deploy/scaling.md is calculated;
+// `npm run costs -- simulate` only the simulation.
 import { writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { join } from 'node:path';

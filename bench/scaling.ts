@@ -23,7 +23,7 @@ export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' 
     costs: [
       table(['part', 'cost'], costRows(costs)),
       '',
-      `Measured by \`node bench/costs.ts\` on ${machine.join('; ')}. At ${costs.idleSyncUs.toFixed(0)} µs each, the idle SYNCs of ${count(mostOfOneApi)} verifiers keep one core of Redis ${percent(BUSY_MAX)} busy.`,
+      `Measured by \`npm run costs\` on ${machine.join('; ')}. At ${costs.idleSyncUs.toFixed(0)} µs each, the idle SYNCs of ${count(mostOfOneApi)} verifiers keep one core of Redis ${percent(BUSY_MAX)} busy.`,
     ].join('\n'),
     'one-api': table(
       ['verifiers of the API', 'changes a second', 'Redis busy', 'all have acknowledged, p50', 'p99'],

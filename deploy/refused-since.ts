@@ -1,5 +1,5 @@
-// After a restore: `node deploy/refused-since.ts 2026-11-21T08:00:00Z < control-planes.log` lists what was disabled or
-// deleted after that moment, by the audit lines of all control planes' logs in any order. One call a line, to be
+// After a restore: `npm run --silent refused-since -- 2026-11-21T08:00:00Z < control-planes.log` lists what was disabled
+// or deleted after that moment, by the audit lines of all control planes' logs in any order. One call a line, to be
 // made again: `<operation> <body>`. A key that was enabled again since is left out.
 import { createInterface } from 'node:readline';
 
@@ -52,6 +52,9 @@ function parse(text: string): Line {
 
 if (import.meta.main) {
   const since = Date.parse(process.argv[2] ?? '');
-  if (Number.isNaN(since)) throw new Error('say since when, as 2026-11-21T08:00:00Z');
+  if (Number.isNaN(since)) {
+    console.error('usage: npm run --silent refused-since -- 2026-11-21T08:00:00Z < control-planes.log');
+    process.exit(64);
+  }
   for (const call of await refusedSince(createInterface({ input: process.stdin }), since)) console.log(call);
 }

@@ -6,6 +6,7 @@ import { Readable } from 'node:stream';
 import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { refusedSince } from '../../deploy/refused-since.ts';
+import { bareEnv, SHELLS } from '../bare-machine.ts';
 import { Process } from '../chaos/processes.ts';
 import { Balancer, hasBalancer } from '../end-to-end/balancer.ts';
 import { Load } from '../end-to-end/load.ts';
@@ -23,6 +24,17 @@ const runbook = readFileSync(join(DEPLOY, 'README.md'), 'utf8');
 /** The shell commands of a section, as they are written. */
 const commandsOf = (heading: string) =>
   new RegExp(`^#+ ${heading}\\n[\\s\\S]*?\`\`\`sh\\n([\\s\\S]*?)\`\`\``, 'm').exec(runbook)?.[1] ?? '';
+/** Runs such commands as somebody would on a machine that has only what the README asks for, in each of its shells. */
+function runEverywhere(commands: string, env: NodeJS.ProcessEnv): string[] {
+  return SHELLS.filter(({ missing }) => !missing).map(({ name, options }) =>
+    execFileSync(name, [...options, commands], {
+      cwd: join(DEPLOY, '..'),
+      encoding: 'utf8',
+      env: bareEnv(env),
+      stdio: 'pipe',
+    }),
+  );
+}
 
 describe('the runbook', () => {
   test('says of every alert what it means and what to do, and of no other', () => {
@@ -75,6 +87,27 @@ test('after a restore, what was refused since is what the logs say last: disable
     'apis.deleteApi {"apiId":"b"}',
     'rootKeys.updateRootKey {"rootKeyId":"root_1","enabled":false}',
   ]);
+});
+
+test('what was refused since a backup is listed by the command of the runbook, as it is written', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'keyfence-logs-'));
+  try {
+    const on = { keyId: 'key_off', apiId: 'a' };
+    const audit = {
+      time: Date.now(),
+      operation: 'keys.updateKey',
+      outcome: 'OK',
+      on,
+      after: { enabled: false },
+    };
+    writeFileSync(join(directory, 'control-plane-1.log'), `${JSON.stringify({ audit })}\n`);
+    writeFileSync(join(directory, 'control-plane-2.log'), 'not JSON\n');
+    writeFileSync(join(directory, 'time'), '2026-01-01T00:00:00Z\n');
+    const listed = runEverywhere(commandsOf('Restore'), { LOGS: directory, BACKUP: directory });
+    expect(new Set(listed)).toEqual(new Set(['keys.updateKey {"keyId":"key_off","enabled":false}\n']));
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
 });
 
 describe('on real processes', () => {
@@ -210,10 +243,7 @@ describe('on real processes', () => {
     for (const { key } of made) expect(await verdict(verifier, key)).toBe('VALID');
 
     const backup = join(directory, 'backup');
-    execFileSync('sh', ['-ec', commandsOf('Backup')], {
-      env: { ...process.env, REDIS: `redis-cli -p ${redis.port}`, DATA: data, BACKUP: backup },
-      stdio: 'pipe',
-    });
+    runEverywhere(commandsOf('Backup'), { REDIS: `redis-cli -p ${redis.port}`, DATA: data, BACKUP: backup });
     await call(controlPlane, 'keys.updateKey', { keyId: kept.keyId, name: 'after the backup' }, rootKey);
     const refused = await call(
       controlPlane,

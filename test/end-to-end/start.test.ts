@@ -4,6 +4,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { bareEnv } from '../bare-machine.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 let data: string;
@@ -14,8 +15,7 @@ beforeEach(async () => {
   data = mkdtempSync(join(tmpdir(), 'keyfence-start-'));
   const [port, adminPort, verifierPort, verifierAdminPort] = await freePorts(4);
   env = {
-    PATH: process.env['PATH'],
-    HOME: process.env['HOME'],
+    ...bareEnv(),
     KEYFENCE_DATA: data,
     CONTROL_PLANE_PORT: port,
     CONTROL_PLANE_ADMIN_PORT: adminPort,
