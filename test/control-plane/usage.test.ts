@@ -6,11 +6,14 @@ import { type Answer, Fleet } from '../fleet.ts';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
+/** A busy machine is to end neither a lease, after which a key in memory is counted anew, nor a look-up. */
+const PATIENT = { LEASE_MS: '30000', LOOKUP_WAIT_MS: '5000' };
+
 let fleet: Fleet;
 let redis: Redis;
 
 beforeAll(async () => {
-  fleet = await Fleet.start({ verifiers: 2, env: { USAGE_PERIOD_MS: '50' } });
+  fleet = await Fleet.start({ verifiers: 2, env: { ...PATIENT, USAGE_PERIOD_MS: '50' } });
   redis = new Redis(fleet.redisUrl);
 });
 afterAll(async () => {
@@ -175,7 +178,7 @@ test('hours and days that are no longer kept are thrown away, and all of it a mo
 
 describe('a verifier', () => {
   test('reports what it counted before it stops', async () => {
-    const verifier = await fleet.addVerifier({ USAGE_PERIOD_MS: '3600000' });
+    const verifier = await fleet.addVerifier({ ...PATIENT, USAGE_PERIOD_MS: '3600000' });
     const at = fleet.verifiers.length - 1;
     const { keyId, key } = await create();
     await verify(key, 6, { at });
@@ -187,7 +190,7 @@ describe('a verifier', () => {
   });
 
   test('drops counts of more keys than it may keep, says how many, and gives the verdicts all the same', async () => {
-    const env = { USAGE_PERIOD_MS: '3600000', USAGE_KEYS_MAX: '2' };
+    const env = { ...PATIENT, USAGE_PERIOD_MS: '3600000', USAGE_KEYS_MAX: '2' };
     const verifier = await fleet.addVerifier(env);
     const at = fleet.verifiers.length - 1;
     for (let i = 0; i < 4; i++) await verify((await create()).key, 3, { at });
@@ -196,7 +199,7 @@ describe('a verifier', () => {
   });
 
   test('that is told not to count writes nothing', async () => {
-    const verifier = await fleet.addVerifier({ USAGE_PERIOD_MS: '0' });
+    const verifier = await fleet.addVerifier({ ...PATIENT, USAGE_PERIOD_MS: '0' });
     const at = fleet.verifiers.length - 1;
     const { keyId, key } = await create();
     await verify(key, 3, { at });
