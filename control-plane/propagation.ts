@@ -60,6 +60,11 @@ export class Propagator {
   readonly #events: PropagationEvents;
   readonly #chance: () => number;
   readonly #stop = new AbortController();
+  /**
+   * Of each caller that is held, its wait. Not `AbortSignal.any` with `#stop`: Node keeps such a signal, and all that
+   * listens to it, alive until it fires.
+   */
+  readonly #held = new Set<AbortController>();
 
   /** @param durable whether Redis was verified to keep what it acknowledges */
   constructor(options: {
@@ -154,15 +159,20 @@ export class Propagator {
   /** Answers every held call with `pending`; what is on its way goes on at other control planes' sweeps. */
   stop(): void {
     this.#stop.abort();
+    for (const waited of this.#held) waited.abort();
     this.#fence.stop();
   }
 
   /** What settles within `holdMs`; undefined when it does not, or this process stops. */
   async #within<T>(settling: Promise<T>, holdMs: number): Promise<T | undefined> {
     const waited = new AbortController();
-    const signal = AbortSignal.any([waited.signal, this.#stop.signal]);
-    const over = pause(this.#clock, holdMs, signal).then(() => undefined);
-    return Promise.race([settling, over]).finally(() => waited.abort());
+    if (this.#stop.signal.aborted) waited.abort();
+    this.#held.add(waited);
+    const over = pause(this.#clock, holdMs, waited.signal).then(() => undefined);
+    return Promise.race([settling, over]).finally(() => {
+      waited.abort();
+      this.#held.delete(waited);
+    });
   }
 
   #accompany(write: Write, tracked: Tracked, previousVersion: string): Journey {

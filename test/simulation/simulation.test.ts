@@ -1,5 +1,7 @@
+import { queryObjects } from 'node:v8';
 import { expect, test } from 'vitest';
 import { simulate } from './simulate.ts';
+import { World } from './world.ts';
 
 const SEEDS = 1000;
 
@@ -24,4 +26,10 @@ test('a seed replays exactly', async () => {
     expect(again.events).toBe(first.events);
   }
   expect((await simulate(1)).traceHash).not.toBe((await simulate(2)).traceHash);
+}, 300_000);
+
+test('a seed leaves nothing behind in memory, however its world ended', async () => {
+  for (let seed = 1; seed <= 30; seed++) await simulate(seed);
+  await simulate(0); // the latest world may still be at hand
+  expect(queryObjects(World, { format: 'count' })).toBeLessThanOrEqual(2);
 }, 300_000);
