@@ -5,6 +5,7 @@ import { RedisNode } from './nodes.ts';
 
 const PRIMARIES = 3;
 const NODE_TIMEOUT_MS = 1500;
+const OWNER_MS_MAX = 20_000;
 
 /** A Redis Cluster of three primaries, each with as many replicas as asked for. */
 export class RedisCluster {
@@ -63,14 +64,17 @@ export class RedisCluster {
     return this.ownerOfKey(`kf:{${apiId}}:head`);
   }
 
-  /** The primary of a Redis key's slot. */
+  /** The primary of a Redis key's slot, once there is one. */
   async ownerOfKey(key: string): Promise<RedisNode> {
     const slot = slotOf(key);
-    const owner = (await this.#claims()).find(({ ranges }) =>
-      ranges.some(({ from, to }) => from <= slot && slot <= to),
-    );
-    if (!owner) throw new Error('nobody owns this slot');
-    return owner.node;
+    const giveUpAtMs = performance.now() + OWNER_MS_MAX;
+    for (;;) {
+      const owner = (await this.#claims()).find(({ ranges }) =>
+        ranges.some(({ from, to }) => from <= slot && slot <= to),
+      );
+      if (owner) return owner.node;
+      if (performance.now() > giveUpAtMs) throw new Error(`nobody owns slot ${slot}`);
+    }
   }
 
   /** Moves an API's slot, as `redis-cli --cluster reshard` does. */
