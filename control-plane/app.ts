@@ -5,6 +5,7 @@ import type { createLogger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
 import { Audit } from './audit.ts';
+import { BootstrapKeys, BootstrapWatch } from './bootstrap-keys.ts';
 import type { Config } from './config.ts';
 import { serveDashboard } from './dashboard.ts';
 import { Fence } from './fence.ts';
@@ -81,7 +82,9 @@ export async function startControlPlane(
   });
   const keyImport = new KeyImport({ writer, keys, clock, limits: keyLimits });
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
-  const rootKeys = new RootKeys(nodes, writer, config.ROOT_KEY);
+  const bootstrapKeys = new BootstrapKeys(config.ROOT_KEY);
+  const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
+  const rootKeys = new RootKeys(nodes, writer, bootstrapKeys);
   const sweep = new Sweep({
     upkeep: new RedisUpkeep(nodes, writer, apis, keys),
     log: changes,
@@ -91,16 +94,18 @@ export async function startControlPlane(
     leaseMs: config.LEASE_MS,
     deposedMs,
   });
-  metrics.watch(fence, promises);
-
   const audit = new Audit({
     nodes,
     writer,
     clock,
-    limits: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
+    limits: {
+      kept: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
+      waitingMax: config.AUDIT_WAITING_MAX,
+    },
     counted: (kind, result) => metrics.audit.inc({ kind, result }),
     log,
   });
+  metrics.watch(fence, promises, audit, bootstrapWatch);
 
   const app = createServer(config, log);
   keepTrail(app, audit, clock);
@@ -148,6 +153,7 @@ export async function startControlPlane(
   const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
   void promises.run();
   void sweep.run();
+  void bootstrapWatch.run();
   log.info({ address, adminAddress }, 'control plane listening');
   return {
     address,
@@ -156,6 +162,7 @@ export async function startControlPlane(
       stopping = true;
       await pause(clock, drainMs);
       sweep.stop();
+      bootstrapWatch.stop();
       promises.stop();
       propagator.stop();
       await app.close();

@@ -1,47 +1,13 @@
-import { createHash } from 'node:crypto';
 import { backoffMs, type Clock, pause } from '#shared/clock.ts';
-import type { ErrorCode } from '#shared/errors.ts';
 import { unavailable } from '#shared/errors.ts';
 import { auditStream } from '#shared/layout.ts';
 import type { Logger } from '#shared/log.ts';
 import type { RedisNodes } from '#shared/redis.ts';
 import { Script } from '#shared/script.ts';
-import type { RecordField } from './change-log.ts';
+import { type AuditEvent, type AuditKind, type ListedEvent, readEvent } from './audit-event.ts';
 import type { DurableWriter } from './redis-change-log.ts';
 
 const recordScript = new Script(new URL('./lua/record-event.lua', import.meta.url));
-
-/** Whether a call did something, or may have; or was refused. */
-export type AuditKind = 'done' | 'refused';
-
-/** What an event is about; each where it is known. */
-export interface Subject {
-  readonly apiId?: string;
-  readonly keyId?: string;
-  readonly rootKeyId?: string;
-}
-
-/** What a call changed, as `shown` shows it. */
-export interface Effect {
-  readonly before?: object;
-  readonly after?: object;
-  /** Of the change in its API's log. */
-  readonly sequence?: number;
-}
-
-/** One management call. Holds no key, no hash and no meta. */
-export interface AuditEvent extends Effect {
-  /** When the call arrived, Unix milliseconds. */
-  readonly time: number;
-  readonly requestId: string;
-  readonly operation: string;
-  readonly outcome: 'OK' | ErrorCode;
-  readonly by: { readonly rootKeyId?: string; readonly address: string };
-  readonly on: Subject;
-}
-
-/** An event as it is listed; ids sort by when events were recorded. */
-export type ListedEvent = AuditEvent & { readonly id: string };
 
 /** Which events a listing is to show; all conditions must hold. */
 export interface AuditFilter {
@@ -55,10 +21,16 @@ export interface AuditFilter {
 /** Most events that one page examines. */
 const EXAMINED_MAX = 1000;
 const BATCH = 200;
-/** Most events that wait in memory for Redis to take them; those of calls that were under way when it went away. */
-const WAITING_MAX = 1000;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5000;
+
+/** How many events are kept. */
+export interface AuditLimits {
+  /** Each stream keeps at least this many. */
+  readonly kept: Readonly<Record<AuditKind, number>>;
+  /** Most that wait in memory for Redis to take them. */
+  readonly waitingMax: number;
+}
 
 /** Told what became of an event. */
 type Counted = (kind: AuditKind, result: 'written' | 'late' | 'lost') => void;
@@ -68,19 +40,18 @@ export class Audit {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;
   readonly #clock: Clock;
-  readonly #limits: Readonly<Record<AuditKind, number>>;
+  readonly #limits: AuditLimits;
   readonly #counted: Counted;
   readonly #log: Logger;
   readonly #waiting: AuditEvent[] = [];
   readonly #stop = new AbortController();
   #catchingUp: Promise<void> | undefined;
 
-  /** @param options.limits events that each stream keeps at least */
   constructor(options: {
     nodes: RedisNodes;
     writer: DurableWriter;
     clock: Clock;
-    limits: Readonly<Record<AuditKind, number>>;
+    limits: AuditLimits;
     counted: Counted;
     log: Logger;
   }) {
@@ -95,7 +66,8 @@ export class Audit {
   /**
    * Records an event, as durably as changes are, and never rejects: what has been done is done, whether or not it can
    * be written down. Where Redis does not take what was done, it waits in memory until Redis does, and may then be
-   * listed twice; what was refused is given up. Either way it stands in the process's log, like every event.
+   * listed twice; what was refused, and what finds too many waiting already, is given up. Either way it stands in the
+   * process's log, like every event.
    */
   async record(kind: AuditKind, event: AuditEvent): Promise<void> {
     this.#log.info({ audit: event }, `audit: ${kind}`);
@@ -103,12 +75,18 @@ export class Audit {
       await this.#write(kind, event);
       this.#counted(kind, 'written');
     } catch (error) {
-      const waits = kind === 'done' && this.#waiting.length < WAITING_MAX && !this.#stop.signal.aborted;
+      const waits =
+        kind === 'done' && this.#waiting.length < this.#limits.waitingMax && !this.#stop.signal.aborted;
       this.#log.warn({ requestId: event.requestId, waits, err: error }, 'an audit event was not recorded');
       if (!waits) return this.#counted(kind, 'lost');
       this.#waiting.push(event);
       this.#catchingUp ??= this.#catchUp();
     }
+  }
+
+  /** Events that wait in memory for Redis to take them. */
+  get waiting(): number {
+    return this.#waiting.length;
   }
 
   /** Tries once more to record what waits; what Redis still does not take is lost but for the process's log. */
@@ -121,7 +99,7 @@ export class Audit {
   }
 
   async #write(kind: AuditKind, event: AuditEvent): Promise<void> {
-    const args = [JSON.stringify(event), this.#limits[kind]];
+    const args = [JSON.stringify(event), this.#limits.kept[kind]];
     const { replicated } = await this.#writer.run(recordScript, [auditStream(kind)], args);
     if (!replicated) throw unavailable('not all replicas confirmed the event');
   }
@@ -169,7 +147,7 @@ export class Audit {
       const batch = await this.#nodes.within(redis, range);
       for (const [i, [id, fields]] of batch.slice(0, BATCH).entries()) {
         next = id;
-        const event = { id, ...(JSON.parse(fields[1] ?? '') as AuditEvent) };
+        const event = readEvent(id, fields[1]);
         if (matches(event, filter)) events.push(event);
         if (events.length === limit) return { events, ...(i + 1 < batch.length ? { next } : {}) };
       }
@@ -179,24 +157,7 @@ export class Audit {
   }
 }
 
-/** Fields of a key's record as the audit log shows them: of meta only its length and a hash to compare it by. */
-export function shown(fields: Partial<Record<RecordField, string>>): object {
-  const { e, x, n, o, m } = fields;
-  return {
-    ...(e === undefined ? {} : { enabled: e === '1' }),
-    ...(x === undefined ? {} : { expires: x === '' ? null : Number(x) }),
-    ...(n === undefined ? {} : { name: n || null }),
-    ...(o === undefined ? {} : { externalId: o || null }),
-    ...(m === undefined ? {} : { meta: summaryOf(m || '{}') }),
-  };
-}
-
-function summaryOf(text: string): object {
-  const sha256 = createHash('sha256').update(text).digest('hex').slice(0, 16);
-  return { bytes: Buffer.byteLength(text), sha256 };
-}
-
-function matches({ operation, by, on }: AuditEvent, filter: AuditFilter): boolean {
+function matches({ operation, by, on }: ListedEvent, filter: AuditFilter): boolean {
   return (
     (filter.operation === undefined || filter.operation === operation) &&
     (filter.apiId === undefined || filter.apiId === on.apiId) &&

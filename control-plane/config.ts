@@ -66,6 +66,13 @@ export const settings = {
     10_000,
     'Refused calls kept apart from them, the latest ones, so that a flood of these pushes no change out',
   ),
+  AUDIT_WAITING_MAX: integer(
+    0,
+    1_000_000,
+    'events',
+    10_000,
+    'Events of changes that wait in memory while Redis does not take them, about 1 KiB each; more are only in the log of the process, and counted as lost',
+  ),
   ROOT_KEY_CALLS_PER_MINUTE: integer(
     0,
     100_000_000,

@@ -1,5 +1,7 @@
 import { Counter, Gauge, Histogram } from 'prom-client';
 import { processMetrics } from '#shared/process-metrics.ts';
+import type { Audit } from './audit.ts';
+import type { BootstrapWatch } from './bootstrap-keys.ts';
 import type { Fence, FenceEvents } from './fence.ts';
 import type { PropagationEvents } from './propagation.ts';
 import type { WriteResult } from './redis-change-log.ts';
@@ -36,7 +38,7 @@ export class Metrics {
     });
     this.audit = new Counter({
       name: 'keyfence_audit_events_total',
-      help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "late" waited in memory until Redis took them. Those "lost" are in the process log only; for "done" that takes an outage of Redis that lasted until this process stopped.',
+      help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "late" waited in memory until Redis took them. Those "lost" are in the process log only; for "done" that takes an outage of Redis that lasted until this process stopped, or more than AUDIT_WAITING_MAX events in one.',
       labelNames: ['kind', 'result'],
       registers,
     });
@@ -88,6 +90,8 @@ export class Metrics {
   watch(
     fence: Pick<Fence, 'pending' | 'oldestMs'>,
     promises: Pick<RedisPromises, 'answering' | 'durable'>,
+    audit: Pick<Audit, 'waiting'>,
+    bootstrap: Pick<BootstrapWatch, 'differing'>,
   ): void {
     const gauge = (name: string, help: string, read: () => number) =>
       new Gauge({
@@ -107,6 +111,16 @@ export class Metrics {
       'keyfence_fence_oldest_seconds',
       'How long the oldest of the changes that are not complete has been waiting; 0 without any. Much more than LEASE_MS: Redis is out of reach, or a replica is missing.',
       () => fence.oldestMs / 1000,
+    );
+    gauge(
+      'keyfence_audit_events_waiting',
+      'Events of changes that wait in memory because Redis did not take them. Beyond AUDIT_WAITING_MAX they are lost but for the process log, and so are those that wait when the process is killed.',
+      () => audit.waiting,
+    );
+    gauge(
+      'keyfence_bootstrap_root_keys_differing',
+      'Other sets of bootstrap root keys than its own that control planes of the same Redis had within the last 90 s; looked at every 30 s. Above 0 during a rotation only: else some control plane takes root keys that you may have withdrawn.',
+      () => bootstrap.differing,
     );
     gauge(
       'keyfence_redis_reachable',

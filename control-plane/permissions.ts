@@ -43,6 +43,11 @@ export class Permissions {
     return API_ACTIONS.some((action) => this.allows(apiId, action));
   }
 
+  /** Whether no API's existence is a secret to the caller. */
+  touchesAll(): boolean {
+    return this.touches('*');
+  }
+
   allowsRoot(action: RootAction): boolean {
     return this.#has('*') || this.#has(`root.*.${action}`);
   }

@@ -65,7 +65,7 @@ export async function limitRates(
   };
   return {
     called: limit('calls', options.callsMax, ({ caller, method }) => `${caller?.rootKeyId}:${method}`),
-    failed: limit('failures', options.failuresMax, ({ ip }) => `address:${normalizeIP(ip)}`),
+    failed: limit('failures', options.failuresMax, ({ trail }) => `address:${normalizeIP(trail.address)}`),
   };
 }
 

@@ -1,9 +1,9 @@
-import { timingSafeEqual } from 'node:crypto';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId, generateKey, hashSecret } from '#shared/key-format.ts';
 import { rootKeyIndex, rootKeyRecord } from '#shared/layout.ts';
 import type { RedisNodes } from '#shared/redis.ts';
 import { Script } from '#shared/script.ts';
+import type { BootstrapKeys } from './bootstrap-keys.ts';
 import { Permissions } from './permissions.ts';
 import type { DurableWriter } from './redis-change-log.ts';
 
@@ -35,13 +35,13 @@ export interface Caller {
 export class RootKeys {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;
-  readonly #bootstrap: readonly Buffer[];
+  readonly #bootstrap: BootstrapKeys;
 
   /** @param bootstrap root keys that may do everything */
-  constructor(nodes: RedisNodes, writer: DurableWriter, bootstrap: readonly string[]) {
+  constructor(nodes: RedisNodes, writer: DurableWriter, bootstrap: BootstrapKeys) {
     this.#nodes = nodes;
     this.#writer = writer;
-    this.#bootstrap = bootstrap.map((key) => Buffer.from(hashSecret(key)));
+    this.#bootstrap = bootstrap;
   }
 
   /** The caller behind an Authorization header. Reads Redis on every call. Rejects with UNAUTHORIZED. */
@@ -50,10 +50,8 @@ export class RootKeys {
     if (!authorization) throw new ApiError('UNAUTHORIZED', 'Authorization: required, as "Bearer <root key>"');
     if (!token) throw new ApiError('UNAUTHORIZED', 'Authorization: must be of the form "Bearer <root key>"');
     const secretHash = hashSecret(token);
-    const digest = Buffer.from(secretHash);
-    // Every bootstrap key is compared, in constant time.
-    const matches = this.#bootstrap.filter((known) => timingSafeEqual(known, digest));
-    if (matches.length > 0) return { rootKeyId: 'bootstrap', permissions: new Permissions(['*']) };
+    const bootstrapId = this.#bootstrap.find(secretHash);
+    if (bootstrapId !== undefined) return { rootKeyId: bootstrapId, permissions: new Permissions(['*']) };
     const rootKey = await this.#read(secretHash);
     if (!rootKey?.enabled)
       throw new ApiError('UNAUTHORIZED', 'Authorization: the root key is unknown or disabled');

@@ -47,6 +47,8 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
   app.decorateRequest('failure', undefined);
   app.removeContentTypeParser('text/plain');
   app.server.maxConnections = config.CONNECTIONS_MAX;
+  // Node remembers an address that was asked for; of a caller who has hung up by then there is none to be had.
+  app.server.on('connection', (socket) => void socket.remoteAddress);
   app.server.on('checkExpectation', (_request, response) => {
     const requestId = newRequestId();
     const body = JSON.stringify(

@@ -54,6 +54,9 @@ export const rootKeyRecord = (secretHash: string): string => `kf:{!root}:k:${sec
 /** Hash: rootKeyId → its secret's hash. */
 export const rootKeyIndex = 'kf:{!root}:ids';
 
+/** Sorted set: the ids of the bootstrap root keys that a control plane has → when it last said so, Unix milliseconds. */
+export const bootstrapAnnouncements = 'kf:{!root}:bootstrap';
+
 /** Sorted set, scores 0: the ids of verifiers that reported lately. */
 export const verifierIds = 'kf:{!fleet}:ids';
 

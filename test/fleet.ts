@@ -60,7 +60,7 @@ export class Fleet {
   async addControlPlane(env: Env = {}): Promise<ControlPlane> {
     const config = loadConfig(controlPlaneSettings, {
       ...this.#env(env),
-      ...(env['ROOT_KEY_FILE'] ? {} : { ROOT_KEY }),
+      ...(env['ROOT_KEY_FILE'] || env['ROOT_KEY'] ? {} : { ROOT_KEY }),
     });
     const controlPlane = await startControlPlane(config, systemClock, this.#log('control-plane'));
     this.controlPlanes.push(controlPlane);

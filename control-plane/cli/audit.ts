@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import type { ListedEvent } from '../audit.ts';
+import type { ListedEvent } from '../audit-event.ts';
 import { moment, whole } from './arguments.ts';
 import { table, time } from './output.ts';
 import { collect } from './pages.ts';

@@ -18,12 +18,23 @@ export function callerOf(request: { caller: Caller | undefined }): Caller {
   return request.caller;
 }
 
-/** NOT_FOUND said in place of INSUFFICIENT_PERMISSIONS. Only the audit log is told. */
-export class Hidden extends ApiError {}
+/**
+ * NOT_FOUND to a caller to whom APIs are hidden, whether it stands in place of INSUFFICIENT_PERMISSIONS or nothing is
+ * there. Only the audit log is told which. Each leaves an event, or the time that it costs would tell them apart.
+ */
+export class Hidden extends ApiError {
+  /** What the audit log is told. */
+  readonly outcome: 'INSUFFICIENT_PERMISSIONS' | 'NOT_FOUND';
+
+  constructor(message: string, outcome: Hidden['outcome']) {
+    super('NOT_FOUND', message);
+    this.outcome = outcome;
+  }
+}
 
 /** Throws NOT_FOUND where the caller may do nothing on this API, INSUFFICIENT_PERMISSIONS where not this. */
 export function requireApi(caller: Caller, apiId: string, action: ApiAction, what = `api ${apiId}`): void {
-  if (!caller.permissions.touches(apiId)) throw new Hidden('NOT_FOUND', `${what} not found`);
+  if (!caller.permissions.touches(apiId)) throw new Hidden(`${what} not found`, 'INSUFFICIENT_PERMISSIONS');
   if (!caller.permissions.allows(apiId, action)) {
     throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId}.${action}`);
   }
@@ -46,7 +57,10 @@ export async function requireKey(
   action: ApiAction,
 ): Promise<string> {
   const apiId = await keys.apiOf(keyId);
-  if (apiId === undefined) throw keyNotFound(keyId);
+  if (apiId === undefined) {
+    if (callerOf(request).permissions.touchesAll()) throw keyNotFound(keyId);
+    throw new Hidden(`key ${keyId} not found`, 'NOT_FOUND');
+  }
   note(request, { apiId });
   requireApi(callerOf(request), apiId, action, `key ${keyId}`);
   return apiId;

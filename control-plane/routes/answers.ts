@@ -141,27 +141,34 @@ export const RootKeyList = Type.Object({
 
 const Effect = (description: string) =>
   Type.Optional(Type.Object({}, { additionalProperties: true, description }));
-export const EventPage = Type.Object({
-  events: List(
-    Type.Object({
-      id: Type.String({ description: 'Sorts by when events were recorded.' }),
-      time: Time('When the call arrived'),
-      requestId: Type.String(),
-      operation: Type.String(),
-      outcome: Type.String({ description: 'OK, or the code of the error.' }),
-      by: Type.Object({ rootKeyId: Type.Optional(Id('who called')), address: Type.String() }),
-      on: Type.Object({
-        apiId: Type.Optional(Type.String()),
-        keyId: Type.Optional(Type.String()),
-        rootKeyId: Type.Optional(Type.String()),
-      }),
-      before: Effect('What was changed, as it was; of meta only the length and a hash.'),
-      after: Effect('What was changed, as it is.'),
-      sequence: Type.Optional(Sequence),
+export const EventCaller = Type.Object({
+  rootKeyId: Type.Optional(Id('who called')),
+  address: Type.String({ description: 'Where the call came from; unknown where that could not be told.' }),
+});
+export const EventSubject = Type.Object({
+  apiId: Type.Optional(Type.String()),
+  keyId: Type.Optional(Type.String()),
+  rootKeyId: Type.Optional(Type.String()),
+});
+/** An event of the audit log; `ListedEvent` is its type. */
+export const Event = Type.Object({
+  id: Type.String({ description: 'Sorts by when events were recorded.' }),
+  time: Time('When the call arrived'),
+  requestId: Type.String(),
+  operation: Type.String(),
+  outcome: Type.String({ description: 'OK, or the code of the error.' }),
+  by: EventCaller,
+  on: EventSubject,
+  before: Effect('What was changed, as it was; of meta only the length and a hash.'),
+  after: Effect('What was changed, as it is.'),
+  sequence: Type.Optional(Sequence),
+  incomplete: Type.Optional(
+    Type.Literal(true, {
+      description: 'What is stored of it does not fit; what could not be read is left out or `unknown`.',
     }),
   ),
-  cursor: Cursor,
 });
+export const EventPage = Type.Object({ events: List(Event), cursor: Cursor });
 
 const FollowedApi = Type.Object({
   apiId: Type.String(),

@@ -1,7 +1,7 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Apis } from '../apis.ts';
-import { shown } from '../audit.ts';
+import { shown } from '../audit-event.ts';
 import { type KeyFilter, type Keys, recordFields } from '../keys.ts';
 import type { Propagator } from '../propagation.ts';
 import { neverShed } from '../protection.ts';

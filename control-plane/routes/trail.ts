@@ -1,7 +1,8 @@
 import type { FastifyRequest } from 'fastify';
 import type { Clock } from '#shared/clock.ts';
 import { isWellFormed } from '#shared/key-format.ts';
-import { type Audit, type AuditKind, type Effect, type Subject, shown } from '../audit.ts';
+import type { Audit } from '../audit.ts';
+import { type AuditKind, type Effect, type Subject, shown } from '../audit-event.ts';
 import type { RecordField, Written } from '../change-log.ts';
 import type { App } from '../server.ts';
 import { Hidden } from './access.ts';
@@ -15,6 +16,8 @@ declare module 'fastify' {
 
 interface Trail {
   readonly arrivedAt: number;
+  /** Where the call came from, as it was when it arrived: a caller who hangs up has no address any more. */
+  readonly address: string;
   /** Whether the call was let through to its handler, so that an outage leaves its outcome unknown. */
   letThrough: boolean;
   on: Subject;
@@ -23,13 +26,14 @@ interface Trail {
 
 /**
  * Records every management call that changes something, or tries to, and every call that was refused for want of
- * permission. The answer waits for it, so that who has an answer finds it listed. Not recorded: what somebody with
+ * permission, or to a caller who was not told whether that was why. The answer waits for it, so that who has an answer finds it listed. Not recorded: what somebody with
  * the permission merely read, calls over a rate limit, and those that met an outage before they did anything.
  */
 export function keepTrail(app: App, audit: Audit, clock: Clock): void {
   app.decorateRequest('trail');
   app.addHook('onRequest', async (request) => {
-    request.trail = { arrivedAt: clock.wallMs(), letThrough: false, on: {}, effect: {} };
+    const address = request.ip ?? 'unknown';
+    request.trail = { arrivedAt: clock.wallMs(), address, letThrough: false, on: {}, effect: {} };
   });
   app.addHook('preHandler', async (request) => {
     request.trail.letThrough = true;
@@ -37,13 +41,13 @@ export function keepTrail(app: App, audit: Audit, clock: Clock): void {
   app.addHook('onSend', async (request, _reply, payload) => {
     const kind = kindOf(request);
     if (kind !== undefined) {
-      const { arrivedAt, on, effect } = request.trail;
+      const { arrivedAt, address, on, effect } = request.trail;
       await audit.record(kind, {
         time: arrivedAt,
         requestId: request.id,
         operation: operationOf(request),
         outcome: outcomeOf(request),
-        by: { ...(request.caller ? { rootKeyId: request.caller.rootKeyId } : {}), address: request.ip },
+        by: { ...(request.caller ? { rootKeyId: request.caller.rootKeyId } : {}), address },
         on: { ...asked(request), ...on },
         ...effect,
       });
@@ -71,7 +75,7 @@ const PREFIX = '/v1/';
 const operationOf = (request: FastifyRequest) => (request.routeOptions.url ?? '').slice(PREFIX.length);
 
 function outcomeOf({ failure }: FastifyRequest) {
-  if (failure instanceof Hidden) return 'INSUFFICIENT_PERMISSIONS';
+  if (failure instanceof Hidden) return failure.outcome;
   return failure?.code ?? 'OK';
 }
 
@@ -80,6 +84,7 @@ function kindOf(request: FastifyRequest): AuditKind | undefined {
   if (request.is404 || !request.routeOptions.url?.startsWith(PREFIX)) return undefined;
   const outcome = outcomeOf(request);
   const changes = request.method === 'POST';
+  if (request.failure instanceof Hidden) return 'refused';
   switch (outcome) {
     case 'OK':
       return changes ? 'done' : undefined;

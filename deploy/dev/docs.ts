@@ -23,7 +23,12 @@ const ROOT = join(import.meta.dirname, '..', '..');
 /** Every file that is generated, wholly or in part, as it should be. */
 export async function documents(): Promise<{ file: string; present: string; wanted: string }[]> {
   const controlPlaneMetrics = new ControlPlaneMetrics();
-  controlPlaneMetrics.watch({ pending: 0, oldestMs: 0 }, { answering: false, durable: false });
+  controlPlaneMetrics.watch(
+    { pending: 0, oldestMs: 0 },
+    { answering: false, durable: false },
+    { waiting: 0 },
+    { differing: 0 },
+  );
   const verifierMetrics = new VerifierMetrics();
   verifierMetrics.watch(
     {

@@ -39,7 +39,7 @@ describe('what was done', () => {
         requestId: answer.headers['x-request-id'],
         operation: 'keys.updateKey',
         outcome: 'OK',
-        by: { rootKeyId: 'bootstrap', address: '127.0.0.1' },
+        by: { rootKeyId: expect.stringMatching(/^bootstrap_[0-9a-f]{8}$/), address: '127.0.0.1' },
         on: { apiId: 'audited', keyId },
         before: { enabled: true },
         after: { enabled: false },

@@ -1,7 +1,10 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { BootstrapKeys } from '../../control-plane/bootstrap-keys.ts';
 import { auditStream, callCounter } from '../../shared/layout.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../fleet.ts';
+
+const [BOOTSTRAP = ''] = new BootstrapKeys([ROOT_KEY]).ids;
 
 let fleet: Fleet;
 let redis: Redis;
@@ -20,7 +23,7 @@ afterAll(async () => {
 });
 
 /** The bootstrap key's limits are for nobody to wait for. */
-const forgetCounts = () => redis.del(callCounter('bootstrap:GET'), callCounter('bootstrap:POST'));
+const forgetCounts = () => redis.del(callCounter(`${BOOTSTRAP}:GET`), callCounter(`${BOOTSTRAP}:POST`));
 const rootKeyWith = async (...permissions: string[]): Promise<string> => {
   await forgetCounts();
   return (await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions })).key;
@@ -109,8 +112,8 @@ describe('an address without a valid root key', () => {
 
 test('a disable goes through while Redis does not count calls', async () => {
   const keyId = await newKey();
-  await redis.del(callCounter('bootstrap:POST'));
-  await redis.lpush(callCounter('bootstrap:POST'), 'not a number');
+  await redis.del(callCounter(`${BOOTSTRAP}:POST`));
+  await redis.lpush(callCounter(`${BOOTSTRAP}:POST`), 'not a number');
   const unchecked = await metric('keyfence_rate_limited_total{limit="unchecked"}');
   await fleet.ok('keys.updateKey', { keyId, enabled: false });
   expect(await metric('keyfence_rate_limited_total{limit="unchecked"}')).toBe(unchecked + 1);

@@ -33,10 +33,13 @@ test('every listener is on this machine alone, unless told otherwise', () => {
 });
 
 test('root keys of the configuration are compared as digests and in constant time', () => {
-  const comparisons = read('control-plane/root-keys.ts')
+  const uses = read('control-plane/bootstrap-keys.ts')
     .split('\n')
-    .filter((line) => line.includes('this.#bootstrap') && !line.includes('this.#bootstrap ='));
-  expect(comparisons).toEqual([expect.stringMatching(/\.filter\(.*timingSafeEqual\(known, digest\)/)]);
+    .filter((line) => line.includes('this.#known') && !line.includes('this.#known ='));
+  expect(uses).toEqual([
+    expect.stringContaining('.map(({ id }) => id)'),
+    expect.stringMatching(/\.filter\(.*timingSafeEqual\(known\.digest, digest\)/),
+  ]);
 });
 
 describe('on a running fleet', () => {
