@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
+import { isAnswered } from './folder.ts';
 
 export interface RedisServer {
   /** For REDIS_URL. */
@@ -33,6 +34,8 @@ export async function startRedis(directory: string, options: readonly string[] =
   if (!command) throw new Error('no redis-server on PATH');
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const socket = socketIn(directory);
+  // Two on one append-only file would each lose what the other wrote.
+  if (await isAnswered(socket)) throw new Error(`another Redis keeps its data in ${directory}`);
   const persistent = ['--save', '', '--appendonly', 'yes', '--appendfsync', 'always'];
   const own = ['--port', '0', '--unixsocket', socket, '--unixsocketperm', '700', '--dir', directory];
   const server = spawnBound(command, [...own, ...persistent, '--daemonize', 'no', ...options]);

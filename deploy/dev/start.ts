@@ -4,6 +4,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { scriptArguments } from './arguments.ts';
+import { takeFolder, tell, untilFree } from './folder.ts';
 import { ensureRedis } from './install-redis.ts';
 import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
 
@@ -25,6 +26,7 @@ const { env } = process;
 const children: { name: string; child: ChildProcess }[] = [];
 let redis: RedisServer | undefined;
 let stopping: Promise<void> | undefined;
+let hasTold = false;
 
 process.on('SIGINT', () => void stop(0));
 process.on('SIGTERM', () => void stop(0));
@@ -42,9 +44,27 @@ try {
 
 async function start(): Promise<void> {
   mkdirSync(DATA, { recursive: true, mode: 0o700 });
+  const leftover = takeFolder(DATA);
+  const addresses = {
+    CONTROL_PLANE: addressOf('CONTROL_PLANE', '3000', '9300'),
+    VERIFIER: addressOf('VERIFIER', '3001', '9301'),
+  };
+  const ports = Object.entries(addresses).flatMap(([process, { PORT, ADMIN_PORT }]) => [
+    [`${process}_PORT`, Number(PORT)],
+    [`${process}_ADMIN_PORT`, Number(ADMIN_PORT)],
+  ]);
+  await untilFree(Object.fromEntries(ports), leftover);
+  const bases = {
+    pid: process.pid,
+    controlPlane: baseOf(addresses.CONTROL_PLANE),
+    verifier: baseOf(addresses.VERIFIER),
+  };
+  tell(DATA, bases);
+  hasTold = true;
   if (!env['REDIS_URL']) {
     ensureRedis();
     redis = await startRedis(join(DATA, 'redis'));
+    tell(DATA, { ...bases, redisUrl: redis.url });
     redis.process.once('exit', () => !stopping && void fail('Redis ended'));
   }
   const rootKeyFile = env['ROOT_KEY'] ? '' : env['ROOT_KEY_FILE'] || ownRootKeyFile();
@@ -56,15 +76,16 @@ async function start(): Promise<void> {
   };
   const controlPlane = run('control plane', 'control-plane/main.ts', {
     ...common,
-    ...addressOf('CONTROL_PLANE', '3000', '9300'),
+    ...addresses.CONTROL_PLANE,
     ...(rootKeyFile ? { ROOT_KEY_FILE: rootKeyFile } : {}),
   });
   const { ROOT_KEY: _key, ROOT_KEY_FILE: _file, ...withoutRootKey } = common;
   const verifier = run('verifier', 'verifier/main.ts', {
     ...withoutRootKey,
-    ...addressOf('VERIFIER', '3001', '9301'),
+    ...addresses.VERIFIER,
   });
   await Promise.all([untilReady(controlPlane), untilReady(verifier)]);
+  if (stopping !== undefined) return;
   console.log(walk(controlPlane.base, verifier.base, rootKeyFile));
 }
 
@@ -84,6 +105,10 @@ function addressOf(process: string, port: string, adminPort: string) {
   };
 }
 
+function baseOf({ PORT }: { PORT: string }): string {
+  return `http://127.0.0.1:${PORT}`;
+}
+
 function run(
   name: string,
   file: string,
@@ -95,7 +120,7 @@ function run(
   child.once('exit', (code) => !stopping && void fail(`the ${name} ended with status ${code}`));
   return {
     name,
-    base: `http://127.0.0.1:${settings.PORT}`,
+    base: baseOf(settings),
     readyUrl: `http://127.0.0.1:${settings.ADMIN_PORT}/readyz`,
   };
 }
@@ -160,6 +185,7 @@ function stop(status: number): Promise<void> {
   stopping ??= (async () => {
     await Promise.all(children.map(({ child }) => ended(child)));
     await redis?.stop();
+    if (hasTold) tell(DATA, undefined);
     process.exit(status);
   })();
   return stopping;

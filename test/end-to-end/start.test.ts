@@ -1,5 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,13 +30,20 @@ afterEach(async () => {
 
 /** `npm start`, up to the text that says it is ready. */
 async function npmStart(): Promise<string> {
+  const { child, output } = await npmStartOrEnd();
+  started = child;
+  expect(output).toContain('Keyfence is ready.');
+  return output;
+}
+
+/** `npm start`, until it is ready or has ended. */
+async function npmStartOrEnd(more: NodeJS.ProcessEnv = {}) {
   const child = spawn('npm', ['start'], {
     cwd: ROOT,
-    env,
+    env: { ...env, ...more },
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  started = child;
   let output = '';
   child.stdout.on('data', (chunk: Buffer) => {
     output += chunk.toString();
@@ -45,8 +52,7 @@ async function npmStart(): Promise<string> {
     output += chunk.toString();
   });
   await until(() => output.includes('Ctrl-C stops everything') || child.exitCode !== null);
-  expect(output).toContain('Keyfence is ready.');
-  return output;
+  return { child, output };
 }
 
 /** The commands of the printed walk, as somebody would copy them. */
@@ -78,12 +84,57 @@ test('npm start is ready with a walk that works as printed, keeps keys over a re
   expect(JSON.parse(again)).toMatchObject({ valid: true });
 }, 90_000);
 
+/** What the first of them says of itself. */
+const running = () => JSON.parse(readFileSync(join(data, 'running.json'), 'utf8'));
+const codeOf = (key: string) =>
+  JSON.parse(
+    bash(
+      `curl -s http://127.0.0.1:${env['VERIFIER_PORT']}/v1/keys.verifyKey -H 'content-type: application/json' -d '{"key":"${key}"}'`,
+    ),
+  ).code;
+
+test('a second npm start on the same folder, or the same ports, says so and leaves the first as it was', async () => {
+  const answers = bash(`${walkOf(await npmStart())}\necho "KEY $KEY"`);
+  const key = /^KEY (\w+)$/m.exec(answers)?.[1] ?? '';
+  const { pid, redisUrl, controlPlane } = running();
+  const before = processesOf(data);
+
+  const sameFolder = await npmStartOrEnd();
+  expect(sameFolder.child.exitCode).toBe(1);
+  expect(sameFolder.output).toContain(`another npm start (process ${pid}, at ${controlPlane} and `);
+  const elsewhere = mkdtempSync(join(tmpdir(), 'keyfence-start-'));
+  const samePorts = await npmStartOrEnd({ KEYFENCE_DATA: elsewhere });
+  rmSync(elsewhere, { recursive: true });
+  expect(samePorts.child.exitCode).toBe(1);
+  expect(samePorts.output).toContain(
+    `in use on 127.0.0.1: port ${env['CONTROL_PLANE_PORT']} (CONTROL_PLANE_PORT)`,
+  );
+  expect(samePorts.output).toContain(`${env['VERIFIER_ADMIN_PORT']} (VERIFIER_ADMIN_PORT)`);
+  for (const { output } of [sameFolder, samePorts]) {
+    expect(output).not.toMatch(/is ready|root key/);
+    expect(output, 'a stack').not.toMatch(/^\s+at /m);
+  }
+
+  expect(processesOf(data)).toEqual(before);
+  expect(running()).toMatchObject({ pid, redisUrl });
+  expect(existsSync(redisUrl.replace('unix://', ''))).toBe(true);
+  expect(codeOf(key)).toBe('VALID');
+}, 120_000);
+
+test('after kill -9 npm start begins again with the same keys, once what was left behind has ended', async () => {
+  const answers = bash(`${walkOf(await npmStart())}\necho "KEY $KEY"`);
+  const key = /^KEY (\w+)$/m.exec(answers)?.[1] ?? '';
+  process.kill(running().pid, 'SIGKILL');
+  await npmStart();
+  expect(codeOf(key)).toBe('VALID');
+}, 120_000);
+
 test('killing npm leaves no process behind', async () => {
   await npmStart();
   const pids = processesOf(data);
   expect(pids.length).toBeGreaterThanOrEqual(3);
   process.kill(started?.pid ?? 0, 'SIGKILL');
-  await until(() => pids.every((pid) => !running(pid)));
+  await until(() => pids.every((pid) => !runs(pid)));
 }, 90_000);
 
 /** Every process whose environment or arguments name this data directory, npm and its shell apart. */
@@ -94,7 +145,7 @@ function processesOf(directory: string): number[] {
     .map((line) => Number.parseInt(line, 10));
 }
 
-function running(pid: number): boolean {
+function runs(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;

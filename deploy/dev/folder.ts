@@ -1,0 +1,122 @@
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+
+/** What an `npm start` says of itself in its folder while it runs. */
+export interface Running {
+  readonly pid: number;
+  readonly controlPlane: string;
+  readonly verifier: string;
+  /** Of its private Redis. */
+  readonly redisUrl?: string;
+}
+
+const POLL_MS = 100;
+/** What a killed `npm start` leaves behind has ended by then. */
+const LEFTOVERS_END_MS_MAX = 20_000;
+
+/**
+ * Takes the folder for this process. The lock is one of the operating system's on a file, held through SQLite because
+ * Node itself has none: it ends with its process, however that ends. Throws where another process holds it.
+ * @returns what the process before this one said of itself, where it was killed before it could clear that away
+ */
+export function takeFolder(directory: string): Running | undefined {
+  const lock = new DatabaseSync(join(directory, 'lock'));
+  try {
+    lock.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
+  } catch (error) {
+    if (!(error as Error).message.includes('locked')) throw error;
+    const { pid, controlPlane, verifier } = running(directory) ?? {};
+    const who = controlPlane ? ` (process ${pid}, at ${controlPlane} and ${verifier})` : '';
+    throw new Error(
+      `another npm start${who} keeps its keys in ${directory}, and was left alone. Use that one; or stop it first, by Ctrl-C there; or give this one a folder and ports of its own: KEYFENCE_DATA, CONTROL_PLANE_PORT, CONTROL_PLANE_ADMIN_PORT, VERIFIER_PORT, VERIFIER_ADMIN_PORT`,
+    );
+  }
+  held.add(lock);
+  return running(directory);
+}
+
+/** A lock ends when it is collected as garbage. */
+const held = new Set<DatabaseSync>();
+
+/** Says what runs in the folder, for a second `npm start` and for the doctor; undefined = nothing any more. */
+export function tell(directory: string, what: Running | undefined): void {
+  if (what === undefined) rmSync(fileIn(directory), { force: true });
+  else writeFileSync(fileIn(directory), `${JSON.stringify(what)}\n`, { mode: 0o600 });
+}
+
+function running(directory: string): Running | undefined {
+  try {
+    return JSON.parse(readFileSync(fileIn(directory), 'utf8')) as Running;
+  } catch {
+    return undefined; // nobody said anything, or was killed while saying it
+  }
+}
+
+const fileIn = (directory: string) => join(directory, 'running.json');
+
+/**
+ * Resolves when nothing uses these any more. What a killed `npm start` left behind is waited for; anything else is there
+ * to stay, and rejects at once.
+ * @param ports by the settings that chose them
+ */
+export async function untilFree(
+  ports: Readonly<Record<string, number>>,
+  leftover: Running | undefined,
+): Promise<void> {
+  const socket = leftover?.redisUrl?.replace('unix://', '');
+  const giveUpAtMs = performance.now() + (leftover ? LEFTOVERS_END_MS_MAX : 0);
+  let said = leftover === undefined;
+  for (;;) {
+    const used = await portsInUse(ports);
+    const redis = socket !== undefined && (await isAnswered(socket));
+    if (used.length === 0 && !redis) return;
+    if (performance.now() > giveUpAtMs) throw new Error(advice(ports, used, leftover, redis));
+    if (!said) console.error('An earlier npm start was killed; waiting until what it left behind has ended.');
+    said = true;
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+function advice(
+  ports: Readonly<Record<string, number>>,
+  used: readonly string[],
+  leftover: Running | undefined,
+  redis: boolean,
+): string {
+  if (redis) {
+    return `the Redis of an earlier npm start (process ${leftover?.pid}), which was killed, still runs at ${leftover?.redisUrl}: stop it by redis-cli -s ${leftover?.redisUrl?.replace('unix://', '')} SHUTDOWN`;
+  }
+  const places = used.map((name) => `${ports[name]} (${name})`).join(', ');
+  return `in use on 127.0.0.1: port ${places}. Stop what listens there, or choose others: ${used.map((name) => `${name}=${(ports[name] ?? 0) + 100}`).join(' ')} npm start`;
+}
+
+async function portsInUse(ports: Readonly<Record<string, number>>): Promise<string[]> {
+  const names = await Promise.all(
+    Object.entries(ports).map(async ([name, port]) => ((await isFree(port)) ? [] : [name])),
+  );
+  return names.flat();
+}
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    // Nonsense is for the process itself to refuse, by the name of its setting.
+    if (!(port >= 0 && port < 65_536)) return resolve(true);
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+  });
+}
+
+/** Whether a process listens on the Unix socket at `path`. */
+export function isAnswered(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = connect(path);
+    probe.once('connect', () => {
+      probe.destroy();
+      resolve(true);
+    });
+    probe.once('error', () => resolve(false));
+  });
+}
