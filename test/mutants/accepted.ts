@@ -1,0 +1,11 @@
+/** A mutant that no test can notice, because the program does the same with it, or nothing that anybody is promised. */
+export interface Accepted {
+  readonly file: string;
+  /** The line without the mutant, and with it; white space at the ends apart. */
+  readonly before: string;
+  readonly after: string;
+  readonly reason: string;
+}
+
+/** Survivors that were looked at, each with the reason why it may survive. */
+export const ACCEPTED: readonly Accepted[] = [];

@@ -1,0 +1,62 @@
+import { execFileSync } from 'node:child_process';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { type Mutant, plant } from './plant.ts';
+
+/** A copy of the project under the folder for temporary files, in which mutants are planted. The project stays as it is. */
+export class Copy {
+  readonly root: string;
+  readonly #from: string;
+
+  constructor(from: string) {
+    this.#from = from;
+    this.root = mkdtempSync(join(tmpdir(), 'keyfence-mutants-'));
+    for (const file of filesOf(from)) {
+      mkdirSync(join(this.root, dirname(file)), { recursive: true });
+      cpSync(join(from, file), join(this.root, file), { dereference: false });
+    }
+    const modules = join(from, 'node_modules');
+    if (existsSync(modules)) symlinkSync(modules, join(this.root, 'node_modules'));
+    // Some tests ask Git which files there are.
+    for (const args of [
+      ['init', '-q'],
+      ['add', '-A'],
+    ])
+      execFileSync('git', args, { cwd: this.root, stdio: 'ignore' });
+  }
+
+  plant(mutant: Mutant): void {
+    writeFileSync(join(this.root, mutant.file), plant(this.#original(mutant.file), mutant));
+  }
+
+  /** Puts a file back as it was. */
+  mend({ file }: Mutant): void {
+    writeFileSync(join(this.root, file), this.#original(file));
+  }
+
+  remove(): void {
+    rmSync(this.root, { recursive: true, force: true });
+  }
+
+  #original(file: string): string {
+    return readFileSync(join(this.#from, file), 'utf8');
+  }
+}
+
+/** Every file of a project that is not ignored, new ones too. */
+export function filesOf(root: string): string[] {
+  const options = { cwd: root, encoding: 'utf8', maxBuffer: 64 * 1024 * 1024 } as const;
+  return execFileSync('git', ['ls-files', '-co', '--exclude-standard'], options)
+    .split('\n')
+    .filter((file) => file !== '' && existsSync(join(root, file)));
+}

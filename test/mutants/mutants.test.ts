@@ -1,0 +1,189 @@
+import { execFileSync } from 'node:child_process';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ACCEPTED, type Accepted } from './accepted.ts';
+import { filesOf } from './copy.ts';
+import { mutate, type Tried } from './mutate.ts';
+import { mutantsOf, plant, shown } from './plant.ts';
+import { testsOf } from './tests-of.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+
+describe('what is planted', () => {
+  const plantedIn = (file: string, text: string) =>
+    mutantsOf(file, text).map((mutant) => shown(text, mutant).after);
+
+  test('in TypeScript are turned comparisons, conditions, calls, constants and patterns, and what is left out', () => {
+    const mutated = (text: string) => plantedIn('a.ts', text);
+    expect(mutated('f(a < 3);')).toEqual([';', 'f(a <= 3);', 'f(a > 3);', 'f(a < 4);']);
+    expect(mutated('const b = !x && y.every(z);')).toEqual(
+      expect.arrayContaining([
+        'const b = x && y.every(z);',
+        'const b = !x || y.every(z);',
+        'const b = !x && y.some(z);',
+      ]),
+    );
+    expect(mutated('if (a) throw b;')).toEqual(['if (true) throw b;', 'if (false) throw b;', 'if (a) ;']);
+    expect(mutated('const a = { b: 1, ...c };')).toEqual(
+      expect.arrayContaining(['const a = { ...c };', 'const a = { b: 1, };', 'const a = { b: 0, ...c };']),
+    );
+    expect(mutated('const a = /^b{1,8}$/i;')).toEqual([
+      'const a = /b{1,8}$/i;',
+      'const a = /^b{1,9}$/i;',
+      'const a = /^b{1,8}/i;',
+      'const a = /^b{1,8}$/;',
+    ]);
+    expect(mutated('call(a, b);')).toEqual([';', 'call(a);']);
+  });
+
+  test('in TypeScript is nothing in types, imports, prose and debugging', () => {
+    const text = [
+      "import a from 'b';",
+      "type C = 'd' | 1;",
+      'function e(f: 1 | 2): void {}',
+      "const g = 'Some prose.';",
+      'log.debug(1 < 2);',
+    ].join('\n');
+    expect(plantedIn('a.ts', text)).toEqual([]);
+  });
+
+  test('in Lua are turned comparisons, conditions, numbers and texts, and calls that are left out', () => {
+    const mutated = (text: string) => plantedIn('a.lua', text);
+    expect(mutated("if a == 'b' then return -1 end -- c == 1")).toEqual([
+      'if true then return -1 end -- c == 1',
+      'if false then return -1 end -- c == 1',
+      "if a ~= 'b' then return -1 end -- c == 1",
+      "if a == '' then return -1 end -- c == 1",
+      "if a == 'b' then return -2 end -- c == 1",
+    ]);
+    expect(mutated("  redis.call('DEL', KEYS[1])")).toEqual(['', "redis.call('DEL', KEYS[2])"]);
+  });
+
+  test('is one place, and the text is otherwise as it was', () => {
+    for (const file of ['control-plane/permissions.ts', 'control-plane/lua/write-change.lua']) {
+      const text = readFileSync(join(ROOT, file), 'utf8');
+      const mutants = mutantsOf(file, text);
+      expect(mutants.length).toBeGreaterThan(20);
+      for (const mutant of mutants) {
+        const changed = plant(text, mutant);
+        expect(changed).not.toBe(text);
+        expect(changed.slice(0, mutant.start)).toBe(text.slice(0, mutant.start));
+        expect(changed.slice(mutant.start + mutant.to.length)).toBe(text.slice(mutant.end));
+      }
+    }
+  });
+});
+
+describe('a run', () => {
+  let project: string;
+  beforeAll(() => {
+    project = mkdtempSync(join(tmpdir(), 'keyfence-mutants-test-'));
+    symlinkSync(join(ROOT, 'node_modules'), join(project, 'node_modules'));
+    const files = {
+      '.gitignore': 'node_modules\n',
+      'package.json': '{"type":"module"}',
+      'tsconfig.json': readFileSync(join(ROOT, 'tsconfig.json'), 'utf8').replace(
+        /"include": \[.*\]/,
+        '"include": ["*.ts"]',
+      ),
+      'allowed.ts': 'export function allowed(n: number): boolean {\n  return n >= 0 && n < 3;\n}\n',
+      'weak.test.ts': testText('expect([1, 9].map(allowed)).toEqual([true, false]);'),
+      'strong.test.ts': testText('expect([-1, 0, 2, 3].map(allowed)).toEqual([false, true, true, false]);'),
+      'broken.test.ts': testText('expect(allowed(1)).toBe(false);'),
+    };
+    mkdirSync(project, { recursive: true });
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(project, name), text);
+    execFileSync('git', ['init', '-q'], { cwd: project, stdio: 'ignore' });
+  });
+  afterAll(() => rmSync(project, { recursive: true, force: true }));
+
+  const testText = (expectation: string) =>
+    `import { expect, test } from 'vitest';\nimport { allowed } from './allowed.ts';\ntest('it', () => {\n  ${expectation}\n});\n`;
+  const run = (
+    tests: readonly string[],
+    options: { accepted?: readonly Accepted[]; seed?: number; count?: number } = {},
+  ) =>
+    mutate({
+      root: project,
+      files: new Map([['allowed.ts', 'all']]),
+      testsOf: () => tests,
+      accepted: options.accepted ?? [],
+      seed: options.seed ?? 1,
+      count: options.count ?? 100,
+      jobs: 1,
+      tried: () => undefined,
+    });
+  const survivors = (tried: readonly Tried[]) =>
+    tried.filter(({ fate }) => fate.kind === 'survived').map(({ after }) => after);
+  const HOLE = { before: 'return n >= 0 && n < 3;', after: 'return n >= 0 && n <= 3;' };
+
+  test('finds a hole in the tests, and none where there is none', async () => {
+    const weak = await run(['weak.test.ts']);
+    expect(survivors(weak)).toContain(HOLE.after);
+    expect(weak.some(({ fate }) => fate.kind === 'caught')).toBe(true);
+    const strong = await run(['weak.test.ts', 'strong.test.ts']);
+    expect(survivors(strong)).toEqual([]);
+    expect(strong).toHaveLength(weak.length);
+  });
+
+  test('leaves out what is accepted, and the project as it was', async () => {
+    const files = () =>
+      readdirSync(project).map((name) =>
+        name.endsWith('.ts') ? readFileSync(join(project, name), 'utf8') : name,
+      );
+    const before = files();
+    const tried = await run(['weak.test.ts'], {
+      accepted: [{ file: 'allowed.ts', ...HOLE, reason: 'it is only a test' }],
+    });
+    expect(survivors(tried)).not.toContain(HOLE.after);
+    expect(tried.filter(({ fate }) => fate.kind === 'accepted').map(({ after }) => after)).toEqual([
+      HOLE.after,
+    ]);
+    expect(files()).toEqual(before);
+  });
+
+  test('chooses the same by the same seed, and others by another', async () => {
+    const chosen = async (seed: number) => {
+      const tried = await run([], { seed, count: 4 });
+      expect(tried).toHaveLength(4);
+      expect(tried.every(({ fate }) => fate.kind === 'no tests' || fate.kind === 'refused by types')).toBe(
+        true,
+      );
+      return tried.map(({ after }) => after);
+    };
+    const [one, again, other] = [await chosen(7), await chosen(7), await chosen(8)];
+    expect(again).toEqual(one);
+    expect(other).not.toEqual(one);
+  });
+
+  test('ends where a test fails without any mutant', async () => {
+    await expect(run(['broken.test.ts'])).rejects.toThrow(/broken\.test\.ts fails: it, without any mutant/);
+  });
+});
+
+test('every file of the rules has tests that are to notice', () => {
+  const files = filesOf(ROOT);
+  const sources = files.filter((file) =>
+    /^(control-plane|verifier|shared)\/(?!dashboard\/).*(?<!\.d)\.(ts|lua)$/.test(file),
+  );
+  expect(sources.filter((file) => testsOf(ROOT, file, files).length === 0)).toEqual([]);
+});
+
+test('what is accepted is still there, each with a reason', () => {
+  for (const { file, before, after, reason } of ACCEPTED) {
+    const text = readFileSync(join(ROOT, file), 'utf8');
+    const there = mutantsOf(file, text).map((mutant) => shown(text, mutant));
+    expect(there, `${file}: ${before}`).toContainEqual({ before, after });
+    expect(reason.length).toBeGreaterThan(15);
+  }
+});

@@ -1,0 +1,116 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join, relative, resolve } from 'node:path';
+import { numberArgument, scriptArguments, wrongArguments } from '../../deploy/dev/arguments.ts';
+import { ACCEPTED } from './accepted.ts';
+import { filesOf } from './copy.ts';
+import { mutate, type Tried } from './mutate.ts';
+import { testsOf } from './tests-of.ts';
+
+const USAGE = `npm run mutants -- [FILE|FOLDER ...] [--seed N] [--count N] [--jobs N] [--changed]
+
+Plants plausible mistakes in the code, one at a time in a copy of the project, and runs the tests that should notice
+them. Prints what survived and a table by file. Status 1 where something survives that test/mutants/accepted.ts does
+not give a reason for.
+
+  FILE|FOLDER   what to plant them in (default: control-plane, verifier and shared, without the dashboard)
+  --seed N      which of all that could be planted; a run without it tells its seed
+  --count N     how many (default 50)
+  --jobs N      how many at the same time (default: half of the processors)
+  --changed     only in lines that differ from the branch main`;
+
+const ROOT = join(import.meta.dirname, '..', '..');
+
+const { values, positionals } = scriptArguments(USAGE, {
+  allowPositionals: true,
+  options: {
+    seed: { type: 'string' },
+    count: { type: 'string', default: '50' },
+    jobs: { type: 'string', default: String(Math.ceil(availableParallelism() / 2)) },
+    changed: { type: 'boolean', default: false },
+  },
+});
+const seed =
+  values.seed === undefined ? Math.floor(Math.random() * 1e9) : numberArgument('seed', values.seed, 0, USAGE);
+const count = numberArgument('count', values.count, 1, USAGE);
+const jobs = numberArgument('jobs', values.jobs, 1, USAGE);
+
+const files = new Map(
+  sources(positionals).map((file) => [file, values.changed ? changedLines(file) : ('all' as const)]),
+);
+console.log(`seed ${seed}`);
+const startedMs = performance.now();
+const results = await mutate({
+  root: ROOT,
+  files,
+  testsOf,
+  accepted: ACCEPTED,
+  seed,
+  count,
+  jobs,
+  tried: tell,
+});
+report(results);
+
+/** The files that are meant, of those that mistakes can be planted in. */
+function sources(given: readonly string[]): string[] {
+  const wanted = given.length > 0 ? given : ['control-plane', 'verifier', 'shared'];
+  const all = filesOf(ROOT).filter((file) =>
+    /^(?:control-plane|verifier|shared)\/(?!dashboard\/).*(?<!\.d)\.(?:ts|lua)$/.test(file),
+  );
+  return wanted.flatMap((name) => {
+    const path = relative(ROOT, resolve(name));
+    const meant = all.filter((file) => file === path || file.startsWith(`${path}/`));
+    if (meant.length === 0)
+      wrongArguments(`${name}: ${existsSync(name) ? 'no code of the project' : 'not found'}`, USAGE);
+    return meant;
+  });
+}
+
+function changedLines(file: string): ReadonlySet<number> {
+  const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' });
+  const base = git('merge-base', 'main', 'HEAD').trim();
+  const lines = new Set<number>();
+  for (const [, first, length] of git('diff', '-U0', base, '--', file).matchAll(
+    /^@@ -\S+ \+(\d+)(?:,(\d+))? @@/gm,
+  ))
+    for (let i = 0; i < Number(length ?? 1); i++) lines.add(Number(first) + i);
+  return lines;
+}
+
+function tell({ mutant, before, after, fate }: Tried): void {
+  const by = 'by' in fate ? ` by ${fate.by}` : 'reason' in fate ? `: ${fate.reason}` : '';
+  console.log(`${mutant.file}:${mutant.line} ${fate.kind}${by}`);
+  if (fate.kind === 'survived' || fate.kind === 'no tests') console.log(`  - ${before}\n  + ${after}`);
+}
+
+function report(results: readonly Tried[]): void {
+  const survived = (fate: Tried['fate']) => fate.kind === 'survived' || fate.kind === 'no tests';
+  const names = [...new Set(results.map(({ mutant }) => mutant.file))].sort();
+  const row = (name: string, tried: readonly Tried[]) => {
+    const alive = tried.filter(({ fate }) => survived(fate)).length;
+    const accepted = tried.filter(({ fate }) => fate.kind === 'accepted').length;
+    const score =
+      tried.length === accepted ? '' : `${Math.round(100 * (1 - alive / (tried.length - accepted)))} %`;
+    return (
+      name.padEnd(44) +
+      [tried.length, tried.length - alive - accepted, accepted, alive, score]
+        .map((cell) => String(cell).padStart(10))
+        .join('')
+    );
+  };
+  console.log(
+    `\n${'file'.padEnd(44)}${['planted', 'caught', 'accepted', 'survived', 'score'].map((name) => name.padStart(10)).join('')}`,
+  );
+  for (const name of names)
+    console.log(
+      row(
+        name,
+        results.filter(({ mutant }) => mutant.file === name),
+      ),
+    );
+  console.log(row('all', results));
+  console.log(`seed ${seed}, ${Math.round((performance.now() - startedMs) / 1000)} s`);
+  if (results.some(({ fate }) => survived(fate))) process.exitCode = 1;
+}

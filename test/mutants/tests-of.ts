@@ -1,0 +1,190 @@
+import { readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+
+/**
+ * Which tests are to notice a mistake in which files, before those of its folder that import it: the first row that fits counts.
+ * Cheap ones come first, because the first that fails ends it.
+ */
+const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
+  [/^control-plane\/permissions\.ts$/, ['control-plane/permissions', 'control-plane/permission-matrix']],
+  [
+    /^control-plane\/(?:root-keys|routes\/root-keys|lua\/.*root-key)/,
+    [
+      'control-plane/root-keys',
+      'control-plane/contract',
+      'control-plane/permission-matrix',
+      'control-plane/audit',
+      'control-plane/replicas',
+    ],
+  ],
+  [
+    /^control-plane\/routes\/(?:access|apis|fleet|audit|operations|answers|schemas)\.ts$/,
+    [
+      'control-plane/contract',
+      'control-plane/permission-matrix',
+      'control-plane/openapi',
+      'control-plane/audit',
+      'control-plane/fleet',
+    ],
+  ],
+  [
+    /^control-plane\/(?:audit|routes\/trail|lua\/record-event)\b/,
+    ['control-plane/audit-events', 'control-plane/audit', 'control-plane/replicas', 'control-plane/failures'],
+  ],
+  [
+    /^control-plane\/(?:rate-limits|protection|lua\/count-call)\b/,
+    ['control-plane/protection', 'control-plane/limits'],
+  ],
+  [
+    /^control-plane\/(?:key-import|routes\/import)\.ts$/,
+    [
+      'control-plane/import',
+      'control-plane/left-behind',
+      'control-plane/contract',
+      'control-plane/audit',
+      'control-plane/replicas',
+      'cli/transfer',
+    ],
+  ],
+  [
+    /^control-plane\/(?:keys|key-record|routes\/keys|apis|lua\/(?:create|set|delete|write)-.*)\b/,
+    [
+      'control-plane/contract',
+      'control-plane/listing',
+      'control-plane/left-behind',
+      'control-plane/audit',
+      'control-plane/import',
+      'control-plane/usage',
+      'simulation/redis',
+      'control-plane/replicas',
+    ],
+  ],
+  [
+    /^control-plane\/(?:sweep|redis-upkeep|upkeep|lua\/(?:sweep|forget|set-lease|reap|fence)-?.*)\b/,
+    [
+      'control-plane/sweep',
+      'simulation/redis',
+      'control-plane/left-behind',
+      'simulation/mutants',
+      'end-to-end/lifecycle',
+    ],
+  ],
+  [
+    /^control-plane\/(?:fence|propagation|change-log|redis-change-log)\.ts$/,
+    [
+      'simulation/redis',
+      'control-plane/contract',
+      'control-plane/replicas',
+      'simulation/simulation',
+      'simulation/mutants',
+      'end-to-end/lifecycle',
+    ],
+  ],
+  [/^control-plane\/lua\/check-rights\.lua$/, ['cli/doctor', 'deploy/users']],
+  [
+    /^control-plane\/(?:redis-promises)\.ts$/,
+    ['control-plane/redis-promises', 'control-plane/contract', 'cli/doctor', 'end-to-end/lifecycle'],
+  ],
+  [/^control-plane\/usage\.ts$/, ['control-plane/usage']],
+  [/^control-plane\/fleet\.ts$/, ['control-plane/fleet']],
+  [
+    /^control-plane\/server\.ts$/,
+    [
+      'control-plane/failures',
+      'control-plane/contract',
+      'control-plane/limits',
+      'control-plane/openapi',
+      'edges/edges',
+      'security/threats',
+    ],
+  ],
+  [
+    /^control-plane\/cli\/(?:import|import-line|lines|checkpoint|export|progress|patience)\.ts$/,
+    ['cli/parts', 'cli/transfer', 'cli/commands', 'cli/terminal'],
+  ],
+  [/^control-plane\/cli\/doctor/, ['cli/doctor']],
+  [/^control-plane\/cli\//, ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor']],
+  [/^control-plane\/config\.ts$/, ['shared/config', 'documentation', 'control-plane/contract']],
+  [
+    /^control-plane\/(?:app|main|metrics)\.ts$/,
+    ['metrics', 'documentation', 'control-plane/contract', 'control-plane/limits', 'end-to-end/lifecycle'],
+  ],
+  [/^control-plane\/(?:dashboard|reference)\.ts$/, ['dashboard/serving', 'control-plane/openapi']],
+  [
+    /^verifier\/(?:authz|identity|routes)\.ts$/,
+    [
+      'verifier/identity',
+      'verifier/authz',
+      'verifier/proxy',
+      'verifier/ext-authz-grpc',
+      'verifier/differential',
+    ],
+  ],
+  [
+    /^verifier\/credentials\.ts$/,
+    ['verifier/credentials', 'verifier/authz', 'verifier/proxy', 'verifier/differential'],
+  ],
+  [/^verifier\/ext-authz|^verifier\/grpc/, ['verifier/ext-authz-grpc']],
+  [
+    /^verifier\/(?:proxy|proxy-calls|relay|exchange|ongoing|end-to-end-headers|tunnel|relay-metrics)\.ts$/,
+    [
+      'verifier/relay',
+      'verifier/proxy',
+      'verifier/forward',
+      'verifier/proxy-without-lane',
+      'verifier/proxy-differential',
+    ],
+  ],
+  [/^verifier\/forward\.ts$/, ['verifier/forward']],
+  [
+    /^verifier\/(?:tls|unix-socket|listeners?)\.ts$/,
+    ['verifier/tls', 'verifier/http', 'verifier/limits', 'verifier/proxy', 'gateways/settings'],
+  ],
+  [/^verifier\/(?:usage\.ts|lua\/add-usage\.lua)$/, ['verifier/usage', 'control-plane/usage']],
+  [/^verifier\/status\.ts$|^verifier\/lua\/report/, ['verifier/status', 'control-plane/fleet']],
+  [/^verifier\/config\.ts$/, ['shared/config', 'documentation', 'verifier/http']],
+  [
+    /^verifier\/(?:follower|lease|session|redis-session|lua\/(?:sync|register|find-keys)|cache|verifier|verdict|find-keys|look-ups|unknown-keys)\b/,
+    [
+      'verifier/look-ups',
+      'verifier/find-keys',
+      'verifier/unknown-keys',
+      'simulation/redis',
+      'end-to-end/verifying',
+      'simulation/simulation',
+      'simulation/mutants',
+      'end-to-end/lifecycle',
+    ],
+  ],
+  [
+    /^verifier\//,
+    ['verifier/http', 'verifier/differential', 'verifier/authz', 'verifier/limits', 'verifier/openapi'],
+  ],
+  [/^shared\/key-format\.ts$/, ['shared/key-format', 'end-to-end/verifying', 'cli/transfer']],
+  [/^shared\/config\.ts$/, ['shared/config', 'documentation']],
+  [/^shared\/log\.ts$/, ['shared/log', 'end-to-end/secrets']],
+  [/^shared\/change\.ts$/, ['shared/change', 'simulation/redis']],
+  [
+    /^shared\/redis\.ts$/,
+    ['shared/redis', 'shared/deadlines', 'end-to-end/lifecycle', 'redis/sentinel', 'redis/cluster'],
+  ],
+  [/^shared\//, ['control-plane/contract', 'verifier/http', 'end-to-end/lifecycle', 'metrics']],
+];
+
+/** The tests that are to notice a mistake in this file, in the order in which they are run. */
+export function testsOf(root: string, file: string, files: readonly string[]): string[] {
+  const tests = files.filter((name) => name.endsWith('.test.ts'));
+  const row = ROWS.find(([pattern]) => pattern.test(file))?.[1] ?? [];
+  const named = row.map((name) => `test/${name}.test.ts`).filter((test) => tests.includes(test));
+  const folder = `test/${file.split('/')[0]}/`;
+  const own = tests.filter((test) => test.startsWith(folder) && importsOf(root, test).includes(file));
+  return [...new Set([...named, ...own])];
+}
+
+/** The files that a file imports by themselves, without those that these import. */
+function importsOf(root: string, file: string): string[] {
+  const text = readFileSync(join(root, file), 'utf8');
+  return [...text.matchAll(/(?:from|import) '(\.[^']+)'/g)].map(([, specifier]) =>
+    normalize(join(dirname(file), specifier ?? '')),
+  );
+}
