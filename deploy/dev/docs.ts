@@ -1,5 +1,5 @@
 // `npm run docs`: writes the tables of settings, commands, error codes and metrics into the READMEs, from the code, the
-// verifier's OpenAPI document, and the alerts into Kubernetes' form.
+// verifier's OpenAPI document, the values of the Helm chart, and the alerts into Kubernetes' form.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
@@ -16,6 +16,7 @@ import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
 import { watchRelays } from '../../verifier/relay-metrics.ts';
 import { scriptArguments } from './arguments.ts';
+import { chartValues } from './chart-values.ts';
 import { verifierDocument } from './verifier-openapi.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -56,6 +57,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     'README.md': { numbers: numbersTable() },
     'deploy/README.md': { sizing },
     'deploy/scaling.md': scaling,
+    'deploy/helm/keyfence/README.md': { values: valuesTable('deploy/helm/keyfence') },
   };
   const file = 'verifier/openapi.json';
   const present = readFileSync(join(ROOT, file), 'utf8');
@@ -95,6 +97,15 @@ function settingsTable(settings: Settings): string {
     return `| \`${name}\`${secret ? ` or \`${name}_FILE\`` : ''} | ${cell(rule)} | ${value} | ${cell(help)} |`;
   });
   return ['| variable | allowed | default | meaning |', '|---|---|---|---|', ...rows].join('\n');
+}
+
+function valuesTable(chart: string): string {
+  const read = (file: string) => readFileSync(join(ROOT, chart, file), 'utf8');
+  const rows = chartValues(read('values.yaml'), read('values.schema.json')).map(
+    ({ path, allowed, byDefault, help }) =>
+      `| \`${path}\` | ${allowed} | ${cell(byDefault)} | ${cell(help)} |`,
+  );
+  return ['| value | allowed | default | meaning |', '|---|---|---|---|', ...rows].join('\n');
 }
 
 async function metricsTable({ registry }: { registry: ControlPlaneMetrics['registry'] }): Promise<string> {

@@ -1,8 +1,11 @@
+import { Gateway } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/Gateway';
+import { HTTPRoute } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/HTTPRoute';
 import { PodMonitor } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor';
 import { PrometheusRule } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PrometheusRule';
 import { ServiceMonitor } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/ServiceMonitor';
 import * as admission from 'kubernetes-models/admissionregistration.k8s.io/v1';
 import * as apps from 'kubernetes-models/apps/v1';
+import * as autoscaling from 'kubernetes-models/autoscaling/v2';
 import * as networking from 'kubernetes-models/networking.k8s.io/v1';
 import * as policy from 'kubernetes-models/policy/v1';
 import * as core from 'kubernetes-models/v1';
@@ -11,9 +14,11 @@ import type { Manifest } from './kustomize.ts';
 const GROUPS: Record<string, object> = {
   v1: core,
   'apps/v1': apps,
+  'autoscaling/v2': autoscaling,
   'policy/v1': policy,
   'networking.k8s.io/v1': networking,
   'admissionregistration.k8s.io/v1': admission,
+  'gateway.networking.k8s.io/v1': { Gateway, HTTPRoute },
   'monitoring.coreos.com/v1': { PodMonitor, PrometheusRule, ServiceMonitor },
 };
 

@@ -10,6 +10,7 @@ export interface Manifest {
     readonly name: string;
     readonly namespace?: string;
     readonly labels?: Record<string, string>;
+    readonly annotations?: Record<string, string>;
   };
   // biome-ignore lint/suspicious/noExplicitAny: what is in it is what the tests are about
   readonly [field: string]: any;

@@ -1,0 +1,90 @@
+import { isMap, isNode, isScalar, type Pair, parseDocument, type YAMLMap } from 'yaml';
+
+/** A JSON schema, as far as the one of a chart's values goes. */
+interface Schema {
+  readonly title?: string;
+  readonly type?: string | string[];
+  readonly enum?: readonly string[];
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly properties?: Record<string, Schema>;
+  readonly additionalProperties?: boolean | Schema;
+  readonly items?: Schema;
+  readonly definitions?: Record<string, Schema>;
+  readonly $ref?: string;
+}
+
+/** One value of a chart: where it is, what it may be, what it is by default, and its comment. */
+export interface ChartValue {
+  readonly path: string;
+  readonly allowed: string;
+  readonly byDefault: string;
+  readonly help: string;
+}
+
+/**
+ * Every value of a chart in the order of its values.yaml. Throws where the schema does not know one, or knows one that
+ * is not there.
+ */
+export function chartValues(yaml: string, schemaText: string): ChartValue[] {
+  const root = JSON.parse(schemaText) as Schema;
+  const { contents } = parseDocument(yaml);
+  if (!isMap(contents)) throw new Error('values.yaml is no map');
+  return ofMap(contents, root, '');
+
+  function ofMap(map: YAMLMap, schema: Schema, prefix: string): ChartValue[] {
+    const pairs = map.items as Pair[];
+    const names = pairs.map(({ key }) => String(key));
+    const known = Object.keys(schema.properties ?? {}).filter((name) => name !== 'global');
+    for (const name of known.filter((name) => !names.includes(name)))
+      throw new Error(`values.schema.json has ${prefix}${name}, and values.yaml has not`);
+    return pairs.flatMap(({ key, value }, index) => {
+      const path = prefix + names[index];
+      const own = schema.properties?.[names[index] ?? ''];
+      if (!own) throw new Error(`values.yaml has ${path}, and values.schema.json has not`);
+      const help =
+        commentOf(isScalar(key) ? key.commentBefore : '') ||
+        (index === 0 ? commentOf(map.commentBefore) : '');
+      // What is an object by its definition, like resources, is one value.
+      if (isMap(value) && own.properties) {
+        const inner = ofMap(value, own, `${path}.`);
+        return help ? [{ path, allowed: '', byDefault: '', help }, ...inner] : inner;
+      }
+      return [
+        {
+          path,
+          allowed: allowed(resolve(own)),
+          byDefault: shown(isNode(value) ? value.toJSON() : value),
+          help,
+        },
+      ];
+    });
+  }
+
+  function resolve(schema: Schema): Schema {
+    const name = schema.$ref?.split('/').at(-1);
+    return name === undefined ? schema : (root.definitions?.[name] ?? {});
+  }
+
+  function allowed(schema: Schema): string {
+    if (schema.title) return schema.title;
+    if (schema.enum) return schema.enum.map((each) => (each === '' ? 'empty' : `\`${each}\``)).join(', ');
+    if (schema.type === 'array') return `list: ${allowed(resolve(schema.items ?? {}))}`;
+    if (schema.type === 'boolean') return '`true`, `false`';
+    if (schema.type === 'integer')
+      return `${schema.minimum ?? 0}${schema.maximum ? `–${schema.maximum}` : ' or more'}`;
+    return schema.type === 'string' ? 'text' : 'object';
+  }
+}
+
+const commentOf = (comment: string | null | undefined) =>
+  (comment ?? '')
+    .split('\n')
+    .map((line) => line.trim())
+    .join(' ')
+    .trim();
+
+const shown = (value: unknown) => {
+  if (value === '') return '';
+  return `\`${typeof value === 'object' ? JSON.stringify(value) : String(value)}\``;
+};

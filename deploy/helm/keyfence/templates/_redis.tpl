@@ -1,0 +1,76 @@
+{{/* How Redis is reached from the same namespace, or (`elsewhere`) from others: the data of the ConfigMaps. */}}
+{{- define "keyfence.redis-settings" -}}
+{{- $root := .root -}}
+{{- $name := printf "%s-redis" (include "keyfence.fullname" $root) -}}
+{{- $domain := .elsewhere | ternary (printf ".%s" $root.Release.Namespace) "" -}}
+{{- if and (ne $root.Values.redis.mode "external") (not $root.Values.controlPlane.enabled) }}
+{{- fail "redis.mode must be external where controlPlane.enabled is false: this release has no Redis" }}
+{{- end }}
+{{- with $root.Values.redis }}
+{{- $scheme := .tls.enabled | ternary "rediss" "redis" }}
+{{- if eq .mode "single" }}
+REDIS_URL: {{ $scheme }}://{{ $name }}{{ $domain }}:6379
+{{- else if eq .mode "sentinel" }}
+{{- $sentinels := list }}
+{{- range $i := until 3 }}
+{{- $sentinels = printf "%s://%s-%d.%s%s:26379" $scheme $name $i $name $domain | append $sentinels }}
+{{- end }}
+REDIS_MODE: sentinel
+REDIS_URL: {{ $sentinels | join "," }}
+REDIS_REPLICAS: '2'
+{{- else }}
+REDIS_MODE: {{ .external.mode }}
+{{- if .external.urlSecret.name }}
+REDIS_URL_FILE: /run/secrets/keyfence/redis-url
+{{- else }}
+REDIS_URL: {{ required "redis.external.url or redis.external.urlSecret.name is needed where redis.mode is external" .external.url }}
+{{- end }}
+{{- end }}
+{{- if eq (include "keyfence.sentinel-password" $root) "true" }}
+REDIS_SENTINEL_PASSWORD_FILE: /run/secrets/keyfence/sentinel-client-password
+{{- end }}
+{{- if .tls.enabled }}
+REDIS_TLS_CA_FILE: /run/secrets/keyfence/ca.crt
+{{- end }}
+{{- range $setting, $value := .settings }}
+{{ $setting }}: {{ $value | toString | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "keyfence.sentinel-password" -}}
+{{- with .Values.redis -}}
+{{ or (eq .mode "sentinel") (and (eq .mode "external") .external.sentinelPassword) }}
+{{- end -}}
+{{- end -}}
+
+{{/* What of the Secrets is a file for whoever talks to Redis, its own password apart. */}}
+{{- define "keyfence.redis-secrets" -}}
+{{- with .Values.redis }}
+{{- if and (eq .mode "external") .external.urlSecret.name }}
+- secret:
+    name: {{ .external.urlSecret.name }}
+    items: [{ key: {{ .external.urlSecret.key }}, path: redis-url }]
+{{- end }}
+- secret:
+    name: {{ .tls.secretName }}
+    optional: {{ not .tls.enabled }}
+    items: [{ key: ca.crt, path: ca.crt }]
+{{- end }}
+{{- end -}}
+
+{{/* deploy/redis, as the ConfigMap that both containers mount. */}}
+{{- define "keyfence.redis-files" -}}
+{{- range $file, $_ := .Files.Glob "files/redis/*.{conf,acl,sh}" }}
+{{ base $file }}: {{ $.Files.Get $file | toJson }}
+{{- end }}
+{{- end -}}
+
+{{/* Which of the group a pod is, and who is its primary at first. */}}
+{{- define "keyfence.redis-group" -}}
+{{- $service := printf "%s-redis" (include "keyfence.fullname" .) -}}
+- { name: POD, valueFrom: { fieldRef: { fieldPath: metadata.name } } }
+- { name: NAMESPACE, valueFrom: { fieldRef: { fieldPath: metadata.namespace } } }
+- { name: GROUP_SELF, value: $(POD).{{ $service }}.$(NAMESPACE).svc.{{ .Values.clusterDomain }} }
+- { name: GROUP_PRIMARY, value: {{ $service }}-0.{{ $service }}.$(NAMESPACE).svc.{{ .Values.clusterDomain }} }
+{{- end -}}

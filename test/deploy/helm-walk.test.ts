@@ -1,0 +1,119 @@
+import { execFile } from 'node:child_process';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { CHART, helm, helmArguments, isHook, noHelm, renderChart, runHelm } from './helm.ts';
+
+const run = promisify(execFile);
+const ROOT = join(import.meta.dirname, '..', '..');
+
+describe('what people do after an installation', () => {
+  const temporary = mkdtempSync(join(tmpdir(), 'keyfence-helm-'));
+  let fleet: Fleet;
+  beforeAll(async () => {
+    // A slow machine is not what is tested.
+    fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
+    writeFileSync(join(temporary, 'root-key'), `${ROOT_KEY}\nanother-root-key-0123456789abcdef01234567\n`);
+  });
+  afterAll(async () => {
+    await fleet.stop();
+    rmSync(temporary, { recursive: true });
+  });
+
+  const walk = (environment: object = {}) =>
+    run(process.execPath, [join(CHART, 'files', 'walk.mjs')], {
+      env: {
+        CONTROL_PLANE_URL: fleet.controlPlanes[0]?.address,
+        VERIFIER_URL: fleet.verifiers[0]?.address,
+        API_ID: 'helm-test',
+        ROOT_KEY_FILE: join(temporary, 'root-key'),
+        ...environment,
+      },
+    });
+
+  it('`helm test` makes a key, sees it verified, disables it, sees it refused, and leaves no key', async () => {
+    for (const _ of ['once', 'and again']) {
+      const { stdout } = await walk();
+      const verdicts = [...stdout.matchAll(/verifyKey: (\w+)/g)].map(([, verdict]) => verdict);
+      expect(verdicts).toEqual(['VALID', 'DISABLED', 'NOT_FOUND']);
+    }
+    expect((await fleet.ok('apis.listKeys', { apiId: 'helm-test' })).total).toBe(0);
+  });
+
+  it('`helm test` fails where the control plane refuses it or the verifier is away, and leaves no key then', async () => {
+    writeFileSync(join(temporary, 'wrong'), 'wrong-root-key-0123456789abcdef0123456789');
+    await expect(walk({ ROOT_KEY_FILE: join(temporary, 'wrong') })).rejects.toThrow(/401/);
+    await expect(walk({ VERIFIER_URL: 'http://127.0.0.1:1' })).rejects.toThrow(/fetch failed/);
+    expect((await fleet.ok('apis.listKeys', { apiId: 'helm-test' })).total).toBe(0);
+  });
+
+  describe.skipIf(!helm)(`with helm${noHelm}`, () => {
+    it('the pod of `helm test` may reach what it asks, and has every file that it reads', () => {
+      for (const mode of ['single', 'sentinel']) {
+        const hooks = renderChart({ values: { 'redis.mode': mode, 'redis.tls.enabled': true } }).filter(
+          isHook,
+        );
+        const of = (kind: string) => hooks.find((each) => each.kind === kind);
+        const pod = of('Pod');
+        expect(pod?.metadata.labels).toMatchObject(of('NetworkPolicy')?.['spec'].podSelector.matchLabels);
+        expect(pod?.metadata.labels).toMatchObject({ 'keyfence/control-plane-client': 'true' });
+      }
+    });
+
+    it('the walk in the notes goes as its comments say, with a verifier and without', async () => {
+      for (const sample of [true, false]) {
+        const values = { 'sample.enabled': sample };
+        const printed = runHelm('install', ...helmArguments({ values }), '--dry-run=client');
+        const notes = printed.slice(printed.indexOf('NOTES:'));
+        const script = [...notes.matchAll(/^ {2}((?:kubectl|ROOT_KEY|call|CREATED|KEY).*)$/gm)]
+          .map(([, line]) => line)
+          .join('\n')
+          .replace('http://127.0.0.1:$1', '$1');
+        expect(notes).toContain('port-forward service/keyfence-control-plane 3000');
+        expect(notes.includes('port-forward deployment/sample-api 3001')).toBe(sample);
+        const answers = await answersOf(script);
+        const codes = answers.flatMap(({ code }) => code ?? []);
+        expect(codes).toEqual(sample ? ['VALID', 'DISABLED', 'VALID'] : []);
+        const states = answers.flatMap(({ propagation }) => propagation?.state ?? []);
+        expect(states).toEqual(['complete', 'complete', 'complete']);
+      }
+    });
+
+    it('every command of its README is one that helm takes', async () => {
+      const readme = readFileSync(join(CHART, 'README.md'), 'utf8');
+      const blocks = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block ?? '');
+      expect(blocks).toHaveLength(2);
+      for (const block of blocks) {
+        const { stdout } = await shell(block);
+        expect(stdout).toContain('STATUS: pending-install');
+      }
+    });
+  });
+
+  /** Runs a script in which kubectl knows the root key and nothing else, and helm installs nothing. */
+  function shell(script: string) {
+    const file = (name: string, text: string) => {
+      writeFileSync(join(temporary, name), `#!/bin/sh\n${text}\n`);
+      chmodSync(join(temporary, name), 0o755);
+    };
+    file('kubectl', `case "$*" in *"get secret"*) cat ${join(temporary, 'root-key')};; esac`);
+    file('helm', `case "$*" in *install*) exec ${helm} "$@" --dry-run=client;; esac`);
+    const path = [temporary, process.env['PATH']].join(delimiter);
+    return run('sh', ['-euc', script], { cwd: ROOT, env: { ...process.env, PATH: path } });
+  }
+
+  /** The answers of the calls of a walk, in their order. */
+  async function answersOf(script: string): Promise<{ code?: string; propagation?: { state: string } }[]> {
+    const [controlPlane = '', verifier = ''] = [fleet.controlPlanes[0]?.address, fleet.verifiers[0]?.address];
+    const { stdout } = await shell(
+      script.replaceAll('call 3000', `call ${controlPlane}`).replaceAll('call 3001', `call ${verifier}`),
+    );
+    return stdout
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line));
+  }
+});
