@@ -51,6 +51,8 @@ export function createAdminServer({ metrics, notReady }: AdminOptions): Server {
     );
   });
   server.maxConnections = CONNECTIONS_MAX;
+  // Of connections that could not be accepted, as when there are too many files: `listen` tells of all others.
+  server.on('error', () => undefined);
   return server;
 }
 
@@ -59,6 +61,7 @@ export function listen(server: Server, host: string, portNumber: number): Promis
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen(portNumber, host, () => {
+      server.off('error', reject);
       const address = server.address();
       if (address === null || typeof address === 'string') return reject(new Error('not listening on TCP'));
       resolve(

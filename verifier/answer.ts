@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http';
+import { type ServerResponse, STATUS_CODES } from 'node:http';
 import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 
@@ -23,7 +23,8 @@ export function answer(
   const lingering = mayBeLong(response);
   if (lingering) response.shouldKeepAlive = false;
   if (type !== undefined) response.setHeader('Content-Type', type);
-  response.writeHead(status, { 'Content-Length': Buffer.byteLength(body) });
+  // The phrase too: where another head could not be written, that one's is still there.
+  response.writeHead(status, STATUS_CODES[status] ?? '', { 'Content-Length': Buffer.byteLength(body) });
   if (!lingering) return void response.end(body);
   response.write(body);
   linger(response);

@@ -13,6 +13,11 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
+/** Whether a header, its name in lower case, speaks of one connection only, or of the framing or host on it. */
+export function isOfConnection(name: string): boolean {
+  return HOP_BY_HOP.has(name) || name === 'content-length' || name === 'host';
+}
+
 /**
  * The headers of a message that may be passed on, in their order, doubles included.
  * @param raw names and values in turn

@@ -2,23 +2,27 @@ import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import { endToEndHeaders } from './end-to-end-headers.ts';
+import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
 import type { Hooks } from './routes.ts';
 import { join } from './tunnel.ts';
 
 /**
  * Why a request got no response: `busy` = over `connectionsMax`, `unreachable` = no connection, both before anything
- * was sent; `late` = no head in time and `cut` = the connection ended, both with an outcome that nobody knows.
+ * was sent; `late` = no head in time, `cut` = the connection ended and `invalid` = what came is no response that can be
+ * passed on, all three with an outcome that nobody knows.
  */
-export type RelayFault = 'busy' | 'unreachable' | 'late' | 'cut';
+export type RelayFault = 'busy' | 'unreachable' | 'late' | 'cut' | 'invalid';
 
 /** No response came; nothing was written to the client. */
 export class RelayError extends Error {
   readonly fault: RelayFault;
-  constructor(fault: RelayFault, cause?: unknown) {
+  /** Whether something of a response had come. */
+  readonly begun: boolean;
+  constructor(fault: RelayFault, cause?: unknown, begun = false) {
     super(`no response: ${fault}`, { cause });
     this.name = 'RelayError';
     this.fault = fault;
+    this.begun = begun;
   }
 }
 
@@ -46,6 +50,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
   readonly #tunnelIdleMs: number | undefined;
   /** The first piece of the body. */
   #first: Buffer | undefined;
+  #begun = false;
+  /** Whether the head that came could not be written. */
+  #unfit = false;
   #flushed = false;
   #over = false;
 
@@ -72,6 +79,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (this.#response.destroyed) controller.abort(new Error('the client has gone'));
   }
 
+  onResponseStarted(): void {
+    this.#begun = true;
+  }
+
   onResponseStart(
     controller: Dispatcher.DispatchController,
     status: number,
@@ -82,7 +93,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
     const raw = latin1(controller.rawHeaders);
     const kept = endToEndHeaders(raw, headers.connection, () => false);
     kept.push(...this.#added);
-    this.#response.writeHead(status, statusMessage, kept);
+    this.#unfit = true;
+    this.#response.writeHead(status, phraseOf(statusMessage), kept);
+    this.#unfit = false;
     process.nextTick(() => this.#flush(controller));
   }
 
@@ -93,12 +106,15 @@ export class Exchange implements Dispatcher.DispatchHandler {
     upstream: Duplex,
   ): void {
     this.#end();
+    // undici has let go of it, and an error that nobody listens to would end the process.
+    upstream.on('error', () => upstream.destroy());
     const response = this.#response;
     const { socket: client } = response;
     if (client === null || headers.upgrade?.toLowerCase() !== 'websocket') {
       upstream.destroy();
       if (client === null) this.#settled.resolve();
-      else this.#settled.reject(new RelayError('cut'));
+      else
+        this.#settled.reject(new RelayError('invalid', new Error('101, to something else than asked for')));
       return;
     }
     const kept = endToEndHeaders(latin1(controller.rawHeaders), headers.connection, () => false);
@@ -133,7 +149,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#end();
     const trailers = latin1(controller.rawTrailers);
     if (trailers.length > 0) {
-      this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, isFraming)));
+      this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, isOfConnection)));
     }
     const last = this.#flushed ? undefined : this.#first;
     // A head and a string are sent at once, a buffer apart.
@@ -161,16 +177,27 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#end();
     if (this.#response.headersSent) this.#response.destroy();
     if (this.#response.headersSent || this.#response.destroyed) this.#settled.resolve();
-    else this.#settled.reject(new RelayError(fault, error));
+    else this.#settled.reject(new RelayError(fault, error, this.#begun));
   }
 
   #faultOf(error: Error): RelayFault {
     if (this.#controller === undefined) return 'unreachable';
-    return 'code' in error && error.code === 'UND_ERR_HEADERS_TIMEOUT' ? 'late' : 'cut';
+    const code = 'code' in error ? error.code : undefined;
+    if (code === 'UND_ERR_HEADERS_TIMEOUT') return 'late';
+    const isUnread = code === 'UND_ERR_HEADERS_OVERFLOW' || error.name === 'HTTPParserError';
+    return isUnread || this.#unfit ? 'invalid' : 'cut';
   }
 }
 
-const isFraming = (name: string) => name === 'content-length' || name === 'host';
+/**
+ * A reason phrase byte for byte, as latin1: undici reads it as UTF-8, in which `\u010a` would be written as the line end
+ * that it is in latin1. `''` where its bytes are not to be had back from that, or no phrase may have them.
+ */
+function phraseOf(text: string): string {
+  if (/^[\t\x20-\x7e]*$/.test(text)) return text;
+  const bytes = Buffer.from(text, 'utf8').toString('latin1');
+  return text.includes('\ufffd') || !/^[\t\x20-\x7e\x80-\xff]*$/.test(bytes) ? '' : bytes;
+}
 
 function latin1(raw: Dispatcher.DispatchController['rawHeaders']): string[] {
   return Array.isArray(raw)

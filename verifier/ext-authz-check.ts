@@ -93,7 +93,7 @@ export function checkResponse(
 
 /** UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE, INTERNAL. */
 const GRPC_CODES: Readonly<Record<number, number>> = { 401: 16, 403: 7, 503: 14 };
-const GRPC_INTERNAL = 13;
+export const GRPC_INTERNAL = 13;
 
 /** Said in both ways: recent versions of Envoy would otherwise append, and leave the client's own value in front. */
 function overwriting([key, value]: readonly [string, string]): HeaderValueOption {

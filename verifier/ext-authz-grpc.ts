@@ -11,6 +11,7 @@ import {
   checkQuestion,
   checkRequestId,
   checkResponse,
+  GRPC_INTERNAL,
 } from './ext-authz-check.ts';
 import { GrpcHealth } from './grpc-health.ts';
 import { problemBody } from './problem.ts';
@@ -116,13 +117,17 @@ function checkMethod({
       return { status, body, headers: status === 503 ? [['Retry-After', String(RETRY_AFTER_SECONDS)]] : [] };
     }
   };
-  return async (
+  return (
     { request }: ServerUnaryCall<CheckRequest, CheckResponse>,
     reply: sendUnaryData<CheckResponse>,
-  ) => {
-    const answer = await judge(request, requestIdFrom(checkRequestId(request)));
-    reply(null, checkResponse(answer, request, authz));
-  };
+  ): Promise<void> =>
+    judge(request, requestIdFrom(checkRequestId(request)))
+      .then((answer) => reply(null, checkResponse(answer, request, authz)))
+      .catch((err: unknown) => {
+        // Envoy refuses then. Nobody is behind this: what it rejects with would end the process.
+        log.error({ err }, 'a bug');
+        reply({ code: GRPC_INTERNAL });
+      });
 }
 
 /** A certificate as gRPC asks for it. */

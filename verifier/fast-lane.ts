@@ -1,6 +1,7 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { ApiError } from '#shared/errors.ts';
+import type { Logger } from '#shared/log.ts';
 import { readBuffer, readIntoBuffer } from '#shared/read-buffer.ts';
 import { newRequestId } from '#shared/request-id.ts';
 import type { AuthzSettings } from './authz.ts';
@@ -23,6 +24,7 @@ export interface LaneOptions {
   readonly tooSlow: (socket: Socket) => void;
   /** In proxy mode, what answers a call; then nothing else is asked here. */
   readonly passOn?: (call: Call, connection: Line & Hooks) => void;
+  readonly log: Pick<Logger, 'error'>;
   /** Requests answered here, and connections given to Node. */
   readonly counts: { answered: number; handedOver: number };
 }
@@ -107,7 +109,7 @@ class Connection implements Line, Hooks {
     this.#giveToNode = giveToNode;
     socket.on('end', this.#end).on('error', this.#end).on('close', this.#forget);
     if (readIntoBuffer(socket, this.#read)) socket.resume();
-    else socket.on('data', this.#serve);
+    else socket.on('data', this.#guarded);
   }
 
   /** Counts time that passed, and closes what was quiet for too long. */
@@ -143,12 +145,27 @@ class Connection implements Line, Hooks {
   readonly #read = (length: number): boolean => {
     const bytes = readBuffer.subarray(0, length);
     if (this.#state === 'given') return this.socket.push(Buffer.from(bytes));
-    this.#serve(bytes);
+    this.#guarded(bytes);
     return true;
   };
 
+  /** Nobody is behind this: what it threw would end the process. */
+  readonly #guarded = (bytes: Buffer): void => {
+    try {
+      this.#serve(bytes);
+    } catch (error) {
+      this.#giveUp(error);
+    }
+  };
+
+  /** Ends this connection, and none else, on a bug of ours. */
+  readonly #giveUp = (err: unknown): void => {
+    this.#lane.options.log.error({ err }, 'a bug');
+    this.socket.destroy();
+  };
+
   /** Answers what `bytes` holds; keeps nothing of them but a copy. */
-  readonly #serve = (bytes: Buffer): void => {
+  #serve(bytes: Buffer): void {
     if (this.#state === 'waiting') {
       // A client that does not wait for its answer is read no further; most do, so that pausing is not worth its cost.
       this.#early = Buffer.concat([this.#early, bytes]);
@@ -176,7 +193,7 @@ class Connection implements Line, Hooks {
     }
     this.socket.write(out, ascii ? 'latin1' : 'utf8');
     if (at < bytes.length || this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
-  };
+  }
 
   /** The verdict on the request at `at`, left in `found`; undefined = it must be looked up. */
   #judge(bytes: Buffer, at: number): Verdict | undefined | 'for Node' {
@@ -205,14 +222,17 @@ class Connection implements Line, Hooks {
     const requestId = found.requestId || newRequestId();
     this.#state = 'waiting';
     this.#lane.lookingUp++;
-    answers.lookUp(key, apiId).then(
-      (verdict) => this.#lookedUp(bytes, length, raw.decided(verdict, requestId, this.keepAliveS)),
-      (error) => {
-        const isExpected = error instanceof ApiError;
-        const answer = isExpected ? raw.refused(error, requestId, this.keepAliveS) : undefined;
-        this.#lookedUp(bytes, length, answer);
-      },
-    );
+    answers
+      .lookUp(key, apiId)
+      .then(
+        (verdict) => this.#lookedUp(bytes, length, raw.decided(verdict, requestId, this.keepAliveS)),
+        (error) => {
+          const isExpected = error instanceof ApiError;
+          const answer = isExpected ? raw.refused(error, requestId, this.keepAliveS) : undefined;
+          this.#lookedUp(bytes, length, answer);
+        },
+      )
+      .catch(this.#giveUp);
   }
 
   /** @param answer to the first `length` bytes; undefined = a bug of ours: the reference meets it again, and reports it */
@@ -278,7 +298,7 @@ class Connection implements Line, Hooks {
     }
     this.#state = 'reading';
     this.#quietMs = 0;
-    if (rest.length > 0) this.#serve(rest);
+    if (rest.length > 0) this.#guarded(rest);
     if (this.#state !== 'reading') return;
     if (this.#lane.closing || this.socket.readableEnded) this.socket.destroySoon();
     else this.socket.resume();
@@ -290,7 +310,11 @@ class Connection implements Line, Hooks {
     this.#state = 'given';
     this.#lane.options.counts.handedOver++;
     this.#lane.forget(this);
-    socket.off('data', this.#serve).off('end', this.#end).off('error', this.#end).off('close', this.#forget);
+    socket
+      .off('data', this.#guarded)
+      .off('end', this.#end)
+      .off('error', this.#end)
+      .off('close', this.#forget);
     this.#giveToNode();
     socket.emit('data', bytes);
     if (socket.readableEnded) socket.emit('end');

@@ -1,7 +1,12 @@
+import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer } from '#shared/config.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
+import type { Logger } from '#shared/log.ts';
 import { endToEndHeaders } from './end-to-end-headers.ts';
 import { RelayError, type RelayFault } from './exchange.ts';
+import { FaultLog } from './fault-log.ts';
+import { forwardedFor } from './forwarded.ts';
+import { asReadByServers } from './identity.ts';
 import { bodyOf, Relay, type RelayStats } from './relay.ts';
 import type { Handler, Routes } from './routes.ts';
 
@@ -43,15 +48,26 @@ export interface Forward {
 }
 
 /** Routes that pass calls on to `url`. A call that is not answered is 503 in the contract's shape. */
-export async function forwardTo(url: URL, config: ConfigOf<typeof forwardSettings>): Promise<Forward> {
-  const relay = await Relay.to(url, {
+export async function forwardTo(
+  url: URL,
+  options: {
+    config: ConfigOf<typeof forwardSettings> & { HEADER_BYTES_MAX: number };
+    clock: Clock;
+    log: Pick<Logger, 'warn'>;
+  },
+): Promise<Forward> {
+  const { config, clock, log } = options;
+  const limits = {
     connectionsMax: config.CONTROL_PLANE_CONNECTIONS_MAX,
     timeoutMs: config.CONTROL_PLANE_TIMEOUT_MS,
-  });
+    headerBytesMax: config.HEADER_BYTES_MAX,
+  };
+  const relay = await Relay.to(url, limits, new FaultLog('the control plane', clock, log));
   const handler: Handler = async (request, response, requestId, hooks) => {
     const { method = '', url: target = '', rawHeaders, headers } = request;
     if (!OPERATION.test(target)) throw new ApiError('NOT_FOUND', 'no such path');
     const kept = endToEndHeaders(rawHeaders, headers.connection, isOurs);
+    const client = forwardedFor(headers['x-forwarded-for']?.toString(), request.socket.remoteAddress);
     try {
       const body = bodyOf(request, response);
       await relay.send(response, {
@@ -59,7 +75,8 @@ export async function forwardTo(url: URL, config: ConfigOf<typeof forwardSetting
         body,
         target,
         hooks,
-        headers: [...kept, 'X-Request-Id', requestId],
+        requestId,
+        headers: [...kept, 'X-Forwarded-For', client, 'X-Request-Id', requestId],
       });
     } catch (error) {
       throw error instanceof RelayError ? unavailable(MESSAGES[error.fault], error) : error;
@@ -71,11 +88,13 @@ export async function forwardTo(url: URL, config: ConfigOf<typeof forwardSetting
 /** Calls as the interface names them, so that no other spelling of verifyKey leaves with somebody's key. */
 const OPERATION = /^\/v1\/(?!keys\.verifykey)[a-z]+\.[a-z]+(?:\?|$)/i;
 
-const isOurs = (name: string) => name === 'host' || name === 'x-request-id';
+const OURS: ReadonlySet<string> = new Set(['host', 'x-forwarded-for', 'x-request-id']);
+const isOurs = (name: string) => OURS.has(asReadByServers(name));
 
 const MESSAGES: Readonly<Record<RelayFault, string>> = {
   busy: 'too many calls to the control plane at once; nothing was done',
   unreachable: 'the control plane is out of reach; nothing was done',
   late: 'no answer from the control plane in time; whether it did what was asked is not known',
   cut: 'the control plane broke off; whether it did what was asked is not known',
+  invalid: 'no valid answer from the control plane; whether it did what was asked is not known',
 };

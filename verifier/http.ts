@@ -12,7 +12,13 @@ import { type Answers, verifyKeyRoute } from './verify-key.ts';
 
 export const httpSettings = {
   BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536, 'Largest request body'),
-  HEADER_BYTES_MAX: integer(4096, 65_536, 'bytes', 16_384, 'Largest request head'),
+  HEADER_BYTES_MAX: integer(
+    4096,
+    65_536,
+    'bytes',
+    16_384,
+    'Largest request head, and largest head of a response that is passed on',
+  ),
   FAST_LANE: flag(true, "Whether common requests are answered without Node's HTTP server, twice as fast"),
   HEADERS_TIMEOUT_MS: integer(
     1000,
@@ -95,7 +101,8 @@ export function createVerifierServer(options: {
     },
     ...(limits.FAST_LANE && certificate === undefined
       ? {
-          lane: (server, tooSlow) => new FastLane(server, { answers, limits, authz, tooSlow, counts: lane }),
+          lane: (server, tooSlow) =>
+            new FastLane(server, { answers, limits, authz, tooSlow, log, counts: lane }),
         }
       : {}),
   });

@@ -24,12 +24,17 @@ export function identityHeaders(entry: Entry | undefined, withMeta: boolean): He
   return headers;
 }
 
-/**
- * Whether a header is one that only we may set; a client's own are to be removed before the API sees them. With `_`
- * too: an API on CGI or WSGI cannot tell `X_Key_Id` from `X-Key-Id`.
- */
+/** Whether a header is one that only we may set; a client's own are to be removed before the API sees them. */
 export function isIdentityHeader(name: string): boolean {
-  return /^x[-_]key[-_]/i.test(name);
+  return /^x[^a-z\d]key[^a-z\d]/i.test(name);
+}
+
+/**
+ * The name, in lower case, by which a server may know a header: behind CGI, WSGI or PHP `X_Key_Id` and `X.Key.Id` cannot
+ * be told from `X-Key-Id`.
+ */
+export function asReadByServers(name: string): string {
+  return /[^a-z\d-]/.test(name) ? name.replace(/[^a-z\d]/g, '-') : name;
 }
 
 /** Every character but visible ASCII, and `%`, as in a URL, so that decodeURIComponent gives the text back. */

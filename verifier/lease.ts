@@ -26,6 +26,12 @@ export class Lease {
     this.#untilWallMs = sentAt.wallMs + lengthMs;
   }
 
+  /** Ends when `other` does as it is now; what becomes of that later is no matter. */
+  follow(other: Lease): void {
+    this.#untilMonotonicMs = other.#untilMonotonicMs;
+    this.#untilWallMs = other.#untilWallMs;
+  }
+
   /** Ends the lease now. */
   cut(): void {
     this.#untilMonotonicMs = 0;

@@ -1,4 +1,4 @@
-import { type IncomingMessage, type Server, ServerResponse } from 'node:http';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { listen } from '#shared/admin.ts';
@@ -10,7 +10,7 @@ import { answerError, LINGER_MS } from './answer.ts';
 import type { HttpLimits } from './http.ts';
 import { rawAuthz, rawJson } from './raw-answer.ts';
 import type { Handler, Hooks } from './routes.ts';
-import { type Certificate, createHttpServer } from './tls.ts';
+import { type Certificate, createHttpServer, Response } from './tls.ts';
 import { listenUnix } from './unix-socket.ts';
 
 /** A listener of this process. */
@@ -88,10 +88,17 @@ export function createListener(options: ListenerOptions): Listener {
       received.closed?.();
     });
     const fail = (error: unknown) => {
-      if (!(error instanceof ApiError)) log.error({ requestId, err: error }, 'a bug');
-      if (response.headersSent) return;
+      const isBug = !(error instanceof ApiError);
+      if (isBug) log.error({ requestId, err: error }, 'a bug');
+      if (response.headersSent) return void (isBug && response.destroy());
       const bug = new ApiError('INTERNAL_SERVER_ERROR', 'something went wrong on our side');
-      answerError(response, error instanceof ApiError ? error : bug, requestId, problems);
+      try {
+        answerError(response, isBug ? bug : error, requestId, problems);
+      } catch (err) {
+        // Nobody is behind this: what it threw would end the process, with the requests of all others.
+        log.error({ requestId, err }, 'a bug');
+        response.destroy();
+      }
     };
     try {
       if (inFlight() > limits.REQUESTS_IN_FLIGHT_MAX) {
@@ -111,6 +118,8 @@ export function createListener(options: ListenerOptions): Listener {
     if (last !== undefined && !last.response.req.complete) {
       const { response, requestId } = last;
       if (response.writableFinished) return socket.destroy();
+      // Of somebody else's answer, which would look whole.
+      if (response.headersSent && last.closed) return response.destroy();
       response.shouldKeepAlive = false;
       if (!response.headersSent) answerError(response, error, requestId, problems);
       return response.end();
@@ -147,6 +156,8 @@ export function createListener(options: ListenerOptions): Listener {
     certificate,
     serve,
   );
+  // Of connections that could not be accepted, as when there are too many files.
+  server.on('error', (err) => server.listening && log.error({ err }, 'a connection was not accepted'));
   server.maxConnections = limits.CONNECTIONS_MAX;
   server.timeout = limits.STALL_TIMEOUT_MS;
   // HEADER_BYTES_MAX bounds them, and a lane does not count them.
@@ -227,7 +238,7 @@ function judgeHead({ headers, httpVersion }: IncomingMessage): void {
 /** A response for a request that Node has let go of, so that where it is refused its client hears why. */
 function responseOn(request: IncomingMessage, socket: Duplex, head: Buffer): ServerResponse {
   socket.unshift(head);
-  const response = new ServerResponse(request);
+  const response = new Response(request);
   response.shouldKeepAlive = false;
   response.assignSocket(request.socket);
   socket.on('drain', () => response.emit('drain')).on('error', () => socket.destroy());

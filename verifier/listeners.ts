@@ -56,7 +56,7 @@ export async function openListeners(options: {
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
   };
   const certificate = followCertificate(config, clock, log);
-  const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, config));
+  const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, { config, clock, log }));
   const routes = { below: forward?.below ?? [] };
   const contract = { answers, limits: config, log, crowded, authz, routes };
 
@@ -103,4 +103,4 @@ export async function openListeners(options: {
 }
 
 /** Of a relay that is not configured: its series are there all the same. */
-const NOTHING: RelayStats = { inFlight: 0, faults: { busy: 0, unreachable: 0, late: 0, cut: 0 } };
+const NOTHING: RelayStats = { inFlight: 0, faults: { busy: 0, unreachable: 0, late: 0, cut: 0, invalid: 0 } };

@@ -2,18 +2,24 @@ import { Bag } from '#shared/bag.ts';
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
+import type { Entry } from './cache.ts';
 import type { Downstream } from './exchange.ts';
+import { Lease } from './lease.ts';
 import type { Answers, Question } from './verify-key.ts';
 
 interface Asked extends Question {
   readonly response: Downstream;
-  /** Whether it was there at the last round. */
-  old: boolean;
+  /** Until when the last verdict may be gone by: the end of the lease with which it was given. */
+  readonly lease: Lease;
+  /** Half periods since it began. */
+  age: number;
 }
 
 /**
- * Requests that their key allowed and that still go on. Those that last, such as WebSockets, are judged again in
- * every round; what the key no longer allows is cut. Without a verdict they go on: they were allowed once.
+ * Requests that their key allowed and that still go on. Those that last, such as WebSockets, are judged again once a
+ * period, the first time before they are a period old; what the key no longer allows is cut. Without a verdict they go on
+ * for as long as the last one may be gone by, which is the lease that it was given with, and then they are cut: a change
+ * that is complete by fence has waited for no more than that.
  */
 export class Ongoing {
   readonly #requests = new Bag<Asked>();
@@ -32,8 +38,10 @@ export class Ongoing {
   }
 
   /** To be followed by `end` with what it returns. */
-  begin(response: Downstream, { key, apiId }: Question): number {
-    return this.#requests.add({ response, key, apiId, old: false });
+  begin(response: Downstream, { key, apiId }: Question, entry: Entry): number {
+    const asked = { response, key, apiId, lease: new Lease(this.#clock), age: 0 };
+    asked.lease.follow(entry.epoch.lease);
+    return this.#requests.add(asked);
   }
 
   end(place: number): void {
@@ -45,21 +53,23 @@ export class Ongoing {
   }
 
   #next(): void {
-    this.#timer = this.#clock.after(this.#periodMs, () => {
+    this.#timer = this.#clock.after(this.#periodMs / 2, () => {
       for (const asked of this.#requests) {
-        if (asked.old) void this.#judge(asked);
-        asked.old = true;
+        asked.age++;
+        if (asked.age % 2 === 0) void this.#judge(asked);
       }
       this.#next();
     });
   }
 
-  async #judge({ response, key, apiId }: Asked): Promise<void> {
+  async #judge({ response, key, apiId, lease }: Asked): Promise<void> {
     try {
-      const { code } = this.#answers.decide(key, apiId) ?? (await this.#answers.lookUp(key, apiId));
-      if (code !== 'VALID') response.destroy();
+      const verdict = this.#answers.decide(key, apiId) ?? (await this.#answers.lookUp(key, apiId));
+      if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
+      else lease.follow(verdict.entry.epoch.lease);
     } catch (err) {
       if (!(err instanceof ApiError)) this.#log.error({ err }, 'a bug');
+      if (!lease.holds()) response.destroy();
     }
   }
 }

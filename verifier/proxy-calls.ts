@@ -3,10 +3,12 @@ import { ApiError, type ErrorCode } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
 import { identify } from './answer.ts';
 import { type AuthzOutcome, authzAnswer, clientQuestion, sendAnswer } from './authz.ts';
+import type { Entry } from './cache.ts';
 import { mayHoldKey, withoutKey } from './credentials.ts';
-import { endToEndHeaders } from './end-to-end-headers.ts';
+import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
 import { type Downstream, RelayError, type RelayFault } from './exchange.ts';
-import { type HeaderLine, identityHeaders, isIdentityHeader } from './identity.ts';
+import { forwardedFor } from './forwarded.ts';
+import { asReadByServers, type HeaderLine, identityHeaders, isIdentityHeader } from './identity.ts';
 import type { Ongoing } from './ongoing.ts';
 import type { ProxyOptions } from './proxy.ts';
 import { rawAuthz } from './raw-answer.ts';
@@ -20,6 +22,8 @@ import type { Question } from './verify-key.ts';
 /** A request, however it was read. */
 interface Asking {
   readonly question: Question | undefined;
+  /** Of the key; undefined = nobody asks, as in a preflight. */
+  readonly entry: Entry | undefined;
   readonly method: string;
   readonly target: string;
   readonly rawHeaders: readonly string[];
@@ -36,11 +40,13 @@ export class Passing {
   readonly #relay: Relay;
   readonly #ongoing: Ongoing;
   readonly #options: ProxyOptions;
+  readonly #isSecure: boolean;
 
   constructor(relay: Relay, ongoing: Ongoing, options: ProxyOptions) {
     this.#relay = relay;
     this.#ongoing = ongoing;
     this.#options = options;
+    this.#isSecure = options.certificate !== undefined;
   }
 
   /** @param identity who is asking, in headers */
@@ -52,12 +58,14 @@ export class Passing {
     hooks: Hooks,
   ): Promise<void> {
     const { authz, clock } = this.#options;
-    const { question, method, target, requestId, tunnelIdleMs } = asking;
+    const { question, entry, method, target, requestId, tunnelIdleMs } = asking;
     const kept = endToEndHeaders(asking.rawHeaders, asking.connection, this.#drop);
     for (const [name, value] of identity) kept.push(name, value);
-    kept.push('X-Forwarded-For', forwardedFor(asking), 'X-Request-Id', requestId);
+    kept.push('X-Forwarded-For', forwardedFor(asking.forwardedFor, asking.address));
+    if (this.#isSecure) kept.push('X-Forwarded-Proto', 'https');
+    kept.push('X-Request-Id', requestId);
     const checkedMs = (clock.monotonicMs() - asking.startedAtMs).toFixed(2);
-    const place = question ? this.#ongoing.begin(response, question) : undefined;
+    const place = question && entry ? this.#ongoing.begin(response, question, entry) : undefined;
     try {
       await this.#relay.send(response, {
         method,
@@ -65,6 +73,7 @@ export class Passing {
         target: withoutKey(target, authz.sources),
         headers: kept,
         hooks,
+        requestId,
         responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
         tunnelIdleMs,
       });
@@ -75,8 +84,17 @@ export class Passing {
     }
   }
 
-  readonly #drop = (name: string, value: string) =>
-    OURS.has(name) || isIdentityHeader(name) || mayHoldKey(name, value, this.#options.authz.sources);
+  /** What stays behind, in any spelling that the API may take for it. */
+  readonly #drop = (spelt: string, value: string) => {
+    const name = asReadByServers(spelt);
+    return (
+      OURS.has(name) ||
+      isIdentityHeader(name) ||
+      mayHoldKey(name, value, this.#options.authz.sources) ||
+      (this.#isSecure && name === 'x-forwarded-proto') ||
+      (name !== spelt && isOfConnection(name))
+    );
+  };
 }
 
 /** Answers what Node's server has read. */
@@ -85,6 +103,8 @@ export function handler(passing: Passing, { answers, authz, config, clock }: Pro
   return (request, response, requestId, hooks) => {
     const startedAtMs = clock.monotonicMs();
     const { method = '', url: target = '', rawHeaders, headers } = request;
+    // Now, because a socket has none any more when its client has gone.
+    const { remoteAddress: address } = request.socket;
     judge(request);
     const asked = clientQuestion({ method, target }, request.headersDistinct, apiId, authz);
     // Not async: what is refused at once is answered before more of the request is read.
@@ -96,12 +116,13 @@ export function handler(passing: Passing, { answers, authz, config, clock }: Pro
       }
       const asking: Asking = {
         question: 'key' in asked ? asked : undefined,
+        entry: 'entry' in outcome ? outcome.entry : undefined,
         method,
         target,
         rawHeaders,
         connection: headers.connection,
         forwardedFor: headers['x-forwarded-for']?.toString(),
-        address: request.socket.remoteAddress,
+        address,
         requestId,
         startedAtMs,
         ...('upgrade' in request && request.upgrade === true
@@ -125,6 +146,7 @@ export function laneHandler(
   const raw = rawAuthz(authz.withMeta);
   return (call, connection) => {
     const startedAtMs = clock.monotonicMs();
+    const { remoteAddress: address } = connection.socket;
     const requestId = call.requestId || newRequestId();
     const question = { key: call.key, apiId };
     const response = new RawResponse(connection, call.method === 'HEAD');
@@ -134,8 +156,9 @@ export function laneHandler(
       const asking = {
         ...call,
         question,
+        entry: verdict.entry,
         connection: undefined,
-        address: connection.socket.remoteAddress,
+        address,
         requestId,
         startedAtMs,
       };
@@ -174,16 +197,11 @@ function judge({ method, url, headersDistinct }: IncomingMessage): void {
   if ((headersDistinct['host']?.length ?? 0) > 1) throw new ApiError('BAD_REQUEST', 'Host: once only');
 }
 
-/** The client's own words with its address after them: only what comes last is to be believed. */
-function forwardedFor({ address = 'unknown', forwardedFor: said }: Asking): string {
-  const own = address.replace('::ffff:', '');
-  return said === undefined ? own : `${said}, ${own}`;
-}
-
 const CODES: Readonly<Record<RelayFault, ErrorCode>> = {
   busy: 'SERVICE_UNAVAILABLE',
   unreachable: 'BAD_GATEWAY',
   cut: 'BAD_GATEWAY',
+  invalid: 'BAD_GATEWAY',
   late: 'GATEWAY_TIMEOUT',
 };
 

@@ -1,8 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/config.ts';
+import type { Logger } from '#shared/log.ts';
 import type { AuthzSettings } from './authz.ts';
 import { FastLane } from './fast-lane.ts';
+import { FaultLog } from './fault-log.ts';
 import { createListener, type Listener, type ListenerOptions } from './listener.ts';
 import { Ongoing } from './ongoing.ts';
 import { handler, laneHandler, Passing } from './proxy-calls.ts';
@@ -52,7 +54,7 @@ export const proxySettings = {
     3_600_000,
     'ms',
     1000,
-    'How often the key of a request or WebSocket that goes on is judged again; it is cut when the key is no longer good',
+    'How often the key of a request or WebSocket that goes on is judged again; it is cut when the key is no longer good, and when the lease has passed without a verdict',
   ),
 };
 
@@ -66,7 +68,8 @@ export function proxyFaults(config: ProxyConfig & { STALL_TIMEOUT_MS: number }):
 }
 
 /** What a proxy works with. */
-export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'log' | 'crowded' | 'certificate'> {
+export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'crowded' | 'certificate'> {
+  readonly log: Pick<Logger, 'error' | 'warn'>;
   readonly answers: Answers;
   readonly authz: AuthzSettings;
   readonly config: ProxyConfig;
@@ -86,10 +89,12 @@ export interface ProxyListener extends Listener {
  */
 export async function createProxy(url: URL, options: ProxyOptions): Promise<ProxyListener> {
   const { config, limits, log, crowded, certificate } = options;
-  const relay = await Relay.to(url, {
+  const bounds = {
     connectionsMax: config.UPSTREAM_CONNECTIONS_MAX,
     timeoutMs: config.UPSTREAM_TIMEOUT_MS,
-  });
+    headerBytesMax: limits.HEADER_BYTES_MAX,
+  };
+  const relay = await Relay.to(url, bounds, new FaultLog('the API', options.clock, log));
   const ongoing = new Ongoing(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
   const passing = new Passing(relay, ongoing, options);
   const lane = { answered: 0, handedOver: 0 };

@@ -35,13 +35,13 @@ export class RawResponse implements Downstream {
   }
 
   writeHead(status: number, message: string, headers: readonly string[]): void {
+    if (FORBIDDEN.test(message)) throw new Error('not a reason phrase');
     let text = `HTTP/1.1 ${status} ${message}\r\n`;
     let [isDated, hasLength] = [false, false];
     for (let i = 0; i < headers.length; i += 2) {
       const name = headers[i] ?? '';
       const value = headers[i + 1] ?? '';
-      if (FORBIDDEN.test(value)) throw new Error(`not a header's value: ${name}`);
-      text += `${name}: ${value}\r\n`;
+      text += line(name, value);
       if (name.length === DATE.length) isDated ||= name.toLowerCase() === DATE;
       else if (name.length === LENGTH.length) hasLength ||= name.toLowerCase() === LENGTH;
     }
@@ -53,7 +53,7 @@ export class RawResponse implements Downstream {
   }
 
   addTrailers(trailers: readonly (readonly [string, string])[]): void {
-    for (const [name, value] of trailers) this.#trailers += `${name}: ${value}\r\n`;
+    for (const [name, value] of trailers) this.#trailers += line(name, value);
   }
 
   flushHeaders(): void {
@@ -112,8 +112,13 @@ export class RawResponse implements Downstream {
   }
 }
 
+function line(name: string, value: string): string {
+  if (FORBIDDEN.test(value)) throw new Error(`not a header's value: ${name}`);
+  return `${name}: ${value}\r\n`;
+}
+
 const HEAD_END = '\r\n\r\n';
 const DATE = 'date';
 const LENGTH = 'content-length';
-/** What no header's value may have in it; as in `node:http`. */
+/** What no header's value and no reason phrase may have in it; as in `node:http`. */
 const FORBIDDEN = /[^\t\x20-\x7e\x80-\xff]/;

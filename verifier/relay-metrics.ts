@@ -15,7 +15,7 @@ export function watchRelays(registry: Registry, relays: Readonly<Record<string, 
   });
   new Counter({
     name: 'keyfence_relay_faults_total',
-    help: 'Requests passed on that got no response. busy: too many at once; unreachable: no connection; late: no answer in time; cut: the connection ended first.',
+    help: 'Requests passed on that got no response. busy: too many at once; unreachable: no connection; late: no answer in time; cut: the connection ended first; invalid: what came is no HTTP that can be passed on, or its head is over HEADER_BYTES_MAX. The log says more of each.',
     labelNames: ['to', 'fault'],
     registers,
     collect() {

@@ -3,6 +3,8 @@ import type { Dispatcher, Pool } from 'undici';
 import { ApiError } from '#shared/errors.ts';
 import { readCopies } from '#shared/read-buffer.ts';
 import { type Downstream, Exchange, RelayError, type RelayFault } from './exchange.ts';
+import type { FaultLog } from './fault-log.ts';
+import { mayClimb } from './path.ts';
 import type { Hooks } from './routes.ts';
 
 /** Bounds of a relay. */
@@ -11,6 +13,8 @@ export interface RelayLimits {
   readonly connectionsMax: number;
   /** The longest wait for the head of a response, and then between two pieces of its body, milliseconds. */
   readonly timeoutMs: number;
+  /** Largest head of a response, bytes of names and values. */
+  readonly headerBytesMax: number;
 }
 
 /** What became of the requests that a relay was given. */
@@ -29,15 +33,19 @@ const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
  * slower side and are never held whole; what speaks of one connection only stays behind.
  */
 export class Relay implements RelayStats {
-  readonly faults = { busy: 0, unreachable: 0, late: 0, cut: 0 };
+  readonly faults = { busy: 0, unreachable: 0, late: 0, cut: 0, invalid: 0 };
   readonly #pool: Pool;
   readonly #path: string;
   readonly #servername: string;
   readonly #limits: RelayLimits;
+  readonly #log: FaultLog;
   #inFlight = 0;
 
-  /** Loads undici only now, because it costs a start 90 ms. `base` may have a path, which goes before every target. */
-  static async to(base: URL, limits: RelayLimits): Promise<Relay> {
+  /**
+   * Loads undici only now, because it costs a start 90 ms. `base` may have a path, which goes before every target and is
+   * not left by any.
+   */
+  static async to(base: URL, limits: RelayLimits, log: FaultLog): Promise<Relay> {
     const { buildConnector, Pool } = await import('undici');
     const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS, allowH2: false });
     const pool = new Pool(base.origin, {
@@ -49,12 +57,14 @@ export class Relay implements RelayStats {
       connections: limits.connectionsMax,
       headersTimeout: limits.timeoutMs,
       bodyTimeout: limits.timeoutMs,
+      maxHeaderSize: limits.headerBytesMax,
       allowH2: false,
     });
-    return new Relay(pool, base, limits);
+    return new Relay(pool, base, limits, log);
   }
 
-  private constructor(pool: Pool, base: URL, limits: RelayLimits) {
+  private constructor(pool: Pool, base: URL, limits: RelayLimits, log: FaultLog) {
+    this.#log = log;
     this.#pool = pool;
     this.#path = base.pathname.replace(/\/$/, '');
     this.#servername = base.hostname;
@@ -68,7 +78,7 @@ export class Relay implements RelayStats {
   /**
    * Resolves when the client has the response, or has gone. Rejects with RelayError while nothing has been written
    * to it, and with ApiError where the request cannot be passed on; a response that breaks off later is cut. A safe
-   * request without a body is sent a second time where the connection ended before the response.
+   * request without a body is sent a second time where the connection ended before anything of a response came.
    * @param options.body `null` = none; see `bodyOf`
    * @param options.target path and query to ask for
    * @param options.headers names and values in turn
@@ -85,14 +95,15 @@ export class Relay implements RelayStats {
       target: string;
       headers: string[];
       hooks: Hooks;
+      requestId: string;
       responseHeaders?: readonly string[];
       tunnelIdleMs?: number | undefined;
     },
   ): Promise<void> {
-    if (this.#inFlight >= this.#limits.connectionsMax) {
-      this.faults.busy++;
-      throw new RelayError('busy');
+    if (this.#path !== '' && mayClimb(options.target)) {
+      throw new ApiError('BAD_REQUEST', 'path: must not lead above where it begins');
     }
+    if (this.#inFlight >= this.#limits.connectionsMax) throw this.#noted(new RelayError('busy'), options);
     this.#inFlight++;
     try {
       const { method, body, headers, hooks, responseHeaders = [], tunnelIdleMs } = options;
@@ -108,15 +119,20 @@ export class Relay implements RelayStats {
       const mayRepeat = body === null && SAFE_METHODS.has(method);
       await dispatch().catch((error: RelayError) => {
         // Most often the server had just closed an idle connection (RFC 9110 §9.2.2).
-        if (mayRepeat && error.fault === 'cut') return dispatch();
+        if (mayRepeat && error.fault === 'cut' && !error.begun) return dispatch();
         throw error;
       });
     } catch (error) {
-      if (error instanceof RelayError) this.faults[error.fault]++;
-      throw error;
+      throw error instanceof RelayError ? this.#noted(error, options) : error;
     } finally {
       this.#inFlight--;
     }
+  }
+
+  #noted(error: RelayError, { method, requestId }: { method: string; requestId: string }): RelayError {
+    this.faults[error.fault]++;
+    this.#log.tell(error, { method, requestId });
+    return error;
   }
 
   /** Cuts what is still under way. */

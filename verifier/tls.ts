@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import {
   createServer,
+  type IncomingMessage,
   type RequestListener,
   type Server,
   type ServerOptions,
@@ -100,13 +101,23 @@ export function followCertificate(
   };
 }
 
-/** Where it is destroyed before its turn has come, its connection ends when it has: Node's own would wait for ever. */
-class Response extends ServerResponse {
+/**
+ * Where it is destroyed before its turn has come, its connection ends when it has: Node's own would wait for ever. And what
+ * is written after its end goes nowhere: of Node's own nobody hears the error, and that would end the process.
+ */
+export class Response<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
+  constructor(...of: ConstructorParameters<typeof ServerResponse<Request>>) {
+    super(...of);
+    this.on('error', ignore);
+  }
+
   override assignSocket(socket: Socket): void {
     super.assignSocket(socket);
     if (this.destroyed) socket.destroySoon();
   }
 }
+
+const ignore = () => undefined;
 
 /** An HTTP server, or with a certificate an HTTPS server, otherwise the same. */
 export function createHttpServer(

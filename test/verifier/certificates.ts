@@ -9,12 +9,16 @@ export interface MadeCertificate {
   readonly cert: string;
 }
 
-/** Makes a certificate for `127.0.0.1` and `localhost` in `directory/name`, with openssl. */
-export function makeCertificate(directory: string, name: string): MadeCertificate {
+/** Makes a certificate for `names` in `directory/name`, with openssl. */
+export function makeCertificate(
+  directory: string,
+  name: string,
+  names = 'IP:127.0.0.1,DNS:localhost',
+): MadeCertificate {
   const folder = join(directory, name);
   mkdirSync(folder);
   const [certFile, keyFile] = [join(folder, 'tls.crt'), join(folder, 'tls.key')];
-  const subject = ['-subj', `/CN=${name}`, '-addext', 'subjectAltName=IP:127.0.0.1,DNS:localhost'];
+  const subject = ['-subj', `/CN=${name}`, '-addext', `subjectAltName=${names}`];
   const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
   const out = ['-days', '2', '-keyout', keyFile, '-out', certFile];
   execFileSync('openssl', ['req', '-x509', ...curve, ...subject, ...out], { stdio: 'pipe' });

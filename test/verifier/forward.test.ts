@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/config.ts';
 import { configFaults, settings } from '../../verifier/config.ts';
 import { type Forward, forwardTo } from '../../verifier/forward.ts';
@@ -72,11 +73,14 @@ describe('a call', () => {
   let address: string;
 
   async function start(url: string, changed: { timeoutMs?: number; connections?: number } = {}) {
-    forward = await forwardTo(new URL(url), {
+    const config = {
+      ...limits,
       CONTROL_PLANE_URL: undefined,
       CONTROL_PLANE_TIMEOUT_MS: changed.timeoutMs ?? 75_000,
       CONTROL_PLANE_CONNECTIONS_MAX: changed.connections ?? 100,
-    });
+    };
+    const warn = () => undefined;
+    forward = await forwardTo(new URL(url), { config, clock: systemClock, log: { warn } });
     const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
     const answers = new ScriptedAnswers();
     server = createVerifierServer({ answers, limits, log, routes: { below: forward.below } });
@@ -136,11 +140,20 @@ describe('a call', () => {
         headers: expect.anything(),
         rawHeaders: [
           ...['host', `127.0.0.1:${upstream.port}`, 'connection', 'keep-alive'],
-          ...['Authorization', 'Bearer root', 'X-Twice', '1', 'X-Twice', '2', 'X-Request-Id', 'mine-2'],
+          ...['Authorization', 'Bearer root', 'X-Twice', '1', 'X-Twice', '2'],
+          ...['X-Forwarded-For', '127.0.0.1', 'X-Request-Id', 'mine-2'],
           ...['content-length', '4'],
         ],
       },
     ]);
+  });
+
+  test("has its client's address behind what the client says, however the client spells that", async () => {
+    const said = ['X-Forwarded-For: 10.0.0.9', 'x-forwarded-for: 10.0.0.8', 'X_Forwarded_For: 10.0.0.7'];
+    expect((await wire().send(call(said)).response()).status).toBe(200);
+    const { headers, rawHeaders } = upstream.seen[0] ?? {};
+    expect(headers?.['x-forwarded-for']).toBe('10.0.0.9, 10.0.0.8, 127.0.0.1');
+    expect(rawHeaders?.join()).not.toContain('10.0.0.7');
   });
 
   test('gets the answer without what was meant for the other hop', async () => {
@@ -285,9 +298,14 @@ test('a control plane that accepts and says nothing is 503, and its connections 
   await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
   const { port } = silent.address() as { port: number };
   const forward = await forwardTo(new URL(`http://127.0.0.1:${port}`), {
-    CONTROL_PLANE_URL: undefined,
-    CONTROL_PLANE_TIMEOUT_MS: 100,
-    CONTROL_PLANE_CONNECTIONS_MAX: 4,
+    config: {
+      ...limits,
+      CONTROL_PLANE_URL: undefined,
+      CONTROL_PLANE_TIMEOUT_MS: 100,
+      CONTROL_PLANE_CONNECTIONS_MAX: 4,
+    },
+    clock: systemClock,
+    log: { warn: () => undefined },
   });
   const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
   const routes = { below: forward.below };

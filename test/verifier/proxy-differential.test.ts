@@ -44,6 +44,12 @@ const ANSWERS: Readonly<Record<string, readonly string[]>> = {
   ],
   dated: ['HTTP/1.1 200 OK\r\nDate: Tue, 01 Jan 2030 00:00:00 GMT\r\nContent-Length: 2\r\n\r\nok'],
   reason: ['HTTP/1.1 418 I\'m a  "teapot"\r\nContent-Length: 3\r\n\r\ntea'],
+  'reason-latin1': ['HTTP/1.1 404 caf\xe9\r\nContent-Length: 2\r\n\r\nno'],
+  'reason-utf8': ['HTTP/1.1 404 \xd0\x9d\xd0\xb5\xd1\x82 \xe2\x9c\x85\r\nContent-Length: 2\r\n\r\nno'],
+  'reason-ends-line': [
+    'HTTP/1.1 404 No \xc4\x8d\xc4\x8aSet-Cookie: session=evil\r\nContent-Length: 2\r\n\r\nno',
+  ],
+  'reason-with-control': ['HTTP/1.1 404 a\x01b\x7f\r\nContent-Length: 2\r\n\r\nno'],
   'no-reason': ['HTTP/1.1 599\r\nContent-Length: 2\r\n\r\nno'],
   hints: ['HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'],
   silent: [END],
@@ -74,7 +80,7 @@ async function start(FAST_LANE: boolean, upstream: RawUpstream): Promise<Subject
     config: loadConfig(proxySettings, { PROXY_RECHECK_MS: '3600000' }),
     limits: { ...limits, BODY_BYTES_MAX: 1024, FAST_LANE },
     clock: systemClock,
-    log: { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) },
+    log: { error: (fields: unknown) => expect.fail(JSON.stringify(fields)), warn: () => undefined },
   });
   const subject = new Subject(proxy, answers, PROBE, upstream);
   await subject.start();

@@ -9,9 +9,10 @@ import { unavailable } from '#shared/errors.ts';
 import type { AuthzSettings } from '../../verifier/authz.ts';
 import { configFaults, settings } from '../../verifier/config.ts';
 import type { HttpLimits } from '../../verifier/http.ts';
+import { instant } from '../../verifier/lease.ts';
 import { createProxy, type ProxyListener, proxySettings } from '../../verifier/proxy.ts';
 import { Fleet } from '../fleet.ts';
-import { limits, ScriptedAnswers } from './scripted-answers.ts';
+import { LEASE_MS, lease, limits, ScriptedAnswers } from './scripted-answers.ts';
 import { Upstream } from './upstream.ts';
 import { eventually, Wire } from './wire.ts';
 
@@ -39,7 +40,7 @@ async function start(changed: Changed = {}): Promise<void> {
     config: loadConfig(proxySettings, changed.env ?? {}),
     limits: { ...limits, FAST_LANE, ...changed.limits },
     clock: systemClock,
-    log: { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) },
+    log: { error: (fields: unknown) => expect.fail(JSON.stringify(fields)), warn: () => undefined },
   });
   address = await proxy.listen('127.0.0.1', 0);
 }
@@ -641,13 +642,15 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
     expect(proxy.requestsInFlight).toBe(0);
   });
 
-  test('goes on where there is no verdict, and is not asked about once it is over', async () => {
+  const looks = () => answers.asked.filter((key) => key === 'remote-good').length;
+  const cutOff = async () => {
+    throw unavailable('no answer from Redis');
+  };
+
+  test('goes on where there is no verdict while the lease of the last one lasts, and is not asked about once it is over', async () => {
     await restart({ env: { PROXY_RECHECK_MS: '100' } });
     const one = await stream('X-Api-Key: remote-good');
-    const looks = () => answers.asked.filter((key) => key === 'remote-good').length;
-    answers.lookUp = async () => {
-      throw unavailable('no answer from Redis');
-    };
+    answers.lookUp = cutOff;
     const before = looks();
     await eventually(() => looks() > before + 2);
     expect(one.ended).toBe(false);
@@ -656,6 +659,33 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
     const after = looks();
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(looks()).toBe(after);
+  });
+
+  test('is cut where there is no verdict and the lease of the last one has passed', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100' } });
+    lease.cut();
+    lease.extend(instant(systemClock), 1000);
+    const one = await stream('X-Api-Key: remote-good');
+    answers.lookUp = cutOff;
+    // Given anew to keys that are asked about, which is no verdict on this one.
+    lease.extend(instant(systemClock), LEASE_MS);
+    await one.rest();
+    await eventually(() => upstream.seen[0]?.aborted === true);
+  });
+
+  test('has a new lease with each verdict', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100' } });
+    lease.cut();
+    lease.extend(instant(systemClock), 300);
+    const one = await stream('X-Api-Key: remote-good');
+    lease.extend(instant(systemClock), LEASE_MS);
+    let before = looks();
+    await eventually(() => looks() > before + 4);
+    answers.lookUp = cutOff;
+    before = looks();
+    await eventually(() => looks() > before + 4);
+    expect(one.ended).toBe(false);
+    one.close();
   });
 });
 

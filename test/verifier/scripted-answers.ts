@@ -2,7 +2,7 @@ import { systemClock } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
 import { Entry, type Epoch } from '../../verifier/cache.ts';
 import type { HttpLimits } from '../../verifier/http.ts';
-import { Lease } from '../../verifier/lease.ts';
+import { instant, Lease } from '../../verifier/lease.ts';
 import { FORBIDDEN, judge, NOT_FOUND } from '../../verifier/verdict.ts';
 import type { Answers } from '../../verifier/verify-key.ts';
 
@@ -18,7 +18,11 @@ export const limits: HttpLimits = {
   REQUESTS_IN_FLIGHT_MAX: 1000,
 };
 
-const epoch: Epoch = { apiId: 'payments', lease: new Lease(systemClock), current: true, used: false };
+/** Ended, and given anew, by tests. */
+export const lease = new Lease(systemClock);
+export const LEASE_MS = 3_600_000;
+lease.extend(instant(systemClock), LEASE_MS);
+const epoch: Epoch = { apiId: 'payments', lease, current: true, used: false };
 const plain = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}' };
 const entries = new Map(
   Object.entries({

@@ -134,6 +134,17 @@ describe('a connection', () => {
     expect(await ask(await handshake(first))).toContain('"valid":true');
   });
 
+  test('that does not finish its handshake in the time for a request head is cut', async () => {
+    const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
+    const brief = { ...limits, HEADERS_TIMEOUT_MS: 300 };
+    const other = createVerifierServer({ answers, limits: brief, log, certificate });
+    const { port } = new URL(await other.listen('127.0.0.1', 0));
+    const silent = connectTcp(Number(port), '127.0.0.1').on('error', () => undefined);
+    // Without a limit of ours it would be two minutes.
+    await new Promise((resolve) => silent.resume().once('close', resolve));
+    await other.close(0);
+  });
+
   test('in the middle of its handshake is cut when the listener closes', async () => {
     const silent = connectTcp(Number(new URL(address).port), '127.0.0.1').on('error', () => undefined);
     await new Promise((resolve) => silent.once('connect', resolve));
@@ -173,6 +184,8 @@ test('one process listens with TLS at its port and without at its Unix socket, a
       const answer = await client.request(call);
       code = ((await answer.body.json()) as { code?: string }).code;
     }
+    // Every local user may: who can reach it is decided by its directory.
+    expect(statSync(path).mode & 0o666).toBe(0o666);
     const local = new Wire(path).send(verifyKey({ key }));
     expect(JSON.parse((await local.response()).body)).toMatchObject({ code: 'VALID', apiId: 'shop' });
     local.close();

@@ -1,0 +1,33 @@
+/** How often a path is decoded: a server may do so again after a gateway did. */
+const DECODINGS = 3;
+
+/**
+ * Whether a server might read a path as one that leads above where it begins: with `..` in any encoding, with `\` as `/`,
+ * without parameters (`..;a`), and with empty segments counted as none.
+ * @param target path and query; only the path is looked at
+ */
+export function mayClimb(target: string): boolean {
+  const end = target.search(/[?#]/);
+  let path = end < 0 ? target : target.slice(0, end);
+  if (!/\.\.|%/.test(path)) return false;
+  for (let i = 0; ; i++) {
+    if (leads(path)) return true;
+    const decoded = path.replace(/%([0-9a-f]{2})/gi, (_, hex: string) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    );
+    if (decoded === path || i === DECODINGS) return false;
+    path = decoded;
+  }
+}
+
+function leads(path: string): boolean {
+  let depth = 0;
+  for (const segment of path.split(/[/\\]/)) {
+    // What servers are known to cut off: parameters, blanks, and what is behind a NUL.
+    const [name = ''] = segment.split(/[;\0\s]/, 1);
+    if (name === '..') depth--;
+    else if (name !== '' && name !== '.') depth++;
+    if (depth < 0) return true;
+  }
+  return false;
+}
