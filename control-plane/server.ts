@@ -50,7 +50,10 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
   // Node remembers an address that was asked for; of a caller who has hung up by then there is none to be had.
   app.server.on('connection', (socket) => void socket.remoteAddress);
   // Of connections that could not be accepted, as when there are too many files; without a listener the process would end.
-  app.server.on('error', (err) => app.server.listening && log.error({ err }, 'a connection was not accepted'));
+  app.server.on(
+    'error',
+    (err) => app.server.listening && log.error({ err }, 'a connection was not accepted'),
+  );
   app.server.on('checkExpectation', (_request, response) => {
     const requestId = newRequestId();
     const body = JSON.stringify(
