@@ -17,6 +17,13 @@ export interface Api {
   readonly foreignKeys?: true;
 }
 
+/** One page of a listing. */
+interface ApiPage {
+  readonly apis: readonly Api[];
+  /** The id to go on after; undefined on the last page. */
+  readonly next?: string;
+}
+
 /** APIs in Redis. Deleting one is a change of its log; the sweep does the rest. */
 export class Apis {
   readonly #nodes: RedisNodes;
@@ -59,6 +66,27 @@ export class Apis {
       createdAt: Number(createdAt),
       ...(foreign ? { foreignKeys: true } : {}),
     };
+  }
+
+  /** One page of all APIs in order. It may be short: ids of deleted ones count towards `limit`. */
+  async list(after: string, limit: number): Promise<ApiPage> {
+    const ids = await this.ids(after, limit + 1);
+    const page = ids.slice(0, limit);
+    const next = ids.length > limit ? page.at(-1) : undefined;
+    return { apis: await this.#getAll(page), ...(next === undefined ? {} : { next }) };
+  }
+
+  /** One page of those of these APIs that there are. */
+  async among(ids: readonly string[], after: string, limit: number): Promise<ApiPage> {
+    const found = await this.#getAll(ids.filter((apiId) => apiId > after));
+    const apis = found.slice(0, limit);
+    const next = found.length > limit ? apis.at(-1)?.id : undefined;
+    return { apis, ...(next === undefined ? {} : { next }) };
+  }
+
+  async #getAll(ids: readonly string[]): Promise<Api[]> {
+    const apis = await Promise.all(ids.map((apiId) => this.get(apiId)));
+    return apis.filter((api) => api !== undefined);
   }
 
   /**

@@ -11,6 +11,7 @@ import { serveDashboard } from './dashboard.ts';
 import { Fence } from './fence.ts';
 import { FleetView } from './fleet.ts';
 import { KeyImport } from './key-import.ts';
+import { KeyView } from './key-view.ts';
 import { Keys } from './keys.ts';
 import { Metrics } from './metrics.ts';
 import { Propagator } from './propagation.ts';
@@ -138,7 +139,7 @@ export async function startControlPlane(
     const operation = request.routeOptions.url ?? 'unknown';
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
   });
-  keyRoutes(app, { keys, apis, propagator, usage: new UsageView(nodes), clock });
+  keyRoutes(app, { keys, view: new KeyView(nodes), propagator, usage: new UsageView(nodes), clock });
   importRoutes(app, { keyImport });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });

@@ -1,17 +1,7 @@
-import type { ChainableCommander } from 'ioredis';
 import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId, generateKey, hashSecret, startOf } from '#shared/key-format.ts';
-import {
-  apiKeys,
-  apiList,
-  formatPointer,
-  idPointer,
-  metaKey,
-  ownerKey,
-  recordKey,
-  secretPointer,
-} from '#shared/layout.ts';
+import { apiList, formatPointer, idPointer, recordKey, secretPointer } from '#shared/layout.ts';
 import type { RedisNodes } from '#shared/redis.ts';
 import type { ChangeLog, RecordField } from './change-log.ts';
 import {
@@ -23,21 +13,6 @@ import {
   recordCall,
 } from './key-record.ts';
 import type { DurableWriter } from './redis-change-log.ts';
-
-/** A key as admins see it: never its secret, never its hash. */
-export interface Key {
-  readonly id: string;
-  readonly keyId: string;
-  readonly apiId: string;
-  readonly start: string;
-  readonly name?: string;
-  readonly meta: object;
-  readonly externalId?: string;
-  readonly enabled: boolean;
-  readonly createdAt: number;
-  readonly updatedAt?: number;
-  readonly expires?: number;
-}
 
 /** What createKey is asked for. `expires` is Unix milliseconds. */
 export interface NewKey {
@@ -60,25 +35,6 @@ export interface KeyPatch {
   readonly expires?: number | null;
 }
 
-/** Which keys a listing is to show; all conditions must hold. */
-export interface KeyFilter {
-  readonly enabled?: boolean;
-  readonly externalId?: string;
-  readonly namePrefix?: string;
-}
-
-/** One page of a listing. */
-export interface KeyPage {
-  readonly keys: readonly Key[];
-  /** All keys of the API, whatever the filter. */
-  readonly total: number;
-  /** The creation number to go on from; undefined on the last page. */
-  readonly next?: number;
-}
-
-/** Most keys that one page examines under a filter that has no index. */
-const EXAMINED_MAX = 1000;
-
 /** The record's fields of a patch, as a change to the log states them. */
 export function recordFields(patch: KeyPatch): Partial<Record<RecordField, string>> {
   return {
@@ -90,7 +46,7 @@ export function recordFields(patch: KeyPatch): Partial<Record<RecordField, strin
   };
 }
 
-/** Keys in Redis: creating, finding and listing them. Changing them is the change log's business. */
+/** Keys in Redis: creating and finding them. Changing them is the change log's business, showing them KeyView's. */
 export class Keys {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;
@@ -153,54 +109,12 @@ export class Keys {
     return (await this.#nodes.within(redis, redis.get(pointer))) ?? undefined;
   }
 
-  async get(apiId: string, keyId: string): Promise<Key | undefined> {
-    return (await this.#read(apiId, [keyId]))[0];
-  }
-
   /** The sequence of a key's latest change; 0 when it never had one, undefined when there is no such key. */
   async lastSequence(apiId: string, keyId: string): Promise<number | undefined> {
     const record = recordKey(apiId, keyId);
     const redis = await this.#nodes.connection(record);
     const [secretHash, version] = await this.#nodes.within(redis, redis.hmget(record, 'p', 'v'));
     return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
-  }
-
-  /**
-   * One page of an API's keys in order of creation, from creation number `from` on.
-   * Examines at most EXAMINED_MAX keys, so a page under a filter may be short and still have a `next`.
-   */
-  async list(
-    apiId: string,
-    filter: KeyFilter,
-    limit: number,
-    order: 'asc' | 'desc',
-    from?: number,
-  ): Promise<KeyPage> {
-    const { index } = apiKeys(apiId);
-    const source = filter.externalId === undefined ? index : ownerKey(apiId, filter.externalId);
-    const filtered = filter.enabled !== undefined || filter.namePrefix !== undefined;
-    const redis = await this.#nodes.connection(index);
-    const count = filtered ? EXAMINED_MAX : limit;
-    const range =
-      order === 'asc'
-        ? redis.zrangebyscore(source, from ?? '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, count + 1)
-        : redis.zrevrangebyscore(source, from ?? '+inf', '-inf', 'WITHSCORES', 'LIMIT', 0, count + 1);
-    const [flat, total] = await this.#nodes.within(redis, Promise.all([range, redis.zcard(index)]));
-    const ids = flat.filter((_, i) => i % 2 === 0);
-    const numbers = flat.filter((_, i) => i % 2 === 1).map(Number);
-
-    const keys: Key[] = [];
-    let examined = 0;
-    while (examined < Math.min(count, ids.length) && keys.length < limit) {
-      const batch = ids.slice(examined, Math.min(examined + limit, count));
-      for (const key of await this.#read(apiId, batch, true)) {
-        if (keys.length === limit) break;
-        examined++;
-        if (key && matches(key, filter)) keys.push(key);
-      }
-    }
-    const next = numbers[examined];
-    return { keys, total, ...(next === undefined ? {} : { next }) };
   }
 
   /** Takes a deleted key's pointers away. They lead nowhere already, so failing to is harmless. */
@@ -258,52 +172,4 @@ export class Keys {
       return; // Redis is away; what remains is a key whose secret nobody has
     }
   }
-
-  /** In the order of `keyIds`; with `keepGaps` an entry for each, else only those that exist. */
-  async #read(apiId: string, keyIds: readonly string[], keepGaps = false): Promise<(Key | undefined)[]> {
-    const { head } = apiKeys(apiId);
-    const redis = await this.#nodes.connection(head);
-    const pipeline: ChainableCommander = redis.pipeline();
-    pipeline.hget(head, 'deleted');
-    for (const keyId of keyIds) pipeline.hmget(recordKey(apiId, keyId), ...FIELDS);
-    const replies = (await this.#nodes.within(redis, pipeline.exec())) ?? [];
-    const failed = replies.find(([error]) => error);
-    if (failed) throw this.#nodes.asOutage(redis, failed[0]);
-    if (replies[0]?.[1]) return keepGaps ? keyIds.map(() => undefined) : [];
-    const keys = await Promise.all(
-      keyIds.map(async (keyId, i) => {
-        const fields = replies[i + 1]?.[1] as (string | null)[];
-        if (!fields[0]) return undefined;
-        const meta = fields[9]
-          ? await this.#nodes.within(redis, redis.get(metaKey(apiId, keyId)))
-          : fields[8];
-        return keyOf(apiId, keyId, fields, meta ?? '{}');
-      }),
-    );
-    return keepGaps ? keys : keys.filter((key) => key !== undefined);
-  }
-}
-
-const FIELDS = ['p', 's', 'n', 'o', 'e', 'c', 'u', 'x', 'm', 'M'] as const;
-
-function keyOf(apiId: string, keyId: string, fields: readonly (string | null)[], meta: string): Key {
-  const [, start, name, externalId, enabled, createdAt, updatedAt, expires] = fields;
-  return {
-    id: keyId,
-    keyId,
-    apiId,
-    start: start ?? '',
-    ...(name ? { name } : {}),
-    meta: JSON.parse(meta) as object,
-    ...(externalId ? { externalId } : {}),
-    enabled: enabled === '1',
-    createdAt: Number(createdAt),
-    ...(updatedAt ? { updatedAt: Number(updatedAt) } : {}),
-    ...(expires ? { expires: Number(expires) } : {}),
-  };
-}
-
-function matches(key: Key, filter: KeyFilter): boolean {
-  if (filter.enabled !== undefined && key.enabled !== filter.enabled) return false;
-  return filter.namePrefix === undefined || (key.name ?? '').startsWith(filter.namePrefix);
 }

@@ -43,6 +43,13 @@ export class Permissions {
     return API_ACTIONS.some((action) => this.allows(apiId, action));
   }
 
+  /** The APIs on which `action` is allowed, in order; undefined = on all. */
+  apisWith(action: ApiAction): string[] | undefined {
+    if (this.allows('*', action)) return undefined;
+    const named = [...this.#granted].map((permission) => permission.split('.'));
+    return named.flatMap(([, apiId = '', granted]) => (granted === action ? [apiId] : [])).sort();
+  }
+
   /** Whether no API's existence is a secret to the caller. */
   touchesAll(): boolean {
     return this.touches('*');

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type FileHandle, open } from 'node:fs/promises';
-import type { Key } from '../keys.ts';
+import type { Key } from '../key-view.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 import type { Client } from './client.ts';
 import { CliError } from './exit.ts';

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import type { Key } from '../keys.ts';
+import type { Key } from '../key-view.ts';
 import type { Standing } from '../propagation.ts';
 import type { UsageBucket } from '../usage.ts';
 import { jsonObject, moment, whole } from './arguments.ts';

@@ -1,11 +1,15 @@
 import { ApiError } from '#shared/errors.ts';
-import type { Api, Apis } from '../apis.ts';
+import type { Apis } from '../apis.ts';
 import type { Propagator } from '../propagation.ts';
 import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireApi } from './access.ts';
+import { makeCursor, openCursor } from './cursor.ts';
 import { createApi, deleteApi, getApi, listApis } from './operations.ts';
 import { note } from './trail.ts';
+
+/** The id to go on after, which is of an API that the caller may read. */
+const PLACE = /^after:([A-Za-z0-9_-]{1,64})$/;
 
 const apiNotFound = (apiId: string) => new ApiError('NOT_FOUND', `api ${apiId} not found`);
 
@@ -31,16 +35,17 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
   });
 
   app.get('/v1/apis.listApis', { schema: listApis }, async (request) => {
+    const { cursor } = request.query;
     const limit = Number(request.query.limit);
-    const { permissions } = callerOf(request);
-    const ids = await apis.ids(request.query.cursor ?? '', limit + 1);
-    const page = ids.slice(0, limit);
-    const mine = page.filter((apiId) => permissions.allows(apiId, 'read_api'));
-    const found: Api[] = (await Promise.all(mine.map((apiId) => apis.get(apiId)))).filter(
-      (api) => api !== undefined,
-    );
-    const cursor = ids.length > limit ? page.at(-1) : undefined;
-    return { apis: found, ...(cursor === undefined ? {} : { cursor }) };
+    const [after = ''] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'listApis');
+    // Where the caller may read some APIs only, others are not even looked at: neither a cursor nor how long it takes nor
+    // a page that is short then tells that they are there.
+    const mine = callerOf(request).permissions.apisWith('read_api');
+    const page = mine ? await apis.among(mine, after, limit) : await apis.list(after, limit);
+    return {
+      apis: page.apis,
+      ...(page.next === undefined ? {} : { cursor: makeCursor(`after:${page.next}`) }),
+    };
   });
 
   app.post('/v1/apis.deleteApi', { schema: deleteApi, config: neverShed }, async (request) => {

@@ -1,13 +1,14 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
-import type { Apis } from '../apis.ts';
 import { shown } from '../audit-event.ts';
-import { type KeyFilter, type Keys, recordFields } from '../keys.ts';
+import type { KeyFilter, KeyView } from '../key-view.ts';
+import { type Keys, recordFields } from '../keys.ts';
 import type { Propagator } from '../propagation.ts';
 import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
 import type { UsageView } from '../usage.ts';
 import { callerOf, keyNotFound, requireApi, requireKey } from './access.ts';
+import { makeCursor, openCursor } from './cursor.ts';
 import {
   createKey,
   deleteKey,
@@ -26,11 +27,11 @@ export function keyRoutes(
   app: App,
   {
     keys,
-    apis,
+    view,
     propagator,
     usage,
     clock,
-  }: { keys: Keys; apis: Apis; propagator: Propagator; usage: UsageView; clock: Clock },
+  }: { keys: Keys; view: KeyView; propagator: Propagator; usage: UsageView; clock: Clock },
 ) {
   app.post('/v1/keys.createKey', { schema: createKey }, async (request) => {
     const { meta = {}, ...key } = request.body;
@@ -64,7 +65,7 @@ export function keyRoutes(
   app.get('/v1/keys.getKey', { schema: getKey }, async (request) => {
     const { keyId } = request.query;
     const apiId = await requireKey(keys, request, keyId, 'read_key');
-    const [key, lastUsedAt] = await Promise.all([keys.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
+    const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
     if (!key) throw keyNotFound(keyId);
     return { ...key, ...(lastUsedAt === undefined ? {} : { lastUsedAt }) };
   });
@@ -107,18 +108,18 @@ export function keyRoutes(
     requireApi(callerOf(request), apiId, 'read_key');
     requireApi(callerOf(request), apiId, 'read_api');
     const order = sort === 'createdAt' ? 'asc' : 'desc';
-    const from = cursor === undefined ? undefined : openCursor(cursor, order);
-    if (!(await apis.get(apiId))) throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+    const from = cursor === undefined ? undefined : placeOf(cursor, order);
     const filter: KeyFilter = {
       ...(enabled === undefined ? {} : { enabled: enabled === 'true' }),
       ...(externalId === undefined ? {} : { externalId }),
       ...(name === undefined ? {} : { namePrefix: name }),
     };
-    const page = await keys.list(apiId, filter, Number(limit), order, from);
+    const page = await view.list(apiId, filter, Number(limit), order, from);
+    if (!page) throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
     return {
       keys: page.keys,
       total: page.total,
-      ...(page.next === undefined ? {} : { cursor: makeCursor(page.next, order) }),
+      ...(page.next === undefined ? {} : { cursor: makeCursor(`${order}:${page.next}`) }),
     };
   });
 }
@@ -130,14 +131,11 @@ export function checkMeta(meta: object): void {
   }
 }
 
-/** Opaque to clients: the order and the creation number to go on from. */
-function makeCursor(next: number, order: 'asc' | 'desc'): string {
-  return Buffer.from(`${order}:${next}`).toString('base64url');
-}
+/** The order, and the creation number to go on from. Of the API it tells no more than `total` does. */
+const PLACE = /^(asc|desc):(\d{1,15})$/;
 
-function openCursor(cursor: string, order: 'asc' | 'desc'): number {
-  const match = /^(asc|desc):(\d{1,15})$/.exec(Buffer.from(cursor, 'base64url').toString());
-  if (!match) throw new ApiError('BAD_REQUEST', 'cursor: must be one that listKeys returned');
-  if (match[1] !== order) throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort');
-  return Number(match[2]);
+function placeOf(cursor: string, order: 'asc' | 'desc'): number {
+  const [given, from] = openCursor(cursor, PLACE, 'listKeys');
+  if (given !== order) throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort');
+  return Number(from);
 }

@@ -166,9 +166,7 @@ export const ListApis = Type.Object(
       default: '100',
       description: 'APIs per page, 1..100.',
     }),
-    cursor: Type.Optional(
-      Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: 'From the page before.' }),
-    ),
+    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 96, description: 'From the page before.' })),
   },
   strict,
 );
