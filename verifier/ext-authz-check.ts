@@ -1,7 +1,7 @@
 import { ApiError } from '#shared/errors.ts';
 import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
 import { type HeaderLines, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
-import { isIdentityHeader } from './identity.ts';
+import { asReadByServers, isIdentityHeader } from './identity.ts';
 import { PROBLEM_TYPE } from './problem.ts';
 import { API_ID } from './verify-key.ts';
 
@@ -78,7 +78,9 @@ export function checkResponse(
   const ours = new Set(headers.map(([name]) => name.toLowerCase()));
   const removed = Object.entries(linesOf(request.attributes?.request?.http))
     .filter(([name, lines]) =>
-      isIdentityHeader(name) ? !ours.has(name) : lines?.some((line) => mayHoldKey(name, line, sources)),
+      isIdentityHeader(name)
+        ? !ours.has(name)
+        : lines?.some((line) => mayHoldKey(asReadByServers(name), line, sources)),
     )
     .map(([name]) => name);
   return {

@@ -10,6 +10,8 @@ const SHIPPED = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
 
 const KNOWN = ['nginx', 'haproxy', 'caddy', 'envoy', 'envoy-grpc'] as const;
 export type GatewayName = (typeof KNOWN)[number];
+/** The nginx of compose.yaml, which asks about a key of any API. */
+export const COMPOSE = 'compose';
 
 /** Debian keeps servers out of a user's PATH. */
 const PATH = `${process.env['PATH']}:/usr/sbin`;
@@ -66,7 +68,11 @@ export class Gateway {
   }
 
   /** @param directory for its files; a short path, for the sockets in it */
-  static async start(name: GatewayName, directory: string, around: Around): Promise<Gateway> {
+  static async start(
+    name: GatewayName | typeof COMPOSE,
+    directory: string,
+    around: Around,
+  ): Promise<Gateway> {
     const home = join(directory, name);
     mkdirSync(home, { recursive: true });
     const socket = join(home, 'gw');
@@ -127,34 +133,30 @@ interface Launch {
   readonly env: Readonly<Record<string, string>>;
 }
 
-const launches: Record<GatewayName, (home: string, socket: string, around: Around) => Launch> = {
+const launches: Record<
+  GatewayName | typeof COMPOSE,
+  (home: string, socket: string, around: Around) => Launch
+> = {
   nginx(home, socket, around) {
     const site = substituted('nginx/keyfence.conf.template', { ...around, LISTEN: `unix:${socket}` });
     writeFileSync(join(home, 'site.conf'), site);
     const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
       (kind) => `${kind}_temp_path ${home};`,
     );
-    writeFileSync(
-      join(home, 'nginx.conf'),
-      [
-        // Root drops to another user, who could not reach the files of this test.
-        process.getuid?.() === 0 ? 'user root;' : '',
-        `pid ${home}/pid; error_log stderr crit; worker_processes 2; events {}`,
-        `http { access_log off; ${paths.join(' ')} include ${home}/site.conf; }`,
-      ].join('\n'),
-    );
-    const command = [
-      'nginx',
-      '-p',
-      home,
-      '-c',
-      join(home, 'nginx.conf'),
-      '-e',
-      'stderr',
-      '-g',
-      'daemon off;',
-    ];
-    return { command, env: {} };
+    return launchNginx(home, [
+      `pid ${home}/pid; error_log stderr crit; worker_processes 2; events {}`,
+      `http { access_log off; ${paths.join(' ')} include ${home}/site.conf; }`,
+    ]);
+  },
+  compose(home, socket, { VERIFIER, UPSTREAM }) {
+    // All of it as it is, but for what the services are called and where it may write.
+    const file = readFileSync(join(SHIPPED, '..', 'compose', 'nginx.conf'), 'utf8')
+      .replaceAll('/tmp/', `${home}/`)
+      .replaceAll(/verifier-\d:3001/g, VERIFIER)
+      .replace('api:8000', UPSTREAM)
+      .replace('listen 8080', `listen unix:${socket}`)
+      .replace('http {', 'http {\n  access_log off;');
+    return launchNginx(home, [file]);
   },
   haproxy(home, socket, around) {
     const KEYFENCE_LUA = join(SHIPPED, 'haproxy', 'keyfence.lua');
@@ -173,6 +175,14 @@ const launches: Record<GatewayName, (home: string, socket: string, around: Aroun
       VERIFIER: around.VERIFIER_GRPC,
     }),
 };
+
+function launchNginx(home: string, configuration: readonly string[]): Launch {
+  // Root drops to another user, who could not reach the files of this test.
+  const user = process.getuid?.() === 0 ? 'user root;' : '';
+  writeFileSync(join(home, 'nginx.conf'), [user, ...configuration].join('\n'));
+  const command = ['nginx', '-p', home, '-c', join(home, 'nginx.conf'), '-e', 'stderr', '-g', 'daemon off;'];
+  return { command, env: {} };
+}
 
 function launchEnvoy(
   template: string,

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { Process } from '../chaos/processes.ts';
 import { Fleet } from '../fleet.ts';
-import { type Ask, Gateway, type GatewayName, type Got, gatewayNames } from './gateways.ts';
+import { type Around, type Ask, Gateway, type GatewayName, type Got, gatewayNames } from './gateways.ts';
 import { Upstream } from './upstream.ts';
 
 /** The API that the gateways front, and another of the same verifier. */
@@ -14,6 +14,7 @@ export class World {
   readonly fleet: Fleet;
   readonly verifier: Process;
   readonly upstream = new Upstream();
+  around: Around = { VERIFIER: '', VERIFIER_GRPC: '', UPSTREAM: '', API_ID };
   readonly #gateways = new Map<GatewayName, Gateway>();
 
   private constructor(fleet: Fleet, grpcPort: number, env: Readonly<Record<string, string>>) {
@@ -32,7 +33,7 @@ export class World {
     const fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000' } });
     const world = new World(fleet, grpcPort, env);
     await world.verifier.start();
-    const around = {
+    world.around = {
       VERIFIER: new URL(world.verifier.address).host,
       VERIFIER_GRPC: `127.0.0.1:${grpcPort}`,
       UPSTREAM: await world.upstream.listen(),
@@ -40,7 +41,7 @@ export class World {
     };
     await Promise.all(
       gatewayNames.map(async (name) => {
-        world.#gateways.set(name, await Gateway.start(name, world.fleet.directory, around));
+        world.#gateways.set(name, await Gateway.start(name, world.fleet.directory, world.around));
       }),
     );
     return world;

@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { COMPOSE, describeGateways, Gateway, type Got, gatewayNames } from './gateways.ts';
+import { showing, World } from './world.ts';
+
+/** The most that the contract allows: 256 characters, of which each is 12 when percent-encoded. */
+const LONGEST = '\u{1F511}'.repeat(256);
+const ENCODED = '%F0%9F%94%91'.repeat(256);
+/** As long as `X-Key-Meta` may be, in ASCII. */
+const META = { note: 'é'.repeat(339) };
+
+let world: World;
+let key: string;
+let keyId: string;
+beforeAll(async () => {
+  world = await World.start({ AUTHZ_META: 'true' });
+  ({ key, keyId } = await world.validKey({ name: LONGEST, externalId: LONGEST, meta: META }));
+});
+afterAll(() => world.stop());
+
+/** What the API saw of it. */
+function identity(got: Got) {
+  const seen = world.upstream.take();
+  expect({ status: got.status, requests: seen.length }).toEqual({ status: 200, requests: 1 });
+  expect(JSON.stringify(seen)).not.toContain('boss');
+  const headers = seen[0]?.headers ?? {};
+  return ['x-key-id', 'x-key-name', 'x-key-external-id', 'x-key-meta'].map(
+    (name) => headers[name]?.[0] ?? '',
+  );
+}
+
+test('the test has the longest that there is', () => {
+  const ascii = JSON.stringify(META).replaceAll('é', '\\u00e9');
+  expect(ascii.length).toBeGreaterThan(2040);
+  expect(ascii.length).toBeLessThanOrEqual(2048);
+  expect(decodeURIComponent(ENCODED)).toBe(LONGEST);
+});
+
+describeGateways((name) => {
+  test('the longest name and owner, beyond ASCII, and the longest meta reach the API', async () => {
+    const [id, ...rest] = identity(await world.decided(name, showing(key)));
+    const meta = ['caddy', 'envoy'].includes(name) ? '' : JSON.stringify(META).replaceAll('é', '\\u00e9');
+    expect([id, ...rest]).toEqual([keyId, ENCODED, ENCODED, meta]);
+  });
+});
+
+describe.skipIf(!gatewayNames.includes('nginx'))('the nginx of compose.yaml', () => {
+  let gateway: Gateway;
+  beforeAll(async () => {
+    gateway = await Gateway.start(COMPOSE, world.fleet.directory, world.around);
+  });
+  afterAll(() => gateway.stop());
+
+  test('lets the longest name and owner through, and nothing that the client says of them', async () => {
+    const spoofed = ['X_Key_Id', 'boss', 'X.Key.Id', 'boss', 'X-Key-Id', 'boss', 'X-Key-Meta', 'boss'];
+    const got = await gateway.ask({ headers: [...showing(key).headers, ...spoofed] });
+    expect(identity(got)).toEqual([keyId, ENCODED, ENCODED, '']);
+  });
+
+  test('refuses what has no good key', async () => {
+    expect((await gateway.ask()).status).toBe(401);
+    expect((await gateway.ask(showing('nobody'))).status).toBe(401);
+    expect(world.upstream.take()).toEqual([]);
+  });
+});
