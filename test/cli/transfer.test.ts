@@ -115,6 +115,26 @@ describe('import', () => {
     ]);
   });
 
+  test('sends no more bytes at once than the control plane takes, however long the metas are', async () => {
+    const meta = { text: 'x'.repeat(8000) };
+    const lines = Array.from({ length: 300 }, (_, i) => ({ sha256: sha256(`long-${i}`), meta }));
+    const through = await gate('keys.importKeys', () => 'pass');
+    try {
+      const file = fileOf('long.ndjson', lines);
+      const { status, stdout, stderr } = await run(['keys', 'import', 'long', file], {
+        KEYFENCE_URL: through.url,
+      });
+      expect({ status, stdout, stderr }).toMatchObject({
+        status: 0,
+        stdout: '300 lines: 300 created, 0 there already, 0 refused\n',
+      });
+      expect(through.calls()).toBe(3);
+      expect(await total('long')).toBe(300);
+    } finally {
+      through.close();
+    }
+  });
+
   /** Kills an import of `lines` when it has 2000 behind it, and gives what runs it again. */
   async function killed(apiId: string, lines: readonly unknown[]) {
     const file = fileOf(`${apiId}.ndjson`, lines);
