@@ -8,13 +8,14 @@ import { filesOf } from './copy.ts';
 import { mutate, type Tried } from './mutate.ts';
 import { testsOf } from './tests-of.ts';
 
-const USAGE = `npm run mutants -- [FILE|FOLDER ...] [--seed N] [--count N] [--jobs N] [--changed]
+const USAGE = `npm run mutants -- [FILE[:LINE[-LINE]]|FOLDER ...] [--seed N] [--count N] [--jobs N] [--changed]
 
 Plants plausible mistakes in the code, one at a time in a copy of the project, and runs the tests that should notice
 them. Prints what survived and a table by file. Status 1 where something survives that test/mutants/accepted.ts does
 not give a reason for.
 
-  FILE|FOLDER   what to plant them in (default: control-plane, verifier and shared, without the dashboard)
+  FILE|FOLDER   what to plant them in, a file's lines where they are given (default: control-plane, verifier and
+                shared, without the dashboard)
   --seed N      which of all that could be planted; a run without it tells its seed
   --count N     how many (default 50)
   --jobs N      how many at the same time (default: half of the processors)
@@ -36,9 +37,7 @@ const seed =
 const count = numberArgument('count', values.count, 1, USAGE);
 const jobs = numberArgument('jobs', values.jobs, 1, USAGE);
 
-const files = new Map(
-  sources(positionals).map((file) => [file, values.changed ? changedLines(file) : ('all' as const)]),
-);
+const files = new Map(sources(positionals));
 console.log(`seed ${seed}`);
 const startedMs = performance.now();
 const results = await mutate({
@@ -53,20 +52,27 @@ const results = await mutate({
 });
 report(results);
 
-/** The files that are meant, of those that mistakes can be planted in. */
-function sources(given: readonly string[]): string[] {
+type Source = readonly [file: string, lines: 'all' | ReadonlySet<number>];
+
+/** The files that are meant, and which of their lines, of those that mistakes can be planted in. */
+function sources(given: readonly string[]): Source[] {
   const wanted = given.length > 0 ? given : ['control-plane', 'verifier', 'shared'];
   const all = filesOf(ROOT).filter((file) =>
     /^(?:control-plane|verifier|shared)\/(?!dashboard\/).*(?<!\.d)\.(?:ts|lua)$/.test(file),
   );
-  return wanted.flatMap((name) => {
+  return wanted.flatMap((text) => {
+    const [, name = text, first, last = first] = /^(.+):(\d+)(?:-(\d+))?$/.exec(text) ?? [];
     const path = relative(ROOT, resolve(name));
     const meant = all.filter((file) => file === path || file.startsWith(`${path}/`));
     if (meant.length === 0)
       wrongArguments(`${name}: ${existsSync(name) ? 'no code of the project' : 'not found'}`, USAGE);
-    return meant;
+    const lines = first === undefined ? undefined : range(Number(first), Number(last));
+    return meant.map((file): Source => [file, lines ?? (values.changed ? changedLines(file) : 'all')]);
   });
 }
+
+const range = (first: number, last: number): ReadonlySet<number> =>
+  new Set(Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i));
 
 function changedLines(file: string): ReadonlySet<number> {
   const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' });
@@ -75,7 +81,7 @@ function changedLines(file: string): ReadonlySet<number> {
   for (const [, first, length] of git('diff', '-U0', base, '--', file).matchAll(
     /^@@ -\S+ \+(\d+)(?:,(\d+))? @@/gm,
   ))
-    for (let i = 0; i < Number(length ?? 1); i++) lines.add(Number(first) + i);
+    for (const line of range(Number(first), Number(first) + Number(length ?? 1) - 1)) lines.add(line);
   return lines;
 }
 
