@@ -156,6 +156,8 @@ export class RedisNodes {
     });
     redis.on('end', () => {
       forget();
+      // Where the server ended it, ioredis keeps its connections to the Sentinels.
+      redis.disconnect();
       if (lastError) this.#log.debug({ connection: id, reason: String(lastError) }, 'Redis connection ended');
     });
     try {

@@ -2,7 +2,8 @@
 # Starts one Redis: redis.conf and users.acl from this script's folder, passwords from $SECRETS/*-password. Both lines of
 # a file with two are good; a replica itself uses the first.
 # With $SECRETS/tls/{tls.crt,tls.key,ca.crt} it speaks TLS and nothing else.
-# With GROUP_SELF and GROUP_PRIMARY (host names) it is one of three under Sentinel.
+# With GROUP_SELF, GROUP_HOSTS and GROUP_PRIMARY (host names: its own, all, and who is primary at the very first) it is
+# one of three under Sentinel.
 set -eu
 umask 077
 here=$(dirname "$0")
@@ -21,10 +22,20 @@ for file in "$secrets"/*-password; do
 done
 printf '%s\n' "$acl" | grep '^user' | grep -v '#@' >"$data/users.acl"
 
-# Whose replica this is survives a restart: Sentinel writes it into the file, and may have changed it since.
+# The Sentinels know who is primary, as soon as there is a group; while they cannot be asked, it is as it was.
 role=
 if [ -n "${GROUP_SELF:-}" ]; then
-  if [ -e "$conf" ]; then
+  . "$here/ask.sh"
+  known=$(primary || true)
+  # The replicas of a primary that comes back with an empty disk would empty theirs: it waits for its successor.
+  while [ "$known" = "$GROUP_SELF" ] && [ ! -e "$data/appendonlydir" ] && group_had_replicas; do
+    echo "the disk is empty, and this is the primary: waiting until the Sentinels have made another one"
+    sleep 1
+    known=$(primary || true)
+  done
+  if [ -n "$known" ]; then
+    [ "$known" = "$GROUP_SELF" ] || role="replicaof $known $port"
+  elif [ -e "$conf" ]; then
     role=$(grep '^replicaof ' "$conf" || true)
   elif [ "$GROUP_SELF" != "$GROUP_PRIMARY" ]; then
     role="replicaof $GROUP_PRIMARY $port"
@@ -39,6 +50,8 @@ fi
       "masterauth $(head -n 1 "$secrets/replica-password")" "$role"
     # A replica that lost touch is back soon: until then no write is on all of them.
     echo 'repl-diskless-sync-delay 0'
+    # One that has just synced would not stop until its append-only file is written anew; hand-over.sh waits for that.
+    echo 'shutdown-on-sigterm force'
     # A primary without its replicas stops accepting, so that it cannot go on beside its successor.
     printf '%s\n' 'min-replicas-to-write 1' 'min-replicas-max-lag 2'
   fi

@@ -27,7 +27,6 @@ const CHOICES: Record<string, Record<string, unknown>> = {
     'monitoring.dashboard': true,
     'monitoring.labels': { release: 'prometheus' },
     'verifier.namespaces': ['billing', 'shop'],
-    clusterDomain: 'cluster.example',
     commonLabels: { team: 'platform' },
   },
   'a managed Redis Cluster, an Ingress, autoscaling': {

@@ -1,6 +1,15 @@
 import { type ChildProcess, execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -8,7 +17,7 @@ import { vi } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { freePort } from '../redis/nodes.ts';
 
-const READY_MS_MAX = 10_000;
+const READY_MS_MAX = 40_000;
 const USERS = [
   'operator',
   'control-plane',
@@ -32,6 +41,16 @@ export class OwnFiles {
     writeFileSync(users, change(readFileSync(users, 'utf8')));
     mkdirSync(join(this.folder, 'secrets', 'tls'), { recursive: true });
     for (const user of USERS) writeFileSync(join(this.folder, 'secrets', `${user}-password`), `${user}\n`);
+  }
+
+  /** Whether there is a certificate, so that servers speak TLS. */
+  get isCertified(): boolean {
+    return existsSync(join(this.folder, 'secrets', 'tls', 'tls.crt'));
+  }
+
+  /** Options of a client that does not look whose certificate it is. */
+  get tls(): object {
+    return this.isCertified ? { tls: { rejectUnauthorized: false } } : {};
   }
 
   get ca(): string {
@@ -73,7 +92,8 @@ export class OwnRedis {
   readonly host: string;
   readonly port: number;
   readonly #command: readonly string[];
-  readonly #env: NodeJS.ProcessEnv;
+  /** What its scripts see. */
+  readonly env: NodeJS.ProcessEnv;
   readonly #clients: Redis[] = [];
   #server: ChildProcess | undefined;
 
@@ -83,7 +103,7 @@ export class OwnRedis {
     this.#command = [join(files.folder, 'files', script), '--bind', this.host, ...args];
     const data = join(files.folder, `${script}-${this.host}-${port}`);
     mkdirSync(data);
-    this.#env = {
+    this.env = {
       ...process.env,
       SECRETS: join(files.folder, 'secrets'),
       DATA: data,
@@ -105,12 +125,12 @@ export class OwnRedis {
   /** Starts it, again over the same data. */
   async restart(): Promise<void> {
     await this.end();
-    this.#server = spawnBound('sh', this.#command, this.#env);
+    this.#server = spawnBound('sh', this.#command, this.env);
     this.#server.stdout?.resume();
     const [script = ''] = this.#command;
     if (script.endsWith('sentinel.sh')) return;
     const probe = join(script, '..', 'ping.sh');
-    const ping = () => execFileSync('sh', [probe], { env: { ...this.#env, BIND: this.host }, stdio: 'pipe' });
+    const ping = () => execFileSync('sh', [probe], { env: { ...this.env, BIND: this.host }, stdio: 'pipe' });
     await vi.waitFor(ping, { timeout: READY_MS_MAX, interval: 20 });
   }
 
@@ -132,6 +152,12 @@ export class OwnRedis {
     const exited = once(this.#server, 'exit');
     this.#server.kill(signal);
     await exited;
+  }
+
+  /** Empties its disk; to be called while it does not run. */
+  loseData(): void {
+    const data = this.env['DATA'] ?? '';
+    for (const file of readdirSync(data)) rmSync(join(data, file), { recursive: true });
   }
 
   async stop(): Promise<void> {

@@ -129,4 +129,17 @@ describe('with Sentinel and two replicas', () => {
     await away?.restart();
     await fleet.until(async () => (await fleet.get(`${verifier.adminAddress}/readyz`)).status === 200);
   }, 60_000);
+
+  test('a connection that Redis ended lets go of the Sentinels', async () => {
+    const [sentinel] = group.sentinels;
+    const connected = async () => String(await sentinel?.command('CLIENT', 'LIST')).split('\n').length;
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'ha' });
+    for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
+    const before = await connected();
+    for (let i = 0; i < 5; i++) {
+      await (await group.primary()).command('CLIENT', 'KILL', 'TYPE', 'normal');
+      await fleet.until(async () => (await fleet.admin('keys.createKey', { apiId: 'ha' })).status === 200);
+    }
+    await fleet.until(async () => (await connected()) <= before);
+  });
 });

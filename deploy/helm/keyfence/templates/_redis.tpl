@@ -71,6 +71,12 @@ REDIS_TLS_CA_FILE: /run/secrets/keyfence/ca.crt
 {{- $service := printf "%s-redis" (include "keyfence.fullname" .) -}}
 - { name: POD, valueFrom: { fieldRef: { fieldPath: metadata.name } } }
 - { name: NAMESPACE, valueFrom: { fieldRef: { fieldPath: metadata.namespace } } }
-- { name: GROUP_SELF, value: $(POD).{{ $service }}.$(NAMESPACE).svc.{{ .Values.clusterDomain }} }
-- { name: GROUP_PRIMARY, value: {{ $service }}-0.{{ $service }}.$(NAMESPACE).svc.{{ .Values.clusterDomain }} }
+{{- $hosts := list }}
+{{- range $i := until 3 }}
+{{- $hosts = printf "%s-%d.%s.$(NAMESPACE).svc" $service $i $service | append $hosts }}
+{{- end }}
+# Good in every cluster, whatever its domain is: the search list of each pod ends in it.
+- { name: GROUP_SELF, value: $(POD).{{ $service }}.$(NAMESPACE).svc }
+- { name: GROUP_PRIMARY, value: {{ first $hosts }} }
+- { name: GROUP_HOSTS, value: {{ $hosts | join " " }} }
 {{- end -}}

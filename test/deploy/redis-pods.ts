@@ -1,0 +1,173 @@
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { vi } from 'vitest';
+import { parseAllDocuments } from 'yaml';
+import { freePort } from '../redis/nodes.ts';
+import { OwnFiles, OwnRedis } from './own-redis.ts';
+
+const MANIFESTS = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes', 'redis');
+const HOSTS = ['127.0.0.2', '127.0.0.3', '127.0.0.4'];
+/** Sentinels may have to vote more than once, and demote a primary that came back after 8 s. */
+export const PATIENT = { timeout: 40_000, interval: 100 };
+/** As the kubelet: probes are asked again and again; this often, so that a test does not wait for them. */
+const PROBE_MS = 100;
+
+interface ContainerHooks {
+  readonly name: string;
+  readonly readinessProbe?: { exec?: { command: string[] } };
+  readonly lifecycle?: { preStop?: { exec?: { command: string[] } } };
+}
+
+/** What a manifest under deploy/kubernetes/redis says of its container `redis`. */
+function hooksIn(file: string): ContainerHooks | undefined {
+  const documents = parseAllDocuments(readFileSync(join(MANIFESTS, file), 'utf8')).map((each) => each.toJS());
+  const set = documents.find(({ kind }) => kind === 'StatefulSet');
+  return set.spec.template.spec.containers.find(({ name }: ContainerHooks) => name === 'redis');
+}
+
+const READY = hooksIn('server/redis.yaml')?.readinessProbe?.exec?.command ?? [];
+const PRE_STOP = hooksIn('sentinel/redis.yaml')?.lifecycle?.preStop?.exec?.command ?? [];
+
+/** One pod of redis/sentinel: a Redis and a Sentinel as their scripts start them, and its hooks as the manifest has them. */
+export class RedisPod {
+  readonly redis: OwnRedis;
+  readonly sentinel: OwnRedis;
+  readonly #files: OwnFiles;
+
+  constructor(files: OwnFiles, redis: OwnRedis, sentinel: OwnRedis) {
+    this.#files = files;
+    this.redis = redis;
+    this.sentinel = sentinel;
+  }
+
+  /**
+   * As the kubelet ends a pod: a container with a preStop hook gets SIGTERM when that has ended, others at once.
+   * Resolves to what Redis was when it got the signal.
+   */
+  async delete(): Promise<unknown> {
+    const redis = async () => {
+      await this.#exec(PRE_STOP);
+      const [role] = await this.role();
+      await this.redis.end();
+      return role;
+    };
+    const [role] = await Promise.all([redis(), this.sentinel.end()]);
+    return role;
+  }
+
+  /** The pod that follows it, over the same volume. Resolves when it serves, which is before it is ready. */
+  async create(): Promise<void> {
+    await Promise.all([this.redis.restart(), this.sentinel.restart()]);
+  }
+
+  async isReady(): Promise<boolean> {
+    return this.#exec(READY).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  /** The reply to ROLE; `away` when it does not answer. */
+  async role(): Promise<unknown[]> {
+    const redis = this.redis.as('operator', {
+      ...this.#files.tls,
+      retryStrategy: () => null,
+      maxRetriesPerRequest: 0,
+    });
+    const reply = await redis.role().catch(() => ['away']);
+    redis.disconnect();
+    return reply;
+  }
+
+  #exec(command: readonly string[]) {
+    const [tool = '', ...args] = command.map((word) =>
+      word.replace('/etc/keyfence', join(this.#files.folder, 'files')),
+    );
+    return promisify(execFile)(tool, args, { env: this.redis.env });
+  }
+}
+
+/** The three pods of redis/sentinel, and what a StatefulSet's controller does with them. */
+export class RedisPods {
+  readonly files = new OwnFiles();
+  readonly pods: RedisPod[] = [];
+  #sentinelPort = 0;
+
+  /** @param options.args more of redis.conf, as command-line options */
+  static async start(options: { tls?: boolean; args?: string[] } = {}): Promise<RedisPods> {
+    const group = new RedisPods();
+    if (options.tls) group.files.certify(...HOSTS);
+    const port = await freePort();
+    group.#sentinelPort = await freePort();
+    for (const host of HOSTS) {
+      const env = {
+        GROUP_SELF: host,
+        GROUP_PRIMARY: HOSTS[0],
+        GROUP_HOSTS: HOSTS.join(' '),
+        REDIS_PORT: String(port),
+        SENTINEL_PORT: String(group.#sentinelPort),
+        BIND: host,
+        DOWN_AFTER_MS: '2000',
+        FAILOVER_MS: '3000',
+      };
+      const redis = await OwnRedis.start(group.files, { port, env, args: options.args ?? [] });
+      const script = 'start-sentinel.sh';
+      const sentinel = await OwnRedis.start(group.files, { port: group.#sentinelPort, env, script });
+      group.pods.push(new RedisPod(group.files, redis, sentinel));
+    }
+    return group;
+  }
+
+  /** The settings of a process that reaches the group as one of its users. */
+  env(user: string): Record<string, string> {
+    const { folder, isCertified, ca } = this.files;
+    const secret = (name: string) => join(folder, 'secrets', `${name}-password`);
+    return {
+      REDIS_MODE: 'sentinel',
+      REDIS_URL: HOSTS.map((host) => `redis${isCertified ? 's' : ''}://${host}:${this.#sentinelPort}`).join(),
+      REDIS_REPLICAS: '2',
+      REDIS_USERNAME: user,
+      REDIS_PASSWORD_FILE: secret(user),
+      REDIS_SENTINEL_PASSWORD_FILE: secret('sentinel-client'),
+      ...(isCertified ? { REDIS_TLS_CA_FILE: ca } : {}),
+    };
+  }
+
+  async roles(): Promise<unknown[]> {
+    const replies = await Promise.all(this.pods.map((pod) => pod.role()));
+    return replies.map(([role]) => role);
+  }
+
+  async untilReady(): Promise<void> {
+    await vi.waitFor(
+      async () => {
+        for (const pod of this.pods) if (!(await pod.isReady())) throw new Error('a pod is not ready');
+      },
+      { timeout: 60_000, interval: PROBE_MS },
+    );
+  }
+
+  /**
+   * As the controller rolls a change out: from the last pod to the first, each when all are ready.
+   * @param deleting what to do before each pod is deleted
+   * @param stopped hears what each Redis was when it was stopped
+   */
+  async rollOut(deleting: (pod: RedisPod) => Promise<void>, stopped: (role: unknown) => void): Promise<void> {
+    for (const pod of this.pods.toReversed()) {
+      await this.untilReady();
+      await deleting(pod);
+      stopped(await pod.delete());
+      await pod.create();
+    }
+    await this.untilReady();
+  }
+
+  async stop(): Promise<void> {
+    const servers = this.pods.flatMap(({ redis, sentinel }) => [sentinel, redis]);
+    await Promise.all(servers.map((server) => server.end('SIGKILL')));
+    for (const server of servers) await server.stop();
+    this.files.remove();
+  }
+}
