@@ -21,9 +21,11 @@ export class Copy {
   constructor(from: string) {
     this.#from = from;
     this.root = mkdtempSync(join(tmpdir(), 'keyfence-mutants-'));
+    process.once('exit', this.remove);
     for (const file of filesOf(from)) {
       mkdirSync(join(this.root, dirname(file)), { recursive: true });
-      cpSync(join(from, file), join(this.root, file), { dereference: false });
+      // Links stay what they are: `recursive` is for those that lead to a folder.
+      cpSync(join(from, file), join(this.root, file), { recursive: true, verbatimSymlinks: true });
     }
     const modules = join(from, 'node_modules');
     if (existsSync(modules)) symlinkSync(modules, join(this.root, 'node_modules'));
@@ -44,9 +46,11 @@ export class Copy {
     writeFileSync(join(this.root, file), this.#original(file));
   }
 
-  remove(): void {
+  /** An arrow, because the end of the process calls it too. */
+  readonly remove = (): void => {
+    process.off('exit', this.remove);
     rmSync(this.root, { recursive: true, force: true });
-  }
+  };
 
   #original(file: string): string {
     return readFileSync(join(this.#from, file), 'utf8');

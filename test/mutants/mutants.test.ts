@@ -104,8 +104,10 @@ describe('a run', () => {
       'strong.test.ts': testText('expect([-1, 0, 2, 3].map(allowed)).toEqual([false, true, true, false]);'),
       'broken.test.ts': testText('expect(allowed(1)).toBe(false);'),
     };
-    mkdirSync(project, { recursive: true });
     for (const [name, text] of Object.entries(files)) writeFileSync(join(project, name), text);
+    mkdirSync(join(project, 'folder'));
+    writeFileSync(join(project, 'folder', 'some.txt'), 'text');
+    symlinkSync('folder', join(project, 'link'));
     execFileSync('git', ['init', '-q'], { cwd: project, stdio: 'ignore' });
   });
   afterAll(() => rmSync(project, { recursive: true, force: true }));

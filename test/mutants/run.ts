@@ -38,6 +38,8 @@ const count = numberArgument('count', values.count, 1, USAGE);
 const jobs = numberArgument('jobs', values.jobs, 1, USAGE);
 
 const files = new Map(sources(positionals));
+// Ends by `exit`, which takes the copies and the processes of the tests away.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 console.log(`seed ${seed}`);
 const startedMs = performance.now();
 const results = await mutate({

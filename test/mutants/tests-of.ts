@@ -8,9 +8,10 @@ import { dirname, join, normalize } from 'node:path';
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [/^control-plane\/permissions\.ts$/, ['control-plane/permissions', 'control-plane/permission-matrix']],
   [
-    /^control-plane\/(?:root-keys|routes\/root-keys|lua\/.*root-key)/,
+    /^control-plane\/(?:root-keys|bootstrap-keys|routes\/root-keys|lua\/(?:.*root-key|announce))/,
     [
       'control-plane/root-keys',
+      'control-plane/bootstrap-keys',
       'control-plane/contract',
       'control-plane/permission-matrix',
       'control-plane/audit',
@@ -23,13 +24,20 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/contract',
       'control-plane/permission-matrix',
       'control-plane/openapi',
+      'control-plane/list-apis',
       'control-plane/audit',
       'control-plane/fleet',
     ],
   ],
   [
-    /^control-plane\/(?:audit|routes\/trail|lua\/record-event)\b/,
-    ['control-plane/audit-events', 'control-plane/audit', 'control-plane/replicas', 'control-plane/failures'],
+    /^control-plane\/(?:audit|audit-event|routes\/trail|lua\/record-event)\b/,
+    [
+      'control-plane/failures',
+      'control-plane/audit',
+      'control-plane/listing',
+      'control-plane/audit-faults',
+      'control-plane/limits',
+    ],
   ],
   [
     /^control-plane\/(?:rate-limits|protection|lua\/count-call)\b/,
@@ -47,10 +55,12 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:keys|key-record|routes\/keys|apis|lua\/(?:create|set|delete|write)-.*)\b/,
+    /^control-plane\/(?:keys|key-record|key-view|routes\/keys|apis|lua\/(?:create|set|delete|write)-.*)\b/,
     [
       'control-plane/contract',
+      'control-plane/failures',
       'control-plane/listing',
+      'control-plane/key-view',
       'control-plane/left-behind',
       'control-plane/audit',
       'control-plane/import',
@@ -92,6 +102,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     [
       'control-plane/failures',
       'control-plane/contract',
+      'control-plane/audit-faults',
       'control-plane/limits',
       'control-plane/openapi',
       'edges/edges',
@@ -128,10 +139,12 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
     /^verifier\/(?:proxy|proxy-calls|relay|exchange|ongoing|end-to-end-headers|tunnel|relay-metrics)\.ts$/,
     [
-      'verifier/relay',
+      'verifier/proxy-edges',
+      'verifier/proxy-tls',
       'verifier/proxy',
       'verifier/forward',
       'verifier/proxy-without-lane',
+      'verifier/survival',
       'verifier/proxy-differential',
     ],
   ],

@@ -106,10 +106,14 @@ export class Worker {
     this.#host = undefined;
     if (!host?.pid || host.exitCode !== null) return;
     const ended = new Promise((resolve) => host.once('exit', resolve));
-    // With all that it started: a test that hangs does not end by being asked.
-    process.kill(-host.pid, 'SIGKILL');
+    kill(host);
     await ended;
   }
+}
+
+/** Kills a process of tests with all that it started: a test that hangs does not end by being asked. */
+function kill({ pid, exitCode, signalCode }: ChildProcess): void {
+  if (pid !== undefined && exitCode === null && signalCode === null) process.kill(-pid, 'SIGKILL');
 }
 
 async function start(root: string): Promise<ChildProcess> {
@@ -120,6 +124,9 @@ async function start(root: string): Promise<ChildProcess> {
     detached: true,
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   });
+  const killIt = () => kill(host);
+  process.once('exit', killIt);
+  host.once('close', () => process.off('exit', killIt));
   await new Promise<void>((resolve, reject) => {
     host.once('message', () => resolve());
     host.once('exit', (code) => reject(new Error(`the process of the tests ended with ${code}`)));
