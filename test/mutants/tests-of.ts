@@ -173,6 +173,10 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     /^verifier\//,
     ['verifier/http', 'verifier/differential', 'verifier/authz', 'verifier/limits', 'verifier/openapi'],
   ],
+  [
+    /^control-plane\//,
+    ['control-plane/contract', 'control-plane/failures', 'control-plane/audit', 'end-to-end/lifecycle'],
+  ],
   [/^shared\/key-format\.ts$/, ['shared/key-format', 'end-to-end/verifying', 'cli/transfer']],
   [/^shared\/config\.ts$/, ['shared/config', 'documentation']],
   [/^shared\/log\.ts$/, ['shared/log', 'end-to-end/secrets']],
