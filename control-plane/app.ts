@@ -62,7 +62,7 @@ export async function startControlPlane(
   const fence = new Fence(changes, clock, deposedMs, metrics.fenceEvents(log));
   const limits = {
     fenceWaitMs: config.FENCE_WAIT_MS,
-    fencesPendingMax: config.FENCES_PENDING_MAX,
+    pending: { changesMax: config.FENCES_PENDING_MAX, refusalsMax: config.REFUSALS_PENDING_MAX },
     replicated: replicas > 0,
   };
   const propagator = new Propagator({

@@ -2,6 +2,7 @@ import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import type { ChangeLog, Write, Written } from './change-log.ts';
 import type { Fence, Tracked } from './fence.ts';
+import { isRefusal, PendingChanges, type PendingLimits } from './pending-changes.ts';
 
 /** How far a change has come, as updateKey answers it. */
 export interface Propagation {
@@ -32,7 +33,7 @@ const REWRITE_ATTEMPTS_MAX = 50;
 export interface PropagationLimits {
   /** The longest that a caller is held, milliseconds. */
   readonly fenceWaitMs: number;
-  readonly fencesPendingMax: number;
+  readonly pending: PendingLimits;
   /** Whether writes must be on replicas. */
   readonly replicated: boolean;
 }
@@ -56,6 +57,7 @@ export class Propagator {
   readonly #fence: Fence;
   readonly #clock: Clock;
   readonly #limits: PropagationLimits;
+  readonly #pending: PendingChanges;
   readonly #durable: () => boolean;
   readonly #events: PropagationEvents;
   readonly #chance: () => number;
@@ -81,6 +83,7 @@ export class Propagator {
     this.#fence = options.fence;
     this.#clock = options.clock;
     this.#limits = options.limits;
+    this.#pending = new PendingChanges(options.limits.pending);
     this.#durable = options.durable;
     this.#events = options.events;
     this.#chance = options.chance ?? Math.random;
@@ -97,18 +100,17 @@ export class Propagator {
     waitMs = Number.POSITIVE_INFINITY,
     onWritten?: (written: Written) => void,
   ): Promise<Propagation | undefined> {
-    if (this.#fence.pending >= this.#limits.fencesPendingMax)
-      throw unavailable('too many changes are pending');
+    const ended = this.#pending.begin(write);
     const startedAtMs = this.#clock.monotonicMs();
-    const written = await this.#log.write(write);
-    if (written.status === 'NOT_FOUND') return undefined;
-    if (written.status !== 'OK') throw new ApiError('CONFLICT', 'another write came first');
+    const written = await this.#write(write, ended);
+    if (!written) return undefined;
     onWritten?.(written);
     const journey = this.#accompany(
       write,
       this.#fence.track(write.apiId, write.keyId, written),
       written.previousVersion,
     );
+    journey.done.then(ended, ended);
 
     const holdMs = Math.min(waitMs, this.#limits.fenceWaitMs);
     const by = holdMs > 0 ? await this.#within(journey.done, holdMs) : undefined;
@@ -163,6 +165,20 @@ export class Propagator {
     this.#fence.stop();
   }
 
+  /** undefined when there is no such key or API. Tells `ended` where nothing was written that is under way now. */
+  async #write(write: Write, ended: () => void): Promise<Written | undefined> {
+    try {
+      const written = await this.#log.write(write);
+      if (written.status === 'OK') return written;
+      if (written.status === 'CONFLICT') throw new ApiError('CONFLICT', 'another write came first');
+      ended();
+      return undefined;
+    } catch (error) {
+      ended();
+      throw error;
+    }
+  }
+
   /** What settles within `holdMs`; undefined when it does not, or this process stops. */
   async #within<T>(settling: Promise<T>, holdMs: number): Promise<T | undefined> {
     const waited = new AbortController();
@@ -212,11 +228,4 @@ export class Propagator {
     this.#events.rewritten(write.apiId, write.keyId, 'given up');
     throw unavailable('the write was lost in a failover of Redis and could not be written again');
   }
-}
-
-/** Whether losing the write would let a key through that the caller wanted refused. */
-function isRefusal({ operation, fields }: Write): boolean {
-  return (
-    operation === 'delete' || operation === 'api-deleted' || (operation === 'update' && fields.e === '0')
-  );
 }
