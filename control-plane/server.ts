@@ -38,7 +38,12 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     exposeHeadRoutes: false,
-    http: { maxHeaderSize: config.HEADER_BYTES_MAX },
+    http: {
+      maxHeaderSize: config.HEADER_BYTES_MAX,
+      // Node takes the longer of the two for the whole request, and has 60 s for the head by itself; and it looks every 30 s.
+      headersTimeout: config.REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: 1000,
+    },
     // Fastify's defaults would coerce types and drop unknown fields, and so promise what we do not do.
     ajv: {
       customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: true, allErrors: false },

@@ -68,7 +68,7 @@ export async function openListeners(options: {
   const proxy =
     UPSTREAM_URL && (await createProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
   const proxyAddress = await proxy?.listen(config.PROXY_HOST, config.PROXY_PORT);
-  const place = { host: HOST, port: EXT_AUTHZ_GRPC_PORT ?? 0, callsMax: config.REQUESTS_IN_FLIGHT_MAX };
+  const place = { host: HOST, port: EXT_AUTHZ_GRPC_PORT ?? 0, limits: config };
   const grpc = EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await listenGrpc({ ...gateway, ...place });
 
   return {
