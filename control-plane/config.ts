@@ -1,6 +1,6 @@
 import { adminSettings } from '#shared/admin.ts';
 import { type ConfigOf, choice, flag, integer, list, port, secret, text } from '#shared/config.ts';
-import { redisSettings } from '#shared/redis.ts';
+import { redisSettings } from '#shared/redis-settings.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;
 

@@ -10,7 +10,10 @@ export interface Propagation {
   /** `acks`: every registered verifier has applied it. `fence`: those that had not can no longer answer. */
   readonly by?: 'acks' | 'fence';
   readonly sequence: number;
-  /** Whether the write survives what the configuration promises (fsync; all replicas). */
+  /**
+   * Whether the write survives what the configuration promises (fsync; all replicas), by a look at the server that holds
+   * it, begun after it was written.
+   */
   readonly durable: boolean;
   /** Followers registered for the API, as of the last look. */
   readonly verifiers: number;
@@ -58,7 +61,7 @@ export class Propagator {
   readonly #clock: Clock;
   readonly #limits: PropagationLimits;
   readonly #pending: PendingChanges;
-  readonly #durable: () => boolean;
+  readonly #durable: (apiId: string) => boolean | Promise<boolean>;
   readonly #events: PropagationEvents;
   readonly #chance: () => number;
   readonly #stop = new AbortController();
@@ -68,13 +71,13 @@ export class Propagator {
    */
   readonly #held = new Set<AbortController>();
 
-  /** @param durable whether Redis was verified to keep what it acknowledges */
+  /** @param durable whether Redis keeps what it acknowledged of that API before this call; never rejects */
   constructor(options: {
     log: ChangeLog;
     fence: Fence;
     clock: Clock;
     limits: PropagationLimits;
-    durable: () => boolean;
+    durable: (apiId: string) => boolean | Promise<boolean>;
     events: PropagationEvents;
     /** From 0 to below 1 at each call: backoff. */
     chance?: () => number;
@@ -112,15 +115,19 @@ export class Propagator {
     );
     journey.done.then(ended, ended);
 
+    const first = journey.now;
+    const kept = this.#durable(write.apiId);
     const holdMs = Math.min(waitMs, this.#limits.fenceWaitMs);
     const by = holdMs > 0 ? await this.#within(journey.done, holdMs) : undefined;
+    // Written again after a failover, it is on another server.
+    const durable = await (journey.now === first ? kept : this.#durable(write.apiId));
     const { sequence, replicated, followers, closesAtMs } = journey.now;
     const nowMs = this.#clock.monotonicMs();
     return {
       state: by ? 'complete' : 'pending',
       ...(by ? { by } : {}),
       sequence,
-      durable: replicated && this.#durable(),
+      durable: replicated && durable,
       verifiers: followers,
       waitedMs: Math.round(nowMs - startedAtMs),
       ...(by ? {} : { completeBy: Math.ceil(this.#clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
@@ -140,7 +147,7 @@ export class Propagator {
   ): Promise<Standing | undefined> {
     if (sequence === undefined) return undefined;
     if (sequence === 0)
-      return { state: 'complete', sequence, durable: this.#durable(), verifiers: 0, waitedMs: 0 };
+      return { state: 'complete', sequence, durable: await this.#durable(apiId), verifiers: 0, waitedMs: 0 };
     const change = { apiId, keyId, sequence, hash: '', replicated: false, names: LAGGARDS_NAMED_MAX };
     const standing = await this.#log.check(change);
     if (standing.state === 'LOST')
@@ -151,7 +158,7 @@ export class Propagator {
     return {
       state: standing.laggards === 0 && replicated ? 'complete' : 'pending',
       sequence,
-      durable: replicated && this.#durable(),
+      durable: replicated && (await this.#durable(apiId)),
       verifiers: standing.followers,
       waitedMs: 0,
       laggards: standing.names,
