@@ -6,8 +6,7 @@ import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/config.ts';
 import { createLogger } from '../../shared/log.ts';
-import { RedisNodes } from '../../shared/redis.ts';
-import { redisSettings } from '../../shared/redis-settings.ts';
+import { RedisNodes, redisSettings } from '../../shared/redis.ts';
 
 let directory: string;
 let server: RedisServer;
