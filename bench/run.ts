@@ -9,6 +9,7 @@ import { plot } from './plot.ts';
 const names = [
   'verify-hit',
   'authz-hit',
+  'clients',
   'fixed-rate',
   'flood',
   'misses',

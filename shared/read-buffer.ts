@@ -34,6 +34,14 @@ export function readCopies(socket: Socket): void {
   readIntoBuffer(socket, (length) => socket.push(Buffer.from(readBuffer.subarray(0, length))));
 }
 
+/** What is left of `bytes` from `at` on, fit to be kept. */
+export function restOf(bytes: Buffer, at: number): Buffer {
+  if (bytes.buffer !== readBuffer.buffer) return bytes.subarray(at);
+  const copy = Buffer.allocUnsafe(bytes.length - at);
+  bytes.copy(copy, 0, at);
+  return copy;
+}
+
 interface Handle {
   useUserBuffer?(buffer: Buffer): void;
 }

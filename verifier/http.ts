@@ -20,6 +20,13 @@ export const httpSettings = {
     'Largest request head, and largest head of a response that is passed on',
   ),
   FAST_LANE: flag(true, "Whether common requests are answered without Node's HTTP server, twice as fast"),
+  FAST_LANE_WAIT_BYTES_MAX: integer(
+    0,
+    1_073_741_824,
+    'bytes',
+    16_777_216,
+    "Memory for requests of which only a part has come, of all connections of a listener together, each at most BODY_BYTES_MAX and a head of 4 KiB; a connection that finds no room is given to Node's HTTP server",
+  ),
   HEADERS_TIMEOUT_MS: integer(
     1000,
     300_000,

@@ -31,8 +31,8 @@ export interface Listener {
 
 /** What answers some requests before Node's server sees them. */
 interface Lane {
-  /** Requests that it is answering. */
-  readonly lookingUp: number;
+  /** Requests that it is receiving or answering. */
+  readonly inFlight: number;
   /** Set, it takes no new requests. */
   closing: boolean;
   /** Ends the connections on which nothing waits. */
@@ -54,8 +54,8 @@ export interface ListenerOptions {
   readonly endIsAbort?: boolean;
   /** Which requests may take their connection over: `serve` gets them with `upgrade` true. None unless told. */
   readonly mayUpgrade?: (request: IncomingMessage) => boolean;
-  /** Puts a lane in front. @param tooSlow answers a connection that sent nothing, and closes it */
-  readonly lane?: (server: Server, tooSlow: (socket: Duplex) => void) => Lane;
+  /** Puts a lane in front. @param tooSlow answers a connection whose request did not come in time, and closes it */
+  readonly lane?: (server: Server, tooSlow: (socket: Duplex, requestId?: string) => void) => Lane;
 }
 
 /** A request, answered or not. */
@@ -113,7 +113,7 @@ export function createListener(options: ListenerOptions): Listener {
   };
 
   /** Answers what never became a request, after all that were sent before it on the same connection. */
-  const refuse = (socket: Duplex, error: ApiError) => {
+  const refuse = (socket: Duplex, error: ApiError, ownId = newRequestId()) => {
     const last = latest.get(socket);
     if (last !== undefined && !last.response.req.complete) {
       const { response, requestId } = last;
@@ -126,7 +126,7 @@ export function createListener(options: ListenerOptions): Listener {
     }
     const write = () => {
       if (!socket.writable) return socket.destroy();
-      socket.end(raw.refused(error, newRequestId(), undefined));
+      socket.end(raw.refused(error, ownId, undefined));
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     };
     if (last === undefined || last.response.closed) return write();
@@ -178,13 +178,14 @@ export function createListener(options: ListenerOptions): Listener {
     const [errorCode, message] = broken[code] ?? ['BAD_REQUEST', 'the request is not valid HTTP'];
     refuse(socket, new ApiError(errorCode, message));
   });
-  const tooSlow = (socket: Duplex) => refuse(socket, new ApiError(...BROKEN.ERR_HTTP_REQUEST_TIMEOUT));
+  const tooSlow = (socket: Duplex, requestId?: string) =>
+    refuse(socket, new ApiError(...BROKEN.ERR_HTTP_REQUEST_TIMEOUT), requestId);
   const lane = options.lane?.(server, tooSlow);
   server.on('connection', (socket) => {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
   });
-  const inFlight = () => open.size + (lane?.lookingUp ?? 0);
+  const inFlight = () => open.size + (lane?.inFlight ?? 0);
 
   const drain = () => {
     closing = true;

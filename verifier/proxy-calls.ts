@@ -157,7 +157,6 @@ export function laneHandler(
         ...call,
         question,
         entry: verdict.entry,
-        connection: undefined,
         address,
         requestId,
         startedAtMs,

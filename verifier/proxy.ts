@@ -101,9 +101,10 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
   // Which of several keys in a query counts is for the reference to say.
   const hasLane = limits.FAST_LANE && certificate === undefined && !options.authz.sources.includes('query');
   const passOn = laneHandler(passing, options);
+  // A long body may take long; STALL_TIMEOUT_MS bounds the time in which nothing of it comes.
+  const ownLimits = { ...limits, REQUEST_TIMEOUT_MS: 0 };
   const listener = createListener({
-    // A long body may take long; STALL_TIMEOUT_MS bounds the time in which nothing of it comes.
-    limits: { ...limits, REQUEST_TIMEOUT_MS: 0 },
+    limits: ownLimits,
     log,
     certificate,
     ...(crowded ? { crowded } : {}),
@@ -113,7 +114,10 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     mayUpgrade: isWebSocket,
     serve: handler(passing, options),
     ...(hasLane
-      ? { lane: (server, tooSlow) => new FastLane(server, { ...options, tooSlow, passOn, counts: lane }) }
+      ? {
+          lane: (server, tooSlow) =>
+            new FastLane(server, { ...options, limits: ownLimits, tooSlow, passOn, counts: lane }),
+        }
       : {}),
   });
   const { close } = listener;

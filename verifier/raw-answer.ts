@@ -89,10 +89,18 @@ const STARTS = Object.fromEntries(
   ]),
 );
 
-/** How a head ends: the date, and what becomes of the connection; made once a second. */
-const ends = { s: 0, keepAliveS: 0 as number | undefined, date: '', connection: '', both: '' };
+/** How a head ends: the date, and what becomes of the connection; made once a second for either of the two. */
+const endsOf = () => ({
+  s: 0,
+  keepAliveS: undefined as number | undefined,
+  date: '',
+  connection: '',
+  both: '',
+});
+const [closing, lasting] = [endsOf(), endsOf()];
 
-function makeEnds(keepAliveS: number | undefined): typeof ends {
+function makeEnds(keepAliveS: number | undefined): typeof closing {
+  const ends = keepAliveS === undefined ? closing : lasting;
   const nowS = Math.floor(systemClock.wallMs() / 1000);
   if (nowS !== ends.s || keepAliveS !== ends.keepAliveS) {
     const connection = keepAliveS === undefined ? 'close' : `keep-alive\r\nKeep-Alive: timeout=${keepAliveS}`;

@@ -2,8 +2,11 @@ import type { AuthzSettings } from './authz.ts';
 import {
   API_KEY,
   AUTHORIZATION,
+  BEGUN,
+  CONNECTION,
   CONTENT_LENGTH,
   CR,
+  endsIn,
   FORWARDED_FOR,
   follows,
   HOST,
@@ -23,8 +26,12 @@ export interface Call {
   readonly key: string;
   /** The client's own, well-formed; `''` = none was sent. */
   readonly requestId: string;
+  /** `Connection`, which may name headers that stay behind. */
+  readonly connection: string | undefined;
   /** `X-Forwarded-For`. */
   readonly forwardedFor: string | undefined;
+  /** Whether the connection is closed after the answer. */
+  readonly isLast: boolean;
   /** A copy; null = there is none. */
   readonly body: Buffer | null;
   /** Bytes of all of it. */
@@ -33,20 +40,24 @@ export interface Call {
 
 /**
  * Recognises a common call at the start of `bytes`: plain, with one key, the same where it comes twice, and with a body
- * only where that is here already. undefined = it is for Node to judge. Not where the key may be in the query.
+ * only where that is here already; `begun` = its head, as far as it is here. undefined = it is for Node to judge. Not where
+ * the key may be in the query.
  */
-export function recogniseCall(bytes: Buffer, { sources }: AuthzSettings): Call | undefined {
+export function recogniseCall(bytes: Buffer, { sources }: AuthzSettings): Call | 'begun' | undefined {
   const method = METHODS.find(({ start }) => follows(bytes, 0, start));
-  if (method === undefined) return undefined;
+  if (method === undefined) return METHODS.some(({ start }) => endsIn(bytes, 0, start)) ? 'begun' : undefined;
   const target = method.start.length - 1;
   let i = target;
   while (TARGET[bytes[i] as number] === 1) i++;
-  if (!follows(bytes, i, VERSION)) return undefined;
+  if (!follows(bytes, i, VERSION)) {
+    return endsIn(bytes, i, VERSION) && i < TARGET_LENGTH_MAX ? 'begun' : undefined;
+  }
   const lines = i + VERSION.length;
   const body = scanHead(bytes, 0, lines, CALL_HEADERS);
-  if (body < 0 || (head.seen & HOST) === 0) return undefined;
-  if ((head.seen & CONTENT_LENGTH) !== 0 && head.length === 0) return undefined;
+  if (body < 0) return body === BEGUN ? 'begun' : undefined;
+  if ((head.seen & HOST) === 0) return undefined;
   const length = body + head.length;
+  // Whoever streams a body may wait for an answer before its end: the API has to see its head now.
   if (length > bytes.length || head.length > SHORT_BODY_BYTES_MAX) return undefined;
   const text = bytes.toString('latin1', 0, body);
   const bearer = head.bearer > 0 && sources.includes('bearer') ? text.slice(head.bearer, head.bearerEnd) : '';
@@ -55,6 +66,7 @@ export function recogniseCall(bytes: Buffer, { sources }: AuthzSettings): Call |
   const key = bearer || apiKey;
   if (key === '' || (apiKey !== '' && apiKey !== key)) return undefined;
   const rawHeaders: string[] = [];
+  let connection: string | undefined;
   let forwardedFor: string | undefined;
   for (let at = lines; bytes[at] !== CR; ) {
     const colon = text.indexOf(':', at);
@@ -63,6 +75,7 @@ export function recogniseCall(bytes: Buffer, { sources }: AuthzSettings): Call |
     const name = text.slice(at, colon);
     rawHeaders.push(name, value);
     if ((head.seen & FORWARDED_FOR) !== 0 && name.toLowerCase() === 'x-forwarded-for') forwardedFor = value;
+    if ((head.seen & CONNECTION) !== 0 && name.toLowerCase() === 'connection') connection = value;
     at = end + 2;
   }
   return {
@@ -71,7 +84,9 @@ export function recogniseCall(bytes: Buffer, { sources }: AuthzSettings): Call |
     rawHeaders,
     key,
     requestId: head.requestId,
+    connection,
     forwardedFor,
+    isLast: head.closes,
     body: head.length === 0 ? null : Buffer.from(bytes.subarray(body, length)),
     length,
   };
@@ -79,6 +94,9 @@ export function recogniseCall(bytes: Buffer, { sources }: AuthzSettings): Call |
 
 /** A longer body is not a common call's; as much as one read brings. */
 const SHORT_BODY_BYTES_MAX = 65_536;
+
+/** One whose end is further is not waited for. */
+const TARGET_LENGTH_MAX = 2048;
 
 /** With the first byte of a target behind each. */
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'].map((name) => ({

@@ -3,9 +3,11 @@ import { parseJson } from './body.ts';
 import {
   API_KEY,
   AUTHORIZATION,
+  BEGUN,
   bytesOf,
   CONTENT_LENGTH,
   CONTENT_TYPE,
+  endsIn,
   FOR_NODE,
   follows,
   HOST,
@@ -14,7 +16,6 @@ import {
   SPACE,
   scanHead,
   TARGET,
-  VERSION,
 } from './scan-head.ts';
 import { API_ID, KEY_LENGTH_MAX, questionOf } from './verify-key.ts';
 
@@ -26,14 +27,19 @@ export interface Recognised {
   requestId: string;
   /** Whether a gateway asks, and is answered as one. */
   fromGateway: boolean;
-  /** Bytes of the whole request. */
+  /** Whether the connection is closed after the answer. */
+  isLast: boolean;
+  /** Bytes of the whole request; 0 = so much is not known yet. */
   length: number;
 }
 
+/** `begun`: such a request, as far as it is here. */
+type Recognition = 'whole' | 'begun' | 'for Node';
+
 /**
- * Recognises a common request, whole, at `at`: exactly the shape that ordinary clients of verifyKey and gateways
- * send, where Node's parser has no second opinion. Everything else is not wrong but false: it is for Node to judge.
- * Allocates little but the texts it returns.
+ * Recognises a common request at `at`: exactly the shape that ordinary clients of verifyKey and gateways send, where
+ * Node's parser has no second opinion. Everything else is not wrong but for Node to judge. Allocates little but the texts
+ * it returns.
  * @param bodyBytesMax largest body, bytes
  * @param authz undefined = gateways are not answered
  */
@@ -43,44 +49,76 @@ export function recognise(
   bodyBytesMax: number,
   authz: AuthzSettings | undefined,
   found: Recognised,
-): boolean {
+): Recognition {
   found.fromGateway = false;
-  if (!follows(bytes, at, VERIFY_KEY)) return authz !== undefined && recogniseAuthz(bytes, at, authz, found);
-  const body = scanHead(bytes, at, VERIFY_KEY.length, VERIFY_KEY_HEADERS);
-  found.requestId = head.requestId;
+  found.length = 0;
+  if (!follows(bytes, at, VERIFY_KEY)) {
+    if (endsIn(bytes, at, VERIFY_KEY)) return 'begun';
+    return authz === undefined ? 'for Node' : recogniseAuthz(bytes, at, authz, found);
+  }
+  const version = at + VERIFY_KEY.length;
+  if (!isVersion(bytes, version)) return isBegunVersion(bytes, version) ? 'begun' : 'for Node';
+  const body = scanHead(bytes, at, VERIFY_KEY.length + VERSION_LENGTH, VERIFY_KEY_HEADERS);
+  if (body < 0) return body === BEGUN ? 'begun' : 'for Node';
+  if ((head.seen & NEEDED) !== NEEDED) return 'for Node';
   const end = body + head.length;
+  if (head.length === 0 || head.length > bodyBytesMax) return 'for Node';
+  found.requestId = head.requestId;
+  found.isLast = isLast(bytes, version);
   found.length = end - at;
-  if (body < 0 || (head.seen & NEEDED) !== NEEDED) return false;
-  if (head.length === 0 || head.length > bodyBytesMax || end > bytes.length) return false;
-  return scanBody(bytes, body, end, found) || parseBody(bytes.subarray(body, end), found);
+  if (end > bytes.length) return 'begun';
+  return scanBody(bytes, body, end, found) || parseBody(bytes.subarray(body, end), found)
+    ? 'whole'
+    : 'for Node';
 }
 
 /** A GET below `/authz/` without a body and with one key, the same where it comes twice. */
-function recogniseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, found: Recognised): boolean {
+function recogniseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, found: Recognised): Recognition {
   // Where the key may be in the query, what the gateway says of the client's target counts too.
-  if (!follows(bytes, at, GET_AUTHZ) || authz.sources.includes('query')) return false;
+  if (authz.sources.includes('query')) return 'for Node';
+  if (!follows(bytes, at, GET_AUTHZ)) return endsIn(bytes, at, GET_AUTHZ) ? 'begun' : 'for Node';
   const target = at + METHOD_LENGTH;
   let i = target;
   while (TARGET[bytes[i] as number] === 1) i++;
-  if (!follows(bytes, i, VERSION) || !isOurs(bytes, target, i)) return false;
-  const end = scanHead(bytes, at, i + VERSION.length - at, AUTHZ_HEADERS);
+  const version = i + VERSION_START.length;
+  if (!follows(bytes, i, VERSION_START)) {
+    return endsIn(bytes, i, VERSION_START) && i - at < TARGET_LENGTH_MAX ? 'begun' : 'for Node';
+  }
+  if (!isOurs(bytes, target, i)) return 'for Node';
+  if (!isVersion(bytes, version)) return isBegunVersion(bytes, version) ? 'begun' : 'for Node';
+  const end = scanHead(bytes, at, version + VERSION_LENGTH - at, AUTHZ_HEADERS);
+  if (end < 0) return end === BEGUN ? 'begun' : 'for Node';
+  if ((head.seen & HOST) === 0 || head.length !== 0) return 'for Node';
   found.requestId = head.requestId;
-  if (end < 0 || (head.seen & HOST) === 0) return false;
+  found.isLast = isLast(bytes, version);
   found.key = '';
   if (head.bearer > 0 && authz.sources.includes('bearer')) {
     found.key = bytes.toString('latin1', head.bearer, head.bearerEnd);
   }
   if (head.apiKey > 0 && authz.sources.includes('x-api-key')) {
     const key = bytes.toString('latin1', head.apiKey, head.apiKeyEnd);
-    if (found.key !== '' && found.key !== key) return false;
+    if (found.key !== '' && found.key !== key) return 'for Node';
     found.key = key;
   }
-  if (found.key === '') return false;
+  if (found.key === '') return 'for Node';
   found.apiId = known.apiId;
   found.fromGateway = true;
   found.length = end - at;
-  return true;
+  return 'whole';
 }
+
+const VERSIONS = [Buffer.from('1\r\n'), Buffer.from('0\r\n')] as const;
+const VERSION_LENGTH = VERSIONS[0].length;
+const VERSION_START = Buffer.from(' HTTP/1.');
+
+/** Whether HTTP/1.1 or HTTP/1.0 ends the request line; `at` is behind the point. */
+const isVersion = (bytes: Buffer, at: number) =>
+  follows(bytes, at, VERSIONS[0]) || follows(bytes, at, VERSIONS[1]);
+const isBegunVersion = (bytes: Buffer, at: number) =>
+  endsIn(bytes, at, VERSIONS[0]) || endsIn(bytes, at, VERSIONS[1]);
+/** What the head just read makes of the connection: HTTP/1.0 keeps it open only where asked to. */
+const isLast = (bytes: Buffer, version: number) =>
+  bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
 
 /** The last target that was one of ours: a gateway sends the same again and again. */
 const known: { target: Buffer; apiId: string | undefined } = { target: Buffer.from(' '), apiId: undefined };
@@ -95,9 +133,11 @@ function isOurs(bytes: Buffer, from: number, to: number): boolean {
   return true;
 }
 
-const VERIFY_KEY = Buffer.from('POST /v1/keys.verifyKey HTTP/1.1\r\n');
+const VERIFY_KEY = Buffer.from('POST /v1/keys.verifyKey HTTP/1.');
 const GET_AUTHZ = Buffer.from('GET /authz/');
 const METHOD_LENGTH = 'GET '.length;
+/** One whose end is further is not waited for. */
+const TARGET_LENGTH_MAX = 2048;
 const [QUOTE, COMMA, CLOSE] = [34, 44, 125] as const;
 const NEEDED = HOST | CONTENT_LENGTH | CONTENT_TYPE;
 
@@ -105,7 +145,7 @@ const VERIFY_KEY_HEADERS = headersOf({ 'content-length': CONTENT_LENGTH, 'conten
 const AUTHZ_HEADERS = headersOf({
   authorization: AUTHORIZATION,
   'x-api-key': API_KEY,
-  'content-length': FOR_NODE,
+  'content-length': CONTENT_LENGTH,
   // A CORS preflight, which may be allowed without a key.
   'access-control-request-method': FOR_NODE,
 });

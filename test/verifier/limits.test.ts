@@ -72,6 +72,14 @@ describe.each([
       clearInterval(drip);
     });
 
+    test('a request whose body did not come in time is told so by its own id', async () => {
+      await start({ HEADERS_TIMEOUT_MS: 100, REQUEST_TIMEOUT_MS: 200 });
+      const slow = wire().send(verifyKey({ key: 'good' }, ['X-Request-Id: mine']).slice(0, -3));
+      await eventually(() => server.requestsInFlight === 1);
+      expect(await slow.response()).toMatchObject({ ...TIMED_OUT, body: expect.stringContaining('"mine"') });
+      await eventually(() => server.requestsInFlight === 0);
+    });
+
     test('an answer that took longer than a connection may be idle leaves it as long as any other', async () => {
       await start({ KEEP_ALIVE_TIMEOUT_MS: 200 });
       const one = wire().send(verifyKey({ key: 'slow-good' }));
@@ -154,6 +162,73 @@ describe.each([
         await closed;
       },
     );
+  });
+
+  describe('requests of which only a part has come', () => {
+    const [HEAD_END, BODY_BEGUN] = [GOOD.indexOf('{'), GOOD.length - 3];
+
+    test.each([
+      ['in its body', BODY_BEGUN],
+      ['in its head', 30],
+    ])(
+      'one that stops %s is answered with Connection: close when the rest comes while closing',
+      async (_where, at) => {
+        await start({});
+        const [one, silent] = [wire().send(GOOD.slice(0, at)), wire().send(GOOD.slice(0, at))];
+        await eventually(() => accepted.length === 2 && accepted.every(({ bytesRead }) => bytesRead === at));
+        const closed = server.close(300);
+        await pause(20);
+        one.send(GOOD.slice(at));
+        expect(await one.response()).toMatchObject({ status: 200, headers: { connection: 'close' } });
+        expect(await one.rest()).toBe('');
+        // What never becomes whole is cut when the time for that is over.
+        expect(await silent.rest()).toBe('');
+        await closed;
+      },
+    );
+
+    test('one that breaks off is 400, and nobody else notices', async () => {
+      await start({});
+      const [one, other] = [wire().send(GOOD.slice(0, BODY_BEGUN)), wire()];
+      await eventually(() => server.requestsInFlight === 1);
+      one.socket.end();
+      expect((await one.response()).status).toBe(400);
+      const gone = wire().send(GOOD.slice(0, BODY_BEGUN));
+      await eventually(() => server.requestsInFlight === 1);
+      gone.close();
+      await eventually(() => server.requestsInFlight === 0);
+      expect((await other.send(GOOD).response()).status).toBe(200);
+    });
+
+    test('those whose body is on its way count among the requests in flight', async () => {
+      await start({ REQUESTS_IN_FLIGHT_MAX: 2 });
+      const begun = [wire(), wire()].map((one) => one.send(GOOD.slice(0, HEAD_END)));
+      await eventually(() => server.requestsInFlight === 2);
+      expect((await wire().send(GOOD.slice(0, HEAD_END)).response()).status).toBe(503);
+      for (const one of begun) expect((await one.send(GOOD.slice(HEAD_END)).response()).status).toBe(200);
+      expect(server.requestsInFlight).toBe(0);
+    });
+
+    test('are answered, however many there are and however little is kept of them for the lane', async () => {
+      await start({ FAST_LANE_WAIT_BYTES_MAX: 1000, CONNECTIONS_MAX: 100 });
+      const ask = async (count: number, at: number) => {
+        const begun = Array.from({ length: count }, () => wire().send(GOOD.slice(0, at)));
+        const arrived = accepted.length + count;
+        await eventually(
+          () => accepted.length === arrived && accepted.slice(-count).every((one) => one.bytesRead === at),
+        );
+        for (const one of begun) expect((await one.send(GOOD.slice(at)).response()).status).toBe(200);
+        for (const one of begun) one.close();
+      };
+      await ask(20, HEAD_END);
+      const { handedOver } = server.lane;
+      // What was kept of them is free again, so that few of them find room.
+      await ask(3, HEAD_END);
+      await ask(3, 30);
+      await ask(3, BODY_BEGUN);
+      expect(handedOver).toBe(FAST_LANE ? 20 - Math.floor(1000 / GOOD.length) : 0);
+      expect(server.lane.handedOver).toBe(handedOver);
+    });
   });
 
   describe('size', () => {

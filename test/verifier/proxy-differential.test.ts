@@ -6,7 +6,7 @@ import { createProxy, type ProxyListener, proxySettings } from '../../verifier/p
 import { conversationOf, cutAt, ofClient } from './raw-requests.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { Subject } from './side-by-side.ts';
-import { SHAPES } from './smuggling-shapes.ts';
+import { OFFERS, SHAPES } from './smuggling-shapes.ts';
 import { END, RawUpstream } from './upstream.ts';
 
 /** Conversations to generate; more = a longer search. A failure prints the seed and path that find it again. */
@@ -146,7 +146,7 @@ const KEYED = Object.entries(SHAPES).map(
 /** Behind a request that is not answered Node takes it for a plain one, while the lane answers that one before. */
 const UPGRADE = 'a gateway that upgrades';
 test.each(KEYED)('%s is read as Node reads it, wherever it stands', async (name, shape) => {
-  if (name === UPGRADE) return same([shape, COMMON, shape, NEXT], 'patient');
+  if (name === UPGRADE || OFFERS.includes(name)) return same([shape, COMMON, shape, NEXT], 'patient');
   for (const text of [shape, COMMON + shape, shape + NEXT, COMMON + shape + NEXT, shape + shape])
     await same([text], 'patient');
   await same([COMMON, shape, NEXT], 'hurried');
@@ -169,6 +169,9 @@ Upgrade: h2c
 Connection: Upgrade|Upgrade: websocket|Sec-WebSocket-Key: a
 Connection: keep-alive, X-Hop|x-hop: 1|X-Hop2: 2
 Connection: X-Hop|X-Hop: 1|X-Hop2: 2|connection: X-Hop2
+Connection: Upgrade, HTTP2-Settings|Upgrade: h2c|HTTP2-Settings: AAMAAABkAAQAAP__
+Connection: keep-alive, TE|TE: trailers
+Connection: TE, close|TE: trailers
 Connection: X-Api-Key, Host, X-Forwarded-For, X-Request-Id, X-Key-Id, Content-Length
 Connection: close
 Cookie: a|cookie: b|X-Two: 1|x-two: 2|X-Two: 1|Accept: a|Accept: b
@@ -185,10 +188,12 @@ X-Request-Id: ${'a'.repeat(129)}
 Origin: https://a|Access-Control-Request-Method: GET`.split('\n');
 test.each(LINES)('%s: passed on alike', async (line) => {
   const lines = [...line.split('|'), 'X-Api-Key: rich'];
+  // What Node loses behind an offer comes in a write of its own.
+  const [behind, apart] = line.includes('h2c|') ? ['', [NEXT]] : [NEXT, []];
   for (const first of ['GET /length?a', 'HEAD /chunks', 'OPTIONS /no-content', 'PATCH /silent']) {
-    await same([call(first, lines) + NEXT]);
-    await same([COMMON, call(first, [...lines, 'Content-Length: 3'], 'abc') + NEXT]);
-    await same([call(first, lines.slice(0, -1)) + NEXT]);
+    await same([call(first, lines) + behind, ...apart]);
+    await same([COMMON, call(first, [...lines, 'Content-Length: 3'], 'abc') + behind, ...apart]);
+    await same([call(first, lines.slice(0, -1)) + behind, ...apart]);
   }
 });
 
@@ -223,7 +228,7 @@ test('it makes no difference where the network cuts', async () => {
     for (let at = 1; at < bytes.length; at++) await same(cutAt(bytes, [at]));
     await same(cutAt(bytes, Array.from(bytes.keys())));
   }
-}, 60_000);
+}, 180_000);
 
 test('what clients commonly send is answered by the lane itself', async () => {
   const before = { ...lane.server.lane };

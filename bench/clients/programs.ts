@@ -1,0 +1,189 @@
+import { execFile, spawnSync } from 'node:child_process';
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+/** Both ways of asking that the fast lane answers. */
+export type Endpoint = 'verifyKey' | 'authz';
+export const ENDPOINTS: readonly Endpoint[] = ['verifyKey', 'authz'];
+
+/** Some requests that a client shall make, one after the other. */
+interface Task {
+  readonly endpoint: Endpoint;
+  /** Of a verifier, as `http://host:port`. */
+  readonly base: string;
+  readonly key: string;
+  readonly count: number;
+  /** For files that it needs, and its own. */
+  readonly directory: string;
+}
+
+/** A client as people use it, in a program of its own. */
+export interface Client {
+  readonly name: string;
+  /** What this machine lacks for it; undefined = nothing. */
+  missing(): string | undefined;
+  command(task: Task): readonly string[];
+}
+
+/** Has a client make its requests; rejects where one was not answered 200. */
+export async function run(client: Client, task: Task): Promise<void> {
+  const [file = '', ...args] = client.command(task);
+  await promisify(execFile)(file, args, { env: ENVIRONMENT, maxBuffer: 16_777_216 });
+}
+
+const source = (name: string) => join(import.meta.dirname, name);
+/** Where `.ci/run` puts what is not in Python itself; other places that Python knows will do, too. */
+const PYTHON_PACKAGES = join(import.meta.dirname, '..', '..', 'node_modules', '.python');
+// A proxy of this machine's is not for these.
+const ENVIRONMENT = {
+  ...process.env,
+  NO_PROXY: '*',
+  no_proxy: '*',
+  PYTHONPATH: [PYTHON_PACKAGES, process.env['PYTHONPATH']].filter(Boolean).join(':'),
+  PYTHONDONTWRITEBYTECODE: '1',
+};
+
+/** What is missing where a command cannot be run or fails. */
+function unlessRuns(what: string, file: string, ...args: string[]): string | undefined {
+  return spawnSync(file, args, { env: ENVIRONMENT, stdio: 'ignore' }).status === 0 ? undefined : what;
+}
+
+const python = (library: string): Client => ({
+  name: `Python ${library}`,
+  missing: () => unlessRuns(`Python's ${library}`, 'python3', '-c', `import ${library}`),
+  command: ({ endpoint, base, key, count }) => [
+    'python3',
+    source('python_clients.py'),
+    ...[library, endpoint, base, key, String(count)],
+  ],
+});
+
+const java = (client: string): Client => ({
+  name: `Java ${client}`,
+  missing: () => unlessRuns('a JDK, 17 or newer', 'javac', '-version'),
+  command: ({ endpoint, base, key, count, directory }) => {
+    const compiled = join(directory, 'JavaClients.class');
+    if (!existsSync(compiled)) must('javac', '-d', directory, source('JavaClients.java'));
+    return ['java', '-cp', directory, 'JavaClients', client, endpoint, base, key, String(count)];
+  },
+});
+
+const go: Client = {
+  name: 'Go net/http',
+  missing: () => unlessRuns('Go', 'go', 'version'),
+  command: ({ endpoint, base, key, count, directory }) => {
+    const program = join(directory, 'go_client');
+    if (!existsSync(program)) must('go', 'build', '-o', program, source('go_client.go'));
+    return [program, endpoint, base, key, String(count)];
+  },
+};
+
+const ruby: Client = {
+  name: 'Ruby Net::HTTP',
+  missing: () => unlessRuns('Ruby', 'ruby', '--version'),
+  command: ({ endpoint, base, key, count }) => [
+    'ruby',
+    source('ruby_client.rb'),
+    ...[endpoint, base, key, String(count)],
+  ],
+};
+
+const php = (client: 'streams' | 'curl'): Client => ({
+  name: `PHP ${client}`,
+  missing: () => unlessRuns(`PHP with ${client}`, 'php', '-r', client === 'curl' ? 'curl_init();' : ''),
+  command: ({ endpoint, base, key, count }) => [
+    'php',
+    source('php_clients.php'),
+    ...[client, endpoint, base, key, String(count)],
+  ],
+});
+
+const lwp = (manner: 'keep-alive' | 'close'): Client => ({
+  name: `Perl LWP, ${manner}`,
+  missing: () => unlessRuns('LWP', 'perl', '-e', 'use LWP::UserAgent;'),
+  command: ({ endpoint, base, key, count }) => [
+    'perl',
+    source('lwp_client.pl'),
+    ...[manner, endpoint, base, key, String(count)],
+  ],
+});
+
+const node = (client: 'fetch' | 'http'): Client => ({
+  name: `Node.js ${client}`,
+  missing: () => undefined,
+  command: ({ endpoint, base, key, count }) => [
+    process.execPath,
+    source('node_clients.mjs'),
+    ...[client, endpoint, base, key, String(count)],
+  ],
+});
+
+/** What to ask for, with which header line and body. */
+function question({ endpoint, base, key }: Task): { url: string; header: string; body: string | undefined } {
+  return endpoint === 'verifyKey'
+    ? {
+        url: `${base}/v1/keys.verifyKey`,
+        header: 'Content-Type: application/json',
+        body: JSON.stringify({ key }),
+      }
+    : { url: `${base}/authz/forward-auth`, header: `Authorization: Bearer ${key}`, body: undefined };
+}
+
+const curl: Client = {
+  name: 'curl',
+  missing: () => unlessRuns('curl', 'curl', '--version'),
+  command: (task) => {
+    const { url, header, body } = question(task);
+    const config = join(task.directory, 'curl.txt');
+    writeFileSync(config, `url = "${url}"\noutput = "/dev/null"\n`.repeat(task.count));
+    return ['curl', '-sf', '-H', header, ...(body === undefined ? [] : ['-d', body]), '-K', config];
+  },
+};
+
+const wget: Client = {
+  name: 'wget',
+  missing: () => unlessRuns('wget', 'wget', '--version'),
+  command: (task) => {
+    const { url, header, body } = question(task);
+    const list = join(task.directory, 'wget.txt');
+    writeFileSync(list, `${url}\n`.repeat(task.count));
+    const post = body === undefined ? [] : ['--post-data', body];
+    return ['wget', '-q', '-t', '1', '-O', '/dev/null', '--header', header, ...post, '-i', list];
+  },
+};
+
+const ab = (...options: string[]): Client => ({
+  name: ['ab', ...options].join(' '),
+  missing: () => unlessRuns('ab', 'ab', '-V'),
+  command: (task) => {
+    const { url, header, body } = question(task);
+    const file = join(task.directory, 'body.json');
+    writeFileSync(file, body ?? '');
+    const sent = body === undefined ? ['-H', header] : ['-p', file, '-T', 'application/json'];
+    return ['ab', '-q', ...options, '-n', String(task.count), ...sent, url];
+  },
+});
+
+function must(file: string, ...args: string[]): void {
+  const { status, stderr } = spawnSync(file, args, { encoding: 'utf8', env: ENVIRONMENT });
+  if (status !== 0) throw new Error(`${file}: ${stderr}`);
+}
+
+/** One client of each family. */
+export const clients: readonly Client[] = [
+  ...['requests', 'httpx', 'urllib3', 'http.client', 'aiohttp', 'pycurl'].map((library) => python(library)),
+  ...['HttpClient', 'HttpClient-1.1', 'HttpURLConnection'].map(java),
+  go,
+  ruby,
+  php('streams'),
+  php('curl'),
+  lwp('keep-alive'),
+  lwp('close'),
+  curl,
+  wget,
+  ab('-k'),
+  ab(),
+  node('fetch'),
+  node('http'),
+];

@@ -1,0 +1,43 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { clients, ENDPOINTS, run } from '../../bench/clients/programs.ts';
+import { Fleet } from '../fleet.ts';
+
+const REQUESTS = 200;
+/** The part of a client's requests that must not take the slow way. */
+const SHARE_MIN = 0.99;
+
+let fleet: Fleet;
+let key: string;
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { API_IDS: 'shop' } });
+  ({ key } = await fleet.ok('keys.createKey', { apiId: 'shop' }));
+  expect(await fleet.verdict(key)).toBe('VALID');
+});
+afterAll(() => fleet.stop());
+
+/** The sum of a counter's series, as the verifier tells it. */
+async function counted(name: string): Promise<number> {
+  const text = String((await fleet.get(`${fleet.verifiers[0]?.adminAddress}/metrics`)).body);
+  const values = [...text.matchAll(new RegExp(`^${name} (\\S+)$`, 'gm'))].map(([, value]) => Number(value));
+  expect(values.length).toBeGreaterThan(0);
+  return values.reduce((a, b) => a + b);
+}
+
+for (const client of clients) {
+  const missing = client.missing();
+  const why = missing === undefined ? '' : ` (skipped: ${missing} is not here)`;
+  describe.skipIf(missing !== undefined)(
+    `what ${client.name} asks is answered in the fast lane${why}`,
+    () => {
+      test.each(ENDPOINTS)('%s', { timeout: 120_000 }, async (endpoint) => {
+        const valid = 'keyfence_verdicts_total\\{.*code="VALID".*\\}';
+        const lane = 'keyfence_fast_lane_requests_total';
+        const before = [await counted(valid), await counted(lane)] as const;
+        const base = fleet.verifiers[0]?.address ?? '';
+        await run(client, { endpoint, base, key, count: REQUESTS, directory: fleet.directory });
+        expect((await counted(valid)) - before[0]).toBe(REQUESTS);
+        expect((await counted(lane)) - before[1]).toBeGreaterThanOrEqual(SHARE_MIN * REQUESTS);
+      });
+    },
+  );
+}
