@@ -95,7 +95,7 @@ export class Apis {
    */
   async ids(after: string, limit: number): Promise<string[]> {
     const redis = await this.#nodes.connection(apiList);
-    const from = after === '' ? '-' : `(${after}`;
+    const from = `(${after}`; // no id is empty
     return this.#nodes.within(redis, redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
   }
 }

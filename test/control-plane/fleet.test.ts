@@ -87,9 +87,12 @@ test('a verifier that stops is no longer listed, and one that crashed is not aft
   const before = (await listed()).map(({ id }) => id);
   const leaving = await fleet.addVerifier(env);
   await fleet.until(async () => (await listed()).length === before.length + 1);
+  const left = (await listed()).map(({ id }) => id).find((id) => !before.includes(id)) ?? '';
   await leaving.stop();
   fleet.verifiers.pop();
   expect((await listed()).map(({ id }) => id)).toEqual(before);
+  // Nothing is left for others to clear away. They may have, but rarely within a millisecond.
+  expect(await redis.zscore(verifierIds, left)).toBeNull();
 
   const crashed = `verifier_${'0'.repeat(20)}`;
   const report = JSON.stringify({ ...(await listed())[0], id: crashed });

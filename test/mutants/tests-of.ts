@@ -111,7 +111,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [
     /^control-plane\/cli\/(?:import|import-line|lines|checkpoint|export|progress|patience)\.ts$/,
-    ['cli/parts', 'cli/transfer', 'cli/commands', 'cli/terminal'],
+    ['cli/import-parts', 'cli/parts', 'cli/transfer', 'cli/commands', 'cli/terminal'],
   ],
   [/^control-plane\/cli\/doctor/, ['cli/doctor']],
   [/^control-plane\/cli\//, ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor']],

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { createLogger } from '../../shared/log.ts';
@@ -53,4 +54,14 @@ test('a line says which process, at which time and how serious, and lesser ones 
     process: 'verifier',
     msg: 'told',
   });
+});
+
+test('a process logs to its standard output where nothing else is said', () => {
+  const file = new URL('../../shared/log.ts', import.meta.url).href;
+  const program = `const { createLogger } = await import('${file}'); createLogger('verifier', 'info').info('told');`;
+  const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    encoding: 'utf8',
+  });
+  expect(stderr).toBe('');
+  expect(JSON.parse(stdout)).toMatchObject({ process: 'verifier', msg: 'told' });
 });

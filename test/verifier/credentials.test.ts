@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { type Credential, credentialOf, type HeaderLines, type Source } from '../../verifier/credentials.ts';
+import {
+  type Credential,
+  credentialOf,
+  type HeaderLines,
+  mayHoldKey,
+  type Source,
+  withoutKey,
+} from '../../verifier/credentials.ts';
 
 const MISSING: Credential = { fault: 'KEY_MISSING' };
 const AMBIGUOUS: Credential = { fault: 'KEY_AMBIGUOUS' };
@@ -18,7 +25,15 @@ describe('a key is found', () => {
   });
 
   test('in X-Api-Key beside another scheme of Authorization, or an empty Bearer', () => {
-    for (const line of ['Basic dTpw', 'Bearer', 'Bearer  ', ''])
+    for (const line of [
+      'Basic dTpw',
+      'Bearer',
+      'Bearer  ',
+      'Bearer\tk2',
+      'xBearer k2',
+      'Basic Bearer k2',
+      '',
+    ])
       expect(of({ ...bearer(line), 'x-api-key': ['k1'] })).toEqual({ key: 'k1' });
   });
 
@@ -75,5 +90,30 @@ describe('no key is chosen', () => {
   test('where a proxy joined two lines: the joined value is no key of either', () => {
     expect(of({ 'x-api-key': ['k1, k2'] })).toEqual({ key: 'k1, k2' });
     expect(of(bearer('Bearer k1, Bearer k1'))).toEqual({ key: 'k1, Bearer k1' });
+  });
+});
+
+describe('what is behind the proxy does not see', () => {
+  test('a query parameter that a key may be in, and sees all else as it was', () => {
+    const without = (target: string) => withoutKey(target, ['bearer', 'query']);
+    expect(without('/a?api_key=k1')).toBe('/a');
+    expect(without('/a?b=1&api_key=k1&c=%20&&d')).toBe('/a?b=1&c=%20&&d');
+    expect(without('/a?api_key=k1&api_key=')).toBe('/a');
+    expect(without('?api_key=k1&b')).toBe('?b');
+    for (const target of ['/a', '/a?', '/a?b', '/a?api_keys=1&xapi_key=k', '/api_key=k', '/a?API_KEY=k'])
+      expect(without(target)).toBe(target);
+    expect(withoutKey('/a?api_key=k1', ['bearer', 'x-api-key'])).toBe('/a?api_key=k1');
+  });
+
+  test('a header that a key may be in, where that source is enabled', () => {
+    const all: Source[] = ['bearer', 'x-api-key', 'query'];
+    const holds = (name: string, value: string) => all.filter((source) => mayHoldKey(name, value, [source]));
+    for (const value of ['Bearer k1', 'bearer', 'BEARER,x', 'Bearer  '])
+      expect(holds('authorization', value)).toEqual(['bearer']);
+    for (const value of ['Basic Bearer', 'Bearers k1', 'xbearer k', ''])
+      expect(holds('authorization', value)).toEqual([]);
+    expect(holds('x-api-key', '')).toEqual(['x-api-key']);
+    expect(holds('x-api-keys', 'Bearer k1')).toEqual([]);
+    expect(mayHoldKey('authorization', 'Bearer k1', all)).toBe(true);
   });
 });

@@ -1,0 +1,163 @@
+import { stripVTControlCharacters } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { jsonObject, moment, whole } from '../../control-plane/cli/arguments.ts';
+import type { Client } from '../../control-plane/cli/client.ts';
+import { CliError } from '../../control-plane/cli/exit.ts';
+import { count, json, list, printable, table, time } from '../../control-plane/cli/output.ts';
+import { collect, pages } from '../../control-plane/cli/pages.ts';
+import { callPatiently } from '../../control-plane/cli/patience.ts';
+
+/** The parts of the command line by themselves. */
+
+describe('an argument', () => {
+  test('that is a moment is Unix milliseconds, ISO 8601, or some time from now', () => {
+    expect(moment('1767225600000')).toBe(1_767_225_600_000);
+    expect(moment('100000000000')).toBe(100_000_000_000);
+    expect(moment('2026-01-01')).toBe(1_767_225_600_000);
+    expect(moment('2026-01-01T00:00:00.5Z')).toBe(1_767_225_600_500);
+    for (const [text, ms] of [
+      ['+90m', 5_400_000],
+      ['+12h', 43_200_000],
+      ['+30d', 2_592_000_000],
+      ['+999999m', 59_999_940_000],
+    ] as const) {
+      const before = Date.now();
+      const value = moment(text);
+      expect(value).toBeGreaterThanOrEqual(before + ms);
+      expect(value).toBeLessThanOrEqual(Date.now() + ms);
+    }
+    const wrong = [
+      '',
+      '12345678901',
+      '12345678901234567',
+      '2026',
+      '2026-13-01',
+      '+90',
+      '+90s',
+      '90m',
+      '+90mm',
+      '+1234567m',
+      'x2026-01-01',
+      '-1',
+    ];
+    for (const text of wrong) expect(() => moment(text), text).toThrow(/Give Unix milliseconds/);
+  });
+
+  test('that is an object is JSON of one', () => {
+    expect(jsonObject('{"a":[1]}')).toEqual({ a: [1] });
+    for (const text of ['', '[]', 'null', '1', '"a"', '{', '{a:1}'])
+      expect(() => jsonObject(text), text).toThrow('Give a JSON object.');
+  });
+
+  test('that is a whole number is within its limits', () => {
+    const parse = whole(1, 100);
+    expect([parse('1'), parse('100'), parse('007')]).toEqual([1, 100, 7]);
+    for (const text of ['0', '101', '', '1.5', '1e1', '-1', ' 1', '1 ', '0x1'])
+      expect(() => parse(text), text).toThrow('Give a whole number from 1 to 100.');
+    expect(() => whole(0, Number.POSITIVE_INFINITY)('1'.repeat(16))).toThrow();
+    expect(whole(0, Number.POSITIVE_INFINITY)('1'.repeat(15))).toBe(111_111_111_111_111);
+  });
+});
+
+describe('pages', () => {
+  /** A listing of so many items, at most `most` a page. */
+  const listing = (total: number, most = 100) => {
+    const limits: number[] = [];
+    const call = async (_operation: string, input: object) => {
+      const { limit, cursor = '0' } = input as { limit: number; cursor?: string };
+      limits.push(limit);
+      const from = Number(cursor);
+      const to = Math.min(total, from + Math.min(limit, most));
+      const items = Array.from({ length: to - from }, (_, i) => from + i);
+      return { items, total, ...(to < total ? { cursor: String(to) } : {}) };
+    };
+    return { limits, call: call as Client['call'] };
+  };
+
+  test.each([
+    [0, 10, [10], 0],
+    [250, 1000, [100, 100, 100], 250],
+    [250, 100, [100], 100],
+    [250, 101, [100, 1], 101],
+    [100, 100, [100], 100],
+  ])('of %i items are asked for until there are %i', async (total, limit, limits, length) => {
+    const list = listing(total);
+    const client = { call: list.call } as Client;
+    const { items, cursor, total: told } = await collect<number>(client, 'x.list', {}, 'items', limit);
+    expect(list.limits).toEqual(limits);
+    expect(items).toEqual(Array.from({ length }, (_, i) => i));
+    expect([cursor, told]).toEqual([length < total ? String(length) : undefined, total]);
+  });
+
+  test('that are short are no end', async () => {
+    const found: number[] = [];
+    for await (const { items } of pages<number>(listing(7, 2).call, 'x.list', { cursor: '1' }, 'items'))
+      found.push(...items);
+    expect(found).toEqual([1, 2, 3, 4, 5, 6]);
+  });
+});
+
+describe('patience', () => {
+  const failing = (failures: readonly CliError[]) => {
+    let calls = 0;
+    const call = async () => {
+      const failure = failures[calls++];
+      if (failure) throw failure;
+      return 'done';
+    };
+    return { client: { call: call as Client['call'] } as Client, calls: () => calls };
+  };
+  const away = () => new CliError('UNAVAILABLE', 'not now');
+
+  test('tries again while the server cannot decide, and says why', async () => {
+    const { client, calls } = failing([away(), away()]);
+    const said: string[] = [];
+    const stop = new AbortController().signal;
+    await expect(callPatiently(client, 'x', {}, stop, (text) => said.push(text))).resolves.toBe('done');
+    expect(calls()).toBe(3);
+    expect(said).toEqual(['not now; trying again', 'not now; trying again']);
+  });
+
+  test('ends at once with any other failure, and when it was asked to stop', async () => {
+    const refused = failing([new CliError('NO', 'no')]);
+    const never = new AbortController().signal;
+    await expect(callPatiently(refused.client, 'x', {}, never, () => undefined)).rejects.toThrow('no');
+    expect(refused.calls()).toBe(1);
+    const stopped = failing([away(), away()]);
+    await expect(
+      callPatiently(stopped.client, 'x', {}, AbortSignal.abort(), () => undefined),
+    ).rejects.toThrow('not now');
+    expect(stopped.calls()).toBe(1);
+  });
+});
+
+describe('what is shown', () => {
+  test('holds no control character, and stays the same JSON', () => {
+    const nasty = 'a\u001b[31m\n\u0085\u2028\u202e\u2066\u061c\u200fb é 😀';
+    const shown = printable(nasty);
+    expect(shown).toBe('a\\u001b[31m\\u000a\\u0085\\u2028\\u202e\\u2066\\u061c\\u200fb é 😀');
+    expect(JSON.parse(json({ nasty }))).toEqual({ nasty });
+    expect(json({ nasty })).not.toMatch(/[\p{Cc}\u2028\u202e]/u);
+  });
+
+  test('stands in columns under their names, or beside its name', () => {
+    const lines = stripVTControlCharacters(
+      table(
+        [
+          ['key_1', undefined, true],
+          ['k', 'a\nb', 7],
+        ],
+        ['id', 'name', 'n'],
+      ),
+    );
+    expect(lines.split('\n')).toEqual(['id     name      n', 'key_1  –         true', 'k      a\\u000ab  7']);
+    expect(stripVTControlCharacters(list({ id: 'x', enabled: false, gone: undefined, n: 0 }))).toBe(
+      'id       x\nenabled  false\nn        0',
+    );
+    expect([time(0), time(undefined), count(1_234_567)]).toEqual([
+      '1970-01-01T00:00:00.000Z',
+      undefined,
+      '1,234,567',
+    ]);
+  });
+});
