@@ -3,7 +3,8 @@
 import { systemClock } from '../shared/clock.ts';
 import { loadConfig } from '../shared/config.ts';
 import { createLogger } from '../shared/log.ts';
-import { RedisNodes, redisSettings } from '../shared/redis.ts';
+import { RedisNodes } from '../shared/redis.ts';
+import { redisSettings } from '../shared/redis-settings.ts';
 import { uniqueTexts } from '../shared/request-id.ts';
 import { RedisDirectory } from '../verifier/redis-session.ts';
 import { Verifier } from '../verifier/verifier.ts';

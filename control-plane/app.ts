@@ -1,6 +1,8 @@
-import { createAdminServer, listen } from '#shared/admin.ts';
+import { createAdminServer, listenAdmin } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
+import { apiKeys } from '#shared/layout.ts';
+import { listening } from '#shared/listening.ts';
 import type { createLogger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
 import { Apis } from './apis.ts';
@@ -45,6 +47,11 @@ export interface ControlPlane {
   stop(drainMs?: number): Promise<void>;
 }
 
+/** Why it is not ready before Redis has answered once. */
+function notAnswered({ trouble }: RedisNodes): string {
+  return `Redis has not answered yet${trouble ? `: ${trouble}` : ''}`;
+}
+
 /** A control plane that listens. Redis need not be there yet: until it is, requests get 503. */
 export async function startControlPlane(
   config: Config,
@@ -62,7 +69,7 @@ export async function startControlPlane(
   const fence = new Fence(changes, clock, deposedMs, metrics.fenceEvents(log));
   const limits = {
     fenceWaitMs: config.FENCE_WAIT_MS,
-    fencesPendingMax: config.FENCES_PENDING_MAX,
+    pending: { changesMax: config.FENCES_PENDING_MAX, refusalsMax: config.REFUSALS_PENDING_MAX },
     replicated: replicas > 0,
   };
   const propagator = new Propagator({
@@ -70,7 +77,7 @@ export async function startControlPlane(
     fence,
     clock,
     limits,
-    durable: () => promises.durable,
+    durable: (apiId) => promises.keeps(apiKeys(apiId).head),
     events: metrics.propagationEvents(log),
   });
   const keyLimits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
@@ -148,10 +155,11 @@ export async function startControlPlane(
 
   const admin = createAdminServer({
     metrics: metrics.registry,
-    notReady: () => (stopping ? 'stopping' : promises.reached ? undefined : 'Redis has not answered yet'),
+    notReady: () => (stopping ? 'stopping' : promises.reached ? undefined : notAnswered(nodes)),
   });
-  const address = await app.listen({ host: config.HOST, port: config.PORT });
-  const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
+  const { HOST: host, PORT: port } = config;
+  const address = await listening('PORT', `${host}:${port}`, app.listen({ host, port }));
+  const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
   void promises.run();
   void sweep.run();
   void bootstrapWatch.run();

@@ -1,6 +1,6 @@
 import { adminSettings } from '#shared/admin.ts';
 import { type ConfigOf, choice, flag, integer, list, port, secret, text } from '#shared/config.ts';
-import { redisSettings } from '#shared/redis.ts';
+import { redisSettings } from '#shared/redis-settings.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;
 
@@ -50,7 +50,14 @@ export const settings = {
     1_000_000,
     'changes',
     10_000,
-    'Incomplete changes at once; more are refused with 503',
+    'Incomplete changes of one API at once; more are refused with 503',
+  ),
+  REFUSALS_PENDING_MAX: integer(
+    1,
+    1_000_000,
+    'changes',
+    10_000,
+    'Incomplete disables and deletes of one API at once, which do not count among its other changes; more are refused with 503',
   ),
   AUDIT_EVENTS_MAX: integer(
     1000,

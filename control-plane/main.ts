@@ -1,14 +1,15 @@
 import closeWithGrace from 'close-with-grace';
 import { systemClock } from '#shared/clock.ts';
 import { loadConfigOrExit } from '#shared/config.ts';
+import { startOrExit } from '#shared/listening.ts';
 import { createLogger } from '#shared/log.ts';
-import { redisFaults } from '#shared/redis.ts';
+import { redisFaults } from '#shared/redis-settings.ts';
 import { startControlPlane } from './app.ts';
 import { settings } from './config.ts';
 
 const config = loadConfigOrExit(settings, redisFaults);
 const log = createLogger('control-plane', config.LOG_LEVEL);
-const controlPlane = await startControlPlane(config, systemClock, log);
+const controlPlane = await startOrExit(startControlPlane(config, systemClock, log));
 const { DRAIN_MS, SHUTDOWN_GRACE_MS } = config;
 closeWithGrace({ delay: DRAIN_MS + SHUTDOWN_GRACE_MS, logger: log }, async ({ signal, err }) => {
   if (err) log.fatal({ err }, 'stopping after an error that nobody handled');

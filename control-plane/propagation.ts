@@ -2,6 +2,7 @@ import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import type { ChangeLog, Write, Written } from './change-log.ts';
 import type { Fence, Tracked } from './fence.ts';
+import { isRefusal, PendingChanges, type PendingLimits } from './pending-changes.ts';
 
 /** How far a change has come, as updateKey answers it. */
 export interface Propagation {
@@ -9,7 +10,10 @@ export interface Propagation {
   /** `acks`: every registered verifier has applied it. `fence`: those that had not can no longer answer. */
   readonly by?: 'acks' | 'fence';
   readonly sequence: number;
-  /** Whether the write survives what the configuration promises (fsync; all replicas). */
+  /**
+   * Whether the write survives what the configuration promises (fsync; all replicas), by a look at the server that holds
+   * it, begun after it was written.
+   */
   readonly durable: boolean;
   /** Followers registered for the API, as of the last look. */
   readonly verifiers: number;
@@ -32,7 +36,7 @@ const REWRITE_ATTEMPTS_MAX = 50;
 export interface PropagationLimits {
   /** The longest that a caller is held, milliseconds. */
   readonly fenceWaitMs: number;
-  readonly fencesPendingMax: number;
+  readonly pending: PendingLimits;
   /** Whether writes must be on replicas. */
   readonly replicated: boolean;
 }
@@ -56,7 +60,8 @@ export class Propagator {
   readonly #fence: Fence;
   readonly #clock: Clock;
   readonly #limits: PropagationLimits;
-  readonly #durable: () => boolean;
+  readonly #pending: PendingChanges;
+  readonly #durable: (apiId: string) => boolean | Promise<boolean>;
   readonly #events: PropagationEvents;
   readonly #chance: () => number;
   readonly #stop = new AbortController();
@@ -66,13 +71,13 @@ export class Propagator {
    */
   readonly #held = new Set<AbortController>();
 
-  /** @param durable whether Redis was verified to keep what it acknowledges */
+  /** @param durable whether Redis keeps what it acknowledged of that API before this call; never rejects */
   constructor(options: {
     log: ChangeLog;
     fence: Fence;
     clock: Clock;
     limits: PropagationLimits;
-    durable: () => boolean;
+    durable: (apiId: string) => boolean | Promise<boolean>;
     events: PropagationEvents;
     /** From 0 to below 1 at each call: backoff. */
     chance?: () => number;
@@ -81,6 +86,7 @@ export class Propagator {
     this.#fence = options.fence;
     this.#clock = options.clock;
     this.#limits = options.limits;
+    this.#pending = new PendingChanges(options.limits.pending);
     this.#durable = options.durable;
     this.#events = options.events;
     this.#chance = options.chance ?? Math.random;
@@ -97,28 +103,31 @@ export class Propagator {
     waitMs = Number.POSITIVE_INFINITY,
     onWritten?: (written: Written) => void,
   ): Promise<Propagation | undefined> {
-    if (this.#fence.pending >= this.#limits.fencesPendingMax)
-      throw unavailable('too many changes are pending');
+    const ended = this.#pending.begin(write);
     const startedAtMs = this.#clock.monotonicMs();
-    const written = await this.#log.write(write);
-    if (written.status === 'NOT_FOUND') return undefined;
-    if (written.status !== 'OK') throw new ApiError('CONFLICT', 'another write came first');
+    const written = await this.#write(write, ended);
+    if (!written) return undefined;
     onWritten?.(written);
     const journey = this.#accompany(
       write,
       this.#fence.track(write.apiId, write.keyId, written),
       written.previousVersion,
     );
+    journey.done.then(ended, ended);
 
+    const first = journey.now;
+    const kept = this.#durable(write.apiId);
     const holdMs = Math.min(waitMs, this.#limits.fenceWaitMs);
     const by = holdMs > 0 ? await this.#within(journey.done, holdMs) : undefined;
+    // Written again after a failover, it is on another server.
+    const durable = await (journey.now === first ? kept : this.#durable(write.apiId));
     const { sequence, replicated, followers, closesAtMs } = journey.now;
     const nowMs = this.#clock.monotonicMs();
     return {
       state: by ? 'complete' : 'pending',
       ...(by ? { by } : {}),
       sequence,
-      durable: replicated && this.#durable(),
+      durable: replicated && durable,
       verifiers: followers,
       waitedMs: Math.round(nowMs - startedAtMs),
       ...(by ? {} : { completeBy: Math.ceil(this.#clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
@@ -138,7 +147,7 @@ export class Propagator {
   ): Promise<Standing | undefined> {
     if (sequence === undefined) return undefined;
     if (sequence === 0)
-      return { state: 'complete', sequence, durable: this.#durable(), verifiers: 0, waitedMs: 0 };
+      return { state: 'complete', sequence, durable: await this.#durable(apiId), verifiers: 0, waitedMs: 0 };
     const change = { apiId, keyId, sequence, hash: '', replicated: false, names: LAGGARDS_NAMED_MAX };
     const standing = await this.#log.check(change);
     if (standing.state === 'LOST')
@@ -149,7 +158,7 @@ export class Propagator {
     return {
       state: standing.laggards === 0 && replicated ? 'complete' : 'pending',
       sequence,
-      durable: replicated && this.#durable(),
+      durable: replicated && (await this.#durable(apiId)),
       verifiers: standing.followers,
       waitedMs: 0,
       laggards: standing.names,
@@ -161,6 +170,20 @@ export class Propagator {
     this.#stop.abort();
     for (const waited of this.#held) waited.abort();
     this.#fence.stop();
+  }
+
+  /** undefined when there is no such key or API. Tells `ended` where nothing was written that is under way now. */
+  async #write(write: Write, ended: () => void): Promise<Written | undefined> {
+    try {
+      const written = await this.#log.write(write);
+      if (written.status === 'OK') return written;
+      if (written.status === 'CONFLICT') throw new ApiError('CONFLICT', 'another write came first');
+      ended();
+      return undefined;
+    } catch (error) {
+      ended();
+      throw error;
+    }
   }
 
   /** What settles within `holdMs`; undefined when it does not, or this process stops. */
@@ -212,11 +235,4 @@ export class Propagator {
     this.#events.rewritten(write.apiId, write.keyId, 'given up');
     throw unavailable('the write was lost in a failover of Redis and could not be written again');
   }
-}
-
-/** Whether losing the write would let a key through that the caller wanted refused. */
-function isRefusal({ operation, fields }: Write): boolean {
-  return (
-    operation === 'delete' || operation === 'api-deleted' || (operation === 'update' && fields.e === '0')
-  );
 }

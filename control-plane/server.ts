@@ -1,3 +1,5 @@
+import { STATUS_CODES } from 'node:http';
+import type { Duplex } from 'node:stream';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
 import fastify, {
   type FastifyBaseLogger,
@@ -36,7 +38,12 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     exposeHeadRoutes: false,
-    http: { maxHeaderSize: config.HEADER_BYTES_MAX },
+    http: {
+      maxHeaderSize: config.HEADER_BYTES_MAX,
+      // Node takes the longer of the two for the whole request, and has 60 s for the head by itself; and it looks every 30 s.
+      headersTimeout: config.REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: 1000,
+    },
     // Fastify's defaults would coerce types and drop unknown fields, and so promise what we do not do.
     ajv: {
       customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: true, allErrors: false },
@@ -63,10 +70,16 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     response.writeHead(ERRORS.EXPECTATION_FAILED[0], head).end(body);
   });
 
+  app.server.on('connect', (_request, socket) => answerRaw(socket, 'NOT_FOUND', 'no such path'));
+
   const methods = new Map<string, string>();
   app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id).header('cache-control', 'no-store');
+  });
+  app.addHook('preParsing', async (request, reply) => {
+    // What is sent to a path that does not exist plays no part in the answer.
+    if (request.is404) throw noSuchPath(request, reply);
   });
   app.addHook('onResponse', async (request, reply) => {
     log.info(
@@ -82,12 +95,13 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     );
   });
   app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
-  app.setNotFoundHandler((request, reply) => {
+  const noSuchPath = (request: FastifyRequest, reply: FastifyReply) => {
     const allowed = methods.get(request.url.split('?')[0] ?? '');
-    if (allowed === undefined) return answerError(new ApiError('NOT_FOUND', 'no such path'), request, reply);
+    if (allowed === undefined) return new ApiError('NOT_FOUND', 'no such path');
     reply.header('allow', allowed);
-    return answerError(new ApiError('METHOD_NOT_ALLOWED', `this path takes ${allowed} only`), request, reply);
-  });
+    return new ApiError('METHOD_NOT_ALLOWED', `this path takes ${allowed} only`);
+  };
+  app.setNotFoundHandler((request, reply) => answerError(noSuchPath(request, reply), request, reply));
   app.get(ERROR_DOCS_PATH, async (_request, reply) => {
     reply.type('text/html; charset=utf-8');
     return errorDocsHtml();
@@ -147,6 +161,12 @@ function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Fai
   if (known) return { code: known[0], message: known[1] };
   // secure-json-parse and body parsers refuse with a status of their own
   if (error.statusCode === 400) return { code: 'BAD_REQUEST', message: 'body: is not acceptable JSON' };
+  // So does what serves files: a path out of its folder, a range or a condition that cannot be met.
+  if (error.statusCode === 403 || error.statusCode === 404)
+    return { code: 'NOT_FOUND', message: 'no such path' };
+  if (error.statusCode !== undefined && error.statusCode > 400 && error.statusCode < 500) {
+    return { code: 'BAD_REQUEST', message: `headers: ${STATUS_CODES[error.statusCode] ?? 'not acceptable'}` };
+  }
   return { code: 'INTERNAL_SERVER_ERROR', message: 'something went wrong on our side' };
 }
 
@@ -189,6 +209,11 @@ function answerBrokenRequest(
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? ['REQUEST_TIMEOUT', 'the request did not arrive in time']
         : ['BAD_REQUEST', 'the request is not valid HTTP'];
+  answerRaw(socket, code, message);
+}
+
+/** Answers where there is no request to answer, and closes. */
+function answerRaw(socket: Duplex, code: ErrorCode, message: string): void {
   const requestId = newRequestId();
   const body = JSON.stringify(errorBody(code, message, requestId));
   const [status] = ERRORS[code];

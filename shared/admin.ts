@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import type { Registry } from 'prom-client';
 import { integer, port, text } from './config.ts';
+import { listening } from './listening.ts';
 
 export const adminSettings = (byDefault: number) => ({
   ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener: `/livez`, `/readyz`, `/metrics`'),
@@ -54,6 +55,11 @@ export function createAdminServer({ metrics, notReady }: AdminOptions): Server {
   // Of connections that could not be accepted, as when there are too many files: `listen` tells of all others.
   server.on('error', () => undefined);
   return server;
+}
+
+/** Listens where ADMIN_HOST and ADMIN_PORT say; resolves with the address in use, as `http://host:port`. */
+export function listenAdmin(server: Server, host: string, portNumber: number): Promise<string> {
+  return listening('ADMIN_PORT', `${host}:${portNumber}`, listen(server, host, portNumber));
 }
 
 /** Listens and resolves with the address in use, as `http://host:port`. */

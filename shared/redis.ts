@@ -1,72 +1,16 @@
-import { existsSync, readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import slotOf from 'cluster-key-slot';
-import { Redis, type RedisOptions } from 'ioredis';
+import { Redis } from 'ioredis';
 import { atMost, backoffMs, type Clock } from './clock.ts';
-import { type ConfigOf, choice, integer, secret, text } from './config.ts';
 import { Deadlines } from './deadlines.ts';
 import { ApiError, unavailable } from './errors.ts';
 import type { Logger } from './log.ts';
 import { readCopies } from './read-buffer.ts';
-
-/** Both processes reach Redis by these settings. */
-export const redisSettings = {
-  REDIS_URL: secret(
-    'redis://127.0.0.1:6379',
-    'redis://, rediss:// or unix:// URLs, comma-separated',
-    'Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`: several sentinels or seed nodes',
-    parseUrls,
-  ),
-  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single', 'What REDIS_URL leads to'),
-  REDIS_SENTINEL_NAME: text('mymaster', "The primary's name at the sentinels"),
-  REDIS_USERNAME: text('', 'ACL user, where the URL names none'),
-  REDIS_PASSWORD: secret('', 'text', 'Password, where the URL has none; better from REDIS_PASSWORD_FILE'),
-  REDIS_SENTINEL_PASSWORD: secret('', 'text', 'Password of the sentinels'),
-  REDIS_TLS_CA_FILE: text(
-    '',
-    "PEM file of the certificate authority for `rediss://`, where it is not one of the system's",
-  ),
-  REDIS_REPLICAS: integer(
-    0,
-    8,
-    'replicas',
-    0,
-    'Replicas that must hold a write before it is acknowledged (WAIT). All of them, or a failover can lose acknowledged writes',
-  ),
-  REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000, 'The longest that opening a connection may take'),
-  REDIS_COMMAND_TIMEOUT_MS: integer(
-    50,
-    60_000,
-    'ms',
-    2000,
-    'The longest that a command may take before its connection is given up; above the 1000 ms that WAIT may take',
-  ),
-};
-
-/** The values of `redisSettings`. */
-export type RedisConfig = ConfigOf<typeof redisSettings>;
-
-/** What is wrong with these settings together. */
-export function redisFaults(config: RedisConfig): string[] {
-  const faults: string[] = [];
-  if (config.REDIS_URL.length > 1 && config.REDIS_MODE === 'single') {
-    faults.push('REDIS_URL: several addresses need REDIS_MODE sentinel or cluster');
-  }
-  if (config.REDIS_TLS_CA_FILE && !existsSync(config.REDIS_TLS_CA_FILE)) {
-    faults.push('REDIS_TLS_CA_FILE: there is no such file');
-  }
-  return faults;
-}
+import { ReachLog, unusable } from './redis-fault.ts';
+import { connectionOptions, type Node, nodeOf, type Options, type RedisConfig } from './redis-settings.ts';
 
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
-
-type Options = Omit<RedisOptions, 'replyMapping'>;
-
-interface Node {
-  readonly host: string;
-  readonly port: number;
-}
 
 interface Connection {
   readonly opening: Promise<Redis>;
@@ -84,6 +28,7 @@ export class RedisNodes {
   readonly #seeds: readonly Node[];
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #reach: ReachLog;
   readonly #deadlines: Deadlines<Redis>;
   readonly #connections = new Map<string, Connection>();
   readonly #failures = new Map<string, { attempts: number; retryAtMs: number; cause: unknown }>();
@@ -96,7 +41,13 @@ export class RedisNodes {
     this.#seeds = config.REDIS_URL.map(nodeOf);
     this.#clock = clock;
     this.#log = log;
+    this.#reach = new ReachLog(clock, log);
     this.#deadlines = new Deadlines(clock, config.REDIS_COMMAND_TIMEOUT_MS, cut);
+  }
+
+  /** Why Redis was out of reach at the last attempt to connect; undefined = it was not. */
+  get trouble(): string | undefined {
+    return this.#reach.trouble;
   }
 
   get isCluster(): boolean {
@@ -112,6 +63,14 @@ export class RedisNodes {
     if (this.#closed) return Promise.reject(unavailable('shutting down'));
     if (!this.isCluster) return this.#open(undefined, lane);
     return this.#ownerOf(key).then((node) => this.#open(node, lane));
+  }
+
+  /** Ready connections to all primaries: of a Cluster as it is now, else the one. Rejects as `connection` does. */
+  async primaries(): Promise<Redis[]> {
+    if (!this.isCluster) return [await this.connection('')];
+    await this.#loadSlots();
+    const nodes = new Map(this.#slots.map(({ node }) => [`${node.host}:${node.port}`, node]));
+    return Promise.all([...nodes.values()].map((node) => this.#open(node, 'main')));
   }
 
   /** Forgets which node owns what; to be called when a node answered MOVED or ASK. */
@@ -162,10 +121,17 @@ export class RedisNodes {
     });
     try {
       const limitMs = this.#config.REDIS_CONNECT_TIMEOUT_MS;
-      await atMost(this.#clock, limitMs, redis.connect(), () =>
-        unavailable(`not connected within ${limitMs} ms`),
+      await atMost(
+        this.#clock,
+        limitMs,
+        redis.connect().then(() => refuseUnusable(redis)),
+        () =>
+          unavailable(
+            `not connected within ${limitMs} ms (REDIS_CONNECT_TIMEOUT_MS): look at host, port and redis:// or rediss:// in REDIS_URL, and at the network in between`,
+          ),
       );
       this.#failures.delete(id);
+      this.#reach.reached();
       const { stream } = internals(redis);
       if (stream) readCopies(stream);
       return redis;
@@ -175,6 +141,7 @@ export class RedisNodes {
       const attempts = (this.#failures.get(id)?.attempts ?? 0) + 1;
       const waitMs = backoffMs(attempts - 1, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
       const cause = lastError ?? error;
+      if (!this.#closed) this.#reach.failed(cause);
       this.#failures.set(id, { attempts, retryAtMs: this.#clock.monotonicMs() + waitMs, cause });
       if (node) this.forgetOwners();
       throw unavailable('Redis is out of reach', cause);
@@ -253,6 +220,16 @@ function isReplyError(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }
 
+/** Throws where the server is too old or not ready; one that does not say is taken as it is. */
+async function refuseUnusable(redis: Redis): Promise<void> {
+  const info = await redis.info().catch((error: unknown) => {
+    if (isReplyError(error) && error.message.startsWith('NOPERM')) return '';
+    throw error;
+  });
+  const reason = unusable(info);
+  if (reason !== undefined) throw unavailable(reason);
+}
+
 /** Ends a connection now, also when the other side no longer answers. */
 export function cut(redis: Redis): void {
   redis.disconnect();
@@ -261,53 +238,3 @@ export function cut(redis: Redis): void {
 
 /** What the types of ioredis leave out. */
 const internals = (redis: Redis) => redis as unknown as { stream?: Socket };
-
-function parseUrls(text: string): readonly URL[] {
-  return text.split(',').map((part) => {
-    const url = URL.canParse(part.trim()) ? new URL(part.trim()) : undefined;
-    if (!url || !['redis:', 'rediss:', 'unix:'].includes(url.protocol)) throw new Error('is not allowed');
-    return url;
-  });
-}
-
-function nodeOf(url: URL): Node {
-  return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 6379) };
-}
-
-function connectionOptions(config: RedisConfig): Options {
-  const urls = config.REDIS_URL;
-  const [first] = urls as readonly [URL];
-  const username = decodeURIComponent(first.username) || config.REDIS_USERNAME;
-  const password = decodeURIComponent(first.password) || config.REDIS_PASSWORD;
-  const ca = config.REDIS_TLS_CA_FILE;
-  const tls = first.protocol === 'rediss:' ? (ca ? { ca: readFileSync(ca) } : {}) : undefined;
-  return {
-    ...(first.protocol === 'unix:' ? { path: decodeURIComponent(first.pathname) } : nodeOf(first)),
-    ...(first.pathname.length > 1 && first.protocol !== 'unix:'
-      ? { db: Number(first.pathname.slice(1)) }
-      : {}),
-    ...(username ? { username } : {}),
-    ...(password ? { password } : {}),
-    ...(tls ? { tls } : {}),
-    ...(config.REDIS_MODE === 'sentinel'
-      ? {
-          sentinels: urls.map(nodeOf),
-          name: config.REDIS_SENTINEL_NAME,
-          sentinelRetryStrategy: () => null,
-          sentinelCommandTimeout: config.REDIS_CONNECT_TIMEOUT_MS,
-          failoverDetector: true,
-          ...(config.REDIS_SENTINEL_PASSWORD ? { sentinelPassword: config.REDIS_SENTINEL_PASSWORD } : {}),
-          ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: tls } : {}),
-        }
-      : {}),
-    lazyConnect: true,
-    enableOfflineQueue: false,
-    autoResendUnfulfilledCommands: false,
-    autoResubscribe: false,
-    maxRetriesPerRequest: 0,
-    retryStrategy: () => null,
-    connectTimeout: config.REDIS_CONNECT_TIMEOUT_MS,
-    keepAlive: 5000,
-    disableClientInfo: true,
-  };
-}

@@ -69,7 +69,7 @@ test('the clock is read in one place; time-outs of sockets, and the dashboard in
   expect(
     offenders(
       /Date\.now\(|performance\.now\(|new Date\(\)|setTimeout\(|setInterval\(/,
-      /^shared\/clock\.ts$|^verifier\/(listener|answer|fast-lane|tunnel|ext-authz-grpc)\.ts$|^control-plane\/dashboard\//,
+      /^shared\/clock\.ts$|^verifier\/(listener|grpc-connections|answer|fast-lane|tunnel|ext-authz-grpc)\.ts$|^control-plane\/dashboard\//,
     ),
   ).toEqual([]);
 });

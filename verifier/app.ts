@@ -1,4 +1,4 @@
-import { createAdminServer, listen } from '#shared/admin.ts';
+import { createAdminServer, listenAdmin } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/log.ts';
 import { RedisNodes } from '#shared/redis.ts';
@@ -85,7 +85,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     metrics: metrics.registry,
     notReady: () => (stopping.signal.aborted ? 'stopping' : missing),
   });
-  const adminAddress = await listen(admin, config.ADMIN_HOST, config.ADMIN_PORT);
+  const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
   const listeners = await openListeners({ answers, config, clock, log, crowded: metrics.crowded });
   metrics.watch(verifier, config.API_IDS, listeners, usage);
   watchRelays(metrics.registry, listeners.relays);
@@ -127,9 +127,12 @@ async function whatIsMissing(
       () => true,
       () => false,
     );
-    return (await reached) ? undefined : 'Redis has not answered yet';
+    if (await reached) return undefined;
+    return `Redis has not answered yet${nodes.trouble ? `: ${nodes.trouble}` : ''}`;
   }
   const live = new Set(verifier.followers.filter(({ live }) => live).map(({ apiId }) => apiId));
   const behind = apiIds.filter((apiId) => !live.has(apiId));
-  return behind.length === 0 ? undefined : `not yet in sync: ${behind.join(', ')}`;
+  return behind.length === 0
+    ? undefined
+    : `not yet in sync: ${behind.join(', ')}${nodes.trouble ? `; ${nodes.trouble}` : ''}`;
 }

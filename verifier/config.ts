@@ -1,6 +1,6 @@
 import { adminSettings } from '#shared/admin.ts';
 import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/config.ts';
-import { redisFaults, redisSettings } from '#shared/redis.ts';
+import { redisFaults, redisSettings } from '#shared/redis-settings.ts';
 import { grpcSettings } from './ext-authz-grpc.ts';
 import { forwardFaults, forwardSettings } from './forward.ts';
 import { httpSettings } from './http.ts';

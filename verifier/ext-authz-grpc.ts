@@ -13,7 +13,9 @@ import {
   checkResponse,
   GRPC_INTERNAL,
 } from './ext-authz-check.ts';
+import { Connections } from './grpc-connections.ts';
 import { GrpcHealth } from './grpc-health.ts';
+import type { HttpLimits } from './http.ts';
 import { problemBody } from './problem.ts';
 import type { Certificate } from './tls.ts';
 import type { Answers } from './verify-key.ts';
@@ -49,8 +51,7 @@ export async function listenGrpc(options: {
   certificate?: Certificate | undefined;
   host: string;
   port: number;
-  /** Calls at once on one connection. */
-  callsMax: number;
+  limits: Pick<HttpLimits, 'CONNECTIONS_MAX' | 'HEADERS_TIMEOUT_MS' | 'REQUESTS_IN_FLIGHT_MAX'>;
 }): Promise<GrpcListener> {
   const [{ default: grpc }, { default: loader }] = await Promise.all([
     import('@grpc/grpc-js'),
@@ -62,30 +63,31 @@ export async function listenGrpc(options: {
   });
   const server = new grpc.Server({
     'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
-    'grpc.max_concurrent_streams': options.callsMax,
+    'grpc.max_concurrent_streams': options.limits.REQUESTS_IN_FLIGHT_MAX,
   });
   const health = new GrpcHealth([SERVICE]);
   server.addService(protos[SERVICE] as ServiceDefinition, { Check: checkMethod(options) });
   server.addService(protos[HEALTH] as ServiceDefinition, health.methods);
-  const { certificate } = options;
+  const { certificate, log } = options;
   const credentials = certificate
     ? grpc.experimental.createCertificateProviderServerCredentials(identityOf(certificate), null, false)
     : grpc.ServerCredentials.createInsecure();
-  const host = options.host.includes(':') ? `[${options.host}]` : options.host;
-  const boundPort = await new Promise<number>((resolve, reject) => {
-    server.bindAsync(`${host}:${options.port}`, credentials, (error, bound) =>
-      error ? reject(error) : resolve(bound),
-    );
-  });
+  const connections = new Connections(server.createConnectionInjector(credentials), options.limits, log);
+  const address = await connections.listen(options.host, options.port);
   return {
-    address: `${host}:${boundPort}`,
+    address,
     set serving(serving: boolean) {
       health.serving = serving;
     },
     async close(graceMs) {
       health.close();
-      const timer = setTimeout(() => server.forceShutdown(), graceMs);
+      const closed = connections.close();
+      const timer = setTimeout(() => {
+        server.forceShutdown();
+        connections.cut();
+      }, graceMs);
       await new Promise((resolve) => server.tryShutdown(resolve));
+      await closed;
       clearTimeout(timer);
     },
   };

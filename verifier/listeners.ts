@@ -1,4 +1,5 @@
 import type { Clock } from '#shared/clock.ts';
+import { listening, tryListening } from '#shared/listening.ts';
 import type { Logger } from '#shared/log.ts';
 import type { AuthzSettings } from './authz.ts';
 import type { Config } from './config.ts';
@@ -61,14 +62,19 @@ export async function openListeners(options: {
   const contract = { answers, limits: config, log, crowded, authz, routes };
 
   const server = createVerifierServer({ ...contract, certificate });
-  const address = await server.listen(HOST, PORT);
+  const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT));
   const local = LISTEN_UNIX ? createVerifierServer(contract) : undefined;
-  await local?.listenUnix(LISTEN_UNIX);
+  if (local) await listening('LISTEN_UNIX', LISTEN_UNIX, local.listenUnix(LISTEN_UNIX));
   const gateway = { answers, authz, log, crowded, certificate };
   const proxy =
     UPSTREAM_URL && (await createProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
-  const proxyAddress = await proxy?.listen(config.PROXY_HOST, config.PROXY_PORT);
-  const place = { host: HOST, port: EXT_AUTHZ_GRPC_PORT ?? 0, callsMax: config.REQUESTS_IN_FLIGHT_MAX };
+  const { PROXY_HOST, PROXY_PORT } = config;
+  const proxyAddress =
+    proxy &&
+    (await listening('PROXY_PORT', `${PROXY_HOST}:${PROXY_PORT}`, proxy.listen(PROXY_HOST, PROXY_PORT)));
+  const place = { host: HOST, port: EXT_AUTHZ_GRPC_PORT ?? 0, limits: config };
+  if (EXT_AUTHZ_GRPC_PORT !== undefined)
+    await listening('EXT_AUTHZ_GRPC_PORT', `${HOST}:${place.port}`, tryListening(HOST, place.port));
   const grpc = EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await listenGrpc({ ...gateway, ...place });
 
   return {

@@ -1,12 +1,14 @@
 import { systemClock } from '#shared/clock.ts';
 import { loadConfigOrExit } from '#shared/config.ts';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
 import { apiList } from '#shared/layout.ts';
 import { createLogger } from '#shared/log.ts';
-import { type RedisConfig, RedisNodes, redisFaults, redisSettings } from '#shared/redis.ts';
+import { RedisNodes } from '#shared/redis.ts';
+import { troubleOf } from '#shared/redis-fault.ts';
+import { type RedisConfig, redisFaults, redisSettings } from '#shared/redis-settings.ts';
 import { Script } from '#shared/script.ts';
 import { settings } from '../config.ts';
-import { lookAtRedis, REDIS_MAJOR_MIN } from '../redis-promises.ts';
+import { crashFaults, evictionFaults, lookAt, type RedisFacts } from '../redis-facts.ts';
 import type { Finding } from './doctor-command.ts';
 
 const rightsScript = new Script(new URL('../lua/check-rights.lua', import.meta.url));
@@ -28,22 +30,24 @@ const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list
 const { REDIS_MIN_REPLICAS_MAX_LAG_S } = settings;
 type Config = RedisConfig & { readonly REDIS_MIN_REPLICAS_MAX_LAG_S: number };
 
-/** Looks at Redis as the control plane reaches it, by the control plane's own settings. Of a Cluster, at one node. */
+/** Looks at Redis as the control plane reaches it, by the control plane's own settings. */
 export async function examineRedis(): Promise<Finding[]> {
   const config = loadConfigOrExit({ ...redisSettings, REDIS_MIN_REPLICAS_MAX_LAG_S }, redisFaults);
   const nodes = connect(config);
   try {
-    const facts = await lookAtRedis(nodes);
+    const servers = await nodes.primaries();
+    const all = await Promise.all(servers.map((redis) => lookAt(nodes, redis)));
+    const [facts] = all;
+    if (facts === undefined) throw unavailable('the Cluster has no node that owns a slot');
     return [
-      versionOf(facts, config),
-      persistenceOf(facts),
-      memoryOf(facts),
+      { check: 'Redis', found: `version ${facts.version}, ${config.REDIS_MODE}${numberOf(all)}` },
+      persistenceOf(all),
+      memoryOf(all),
       await replicationOf(nodes, facts, config),
       await rightsOf(nodes, config),
       ...(await strangers(config)),
     ];
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
     const change = 'say in REDIS_URL, REDIS_MODE and REDIS_PASSWORD_FILE what the control plane is told';
     return [{ check: 'Redis', found: reason(error), change }];
   } finally {
@@ -54,44 +58,48 @@ export async function examineRedis(): Promise<Finding[]> {
 const connect = (config: RedisConfig) =>
   new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
 
-/** An outage with what Redis, or the system, said about it. */
-function reason(error: ApiError): string {
-  const cause = error.cause instanceof Error ? `: ${error.cause.message}` : '';
-  return `${error.message}${cause}`;
+const numberOf = (all: readonly RedisFacts[]) => (all.length > 1 ? `, ${all.length} primaries` : '');
+
+/** An outage, or a refusal, with what Redis or the system said about it. Rejects with what is neither. */
+function reason(error: unknown): string {
+  if (error instanceof ApiError)
+    return error.cause ? `${error.message}: ${troubleOf(error.cause)}` : error.message;
+  if (error instanceof Error && error.name === 'ReplyError') return `Redis refused: ${error.message}`;
+  throw error;
 }
 
-type Facts = Awaited<ReturnType<typeof lookAtRedis>>;
-
-function versionOf({ version }: Facts, config: Config): Finding {
-  const found = { check: 'Redis', found: `version ${version}, ${config.REDIS_MODE}` };
-  if (Number.parseInt(version, 10) >= REDIS_MAJOR_MIN) return found;
-  return { ...found, change: `use Redis ${REDIS_MAJOR_MIN} or newer` };
+/** What is wrong at any of them, each said once. */
+function faultsOf(
+  all: readonly RedisFacts[],
+  of: (facts: RedisFacts) => readonly string[],
+): { change?: string } {
+  const faults = [...new Set(all.flatMap(of))];
+  return faults.length === 0 ? {} : { change: faults.join('; ') };
 }
 
-function persistenceOf({ settings, syncs }: Facts): Finding {
+/** The values of a setting at all of them; more than one where they differ. */
+const valuesOf = (all: readonly RedisFacts[], of: (facts: RedisFacts) => string | undefined) =>
+  [...new Set(all.map(of))].join(' and ');
+
+function persistenceOf(all: readonly RedisFacts[]): Finding {
   const check = 'persistence';
-  if (settings.size === 0) {
-    return {
-      check,
-      found: 'CONFIG GET is not permitted',
-      change: 'permit +config|get, or look there by hand',
-    };
-  }
-  const found = `appendonly ${settings.get('appendonly')}, appendfsync ${settings.get('appendfsync')}`;
-  const change = 'a crash can lose a disable: set `appendonly yes` and `appendfsync always`';
-  return { check, found, ...(syncs ? {} : { change }) };
+  const value = (name: string) => `${name} ${valuesOf(all, ({ settings }) => settings.get(name))}`;
+  const refused = all.find(({ refusal }) => refusal !== undefined)?.refusal;
+  const found =
+    refused === undefined
+      ? ['appendonly', 'appendfsync', 'no-appendfsync-on-rewrite'].map(value).join(', ')
+      : `not known: CONFIG GET is refused (${refused})`;
+  return { check, found, ...faultsOf(all, crashFaults) };
 }
 
-function memoryOf({ settings }: Facts): Finding {
-  const policy = settings.get('maxmemory-policy');
-  const limit = Number(settings.get('maxmemory') ?? 0);
-  const found = limit === 0 ? 'no limit' : `at most ${Math.round(limit / 2 ** 20)} MiB, then ${policy}`;
-  const evicts = limit > 0 && policy !== 'noeviction';
-  const change = 'Redis would throw keys away when it is full: set `maxmemory-policy noeviction`';
-  return { check: 'memory', found, ...(evicts ? { change } : {}) };
+function memoryOf(all: readonly RedisFacts[]): Finding {
+  const found = valuesOf(all, ({ memoryMax, memoryPolicy }) =>
+    memoryMax === 0 ? 'no limit' : `at most ${Math.round(memoryMax / 2 ** 20)} MiB, then ${memoryPolicy}`,
+  );
+  return { check: 'memory', found, ...faultsOf(all, evictionFaults) };
 }
 
-async function replicationOf(nodes: RedisNodes, { settings }: Facts, config: Config): Promise<Finding> {
+async function replicationOf(nodes: RedisNodes, { settings }: RedisFacts, config: Config): Promise<Finding> {
   const wanted = config.REDIS_REPLICAS;
   const redis = await nodes.connection(apiList);
   const info = await nodes.within(redis, redis.info('replication'));
@@ -123,7 +131,6 @@ async function rightsOf(nodes: RedisNodes, config: Config): Promise<Finding> {
     const reply = await nodes.within(redis, rightsScript.run(redis, [apiList], all));
     denied = new Set(reply as string[]);
   } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
     return { check, found: reason(error), change: `permit +eval and +evalsha on ~kf:*` };
   }
   const missing = NEEDED.filter((command) => denied.has(command)).map(nameOf);
@@ -135,10 +142,10 @@ async function rightsOf(nodes: RedisNodes, config: Config): Promise<Finding> {
     };
   }
   const needless = NEEDLESS.filter((command) => !denied.has(command)).map(nameOf);
-  const found =
-    needless.length === 0 ? 'what is needed, and not more' : `more than is needed: ${needless.join(', ')}`;
+  if (needless.length === 0) return { check, found: 'what is needed, and not more' };
+  if (isPrivate(config)) return { check, found: 'all; only users of this machine reach its socket' };
   const change = 'give each process a Redis user of its own, limited to what it needs';
-  return { check, found, ...(needless.length === 0 || isPrivate(config) ? {} : { change }) };
+  return { check, found: `more than is needed: ${needless.join(', ')}`, change };
 }
 
 const nameOf = (command: string) =>
@@ -147,7 +154,7 @@ const nameOf = (command: string) =>
     : (/^(config|cluster) \w+|^\w+/.exec(command)?.[0] ?? command);
 const permit = (names: readonly string[]) => names.map((name) => `+${name.replace(' ', '|')}`).join(' ');
 
-/** Whether nobody but this machine's user can reach it: a unix socket. */
+/** Whether the network cannot reach it: a unix socket. */
 const isPrivate = (config: Config) => config.REDIS_URL[0]?.protocol === 'unix:';
 
 /** Whether Redis lets somebody in who has no password. */

@@ -4,7 +4,7 @@ import { ApiError } from '#shared/errors.ts';
 import type { Imported, KeyImport, KeyToImport } from '../key-import.ts';
 import { type App, faultText } from '../server.ts';
 import { callerOf, requireApi } from './access.ts';
-import { checkMeta } from './keys.ts';
+import { checkMeta } from './meta.ts';
 import { importKeys } from './operations.ts';
 import { ImportedKey } from './schemas.ts';
 import { note } from './trail.ts';

@@ -9,6 +9,7 @@ import type { App } from '../server.ts';
 import type { UsageView } from '../usage.ts';
 import { callerOf, keyNotFound, requireApi, requireKey } from './access.ts';
 import { makeCursor, openCursor } from './cursor.ts';
+import { checkMeta } from './meta.ts';
 import {
   createKey,
   deleteKey,
@@ -19,8 +20,6 @@ import {
   updateKey,
 } from './operations.ts';
 import { note, noteChange } from './trail.ts';
-
-const META_BYTES_MAX = 8192;
 
 /** The operations on keys. */
 export function keyRoutes(
@@ -122,13 +121,6 @@ export function keyRoutes(
       ...(page.next === undefined ? {} : { cursor: makeCursor(`${order}:${page.next}`) }),
     };
   });
-}
-
-/** Throws BAD_REQUEST where a meta is too long. */
-export function checkMeta(meta: object): void {
-  if (Buffer.byteLength(JSON.stringify(meta)) > META_BYTES_MAX) {
-    throw new ApiError('BAD_REQUEST', `meta: must be at most ${META_BYTES_MAX} bytes of JSON`);
-  }
 }
 
 /** The order, and the creation number to go on from. Of the API it tells no more than `total` does. */

@@ -20,7 +20,7 @@ const Meta = Type.Object(
   {},
   {
     additionalProperties: true,
-    description: 'Any JSON object, at most 8 KiB; every verification returns it.',
+    description: 'Any JSON object, at most 8 KiB and 32 levels deep; every verification returns it.',
   },
 );
 const Expires = Type.Integer({

@@ -26,7 +26,7 @@ export async function documents(): Promise<{ file: string; present: string; want
   const controlPlaneMetrics = new ControlPlaneMetrics();
   controlPlaneMetrics.watch(
     { pending: 0, oldestMs: 0 },
-    { answering: false, durable: false },
+    { answering: false, durable: false, evictedKeys: 0 },
     { waiting: 0 },
     { differing: 0 },
   );

@@ -58,6 +58,7 @@ const gatewayAnswers = {
   },
   401: problem('No key, two keys, or one that is unknown, disabled or expired. With `WWW-Authenticate`.'),
   403: problem('The key is of another API, whether or not it is disabled or expired.'),
+  404: problem('No such path, or what stands in the place of an API cannot be the id of one.'),
   503: problem('Nothing could be decided: refuse the client. With `Retry-After`.'),
 };
 
@@ -71,7 +72,12 @@ const gatewayPaths = Object.fromEntries(
     (['', 'api/{apiId}/'] as const).map((scope) => {
       const parameters = ['apiId', 'path']
         .filter((name) => `${scope}${dialect}`.includes(`{${name}}`))
-        .map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } }));
+        .map((name) => ({
+          name,
+          in: 'path',
+          required: true,
+          schema: { type: 'string', ...(name === 'apiId' ? { pattern: API_ID.source } : {}) },
+        }));
       const get = {
         tags: ['gateways'],
         operationId: scope ? `${operationId}OfApi` : operationId,

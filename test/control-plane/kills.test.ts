@@ -9,7 +9,8 @@ import { systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/config.ts';
 import { apiKeys } from '../../shared/layout.ts';
 import { createLogger } from '../../shared/log.ts';
-import { RedisNodes, redisSettings } from '../../shared/redis.ts';
+import { RedisNodes } from '../../shared/redis.ts';
+import { redisSettings } from '../../shared/redis-settings.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-test-'));
 const { head, members } = apiKeys('api');

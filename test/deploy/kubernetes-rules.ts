@@ -45,9 +45,7 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
     if (each.kind === 'Secret') say(each, 'secrets are the operator’s to make');
     if (each.kind === 'Service') checkService(each);
     if (each.kind === 'PodDisruptionBudget') checkBudget(each);
-    if (each.kind === 'NetworkPolicy' && !selects(each['spec'].podSelector)) {
-      say(each, 'selects nothing');
-    }
+    if (each.kind === 'NetworkPolicy') checkNetworkPolicy(each);
   }
   for (const workload of workloadsOf(all)) checkWorkload(workload);
   return faults;
@@ -68,6 +66,13 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
     }
   }
 
+  function checkNetworkPolicy(networkPolicy: Manifest): void {
+    if (!selects(networkPolicy['spec'].podSelector)) say(networkPolicy, 'selects nothing');
+    // Not every network plugin knows the names of a native sidecar's ports.
+    for (const { ports = [] } of networkPolicy['spec'].ingress ?? [])
+      for (const { port } of ports) if (typeof port !== 'number') say(networkPolicy, `${port} is no number`);
+  }
+
   function checkBudget(budget: Manifest): void {
     if (selects(budget['spec'].selector)?.length !== 1) say(budget, 'must be of one workload');
     if (budget['spec'].maxUnavailable !== 1) say(budget, 'maxUnavailable must be 1');
@@ -78,6 +83,8 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
     const { selector, template, serviceName } = workload['spec'];
     const pod = template.spec;
     const fault = (what: string) => say(workload, what);
+    if (pod.nodeSelector?.['kubernetes.io/os'] !== 'linux') fault('could be put on a node that is not Linux');
+    if (pod.tolerations?.some(({ key }: { key?: string }) => !key)) fault('tolerates every taint');
     if (!isSubset(selector.matchLabels, template.metadata.labels)) fault('its selector misses its own pods');
     if (workload.kind !== 'DaemonSet') {
       const budgets = all.filter(({ kind }) => kind === 'PodDisruptionBudget');

@@ -1,4 +1,4 @@
-import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
@@ -139,6 +139,7 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
     const list = expression.slice(expression.lastIndexOf(']) + [') + 5);
     const patches = parse(list.replaceAll(/(JSONPatch|Object[\w.]*)\{/g, '{'));
     const pod = podOf(withComponent('Deployment', 'verifier-sidecar'));
+    pod.initContainers[0].image = 'params.data.image';
     expect(patches.map(({ value }: { value: object }) => value)).toEqual([
       pod.volumes.find(({ name }: Container) => name === 'keyfence-verifier'),
       pod.initContainers[0],
@@ -148,6 +149,29 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
       '/spec/initContainers/0',
     ]);
   });
+
+  it.each(complete)(
+    'an image that is chosen above %s is that of every container, of the injected one, too',
+    (folder) => {
+      const above = mkdtempSync(join(temporary, 'image-'));
+      // kustomize reads such a file from beside the overlay alone.
+      cpSync(join(root, 'injection', 'image-field.yaml'), join(above, 'image-field.yaml'));
+      const to = (path: string) => relative(above, join(root, path));
+      writeFileSync(
+        join(above, 'kustomization.yaml'),
+        JSON.stringify({
+          apiVersion: 'kustomize.config.k8s.io/v1beta1',
+          kind: 'Kustomization',
+          resources: [to(folder)],
+          images: [{ name: 'keyfence', newName: 'registry.example/keyfence', newTag: '9.9.9' }],
+          ...(folder === 'injection' ? { configurations: ['image-field.yaml'] } : {}),
+        }),
+      );
+      const text = JSON.stringify(render(above));
+      expect(text).toContain('"registry.example/keyfence:9.9.9"');
+      expect(text).not.toMatch(/"keyfence:\d|keyfence:0/);
+    },
+  );
 
   it('the verifier of a node is the sidecar, but for its socket', () => {
     const [daemonSet] = workloadsOf(render(join(root, 'verifier-per-node')));

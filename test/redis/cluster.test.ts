@@ -46,6 +46,28 @@ describe('with a Redis Cluster', () => {
     expect((await fleet.ok('apis.listApis')).apis).toHaveLength(12);
   });
 
+  test('a write is durable where its own node keeps it: another node that does not is no matter, one that holds it is', async () => {
+    const [first, second] = await Promise.all(
+      ['api-0', 'api-1', 'api-2', 'api-3', 'api-4', 'api-5'].map(async (apiId) => ({
+        apiId,
+        node: await cluster.ownerOf(apiId),
+      })),
+    ).then((all) => [all[0], all.find(({ node }) => node.port !== all[0]?.node.port)]);
+    if (!first || !second) throw new Error('all APIs lie on one node');
+    const durable = async (apiId: string) => {
+      const { keyId } = await fleet.ok('keys.createKey', { apiId });
+      return (await fleet.ok('keys.updateKey', { keyId, name: 'x' })).propagation.durable;
+    };
+    await second.node.command('CONFIG', 'SET', 'appendfsync', 'everysec');
+    expect([await durable(first.apiId), await durable(second.apiId)]).toEqual([true, false]);
+    const { adminAddress } = fleet.controlPlanes[0] ?? {};
+    await fleet.until(async () =>
+      /^keyfence_durable 0$/m.test((await fleet.get(`${adminAddress}/metrics`)).body),
+    );
+    await second.node.command('CONFIG', 'SET', 'appendfsync', 'always');
+    expect(await durable(second.apiId)).toBe(true);
+  });
+
   test('an API whose slot moves to another node goes on there: the fence still holds', async () => {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'mover' });
     for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');

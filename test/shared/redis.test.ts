@@ -6,7 +6,8 @@ import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/config.ts';
 import { createLogger } from '../../shared/log.ts';
-import { RedisNodes, redisSettings } from '../../shared/redis.ts';
+import { RedisNodes } from '../../shared/redis.ts';
+import { redisSettings } from '../../shared/redis-settings.ts';
 
 let directory: string;
 let server: RedisServer;

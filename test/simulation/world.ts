@@ -203,7 +203,11 @@ export class World {
       log,
       fence,
       clock: machine,
-      limits: { fenceWaitMs: 30_000, fencesPendingMax: 100, replicated: replicas > 0 },
+      limits: {
+        fenceWaitMs: 30_000,
+        pending: { changesMax: 100, refusalsMax: 100 },
+        replicated: replicas > 0,
+      },
       durable: () => true,
       events: {
         rewritten: (apiId, keyId, outcome) => this.note(machine.name, 'rewritten', apiId, keyId, outcome),

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ChannelCredentials, Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
@@ -13,7 +14,7 @@ import { type GrpcListener, listenGrpc } from '../../verifier/ext-authz-grpc.ts'
 import { followCertificate } from '../../verifier/tls.ts';
 import { Fleet } from '../fleet.ts';
 import { makeCertificate } from './certificates.ts';
-import { ScriptedAnswers } from './scripted-answers.ts';
+import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { eventually } from './wire.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -35,6 +36,7 @@ const log = {
 async function start(
   changed: Partial<AuthzSettings> = {},
   certificate?: ReturnType<typeof followCertificate>,
+  bounds: Partial<typeof limits> = {},
 ) {
   answers = new ScriptedAnswers();
   const authz = {
@@ -50,7 +52,7 @@ async function start(
     certificate,
     host: '127.0.0.1',
     port: 0,
-    callsMax: 100,
+    limits: { ...limits, ...bounds },
   });
 }
 beforeEach(async () => {
@@ -326,9 +328,61 @@ test('a verifier without it does not load it', () => {
     const before = loaded();
     const { listenGrpc } = await import('./verifier/ext-authz-grpc.ts');
     const answers = { decide: () => ({ code: 'NOT_FOUND' }) };
-    const listener = await listenGrpc({ answers, authz: { sources: [] }, host: '127.0.0.1', port: 0, callsMax: 1 });
+    const listener = await listenGrpc({ answers, authz: { sources: [] }, host: '127.0.0.1', port: 0, limits: {} });
     process.stdout.write(JSON.stringify([before, loaded() > 0]));
     await listener.close(0);`;
   const output = execFileSync(process.execPath, ['--input-type=module', '-e', program], { cwd: ROOT });
   expect(JSON.parse(output.toString())).toEqual([0, true]);
+});
+
+describe('connections', () => {
+  const opened = async () => {
+    const [host = '', port] = listener.address.split(':');
+    const socket = connect(Number(port), host).on('error', () => undefined);
+    const closed = new Promise<string>((resolve) => socket.once('close', () => resolve('closed')));
+    await new Promise((resolve) => socket.resume().once('connect', resolve));
+    return { socket, closed };
+  };
+
+  test('over CONNECTIONS_MAX are closed at once, and those that are open are served', async () => {
+    await listener.close(0);
+    await start({}, undefined, { CONNECTIONS_MAX: 2 });
+    const client = connected();
+    expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
+    const second = await opened();
+    const third = await opened();
+    expect(await third.closed).toBe('closed');
+    expect(second.socket.destroyed).toBe(false);
+    expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
+    second.socket.destroy();
+    await second.closed;
+    // The place is free again.
+    await eventually(() => second.socket.destroyed);
+    expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
+  });
+
+  test('that say nothing in the time for a request head are closed', async () => {
+    await listener.close(0);
+    await start({}, undefined, { HEADERS_TIMEOUT_MS: 100 });
+    const client = connected();
+    expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
+    expect(await (await opened()).closed).toBe('closed');
+    expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
+  });
+
+  test('are cut when the listener closes, whatever they were about', async () => {
+    const silent = await opened();
+    await listener.close(0);
+    expect(await silent.closed).toBe('closed');
+    await start();
+  });
+});
+
+test('what Envoy says in its raw list of headers counts before its map, in which doubles are one', async () => {
+  const request = {
+    ...http({ 'x-api-key': 'good' }),
+    header_map: { headers: [{ key: 'x-api-key', raw_value: Buffer.from('nobody') }] },
+  };
+  const { denied_response: denied } = await check(request);
+  expect(JSON.parse(denied?.body ?? '{}')).toMatchObject({ code: 'NOT_FOUND' });
 });

@@ -7,7 +7,8 @@ import { systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/config.ts';
 import { formatPointer, secretPointer } from '../../shared/layout.ts';
 import { createLogger } from '../../shared/log.ts';
-import { RedisNodes, redisSettings } from '../../shared/redis.ts';
+import { RedisNodes } from '../../shared/redis.ts';
+import { redisSettings } from '../../shared/redis-settings.ts';
 import { FindKeys } from '../../verifier/find-keys.ts';
 
 let directory: string;

@@ -70,3 +70,9 @@ test("a client's X-Key-* header is known as such in any case, and others are not
     expect(isIdentityHeader(name)).toBe(true);
   for (const name of ['x-api-key', 'x-keys-id', 'my-x-key-id']) expect(isIdentityHeader(name)).toBe(false);
 });
+
+test('meta is measured as it is sent: what becomes \\u counts six times', () => {
+  const fits = JSON.stringify({ a: '日'.repeat(340) });
+  expect(headersOf({ meta: fits })['X-Key-Meta']).toHaveLength(2048);
+  expect(headersOf({ meta: JSON.stringify({ a: '日'.repeat(341) }) })['X-Key-Meta']).toBe('');
+});

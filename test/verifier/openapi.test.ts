@@ -70,6 +70,8 @@ test('every answer to a gateway is what the document says', async () => {
     expect((await ask('shop', { 'x-api-key': 'nobody' })).status).toBe(401);
     const other = await ask('other', { 'x-api-key': key });
     expect(other.status).toBe(operation.path.includes('{apiId}') ? 403 : 200);
+    const none = await ask('%1A', { 'x-api-key': key });
+    expect(none.status).toBe(operation.path.includes('{apiId}') ? 404 : 200);
   }
 });
 

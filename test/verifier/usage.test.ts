@@ -62,3 +62,59 @@ test('a report of many keys leaves Redis and the verifier free nine tenths of th
   expect(reported()).toBe(2 * KEYS + found);
   expect(calls.length - callsBefore).toBe(KEYS / 25);
 });
+
+test('verdicts whose report was sent and got no answer are never reported again, and those never sent are', async () => {
+  const timeline = new Timeline();
+  const clock = {
+    monotonicMs: () => timeline.nowMs,
+    wallMs: () => 0,
+    after: (ms: number, run: () => void) => timeline.after(ms, run),
+  };
+  /** As Redis has them. */
+  let counted = 0;
+  let fault: 'no connection' | 'no answer' | undefined;
+  const redis = {
+    async evalsha(_sha: string, keys: number, ...rest: unknown[]) {
+      // Behind the keys are two periods, then four counts of each key.
+      for (const count of rest.slice(keys + 2)) counted += Number(count);
+      if (fault === 'no answer') throw new Error('the connection ended');
+      return 1;
+    },
+  };
+  const nodes = {
+    async connection() {
+      if (fault === 'no connection') throw new Error('Redis is away');
+      return redis;
+    },
+    within: (_redis: unknown, work: Promise<unknown>) => work,
+  } as unknown as RedisNodes;
+  const usage = new Usage({
+    nodes,
+    clock,
+    log: { debug: () => undefined } as never,
+    periodMs: PERIOD_MS,
+    keysMax: KEYS,
+  });
+  const epoch = { apiId: 'api', lease: new Lease(clock), current: true, used: true };
+  const state = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}' };
+  const entry = new Entry(epoch, 'key_1', state);
+  const period = () => timeline.run(timeline.nowMs + PERIOD_MS);
+  usage.run();
+
+  fault = 'no connection';
+  for (let i = 0; i < 3; i++) usage.count(entry, 'VALID');
+  usage.count(entry, 'DISABLED');
+  await period();
+  expect([counted, usage.keys, usage.dropped]).toEqual([0, 1, 0]);
+  fault = 'no answer';
+  await period();
+  expect([counted, usage.keys, usage.dropped]).toEqual([4, 0, 4]);
+  fault = undefined;
+  await period();
+  usage.count(entry, 'VALID');
+  await period();
+  expect([counted, usage.keys, usage.dropped]).toEqual([5, 0, 4]);
+  const stopped = usage.stop();
+  await timeline.run(timeline.nowMs + PERIOD_MS);
+  await stopped;
+});

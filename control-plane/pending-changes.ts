@@ -1,0 +1,52 @@
+import { unavailable } from '#shared/errors.ts';
+import type { Write } from './change-log.ts';
+
+/** Most changes of one API that are not complete. */
+export interface PendingLimits {
+  readonly changesMax: number;
+  /** Of disables and deletes, which do not count among the others: who fills up one must not stop the other. */
+  readonly refusalsMax: number;
+}
+
+type Kind = 'changes' | 'refusals';
+
+/** Changes that are under way, by API, so that one API's cannot stand in the way of another's. */
+export class PendingChanges {
+  readonly #limits: PendingLimits;
+  readonly #counts = new Map<string, number>();
+
+  constructor(limits: PendingLimits) {
+    this.#limits = limits;
+  }
+
+  /**
+   * Counts a change from now on. Throws SERVICE_UNAVAILABLE where its API has too many.
+   * @returns to be called once, when the change is complete or was not made
+   */
+  begin(write: Pick<Write, 'apiId' | 'operation' | 'fields'>): () => void {
+    const kind: Kind = isRefusal(write) ? 'refusals' : 'changes';
+    const { changesMax, refusalsMax } = this.#limits;
+    const id = `${kind} ${write.apiId}`;
+    const count = this.#counts.get(id) ?? 0;
+    if (count >= (kind === 'refusals' ? refusalsMax : changesMax)) {
+      throw unavailable(
+        kind === 'refusals'
+          ? `${refusalsMax} disables and deletes of api ${write.apiId} are not complete yet; nothing was changed`
+          : `${changesMax} changes of api ${write.apiId} are not complete yet; nothing was changed`,
+      );
+    }
+    this.#counts.set(id, count + 1);
+    return () => {
+      const left = (this.#counts.get(id) ?? 0) - 1;
+      if (left > 0) this.#counts.set(id, left);
+      else this.#counts.delete(id);
+    };
+  }
+}
+
+/** Whether losing the write, or not making it, would let a key through that the caller wanted refused. */
+export function isRefusal({ operation, fields }: Pick<Write, 'operation' | 'fields'>): boolean {
+  return (
+    operation === 'delete' || operation === 'api-deleted' || (operation === 'update' && fields.e === '0')
+  );
+}

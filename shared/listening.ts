@@ -1,0 +1,59 @@
+import { createServer } from 'node:net';
+
+/** A listener that could not be opened, said to whoever chose its address. */
+class CannotListen extends Error {
+  /** Whether trying again may help: the address is in use, perhaps by a process that is about to end. */
+  readonly inUse: boolean;
+
+  constructor(setting: string, place: string, { code = '', message }: NodeJS.ErrnoException) {
+    const inUse = `${code} ${message}`.includes('EADDRINUSE');
+    const why = inUse
+      ? `is in use by another process: stop that one, or set ${setting} to another`
+      : `cannot be listened at (${code || message}): ${ADVICE[code] ?? `set ${setting} to another`}`;
+    super(`${setting}: ${place} ${why}`);
+    this.name = 'CannotListen';
+    this.inUse = inUse;
+  }
+}
+
+const ADVICE: Readonly<Record<string, string>> = {
+  EACCES: 'this user may not; ports below 1024 are for root alone on many systems',
+  EADDRNOTAVAIL: 'this machine has no such address',
+  ENOTFOUND: 'there is no host of this name',
+};
+
+/**
+ * What `open` resolves with. Where it fails, rejects with CannotListen.
+ * @param setting the one that says where
+ * @param place as in that setting
+ */
+export async function listening<T>(setting: string, place: string, open: Promise<T>): Promise<T> {
+  try {
+    return await open;
+  } catch (error) {
+    throw new CannotListen(setting, place, error as NodeJS.ErrnoException);
+  }
+}
+
+/** Rejects with the system's error where nobody can listen there; for libraries that keep it to themselves. */
+export function tryListening(host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once('error', reject);
+    server.listen(port, host, () => server.close(() => resolve()));
+  });
+}
+
+/** sysexits.h EX_CONFIG: to start it again would not help. */
+const EXIT_CONFIG = 78;
+
+/** What `start` resolves with; where that cannot listen, says why on standard error and ends the process. */
+export async function startOrExit<T>(start: Promise<T>): Promise<T> {
+  try {
+    return await start;
+  } catch (error) {
+    if (!(error instanceof CannotListen)) throw error;
+    process.stderr.write(`cannot listen:\n  ${error.message}\n`);
+    process.exit(error.inUse ? 1 : EXIT_CONFIG);
+  }
+}

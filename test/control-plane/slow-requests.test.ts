@@ -1,0 +1,26 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { Wire } from '../verifier/wire.ts';
+
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 0, env: { REQUEST_TIMEOUT_MS: '1000' } });
+});
+afterAll(() => fleet.stop());
+
+test.each([
+  ['head', 'POST /v1/keys.createKey HTTP/1.1\r\nHost: a\r\n'],
+  [
+    'body',
+    `POST /v1/keys.createKey HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ROOT_KEY}\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{"apiId`,
+  ],
+])(
+  'a request whose %s does not arrive whole in REQUEST_TIMEOUT_MS is 408, and its connection ends',
+  async (_, text) => {
+    const wire = new Wire(fleet.controlPlanes[0]?.address ?? '');
+    wire.send(text);
+    expect(await wire.rest()).toMatch(/^HTTP\/1\.1 408 .*"code":"REQUEST_TIMEOUT"/s);
+    wire.close();
+    expect((await fleet.admin('apis.listApis')).status).toBe(200);
+  },
+);

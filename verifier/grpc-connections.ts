@@ -1,0 +1,58 @@
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import type { ConnectionInjector } from '@grpc/grpc-js';
+import type { Logger } from '#shared/log.ts';
+import type { HttpLimits } from './http.ts';
+
+/** The connections of a gRPC server, accepted here because gRPC's own listener takes any number, and silent ones for ever. */
+export class Connections {
+  readonly #server: Server;
+  readonly #open = new Set<Socket>();
+
+  constructor(
+    grpc: Pick<ConnectionInjector, 'injectConnection'>,
+    limits: Pick<HttpLimits, 'CONNECTIONS_MAX' | 'HEADERS_TIMEOUT_MS'>,
+    log: Pick<Logger, 'error'>,
+  ) {
+    this.#server = createServer({ noDelay: true }, (socket) => {
+      this.#open.add(socket);
+      const silent = setTimeout(() => {
+        if (socket.bytesRead === 0) socket.destroy();
+      }, limits.HEADERS_TIMEOUT_MS).unref();
+      socket
+        .on('error', () => socket.destroy())
+        .once('close', () => {
+          clearTimeout(silent);
+          this.#open.delete(socket);
+        });
+      grpc.injectConnection(socket);
+    });
+    this.#server.maxConnections = limits.CONNECTIONS_MAX;
+    this.#server.on(
+      'error',
+      (err) => this.#server.listening && log.error({ err }, 'a connection was not accepted'),
+    );
+  }
+
+  /** Resolves with the address in use, as `host:port`. */
+  listen(host: string, port: number): Promise<string> {
+    return new Promise((resolve, reject) => {
+      this.#server.once('error', reject);
+      this.#server.listen(port, host, () => {
+        this.#server.off('error', reject);
+        const bound = this.#server.address() as AddressInfo;
+        resolve(`${host.includes(':') ? `[${host}]` : host}:${bound.port}`);
+      });
+    });
+  }
+
+  /** Accepts no more, ends those on which nothing was said, and resolves when all are closed. */
+  close(): Promise<void> {
+    for (const socket of this.#open) if (socket.bytesRead === 0) socket.destroy();
+    return new Promise((resolve) => this.#server.close(() => resolve()));
+  }
+
+  /** Ends those that are still open. */
+  cut(): void {
+    for (const socket of this.#open) socket.destroy();
+  }
+}
