@@ -70,7 +70,11 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
     response.writeHead(ERRORS.EXPECTATION_FAILED[0], head).end(body);
   });
 
-  app.server.on('connect', (_request, socket) => answerRaw(socket, 'NOT_FOUND', 'no such path'));
+  app.server.on('connect', (_request, socket) => {
+    // Node has let go of it: an error that nobody listens to would end the process, and nothing else would end this.
+    socket.on('error', () => socket.destroy()).once('finish', () => socket.destroy());
+    answerRaw(socket, 'NOT_FOUND', 'no such path');
+  });
 
   const methods = new Map<string, string>();
   app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));

@@ -24,3 +24,21 @@ test.each([
     expect((await fleet.admin('apis.listApis')).status).toBe(200);
   },
 );
+
+test('clients that ask for a tunnel and hang up at once, or never, hold nothing and end nothing', async () => {
+  const { address = '' } = fleet.controlPlanes[0] ?? {};
+  const tunnel = 'CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n';
+  for (let i = 0; i < 50; i++) {
+    const wire = new Wire(address);
+    wire.send(tunnel);
+    wire.socket.resetAndDestroy();
+  }
+  const waiting = new Wire(address);
+  const closed = new Promise((resolve) => waiting.socket.once('close', resolve));
+  expect(await waiting.send(tunnel).rest()).toContain('"code":"NOT_FOUND"');
+  // Its own side stays open until it hears that ours is closed for good.
+  const writing = setInterval(() => waiting.socket.write('more'), 10);
+  await closed;
+  clearInterval(writing);
+  expect((await fleet.admin('apis.listApis')).status).toBe(200);
+});
