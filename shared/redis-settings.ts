@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { RedisOptions } from 'ioredis';
 import { type ConfigOf, choice, integer, secret, text } from './config.ts';
+import { ExplainingConnector } from './sentinel-connector.ts';
 
 /** Both processes reach Redis by these settings. */
 export const redisSettings = {
@@ -91,6 +92,7 @@ export function connectionOptions(config: RedisConfig): Options {
     ...(tls ? { tls } : {}),
     ...(config.REDIS_MODE === 'sentinel'
       ? {
+          Connector: ExplainingConnector,
           sentinels: urls.map(nodeOf),
           name: config.REDIS_SENTINEL_NAME,
           sentinelRetryStrategy: () => null,

@@ -82,6 +82,12 @@ export class OwnFiles {
     );
   }
 
+  /** Takes a certificate that was made elsewhere: file by file of the Secret. */
+  use(fileOf: (name: string) => Buffer): void {
+    for (const name of ['tls.crt', 'tls.key', 'ca.crt'])
+      writeFileSync(join(this.folder, 'secrets', 'tls', name), fileOf(name));
+  }
+
   remove(): void {
     rmSync(this.folder, { recursive: true });
   }
@@ -98,7 +104,7 @@ export class OwnRedis {
   #server: ChildProcess | undefined;
 
   private constructor(files: OwnFiles, port: number, script: string, env: NodeJS.ProcessEnv, args: string[]) {
-    this.host = env['GROUP_SELF'] ?? '127.0.0.1';
+    this.host = env['BIND'] ?? '127.0.0.1';
     this.port = port;
     this.#command = [join(files.folder, 'files', script), '--bind', this.host, ...args];
     const data = join(files.folder, `${script}-${this.host}-${port}`);
@@ -125,13 +131,22 @@ export class OwnRedis {
   /** Starts it, again over the same data. */
   async restart(): Promise<void> {
     await this.end();
-    this.#server = spawnBound('sh', this.#command, this.env);
+    this.#server = spawnBound(...this.#withHosts(['sh', ...this.#command]), this.env);
     this.#server.stdout?.resume();
     const [script = ''] = this.#command;
     if (script.endsWith('sentinel.sh')) return;
     const probe = join(script, '..', 'ping.sh');
-    const ping = () => execFileSync('sh', [probe], { env: { ...this.env, BIND: this.host }, stdio: 'pipe' });
+    const [tool, args] = this.#withHosts(['sh', probe]);
+    const ping = () => execFileSync(tool, args, { env: { ...this.env, BIND: this.host }, stdio: 'pipe' });
     await vi.waitFor(ping, { timeout: READY_MS_MAX, interval: 20 });
+  }
+
+  /** With HOSTS_FILE it sees the names in there. */
+  #withHosts(command: string[]): [string, string[]] {
+    const [tool = '', ...args] = command;
+    if (!this.env['HOSTS_FILE']) return [tool, args];
+    const inside = 'mount --bind "$HOSTS_FILE" /etc/hosts && exec "$0" "$@"';
+    return ['unshare', ['-rm', 'sh', '-c', inside, ...command]];
   }
 
   /** A connection of one of its users. */

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { vi } from 'vitest';
@@ -29,6 +29,9 @@ function hooksIn(file: string): ContainerHooks | undefined {
 
 const READY = hooksIn('server/redis.yaml')?.readinessProbe?.exec?.command ?? [];
 const PRE_STOP = hooksIn('sentinel/redis.yaml')?.lifecycle?.preStop?.exec?.command ?? [];
+
+/** What a pod of the StatefulSet is called in its own namespace. */
+const nameOf = (i: number) => `keyfence-redis-${i}.keyfence-redis`;
 
 /** One pod of redis/sentinel: a Redis and a Sentinel as their scripts start them, and its hooks as the manifest has them. */
 export class RedisPod {
@@ -93,19 +96,33 @@ export class RedisPod {
 export class RedisPods {
   readonly files = new OwnFiles();
   readonly pods: RedisPod[] = [];
+  /** The file of their names, where they have any. */
+  readonly hostsFile = join(this.files.folder, 'hosts');
   #sentinelPort = 0;
+  #named = false;
 
-  /** @param options.args more of redis.conf, as command-line options */
-  static async start(options: { tls?: boolean; args?: string[] } = {}): Promise<RedisPods> {
+  /**
+   * @param options.args more of redis.conf, as command-line options
+   * @param options.certificate the file of the Secret keyfence-redis-tls by its name
+   * @param options.named the servers know each other by the names that they have in a cluster, not by their addresses
+   */
+  static async start(
+    options: { tls?: boolean; args?: string[]; named?: boolean; certificate?: (name: string) => Buffer } = {},
+  ): Promise<RedisPods> {
     const group = new RedisPods();
-    if (options.tls) group.files.certify(...HOSTS);
+    const { tls, named = false, certificate } = options;
+    if (tls) group.files.certify(...HOSTS);
+    if (certificate) group.files.use(certificate);
+    if (named) group.#name();
     const port = await freePort();
     group.#sentinelPort = await freePort();
-    for (const host of HOSTS) {
+    const names = named ? HOSTS.map((_, i) => `${nameOf(i)}.keyfence.svc`) : HOSTS;
+    for (const [i, host] of HOSTS.entries()) {
       const env = {
-        GROUP_SELF: host,
-        GROUP_PRIMARY: HOSTS[0],
-        GROUP_HOSTS: HOSTS.join(' '),
+        GROUP_SELF: names[i],
+        GROUP_PRIMARY: names[0],
+        GROUP_HOSTS: names.join(' '),
+        ...(named ? { HOSTS_FILE: group.hostsFile } : {}),
         REDIS_PORT: String(port),
         SENTINEL_PORT: String(group.#sentinelPort),
         BIND: host,
@@ -120,19 +137,31 @@ export class RedisPods {
     return group;
   }
 
-  /** The settings of a process that reaches the group as one of its users. */
-  env(user: string): Record<string, string> {
+  /**
+   * The settings of a process that reaches the group as one of its users.
+   * @param suffix follows the names, where they have any
+   */
+  env(user: string, suffix = ''): Record<string, string> {
+    const hosts = this.#named ? HOSTS.map((_, i) => nameOf(i) + suffix) : HOSTS;
     const { folder, isCertified, ca } = this.files;
     const secret = (name: string) => join(folder, 'secrets', `${name}-password`);
     return {
       REDIS_MODE: 'sentinel',
-      REDIS_URL: HOSTS.map((host) => `redis${isCertified ? 's' : ''}://${host}:${this.#sentinelPort}`).join(),
+      REDIS_URL: hosts.map((host) => `redis${isCertified ? 's' : ''}://${host}:${this.#sentinelPort}`).join(),
       REDIS_REPLICAS: '2',
       REDIS_USERNAME: user,
       REDIS_PASSWORD_FILE: secret(user),
       REDIS_SENTINEL_PASSWORD_FILE: secret('sentinel-client'),
       ...(isCertified ? { REDIS_TLS_CA_FILE: ca } : {}),
     };
+  }
+
+  #name(): void {
+    this.#named = true;
+    const lines = HOSTS.map((host, i) =>
+      [host, ...['', '.keyfence', '.keyfence.svc', '.other'].map((suffix) => nameOf(i) + suffix)].join(' '),
+    );
+    writeFileSync(this.hostsFile, lines.join('\n'));
   }
 
   async roles(): Promise<unknown[]> {
