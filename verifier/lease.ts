@@ -54,25 +54,3 @@ export const instant = (clock: Clock): Instant => ({
   monotonicMs: clock.monotonicMs(),
   wallMs: clock.wallMs(),
 });
-
-/**
- * The wall clock for judging expiry, which must not go back: an expired key stays expired when somebody sets
- * the date back. Follows the larger of the date and the last reading plus the time that passed since.
- */
-export class ExpiryClock {
-  readonly #clock: Clock;
-  #wallMs = 0;
-  #monotonicMs = 0;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-    this.nowMs();
-  }
-
-  nowMs(): number {
-    const monotonicMs = this.#clock.monotonicMs();
-    this.#wallMs = Math.max(this.#clock.wallMs(), this.#wallMs + monotonicMs - this.#monotonicMs);
-    this.#monotonicMs = monotonicMs;
-    return this.#wallMs;
-  }
-}

@@ -1,0 +1,40 @@
+import type { Clock } from '#shared/clock.ts';
+
+/** How long a date must have stood, less than STEP_MS from where it was first seen, to be relied on. */
+const STANDING_MS = 3_600_000;
+/** A smaller change of the date is no step: rounding, and clocks that are brought into line. */
+const STEP_MS = 1000;
+
+/**
+ * The date for judging expiry. A date set forward counts at once. One set back below a date that had stood for an hour
+ * does not, so that an expired key stays expired, until it has itself stood for an hour; so a mistake in either direction
+ * heals, one that lasted less than an hour as soon as it is corrected. A date is kept as what it is ahead of the monotonic
+ * clock, which does not change while nobody sets it.
+ */
+export class ExpiryClock {
+  readonly #clock: Clock;
+  /** Of the latest date that has stood for an hour, or of the first; milliseconds. */
+  #standingMs: number;
+  /** Of the date there is, and since when, on the monotonic clock; milliseconds. */
+  #presentMs: number;
+  #sinceMs: number;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#sinceMs = clock.monotonicMs();
+    this.#presentMs = this.#standingMs = clock.wallMs() - this.#sinceMs;
+  }
+
+  /** Unix milliseconds. */
+  nowMs(): number {
+    const monotonicMs = this.#clock.monotonicMs();
+    const aheadMs = this.#clock.wallMs() - monotonicMs;
+    if (Math.abs(aheadMs - this.#presentMs) >= STEP_MS) {
+      this.#presentMs = aheadMs;
+      this.#sinceMs = monotonicMs;
+    } else if (monotonicMs - this.#sinceMs >= STANDING_MS) {
+      this.#standingMs = this.#presentMs;
+    }
+    return monotonicMs + Math.max(this.#standingMs, aheadMs);
+  }
+}
