@@ -22,6 +22,7 @@ const session: Session = {
     hash: '',
     leaseMs: LEASE_MS,
     apiDeleted: false,
+    creations: '0-',
   }),
   sync: async ({ nonce, keyId }) => ({
     nonce,
@@ -30,8 +31,9 @@ const session: Session = {
     hash: '',
     leaseMs: LEASE_MS,
     apiDeleted: false,
+    creations: '0-',
     entries: [],
-    record: keyId === undefined ? [] : [secretHashOf(keyId), '1', '', '', '', ''],
+    record: keyId === undefined ? [] : [secretHashOf(keyId), '1', '', '', '', '', '0'],
   }),
   leave: async () => undefined,
   onEnd: nothing,

@@ -8,6 +8,12 @@ export const pointerScript = new Script(new URL('./lua/set-pointer.lua', import.
 /** Takes pointers away, unless they are another key's. */
 export const deletePointerScript = new Script(new URL('./lua/delete-pointer.lua', import.meta.url));
 
+/**
+ * Creations that every API remembers at least. More than an import makes in the time of a lease: a follower that missed
+ * more starts anew.
+ */
+const CREATIONS_KEPT = 100_000;
+
 /** A key to be written. Times are Unix milliseconds. */
 export interface NewRecord {
   readonly apiId: string;
@@ -31,11 +37,11 @@ export interface NewRecord {
  */
 export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {
   const { apiId, keyId, externalId, createdAt } = record;
-  const { head, index } = apiKeys(apiId);
+  const { head, index, creations } = apiKeys(apiId);
   const own = recordKey(apiId, keyId);
   const owner = externalId === undefined ? own : ownerKey(apiId, externalId);
   return {
-    keys: [head, index, own, metaKey(apiId, keyId), owner],
+    keys: [head, index, own, metaKey(apiId, keyId), owner, creations],
     args: [
       keyId,
       createdAt,
@@ -44,6 +50,7 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
       metaText(record.meta),
       externalId ?? '',
       record.foreign ? '1' : '0',
+      CREATIONS_KEPT,
       ...['p', record.secretHash, 's', record.start, 'e', record.enabled ? '1' : '0', 'c', createdAt],
       ...(record.name === undefined ? [] : ['n', record.name]),
       ...(record.expires === undefined ? [] : ['x', record.expires]),

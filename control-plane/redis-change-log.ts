@@ -173,7 +173,7 @@ export class RedisChangeLog implements ChangeLog {
   }
 
   async reap(apiId: string, killed: readonly Killed[]): Promise<number> {
-    const args = killed.flatMap(({ name, kill }) => [name, kill]);
+    const args = killed.flatMap(({ name, kill }) => [name, formatScore(kill)]);
     return Number(await this.#read(reapScript, apiId, [apiKeys(apiId).members], args));
   }
 
@@ -187,3 +187,9 @@ export class RedisChangeLog implements ChangeLog {
     return this.#nodes.within(redis, script.run(redis, keys, args));
   }
 }
+
+/** A sorted set's score as Redis writes it. Not `Number`, which knows no `-inf`: no kill of ours, but somebody's by hand. */
+export const parseScore = (text: string | undefined): number =>
+  text === '-inf' ? Number.NEGATIVE_INFINITY : Number(text);
+
+const formatScore = (score: number): string => (score === Number.NEGATIVE_INFINITY ? '-inf' : String(score));

@@ -3,7 +3,7 @@ import type { RedisNodes } from '#shared/redis.ts';
 import { Script } from '#shared/script.ts';
 import type { Apis } from './apis.ts';
 import type { Keys } from './keys.ts';
-import type { DurableWriter } from './redis-change-log.ts';
+import { type DurableWriter, parseScore } from './redis-change-log.ts';
 import type { Head, LeaseStep, Upkeep } from './upkeep.ts';
 
 const setLeaseScript = new Script(new URL('./lua/set-lease.lua', import.meta.url));
@@ -53,7 +53,7 @@ export class RedisUpkeep implements Upkeep {
       members: count,
       killed: Array.from({ length: killed.length / 2 }, (_, i) => ({
         name: killed[2 * i] ?? '',
-        kill: Number(killed[2 * i + 1]),
+        kill: parseScore(killed[2 * i + 1]),
       })),
     };
   }
@@ -85,8 +85,8 @@ export class RedisUpkeep implements Upkeep {
   }
 
   async forget(apiId: string): Promise<boolean> {
-    const { head, log, members, index } = apiKeys(apiId);
-    const { reply } = await this.#writer.run(forgetScript, [head, log, members, index], []);
+    const { head, log, members, index, creations } = apiKeys(apiId);
+    const { reply } = await this.#writer.run(forgetScript, [head, log, members, index, creations], []);
     if (reply !== 1) return false;
     const list = await this.#nodes.connection(apiList);
     await this.#nodes.within(list, list.zrem(apiList, apiId));

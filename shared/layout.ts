@@ -6,7 +6,7 @@
 
 /** Everything about one API that scripts touch together. */
 export interface ApiKeys {
-  /** Hash: `s` last sequence, `h` its chain hash, `L` lease granted, `Lf` lease that fences wait for, `c` created, … */
+  /** Hash: `s` last sequence, `h` its chain hash, `g` mark of the last creation, `L` lease granted, `c` created, … */
   readonly head: string;
   /** Stream: the change log, ids `<sequence>-0`. */
   readonly log: string;
@@ -14,6 +14,8 @@ export interface ApiKeys {
   readonly members: string;
   /** Sorted set: keyId by creation number. */
   readonly index: string;
+  /** Stream: the marks of keys' creations, ids `<creation number>-0`; what a follower saw of them is looked up here. */
+  readonly creations: string;
   /** Pub/sub channel of the changes. */
   readonly channel: string;
 }
@@ -26,6 +28,7 @@ export function apiKeys(apiId: string): ApiKeys {
     log: `${base}:log`,
     members: `${base}:members`,
     index: `${base}:idx`,
+    creations: `${base}:new`,
     channel: `${base}:chg`,
   };
 }

@@ -3,7 +3,7 @@ import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { Entry, type Epoch, type KeyCache } from './cache.ts';
 import { instant, Lease } from './lease.ts';
-import type { Pointer, Session, SyncReply, SyncRequest } from './session.ts';
+import type { Mark, Pointer, Session, SyncReply, SyncRequest } from './session.ts';
 
 /** Why a follower forgot everything it had. */
 export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
@@ -30,6 +30,12 @@ export interface FollowerEvents {
 
 /** The key to read in a SYNC. */
 type Wanted = Pick<SyncRequest, 'keyId' | 'secretHash'>;
+
+/** A reply to SYNC, and whether the record that it brought is one of the creations that were seen. */
+interface Synced {
+  readonly reply: SyncReply;
+  readonly isSeen: boolean;
+}
 
 /** A secret that is of no key of this API; `elsewhere` is where its key lies, undefined = it has none. */
 interface Elsewhere {
@@ -68,6 +74,8 @@ export class Follower {
   readonly #former = new Set<string>();
   #position = 0;
   #hash = '';
+  /** The creations that were seen: nothing is remembered of a key that is not among them. */
+  #creations: Mark = '';
   /** The highest sequence heard of. */
   #headSeen = 0;
   readonly #ring: string[] = [];
@@ -204,10 +212,11 @@ export class Follower {
       await this.whenLive();
       const [session, epoch] = [this.#session, this.#epoch];
       if (!session || !epoch) throw unavailable('not in sync with Redis');
-      const reply = await this.#sync(session, epoch, wanted);
+      const { reply, isSeen } = await this.#sync(session, epoch, wanted);
       if (reply.status === 'ELSEWHERE') return { elsewhere: reply.pointer };
       if (this.#apiDeleted || reply.apiDeleted) return undefined;
       if (reply.sequence !== this.#position || this.#epoch !== epoch) continue;
+      if (!isSeen) continue;
       const [secretHash, ...state] = reply.record;
       const keyId = wanted.keyId ?? reply.pointer?.keyId;
       if (secretHash === undefined || keyId === undefined) return undefined;
@@ -262,6 +271,7 @@ export class Follower {
     if (reply.nonce !== nonce) return this.#desynchronised(session);
     this.#position = this.#headSeen = reply.sequence;
     this.#hash = reply.hash;
+    this.#creations = reply.creations;
     this.#ring.length = 0;
     this.#ring[reply.sequence % RING_LENGTH] = reply.hash;
     this.#apiDeleted = reply.apiDeleted;
@@ -280,11 +290,12 @@ export class Follower {
   }
 
   /** One SYNC, and what its reply says applied. Rejects when the reply is void or made the follower drop. */
-  async #sync(session: Session, epoch: Epoch, wanted: Wanted = {}): Promise<SyncReply> {
+  async #sync(session: Session, epoch: Epoch, wanted: Wanted = {}): Promise<Synced> {
     const request: SyncRequest = {
       member: this.#member,
       position: this.#position,
       hash: this.#hash,
+      creations: this.#creations,
       nonce: this.#random(),
       ...wanted,
     };
@@ -292,7 +303,7 @@ export class Follower {
     const reply = await this.#within(session, session.sync(request));
     if (this.#session !== session || this.#epoch !== epoch) throw unavailable('the reply came too late');
     if (reply.nonce !== request.nonce) return this.#desynchronised(session);
-    if (reply.status === 'ELSEWHERE') return reply;
+    if (reply.status === 'ELSEWHERE') return { reply, isSeen: false };
     if (reply.status !== 'OK') return this.#drop(REASONS[reply.status]);
     this.#headSeen = reply.sequence;
     for (const change of reply.entries) {
@@ -300,8 +311,11 @@ export class Follower {
       if (change.sequence === this.#position + 1) this.#apply(epoch, change, 'sync');
       else if (this.#ring[change.sequence % RING_LENGTH] !== change.hash) return this.#drop('diverged');
     }
-    if (this.#position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
-    return reply;
+    // Only what this follower had seen when it asked was compared. What it saw since, the next SYNC proves.
+    const isProven = this.#creations === request.creations || this.#creations === reply.creations;
+    if (isProven) this.#creations = reply.creations;
+    if (isProven && this.#position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
+    return { reply, isSeen: isProven || Number(reply.record[6] ?? 0) <= numberOf(request.creations) };
   }
 
   #receive(session: Session, message: string): void {
@@ -387,5 +401,7 @@ function decode(change: Change): Effect | undefined {
     return undefined;
   }
 }
+
+const numberOf = (mark: Mark): number => Number.parseInt(mark, 10) || 0;
 
 const REASONS = { NOREG: 'noreg', DIVERGED: 'diverged', TRIMMED: 'trimmed' } as const;

@@ -58,7 +58,7 @@ export class Metrics {
     });
     this.#drops = new Counter({
       name: 'keyfence_drops_total',
-      help: 'How often an API was forgotten and followed anew. noreg: a fence gave this verifier up, or Redis was emptied; trimmed: it slept through more changes than the log keeps; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that cannot be, look at the network and at who writes to this Redis.',
+      help: 'How often an API was forgotten and followed anew. noreg: a fence gave this verifier up, or Redis was emptied; trimmed: it slept through more changes or creations than are kept; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that cannot be, look at the network and at who writes to this Redis.',
       labelNames: ['reason'],
       registers,
     });

@@ -109,7 +109,7 @@ class RedisSession implements Session {
   }
 
   async sync(request: SyncRequest): Promise<SyncReply> {
-    const { head, log, members } = apiKeys(this.#apiId);
+    const { head, log, members, creations } = apiKeys(this.#apiId);
     const { keyId, secretHash } = request;
     const [keys, more] =
       secretHash !== undefined
@@ -119,13 +119,14 @@ class RedisSession implements Session {
       request.member,
       request.position,
       request.hash,
+      request.creations,
       BATCH_ENTRIES_MAX,
       BATCH_BYTES_MAX,
       request.nonce,
       ...more,
     ];
     return syncReplyOf(
-      await this.#within(syncScript.run(this.#line.redis, [head, log, members, ...keys], args)),
+      await this.#within(syncScript.run(this.#line.redis, [head, log, members, creations, ...keys], args)),
     );
   }
 
@@ -160,13 +161,14 @@ class RedisSession implements Session {
 }
 
 function registrationOf(reply: unknown): Registration {
-  const [nonce, sequence, hash, lease, deleted] = reply as string[];
+  const [nonce, sequence, hash, lease, deleted, creations] = reply as string[];
   return {
     nonce: nonce ?? '',
     sequence: Number(sequence),
     hash: hash ?? '',
     leaseMs: Number(lease),
     apiDeleted: deleted === '1',
+    creations: creations ?? '',
   };
 }
 
@@ -175,17 +177,19 @@ function syncReplyOf(reply: unknown): SyncReply {
     const [nonce, status, pointer] = reply as [string, 'ELSEWHERE', string | null];
     return { ...NOTHING, nonce, status, ...pointerOf(pointer) };
   }
-  const [nonce, status, sequence, hash, lease, deleted, fields = [], record = [], pointer] = reply as [
-    string,
-    SyncReply['status'],
-    string?,
-    string?,
-    string?,
-    string?,
-    string[]?,
-    string[]?,
-    string?,
-  ];
+  const [nonce, status, sequence, hash, lease, deleted, creations, fields = [], record = [], pointer] =
+    reply as [
+      string,
+      SyncReply['status'],
+      string?,
+      string?,
+      string?,
+      string?,
+      string?,
+      string[]?,
+      string[]?,
+      string?,
+    ];
   const entries: Change[] = [];
   for (let i = 0; i < fields.length; i += 4) {
     const [at, entryHash, keyId, payload] = fields.slice(i, i + 4) as [string, string, string, string];
@@ -198,12 +202,21 @@ function syncReplyOf(reply: unknown): SyncReply {
     hash: hash ?? '',
     leaseMs: Number(lease ?? 0),
     apiDeleted: deleted === '1',
+    creations: creations ?? '',
     entries,
     record,
     ...pointerOf(pointer),
   };
 }
 
-const NOTHING = { sequence: 0, hash: '', leaseMs: 0, apiDeleted: false, entries: [], record: [] };
+const NOTHING = {
+  sequence: 0,
+  hash: '',
+  leaseMs: 0,
+  apiDeleted: false,
+  creations: '',
+  entries: [],
+  record: [],
+};
 
 const pointerOf = (value: string | null | undefined) => (value ? { pointer: parsePointer(value) } : {});

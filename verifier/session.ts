@@ -13,13 +13,23 @@ export interface Registration {
   readonly hash: string;
   readonly leaseMs: number;
   readonly apiDeleted: boolean;
+  /** Of the last creation; see `Mark`. */
+  readonly creations: Mark;
 }
+
+/**
+ * `<number>-<hash>`: the creations of an API's keys up to that number, which the hash over them fixes. `0-` is none; the
+ * hash is empty where the keys are from before there were marks.
+ */
+export type Mark = string;
 
 /** What a SYNC says and asks. */
 export interface SyncRequest {
   readonly member: string;
   readonly position: number;
   readonly hash: string;
+  /** The creations that were seen. */
+  readonly creations: Mark;
   readonly nonce: string;
   /** The key whose record to read in the same atomic step. */
   readonly keyId?: string;
@@ -36,9 +46,11 @@ export interface SyncReply {
   readonly hash: string;
   readonly leaseMs: number;
   readonly apiDeleted: boolean;
+  /** All creations there are; those of the request are a prefix of them. */
+  readonly creations: Mark;
   /** The entries after the request's position, in order; not all of them when there are too many. */
   readonly entries: readonly Change[];
-  /** `[secretHash, enabled, expires, name, externalId, meta]`; empty when there is no such record. */
+  /** `[secretHash, enabled, expires, name, externalId, meta, creation number]`; empty when there is no such record. */
   readonly record: readonly string[];
   /** Of a request with `secretHash`: where its record lies; undefined when there is none. */
   readonly pointer?: Pointer | undefined;

@@ -1,14 +1,17 @@
 #!lua
--- Creates a key's record, after its two pointers exist. Not a log entry: nothing cached can contradict it.
+-- Creates a key's record, after its two pointers exist. Not a log entry, for no older state of it can be cached. But what
+-- is cached of it must not outlive it where a failover or a restored backup takes it away again, so every creation leaves
+-- a mark: its number and a hash over it and all before it, which SYNC compares. Keys from before there were marks count
+-- as one prefix with an empty hash.
 --
--- KEYS 1 head  2 index  3 record  4 long meta  5 owner index (the record again where the key has no owner)
+-- KEYS 1 head  2 index  3 record  4 long meta  5 owner index (the record again where the key has no owner)  6 creations
 -- ARGV 1 keyId  2 now, Unix ms  3 '1' = create the API where it is not there  4 lease, ms  5 meta  6 externalId
---      7 '1' = of another format than ours  8… field, value pairs of the record
+--      7 '1' = of another format than ours  8 creations to keep  9… field, value pairs of the record
 -- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
-local head, index, record, long, owners = unpack(KEYS)
-local keyId, now, auto, lease, meta, owner, foreign = unpack(ARGV)
+local head, index, record, long, owners, creations = unpack(KEYS)
+local keyId, now, auto, lease, meta, owner, foreign, kept = unpack(ARGV)
 
-local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
+local created, deleted, n, last = unpack(redis.call('HMGET', head, 'c', 'deleted', 'n', 'g'))
 if deleted then return 'DELETED' end
 if not created then
   if auto ~= '1' then return 'NO_API' end
@@ -16,8 +19,19 @@ if not created then
 end
 if redis.call('EXISTS', record) == 1 then return 'EXISTS' end
 
-local number = redis.call('HINCRBY', head, 'n', 1)
-redis.call('HSET', record, 'i', number, unpack(ARGV, 8))
+local before = n or '0'
+local number = string.format('%.0f', before + 1)
+if not last then
+  last = before .. '-'
+  if before ~= '0' then redis.call('XADD', creations, before .. '-0', 'h', '') end
+end
+local hash = redis.sha1hex(last .. '|' .. number .. '|' .. cjson.encode({keyId, meta, owner, unpack(ARGV, 9)}))
+hash = string.sub(hash, 1, 16)
+redis.call('XADD', creations, 'MAXLEN', '~', kept, number .. '-0', 'h', hash)
+redis.call('HINCRBY', head, 'n', 1)
+redis.call('HSET', head, 'g', number .. '-' .. hash)
+
+redis.call('HSET', record, 'i', number, unpack(ARGV, 9))
 if owner ~= '' then
   redis.call('HSET', record, 'o', owner)
   redis.call('ZADD', owners, number, keyId)

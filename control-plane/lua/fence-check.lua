@@ -10,7 +10,8 @@ local head, log, members = unpack(KEYS)
 local sequence, hash, keyId, durable, limit = unpack(ARGV)
 
 local s, Lf, d = unpack(redis.call('HMGET', head, 's', 'Lf', 'd'))
-if tonumber(s or 0) < tonumber(sequence) then return {'LOST'} end
+s = s or '0'
+if tonumber(s) < tonumber(sequence) then return {'LOST'} end
 local entry = redis.call('XRANGE', log, sequence .. '-0', sequence .. '-0')[1]
 if entry then
   -- fields: h, hash, k, keyId, d, payload
@@ -23,11 +24,17 @@ if entry and durable == '1' and tonumber(d or 0) < tonumber(sequence) then
   d = sequence
 end
 
-local behind = '(' .. sequence
-local reply = {entry and 'INTACT' or 'TRIMMED', redis.call('ZCARD', members), redis.call('ZCOUNT', members, '-inf', behind), Lf or '0', d or '0'}
-if tonumber(limit) > 0 then
-  for _, name in ipairs(redis.call('ZRANGEBYSCORE', members, '-inf', behind, 'LIMIT', 0, limit)) do
-    reply[#reply + 1] = name
+-- A score above the head is nobody's acknowledgement: such a follower is behind as well.
+local behind = {{'-inf', '(' .. sequence}, {'(' .. s, '+inf'}}
+local laggards, names = 0, {}
+for _, range in ipairs(behind) do
+  local count = redis.call('ZCOUNT', members, unpack(range))
+  laggards = laggards + count
+  if count > 0 and #names < tonumber(limit) then
+    local from, to = unpack(range)
+    for _, name in ipairs(redis.call('ZRANGEBYSCORE', members, from, to, 'LIMIT', 0, limit - #names)) do
+      names[#names + 1] = name
+    end
   end
 end
-return reply
+return {entry and 'INTACT' or 'TRIMMED', redis.call('ZCARD', members), laggards, Lf or '0', d or '0', unpack(names)}

@@ -12,13 +12,17 @@ local head, log, members = unpack(KEYS)
 local sequence, hash, kill = unpack(ARGV)
 
 local s, Lf = unpack(redis.call('HMGET', head, 's', 'Lf'))
-if tonumber(s or 0) < tonumber(sequence) then return {'LOST'} end
+s = s or '0'
+if tonumber(s) < tonumber(sequence) then return {'LOST'} end
 local entry = redis.call('XRANGE', log, sequence .. '-0', sequence .. '-0')[1]
 if entry and entry[2][2] ~= hash then return {'LOST'} end
 
 local reply = {'INTACT', redis.call('ZCARD', members), Lf or '0'}
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', members, 0, '(' .. sequence)) do
-  redis.call('ZADD', members, 'XX', kill, name)
-  reply[#reply + 1] = name
+-- Also whoever has a score above the head, which is nobody's acknowledgement.
+for _, range in ipairs({{0, '(' .. sequence}, {'(' .. s, '+inf'}}) do
+  for _, name in ipairs(redis.call('ZRANGEBYSCORE', members, unpack(range))) do
+    redis.call('ZADD', members, 'XX', kill, name)
+    reply[#reply + 1] = name
+  end
 end
 return reply

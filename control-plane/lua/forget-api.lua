@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Ends a deleted API whose records are gone and whose followers had two fences to notice. Its id is free again.
 --
--- KEYS 1 head  2 log  3 members  4 index
+-- KEYS 1 head  2 log  3 members  4 index  5 creations
 -- Returns 1 when it is gone, 0 when it must stay
 if not redis.call('HGET', KEYS[1], 'deleted') or redis.call('ZCARD', KEYS[4]) > 0 then return 0 end
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
+redis.call('DEL', KEYS[1], KEYS[2], KEYS[3], KEYS[5])
 return 1

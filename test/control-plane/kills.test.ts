@@ -1,9 +1,12 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { Apis } from '../../control-plane/apis.ts';
 import type { Killed } from '../../control-plane/change-log.ts';
+import { Keys } from '../../control-plane/keys.ts';
 import { DurableWriter, RedisChangeLog } from '../../control-plane/redis-change-log.ts';
+import { RedisUpkeep } from '../../control-plane/redis-upkeep.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/config.ts';
@@ -11,6 +14,7 @@ import { apiKeys } from '../../shared/layout.ts';
 import { createLogger } from '../../shared/log.ts';
 import { RedisNodes } from '../../shared/redis.ts';
 import { redisSettings } from '../../shared/redis-settings.ts';
+import { RedisDirectory } from '../../verifier/redis-session.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-test-'));
 const { head, members } = apiKeys('api');
@@ -38,6 +42,13 @@ afterEach(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
+function upkeep(): RedisUpkeep {
+  const writer = new DurableWriter(nodes, 0);
+  const limits = { leaseMs: 1000, apiAutoCreate: false };
+  const keys = new Keys({ nodes, writer, log, clock: systemClock, limits });
+  return new RedisUpkeep(nodes, writer, new Apis(nodes, writer, systemClock, 1000), keys);
+}
+
 /** A change, completed by fence at once; whom that killed. */
 async function completeByFence(): Promise<readonly Killed[]> {
   const written = await log.write({ apiId: 'api', operation: 'noop', keyId: '', fields: {} });
@@ -62,4 +73,43 @@ test('a follower that is killed already keeps its kill, so that what waits for i
   const first = await completeByFence();
   expect(await completeByFence()).toEqual([]);
   expect(await log.reap('api', first)).toBe(1);
+});
+
+describe('a follower whose score somebody set to what no acknowledgement gives', () => {
+  const scores = ['-inf', '-1.5', '-1e300', '+inf', '1e300', '3.5'];
+
+  test.each(scores)('%s: no change is complete by its acknowledgement', async (score) => {
+    const redis = await nodes.connection(head);
+    await redis.zadd(members, score, 'silent');
+    const written = await log.write({ apiId: 'api', operation: 'noop', keyId: '', fields: {} });
+    if (written.status !== 'OK') throw new Error(written.status);
+    const { sequence, hash } = written;
+    const standing = await log.check({
+      apiId: 'api',
+      sequence,
+      hash,
+      keyId: '',
+      replicated: false,
+      names: 9,
+    });
+    expect(standing).toMatchObject({ state: 'INTACT', laggards: 1, names: ['silent'] });
+  });
+
+  test.each(scores)('%s: its SYNC is refused, so that it registers anew', async (score) => {
+    const redis = await nodes.connection(head);
+    await redis.zadd(members, score, 'silent');
+    const session = await new RedisDirectory(nodes, 0, systemClock).open('api');
+    const request = { member: 'silent', position: 0, hash: '', creations: '0-', nonce: 'n' };
+    expect(await session.sync(request)).toMatchObject({ status: 'NOREG' });
+  });
+
+  test.each(scores)('%s: it is killed by a fence where it is not killed yet, and reaped', async (score) => {
+    const redis = await nodes.connection(head);
+    await redis.zadd(members, score, 'silent');
+    await completeByFence();
+    const { killed } = await upkeep().head('api');
+    expect(killed).toMatchObject([{ name: 'silent' }]);
+    expect(await log.reap('api', killed)).toBe(1);
+    expect(await redis.zcard(members)).toBe(0);
+  });
 });

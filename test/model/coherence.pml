@@ -3,7 +3,8 @@
  * a write whose update was reported complete? Read README.md first; run with `npm run model`.
  *
  * Shape       -DKEYS=1|2  -DVERIFIERS=n  -DWRITES=n  -DLEASE=n (ticks)  -DDRIFT=n  -DFAILOVER
- *             -DLEASECHANGE  -DEVICT  -DREQUESTS=1|2
+ *             -DLEASECHANGE  -DEVICT  -DREQUESTS=1|2  -DCREATES=n (keys are created, with
+ *             FAILOVER, and none is changed: that its creations and its log are compared has the same proof)
  * Mutants     every other #ifdef: each takes one rule away, and Spin must then find an error.
  *
  * Three ideas keep it small enough to search completely:
@@ -55,6 +56,9 @@
 typedef Server {
   byte head;
   byte score[VERIFIERS];
+#ifdef CREATES
+  byte created;          /* keys so far; the number of the last is its mark, as a position is a hash */
+#endif
 #ifdef LEASECHANGE
   byte L; byte Lf; byte token; bool fenced_first;
 #endif
@@ -63,6 +67,11 @@ Server server[SERVERS];
 
 #define NEVER 255
 byte fork = NEVER;       /* at promotion: the last position both histories share */
+#ifdef CREATES
+byte created_fork = NEVER;     /* at promotion: the last creation both histories share */
+byte lost_left;          /* ticks in which who knows a key that the failover took may still tell of it */
+#define created_new(p, q)  ((p) == NEW && (q) > created_fork)
+#endif
 bool cut;                /* the old primary has lost its replica */
 byte grace = X+1;        /* and goes on granting until this is 0 */
 
@@ -123,6 +132,10 @@ typedef Request {
   byte sent;             /* the position it carries */
   byte want;             /* the key it reads as well + 1, 0 = none */
   byte from; byte head;  /* the reply: which server executed it, and the head there and then */
+#ifdef CREATES
+  byte mark; bool mark_new;    /* the last creation that the verifier had seen when it sent this */
+  byte created; byte read;     /* the reply: the last there is, and the key that it read, 0 = none */
+#endif
 #ifdef LEASECHANGE
   byte L;
 #endif
@@ -134,6 +147,10 @@ typedef Verifier_ {
   byte lease;            /* ticks left; answers only while > 0 */
   byte at[KEYS];         /* cached: the position of the write that the entry shows, 0 = not cached */
   byte at_new;           /* bit k: that write is on the new branch */
+#ifdef CREATES
+  byte mark; bool mark_new;    /* the last creation seen */
+  byte key; bool key_new;      /* cached: the number of one key that was created meanwhile, 0 = not cached */
+#endif
   Request request[REQUESTS];
 #ifdef TIMER_FENCE
   bool fenced;
@@ -161,12 +178,18 @@ byte reap_left[SERVERS * VERIFIERS] = IDLE;
 
 inline end_request(r) {
   its.state = NOTHING; its.age = 0; its.sent = 0; its.want = 0; its.from = 0; its.head = 0;
+#ifdef CREATES
+  its.mark = 0; its.mark_new = false; its.created = 0; its.read = 0;
+#endif
 #ifdef LEASECHANGE
   its.L = 0;
 #endif
 }
 inline drop() {
   my.live = false; my.pos = 0; my.ring = 0; my.lease = 0; my.at[0] = 0; my.at_new = 0;
+#ifdef CREATES
+  my.mark = 0; my.mark_new = false; my.key = 0; my.key_new = false;
+#endif
 #if KEYS == 2
   my.at[1] = 0;
 #endif
@@ -229,6 +252,19 @@ inline renew(r) {
 #else
 #define may_sync(p) (server[p].score[id] != ABSENT && server[p].score[id] != KILLED)
 #endif
+#ifdef CREATES
+#ifdef CREATIONS_NOT_COMPARED
+#define same_creations(p) (true)
+#else
+#ifdef CREATIONS_COUNTED
+#define same_creations(p) (its.mark <= server[p].created)
+#else
+#define same_creations(p) (its.mark <= server[p].created && its.mark_new == created_new(p, its.mark))
+#endif
+#endif
+#else
+#define same_creations(p) (true)
+#endif
 #ifdef NO_HASH_CHAIN
 #define same_hash(p, q) (true)
 #else
@@ -271,12 +307,20 @@ inline answer() {
 #define registered (true)
 #endif
 
-inline send(r, key) { its.state = SENT; its.sent = my.pos; its.want = key }
+inline send(r, key) {
+  its.state = SENT; its.sent = my.pos; its.want = key;
+#ifdef CREATES
+  its.mark = my.mark; its.mark_new = my.mark_new
+#endif
+}
 
 /* register.lua, sync.lua: one atomic step on a server that still takes writing scripts */
 inline execute_register() {
   pick(p);
   my.request[0].state = OK; my.request[0].from = p; my.request[0].head = server[p].head;
+#ifdef CREATES
+  my.request[0].created = server[p].created;
+#endif
 #ifdef LEASECHANGE
   my.request[0].L = granted(p);
 #endif
@@ -290,10 +334,17 @@ inline execute_register() {
 inline execute_sync(r) {
   pick(p);
   if
-  :: !may_sync(p) || its.sent > server[p].head || !same_hash(p, its.sent) ->
+  :: !may_sync(p) || its.sent > server[p].head || !same_hash(p, its.sent) || !same_creations(p) ->
        its.state = REFUSED; its.want = 0
   :: else ->
        its.state = OK; its.from = p; its.head = server[p].head;
+#ifdef CREATES
+       its.created = server[p].created;
+       if :: r == FILL && its.created > 0 -> its.read = its.created     /* any key may be asked for */
+          :: r == FILL && its.created > 1 -> its.read = its.created - 1
+          :: true
+       fi;
+#endif
 #ifdef LEASECHANGE
        its.L = granted(p);
 #endif
@@ -332,6 +383,13 @@ inline handle_reply(r) {
           cache(q, on_new(p, q)); k = 0
        :: else
        fi;
+#ifdef CREATES
+       if
+       :: its.read > 0 -> my.key = its.read; my.key_new = created_new(p, its.read)
+       :: else
+       fi;
+       my.mark = its.created; my.mark_new = created_new(p, its.created);
+#endif
        renew(r);
        end_request(r)
   fi;
@@ -347,10 +405,15 @@ end:
   :: d_step { !my.live && my.request[0].state == OK && registered ->   /* its reply, after its WAIT */
        my.live = true; my.pos = my.request[0].head;
        my.ring = on_new(my.request[0].from, my.pos) << my.pos;
+#ifdef CREATES
+       my.mark = my.request[0].created; my.mark_new = created_new(my.request[0].from, my.mark);
+#endif
        renew(0); end_request(0) }
 
   :: d_step { my.live && my.request[0].state == NOTHING -> send(0, 0) }                   /* SYNC */
+#ifndef CREATES
   :: d_step { my.live && my.request[FILL].state == NOTHING && my.at[0] == 0 -> send(FILL, 1) }
+#endif
 #if KEYS == 2
   :: d_step { my.live && my.request[FILL].state == NOTHING && my.at[1] == 0 -> send(FILL, 2) }
 #endif
@@ -386,6 +449,13 @@ end:
   :: d_step { my.live && my.at[0] != 0 && may_answer -> answer() }              /* verifyKey */
 #if KEYS == 2
   :: d_step { my.live && my.at[1] != 0 && may_answer -> k = 1; answer(); k = 0 }
+#endif
+
+#ifdef CREATES
+  :: d_step { my.live && my.request[FILL].state == NOTHING -> send(FILL, 0) }   /* a look-up of a created key */
+  :: d_step { my.key != 0 -> my.key = 0; my.key_new = false }
+  :: d_step { my.live && my.key != 0 && may_answer ->          /* I11 */
+       assert(my.key <= created_fork || my.key_new || lost_left > 0) }
 #endif
 
   :: atomic { my.live && any_up ->                             /* clean stop: ZREM */
@@ -490,6 +560,14 @@ end_fence:
   fi
 }
 
+#ifdef CREATES           /* create-key.lua. Nobody waits for anything: nothing of the key is cached yet */
+proctype Create() {
+  byte p;
+end_create:
+  atomic { any_up -> pick(p); server[p].created++ }
+}
+#endif
+
 /* --------------------------------------------------------- everything that happens by itself */
 #ifdef LEASECHANGE
 byte lease_wait;         /* from the lowered lease until fences follow it */
@@ -521,6 +599,9 @@ inline tick() {
      j++
   :: else -> j = 0; break
   od;
+#ifdef CREATES
+  if :: lost_left > 0 -> lost_left-- :: else fi;
+#endif
   if :: cut && grace > 0 -> grace-- :: else fi;
 #ifdef LEASECHANGE
   if :: lease_wait > 0 -> lease_wait-- :: else fi;
@@ -549,6 +630,9 @@ end:
   :: d_step { reapable(NEW, 0) -> reap(NEW, 0) }
   :: d_step { !cut ->                                          /* replicate */
        server[NEW].head = server[OLD].head;
+#ifdef CREATES
+       server[NEW].created = server[OLD].created;
+#endif
 #ifdef LEASECHANGE
        server[NEW].L = server[OLD].L; server[NEW].Lf = server[OLD].Lf;
        server[NEW].token = server[OLD].token; server[NEW].fenced_first = server[OLD].fenced_first;
@@ -557,6 +641,9 @@ end:
   :: atomic { !cut -> cut = true }                             /* partition */
   :: d_step { cut && !promoted ->                              /* promotion, at any time after it */
        fork = server[NEW].head;
+#ifdef CREATES
+       created_fork = server[NEW].created; lost_left = grace + LONGEST;
+#endif
        assert(durable <= fork);                                /* I6 */
 #ifndef REAP_BY_NAME
        do                                                      /* what was replicated is the same kill */
@@ -648,7 +735,11 @@ init {
     :: else -> j = 0; break
     od;
     do :: j < VERIFIERS -> run Verifier(j); j++ :: else -> j = 0; break od;
+#ifdef CREATES
+    do :: j < CREATES -> run Create(); j++ :: else -> j = 0; break od;
+#else
     do :: j < WRITES -> run Update(j); j++ :: else -> j = 0; break od;
+#endif
 #ifdef LEASECHANGE
     run Lower(); run Raise();
 #endif

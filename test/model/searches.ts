@@ -9,8 +9,10 @@ export interface Search {
 }
 
 const FAILOVER = ['-DFAILOVER'];
+const CREATED = ['-DCREATES=2', '-DWRITES=1', '-DLEASE=1'];
 const TWO_KEYS = ['-DKEYS=2'];
 const I1 = 'I1: no answer older than a complete write';
+const I11 = 'I11: no answer about a key that a failover took, a lease after it';
 const I6 = 'I6: no durable write is missing from a later primary';
 
 export const searches: Search[] = [
@@ -21,6 +23,7 @@ export const searches: Search[] = [
   base('base, lease lowered and raised', ['-DLEASECHANGE'], { quick: true }),
   base('base, two verifiers', ['-DVERIFIERS=2']),
   base('base, failover', FAILOVER, { quick: true }),
+  base('base, failover, keys created', [...FAILOVER, ...CREATED], { quick: true }),
   base('base, failover, two keys', [...FAILOVER, ...TWO_KEYS]),
   base('base, failover, three writes', [...FAILOVER, '-DWRITES=3']),
 
@@ -43,6 +46,8 @@ export const searches: Search[] = [
   mutant('REGISTER_WITHOUT_WAIT', I1, FAILOVER),
   mutant('NO_X', I1, FAILOVER),
   mutant('NO_HASH_CHAIN', I1, FAILOVER),
+  mutant('CREATIONS_NOT_COMPARED', I11, [...FAILOVER, ...CREATED]),
+  mutant('CREATIONS_COUNTED', I11, [...FAILOVER, ...CREATED]),
   deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
   deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),
 ];
@@ -53,7 +58,7 @@ function base(name: string, defines: string[], { quick = false } = {}): Search {
     name,
     defines: ['-DCHECK_I9', ...defines],
     expect: 'ok',
-    guards: 'I1, I3, I6, I9',
+    guards: 'I1, I3, I6, I9, I11',
     quick,
     breadthFirst: false,
   };

@@ -56,7 +56,9 @@ export class Checker {
   readonly #group: RedisGroup;
   readonly #limits: { readonly staleMsMax: number; readonly unknownMsMax: number };
   readonly #members = new WeakMap<ApiState, Set<string>>();
-  readonly counts = { answers: 0, refused: 0, notFound: 0, acks: 0, fence: 0, lost: 0 };
+  /** Keys whose creation a failover took, and when; one that arrives after all leaves. */
+  readonly #lostAtMs = new Map<string, number>();
+  readonly counts = { answers: 0, refused: 0, notFound: 0, acks: 0, fence: 0, lost: 0, lostKeys: 0 };
 
   /**
    * @param limits true milliseconds: how old a write may be that an answer lacks, whatever broke; how long a
@@ -83,6 +85,9 @@ export class Checker {
     const api = node.state.apis.get(apiId);
     if (!api) return;
     this.history.record(api, apiId);
+    if (node === this.#group.primary) {
+      for (const keyId of this.#lostAtMs.keys()) if (api.records.has(keyId)) this.#lostAtMs.delete(keyId);
+    }
     const before = this.#members.get(api);
     for (const [member, score] of api.members) {
       if (before && !before.has(member) && kind !== 'register') {
@@ -111,7 +116,14 @@ export class Checker {
   }
 
   /** A replica became the primary. */
-  promoted(node: RedisNode): void {
+  promoted(former: RedisNode, node: RedisNode): void {
+    for (const [apiId, { records }] of former.state.apis) {
+      for (const keyId of records.keys()) {
+        if (node.state.apis.get(apiId)?.records.has(keyId) || this.#lostAtMs.has(keyId)) continue;
+        this.#lostAtMs.set(keyId, this.#timeline.nowMs);
+        this.counts.lostKeys++;
+      }
+    }
     for (const [apiId, api] of node.state.apis) {
       if (!api.created) continue; // it was deleted, and is forgotten
       const head = this.history.find(apiId, api.hash);
@@ -157,6 +169,11 @@ export class Checker {
         'I8',
         `${who}, ${answer.monotonicMs - (following?.leaseUntilMs ?? 0)} ms after its lease`,
       );
+    }
+    const lostAtMs = this.#lostAtMs.get(key.keyId) ?? Number.POSITIVE_INFINITY;
+    if (this.#timeline.nowMs > lostAtMs + this.#limits.staleMsMax) {
+      const sinceMs = this.#timeline.nowMs - lostAtMs;
+      throw new Violation('I11', `${who}, ${sinceMs} ms after a failover took its creation`);
     }
     const prefix = this.history.find(key.apiId, following.hash);
     const expected = this.history.at(key, prefix);

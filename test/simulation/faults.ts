@@ -3,17 +3,21 @@ import type { Machine } from './clock.ts';
 import type { Passage } from './network.ts';
 import type { RedisNode } from './nodes.ts';
 import type { Fault } from './plan.ts';
+import { Random } from './random.ts';
 import type { ControlPlaneProcess, World } from './world.ts';
 
 /** Breaks things at random moments until `stop`, which mends what can be mended. */
 export class Faults {
   readonly #world: World;
+  /** Apart from the world's, so that what was added later does not change what a seed is made of. */
+  readonly #chance: Random;
   readonly #acts: Record<Fault, () => void>;
   #stopped = false;
   #failingOver = false;
 
   constructor(world: World) {
     this.#world = world;
+    this.#chance = new Random(world.plan.seed + 2 ** 41);
     this.#acts = {
       link: () => this.#link(),
       isolation: () => this.#isolate(this.#machine(), ['out']),
@@ -170,7 +174,9 @@ export class Faults {
     this.#failingOver = true;
     const replicas = group.nodes.filter((node) => node !== group.primary);
     if (random.chance(0.7)) for (const replica of replicas) group.stall(replica, true);
-    if (random.chance(0.5)) this.#restartVerifier();
+    if (this.#chance.chance(0.3)) {
+      timeline.after(this.#chance.exponential(50), () => this.#createOneSided(group.primary));
+    } else if (random.chance(0.5)) this.#restartVerifier();
     // WAIT gives up after 1000 ms; only then may anybody think that a change which the replicas lack is complete.
     const aloneMs = random.pick([
       0,
@@ -197,7 +203,9 @@ export class Faults {
       if (random.chance(0.5)) network.uninformed.set(machine, former);
       else if (random.chance(0.7)) for (const connection of network.of(machine)) connection.closed();
     }
-    if (goesOn) timeline.after(random.exponential(20), () => this.#writeOnBothSides());
+    if (this.#chance.chance(0.3)) {
+      timeline.after(this.#chance.exponential(20), () => this.#createOneSided(heir));
+    } else if (goesOn) timeline.after(random.exponential(20), () => this.#writeOnBothSides());
     timeline.after(plan.deposedMs + random.exponential(300), () => {
       this.#failingOver = false;
       if (former === group.primary) return;
@@ -206,6 +214,22 @@ export class Faults {
       else group.resync(former);
       if (random.chance(0.5)) former.closeClients();
     });
+  }
+
+  /** Keys are created where a failover will take them, or did take others; somebody asks for them at once. */
+  #createOneSided(node: RedisNode): void {
+    const world = this.#world;
+    const apiId = this.#chance.pick(world.plan.apiIds);
+    const process = world.controlPlanes.find(({ machine }) => world.network.primaryFor(machine) === node);
+    if (this.#stopped || !process || process.machine.paused) return;
+    for (let i = this.#chance.whole(1, 2); i > 0; i--) void world.createKey(process, apiId, true);
+    const created = world.keys.slice(-2);
+    for (const verifier of world.verifiers) {
+      for (const key of created) {
+        const delayMs = this.#chance.exponential(20);
+        world.timeline.after(delayMs, () => verifier.machine.alive && void world.verify(verifier, key));
+      }
+    }
   }
 
   #writeOnBothSides(): void {

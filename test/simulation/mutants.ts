@@ -108,6 +108,21 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     file: REDIS,
     edits: [[`sha1(\`\${previousHash}|`, 'sha1(`|']],
   },
+  'creations not compared': {
+    seed: 183,
+    file: REDIS,
+    edits: [["if (creations !== 'OK') return read({ ...nothing, status: creations });", '']],
+  },
+  'creations only counted': {
+    seed: 784,
+    file: REDIS,
+    edits: [
+      [
+        "return creation.hash === hash ? 'OK' : 'DIVERGED';",
+        "return hash === undefined ? 'DIVERGED' : 'OK';",
+      ],
+    ],
+  },
   'no digest of a long state': {
     seed: 407,
     file: REDIS,

@@ -130,6 +130,7 @@ export function planOf(seed: number): Plan {
     },
     redis: {
       logEntries: random.pick(aim === 'failovers' ? [3, 5] : [5, 10_000]),
+      creationsKept: aim === 'failovers' ? 3 : 100,
       payloadBytesMax: 120,
       batchEntriesMax: random.pick([2, 500]),
       batchBytesMax: random.pick([400, 1_048_576]),

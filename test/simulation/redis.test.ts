@@ -22,7 +22,7 @@ import { type Outcome, RedisState } from './redis.ts';
 const NOW_MS = 1_790_000_000_000;
 const LEASE_MS = 1000;
 const LIMITS = {
-  ...{ logEntries: 10_000, payloadBytesMax: 1024 },
+  ...{ logEntries: 10_000, creationsKept: 100_000, payloadBytesMax: 1024 },
   ...{ batchEntriesMax: 500, batchBytesMax: 1_048_576 },
 };
 const script = (name: string) => new Script(new URL(`../../control-plane/lua/${name}.lua`, import.meta.url));
@@ -107,6 +107,15 @@ class Acts {
     return { sequence: this.#random.whole(0, head + 1), hash: this.#random.pick(['', 'f'.repeat(40)]) };
   }
 
+  /** Mostly of creations that there were, or of all that there are. */
+  #mark(): string {
+    const { creations, lastMark } = this.state.api(this.apiId);
+    const random = this.#random;
+    if (creations.length === 0 || random.chance(0.6)) return random.chance(0.9) ? lastMark : '3-';
+    const { number, hash } = random.pick(creations);
+    return `${number}-${random.pick([hash, hash, hash, '', 'f'.repeat(16)])}`;
+  }
+
   #write(): Act {
     const [random, { apiId }] = [this.#random, this];
     const kind = random.pick([...Array(12).fill('update'), 'delete', 'noop', 'noop', 'end'] as const);
@@ -149,6 +158,7 @@ class Acts {
       member: this.#member(),
       position: place.sequence,
       hash: place.hash,
+      creations: this.#mark(),
       nonce: 'n',
       ...wanted,
     };
@@ -202,6 +212,7 @@ class Acts {
         ask: async () => (await real.directory.open(apiId)).leave(member),
         simulated: (state) => state.leave(apiId, member),
       };
+    if (this.#random.chance(0.2) && this.state.api(apiId).members.has(member)) return this.#oddScore(member);
     const kill = this.#random.chance(0.7) ? this.state.api(apiId).members.get(member) : undefined;
     const killed = [
       { name: member, kill: kill === undefined || kill >= 0 ? -1 : kill },
@@ -211,6 +222,21 @@ class Acts {
       name: `reap ${JSON.stringify(killed)}`,
       ask: () => real.log.reap(apiId, killed),
       simulated: (state) => state.reap(apiId, killed),
+    };
+  }
+
+  /** As somebody may set by hand. */
+  #oddScore(member: string): Act {
+    const score = this.#random.pick([-Infinity, Infinity, 1e300, -0.5, 1.5]);
+    const text = String(score).replace('Infinity', 'inf');
+    const { members } = apiKeys(this.apiId);
+    return {
+      name: `the score of ${member} is ${text}`,
+      ask: async () => void (await (await nodes.connection(members)).zadd(members, text, member)),
+      simulated: (state) => {
+        state.api(this.apiId).members.set(member, score);
+        return { reply: undefined, wrote: true };
+      },
     };
   }
 
@@ -235,16 +261,54 @@ class Acts {
         simulated: (state) => state.point(pointer, value),
       };
     }
-    const { head, index } = apiKeys(apiId);
+    const { head, index, creations } = apiKeys(apiId);
     const record = recordKey(apiId, keyId);
-    const args = [keyId, NOW_MS, '0', LEASE_MS, '', '', '0', 'p', secretHash, 'e', '1', 'n', 'new'];
+    if (this.#random.chance(0.1) && !this.state.api(apiId).records.has(keyId))
+      return this.#createUnmarked(keyId);
+    const args = [
+      keyId,
+      NOW_MS,
+      '0',
+      LEASE_MS,
+      '',
+      '',
+      '0',
+      LIMITS.creationsKept,
+      'p',
+      secretHash,
+      'e',
+      '1',
+      'n',
+      'new',
+    ];
     return {
       name: `create ${keyId}`,
       ask: async () => {
-        const keys = [head, index, record, metaKey(apiId, keyId), record];
+        const keys = [head, index, record, metaKey(apiId, keyId), record, creations];
         return (await real.writer.run(createKey, keys, args)).reply === 'OK';
       },
       simulated: (state) => state.createKey(apiId, keyId, { p: secretHash, e: '1', n: 'new' }),
+    };
+  }
+
+  /** As control planes did that knew nothing of marks. */
+  #createUnmarked(keyId: string): Act {
+    const [{ apiId }, secretHash] = [this, `${this.apiId}-${keyId}`];
+    const { head, index } = apiKeys(apiId);
+    const record = { p: secretHash, e: '1', n: 'unmarked' };
+    return {
+      name: `create ${keyId} without a mark`,
+      ask: async () => {
+        const connection = await nodes.connection(head);
+        const number = await connection.hincrby(head, 'n', 1);
+        await connection.hset(recordKey(apiId, keyId), { ...record, i: number });
+        await connection.zadd(index, number, keyId);
+      },
+      simulated: (state) => {
+        const api = state.api(apiId);
+        api.records.set(keyId, { ...record, i: String(++api.keysCreated) });
+        return { reply: undefined, wrote: true };
+      },
     };
   }
 
@@ -271,15 +335,16 @@ class Acts {
         },
       };
     const length = this.#random.whole(0, 5);
+    const what = this.#random.pick(['log', 'creations'] as const);
     return {
-      name: `trim to ${length}`,
+      name: `trim ${what} to ${length}`,
       ask: async () => {
-        const { log } = apiKeys(apiId);
-        await (await nodes.connection(log)).xtrim(log, 'MAXLEN', length);
+        const stream = apiKeys(apiId)[what];
+        await (await nodes.connection(stream)).xtrim(stream, 'MAXLEN', length);
       },
       simulated: (state) => {
-        const { log } = state.api(apiId);
-        log.splice(0, log.length - length);
+        const api = state.api(apiId);
+        api[what].splice(0, api[what].length - length);
         return { reply: undefined, wrote: true };
       },
     };

@@ -8,6 +8,7 @@ import type { Registration, SyncReply, SyncRequest } from '../../verifier/sessio
 /** What the real Redis is told by constants of the modules that speak with it. */
 export interface RedisLimits {
   readonly logEntries: number;
+  readonly creationsKept: number;
   readonly payloadBytesMax: number;
   readonly batchEntriesMax: number;
   readonly batchBytesMax: number;
@@ -25,16 +26,27 @@ export class ApiState {
   replicatedSequence = 0;
   /** Oldest first. */
   log: Change[] = [];
+  /** Of the last creation, as `g`; empty while keys are created without marks. */
+  mark = '';
+  /** Keys created so far. */
+  keysCreated = 0;
+  /** Oldest first. */
+  creations: { readonly number: number; readonly hash: string }[] = [];
   readonly members = new Map<string, number>();
   /** Fields by the names that the real record has; `m` also where it is kept apart. */
   readonly records = new Map<string, Readonly<Record<string, string>>>();
 
   clone(): ApiState {
-    const { members, records, log, ...rest } = this;
-    const copy = Object.assign(new ApiState(), rest, { log: [...log] });
+    const { members, records, log, creations, ...rest } = this;
+    const copy = Object.assign(new ApiState(), rest, { log: [...log], creations: [...creations] });
     for (const [name, score] of members) copy.members.set(name, score);
     for (const [keyId, record] of records) copy.records.set(keyId, record);
     return copy;
+  }
+
+  /** All creations that there are. */
+  get lastMark(): string {
+    return this.mark || `${this.keysCreated}-`;
   }
 
   at(sequence: number): Change | undefined {
@@ -89,8 +101,8 @@ export class RedisState {
   register(apiId: string, member: string, nonce: string): Outcome<Registration> {
     const api = this.api(apiId);
     api.members.set(member, api.sequence);
-    const { sequence, hash, grantedMs: leaseMs, deleted: apiDeleted } = api;
-    return { reply: { nonce, sequence, hash, leaseMs, apiDeleted }, wrote: true };
+    const { sequence, hash, grantedMs: leaseMs, deleted: apiDeleted, lastMark: creations } = api;
+    return { reply: { nonce, sequence, hash, leaseMs, apiDeleted, creations }, wrote: true };
   }
 
   /** ZREM */
@@ -103,13 +115,19 @@ export class RedisState {
     const { member, position, hash, nonce, secretHash } = request;
     const api = this.api(apiId);
     const score = api.members.get(member);
-    const nothing = { nonce, sequence: 0, hash: '', leaseMs: 0, apiDeleted: false, entries: [], record: [] };
+    const nothing = {
+      ...{ nonce, sequence: 0, hash: '', leaseMs: 0, apiDeleted: false, creations: '' },
+      ...{ entries: [], record: [] },
+    };
     const value = secretHash === undefined ? undefined : this.pointers.get(secretPointer(secretHash));
     const pointed = value === undefined ? {} : { pointer: parsePointer(value) };
     if (secretHash !== undefined && pointed.pointer?.apiId !== apiId)
       return read({ ...nothing, status: 'ELSEWHERE', ...pointed });
     const keyId = request.keyId ?? pointed.pointer?.keyId;
-    if (score === undefined || score < 0) return read({ ...nothing, status: 'NOREG' });
+    if (score === undefined || score < 0 || score > api.sequence)
+      return read({ ...nothing, status: 'NOREG' });
+    const creations = compareCreations(api, request.creations);
+    if (creations !== 'OK') return read({ ...nothing, status: creations });
     const entries: Change[] = [];
     if (position !== api.sequence || hash !== api.hash) {
       if (position >= api.sequence) return read({ ...nothing, status: 'DIVERGED' });
@@ -130,11 +148,12 @@ export class RedisState {
     }
     const news = position > score;
     if (news) api.members.set(member, position);
-    const { p, e = '', x = '', n = '', o = '', m = '' } = (keyId && api.records.get(keyId)) || {};
-    const record = p === undefined ? [] : [p, e, x, n, o, m];
-    const { sequence, grantedMs: leaseMs, deleted: apiDeleted } = api;
+    const { p, e = '', x = '', n = '', o = '', m = '', i = '0' } = (keyId && api.records.get(keyId)) || {};
+    const record = p === undefined ? [] : [p, e, x, n, o, m, i];
+    const { sequence, grantedMs: leaseMs, deleted: apiDeleted, lastMark } = api;
     const reply: SyncReply = {
-      ...{ nonce, status: 'OK', sequence, hash: api.hash, leaseMs, apiDeleted, entries, record, ...pointed },
+      ...{ nonce, status: 'OK', sequence, hash: api.hash, leaseMs, apiDeleted, creations: lastMark },
+      ...{ entries, record, ...pointed },
     };
     return { reply, wrote: news };
   }
@@ -205,7 +224,7 @@ export class RedisState {
     if (entry && (hash === '' ? entry.keyId !== keyId : entry.hash !== hash)) return read({ state: 'LOST' });
     const wrote = entry !== undefined && replicated && api.replicatedSequence < sequence;
     if (wrote) api.replicatedSequence = sequence;
-    const behind = ranked(api, sequence).map(([name]) => name);
+    const behind = laggards(api, sequence).map(([name]) => name);
     return {
       reply: {
         state: entry ? 'INTACT' : 'TRIMMED',
@@ -224,7 +243,7 @@ export class RedisState {
     const api = this.api(apiId);
     const entry = api.at(sequence);
     if (api.sequence < sequence || (entry && entry.hash !== hash)) return read({ state: 'LOST' });
-    const killed = ranked(api, sequence)
+    const killed = laggards(api, sequence)
       .filter(([, score]) => score >= 0)
       .map(([name]) => ({ name, kill }));
     for (const { name } of killed) api.members.set(name, kill);
@@ -263,7 +282,7 @@ export class RedisState {
   head(apiId: string): Outcome<Head> {
     const api = this.apis.get(apiId) ?? new ApiState();
     const { sequence, grantedMs, fencedMs, token, created, deleted, members } = api;
-    const killed = ranked(api, 0).map(([name, kill]) => ({ name, kill }));
+    const killed = ranked(api, (score) => score < 0).map(([name, kill]) => ({ name, kill }));
     return read({ sequence, grantedMs, fencedMs, token, created, deleted, members: members.size, killed });
   }
 
@@ -303,9 +322,28 @@ export class RedisState {
   createKey(apiId: string, keyId: string, record: Readonly<Record<string, string>>): Outcome<boolean> {
     const api = this.api(apiId);
     if (!api.created || api.deleted || api.records.has(keyId)) return read(false);
-    api.records.set(keyId, record);
+    const [before, number] = [api.keysCreated, api.keysCreated + 1];
+    if (!api.mark && before > 0) api.creations.push({ number: before, hash: '' });
+    const text = `${api.lastMark}|${number}|${encode([keyId, '', '', ...Object.entries(record).flat()])}`;
+    const hash = sha1(text).slice(0, 16);
+    api.creations.push({ number, hash });
+    api.creations.splice(0, api.creations.length - this.limits.creationsKept);
+    api.keysCreated = number;
+    api.mark = `${number}-${hash}`;
+    api.records.set(keyId, { ...record, i: String(number) });
     return { reply: true, wrote: true };
   }
+}
+
+/** Whether the creations that a follower saw are a prefix of those that there are, as sync.lua finds out. */
+function compareCreations(api: ApiState, seen: string): 'OK' | 'DIVERGED' | 'TRIMMED' {
+  if (seen === api.lastMark) return 'OK';
+  const [number = 0, hash] = [Number.parseInt(seen, 10), seen.split('-')[1]];
+  if (number > Number.parseInt(api.lastMark, 10)) return 'DIVERGED';
+  if (number === 0 || (api.mark === '' && hash === '')) return 'OK';
+  const creation = api.creations.find((each) => each.number === number);
+  if (!creation) return 'TRIMMED';
+  return creation.hash === hash ? 'OK' : 'DIVERGED';
 }
 
 /** What fence-check.lua is asked. */
@@ -318,10 +356,16 @@ export interface CheckedChange {
   readonly names: number;
 }
 
-/** The members whose score is below `limit`, with their scores, as ZRANGE orders them. */
-function ranked({ members }: ApiState, limit: number): [name: string, score: number][] {
+/** The members that have not acknowledged a change; a score above the head is no acknowledgement. */
+const laggards = (api: ApiState, sequence: number): [name: string, score: number][] => [
+  ...ranked(api, (score) => score < sequence),
+  ...ranked(api, (score) => score > api.sequence),
+];
+
+/** Some of the members, with their scores, as ZRANGE orders them. */
+function ranked({ members }: ApiState, isMeant: (score: number) => boolean): [name: string, score: number][] {
   const found: [string, number][] = [];
-  for (const member of members) if (member[1] < limit) found.push(member);
+  for (const member of members) if (isMeant(member[1])) found.push(member);
   return found.sort(([nameA, a], [nameB, b]) => a - b || (nameA < nameB ? -1 : 1));
 }
 

@@ -86,7 +86,7 @@ export class World {
       if (kind === 'write') this.onWritten();
       this.check(() => this.checker.wrote(node, apiId, kind, (member) => this.#members.get(member)));
     };
-    this.group.onPromoted = () => this.check(() => this.checker.promoted(this.group.primary));
+    this.group.onPromoted = (former) => this.check(() => this.checker.promoted(former, this.group.primary));
     for (const apiId of plan.apiIds) {
       for (const { state } of this.group.nodes) state.createApi(apiId, plan.leasesMs[0] as number);
       for (let i = 0; i < plan.keysPerApi; i++) this.#addKey(apiId);
@@ -319,18 +319,23 @@ export class World {
     return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m };
   }
 
-  /** Creates a key as keys.ts does: pointers first, then the record, each on all replicas. */
-  async createKey(process: ControlPlaneProcess, apiId: string): Promise<void> {
+  /**
+   * Creates a key as keys.ts does: pointers first, then the record, each on all replicas.
+   * @param isPointed whether the pointers are there already, as where an import was interrupted
+   */
+  async createKey(process: ControlPlaneProcess, apiId: string, isPointed = false): Promise<void> {
     const key = this.#newKey(apiId);
     const secretHash = hashSecret(key.secret);
     const { log } = process;
     this.keys.push(key);
+    if (isPointed) for (const { state } of this.group.nodes) point(state, key, secretHash);
     try {
+      const setPointers = () => [
+        log.durably('', (state) => state.point(secretPointer(secretHash), formatPointer(apiId, key.keyId))),
+        log.durably('', (state) => state.point(idPointer(key.keyId), apiId)),
+      ];
       const steps = [
-        await Promise.all([
-          log.durably('', (state) => state.point(secretPointer(secretHash), formatPointer(apiId, key.keyId))),
-          log.durably('', (state) => state.point(idPointer(key.keyId), apiId)),
-        ]),
+        await Promise.all(isPointed ? [] : setPointers()),
         await Promise.all([
           log.durably(apiId, (state) => state.createKey(apiId, key.keyId, recordOf(key, secretHash))),
         ]),
@@ -365,7 +370,7 @@ export class World {
     const key = this.#newKey(apiId);
     const secretHash = hashSecret(key.secret);
     for (const { state } of this.group.nodes) {
-      state.point(secretPointer(secretHash), formatPointer(apiId, key.keyId));
+      point(state, key, secretHash);
       state.createKey(apiId, key.keyId, recordOf(key, secretHash));
     }
     key.createdAtMs = 0;
@@ -398,6 +403,11 @@ const SILENT = {
 const recordOf = ({ created }: KnownKey, secretHash: string) => ({
   ...{ p: secretHash, e: created.enabled ? '1' : '0', n: created.tag },
 });
+
+function point(state: RedisState, { apiId, keyId }: KnownKey, secretHash: string): void {
+  state.point(secretPointer(secretHash), formatPointer(apiId, keyId));
+  state.point(idPointer(keyId), apiId);
+}
 
 function remove<T>(items: T[], item: unknown): void {
   const at = items.indexOf(item as T);

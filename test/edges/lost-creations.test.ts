@@ -1,0 +1,213 @@
+import { cpSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { generateKey, hashSecret } from '../../shared/key-format.ts';
+import { Process } from '../chaos/processes.ts';
+import { Fleet } from '../fleet.ts';
+
+const API = 'creations';
+let fleet: Fleet;
+let verifier: Process;
+
+beforeEach(async () => {
+  fleet = await Fleet.start({ verifiers: 0 });
+  verifier = new Process('verifier/main.ts', { REDIS_URL: fleet.redisUrl, LOG_LEVEL: 'info' });
+  await verifier.start();
+});
+
+afterEach(async () => {
+  await verifier.stop('SIGKILL');
+  await fleet.stop();
+});
+
+/** The code of a verdict, asked until one can be had. */
+async function verdict(key: string): Promise<string> {
+  let code = '';
+  await fleet.until(async () => {
+    const { status, body } = await fleet.post(`${verifier.address}/v1/keys.verifyKey`, { key });
+    if (status === 200) code = body.code;
+    return status === 200;
+  });
+  return code;
+}
+
+async function create(): Promise<{ key: string; keyId: string }> {
+  const { key, keyId } = await fleet.ok('keys.createKey', { apiId: API });
+  return { key, keyId };
+}
+
+async function createKnown(): Promise<{ key: string; keyId: string }> {
+  const created = await create();
+  expect(await verdict(created.key)).toBe('VALID');
+  return created;
+}
+
+async function redis<T>(use: (redis: Redis) => Promise<T>): Promise<T> {
+  const connection = new Redis({ path: fleet.redisUrl.replace('unix://', ''), lazyConnect: true });
+  await connection.connect();
+  try {
+    return await use(connection);
+  } finally {
+    connection.disconnect();
+  }
+}
+
+/** The data of control planes that knew of no marks. */
+const forgetMarks = () =>
+  redis(async (connection) => {
+    await connection.hdel(`kf:{${API}}:head`, 'g');
+    await connection.del(`kf:{${API}}:new`);
+  });
+
+const data = () => join(fleet.directory, 'redis');
+const copy = () => join(fleet.directory, 'copy');
+
+async function takeCopy(): Promise<void> {
+  await fleet.redis.stop();
+  cpSync(data(), copy(), { recursive: true });
+  await fleet.startRedis();
+  await writable();
+}
+
+/** Redis comes back as it was when the copy was taken. The verifier does nothing until `go`. */
+async function restoreCopy(): Promise<void> {
+  await fleet.redis.stop();
+  rmSync(data(), { recursive: true });
+  cpSync(copy(), data(), { recursive: true });
+  await fleet.startRedis();
+  await writable();
+}
+
+const writable = () =>
+  fleet.until(async () => (await fleet.admin('apis.createApi', { name: 'probe' })).status === 200);
+
+const dropped = () => /"reason":"(noreg|diverged|trimmed)"/.test(verifier.output);
+
+describe('a verifier that knows a key whose creation Redis lost, which nobody can disable, stops accepting it', () => {
+  test('when Redis comes back as it was before', async () => {
+    const kept = await createKnown();
+    await takeCopy();
+    expect(await verdict(kept.key)).toBe('VALID');
+    const lost = await createKnown();
+    await restoreCopy();
+    expect((await fleet.admin('keys.updateKey', { keyId: lost.keyId, enabled: false })).status).toBe(404);
+    await fleet.until(async () => (await verdict(lost.key)) === 'NOT_FOUND');
+    expect(verifier.output).toContain('"reason":"diverged"');
+    expect(await verdict(kept.key)).toBe('VALID');
+  });
+
+  test('when as many keys were created since as were lost, so that their number is the same', async () => {
+    await createKnown();
+    await takeCopy();
+    const lost = [await createKnown(), await createKnown()];
+    verifier.signal('SIGSTOP');
+    await restoreCopy();
+    const created = [await create(), await create()];
+    verifier.signal('SIGCONT');
+    for (const { key } of lost) await fleet.until(async () => (await verdict(key)) === 'NOT_FOUND');
+    for (const { key } of created) expect(await verdict(key)).toBe('VALID');
+  });
+
+  test('when more keys were created since than were lost', async () => {
+    await createKnown();
+    await takeCopy();
+    const lost = await createKnown();
+    verifier.signal('SIGSTOP');
+    await restoreCopy();
+    for (let i = 0; i < 5; i++) await create();
+    verifier.signal('SIGCONT');
+    await fleet.until(async () => (await verdict(lost.key)) === 'NOT_FOUND');
+  });
+
+  test('when it was imported, and imported again under other terms', async () => {
+    await createKnown();
+    await takeCopy();
+    const secret = generateKey(16);
+    const imported = (enabled: boolean) =>
+      fleet.ok('keys.importKeys', {
+        apiId: API,
+        keys: [{ sha256: hashSecret(secret), foreign: false, enabled }],
+      });
+    await imported(true);
+    expect(await verdict(secret)).toBe('VALID');
+    verifier.signal('SIGSTOP');
+    await restoreCopy();
+    await imported(false);
+    verifier.signal('SIGCONT');
+    await fleet.until(async () => (await verdict(secret)) === 'DISABLED');
+  });
+
+  test('also in data from before creations left marks, once one did', async () => {
+    const old = [await create(), await create()];
+    await forgetMarks();
+    for (const { key } of old) expect(await verdict(key)).toBe('VALID');
+    await takeCopy();
+    expect(await verdict(old[0]?.key ?? '')).toBe('VALID');
+    const lost = [await createKnown(), await createKnown()];
+    expect(dropped()).toBe(false);
+    await restoreCopy();
+    for (const { key } of lost) await fleet.until(async () => (await verdict(key)) === 'NOT_FOUND');
+    for (const { key } of old) expect(await verdict(key)).toBe('VALID');
+  });
+
+  test('or was known from before the marks, and others were created since', async () => {
+    const kept = await create();
+    await forgetMarks();
+    expect(await verdict(kept.key)).toBe('VALID');
+    await takeCopy();
+    expect(await verdict(kept.key)).toBe('VALID');
+    verifier.signal('SIGSTOP');
+    const lost = await create();
+    await forgetMarks();
+    verifier.signal('SIGCONT');
+    expect(await verdict(lost.key)).toBe('VALID');
+    expect(dropped()).toBe(false);
+    verifier.signal('SIGSTOP');
+    await restoreCopy();
+    await create();
+    await create();
+    verifier.signal('SIGCONT');
+    await fleet.until(async () => (await verdict(lost.key)) === 'NOT_FOUND');
+    expect(await verdict(kept.key)).toBe('VALID');
+  });
+});
+
+test('a verifier forgets nothing when keys are created, changed and deleted, also where data had no marks at first', async () => {
+  const first = await create();
+  await forgetMarks();
+  expect(await verdict(first.key)).toBe('VALID');
+  for (let i = 0; i < 3; i++) {
+    const { key, keyId } = await createKnown();
+    await fleet.ok('keys.updateKey', { keyId, enabled: false });
+    expect(await verdict(key)).toBe('DISABLED');
+    if (i === 1) await fleet.ok('keys.deleteKey', { keyId });
+  }
+  expect(await verdict(first.key)).toBe('VALID');
+  expect(dropped()).toBe(false);
+});
+
+test('who missed more creations than are remembered forgets everything and starts anew', async () => {
+  const known = await createKnown();
+  verifier.signal('SIGSTOP');
+  await create();
+  await redis((connection) => connection.xtrim(`kf:{${API}}:new`, 'MAXLEN', 0));
+  verifier.signal('SIGCONT');
+  await fleet.until(() => verifier.output.includes('"reason":"trimmed"'));
+  expect(await verdict(known.key)).toBe('VALID');
+});
+
+test('while nothing is created, SYNC does not look at creations, and writes nothing', async () => {
+  await createKnown();
+  const calls = async (command: string) =>
+    redis(async (connection) =>
+      Number(
+        new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(await connection.info('commandstats'))?.[1] ?? 0,
+      ),
+    );
+  const syncs = await calls('zscore');
+  await fleet.until(async () => (await calls('zscore')) > syncs + 1); // the creation was seen by one of them
+  await redis((connection) => connection.config('RESETSTAT'));
+  await fleet.until(async () => (await calls('zscore')) >= 2);
+  for (const command of ['xrange', 'xadd', 'zadd', 'hset', 'set']) expect(await calls(command)).toBe(0);
+});
