@@ -56,6 +56,7 @@ describe('what is planted', () => {
       'function e(f: 1 | 2): void {}',
       "const g = 'Some prose.';",
       'log.debug(1 < 2);',
+      'const h = { examples: [1] };',
     ].join('\n');
     expect(plantedIn('a.ts', text)).toEqual([]);
   });

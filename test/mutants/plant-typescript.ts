@@ -57,6 +57,8 @@ const METHODS: ReadonlyMap<string, string> = new Map([
 const DROPPED = new Set(['slice', 'trim', 'toLowerCase', 'filter', 'sort', 'toSorted', 'unref', 'reverse']);
 /** Nobody promises what these write. */
 const UNTOLD = /\blog(?:ger)?\.(?:debug|trace)$/i;
+/** Fields that are only read by people. */
+const PROSE = new Set(['description', 'examples', 'help', 'rule', 'summary']);
 /** Parts of a tree that mean nothing when the program runs. */
 const TYPES = /^(?:typeAnnotation|typeParameters|typeArguments|superTypeArguments|returnType|decorators)$/;
 
@@ -74,6 +76,7 @@ export function plantedInTypeScript(file: string, text: string): Planting[] {
 function walk(node: Node, parents: readonly Node[], visit: (node: Node, parents: readonly Node[]) => void) {
   if (/^TS(?!AsExpression|NonNullExpression|SatisfiesExpression)/.test(node.type)) return;
   if (/^(?:ImportDeclaration|ExportAllDeclaration)$/.test(node.type)) return;
+  if (node.type === 'Property' && PROSE.has(String(node['key']['name']))) return;
   if (node.type === 'CallExpression' && UNTOLD.test(nameOf(node['callee']))) return;
   visit(node, parents);
   const inner = [...parents, node];

@@ -12,7 +12,7 @@ const USAGE = `npm run mutants -- [FILE[:LINE[-LINE]]|FOLDER ...] [--seed N] [--
 
 Plants plausible mistakes in the code, one at a time in a copy of the project, and runs the tests that should notice
 them. Prints what survived and a table by file. Status 1 where something survives that test/mutants/accepted.ts does
-not give a reason for.
+not give a reason for, 2 where a test fails without any mistake.
 
   FILE|FOLDER   what to plant them in, a file's lines where they are given (default: control-plane, verifier and
                 shared, without the dashboard)
@@ -87,7 +87,9 @@ function changedLines(file: string): ReadonlySet<number> {
   return lines;
 }
 
-function tell({ mutant, before, after, fate }: Tried): void {
+function tell(one: Tried): void {
+  const { mutant, before, after, fate } = one;
+  results.push(one);
   const by = 'by' in fate ? ` by ${fate.by}` : 'reason' in fate ? `: ${fate.reason}` : '';
   console.log(`${mutant.file}:${mutant.line} ${fate.kind}${by}`);
   if (fate.kind === 'survived' || fate.kind === 'no tests') console.log(`  - ${before}\n  + ${after}`);
@@ -120,5 +122,5 @@ function report(results: readonly Tried[]): void {
     );
   console.log(row('all', results));
   console.log(`seed ${seed}, ${Math.round((performance.now() - startedMs) / 1000)} s`);
-  if (results.some(({ fate }) => survived(fate))) process.exitCode = 1;
+  if (results.some(({ fate }) => survived(fate))) process.exitCode ??= 1;
 }

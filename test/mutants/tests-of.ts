@@ -39,10 +39,8 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/limits',
     ],
   ],
-  [
-    /^control-plane\/(?:rate-limits|protection|lua\/count-call)\b/,
-    ['control-plane/protection', 'control-plane/limits'],
-  ],
+  [/^control-plane\/protection\.ts$/, ['control-plane/protection', 'control-plane/limits']],
+  [/^control-plane\/(?:rate-limits|lua\/count-call)\b/, ['control-plane/limits']],
   [
     /^control-plane\/(?:key-import|routes\/import)\.ts$/,
     [
@@ -71,13 +69,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [
     /^control-plane\/(?:sweep|redis-upkeep|upkeep|lua\/(?:sweep|forget|set-lease|reap|fence)-?.*)\b/,
-    [
-      'control-plane/sweep',
-      'simulation/redis',
-      'control-plane/left-behind',
-      'simulation/mutants',
-      'end-to-end/lifecycle',
-    ],
+    ['control-plane/sweep', 'simulation/redis', 'control-plane/left-behind', 'end-to-end/lifecycle'],
   ],
   [
     /^control-plane\/(?:fence|propagation|change-log|redis-change-log)\.ts$/,
@@ -86,7 +78,6 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/contract',
       'control-plane/replicas',
       'simulation/simulation',
-      'simulation/mutants',
       'end-to-end/lifecycle',
     ],
   ],
@@ -165,7 +156,6 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'simulation/redis',
       'end-to-end/verifying',
       'simulation/simulation',
-      'simulation/mutants',
       'end-to-end/lifecycle',
     ],
   ],
@@ -178,7 +168,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ['control-plane/contract', 'control-plane/failures', 'control-plane/audit', 'end-to-end/lifecycle'],
   ],
   [/^shared\/key-format\.ts$/, ['shared/key-format', 'end-to-end/verifying', 'cli/transfer']],
-  [/^shared\/config\.ts$/, ['shared/config', 'documentation']],
+  [/^shared\/config\.ts$/, ['shared/settings', 'shared/config', 'documentation']],
   [/^shared\/log\.ts$/, ['shared/log', 'end-to-end/secrets']],
   [/^shared\/change\.ts$/, ['shared/change', 'simulation/redis']],
   [
