@@ -105,6 +105,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ['cli/import-parts', 'cli/parts', 'cli/transfer', 'cli/commands', 'cli/terminal'],
   ],
   [/^control-plane\/cli\/doctor/, ['cli/doctor']],
+  [/^control-plane\/cli\/(?:exit|client)\.ts$/, ['cli/client', 'cli/commands']],
   [/^control-plane\/cli\//, ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor']],
   [/^control-plane\/config\.ts$/, ['shared/config', 'documentation', 'control-plane/contract']],
   [

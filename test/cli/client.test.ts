@@ -1,0 +1,166 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Client } from '../../control-plane/cli/client.ts';
+import { CliError, EXITS } from '../../control-plane/cli/exit.ts';
+import { ERRORS } from '../../shared/errors.ts';
+
+/** The command line's calls, against a server that answers as it is told. */
+let answer: (request: IncomingMessage, response: ServerResponse) => void;
+const asked: { method: string; url: string; headers: IncomingMessage['headers']; body: string }[] = [];
+const server = createServer(async (request, response) => {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk);
+  const { method = '', url = '', headers } = request;
+  asked.push({ method, url, headers, body: Buffer.concat(chunks).toString() });
+  answer(request, response);
+});
+let base: string;
+beforeAll(async () => {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterAll(() => {
+  server.close();
+  server.closeAllConnections();
+});
+
+const json = (status: number, body: unknown, headers: Record<string, string> = {}) => {
+  answer = (_request, response) => {
+    response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
+  };
+};
+const errorOf = async (call: Promise<unknown>): Promise<CliError> => {
+  const error = await call.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (!(error instanceof CliError)) throw new Error(`no CliError: ${String(error)}`);
+  return error;
+};
+const call = (operation = 'keys.getKey', input: object = {}, path = '/') =>
+  new Client(new URL(path, base), 'control plane', 'the-root-key').call(operation, input);
+
+describe('a call', () => {
+  test('that reads is a GET with a query, and leaves out what is undefined', async () => {
+    json(200, { it: 'is' });
+    expect(await call('keys.getKey', { keyId: 'a b', limit: 7, cursor: undefined })).toEqual({ it: 'is' });
+    expect(asked.at(-1)).toMatchObject({ method: 'GET', url: '/v1/keys.getKey?keyId=a+b&limit=7', body: '' });
+    expect(asked.at(-1)?.headers).toMatchObject({ authorization: 'Bearer the-root-key' });
+    expect(asked.at(-1)?.headers).not.toHaveProperty('content-type');
+    await call('apis.listKeys');
+    expect(asked.at(-1)?.method).toBe('GET');
+  });
+
+  test('that changes something is a POST of JSON', async () => {
+    json(200, {});
+    await call('keys.updateKey', { keyId: 'k', enabled: false }, '/behind/');
+    expect(asked.at(-1)).toMatchObject({
+      method: 'POST',
+      url: '/behind/v1/keys.updateKey',
+      body: '{"keyId":"k","enabled":false}',
+    });
+    expect(asked.at(-1)?.headers['content-type']).toBe('application/json');
+  });
+
+  test('without a root key sends none, and knows the clock of who answered', async () => {
+    json(200, {}, { date: 'Thu, 01 Jan 2026 00:00:00 GMT' });
+    const client = new Client(new URL(base), 'verifier');
+    await client.call('keys.verifyKey', {});
+    expect(asked.at(-1)?.headers).not.toHaveProperty('authorization');
+    expect(client.dateMs).toBe(1_767_225_600_000);
+  });
+});
+
+describe('an error', () => {
+  test.each([
+    ['BAD_REQUEST', 64],
+    ['UNAUTHORIZED', 77],
+    ['INSUFFICIENT_PERMISSIONS', 77],
+    ['NOT_FOUND', 1],
+    ['METHOD_NOT_ALLOWED', 70],
+    ['REQUEST_TIMEOUT', 69],
+    ['CONFLICT', 1],
+    ['PAYLOAD_TOO_LARGE', 64],
+    ['URI_TOO_LONG', 64],
+    ['UNSUPPORTED_MEDIA_TYPE', 70],
+    ['EXPECTATION_FAILED', 70],
+    ['RATE_LIMITED', 69],
+    ['HEADERS_TOO_LARGE', 64],
+    ['INTERNAL_SERVER_ERROR', 70],
+    ['BAD_GATEWAY', 69],
+    ['GATEWAY_TIMEOUT', 69],
+    ['SERVICE_UNAVAILABLE', 69],
+  ] as const)('%s ends the command with status %i', async (code, status) => {
+    json(ERRORS[code][0], { error: { code, message: 'the reason', requestId: 'r1' } });
+    const error = await errorOf(call());
+    expect(EXITS[error.exit][0]).toBe(status);
+    expect(error).toMatchObject({ code, message: 'the reason', requestId: 'r1', retryAfterMs: undefined });
+  });
+
+  test('is known for every code that there is', () => {
+    const known = ['OK', 'NO', 'USAGE', 'DATA', 'UNAVAILABLE', 'BUG', 'PENDING', 'NOT_PERMITTED', 'CONFIG'];
+    expect(Object.keys(EXITS)).toEqual([...known, 'INTERRUPTED']);
+    expect(Object.values(EXITS).map(([status]) => status)).toEqual([0, 1, 64, 65, 69, 70, 75, 77, 78, 130]);
+    expect(Object.keys(ERRORS)).toHaveLength(17);
+  });
+
+  test('says when to try again, where the server does', async () => {
+    const body = { error: { code: 'RATE_LIMITED', message: 'm', requestId: 'r' } };
+    for (const [after, ms] of [
+      ['3', 3000],
+      ['0', 0],
+      ['-1', undefined],
+      ['soon', undefined],
+    ] as const) {
+      json(429, body, { 'retry-after': after });
+      expect((await errorOf(call())).retryAfterMs).toBe(ms);
+    }
+  });
+
+  test('is one of the configuration where something else answers, and an outage where that is failing', async () => {
+    for (const [status, body, exit] of [
+      [200, undefined, 'CONFIG'],
+      [404, {}, 'CONFIG'],
+      [404, { error: { code: 'NO_SUCH_CODE' } }, 'CONFIG'],
+      [404, { error: 'not found' }, 'CONFIG'],
+      [499, {}, 'CONFIG'],
+      [500, {}, 'UNAVAILABLE'],
+      [502, undefined, 'UNAVAILABLE'],
+    ] as const) {
+      json(status, body);
+      if (body === undefined) {
+        answer = (_request, response) => void response.writeHead(status).end('<html>');
+      }
+      const error = await errorOf(call());
+      expect(error.exit, `${status} ${JSON.stringify(body)}`).toBe(exit);
+      expect(error.message).toBe(
+        `${base} answered ${status}, and not as a control plane does; is that where it is?`,
+      );
+    }
+  });
+
+  test('is an outage where nobody answers, and says whether the outcome is unknown', async () => {
+    answer = (request) => void request.socket.destroy();
+    const read = await errorOf(call('keys.getKey'));
+    expect(read).toMatchObject({
+      exit: 'UNAVAILABLE',
+      message: expect.stringMatching(/is out of reach \(.+\)$/),
+    });
+    const change = await errorOf(call('keys.updateKey'));
+    expect(change.message).toMatch(/; whether it was done is unknown, look before trying again$/);
+    // Port 1 is nobody's: what was not sent was not done.
+    const unsent = await errorOf(
+      new Client(new URL('http://127.0.0.1:1'), 'verifier').call('keys.updateKey'),
+    );
+    expect(unsent.message).toBe('the verifier at http://127.0.0.1:1 is out of reach (ECONNREFUSED)');
+  });
+
+  test('is a redirect, too: the root key goes nowhere else', async () => {
+    const before = asked.length;
+    answer = (_request, response) => void response.writeHead(302, { location: '/elsewhere' }).end();
+    expect((await errorOf(call())).exit).toBe('UNAVAILABLE');
+    expect(asked).toHaveLength(before + 1);
+  });
+});
