@@ -150,11 +150,16 @@ describe('an error', () => {
     });
     const change = await errorOf(call('keys.updateKey'));
     expect(change.message).toMatch(/; whether it was done is unknown, look before trying again$/);
-    // Port 1 is nobody's: what was not sent was not done.
+    // What could not be sent was not done.
+    const nobody = createServer().listen(0, '127.0.0.1');
+    await once(nobody, 'listening');
+    const { port } = nobody.address() as AddressInfo;
+    nobody.close();
+    await once(nobody, 'close');
     const unsent = await errorOf(
-      new Client(new URL('http://127.0.0.1:1'), 'verifier').call('keys.updateKey'),
+      new Client(new URL(`http://127.0.0.1:${port}`), 'verifier').call('keys.updateKey'),
     );
-    expect(unsent.message).toBe('the verifier at http://127.0.0.1:1 is out of reach (ECONNREFUSED)');
+    expect(unsent.message).toBe(`the verifier at http://127.0.0.1:${port} is out of reach (ECONNREFUSED)`);
   });
 
   test('is a redirect, too: the root key goes nowhere else', async () => {

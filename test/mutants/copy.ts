@@ -16,10 +16,10 @@ import { type Mutant, plant } from './plant.ts';
 /** A copy of the project under the folder for temporary files, in which mutants are planted. The project stays as it is. */
 export class Copy {
   readonly root: string;
-  readonly #from: string;
+  /** Files that had a mutant, as they were: the project may change meanwhile. */
+  readonly #texts = new Map<string, string>();
 
   constructor(from: string) {
-    this.#from = from;
     this.root = mkdtempSync(join(tmpdir(), 'keyfence-mutants-'));
     process.once('exit', this.remove);
     for (const file of filesOf(from)) {
@@ -38,12 +38,16 @@ export class Copy {
   }
 
   plant(mutant: Mutant): void {
-    writeFileSync(join(this.root, mutant.file), plant(this.#original(mutant.file), mutant));
+    const path = join(this.root, mutant.file);
+    const text = this.#texts.get(path) ?? readFileSync(path, 'utf8');
+    this.#texts.set(path, text);
+    writeFileSync(path, plant(text, mutant));
   }
 
   /** Puts a file back as it was. */
   mend({ file }: Mutant): void {
-    writeFileSync(join(this.root, file), this.#original(file));
+    const path = join(this.root, file);
+    writeFileSync(path, this.#texts.get(path) ?? '');
   }
 
   /** An arrow, because the end of the process calls it too. */
@@ -51,10 +55,6 @@ export class Copy {
     process.off('exit', this.remove);
     rmSync(this.root, { recursive: true, force: true });
   };
-
-  #original(file: string): string {
-    return readFileSync(join(this.#from, file), 'utf8');
-  }
 }
 
 /** Every file of a project that is not ignored, new ones too. */

@@ -43,9 +43,9 @@ export async function mutate(options: Options): Promise<Tried[]> {
   const work = async () => {
     const worker = new Worker(root, baselines);
     try {
-      for (let mutant = queue.pop(); mutant; mutant = queue.pop()) {
+      for (let next = queue.pop(); next; next = queue.pop()) {
+        const { mutant, before, after } = next;
         const { file } = mutant;
-        const { before, after } = shown(readFileSync(join(root, file), 'utf8'), mutant);
         const known = accepted.find(
           (one) => one.file === file && one.before === before && one.after === after,
         );
@@ -67,20 +67,21 @@ export async function mutate(options: Options): Promise<Tried[]> {
 }
 
 /** The same seed chooses the same mutants of the same files. */
-function chosen({ root, files, seed, count }: Options): Mutant[] {
-  const all = [...files].flatMap(([file, lines]) =>
-    mutantsOf(file, readFileSync(join(root, file), 'utf8')).filter(
-      ({ line }) => lines === 'all' || lines.has(line),
-    ),
-  );
+function chosen({ root, files, seed, count }: Options): Omit<Tried, 'fate'>[] {
+  const all = [...files].flatMap(([file, lines]) => {
+    const text = readFileSync(join(root, file), 'utf8');
+    return mutantsOf(file, text)
+      .filter(({ line }) => lines === 'all' || lines.has(line))
+      .map((mutant) => ({ mutant, ...shown(text, mutant) }));
+  });
   const random = new Random(seed);
-  const picked: Mutant[] = [];
-  while (picked.length < count && all.length > 0) {
-    const [mutant] = all.splice(random.whole(0, all.length - 1), 1);
-    if (mutant) picked.push(mutant);
-  }
+  const picked: Omit<Tried, 'fate'>[] = [];
+  while (picked.length < count && all.length > 0)
+    picked.push(...all.splice(random.whole(0, all.length - 1), 1));
   // Those of one file one after another, from the end of the list, which is taken from.
-  return picked.sort((a, b) => (a.file < b.file ? 1 : a.file > b.file ? -1 : b.start - a.start));
+  return picked.sort(({ mutant: a }, { mutant: b }) =>
+    a.file === b.file ? b.start - a.start : a.file < b.file ? 1 : -1,
+  );
 }
 
 /** Whether `npm run types` would not let a mutant through. */

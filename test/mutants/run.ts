@@ -42,16 +42,13 @@ const files = new Map(sources(positionals));
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 console.log(`seed ${seed}`);
 const startedMs = performance.now();
-const results = await mutate({
-  root: ROOT,
-  files,
-  testsOf,
-  accepted: ACCEPTED,
-  seed,
-  count,
-  jobs,
-  tried: tell,
-});
+const results: Tried[] = [];
+try {
+  await mutate({ root: ROOT, files, testsOf, accepted: ACCEPTED, seed, count, jobs, tried: tell });
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 2;
+}
 report(results);
 
 type Source = readonly [file: string, lines: 'all' | ReadonlySet<number>];
