@@ -12,6 +12,8 @@ export interface VerifierStatus {
   /** Verdicts since the start, by where they came from; the hit rate is memory ÷ both. */
   readonly verdicts: { readonly memory: number; readonly redis: number };
   readonly keysInMemory: number;
+  /** Settings that must fit those of others; absent where the verifier is of an earlier version. */
+  readonly settings?: { readonly foreignKeys: boolean; readonly syncPeriodMs: number };
   /** The followed APIs, those in trouble first, the first `APIS_SHOWN_MAX` of them. */
   readonly apis: readonly FollowedApi[];
   /** Followed APIs that are not among `apis`. */
@@ -34,6 +36,9 @@ export interface FollowedApi {
 
 /** Most APIs in one report, so that it stays below about 20 KiB. */
 export const APIS_SHOWN_MAX = 100;
+
+/** The header by which a verifier's `/openapi.json` tells who it is. */
+export const VERIFIER_ID_HEADER = 'X-Verifier-Id';
 
 /** The version of this code, from package.json. */
 export const VERSION: string = (

@@ -66,6 +66,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     clock,
     log,
     periodMs: config.STATUS_PERIOD_MS,
+    settings: { foreignKeys: config.FOREIGN_KEYS, syncPeriodMs: config.SYNC_PERIOD_MS },
   });
   const answers = metrics.count(verifier, clock);
 
@@ -86,7 +87,14 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     notReady: () => (stopping.signal.aborted ? 'stopping' : missing),
   });
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  const listeners = await openListeners({ answers, config, clock, log, crowded: metrics.crowded });
+  const listeners = await openListeners({
+    id: status.id,
+    answers,
+    config,
+    clock,
+    log,
+    crowded: metrics.crowded,
+  });
   metrics.watch(verifier, config.API_IDS, listeners, usage);
   watchRelays(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { type ConfigOf, flag, integer } from '#shared/config.ts';
 import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/errors.ts';
 import type { Logger } from '#shared/log.ts';
+import { VERIFIER_ID_HEADER } from '#shared/verifier-status.ts';
 import { answer, identify } from './answer.ts';
 import { type AuthzSettings, authzRoutes } from './authz.ts';
 import { FastLane } from './fast-lane.ts';
@@ -70,12 +71,14 @@ export interface VerifierServer extends Listener {
 
 /**
  * The HTTP contract of the verifier.
+ * @param options.id of this process, as the fleet's list names it; told with the OpenAPI document
  * @param options.authz undefined = gateways are not answered
  * @param options.routes more than verifyKey, the error page and what gateways ask
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
  * @param options.certificate with it the listener speaks HTTPS, and has no fast lane
  */
 export function createVerifierServer(options: {
+  id?: string;
   answers: Answers;
   limits: HttpLimits;
   log: Pick<Logger, 'error'>;
@@ -91,7 +94,12 @@ export function createVerifierServer(options: {
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },
-      '/openapi.json': { GET: (_request, response) => answer(response, 200, 'application/json', OPENAPI) },
+      '/openapi.json': {
+        GET(_request, response) {
+          if (options.id !== undefined) response.setHeader(VERIFIER_ID_HEADER, options.id);
+          answer(response, 200, 'application/json', OPENAPI);
+        },
+      },
       ...routes?.exact,
     },
     below: [...(authz ? authzRoutes(answers, authz) : []), ...(routes?.below ?? [])],

@@ -40,16 +40,18 @@ export interface Listeners extends Addresses {
 
 /**
  * Listens at all that the configuration names. Each way of asking gets the same `answers`.
+ * @param options.id of this process, as the fleet's list names it
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
  */
 export async function openListeners(options: {
+  id: string;
   answers: Answers;
   config: Config;
   clock: Clock;
   log: Logger;
   crowded: () => void;
 }): Promise<Listeners> {
-  const { answers, config, clock, log, crowded } = options;
+  const { id, answers, config, clock, log, crowded } = options;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, UPSTREAM_URL } = config;
   const authz: AuthzSettings = {
     sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
@@ -59,7 +61,7 @@ export async function openListeners(options: {
   const certificate = followCertificate(config, clock, log);
   const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, { config, clock, log }));
   const routes = { below: forward?.below ?? [] };
-  const contract = { answers, limits: config, log, crowded, authz, routes };
+  const contract = { id, answers, limits: config, log, crowded, authz, routes };
 
   const server = createVerifierServer({ ...contract, certificate });
   const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT));

@@ -24,7 +24,9 @@ export class StatusReport {
   readonly #log: Logger;
   readonly #periodMs: number;
   readonly #startedAt: number;
-  readonly #id: string;
+  readonly #settings: VerifierStatus['settings'] & {};
+  /** Of this process, as the list names it. */
+  readonly id: string;
   readonly #stop = new AbortController();
 
   constructor(options: {
@@ -34,6 +36,7 @@ export class StatusReport {
     clock: Clock;
     log: Logger;
     periodMs: number;
+    settings: NonNullable<VerifierStatus['settings']>;
   }) {
     this.#nodes = options.nodes;
     this.#verifier = options.verifier;
@@ -41,8 +44,9 @@ export class StatusReport {
     this.#clock = options.clock;
     this.#log = options.log;
     this.#periodMs = options.periodMs;
+    this.#settings = options.settings;
     this.#startedAt = options.clock.wallMs();
-    this.#id = generateId('verifier', this.#startedAt);
+    this.id = generateId('verifier', this.#startedAt);
   }
 
   /** Reports until `stop`; never rejects. */
@@ -58,20 +62,15 @@ export class StatusReport {
     this.#stop.abort();
     await this.#attempt('leave the list', async () => {
       const redis = await this.#nodes.connection(verifierIds);
-      await this.#nodes.within(redis, redis.del(verifierStatus(this.#id)));
-      await this.#nodes.within(redis, redis.zrem(verifierIds, this.#id));
+      await this.#nodes.within(redis, redis.del(verifierStatus(this.id)));
+      await this.#nodes.within(redis, redis.zrem(verifierIds, this.id));
     });
   }
 
   async #report(): Promise<void> {
     const redis = await this.#nodes.connection(verifierIds);
-    const keys = [verifierIds, verifierStatus(this.#id)];
-    const args = [
-      this.#id,
-      JSON.stringify(this.#status()),
-      PERIODS_KEPT * this.#periodMs,
-      verifierStatus(''),
-    ];
+    const keys = [verifierIds, verifierStatus(this.id)];
+    const args = [this.id, JSON.stringify(this.#status()), PERIODS_KEPT * this.#periodMs, verifierStatus('')];
     await this.#nodes.within(redis, reportScript.run(redis, keys, args));
   }
 
@@ -79,13 +78,14 @@ export class StatusReport {
     const { followers, cache } = this.#verifier;
     const apis = followers.map(standing).sort(worstFirst).slice(0, APIS_SHOWN_MAX);
     return {
-      id: this.#id,
+      id: this.id,
       host: hostname(),
       version: VERSION,
       startedAt: this.#startedAt,
       reportedAt: this.#clock.wallMs(),
       verdicts: this.#metrics.verdictsGiven,
       keysInMemory: cache.size,
+      settings: this.#settings,
       apis,
       apisNotShown: followers.length - apis.length,
     };

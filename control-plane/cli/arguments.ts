@@ -5,15 +5,30 @@ const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** A moment as Unix milliseconds: those themselves, ISO 8601, or from now on `+90m`, `+12h`, `+30d`. */
 export function moment(text: string): number {
-  const [, amount, unit] = /^\+(\d{1,6})([mhd])$/.exec(text) ?? [];
-  if (amount && unit) return systemClock.wallMs() + Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  return momentOf(text, '+');
+}
+
+/** A moment that is over: Unix milliseconds, ISO 8601, or until now `-90m`, `-12h`, `-30d`. */
+export function pastMoment(text: string): number {
+  const ms = momentOf(text, '-');
+  if (ms > systemClock.wallMs())
+    throw new InvalidArgumentError('That is still to come. Give -90m, -12h or -30d.');
+  return ms;
+}
+
+function momentOf(text: string, sign: '+' | '-'): number {
+  const [, given, amount, unit] = /^([+-])(\d{1,6})([mhd])$/.exec(text) ?? [];
+  if (given === sign && amount && unit) {
+    const offMs = Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
+    return systemClock.wallMs() + (sign === '+' ? offMs : -offMs);
+  }
   const ms = /^\d{12,16}$/.test(text)
     ? Number(text)
     : /^\d{4}-\d\d-\d\d/.test(text)
       ? Date.parse(text)
       : Number.NaN;
   if (Number.isNaN(ms))
-    throw new InvalidArgumentError('Give Unix milliseconds, ISO 8601, +90m, +12h or +30d.');
+    throw new InvalidArgumentError(`Give Unix milliseconds, ISO 8601, ${sign}90m, ${sign}12h or ${sign}30d.`);
   return ms;
 }
 

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import type { ListedEvent } from '../audit-event.ts';
-import { moment, whole } from './arguments.ts';
+import { pastMoment, whole } from './arguments.ts';
 import { table, time } from './output.ts';
 import { collect } from './pages.ts';
 import type { Session } from './session.ts';
@@ -11,7 +11,9 @@ export function auditCommand(program: Command, session: Session): void {
     .command('audit')
     .description('who did what, the latest first')
     .option('--refused', 'what was refused, rather than what was done')
-    .addOption(new Option('--since <time>', 'nothing older: Unix ms or ISO 8601').argParser(moment))
+    .addOption(
+      new Option('--since <time>', 'nothing older: Unix ms, ISO 8601, or -90m').argParser(pastMoment),
+    )
     .option('--operation <operation>', 'only this one, such as keys.updateKey')
     .option('--api <apiId>', 'only what was done with this API')
     .option('--key <keyId>', 'only what was done with this key')

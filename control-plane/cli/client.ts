@@ -1,8 +1,12 @@
 import { ERRORS, type ErrorCode } from '#shared/errors.ts';
+import { VERIFIER_ID_HEADER } from '#shared/verifier-status.ts';
 import { CliError, EXIT_OF } from './exit.ts';
 
 /** Above the 60 s that a control plane may hold a change for its fence. */
 const CALL_MS_MAX = 75_000;
+
+/** An operation of every control plane, which never answers 404. */
+const ALWAYS_THERE = 'apis.listApis';
 
 /** Calls one process over HTTP. Follows no redirect, so that the root key goes nowhere else, and sends nothing twice. */
 export class Client {
@@ -36,12 +40,38 @@ export class Client {
       const what = `${this.base.origin} answered ${response.status}, and not as a ${this.#who} does`;
       throw new CliError(response.status < 500 ? 'CONFIG' : 'UNAVAILABLE', `${what}; is that where it is?`);
     }
+    if (response.status === 404 && !(await this.#isWhoWeAsk(operation))) {
+      const [setting, other] =
+        this.#who === 'verifier'
+          ? ['KEYFENCE_VERIFIER_URL', 'a control plane']
+          : ['KEYFENCE_URL', 'a verifier'];
+      const found = `${this.base.origin} is no ${this.#who}; it answers as ${other} does`;
+      throw new CliError('CONFIG', `${found}: say in ${setting} where the ${this.#who} is`);
+    }
     const retryAfterS = Number(response.headers.get('retry-after') ?? Number.NaN);
     throw new CliError(EXIT_OF[error.code as ErrorCode], error.message ?? '', {
       code: error.code,
       ...(error.requestId ? { requestId: error.requestId } : {}),
       ...(retryAfterS >= 0 ? { retryAfterMs: retryAfterS * 1000 } : {}),
     });
+  }
+
+  /** Whether who answered 404 knows the operations of whom it should be, so that it is what was asked for that is not there. */
+  async #isWhoWeAsk(operation: string): Promise<boolean> {
+    // Verifying answers 200 about keys that there are not.
+    if (this.#who === 'verifier' || operation === ALWAYS_THERE) return false;
+    const response = await this.#send(ALWAYS_THERE, { limit: 1 }, true);
+    await response.arrayBuffer().catch((error: unknown) => this.#outOfReach(error, true));
+    return response.status !== 404;
+  }
+
+  /** Who a verifier says it is, as the fleet's list names it; undefined where it does not say. */
+  async verifierId(): Promise<string | undefined> {
+    const url = new URL(`${this.base.pathname.replace(/\/$/, '')}/openapi.json`, this.base);
+    const options: RequestInit = { redirect: 'error', signal: AbortSignal.timeout(CALL_MS_MAX) };
+    const response = await fetch(url, options).catch((error: unknown) => this.#outOfReach(error, true));
+    await response.arrayBuffer().catch((error: unknown) => this.#outOfReach(error, true));
+    return response.headers.get(VERIFIER_ID_HEADER) ?? undefined;
   }
 
   async #send(operation: string, input: object, reads: boolean): Promise<Response> {

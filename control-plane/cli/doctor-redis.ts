@@ -10,6 +10,7 @@ import { Script } from '#shared/script.ts';
 import { settings } from '../config.ts';
 import { crashFaults, evictionFaults, lookAt, type RedisFacts } from '../redis-facts.ts';
 import type { Finding } from './doctor-command.ts';
+import { examineFleet } from './doctor-fleet.ts';
 
 const rightsScript = new Script(new URL('../lua/check-rights.lua', import.meta.url));
 
@@ -30,9 +31,17 @@ const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list
 const { REDIS_MIN_REPLICAS_MAX_LAG_S } = settings;
 type Config = RedisConfig & { readonly REDIS_MIN_REPLICAS_MAX_LAG_S: number };
 
-/** Looks at Redis as the control plane reaches it, by the control plane's own settings. */
-export async function examineRedis(): Promise<Finding[]> {
-  const config = loadConfigOrExit({ ...redisSettings, REDIS_MIN_REPLICAS_MAX_LAG_S }, redisFaults);
+/**
+ * Looks at Redis as the control plane reaches it, by the control plane's own settings.
+ * @param startedUrl of the Redis that `npm start` runs on this machine, for where REDIS_URL is not set
+ * @param verifierId who answered as the verifier
+ */
+export async function examineRedis(
+  startedUrl: string | undefined,
+  verifierId: string | undefined,
+): Promise<Finding[]> {
+  const REDIS_URL = { ...redisSettings.REDIS_URL, default: startedUrl ?? redisSettings.REDIS_URL.default };
+  const config = loadConfigOrExit({ ...redisSettings, REDIS_URL, REDIS_MIN_REPLICAS_MAX_LAG_S }, redisFaults);
   const nodes = connect(config);
   try {
     const servers = await nodes.primaries();
@@ -46,6 +55,7 @@ export async function examineRedis(): Promise<Finding[]> {
       await replicationOf(nodes, facts, config),
       await rightsOf(nodes, config),
       ...(await strangers(config)),
+      ...(await examineFleet(nodes, verifierId)),
     ];
   } catch (error) {
     const change = 'say in REDIS_URL, REDIS_MODE and REDIS_PASSWORD_FILE what the control plane is told';

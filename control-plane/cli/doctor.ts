@@ -14,15 +14,20 @@ const VERDICT_RETRY_MS = 200;
 
 /** Everything that the doctor looks at. Changes nothing. Never rejects for what it finds. */
 export async function examine(session: Session): Promise<Finding[]> {
-  const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: rootKey } = session.config;
+  const {
+    KEYFENCE_URL: url,
+    KEYFENCE_VERIFIER_URL: verifierUrl,
+    KEYFENCE_ROOT_KEY: rootKey,
+    redisUrl,
+  } = session.configOrStarted;
   const controlPlane = new Client(url, 'control plane', rootKey || undefined);
-  const verifier = session.verifier();
+  const verifier = new Client(verifierUrl, 'verifier');
   return [
     await examineControlPlane(controlPlane, rootKey !== ''),
     ...clockOf(controlPlane, 'control plane'),
     await examineVerifier(verifier),
     ...clockOf(verifier, 'verifier'),
-    ...(await examineRedis()),
+    ...(await examineRedis(redisUrl, await verifier.verifierId().catch(() => undefined))),
   ];
 }
 

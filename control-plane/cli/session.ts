@@ -1,9 +1,11 @@
+import { existsSync, readFileSync } from 'node:fs';
 import { loadConfigOrExit } from '#shared/config.ts';
 import { Client } from './client.ts';
 import { CliError, EXITS, type Exit } from './exit.ts';
 import { json } from './output.ts';
 import { askSecret, canAsk } from './prompt.ts';
 import { type CliConfig, settings } from './settings.ts';
+import { type Started, started } from './started.ts';
 
 /** One run of the command line: whom it talks to, how it prints, and how it ends. */
 export class Session {
@@ -15,6 +17,29 @@ export class Session {
   get config(): CliConfig {
     this.#config ??= loadConfigOrExit(settings, () => []);
     return this.#config;
+  }
+
+  /**
+   * As `config`, but what is not set is that of an `npm start` on this machine, where one runs.
+   * @returns `redisUrl` of its private Redis
+   */
+  get configOrStarted(): CliConfig & { readonly redisUrl: string | undefined } {
+    const { KEYFENCE_DATA } = this.config;
+    const there: Partial<Started> = started(KEYFENCE_DATA) ?? {};
+    const { KEYFENCE_URL: url, KEYFENCE_VERIFIER_URL: verifierUrl, KEYFENCE_ROOT_KEY: rootKey } = settings;
+    const config = loadConfigOrExit(
+      {
+        ...settings,
+        KEYFENCE_URL: { ...url, default: there.controlPlane ?? url.default },
+        KEYFENCE_VERIFIER_URL: { ...verifierUrl, default: there.verifier ?? verifierUrl.default },
+      },
+      () => [],
+    );
+    const isIts = there.controlPlane !== undefined && config.KEYFENCE_URL.origin === there.controlPlane;
+    const own = isIts && there.rootKeyFile && existsSync(there.rootKeyFile);
+    const KEYFENCE_ROOT_KEY =
+      config.KEYFENCE_ROOT_KEY || (own ? rootKey.parse(readFileSync(there.rootKeyFile, 'utf8')) : '');
+    return { ...config, KEYFENCE_ROOT_KEY, redisUrl: there.redisUrl };
   }
 
   /** The control plane, called with the root key; asks for it on a terminal. Rejects with NOT_PERMITTED. */

@@ -1,4 +1,4 @@
-import { type ConfigOf, type Setting, secret } from '#shared/config.ts';
+import { type ConfigOf, type Setting, secret, text } from '#shared/config.ts';
 
 /** What the command line reads from the environment; `doctor` reads the control plane's REDIS_… too. */
 export const settings = {
@@ -18,6 +18,10 @@ export const settings = {
     'printable ASCII',
     'The key that `keys verify` asks about; otherwise standard input, or a prompt on a terminal',
     firstLine,
+  ),
+  KEYFENCE_DATA: text(
+    '',
+    'The folder of `npm start`, where `doctor` finds what runs there; the default is `.keyfence` in the project',
   ),
 };
 

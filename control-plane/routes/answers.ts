@@ -202,6 +202,12 @@ export const Verifier = Type.Object({
     { description: 'Verdicts since its start; the hit rate is memory ÷ both.' },
   ),
   keysInMemory: Type.Integer({ minimum: 0 }),
+  settings: Type.Optional(
+    Type.Object(
+      { foreignKeys: Type.Boolean(), syncPeriodMs: Type.Integer({ minimum: 0 }) },
+      { description: 'FOREIGN_KEYS and SYNC_PERIOD_MS, which must fit keys and LEASE_MS.' },
+    ),
+  ),
   apis: List(FollowedApi, { maxItems: 100, description: 'Those in trouble first.' }),
   apisNotShown: Type.Integer({ minimum: 0, description: 'Followed APIs beyond those.' }),
 });

@@ -131,6 +131,18 @@ test('the fleet shows every verifier and how many verdicts it gave', async () =>
   expect(stdout).toMatch(/^verifier_\S+ /m);
 });
 
+test('the audit log is shown since a moment that is over, and one still to come is refused with what to say', async () => {
+  const { keyId } = await answer('keys create since');
+  const since = async (text: string) => (await answer(`audit --since ${text} --key ${keyId}`)).events.length;
+  expect(await since('-90m')).toBe(1);
+  expect(await since('-1d')).toBe(1);
+  for (const text of ['+90m', '2999-01-01', '-90', 'yesterday']) {
+    const { status, stderr } = await run(`audit --since ${text}`);
+    expect(status, text).toBe(64);
+    expect(stderr).toContain('-90m, -12h or -30d');
+  }
+});
+
 test('the audit log shows who did what, and what was refused', async () => {
   const { keyId } = await answer('keys create audited');
   await answer(`keys disable ${keyId}`);
@@ -179,6 +191,29 @@ describe('errors', () => {
 });
 
 describe('secrets', () => {
+  test('KEYFENCE_URL that leads to a verifier, and the other way round, is a wrong configuration and no answer', async () => {
+    const [controlPlane, verifier] = [
+      fleet.controlPlanes[0]?.address ?? '',
+      fleet.verifiers[0]?.address ?? '',
+    ];
+    for (const command of ['keys get key_x', 'keys list nowhere', 'apis list', 'keys disable key_x']) {
+      const { status, stderr } = await run(command, { KEYFENCE_URL: verifier });
+      expect(status, command).toBe(78);
+      expect(stderr).toContain(
+        `${verifier} is no control plane; it answers as a verifier does: say in KEYFENCE_URL where`,
+      );
+    }
+    const { status, stderr } = await run('keys verify', {
+      KEYFENCE_VERIFIER_URL: controlPlane,
+      KEYFENCE_KEY: 'a',
+    });
+    expect(status).toBe(78);
+    expect(stderr).toContain(
+      'is no verifier; it answers as a control plane does: say in KEYFENCE_VERIFIER_URL where',
+    );
+    expect((await run('keys get key_x')).status).toBe(1);
+  });
+
   test('come from files too, of which the first line counts', async () => {
     const file = join(fleet.directory, 'root-key');
     writeFileSync(file, `${ROOT_KEY}\nan-older-one\n`);

@@ -1,4 +1,4 @@
-import { globSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -7,7 +7,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { hashSecret } from '../../shared/key-format.ts';
 import { apiKeys } from '../../shared/layout.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../fleet.ts';
 import { RedisNode } from '../redis/nodes.ts';
 import { envOf, start } from './keyfence.ts';
 
@@ -113,6 +113,31 @@ test('what Redis could lose is named, with what to set', async () => {
   expect(of('replication')?.change).toContain('min-replicas-to-write 1');
 });
 
+test('a replica that no write waits for is named, and one that writes wait for in vain', async () => {
+  const options = [
+    '--replicaof',
+    '127.0.0.1',
+    String(node.port),
+    '--masteruser',
+    'admin',
+    '--masterauth',
+    'pw',
+  ];
+  expect((await examine()).of('replication')).not.toHaveProperty('change');
+  expect((await examine({ REDIS_REPLICAS: '1' })).of('replication')?.change).toContain(
+    'until 1 replicas are there',
+  );
+  const replica = await RedisNode.start(join(directory, 'replica'), options);
+  try {
+    await fleet.until(async () => /connected_slaves:1/.test(await redis.info('replication')));
+    expect((await examine()).of('replication')?.change).toContain('set REDIS_REPLICAS=1');
+    const { change = '' } = (await examine({ REDIS_REPLICAS: '1' })).of('replication') ?? {};
+    expect(change).not.toMatch(/REDIS_REPLICAS|until/);
+  } finally {
+    await replica.stop();
+  }
+});
+
 test('who cannot be reached, or is somebody else, is told apart from what is well', async () => {
   const nowhere = 'http://127.0.0.1:2';
   const { of, toChange } = await examine({
@@ -124,6 +149,54 @@ test('who cannot be reached, or is somebody else, is told apart from what is wel
   expect(of('control plane')?.found).toContain('ECONNREFUSED');
   expect((await examine({ KEYFENCE_ROOT_KEY: 'wrong' })).of('control plane')?.change).toContain('root key');
   expect((await examine({ KEYFENCE_ROOT_KEY: '' })).of('control plane')).not.toHaveProperty('change');
+});
+
+test('a verifier of another fleet, one that asks too seldom, and keys that none accepts are named', async () => {
+  const { of } = await examine();
+  expect(of('fleet')).toEqual({ check: 'fleet', found: expect.stringMatching(/: 1; APIs/) });
+
+  await fleet.ok('keys.importKeys', {
+    apiId: 'old',
+    keys: [{ sha256: hashSecret('legacy'), foreign: true }],
+  });
+  expect((await examine()).of('fleet')?.change).toMatch(
+    /API old has keys of another format, which no verifier accepts: set FOREIGN_KEYS=true/,
+  );
+  await fleet.addVerifier({ ...as('admin'), FOREIGN_KEYS: 'true', API_IDS: 'old', SYNC_PERIOD_MS: '3000' });
+  const { change } = (await examine()).of('fleet') ?? {};
+  expect(change).toMatch(/asks Redis every 3000 ms and may answer for 2000 ms only.*SYNC_PERIOD_MS/);
+  expect(change).not.toContain('another format');
+  await fleet.verifiers.pop()?.stop();
+
+  const other = await Fleet.start();
+  try {
+    const elsewhere = await examine({ KEYFENCE_VERIFIER_URL: other.verifiers[0]?.address });
+    expect(elsewhere.of('fleet')?.change).toMatch(
+      /verifier that was asked \(verifier_\w+\) is of another fleet: .*REDIS_URL/,
+    );
+  } finally {
+    await other.stop();
+  }
+  await fleet.ok('apis.deleteApi', { apiId: 'old' });
+});
+
+test('without settings of its own it looks at what npm start runs on this machine', async () => {
+  const folder = join(directory, 'started');
+  mkdirSync(folder);
+  const said = {
+    pid: 1,
+    controlPlane: fleet.controlPlanes[0]?.address,
+    verifier: fleet.verifiers[0]?.address,
+    redisUrl: `redis://admin:pw@127.0.0.1:${node.port}`,
+  };
+  writeFileSync(join(folder, 'running.json'), JSON.stringify(said));
+  writeFileSync(join(folder, 'root-key'), `${ROOT_KEY}\n`);
+  const { PATH = '' } = envOf(fleet);
+  const { stdout, stderr } = await start(['doctor'], { PATH, KEYFENCE_DATA: folder }).ended;
+  expect(stderr).not.toContain('out of reach');
+  expect(stdout).toMatch(/^✓ control plane: .*knows the root key$/m);
+  expect(stdout).toMatch(/^✓ Redis: version/m);
+  expect(stdout).toMatch(/^✓ fleet: .*: 1; APIs/m);
 });
 
 test('a clock that is wrong is found', async () => {

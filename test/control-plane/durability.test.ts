@@ -9,6 +9,7 @@ let keyId: string;
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
   redis = new Redis(fleet.redisUrl.replace('unix://', ''));
+  redis.on('error', () => undefined); // one test stops the server
   ({ keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' }));
 });
 afterEach(async () => {
@@ -91,4 +92,15 @@ test('a user who may not ask gets no claim, and the log has the words of Redis',
   const { propagation } = await fleet.ok('keys.updateKey', { keyId, name: 'x' }, { at });
   expect(propagation.durable).toBe(false);
   expect(fleet.logged.some((line) => /CONFIG GET: NOPERM/.test(line))).toBe(true);
+});
+
+test('Redis that does not answer is not in reach, and nothing is durable, until it does', async () => {
+  await fleet.until(async () => (await metric('keyfence_durable')) === 1);
+  expect(await metric('keyfence_redis_reachable')).toBe(1);
+  await fleet.redis.stop();
+  await fleet.until(async () => (await metric('keyfence_redis_reachable')) === 0);
+  expect(await metric('keyfence_durable')).toBe(0);
+  await fleet.startRedis();
+  await fleet.until(async () => (await metric('keyfence_redis_reachable')) === 1);
+  await fleet.until(async () => (await metric('keyfence_durable')) === 1);
 });

@@ -39,6 +39,7 @@ test('every verifier reports itself and how it stands with each API', async () =
     reportedAt: expect.any(Number),
     verdicts: { memory: expect.any(Number), redis: 1 },
     keysInMemory: 1,
+    settings: { foreignKeys: false, syncPeriodMs: expect.any(Number) },
     apis: [
       {
         apiId: 'seen',

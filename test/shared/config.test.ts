@@ -88,6 +88,39 @@ test('a secret comes from the environment or from a file, not from both', () => 
   ]);
 });
 
+test('a secret in a file may end its line as Windows does; what else is in it stays', () => {
+  const file = join(directory, 'redis-password');
+  for (const [text, secret] of [
+    ['hunter2\r\n', 'hunter2'],
+    ['hunter2\n', 'hunter2'],
+    ['hunter2', 'hunter2'],
+    [' hunter2 \r\n', ' hunter2 '],
+    ['hunter2\r', 'hunter2\r'],
+    ['hunter2\n\n', 'hunter2\n'],
+  ] as const) {
+    writeFileSync(file, text);
+    expect(loadConfig(verifier, { REDIS_PASSWORD_FILE: file }).REDIS_PASSWORD).toBe(secret);
+  }
+});
+
+test('an address of another server has no user, password, query or fragment, and is not repeated where it has', () => {
+  expect(loadConfig(verifier, { UPSTREAM_URL: 'https://api:8443/base' }).UPSTREAM_URL?.href).toBe(
+    'https://api:8443/base',
+  );
+  for (const UPSTREAM_URL of [
+    'http://hunter2@api',
+    'http://:hunter2@api',
+    'http://api/?hunter2',
+    'http://api/#hunter2',
+    'ftp://hunter2',
+    'hunter2',
+  ]) {
+    const [fault, ...more] = faultsOf(() => loadConfig(verifier, { UPSTREAM_URL }));
+    expect(fault, UPSTREAM_URL).toMatch(/^UPSTREAM_URL: not such a URL/);
+    expect([fault, ...more].join()).not.toContain('hunter2');
+  }
+});
+
 test('every setting has a rule and a text, and numbers have their limits held', () => {
   for (const [name, setting] of Object.entries({ ...controlPlane, ...verifier })) {
     expect(setting.rule, name).not.toBe('');

@@ -48,6 +48,7 @@ test('of more APIs than a report has room for it has those in trouble, the worst
     metrics: { verdictsGiven: { memory: 1, redis: 2 } } as unknown as Metrics,
     clock,
     log: { debug: ({ err }: { err: unknown }) => expect.fail(String(err)) } as never,
+    settings: { foreignKeys: false, syncPeriodMs: 1000 },
     periodMs: 1000,
   });
   const running = report.run();

@@ -1,0 +1,29 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** What `npm start` says of itself in its folder while it runs. */
+export interface Started {
+  readonly controlPlane: string;
+  readonly verifier: string;
+  /** Of its private Redis, where it has one. */
+  readonly redisUrl?: string;
+  /** The one that it made, where that can be read. */
+  readonly rootKeyFile: string;
+}
+
+/** The folder in which `npm start` keeps its data unless KEYFENCE_DATA says otherwise. */
+const FOLDER = join(import.meta.dirname, '..', '..', '.keyfence');
+
+/** Whether `npm start` runs on this machine, as its folder says; undefined = not that we know. */
+export function started(folder: string): Started | undefined {
+  const directory = folder || FOLDER;
+  try {
+    const said = JSON.parse(readFileSync(join(directory, 'running.json'), 'utf8')) as Omit<
+      Started,
+      'rootKeyFile'
+    >;
+    return { ...said, rootKeyFile: join(directory, 'root-key') };
+  } catch {
+    return undefined; // it does not run, or this is no place where it would
+  }
+}
