@@ -230,10 +230,12 @@ async function refuseUnusable(redis: Redis): Promise<void> {
   if (reason !== undefined) throw unavailable(reason);
 }
 
-/** Ends a connection now, also when the other side no longer answers. */
+/** Ends a connection now, also when the other side no longer answers; once, for each call would leave a listener there. */
 export function cut(redis: Redis): void {
+  const { stream } = internals(redis);
+  if (stream?.destroyed) return;
   redis.disconnect();
-  internals(redis).stream?.destroy();
+  stream?.destroy();
 }
 
 /** What the types of ioredis leave out. */

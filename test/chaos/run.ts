@@ -17,7 +17,7 @@ const KEYS = 24;
 const READERS = 12;
 const REST_MS = { min: 100, max: 700 } as const;
 const HOLD_MS = { min: 100, max: 3500 } as const;
-const RECOVERY_MS_MAX = 30_000;
+const RECOVERY_MS_MAX = 60_000;
 /** Short, so that many leases run out in a minute. */
 const TIMING = { LEASE_MS: '2000', SYNC_PERIOD_MS: '300', SYNC_DEADLINE_MS: '250', FENCE_WAIT_MS: '8000' };
 

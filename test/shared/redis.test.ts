@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/config.ts';
@@ -51,4 +51,21 @@ test('a command that Redis does not answer in time fails, and all that is on its
   const next = await nodes.connection('');
   expect(next).not.toBe(redis);
   expect(await nodes.within(next, next.ping())).toBe('PONG');
+});
+
+test('a connection on which many commands were refused is cut once, and leaves no listeners behind', async () => {
+  const warnings: Error[] = [];
+  const warned = (warning: Error) => void warnings.push(warning);
+  process.on('warning', warned);
+  try {
+    const redis = await nodes.connection('');
+    await redis.call('REPLICAOF', '127.0.0.1', '1'); // from now on it refuses writes: READONLY
+    const writes = Array.from({ length: 30 }, () => nodes.within(redis, redis.set('a', 'b')));
+    for (const { status } of await Promise.allSettled(writes)) expect(status).toBe('rejected');
+    await vi.waitFor(async () => expect(await nodes.connection('')).not.toBe(redis));
+    await new Promise((resolve) => setImmediate(resolve)); // warnings come in a tick of their own
+    expect(warnings).toEqual([]);
+  } finally {
+    process.off('warning', warned);
+  }
 });
