@@ -28,6 +28,7 @@ const READY_POLL_MS = 10;
 export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {
   const nodes = new RedisNodes(config, clock, log);
   const metrics = new Metrics();
+  const apiIds = config.POD_API_IDS.length > 0 ? config.POD_API_IDS : config.API_IDS;
   const usage =
     config.USAGE_PERIOD_MS === 0
       ? undefined
@@ -54,7 +55,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
       apisMax: config.APIS_MAX,
       apiIdleMs: config.API_IDLE_MS,
     },
-    apiIds: config.API_IDS,
+    apiIds,
     foreignKeys: config.FOREIGN_KEYS,
     usage,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
@@ -74,7 +75,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const stopping = new AbortController();
   const becomeReady = async () => {
     while (missing !== undefined && !stopping.signal.aborted) {
-      missing = await whatIsMissing(verifier, nodes, config.API_IDS);
+      missing = await whatIsMissing(verifier, nodes, apiIds);
       if (missing !== undefined) await pause(clock, READY_POLL_MS, stopping.signal);
     }
     if (missing !== undefined) return;
@@ -95,17 +96,14 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     log,
     crowded: metrics.crowded,
   });
-  metrics.watch(verifier, config.API_IDS, listeners, usage);
+  metrics.watch(verifier, apiIds, listeners, usage);
   watchRelays(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
   verifier.start();
   void becomeReady();
   void status.run();
   usage?.run();
-  log.info(
-    { address, adminAddress, proxyAddress, grpcAddress, apiIds: config.API_IDS },
-    'verifier listening',
-  );
+  log.info({ address, adminAddress, proxyAddress, grpcAddress, apiIds }, 'verifier listening');
   return {
     address,
     adminAddress,

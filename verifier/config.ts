@@ -19,6 +19,11 @@ export const settings = {
     'comma-separated API ids',
     'The APIs whose keys this verifier answers for, followed from the start; empty = every API, followed from its first key on',
   ),
+  POD_API_IDS: list(
+    /^[A-Za-z0-9_-]{1,64}$/,
+    'comma-separated API ids',
+    'The same from an annotation of the pod; where there is one, it goes before API_IDS',
+  ),
   LOG_LEVEL: choice(
     ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
     'info',

@@ -10,6 +10,8 @@ password=$(head -n 1 "$secrets/sentinel-password")
 clients=$(tr -d '\r\n' <"$secrets/sentinel-client-password" | sha256sum | cut -d' ' -f1)
 
 learnt=$(grep -E '^sentinel (monitor|myid|config-epoch|leader-epoch|current-epoch|known-)' "$conf" 2>/dev/null || true)
+# After restore.sh the group begins anew.
+[ ! -e "$data/restore.rdb" ] && [ ! -e "$data/restored" ] || learnt=
 group="sentinel monitor mymaster $GROUP_PRIMARY ${REDIS_PORT:-6379} 2"
 {
   sh "$here/listen.sh" "${PORT:-26379}"

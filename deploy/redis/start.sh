@@ -1,6 +1,8 @@
 #!/bin/sh
 # Starts one Redis: redis.conf and users.acl from this script's folder, passwords from $SECRETS/*-password. Both lines of
 # a file with two are good; a replica itself uses the first.
+# With MEMORY_LIMIT_BYTES, what the container may use, Redis refuses new keys at three fifths of it: what is left is for
+# rewriting the append-only file.
 # With $SECRETS/tls/{tls.crt,tls.key,ca.crt} it speaks TLS and nothing else.
 # With GROUP_SELF, GROUP_HOSTS and GROUP_PRIMARY (host names: its own, all, and who is primary at the very first) it is
 # one of three under Sentinel.
@@ -12,6 +14,13 @@ data=${DATA:-/data}
 port=${PORT:-6379}
 conf=$data/redis.conf
 
+# What restore.sh has left; by this name Redis takes it for the beginning of its append-only file.
+if [ -e "$data/restore.rdb" ]; then
+  rm -rf "$data/appendonlydir" "$conf"
+  touch "$data/restored"
+  mv "$data/restore.rdb" "$data/appendonly.aof"
+fi
+
 # users.acl holds no secret and says how it becomes one user a line.
 acl=$(sed -e '/^#/d' "$here/users.acl" | sed -e ':a' -e '$!N' -e 's/\n  */ /' -e 'ta' -e 'P' -e 'D')
 for file in "$secrets"/*-password; do
@@ -20,7 +29,9 @@ for file in "$secrets"/*-password; do
   done)
   acl=$(printf '%s' "$acl" | sed "s/#@$(basename "$file")@/$hashes/")
 done
-printf '%s\n' "$acl" | grep '^user' | grep -v '#@' >"$data/users.acl"
+# After restore.sh no verifier reads what it brought back until admit.sh says so.
+[ -e "$data/restored" ] && state=off || state=on
+printf '%s\n' "$acl" | grep '^user' | grep -v '#@' | sed "s/^\(user verifier[^ ]*\) on /\1 $state /" >"$data/users.acl"
 
 # The Sentinels know who is primary, as soon as there is a group; while they cannot be asked, it is as it was.
 role=
@@ -28,7 +39,7 @@ if [ -n "${GROUP_SELF:-}" ]; then
   . "$here/ask.sh"
   known=$(primary || true)
   # The replicas of a primary that comes back with an empty disk would empty theirs: it waits for its successor.
-  while [ "$known" = "$GROUP_SELF" ] && [ ! -e "$data/appendonlydir" ] && group_had_replicas; do
+  while [ "$known" = "$GROUP_SELF" ] && [ ! -e "$data/appendonlydir" ] && [ ! -e "$data/appendonly.aof" ] && group_had_replicas; do
     echo "the disk is empty, and this is the primary: waiting until the Sentinels have made another one"
     sleep 1
     known=$(primary || true)
@@ -45,6 +56,7 @@ fi
   cat "$here/redis.conf"
   sh "$here/listen.sh" "$port"
   printf '%s\n' "dir $data" "aclfile $data/users.acl" 'protected-mode no'
+  [ -z "${MEMORY_LIMIT_BYTES:-}" ] || echo "maxmemory $((MEMORY_LIMIT_BYTES / 5 * 3))"
   if [ -n "${GROUP_SELF:-}" ]; then
     printf '%s\n' "replica-announce-ip $GROUP_SELF" 'masteruser replica' \
       "masterauth $(head -n 1 "$secrets/replica-password")" "$role"

@@ -1,3 +1,5 @@
+import * as certManager from '@kubernetes-models/cert-manager/cert-manager.io/v1';
+import { ExternalSecret } from '@kubernetes-models/external-secrets/external-secrets.io/v1/ExternalSecret';
 import { Gateway } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/Gateway';
 import { HTTPRoute } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/HTTPRoute';
 import { PodMonitor } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor';
@@ -6,8 +8,10 @@ import { ServiceMonitor } from '@kubernetes-models/prometheus-operator/monitorin
 import * as admission from 'kubernetes-models/admissionregistration.k8s.io/v1';
 import * as apps from 'kubernetes-models/apps/v1';
 import * as autoscaling from 'kubernetes-models/autoscaling/v2';
+import * as batch from 'kubernetes-models/batch/v1';
 import * as networking from 'kubernetes-models/networking.k8s.io/v1';
 import * as policy from 'kubernetes-models/policy/v1';
+import * as scheduling from 'kubernetes-models/scheduling.k8s.io/v1';
 import * as core from 'kubernetes-models/v1';
 import type { Manifest } from './kustomize.ts';
 
@@ -15,10 +19,14 @@ const GROUPS: Record<string, object> = {
   v1: core,
   'apps/v1': apps,
   'autoscaling/v2': autoscaling,
+  'batch/v1': batch,
   'policy/v1': policy,
+  'scheduling.k8s.io/v1': scheduling,
   'networking.k8s.io/v1': networking,
   'admissionregistration.k8s.io/v1': admission,
   'gateway.networking.k8s.io/v1': { Gateway, HTTPRoute },
+  'cert-manager.io/v1': certManager,
+  'external-secrets.io/v1': { ExternalSecret },
   'monitoring.coreos.com/v1': { PodMonitor, PrometheusRule, ServiceMonitor },
 };
 

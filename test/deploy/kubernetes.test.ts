@@ -60,6 +60,18 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
     });
   });
 
+  it('overlays/per-node has a namespace of its own that lets its socket be, and a quota that lets its priority be', () => {
+    const all = render(join(root, 'overlays/per-node'));
+    const [namespace] = all.filter(({ kind }) => kind === 'Namespace');
+    expect(namespace?.metadata.labels).toMatchObject({ 'pod-security.kubernetes.io/enforce': 'privileged' });
+    expect(all.filter(({ metadata }) => metadata.namespace !== 'keyfence-verifier')).toEqual([namespace]);
+    const [daemonSet] = workloadsOf(all);
+    const [quota] = all.filter(({ kind }) => kind === 'ResourceQuota');
+    expect(quota?.['spec'].scopeSelector.matchExpressions[0].values).toEqual([
+      podOf(daemonSet as Manifest).priorityClassName,
+    ]);
+  });
+
   it.each(['overlays/dev', 'overlays/production'])(
     '%s is in one namespace, restricted, closed by default',
     (folder) => {
@@ -99,6 +111,44 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
     );
     expect(keys).toEqual(['kubernetes.io/hostname', 'topology.kubernetes.io/zone']);
     expect(of('keyfence-redis')?.['spec']).toMatchObject({ replicas: 3, podManagementPolicy: 'Parallel' });
+  });
+
+  it('a Job and a CronJob get it as a native sidecar, which does not keep them from ending', () => {
+    const job = podOf(withComponent('Job', 'verifier-sidecar'));
+    expect(job.initContainers.map(({ name }: Container) => name)).toEqual(['keyfence-verifier', 'migrate']);
+    const cronJob = withComponent('CronJob', 'verifier-sidecar');
+    expect(schemaFaults(cronJob)).toEqual([]);
+    expect(cronJob['spec'].jobTemplate.spec.template.spec).toEqual(job);
+  });
+
+  const KNOBS: Record<string, (all: readonly Manifest[]) => unknown> = {
+    autoscaling: (all) => workloadsOf(all).filter(({ spec }) => spec.replicas === undefined).length,
+    registry: (all) => all.filter(({ imagePullSecrets }) => imagePullSecrets).length,
+    priority: (all) => workloadsOf(all).filter((each) => podOf(each).priorityClassName === 'keyfence').length,
+    ipv6: (all) => JSON.stringify(all).split('"::"').length - 1,
+    'any-user': (all) =>
+      workloadsOf(all).flatMap((each) => {
+        const { lasting } = containersOf(each);
+        return [podOf(each), ...lasting].filter(({ securityContext }) => securityContext?.runAsUser);
+      }).length,
+    'service-mesh': (all) => JSON.stringify(all).split('skip-outbound-ports').length - 1,
+  };
+  // Of the control plane, Redis and the sample with its sidecar.
+  const CHANGED = { autoscaling: 1, registry: 3, priority: 2, ipv6: 3, 'any-user': 1, 'service-mesh': 2 };
+  it.each(Object.entries(CHANGED))('components/%s changes what it says, and all of it', (name, count) => {
+    const above = mkdtempSync(join(temporary, 'knob-'));
+    const to = (path: string) => relative(above, join(root, path));
+    const kustomization = {
+      apiVersion: 'kustomize.config.k8s.io/v1beta1',
+      kind: 'Kustomization',
+      resources: [to('overlays/production'), to('example/sidecar')],
+      components: [to(`components/${name}`)],
+    };
+    writeFileSync(join(above, 'kustomization.yaml'), JSON.stringify(kustomization));
+    const all = render(above);
+    expect(all.flatMap(schemaFaults)).toEqual([]);
+    expect(ruleFaults(all, EXTERNAL)).toEqual([]);
+    expect(KNOBS[name]?.(all)).toBe(count);
   });
 
   const kinds = ['Deployment', 'StatefulSet', 'DaemonSet'];
@@ -150,7 +200,8 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
     ]);
   });
 
-  it.each(complete)(
+  const pods = complete.filter((folder) => !/cert-manager|external-secrets/.test(folder));
+  it.each(pods)(
     'an image that is chosen above %s is that of every container, of the injected one, too',
     (folder) => {
       const above = mkdtempSync(join(temporary, 'image-'));
@@ -296,12 +347,15 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
         volumes: [{ name: 'data', emptyDir: {} }],
       },
     };
-    const spec = {
+    const lasting = {
       selector: { matchLabels: { app: 'x' } },
       template,
       ...(kind === 'StatefulSet' ? { serviceName: 'x' } : {}),
     };
-    const app = { apiVersion: 'apps/v1', kind, metadata: { name: 'x', labels }, spec };
+    const cronJob = { schedule: '@daily', jobTemplate: { spec: { template } } };
+    const spec = kind === 'CronJob' ? cronJob : kind === 'Job' ? { template } : lasting;
+    const apiVersion = kind.endsWith('Job') ? 'batch/v1' : 'apps/v1';
+    const app = { apiVersion, kind, metadata: { name: 'x', labels }, spec };
     const components = [relative(folder, join(root, 'components', component))];
     writeFileSync(join(folder, 'app.yaml'), JSON.stringify(app));
     writeFileSync(

@@ -48,6 +48,15 @@ describe('Redis as deploy/redis/start.sh starts it', () => {
     expect(await redis.as('verifier', { password: 'new' }).get('kf:p:x')).toBeNull();
   });
 
+  it('refuses new keys before the container is full, so that the kernel does not end it', async () => {
+    const limit = 256 * 1024 * 1024;
+    const small = await OwnRedis.start(files, { env: { MEMORY_LIMIT_BYTES: String(limit) } });
+    const [, maxmemory] = (await small.as('operator').config('GET', 'maxmemory')) as string[];
+    expect(Number(maxmemory)).toBeLessThan(limit * 0.61);
+    expect(Number(maxmemory)).toBeGreaterThan(limit * 0.59);
+    await small.stop();
+  });
+
   it('syncs every write, evicts nothing, and keeps records in their compact encoding', async () => {
     const operator = redis.as('operator');
     const settings = await operator.config('GET', 'a*', 'maxmemory-policy', 'hash-max-listpack-value');

@@ -11,6 +11,8 @@
     - { port: 53, protocol: TCP }
   to:
     - namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: {{ .Values.networkPolicy.dnsNamespace }} } }
+    # NodeLocal DNSCache is no pod: it answers on the node itself.
+    - ipBlock: { cidr: 169.254.0.0/16 }
 {{- end -}}
 
 {{/* Redis and its Sentinels, wherever they are: a managed one is outside of the cluster. */}}

@@ -23,7 +23,8 @@ env:
   # Whoever can ask here can try keys: this pod alone. Probes and scrapes come from outside of it.
   - { name: HOST, value: 127.0.0.1 }
   - { name: ADMIN_HOST, value: 0.0.0.0 }
-  - name: API_IDS
+  # Empty where the pod has no such annotation: then API_IDS of the ConfigMap.
+  - name: POD_API_IDS
     valueFrom: { fieldRef: { fieldPath: "metadata.annotations['keyfence/api-ids']" } }
   - { name: REDIS_USERNAME, value: {{ .Values.verifier.redisUsername }} }
   - { name: REDIS_PASSWORD_FILE, value: /run/secrets/keyfence/redis-password }
