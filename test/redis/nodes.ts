@@ -62,7 +62,7 @@ export class RedisNode {
       lazyConnect: true,
       retryStrategy: () => null,
       maxRetriesPerRequest: 0,
-      connectTimeout: 500,
+      connectTimeout: COMMAND_MS_MAX,
       commandTimeout: COMMAND_MS_MAX,
     });
     redis.on('error', () => undefined); // the call below rejects
