@@ -7,6 +7,7 @@ const MS = 15_000;
 const judge = (report: Report) => {
   console.log(JSON.stringify(report, undefined, 2));
   expect(report.stale).toEqual([]);
+  expect(report.brokeOff).toBeUndefined();
   expect(report.counts.answers).toBeGreaterThan(1000);
   expect(report.counts.acks).toBeGreaterThan(20);
   expect(report.counts.refused).toBeGreaterThan(0);

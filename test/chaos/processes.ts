@@ -23,8 +23,18 @@ export class Process {
     this.#env = env;
   }
 
-  /** Resolves when it listens. */
+  /** Resolves when it listens: where it did before, or elsewhere where somebody took its ports meanwhile. */
   async start(): Promise<void> {
+    try {
+      await this.#launch();
+    } catch (error) {
+      if (this.#port === '0') throw error;
+      [this.#port, this.#adminPort] = ['0', '0'];
+      await this.#launch();
+    }
+  }
+
+  async #launch(): Promise<void> {
     const env = {
       PATH: process.env['PATH'] ?? '',
       LOG_LEVEL: 'info',

@@ -30,6 +30,8 @@ export interface Report {
   readonly faults: Readonly<Record<string, number>>;
   readonly counts: History['counts'];
   readonly stale: readonly string[];
+  /** Why the run ended early; undefined = it did not. */
+  readonly brokeOff: string | undefined;
   /** From the end of a fault until every verifier decided again and a change was complete by acks, by fault. */
   readonly recoveryMs: Readonly<Record<string, { median: number; max: number }>>;
 }
@@ -45,7 +47,7 @@ export interface World {
   readonly proxies: readonly FaultProxy[];
 }
 
-/** Runs one deployment under faults for `ms`. Rejects only where the run itself went wrong, never for a stale answer. */
+/** Runs one deployment under faults for `ms`. Rejects only where it cannot begin, never for a stale answer. */
 export async function chaos(deployment: Report['deployment'], ms: number, seed: number): Promise<Report> {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-chaos-'));
   const random = generator(seed);
@@ -65,16 +67,22 @@ export async function chaos(deployment: Report['deployment'], ms: number, seed: 
     const injected: Record<string, number> = {};
     const recoveries: Record<string, number[]> = {};
     const endsAtMs = performance.now() + ms;
-    for (let i = 0; performance.now() < endsAtMs || i < faults.length; i++) {
-      // Every kind once, then at random.
-      const fault = faults[i < faults.length ? i : Math.floor(random() * faults.length)] as Fault;
-      const undo = await fault.inject(random);
-      await rest(HOLD_MS.min + random() * (HOLD_MS.max - HOLD_MS.min));
-      await undo();
-      injected[fault.name] = (injected[fault.name] ?? 0) + 1;
-      recoveries[fault.name] ??= [];
-      recoveries[fault.name]?.push(await client.recovery());
-      await rest(REST_MS.min + random() * (REST_MS.max - REST_MS.min));
+    let brokeOff: string | undefined;
+    try {
+      for (let i = 0; performance.now() < endsAtMs || i < faults.length; i++) {
+        // Every kind once, then at random.
+        const fault = faults[i < faults.length ? i : Math.floor(random() * faults.length)] as Fault;
+        const undo = await fault.inject(random);
+        await rest(HOLD_MS.min + random() * (HOLD_MS.max - HOLD_MS.min));
+        await undo();
+        injected[fault.name] = (injected[fault.name] ?? 0) + 1;
+        recoveries[fault.name] ??= [];
+        recoveries[fault.name]?.push(await client.recovery());
+        await rest(REST_MS.min + random() * (REST_MS.max - REST_MS.min));
+      }
+    } catch (error) {
+      // What was found until then is told all the same.
+      brokeOff = error instanceof Error ? (error.stack ?? error.message) : String(error);
     }
     running.now = false;
     await Promise.all(work);
@@ -87,7 +95,8 @@ export async function chaos(deployment: Report['deployment'], ms: number, seed: 
         ];
       }),
     );
-    return { deployment, seed, faults: injected, counts: history.counts, stale: history.stale, recoveryMs };
+    const { counts, stale } = history;
+    return { deployment, seed, faults: injected, counts, stale, brokeOff, recoveryMs };
   } finally {
     await agent.destroy();
     for (const end of stop.reverse()) await end();
@@ -287,7 +296,8 @@ function generator(seed: number): () => number {
 const USAGE = `npm run chaos -- [--minutes N] [--deployment NAME]… [--seed S]
 
 Runs one control plane and ${VERIFIERS} verifiers on real Redis servers, kills, pauses and cuts them off at random, and
-compares every answer with what was written. Prints a report; status 1 where an answer was stale.
+compares every answer with what was written. Prints a report; status 1 where an answer was
+stale or the run broke off.
 
   --minutes N         for each deployment, at least every fault once (default 1)
   --deployment NAME   ${DEPLOYMENTS.join(', ')}; may be repeated (default: each, one after the other)
@@ -309,6 +319,6 @@ if (import.meta.main) {
   for (const deployment of chosen) {
     const report = await chaos(deployment, minutes * 60_000, seed);
     console.log(JSON.stringify(report, undefined, 2));
-    if (report.stale.length > 0) process.exitCode = 1;
+    if (report.stale.length > 0 || report.brokeOff !== undefined) process.exitCode = 1;
   }
 }
