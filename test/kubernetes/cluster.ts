@@ -68,6 +68,8 @@ export class Cluster {
         '--data-dir',
         file('etcd'),
         '--unsafe-no-fsync',
+        '--log-level',
+        'warn',
         '--name',
         'one',
         '--initial-cluster',
@@ -97,6 +99,8 @@ export class Cluster {
         '--token-auth-file',
         file('tokens'),
       ],
+      // No node tells that it is ready, and the pods of a DaemonSet are to be made all the same.
+      ...['--disable-admission-plugins', 'TaintNodesByCondition', '--endpoint-reconciler-type', 'none'],
       ...['--authorization-mode', 'RBAC', '--service-cluster-ip-range', '10.0.0.0/24'],
       ...['--service-account-issuer', 'https://kubernetes.default.svc'],
       ...['--service-account-key-file', file('accounts.pub')],
@@ -132,6 +136,7 @@ export class Cluster {
         String(managerPort),
       ],
       ...['--service-account-private-key-file', file('accounts.key'), '--leader-elect=false'],
+      ...['--controllers', '*,-node-lifecycle-controller'],
       ...['--root-ca-file', file('certificates/apiserver.crt'), '--use-service-account-credentials=false'],
     ]);
     await this.until(
@@ -167,8 +172,7 @@ export class Cluster {
   }
 
   apply(objects: readonly object[]): void {
-    const list = { apiVersion: 'v1', kind: 'List', items: objects };
-    this.kubectlWith(JSON.stringify(list), 'apply', '-f', '-');
+    this.kubectlWith(listOf(objects), 'apply', '-f', '-');
   }
 
   /** Makes a namespace of a Pod Security level, which refuses what it does not allow and would warn of it. */
@@ -237,6 +241,9 @@ function said(args: string[], { status, stdout, stderr }: Ended): string {
   if (status !== 0 || /^Warning:/m.test(stderr)) throw new Error(`${args.join(' ')}: ${stdout}\n${stderr}`);
   return stdout;
 }
+
+/** Objects as a text that kubectl reads. */
+export const listOf = (items: readonly object[]) => JSON.stringify({ apiVersion: 'v1', kind: 'List', items });
 
 /** The objects in a text of YAML. */
 export function objectsOf(text: string): Manifest[] {

@@ -10,7 +10,10 @@ const KUBERNETES = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes')
 const LABEL = { 'keyfence/verifier': 'sidecar' };
 /** Both make the same policy. */
 const INSTALLERS: Record<string, (cluster: Cluster) => unknown> = {
-  'deploy/kubernetes/injection': (cluster) => cluster.kubectl('apply', '-k', join(KUBERNETES, 'injection')),
+  'deploy/kubernetes/injection': (cluster) => {
+    cluster.makeNamespace('keyfence', 'restricted');
+    return cluster.kubectl('apply', '-k', join(KUBERNETES, 'injection'));
+  },
   'the chart': (cluster) => {
     const values = { 'controlPlane.enabled': false, 'verifier.injection.enabled': true };
     return cluster.helm('install', ...helmArguments({ values, namespace: 'default' }));
