@@ -29,7 +29,9 @@ export interface Operation {
   readonly summary: string;
   readonly description: string;
   readonly parameters?: readonly { name: string; required?: boolean; schema: Schema }[];
-  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: Schema }>> };
+  readonly requestBody?: {
+    readonly content: Readonly<Record<string, { readonly schema: Schema; readonly example?: unknown }>>;
+  };
   readonly responses: Readonly<Record<string, Response>>;
 }
 

@@ -46,6 +46,7 @@ function App() {
                 {name}
               </a>
             ))}
+            <a href="/docs">Reference</a>
             <button type="button" class="sign-out" onClick={() => signOut()}>
               Sign out
             </button>
@@ -106,7 +107,8 @@ function SignIn({ why }: { why: string }) {
         </button>
         <p class="quiet">
           It stays in this page’s memory, and is sent to the API of this server only. <code>npm start</code>{' '}
-          shows the one it made.
+          shows the one it made. Everything here can be done by programs, too:{' '}
+          <a href="/docs">the reference</a>.
         </p>
       </form>
     </Page>

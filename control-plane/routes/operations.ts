@@ -11,6 +11,7 @@ export const createKey = posts('keys.createKey', asked.CreateKey, answers.Create
     'The key works at every verifier from this answer on. An unknown API is created with it, unless API_AUTO_CREATE is off.',
   permission: 'api.<apiId>.create_key',
   errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
 });
 
 export const importKeys = posts('keys.importKeys', asked.ImportKeys, answers.ImportResults, {
@@ -18,6 +19,10 @@ export const importKeys = posts('keys.importKeys', asked.ImportKeys, answers.Imp
   description: 'Only hashes travel. Safe to send again: a secret that is there keeps its key.',
   permission: 'api.<apiId>.create_key',
   errors: ['NOT_FOUND', 'CONFLICT'],
+  example: {
+    apiId: 'shop',
+    keys: [{ sha256: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08', name: 'Ada' }],
+  },
 });
 
 export const updateKey = posts('keys.updateKey', asked.UpdateKey, answers.Propagated, {
@@ -26,6 +31,7 @@ export const updateKey = posts('keys.updateKey', asked.UpdateKey, answers.Propag
     'Answers when the change is complete: when no verifier, anywhere, still answers by what was before. Absent keeps, null clears.',
   permission: 'api.<apiId>.update_key',
   errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
 });
 
 export const deleteKey = posts('keys.deleteKey', asked.DeleteKey, answers.Propagated, {
@@ -33,6 +39,7 @@ export const deleteKey = posts('keys.deleteKey', asked.DeleteKey, answers.Propag
   description: 'Answers when it is complete, as updateKey does.',
   permission: 'api.<apiId>.delete_key',
   errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d' },
 });
 
 export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
@@ -70,6 +77,7 @@ export const createApi = posts('apis.createApi', asked.CreateApi, answers.Create
   description: 'An API is what keys belong to. One comes into being with its first key, too.',
   permission: 'api.<apiId>.create_api',
   errors: ['CONFLICT'],
+  example: { name: 'Shop', apiId: 'shop' },
 });
 
 export const getApi = gets('apis.getApi', asked.GetApi, answers.Api, {
@@ -92,6 +100,7 @@ export const deleteApi = posts('apis.deleteApi', asked.DeleteApi, answers.Propag
     'Answers when it is complete, as updateKey does. Its id is free again when its keys are swept.',
   permission: 'api.<apiId>.delete_api',
   errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { apiId: 'shop' },
 });
 
 export const createRootKey = posts('rootKeys.createRootKey', asked.CreateRootKey, answers.CreatedRootKey, {
@@ -99,6 +108,7 @@ export const createRootKey = posts('rootKeys.createRootKey', asked.CreateRootKey
   description: 'Nobody can hand out more than they may do themselves.',
   permission: 'root.*.create_root_key',
   errors: ['CONFLICT'],
+  example: { name: 'support', permissions: ['api.shop.read_key', 'api.shop.read_api'] },
 });
 
 export const updateRootKey = posts('rootKeys.updateRootKey', asked.UpdateRootKey, answers.UpdatedRootKey, {
@@ -106,6 +116,7 @@ export const updateRootKey = posts('rootKeys.updateRootKey', asked.UpdateRootKey
   description: 'It is refused from the next call on.',
   permission: 'root.*.update_root_key',
   errors: ['NOT_FOUND'],
+  example: { rootKeyId: 'root_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
 });
 
 export const listRootKeys = gets('rootKeys.listRootKeys', asked.ListRootKeys, answers.RootKeyList, {
@@ -142,9 +153,9 @@ function posts<Body extends TSchema, Answer extends TSchema>(
   name: string,
   body: Body,
   answer: Answer,
-  said: Said,
+  said: Said & { readonly example: object },
 ) {
-  return { body, ...about(name, answer, said) };
+  return { body, ...about(name, answer, said), 'x-example': said.example };
 }
 
 function gets<Query extends TSchema, Answer extends TSchema>(

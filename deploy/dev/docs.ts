@@ -70,7 +70,21 @@ export async function documents(): Promise<{ file: string; present: string; want
     );
     return { file, present, wanted };
   });
-  return [...withTables, document, prometheusRule()];
+  return [...withTables, document, verifyKey(), prometheusRule()];
+}
+
+/** What the control plane's reference shows of the verifier. */
+function verifyKey() {
+  const file = 'control-plane/verify-key.json';
+  const path = join(ROOT, file);
+  const { post } = verifierDocument.paths['/v1/keys.verifyKey'] as { post: { description: string } };
+  const description = `A verifier answers this, not the control plane, and needs no root key: copy the command and send it there.\n\n${post.description}`;
+  const shown = { '/v1/keys.verifyKey': { post: { ...post, tags: ['verifier'], description } } };
+  return {
+    file,
+    present: existsSync(path) ? readFileSync(path, 'utf8') : '',
+    wanted: `${JSON.stringify(shown, null, 2)}\n`,
+  };
 }
 
 /** The alerts as the Prometheus Operator takes them. */

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import fc from 'fast-check';
+import { Value } from 'typebox/value';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Answer, Fleet, ROOT_KEY } from '../fleet.ts';
 import { Document, inputsOf, type Operation } from '../openapi.ts';
@@ -42,6 +43,27 @@ describe('the document', () => {
         expect.arrayContaining(['200', '400', '401', '403', '429', '500', '503']),
       );
     }
+  });
+
+  test('requires nothing that has a default, and shows of every body one that is taken as it is', async () => {
+    const bodies = operations.flatMap(({ operationId, requestBody, parameters = [] }) => {
+      for (const { name, required, schema } of parameters)
+        expect(required === true && schema['default'] !== undefined, `${operationId} ${name}`).toBe(false);
+      const { schema, example } = requestBody?.content['application/json'] ?? {};
+      return schema ? [{ operationId, schema, example }] : [];
+    });
+    expect(bodies.map(({ operationId }) => operationId)).toContain('createKey');
+    for (const { operationId, schema, example } of bodies) {
+      const defaulted = Object.entries(schema.properties ?? {}).filter(
+        ([, of]) => of['default'] !== undefined,
+      );
+      for (const [name] of defaulted) expect(schema.required, `${operationId} ${name}`).not.toContain(name);
+      expect(Value.Check(schema, example), operationId).toBe(true);
+      expect(example, operationId).not.toHaveProperty('expires');
+    }
+    const created = operations.find(({ operationId }) => operationId === 'createKey') as Operation;
+    const { example } = bodies.find(({ operationId }) => operationId === 'createKey') ?? {};
+    expect((await call(created, example as object)).status).toBe(200);
   });
 
   test('leaves out no operation that there is', () => {
@@ -146,10 +168,12 @@ describe('the reference at /docs', () => {
     }
   });
 
-  test('shows the same document', async () => {
+  test('shows the same document, and verifyKey of the verifier', async () => {
     const [shown, served] = await Promise.all(
       ['/docs/json', '/openapi.json'].map((p) => fleet.get(base + p)),
     );
-    expect(shown?.body).toEqual(served?.body);
+    const { '/v1/keys.verifyKey': verifyKey, ...paths } = shown?.body.paths ?? {};
+    expect({ ...shown?.body, paths }).toEqual(served?.body);
+    expect(verifyKey.post.description).toMatch(/^A verifier answers this/);
   });
 });

@@ -1,0 +1,81 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { executable, startChromium } from './chromium.ts';
+
+/** The page is a megabyte of script, and the machine may be busy. */
+const SLOW_MS = 180_000;
+
+describe.skipIf(!executable)(`the reference${executable ? '' : ' (skipped: no Chromium here)'}`, () => {
+  let fleet: Fleet;
+  let browser: Browser;
+  let base: string;
+  beforeAll(async () => {
+    fleet = await Fleet.start({ verifiers: 0 });
+    base = fleet.controlPlanes[0]?.address ?? '';
+    browser = await startChromium();
+  }, SLOW_MS);
+  afterAll(async () => {
+    await browser.close();
+    await fleet.stop();
+  });
+
+  test('makes a key by "Try it out" as it is filled in, and shows verifyKey', {
+    timeout: 60_000,
+  }, async () => {
+    const page = await browser.newPage();
+    page.setDefaultTimeout(SLOW_MS);
+    await page.goto(`${base}/docs`);
+    await page.getByRole('button', { name: 'Authorize' }).first().click();
+    await page.locator('.modal-ux input').fill(ROOT_KEY);
+    await page.locator('.modal-ux .auth-btn-wrapper button.authorize').click();
+    await page.locator('.modal-ux .btn-done').click();
+    expect(await page.getByText('/v1/keys.verifyKey').count()).toBe(1);
+    const operation = page.locator('#operations-keys-createKey');
+    await operation.locator('.opblock-summary-control').click();
+    await operation.getByRole('button', { name: 'Execute' }).click();
+    await expect
+      .poll(() => operation.locator('.live-responses-table .response-col_status').last().textContent(), {
+        timeout: SLOW_MS,
+      })
+      .toContain('200');
+    const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shop' });
+    expect(keys).toEqual([expect.objectContaining({ name: 'Ada', enabled: true })]);
+    await page.close();
+  });
+
+  test('is as wide as a phone, and dark where its reader prefers that', { timeout: SLOW_MS }, async () => {
+    for (const colorScheme of ['dark', 'light'] as const) {
+      const context = await browser.newContext({
+        viewport: { width: 390, height: 844 },
+        isMobile: true,
+        colorScheme,
+      });
+      const page = await context.newPage();
+      page.setDefaultTimeout(SLOW_MS);
+      await page.goto(`${base}/docs`);
+      await page.locator('#operations-keys-createKey .opblock-summary-control').click();
+      await page.locator('#operations-apis-listKeys .opblock-summary-control').click();
+      await page.locator('#operations-apis-listKeys .parameters').first().waitFor();
+      const width = await page.evaluate<number>('document.documentElement.scrollWidth');
+      const back = await page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
+      const [shade = 0] = back.match(/\d+/g)?.map(Number) ?? [];
+      expect(width, colorScheme).toBe(390);
+      expect(shade < 128).toBe(colorScheme === 'dark');
+      await context.close();
+    }
+  });
+
+  test('is linked from the dashboard, signed in or not', { timeout: SLOW_MS }, async () => {
+    const page = await browser.newPage();
+    page.setDefaultTimeout(SLOW_MS);
+    await page.goto(`${base}/dashboard`);
+    expect(await page.getByRole('link', { name: 'the reference' }).getAttribute('href')).toBe('/docs');
+    await page.getByLabel('Root key').fill(ROOT_KEY);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('link', { name: 'Reference', exact: true }).click();
+    await page.locator('.swagger-ui .info').waitFor();
+    expect(new URL(page.url()).pathname).toMatch(/^\/docs/);
+    await page.close();
+  });
+});
