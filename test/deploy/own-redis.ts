@@ -108,7 +108,7 @@ export class OwnRedis {
     this.port = port;
     this.#command = [join(files.folder, 'files', script), '--bind', this.host, ...args];
     const data = join(files.folder, `${script}-${this.host}-${port}`);
-    mkdirSync(data);
+    mkdirSync(data, { recursive: true });
     this.env = {
       ...process.env,
       SECRETS: join(files.folder, 'secrets'),

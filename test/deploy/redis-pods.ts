@@ -100,14 +100,22 @@ export class RedisPods {
   readonly hostsFile = join(this.files.folder, 'hosts');
   #sentinelPort = 0;
   #named = false;
+  #first: { redis: Promise<OwnRedis>; pod: () => Promise<RedisPod> } | undefined;
 
   /**
    * @param options.args more of redis.conf, as command-line options
    * @param options.certificate the file of the Secret keyfence-redis-tls by its name
+   * @param options.joining starts the Redis, not of a group, that the other two are to join
    * @param options.named the servers know each other by the names that they have in a cluster, not by their addresses
    */
   static async start(
-    options: { tls?: boolean; args?: string[]; named?: boolean; certificate?: (name: string) => Buffer } = {},
+    options: {
+      tls?: boolean;
+      args?: string[];
+      named?: boolean;
+      certificate?: (name: string) => Buffer;
+      joining?: (files: OwnFiles, host: string, port: number) => Promise<OwnRedis>;
+    } = {},
   ): Promise<RedisPods> {
     const group = new RedisPods();
     const { tls, named = false, certificate } = options;
@@ -129,12 +137,25 @@ export class RedisPods {
         DOWN_AFTER_MS: '2000',
         FAILOVER_MS: '3000',
       };
-      const redis = await OwnRedis.start(group.files, { port, env, args: options.args ?? [] });
-      const script = 'start-sentinel.sh';
-      const sentinel = await OwnRedis.start(group.files, { port: group.#sentinelPort, env, script });
-      group.pods.push(new RedisPod(group.files, redis, sentinel));
+      const pod = async () => {
+        const redis = await OwnRedis.start(group.files, { port, env, args: options.args ?? [] });
+        const script = 'start-sentinel.sh';
+        const sentinel = await OwnRedis.start(group.files, { port: group.#sentinelPort, env, script });
+        return new RedisPod(group.files, redis, sentinel);
+      };
+      if (options.joining && i === 0) {
+        group.#first = { redis: options.joining(group.files, host, port), pod };
+        await group.#first.redis;
+      } else group.pods.push(await pod());
     }
     return group;
+  }
+
+  /** Takes the Redis that the others have joined into the group, over its own data. */
+  async takeIn(): Promise<void> {
+    const { redis, pod } = this.#first ?? {};
+    await (await redis)?.stop();
+    if (pod) this.pods.unshift(await pod());
   }
 
   /**
