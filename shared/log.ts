@@ -1,4 +1,5 @@
 import { type DestinationStream, type LoggerOptions, pino } from 'pino';
+import { LogOutput } from './log-output.ts';
 
 /** What modules need of a logger. */
 export type Logger = Pick<pino.Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
@@ -10,7 +11,7 @@ export type Logger = Pick<pino.Logger, 'trace' | 'debug' | 'info' | 'warn' | 'er
 export function createLogger(
   process: 'control-plane' | 'verifier',
   level: string,
-  destination: DestinationStream = pino.destination(1),
+  destination: DestinationStream = standardOutput(),
 ): pino.Logger {
   const options: LoggerOptions = {
     level,
@@ -34,6 +35,12 @@ export function createLogger(
     timestamp: pino.stdTimeFunctions.isoTime,
   };
   return pino(options, destination);
+}
+
+function standardOutput(): LogOutput {
+  const output = new LogOutput(1);
+  process.once('exit', () => output.flushSync());
+  return output;
 }
 
 /** An error without the Redis command that ioredis attaches: the arguments of AUTH are a password. */

@@ -35,12 +35,15 @@ export function endToEndHeaders(
     const name = raw[i] ?? '';
     const value = raw[i + 1] ?? '';
     const lower = name.toLowerCase();
-    if (!HOP_BY_HOP.has(lower) && !named.includes(lower) && !drop(lower, value)) kept.push(name, value);
+    if (!HOP_BY_HOP.has(lower) && !named.has(lower) && !drop(lower, value)) kept.push(name, value);
   }
   return kept;
 }
 
-function nominated(connection: string): readonly string[] {
-  if (/^(?:keep-alive|close)?$/i.test(connection)) return [];
-  return connection.split(',').map((name) => name.trim().toLowerCase());
+/** A set: a client may name thousands beside thousands of headers. */
+function nominated(connection: string): ReadonlySet<string> {
+  if (/^(?:keep-alive|close)?$/i.test(connection)) return NONE;
+  return new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
 }
+
+const NONE: ReadonlySet<string> = new Set();

@@ -170,7 +170,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [/^shared\/key-format\.ts$/, ['shared/key-format', 'end-to-end/verifying', 'cli/transfer']],
   [/^shared\/config\.ts$/, ['shared/settings', 'shared/config', 'documentation']],
-  [/^shared\/log\.ts$/, ['shared/log', 'end-to-end/secrets']],
+  [/^shared\/log(?:-output)?\.ts$/, ['shared/log', 'end-to-end/secrets']],
   [/^shared\/change\.ts$/, ['shared/change', 'simulation/redis']],
   [
     /^shared\/redis\.ts$/,

@@ -1,7 +1,9 @@
 import { spawnSync } from 'node:child_process';
+import { existsSync, openSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { createLogger } from '../../shared/log.ts';
+import { LogOutput } from '../../shared/log-output.ts';
 import { Fleet } from '../fleet.ts';
 
 function logged(level: string, write: (log: ReturnType<typeof createLogger>) => void): string[] {
@@ -64,4 +66,80 @@ test('a process logs to its standard output where nothing else is said', () => {
   });
   expect(stderr).toBe('');
   expect(JSON.parse(stdout)).toMatchObject({ process: 'verifier', msg: 'told' });
+});
+
+test.skipIf(!existsSync('/dev/full'))('a full disk ends no process, and holds none up', () => {
+  const file = new URL('../../shared/log.ts', import.meta.url).href;
+  const program = `const { createLogger } = await import('${file}'); const log = createLogger('verifier', 'info');
+    log.info('first'); await new Promise(setImmediate); log.fatal('second'); log.info('third');
+    setTimeout(() => process.stderr.write('still here'), 50);`;
+  const { status, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+    encoding: 'utf8',
+    stdio: ['ignore', openSync('/dev/full', 'w'), 'pipe'],
+    timeout: 20_000,
+    killSignal: 'SIGKILL',
+  });
+  expect({ status, stderr }).toEqual({ status: 0, stderr: 'still here' });
+});
+
+/** A disk of so many bytes more, which says so when they are used up. */
+class SmallDisk {
+  text = '';
+  room: number;
+  fault = 'ENOSPC';
+  readonly done: (() => void)[] = [];
+  readonly output = new LogOutput(-1, (_fd, bytes, done) => {
+    this.done.push(() => {
+      const length = Math.min(bytes.length, this.room);
+      this.room -= length;
+      this.text += bytes.toString('latin1', 0, length);
+      done(length > 0 ? null : Object.assign(new Error(this.fault), { code: this.fault }), length);
+    });
+  });
+
+  constructor(room: number) {
+    this.room = room;
+  }
+
+  /** Lets every write that was begun end. */
+  turn(): void {
+    for (let next = this.done.shift(); next !== undefined; next = this.done.shift()) next();
+  }
+}
+
+test('what a full disk did not take comes once there is room, in order and once', () => {
+  const disk = new SmallDisk(8);
+  disk.output.write('first\n');
+  disk.output.write('second\n');
+  disk.turn();
+  disk.output.write('third\n');
+  disk.turn();
+  expect(disk.text).toBe('first\nse');
+  disk.room = 100;
+  disk.output.write('fourth\n');
+  disk.turn();
+  expect(disk.text).toBe('first\nsecond\nthird\nfourth\n');
+});
+
+test('what waits for a disk that stays full is bounded', () => {
+  const disk = new SmallDisk(0);
+  const line = `${'x'.repeat(1023)}\n`;
+  for (let i = 0; i < 5000; i++) {
+    disk.output.write(line);
+    disk.turn();
+  }
+  disk.room = 10_000_000;
+  disk.output.write('');
+  disk.turn();
+  expect(disk.text.length).toBeGreaterThan(1_000_000);
+  expect(disk.text.length).toBeLessThan(1_100_000);
+});
+
+test('a reader that takes nothing more for a while is written to again, without another line', async () => {
+  const disk = new SmallDisk(0);
+  disk.fault = 'EAGAIN';
+  disk.output.write('first\n');
+  disk.turn();
+  disk.room = 100;
+  await expect.poll(() => disk.turn() ?? disk.text).toBe('first\n');
 });
