@@ -33,8 +33,8 @@ export interface Options {
   readonly tried: (one: Tried) => void;
 }
 
-/** Plants `count` mutants, chosen by the seed, one at a time in each of `jobs` copies of the project. */
-export async function mutate(options: Options): Promise<Tried[]> {
+/** Plants `count` mutants, chosen by the seed, one at a time in each of `jobs` copies of the project. `faults`: tests that were left out. */
+export async function mutate(options: Options): Promise<{ tried: Tried[]; faults: string[] }> {
   const { root, testsOf, accepted, tried } = options;
   const files = filesOf(root);
   const queue = chosen(options);
@@ -63,7 +63,9 @@ export async function mutate(options: Options): Promise<Tried[]> {
     }
   };
   await Promise.all(Array.from({ length: options.jobs }, work));
-  return results;
+  const measured = await Promise.all(baselines.values());
+  const faults = measured.flatMap((result) => (typeof result === 'object' ? [result.fault] : []));
+  return { tried: results, faults };
 }
 
 /** The same seed chooses the same mutants of the same files. */

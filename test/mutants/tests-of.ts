@@ -58,7 +58,6 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/contract',
       'control-plane/failures',
       'control-plane/listing',
-      'control-plane/key-view',
       'control-plane/left-behind',
       'control-plane/audit',
       'control-plane/import',
@@ -69,22 +68,16 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [
     /^control-plane\/(?:sweep|redis-upkeep|upkeep|lua\/(?:sweep|forget|set-lease|reap|fence)-?.*)\b/,
-    ['control-plane/sweep', 'simulation/redis', 'control-plane/left-behind', 'end-to-end/lifecycle'],
+    ['control-plane/sweep', 'simulation/redis', 'control-plane/left-behind'],
   ],
   [
     /^control-plane\/(?:fence|propagation|change-log|redis-change-log)\.ts$/,
-    [
-      'simulation/redis',
-      'control-plane/contract',
-      'control-plane/replicas',
-      'simulation/simulation',
-      'end-to-end/lifecycle',
-    ],
+    ['simulation/redis', 'control-plane/contract', 'control-plane/replicas', 'simulation/simulation'],
   ],
   [/^control-plane\/lua\/check-rights\.lua$/, ['cli/doctor', 'deploy/users']],
   [
     /^control-plane\/(?:redis-promises)\.ts$/,
-    ['control-plane/redis-promises', 'control-plane/contract', 'cli/doctor', 'end-to-end/lifecycle'],
+    ['control-plane/redis-promises', 'control-plane/contract', 'cli/doctor'],
   ],
   [/^control-plane\/usage\.ts$/, ['control-plane/usage']],
   [/^control-plane\/fleet\.ts$/, ['control-plane/fleet']],
@@ -110,7 +103,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [/^control-plane\/config\.ts$/, ['shared/config', 'documentation', 'control-plane/contract']],
   [
     /^control-plane\/(?:app|main|metrics)\.ts$/,
-    ['metrics', 'documentation', 'control-plane/contract', 'control-plane/limits', 'end-to-end/lifecycle'],
+    ['metrics', 'documentation', 'control-plane/contract', 'control-plane/limits'],
   ],
   [/^control-plane\/(?:dashboard|reference)\.ts$/, ['dashboard/serving', 'control-plane/openapi']],
   [
@@ -157,26 +150,19 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'simulation/redis',
       'end-to-end/verifying',
       'simulation/simulation',
-      'end-to-end/lifecycle',
     ],
   ],
   [
     /^verifier\//,
     ['verifier/http', 'verifier/differential', 'verifier/authz', 'verifier/limits', 'verifier/openapi'],
   ],
-  [
-    /^control-plane\//,
-    ['control-plane/contract', 'control-plane/failures', 'control-plane/audit', 'end-to-end/lifecycle'],
-  ],
+  [/^control-plane\//, ['control-plane/contract', 'control-plane/failures', 'control-plane/audit']],
   [/^shared\/key-format\.ts$/, ['shared/key-format', 'end-to-end/verifying', 'cli/transfer']],
   [/^shared\/config\.ts$/, ['shared/settings', 'shared/config', 'documentation']],
   [/^shared\/log(?:-output)?\.ts$/, ['shared/log', 'end-to-end/secrets']],
   [/^shared\/change\.ts$/, ['shared/change', 'simulation/redis']],
-  [
-    /^shared\/redis\.ts$/,
-    ['shared/redis', 'shared/deadlines', 'end-to-end/lifecycle', 'redis/sentinel', 'redis/cluster'],
-  ],
-  [/^shared\//, ['control-plane/contract', 'verifier/http', 'end-to-end/lifecycle', 'metrics']],
+  [/^shared\/redis\.ts$/, ['shared/redis', 'shared/deadlines', 'redis/sentinel', 'redis/cluster']],
+  [/^shared\//, ['control-plane/contract', 'verifier/http', 'metrics']],
 ];
 
 /** The tests that are to notice a mistake in this file, in the order in which they are run. */

@@ -10,8 +10,8 @@ export type Fate =
   | { readonly kind: 'survived' }
   | { readonly kind: 'no tests' };
 
-/** How long a test file takes without a mutant; shared, so that each is run only once. */
-export type Baselines = Map<string, Promise<number>>;
+/** How long a test file takes without a mutant, or why it cannot be used; shared, so that each is run only once. */
+export type Baselines = Map<string, Promise<number | { readonly fault: string }>>;
 
 /** A mutant may make a test file this much slower before it counts as caught: it may wait where it did not. */
 const SLOWER = 3;
@@ -31,18 +31,20 @@ export class Worker {
     this.#baselines = baselines;
   }
 
-  /** Runs the tests in their order until one notices the mutant. Rejects where one fails without it. */
+  /** Runs the tests in their order until one notices the mutant. Those that fail without it are left out. */
   async try(mutant: Mutant, tests: readonly string[]): Promise<Fate> {
-    if (tests.length === 0) return { kind: 'no tests' };
+    let used = 0;
     for (const test of tests) {
       const usualMs = await this.#usualMs(test);
+      if (typeof usualMs === 'object') continue;
+      used++;
       this.#copy.plant(mutant);
       const outcome = await this.#run(test, mutant.file, SLOWER * usualMs + SLACK_MS);
       this.#copy.mend(mutant);
       if (outcome === 'too slow') return { kind: 'too slow', by: test };
       if (outcome.failed !== undefined) return { kind: 'caught', by: `${test}: ${outcome.failed}` };
     }
-    return { kind: 'survived' };
+    return { kind: used === 0 ? 'no tests' : 'survived' };
   }
 
   /** Gives the copy with the mutant in it to somebody. */
@@ -60,7 +62,7 @@ export class Worker {
     this.#copy.remove();
   }
 
-  async #usualMs(test: string): Promise<number> {
+  async #usualMs(test: string): Promise<number | { readonly fault: string }> {
     const known = this.#baselines.get(test);
     if (known !== undefined) return known;
     const measured = this.#measure(test);
@@ -68,13 +70,13 @@ export class Worker {
     return measured;
   }
 
-  async #measure(test: string): Promise<number> {
+  async #measure(test: string): Promise<number | { readonly fault: string }> {
     for (let attempt = 1; ; attempt++) {
       const startedMs = performance.now();
       const outcome = await this.#run(test, undefined, BASELINE_MS_MAX);
       if (outcome !== 'too slow' && outcome.failed === undefined) return performance.now() - startedMs;
       const reason = outcome === 'too slow' ? 'takes too long' : `fails: ${outcome.failed}`;
-      if (attempt === 2) throw new Error(`${test} ${reason}, without any mutant`);
+      if (attempt === 2) return { fault: `${test} ${reason}, without any mutant` };
     }
   }
 
