@@ -242,6 +242,10 @@ test('an event that Redis does not take fails no disable, and is listed as soon 
     (text) => text.includes(`"requestId":"${headers['x-request-id']}"`) && text.includes('"audit":'),
   );
   expect(JSON.parse(line ?? '{}').audit).toMatchObject({ on: { keyId }, after: { enabled: false } });
+  const warned = fleet.logged.map((text) => JSON.parse(text)).filter(({ waits }) => waits === true);
+  expect(warned).toEqual([
+    expect.objectContaining({ level: 40, requestId: headers['x-request-id'], err: expect.anything() }),
+  ]);
 
   await redis.rename('aside', auditStream('done'));
   await fleet.until(async () => (await metric(late)) === before + 1);

@@ -44,6 +44,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
     /^control-plane\/(?:key-import|routes\/import)\.ts$/,
     [
+      'control-plane/unconfirmed',
       'control-plane/import',
       'control-plane/left-behind',
       'control-plane/contract',
@@ -59,6 +60,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/failures',
       'control-plane/listing',
       'control-plane/left-behind',
+      'control-plane/unconfirmed',
       'control-plane/audit',
       'control-plane/import',
       'control-plane/usage',
