@@ -19,6 +19,16 @@ const CHOICES: Record<string, Record<string, unknown>> = {
   'overlays/dev': { 'sample.enabled': true, 'controlPlane.replicas': 1 },
   'overlays/production': { 'redis.mode': 'sentinel', 'monitoring.scrape': true, 'monitoring.alerts': true },
   'verifier-per-node': { ...alone, 'verifier.node.enabled': true },
+  'overlays/per-node': {
+    ...alone,
+    'redis.external.mode': 'sentinel',
+    'redis.external.sentinelPassword': true,
+    'redis.external.url': [0, 1, 2]
+      .map((i) => `redis://keyfence-redis-${i}.keyfence-redis.keyfence:26379`)
+      .join(),
+    'redis.settings': { REDIS_REPLICAS: 2 },
+    'verifier.node.enabled': true,
+  },
   injection: { ...alone, 'verifier.injection.enabled': true },
 };
 

@@ -89,6 +89,10 @@ describe('what people do after an installation', () => {
       for (const block of blocks) {
         const { stdout } = await shell(block);
         expect(stdout).toContain('STATUS: pending-install');
+        // Verifiers on their nodes are of the same group as the control plane.
+        expect(stdout).toMatch(
+          /REDIS_MODE: sentinel\n {2}REDIS_URL: (\S+26379,?){3}\n {2}REDIS_REPLICAS: '?"?2/,
+        );
       }
     });
   });
