@@ -44,8 +44,8 @@ const newRootKey = async (...permissions: string[]): Promise<string> =>
   (await fleet.ok('rootKeys.createRootKey', { name: 'target', permissions })).rootKeyId;
 /** No API of this name; not deleted and swept, which would take seconds each time. */
 async function gone(apiId: string): Promise<string> {
-  const { head, log } = apiKeys(apiId);
-  await redis.del(head, log);
+  const { channel: _, ...kept } = apiKeys(apiId);
+  await redis.del(...Object.values(kept));
   return apiId;
 }
 /** An API of this name, whatever was done to it before. */
