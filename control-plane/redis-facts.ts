@@ -12,6 +12,10 @@ export interface RedisFacts {
   readonly settings: ReadonlyMap<string, string>;
   /** Why it does not let us see them, in its own words; undefined = it does. */
   readonly refusal: string | undefined;
+  /** Whether it writes its append-only file anew, is about to, or failed to the last time. */
+  readonly rewriting: boolean;
+  /** Whether that file was written anew before, since the server has it. */
+  readonly rewritten: boolean;
   /** Bytes from which on it makes room; 0 = never. */
   readonly memoryMax: number;
   readonly memoryPolicy: string;
@@ -29,15 +33,21 @@ const SETTINGS = [
 
 /** Asks one server. Rejects with SERVICE_UNAVAILABLE. */
 export async function lookAt(nodes: RedisNodes, redis: Redis): Promise<RedisFacts> {
-  const [info, { settings, refusal }] = await Promise.all([
-    nodes.within(redis, redis.info('server', 'memory', 'stats')),
+  // In this order: what is set takes effect over time, which only what is looked at later can show.
+  const [{ settings, refusal }, info] = await Promise.all([
     settingsOf(nodes, redis),
+    nodes.within(redis, redis.info('server', 'memory', 'stats', 'persistence')),
   ]);
   return {
     runId: infoLine(info, 'run_id') ?? '',
     version: infoLine(info, 'redis_version') ?? '0',
     settings,
     refusal,
+    rewriting:
+      infoLine(info, 'aof_rewrite_in_progress') === '1' ||
+      infoLine(info, 'aof_rewrite_scheduled') === '1' ||
+      infoLine(info, 'aof_last_bgrewrite_status') === 'err',
+    rewritten: Number(infoLine(info, 'aof_base_size') ?? 0) > 0,
     memoryMax: Number(infoLine(info, 'maxmemory') ?? 0),
     memoryPolicy: infoLine(info, 'maxmemory_policy') ?? 'noeviction',
     evicted: Number(infoLine(info, 'evicted_keys') ?? 0),
@@ -60,7 +70,11 @@ async function settingsOf(
 }
 
 /** What could lose a write that this server acknowledged, where no replica has it: by the setting to change. */
-export function crashFaults({ settings, refusal }: RedisFacts): string[] {
+export function crashFaults(
+  { settings, refusal, rewriting, rewritten }: RedisFacts,
+  /** Whether the append-only file was seen to be off, and not yet to be complete since. */
+  wasOff = false,
+): string[] {
   if (refusal !== undefined)
     return [
       `Redis does not let us see whether it keeps what it acknowledges (CONFIG GET: ${refusal}): permit +config|get`,
@@ -73,6 +87,11 @@ export function crashFaults({ settings, refusal }: RedisFacts): string[] {
   if (settings.get('no-appendfsync-on-rewrite') === 'yes')
     faults.push(
       'a crash while the append-only file is rewritten can lose acknowledged writes: set `no-appendfsync-on-rewrite no`',
+    );
+  // Turned on while it runs, Redis writes a file first that has all that there is; until then a restart reads none.
+  if (settings.get('appendonly') === 'yes' && rewriting && (wasOff || !rewritten))
+    faults.push(
+      'a crash can lose everything until the append-only file is complete, which it is not while Redis writes the first one after `appendonly yes`: wait, and look into the log of Redis if this goes on',
     );
   return faults;
 }

@@ -25,6 +25,8 @@ export class RedisPromises {
   readonly #log: Logger;
   readonly #stop = new AbortController();
   readonly #looks = new WeakMap<Redis, { now: Promise<Look>; next: Promise<Look> | undefined }>();
+  /** Servers seen without an append-only file, by their run; until they are seen with a complete one. */
+  readonly #off = new WeakMap<Redis, string>();
   #said: string | undefined;
   #evictedKeys = 0;
   /** Whether Redis ever answered; once true it stays so. */
@@ -109,10 +111,19 @@ export class RedisPromises {
 
   async #look(redis: Redis): Promise<Look> {
     const facts = await lookAt(this.#nodes, redis);
+    const wasOff = this.#wasOff(redis, facts);
     return {
       facts,
-      faults: [...(this.#replicas > 0 ? [] : crashFaults(facts)), ...evictionFaults(facts)],
+      faults: [...(this.#replicas > 0 ? [] : crashFaults(facts, wasOff)), ...evictionFaults(facts)],
     };
+  }
+
+  /** Whether its append-only file is off, or was and is not complete yet, as far as looks saw. A restart reads what it has. */
+  #wasOff(redis: Redis, { settings, runId, rewriting }: RedisFacts): boolean {
+    const appendOnly = settings.get('appendonly');
+    if (appendOnly === 'no') this.#off.set(redis, runId);
+    else if (this.#off.get(redis) !== runId || !rewriting) this.#off.delete(redis);
+    return this.#off.has(redis);
   }
 
   /** Rejects where a server did not answer; what the others said counts all the same. */

@@ -36,7 +36,7 @@ test.each([
   ['appendfsync', 'everysec', 'always'],
   ['no-appendfsync-on-rewrite', 'yes', 'no'],
 ])(
-  '%s %s: the next answer does not claim to be durable, and the next after it was set back does',
+  '%s %s: the next answer does not claim to be durable, and one after it was set back does',
   async (name, wrong, right) => {
     expect(await durable()).toBe(true);
     await redis.config('SET', name, wrong);
@@ -46,10 +46,41 @@ test.each([
     await fleet.until(async () => (await metric('keyfence_durable')) === 0);
     expect(fleet.logged.some((line) => line.includes('not durable: ') && line.includes(name))).toBe(true);
     await redis.config('SET', name, right);
+    if (name === 'appendonly') await fleet.until(durable);
     expect(await durable()).toBe(true);
     await fleet.until(async () => (await metric('keyfence_durable')) === 1);
   },
 );
+
+test('an append-only file that was turned on is relied on when it is complete, and while it is written anew', async () => {
+  const slow = async (microseconds: number) =>
+    redis.config('SET', 'rdb-key-save-delay', String(microseconds));
+  const isRewriting = async () => (await redis.info('persistence')).includes('aof_rewrite_in_progress:1');
+  try {
+    // Without a file from before, and with one.
+    for (const _ of [1, 2]) {
+      await redis.config('SET', 'appendonly', 'no');
+      expect(await durable()).toBe(false);
+      await slow(60_000_000);
+      await redis.config('SET', 'appendonly', 'yes');
+      expect(await isRewriting()).toBe(true);
+      expect(await durable()).toBe(false);
+      await slow(0);
+      await redis.config('SET', 'appendonly', 'no');
+      await redis.config('SET', 'appendonly', 'yes');
+      await fleet.until(durable);
+    }
+    await slow(60_000_000);
+    await redis.bgrewriteaof();
+    expect(await isRewriting()).toBe(true);
+    expect(await durable()).toBe(true);
+  } finally {
+    await slow(0);
+    await redis.config('SET', 'appendonly', 'no'); // ends the rewriting
+    await redis.config('SET', 'appendonly', 'yes');
+    await fleet.until(durable);
+  }
+});
 
 test('a policy that would throw keys away is no durable write, from the next answer on', async () => {
   await redis.config('SET', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru');
@@ -59,7 +90,9 @@ test('a policy that would throw keys away is no durable write, from the next ans
 });
 
 test('keys that were thrown away are counted, and end the claim at once and until somebody looked after it', async () => {
-  for (let i = 0; i < 2000; i++) await redis.set(`kf:{filler}:${i}`, 'x'.repeat(1000));
+  const filling = redis.pipeline();
+  for (let i = 0; i < 2000; i++) filling.set(`kf:{filler}:${i}`, 'x'.repeat(1000));
+  await filling.exec();
   const used = Number(/used_memory:(\d+)/.exec(await redis.info('memory'))?.[1]);
   await redis.config('SET', 'maxmemory-policy', 'allkeys-random', 'maxmemory', String(used - 500_000));
   const evicted = async () => Number(/evicted_keys:(\d+)/.exec(await redis.info('stats'))?.[1]);

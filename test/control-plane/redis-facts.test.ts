@@ -10,6 +10,8 @@ const good: RedisFacts = {
     ['no-appendfsync-on-rewrite', 'no'],
   ]),
   refusal: undefined,
+  rewriting: false,
+  rewritten: true,
   memoryMax: 0,
   memoryPolicy: 'noeviction',
   evicted: 0,
@@ -37,4 +39,13 @@ test('each setting that lets a crash lose writes is a fault of its own, and so i
   expect(crashFaults({ ...good, settings: new Map(), refusal: 'NOPERM no' })).toEqual([
     expect.stringContaining('NOPERM no'),
   ]);
+});
+
+test('an append-only file that is not complete yet is none, and one that is written anew is one', () => {
+  const incomplete = [expect.stringContaining('until the append-only file is complete')];
+  expect(crashFaults({ ...good, rewriting: true })).toEqual([]);
+  expect(crashFaults({ ...good, rewritten: false })).toEqual([]);
+  expect(crashFaults({ ...good, rewriting: true, rewritten: false })).toEqual(incomplete);
+  expect(crashFaults({ ...good, rewriting: true }, true)).toEqual(incomplete);
+  expect(crashFaults(good, true)).toEqual([]);
 });
