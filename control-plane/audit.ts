@@ -1,6 +1,6 @@
 import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
-import { auditStream } from '#shared/layout.ts';
+import { auditAgain, auditStream } from '#shared/layout.ts';
 import type { Logger } from '#shared/log.ts';
 import type { RedisNodes } from '#shared/redis.ts';
 import { Script } from '#shared/script.ts';
@@ -32,6 +32,13 @@ export interface AuditLimits {
   readonly waitingMax: number;
 }
 
+/** An event that Redis has not taken, or not on all replicas. */
+interface Waiting {
+  readonly event: AuditEvent;
+  /** Where the primary has it; '' = not that we know. */
+  id: string;
+}
+
 /** Told what became of an event. */
 type Counted = (kind: AuditKind, result: 'written' | 'late' | 'lost') => void;
 
@@ -43,7 +50,7 @@ export class Audit {
   readonly #limits: AuditLimits;
   readonly #counted: Counted;
   readonly #log: Logger;
-  readonly #waiting: AuditEvent[] = [];
+  readonly #waiting: Waiting[] = [];
   readonly #stop = new AbortController();
   #catchingUp: Promise<void> | undefined;
 
@@ -66,20 +73,21 @@ export class Audit {
   /**
    * Records an event, as durably as changes are, and never rejects: what has been done is done, whether or not it can
    * be written down. Where Redis does not take what was done, it waits in memory until Redis does, and may then be
-   * listed twice; what was refused, and what finds too many waiting already, is given up. Either way it stands in the
-   * process's log, like every event.
+   * listed twice where an answer of Redis was lost; what was refused, and what finds too many waiting already, is given
+   * up. Either way it stands in the process's log, like every event.
    */
   async record(kind: AuditKind, event: AuditEvent): Promise<void> {
     this.#log.info({ audit: event }, `audit: ${kind}`);
+    const waiting: Waiting = { event, id: '' };
     try {
-      await this.#write(kind, event);
+      await this.#write(kind, waiting);
       this.#counted(kind, 'written');
     } catch (error) {
       const waits =
         kind === 'done' && this.#waiting.length < this.#limits.waitingMax && !this.#stop.signal.aborted;
       this.#log.warn({ requestId: event.requestId, waits, err: error }, 'an audit event was not recorded');
       if (!waits) return this.#counted(kind, 'lost');
-      this.#waiting.push(event);
+      this.#waiting.push(waiting);
       this.#catchingUp ??= this.#catchUp();
     }
   }
@@ -98,9 +106,10 @@ export class Audit {
     this.#log.error({ lost: this.#waiting.length }, 'audit events are lost but for this log');
   }
 
-  async #write(kind: AuditKind, event: AuditEvent): Promise<void> {
-    const args = [JSON.stringify(event), this.#limits.kept[kind]];
-    const { replicated } = await this.#writer.run(recordScript, [auditStream(kind)], args);
+  async #write(kind: AuditKind, waiting: Waiting): Promise<void> {
+    const args = [JSON.stringify(waiting.event), this.#limits.kept[kind], waiting.id];
+    const { reply, replicated } = await this.#writer.run(recordScript, [auditStream(kind), auditAgain], args);
+    waiting.id = String(reply);
     if (!replicated) throw unavailable('not all replicas confirmed the event');
   }
 

@@ -41,3 +41,18 @@ test.concurrent.each(['keys.updateKey', 'keys.deleteKey'])(
     expect(propagation).toMatchObject({ state: 'pending', durable: false });
   },
 );
+
+test('an audit event that no replica confirmed is tried again and again, and listed once', async () => {
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  await fleet.ok('keys.updateKey', { keyId, enabled: false }, AT);
+  const short = async () => {
+    const { body } = await fleet.get(`${fleet.controlPlanes[AT.at]?.adminAddress}/metrics`);
+    return Number(/^keyfence_writes_total\{result="short"\} (\d+)$/m.exec(body)?.[1]);
+  };
+  const before = await short();
+  await fleet.until(async () => (await short()) >= before + 2);
+  const { events } = await fleet.ok('audit.listEvents', {});
+  const requestIds = events.map(({ requestId }: { requestId: string }) => requestId);
+  expect(events.some((event: { on: object }) => 'keyId' in event.on && event.on.keyId === keyId)).toBe(true);
+  expect(requestIds).toEqual([...new Set(requestIds)]);
+});

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   apiKeys,
   apiList,
+  auditAgain,
   auditStream,
   callCounter,
   idPointer,
@@ -41,6 +42,7 @@ const OTHERS = [
   rootKeyIndex,
   rootKeyRecord('hash'),
   auditStream('done'),
+  auditAgain,
   callCounter('bootstrap:POST'),
   'kf:{!}:k:x',
   'kf:',
