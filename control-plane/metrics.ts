@@ -134,7 +134,7 @@ export class Metrics {
     );
     gauge(
       'keyfence_redis_evicted_keys',
-      'Keys that Redis threw away because its memory was full, since it started. Above zero means that keys, or that they are disabled, are lost; set maxmemory-policy noeviction. All control planes tell of the same Redis: take the maximum.',
+      'Keys that Redis threw away because its memory was full, since it started. Above zero means that acknowledged keys, or what disables count on, are lost; set maxmemory-policy noeviction. All control planes tell of the same Redis: take the maximum.',
       () => promises.evictedKeys,
     );
   }

@@ -89,7 +89,9 @@ test('after a restore, what was refused since is what the logs say last: disable
   ]);
 });
 
-test('what was refused since a backup is listed by the command of the runbook, as it is written', () => {
+test('what was refused since a backup is listed by the command of the runbook, as it is written', {
+  timeout: 120_000, // npm starts once in each shell
+}, () => {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-logs-'));
   try {
     const on = { keyId: 'key_off', apiId: 'a' };
