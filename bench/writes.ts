@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
+import { recordCall } from '../control-plane/key-record.ts';
 import { type Benchmark, inDirectory, median } from './harness.ts';
 import { inParallel, startBackend } from './servers.ts';
 
@@ -57,10 +58,10 @@ const writes: Benchmark = ({ quick }) =>
   });
 
 function createWithScript(redis: Redis, sha: string, keyId: string): Promise<unknown> {
-  const record = `kf:{bare}:k:${keyId}`;
-  const keys = ['kf:{bare}:head', 'kf:{bare}:idx', record, `${record}:meta`, record];
-  const fields = ['p', 'x'.repeat(43), 's', 'kf_1234', 'e', '1', 'c', Date.now()];
-  return redis.evalsha(sha, keys.length, ...keys, keyId, Date.now(), '1', 10_000, '', '', '', ...fields);
+  const nowMs = Date.now();
+  const key = { apiId: 'bare', keyId, secretHash: 'x'.repeat(43), start: 'kf_1234', meta: {}, enabled: true };
+  const { keys, args } = recordCall({ ...key, createdAt: nowMs, foreign: false }, true, 10_000);
+  return redis.evalsha(sha, keys.length, ...keys, ...args);
 }
 
 export default writes;
