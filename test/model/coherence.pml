@@ -126,6 +126,15 @@ inline pick(p) { p = OLD }
 #define OK 2
 #define REFUSED 3        /* NOREG, DIVERGED or TRIMMED: the verifier has to drop() */
 
+/* Two requests at once are of one session: over one connection, to one server, in their order. */
+#if defined(CREATES) && REQUESTS == 2
+#define SESSION
+#define in_order(r)  (my.request[1-r].state == NOTHING || my.first == r)
+#define may_execute(r)  (in_order(r) || my.request[1-r].state != SENT)
+#else
+#define in_order(r)  (true)
+#define may_execute(r)  (true)
+#endif
 typedef Request {
   byte state;            /* a REGISTER when the verifier is not live, otherwise a SYNC */
   byte age;              /* ticks since it was sent */
@@ -149,6 +158,9 @@ typedef Verifier_ {
   byte at_new;           /* bit k: that write is on the new branch */
 #ifdef CREATES
   byte mark; bool mark_new;    /* the last creation seen */
+#ifdef SESSION
+  byte first;            /* of two requests in flight: the one that was sent first */
+#endif
   byte key; bool key_new;      /* cached: the number of one key that was created meanwhile, 0 = not cached */
 #endif
   Request request[REQUESTS];
@@ -180,6 +192,9 @@ inline end_request(r) {
   its.state = NOTHING; its.age = 0; its.sent = 0; its.want = 0; its.from = 0; its.head = 0;
 #ifdef CREATES
   its.mark = 0; its.mark_new = false; its.created = 0; its.read = 0;
+#ifdef SESSION
+  my.first = 1-r;
+#endif
 #endif
 #ifdef LEASECHANGE
   its.L = 0;
@@ -265,6 +280,15 @@ inline renew(r) {
 #else
 #define same_creations(p) (true)
 #endif
+#ifdef CREATES
+/* Of two requests at once: only what the verifier had seen when it sent one was compared. */
+#ifdef CREATIONS_BELIEVED
+#define proven (true)
+#else
+#define proven ((my.mark == its.mark && my.mark_new == its.mark_new) || \
+                (my.mark == its.created && my.mark_new == created_new(its.from, its.created)))
+#endif
+#endif
 #ifdef NO_HASH_CHAIN
 #define same_hash(p, q) (true)
 #else
@@ -310,6 +334,9 @@ inline answer() {
 inline send(r, key) {
   its.state = SENT; its.sent = my.pos; its.want = key;
 #ifdef CREATES
+#ifdef SESSION
+  my.first = (my.request[1-r].state != NOTHING -> 1-r : r);
+#endif
   its.mark = my.mark; its.mark_new = my.mark_new
 #endif
 }
@@ -332,7 +359,11 @@ inline execute_register() {
   p = 0; q = 0
 }
 inline execute_sync(r) {
+#ifdef SESSION
+  if :: !in_order(r) && my.request[1-r].from == NEW -> p = NEW :: else -> pick(p) fi;
+#else
   pick(p);
+#endif
   if
   :: !may_sync(p) || its.sent > server[p].head || !same_hash(p, its.sent) || !same_creations(p) ->
        its.state = REFUSED; its.want = 0
@@ -385,12 +416,17 @@ inline handle_reply(r) {
        fi;
 #ifdef CREATES
        if
-       :: its.read > 0 -> my.key = its.read; my.key_new = created_new(p, its.read)
+       :: its.read > 0 && (proven || its.read <= its.mark) ->
+            my.key = its.read; my.key_new = created_new(p, its.read)
        :: else
        fi;
-       my.mark = its.created; my.mark_new = created_new(p, its.created);
-#endif
+       if
+       :: proven -> my.mark = its.created; my.mark_new = created_new(p, its.created); renew(r)
+       :: else
+       fi;
+#else
        renew(r);
+#endif
        end_request(r)
   fi;
   p = 0; q = 0
@@ -417,15 +453,22 @@ end:
 #if KEYS == 2
   :: d_step { my.live && my.request[FILL].state == NOTHING && my.at[1] == 0 -> send(FILL, 2) }
 #endif
-  :: atomic { my.live && my.request[0].state == SENT && any_up -> execute_sync(0) }
+  :: atomic { my.live && my.request[0].state == SENT && may_execute(0) && any_up -> execute_sync(0) }
   :: d_step { my.live && my.request[0].state == REFUSED -> drop() }
-  :: d_step { my.live && my.request[0].state == OK -> handle_reply(0) }
+  :: d_step { my.live && my.request[0].state == OK && in_order(0) -> handle_reply(0) }
+#ifdef SESSION
+  :: d_step { my.request[0].state != NOTHING || my.request[1].state != NOTHING ->   /* the connection breaks */
+       end_request(1); end_request(0) }
+#else
   :: d_step { my.request[0].state != NOTHING -> end_request(0) }      /* request or reply is lost */
+#endif
 #if REQUESTS == 2
-  :: atomic { my.live && my.request[1].state == SENT && any_up -> execute_sync(1) }
+  :: atomic { my.live && my.request[1].state == SENT && may_execute(1) && any_up -> execute_sync(1) }
   :: d_step { my.live && my.request[1].state == REFUSED -> drop() }
-  :: d_step { my.live && my.request[1].state == OK -> handle_reply(1) }
+  :: d_step { my.live && my.request[1].state == OK && in_order(1) -> handle_reply(1) }
+#ifndef SESSION
   :: d_step { my.request[1].state != NOTHING -> end_request(1) }
+#endif
 #endif
 #ifdef NO_NONCE                                                /* a late reply answers the next request */
   :: d_step { my.live && my.request[0].state == OK -> my.request[0].age = 0; my.request[0].sent = my.pos }

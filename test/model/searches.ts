@@ -24,6 +24,9 @@ export const searches: Search[] = [
   base('base, two verifiers', ['-DVERIFIERS=2']),
   base('base, failover', FAILOVER, { quick: true }),
   base('base, failover, keys created', [...FAILOVER, ...CREATED], { quick: true }),
+  base('base, failover, keys created, two requests', [...FAILOVER, ...CREATED, '-DREQUESTS=2'], {
+    quick: true,
+  }),
   base('base, failover, two keys', [...FAILOVER, ...TWO_KEYS]),
   base('base, failover, three writes', [...FAILOVER, '-DWRITES=3']),
 
@@ -48,6 +51,7 @@ export const searches: Search[] = [
   mutant('NO_HASH_CHAIN', I1, FAILOVER),
   mutant('CREATIONS_NOT_COMPARED', I11, [...FAILOVER, ...CREATED]),
   mutant('CREATIONS_COUNTED', I11, [...FAILOVER, ...CREATED]),
+  mutant('CREATIONS_BELIEVED', I11, [...FAILOVER, ...CREATED, '-DREQUESTS=2']),
   deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
   deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),
 ];
