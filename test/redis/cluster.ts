@@ -94,7 +94,8 @@ export class RedisCluster {
     const migrate = async (keys: string[]) => {
       if (keys.length === 0) return;
       const to = ['127.0.0.1', String(target.port), '', '0', '5000'];
-      await source.command('MIGRATE', ...to, 'KEYS', ...keys);
+      // The Cluster may take itself for down for a moment; what was moved already is passed over.
+      await source.until(async () => Boolean(await source.command('MIGRATE', ...to, 'KEYS', ...keys)));
     };
     await target.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', await idOf(source));
     await source.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', targetId);
