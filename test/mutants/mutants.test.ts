@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import {
   mkdirSync,
   mkdtempSync,
@@ -177,6 +177,20 @@ describe('a run', () => {
     expect(faults).toEqual(['broken.test.ts fails: it, without any mutant']);
     expect(tried.map(({ fate }) => 'by' in fate && fate.by)).toEqual(new Array(3).fill('strong.test.ts: it'));
   });
+});
+
+test('the command takes files, folders and lines, and ends with what it was called wrongly with', async () => {
+  const run = (...args: string[]) =>
+    spawnSync(process.execPath, ['test/mutants/run.ts', ...args], { cwd: ROOT, encoding: 'utf8' });
+  // Lines that there are not hold no mutant.
+  const none = run('control-plane/permissions.ts:9998-9999', '--seed', '7');
+  expect({ status: none.status, stderr: none.stderr }).toEqual({ status: 0, stderr: '' });
+  expect(none.stdout).toMatch(/^seed 7\n.*\nall +0 +0 +0 +0\b/s);
+  for (const args of [['nowhere.ts'], ['README.md'], ['verifier', '--count', '0']]) {
+    const { status, stderr } = run(...args);
+    expect(status).toBe(2);
+    expect(stderr).toMatch(/: (?:not found|no code of the project|a number from 1 up)\n\nnpm run mutants/);
+  }
 });
 
 test('every file of the rules has tests that are to notice', () => {

@@ -62,7 +62,7 @@ export async function mutate(options: Options): Promise<{ tried: Tried[]; faults
       await worker.stop();
     }
   };
-  await Promise.all(Array.from({ length: options.jobs }, work));
+  await Promise.all(Array.from({ length: Math.min(options.jobs, queue.length) }, work));
   const measured = await Promise.all(baselines.values());
   const faults = measured.flatMap((result) => (typeof result === 'object' ? [result.fault] : []));
   return { tried: results, faults };

@@ -68,8 +68,9 @@ function sources(given: readonly string[]): Source[] {
   });
 }
 
-const range = (first: number, last: number): ReadonlySet<number> =>
-  new Set(Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i));
+function range(first: number, last: number): ReadonlySet<number> {
+  return new Set(Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i));
+}
 
 function changedLines(file: string): ReadonlySet<number> {
   const git = (...args: string[]) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' });

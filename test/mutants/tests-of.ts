@@ -70,7 +70,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [
     /^control-plane\/(?:sweep|redis-upkeep|upkeep|lua\/(?:sweep|forget|set-lease|reap|fence)-?.*)\b/,
-    ['control-plane/sweep', 'simulation/redis', 'control-plane/left-behind'],
+    ['control-plane/sweep', 'control-plane/sweep-steps', 'simulation/redis', 'control-plane/left-behind'],
   ],
   [
     /^control-plane\/(?:fence|propagation|change-log|redis-change-log)\.ts$/,
