@@ -170,7 +170,9 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
 /** The tests that are to notice a mistake in this file, in the order in which they are run. */
 export function testsOf(root: string, file: string, files: readonly string[]): string[] {
   const tests = files.filter((name) => name.endsWith('.test.ts'));
-  const scripts = file.endsWith('.lua') ? ['control-plane/scripts', 'control-plane/key-scripts'] : [];
+  const scripts = file.endsWith('.lua')
+    ? ['control-plane/scripts', 'control-plane/key-scripts', 'verifier/sync-script']
+    : [];
   const row = [...scripts, ...(ROWS.find(([pattern]) => pattern.test(file))?.[1] ?? [])];
   const named = row.map((name) => `test/${name}.test.ts`).filter((test) => tests.includes(test));
   const folder = `test/${file.split('/')[0]}/`;
