@@ -1,5 +1,5 @@
 /** A started timer; `cancel` is idempotent. */
-interface Timer {
+export interface Timer {
   cancel(): void;
 }
 

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
+import type { Clock, Timer } from '#shared/clock.ts';
 import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
 import type { Hooks } from './routes.ts';
 import { join } from './tunnel.ts';
@@ -38,6 +39,12 @@ export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flu
   destroy(): unknown;
 };
 
+/** How long a response may keep its head back once the request is sent. */
+export interface HeadLimit {
+  readonly clock: Clock;
+  readonly timeoutMs: number;
+}
+
 /** Bodies up to here are copied, which costs less than another write. */
 const STRING_BYTES_MAX = 4096;
 
@@ -48,6 +55,12 @@ export class Exchange implements Dispatcher.DispatchHandler {
   readonly #settled = Promise.withResolvers<void>();
   #controller: Dispatcher.DispatchController | undefined;
   readonly #tunnelIdleMs: number | undefined;
+  readonly #limit: HeadLimit;
+  /** When the last of the request was sent. */
+  #sentMs: number | undefined;
+  /** Of a response whose head is not its first. */
+  #headTimer: Timer | undefined;
+  #late = false;
   /** The first piece of the body. */
   #first: Buffer | undefined;
   #begun = false;
@@ -61,8 +74,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
     hooks: Hooks,
     added: readonly string[],
     tunnelIdleMs: number | undefined,
+    limit: HeadLimit,
   ) {
     this.#response = response;
+    this.#limit = limit;
     this.#added = added;
     this.#tunnelIdleMs = tunnelIdleMs;
     // Not written where it is assigned: see "Garbage" in README.md.
@@ -79,6 +94,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (this.#response.destroyed) controller.abort(new Error('the client has gone'));
   }
 
+  onRequestSent(): void {
+    this.#sentMs = this.#limit.clock.monotonicMs();
+  }
+
   onResponseStarted(): void {
     this.#begun = true;
   }
@@ -89,7 +108,11 @@ export class Exchange implements Dispatcher.DispatchHandler {
     headers: IncomingHttpHeaders,
     statusMessage = '',
   ): void {
-    if (status < 200) return;
+    if (status < 200) {
+      this.#awaitHead();
+      return;
+    }
+    this.#headTimer?.cancel();
     const raw = latin1(controller.rawHeaders);
     const kept = endToEndHeaders(raw, headers.connection, () => false);
     kept.push(...this.#added);
@@ -97,6 +120,16 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.#response.writeHead(status, phraseOf(statusMessage), kept);
     this.#unfit = false;
     process.nextTick(() => this.#flush(controller));
+  }
+
+  /** Bounds the wait for the head that counts: undici begins its own anew with each head, this one goes on. */
+  #awaitHead(): void {
+    if (this.#headTimer !== undefined || this.#sentMs === undefined) return;
+    const { clock, timeoutMs } = this.#limit;
+    this.#headTimer = clock.after(Math.max(0, this.#sentMs + timeoutMs - clock.monotonicMs()), () => {
+      this.#late = true;
+      this.#controller?.abort(new Error('heads of 1xx, and no other in time'));
+    });
   }
 
   onRequestUpgrade(
@@ -142,6 +175,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   /** From here on a client that leaves has nothing to abort. */
   #end(): void {
     this.#over = true;
+    this.#headTimer?.cancel();
     this.#controller = undefined;
   }
 
@@ -183,7 +217,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   #faultOf(error: Error): RelayFault {
     if (this.#controller === undefined) return 'unreachable';
     const code = 'code' in error ? error.code : undefined;
-    if (code === 'UND_ERR_HEADERS_TIMEOUT') return 'late';
+    if (this.#late || code === 'UND_ERR_HEADERS_TIMEOUT') return 'late';
     const isUnread = code === 'UND_ERR_HEADERS_OVERFLOW' || error.name === 'HTTPParserError';
     return isUnread || this.#unfit ? 'invalid' : 'cut';
   }

@@ -51,7 +51,10 @@ export async function listenGrpc(options: {
   certificate?: Certificate | undefined;
   host: string;
   port: number;
-  limits: Pick<HttpLimits, 'CONNECTIONS_MAX' | 'HEADERS_TIMEOUT_MS' | 'REQUESTS_IN_FLIGHT_MAX'>;
+  limits: Pick<
+    HttpLimits,
+    'CONNECTIONS_MAX' | 'HEADERS_TIMEOUT_MS' | 'KEEP_ALIVE_TIMEOUT_MS' | 'REQUESTS_IN_FLIGHT_MAX'
+  >;
 }): Promise<GrpcListener> {
   const [{ default: grpc }, { default: loader }] = await Promise.all([
     import('@grpc/grpc-js'),
@@ -64,6 +67,7 @@ export async function listenGrpc(options: {
   const server = new grpc.Server({
     'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
     'grpc.max_concurrent_streams': options.limits.REQUESTS_IN_FLIGHT_MAX,
+    'grpc.max_connection_idle_ms': options.limits.KEEP_ALIVE_TIMEOUT_MS,
   });
   const health = new GrpcHealth([SERVICE]);
   server.addService(protos[SERVICE] as ServiceDefinition, { Check: checkMethod(options) });

@@ -62,7 +62,7 @@ export async function forwardTo(
     timeoutMs: config.CONTROL_PLANE_TIMEOUT_MS,
     headerBytesMax: config.HEADER_BYTES_MAX,
   };
-  const relay = await Relay.to(url, limits, new FaultLog('the control plane', clock, log));
+  const relay = await Relay.to(url, limits, new FaultLog('the control plane', clock, log), clock);
   const handler: Handler = async (request, response, requestId, hooks) => {
     const { method = '', url: target = '', rawHeaders, headers } = request;
     if (!OPERATION.test(target)) throw new ApiError('NOT_FOUND', 'no such path');

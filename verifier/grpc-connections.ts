@@ -3,6 +3,9 @@ import type { ConnectionInjector } from '@grpc/grpc-js';
 import type { Logger } from '#shared/log.ts';
 import type { HttpLimits } from './http.ts';
 
+/** The least that a client says to begin with: the preface of HTTP/2, 24 bytes, and the head of its SETTINGS, 9. */
+const BEGINNING_BYTES = 33;
+
 /** The connections of a gRPC server, accepted here because gRPC's own listener takes any number, and silent ones for ever. */
 export class Connections {
   readonly #server: Server;
@@ -15,13 +18,14 @@ export class Connections {
   ) {
     this.#server = createServer({ noDelay: true }, (socket) => {
       this.#open.add(socket);
-      const silent = setTimeout(() => {
-        if (socket.bytesRead === 0) socket.destroy();
+      // Beyond that a handshake has the limit of Node's TLS, and a session that of gRPC for idle ones.
+      const beginning = setTimeout(() => {
+        if (socket.bytesRead < BEGINNING_BYTES) socket.destroy();
       }, limits.HEADERS_TIMEOUT_MS).unref();
       socket
         .on('error', () => socket.destroy())
         .once('close', () => {
-          clearTimeout(silent);
+          clearTimeout(beginning);
           this.#open.delete(socket);
         });
       grpc.injectConnection(socket);

@@ -94,7 +94,7 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     timeoutMs: config.UPSTREAM_TIMEOUT_MS,
     headerBytesMax: limits.HEADER_BYTES_MAX,
   };
-  const relay = await Relay.to(url, bounds, new FaultLog('the API', options.clock, log));
+  const relay = await Relay.to(url, bounds, new FaultLog('the API', options.clock, log), options.clock);
   const ongoing = new Ongoing(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
   const passing = new Passing(relay, ongoing, options);
   const lane = { answered: 0, handedOver: 0 };

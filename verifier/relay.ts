@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Dispatcher, Pool } from 'undici';
+import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import { readCopies } from '#shared/read-buffer.ts';
 import { type Downstream, Exchange, RelayError, type RelayFault } from './exchange.ts';
@@ -39,13 +40,14 @@ export class Relay implements RelayStats {
   readonly #servername: string;
   readonly #limits: RelayLimits;
   readonly #log: FaultLog;
+  readonly #clock: Clock;
   #inFlight = 0;
 
   /**
    * Loads undici only now, because it costs a start 90 ms. `base` may have a path, which goes before every target and is
    * not left by any.
    */
-  static async to(base: URL, limits: RelayLimits, log: FaultLog): Promise<Relay> {
+  static async to(base: URL, limits: RelayLimits, log: FaultLog, clock: Clock): Promise<Relay> {
     const { buildConnector, Pool } = await import('undici');
     const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS, allowH2: false });
     const pool = new Pool(base.origin, {
@@ -60,11 +62,12 @@ export class Relay implements RelayStats {
       maxHeaderSize: limits.headerBytesMax,
       allowH2: false,
     });
-    return new Relay(pool, base, limits, log);
+    return new Relay(pool, base, limits, log, clock);
   }
 
-  private constructor(pool: Pool, base: URL, limits: RelayLimits, log: FaultLog) {
+  private constructor(pool: Pool, base: URL, limits: RelayLimits, log: FaultLog, clock: Clock) {
     this.#log = log;
+    this.#clock = clock;
     this.#pool = pool;
     this.#path = base.pathname.replace(/\/$/, '');
     this.#servername = base.hostname;
@@ -111,8 +114,9 @@ export class Relay implements RelayStats {
       const path = this.#path + options.target;
       // `servername` is missing from the types; without it the client's Host would choose whose certificate will do.
       const sent = { method, path, headers, body, upgrade, servername: this.#servername };
+      const limit = { clock: this.#clock, timeoutMs: this.#limits.timeoutMs };
       const dispatch = () => {
-        const exchange = new Exchange(response, hooks, responseHeaders, tunnelIdleMs);
+        const exchange = new Exchange(response, hooks, responseHeaders, tunnelIdleMs, limit);
         this.#pool.dispatch(sent, exchange);
         return exchange.settled;
       };

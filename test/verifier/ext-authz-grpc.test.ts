@@ -370,6 +370,31 @@ describe('connections', () => {
     expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
   });
 
+  const PREFACE = 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n';
+  test.each([
+    ['a byte', 'P'],
+    ['the preface', PREFACE],
+    ['the preface and a part of the head of a frame', `${PREFACE}\0\0\0\x04`],
+  ])('that say %s and nothing more in the time for a request head are closed', async (_, said) => {
+    await listener.close(0);
+    await start({}, undefined, { HEADERS_TIMEOUT_MS: 100 });
+    const client = connected();
+    expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
+    const one = await opened();
+    one.socket.write(said, 'latin1');
+    expect(await one.closed).toBe('closed');
+    expect((await check(bearer('good'), {}, client)).status?.code ?? 0).toBe(0);
+  });
+
+  test('that are begun and have no request are closed after KEEP_ALIVE_TIMEOUT_MS', async () => {
+    await listener.close(0);
+    await start({}, undefined, { KEEP_ALIVE_TIMEOUT_MS: 100 });
+    const one = await opened();
+    one.socket.write(`${PREFACE}\0\0\0\x04\0\0\0\0\0`, 'latin1');
+    expect(await one.closed).toBe('closed');
+    expect((await check(bearer('good'))).status?.code ?? 0).toBe(0);
+  });
+
   test('are cut when the listener closes, whatever they were about', async () => {
     const silent = await opened();
     await listener.close(0);

@@ -41,12 +41,12 @@ describe.each([true, false])('with FAST_LANE=%s', (FAST_LANE) => {
     api.close();
   });
 
-  async function start(path: string, headerBytesMax = HEAD_BYTES_MAX) {
+  async function start(path: string, headerBytesMax = HEAD_BYTES_MAX, env: Record<string, string> = {}) {
     const { port } = api.address() as { port: number };
     proxy = await createProxy(new URL(`http://127.0.0.1:${port}${path}`), {
       answers: new ScriptedAnswers(),
       authz: { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false },
-      config: loadConfig(proxySettings, {}),
+      config: loadConfig(proxySettings, env),
       limits: { ...limits, FAST_LANE, HEADER_BYTES_MAX: headerBytesMax },
       clock: systemClock,
       log: {
@@ -56,9 +56,9 @@ describe.each([true, false])('with FAST_LANE=%s', (FAST_LANE) => {
     });
     address = await proxy.listen('127.0.0.1', 0);
   }
-  async function restart(path: string, headerBytesMax?: number) {
+  async function restart(path: string, headerBytesMax?: number, env?: Record<string, string>) {
     await proxy.close(0);
-    await start(path, headerBytesMax);
+    await start(path, headerBytesMax, env);
   }
   const ask = (first = 'GET / HTTP/1.1', lines: readonly string[] = []) => {
     const wire = new Wire(address);
@@ -114,6 +114,41 @@ describe.each([true, false])('with FAST_LANE=%s', (FAST_LANE) => {
     expect((await ask().response()).status).toBe(502);
     expect(seen).toHaveLength(1);
     expect(warned).toMatchObject([{ fault: 'cut', unsaid: 0 }]);
+  });
+
+  test.each([
+    ['without a body', 'GET / HTTP/1.1', []],
+    ['with one', 'POST / HTTP/1.1', ['Transfer-Encoding: chunked', '', '1\r\na\r\n0']],
+  ])('heads of 1xx without end are no answer in time to a request %s', async (_, first, lines) => {
+    await restart('', HEAD_BYTES_MAX, { UPSTREAM_TIMEOUT_MS: '200' });
+    const hint = 'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n';
+    says = () => '';
+    let closed = 0;
+    api.on('connection', (socket) => {
+      const flood = setInterval(() => socket.write(hint), 10);
+      socket.on('close', () => {
+        clearInterval(flood);
+        closed++;
+      });
+    });
+    const { status, body } = await ask(first, lines).response();
+    expect([status, JSON.parse(body).code]).toEqual([504, 'GATEWAY_TIMEOUT']);
+    expect(warned).toMatchObject([{ fault: 'late', reason: expect.stringContaining('1xx'), unsaid: 0 }]);
+    expect(proxy.stats.faults.late).toBe(1);
+    await eventually(() => closed === 1);
+  });
+
+  test('heads of 1xx before an answer do not end what is left of it later', async () => {
+    await restart('', HEAD_BYTES_MAX, { UPSTREAM_TIMEOUT_MS: '600' });
+    const pieces = ['HTTP/1.1 103 Early Hints\r\n\r\n', 'HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n'];
+    pieces.push(...'abcdefghijklmnopqrst');
+    says = () => '';
+    api.on('connection', (socket) => {
+      const each = setInterval(() => socket.write(pieces.shift() ?? ''), 50);
+      socket.on('close', () => clearInterval(each));
+    });
+    expect((await ask().response()).body).toBe('abcdefghijklmnopqrst');
+    expect(warned).toEqual([]);
   });
 
   test('an answer with a head up to HEADER_BYTES_MAX passes', async () => {
