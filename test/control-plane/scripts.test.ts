@@ -192,8 +192,11 @@ test('calls are counted within the window that the first of them opened', async 
 });
 
 test('events are added to their stream, which keeps the latest', async () => {
-  for (let i = 0; i < 400; i++) await controlPlane('record-event', ['stream'], [`event ${i}`, 100]);
-  const id = await controlPlane('record-event', ['stream'], ['the last', 100]);
+  const add = (event: string, written = '') =>
+    controlPlane('record-event', ['stream', 'again'], [event, 100, written]);
+  for (let i = 0; i < 400; i++) await add(`event ${i}`);
+  const id = await add('the last');
+  expect(await add('the last', String(id))).toBe(id); // written before, and not confirmed
   expect(await redis.xrevrange('stream', '+', '-', 'COUNT', 1)).toEqual([[id, ['e', 'the last']]]);
   expect(await redis.xlen('stream')).toBeGreaterThanOrEqual(100);
   expect(await redis.xlen('stream')).toBeLessThan(400);
