@@ -105,6 +105,24 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
     },
   );
 
+  it('one Redis can become three: nothing differs that a StatefulSet can never change', () => {
+    const fixedOf = (overlay: string) => {
+      const [set] = render(join(root, overlay)).filter(({ kind }) => kind === 'StatefulSet');
+      const changeable = [
+        'replicas',
+        'template',
+        'updateStrategy',
+        'minReadySeconds',
+        'revisionHistoryLimit',
+      ];
+      return Object.fromEntries(
+        Object.entries(set?.['spec']).filter(([field]) => !changeable.includes(field)),
+      );
+    };
+    expect(fixedOf('overlays/dev')).toEqual(fixedOf('overlays/production'));
+    expect(fixedOf('overlays/dev')).toMatchObject({ podManagementPolicy: 'Parallel' });
+  });
+
   it('production survives a node: two control planes and three Redis, spread', () => {
     const of = (name: string) =>
       render(join(root, 'overlays/production')).find(
