@@ -20,6 +20,7 @@ import {
 } from '#shared/errors.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import type { Config } from './config.ts';
+import { readJson } from './json-body.ts';
 
 /** The Fastify instance with our defaults, which routes are added to. */
 export type App = ReturnType<typeof createServer>;
@@ -53,6 +54,7 @@ export function createServer(config: Config, log: FastifyBaseLogger) {
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.decorateRequest('failure', undefined);
   app.removeContentTypeParser('text/plain');
+  readJson(app);
   app.server.maxConnections = config.CONNECTIONS_MAX;
   // Node remembers an address that was asked for; of a caller who has hung up by then there is none to be had.
   app.server.on('connection', (socket) => void socket.remoteAddress);
@@ -177,24 +179,32 @@ function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Fai
 /** `field: rule` of the first thing that is wrong. */
 function explain(error: FastifyError, request: FastifyRequest): string {
   const where = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? 'body');
-  const first = request.routeOptions.schema ? error.validation?.[0] : undefined;
-  return faultText(first, where, where === 'query' ? 'query parameter' : 'field');
+  const faults = request.routeOptions.schema ? error.validation : undefined;
+  return faultText(faults, where, where === 'query' ? 'query parameter' : 'field');
 }
 
-/** What one fault of a validation says: `field: rule`. Never the value, which might be a secret. */
-export function faultText(
-  fault: Pick<FastifySchemaValidationError, 'keyword' | 'instancePath' | 'params' | 'message'> | undefined,
-  whole: string,
-  part: string,
-): string {
-  if (!fault) return `${whole}: is wrong`;
+type Fault = Pick<FastifySchemaValidationError, 'keyword' | 'instancePath' | 'params' | 'message'>;
+
+/** What the first fault of a validation says: `field: rule`. Never the value, which might be a secret. */
+export function faultText(faults: readonly Fault[] | null | undefined, whole: string, part: string): string {
+  const fault = faults?.[0];
+  if (!faults || !fault) return `${whole}: is wrong`;
   const path = fault.instancePath.slice(1).replaceAll('/', '.');
   const field = (name: unknown) => (path ? `${path}.${String(name)}` : String(name));
   if (fault.keyword === 'required') return `${field(fault.params['missingProperty'])}: required`;
   if (fault.keyword === 'additionalProperties') {
     return `${field(fault.params['additionalProperty'])}: unknown ${part}`;
   }
+  if (fault.keyword === 'const') return `${path || whole}: must be ${allowed(faults, fault)}`;
   return `${path || whole}: ${fault.message ?? 'is wrong'}`;
+}
+
+/** The values that may stand where a fault is; each that was tried is a fault of its own. */
+function allowed(faults: readonly Fault[], { instancePath }: Fault): string {
+  return faults
+    .filter((fault) => fault.keyword === 'const' && fault.instancePath === instancePath)
+    .map(({ params }) => JSON.stringify(params['allowedValue']))
+    .join(' or ');
 }
 
 /** A request that HTTP itself refuses still gets JSON of our shape. */

@@ -137,7 +137,7 @@ export class Fleet {
 
   async send(
     url: string,
-    options: { method: Dispatcher.HttpMethod; headers?: Env; body?: string },
+    options: { method: Dispatcher.HttpMethod; headers?: Env; body?: string | Buffer },
   ): Promise<Answer> {
     const { statusCode, headers, body } = await request(url, { ...options, dispatcher: this.#agent });
     const text = await body.text();

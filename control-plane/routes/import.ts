@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { ApiError } from '#shared/errors.ts';
+import { checkStrings } from '../json-body.ts';
 import type { Imported, KeyImport, KeyToImport } from '../key-import.ts';
 import { type App, faultText } from '../server.ts';
 import { callerOf, requireApi } from './access.ts';
@@ -19,7 +20,11 @@ type Result =
 
 /** Taking in keys that were made elsewhere. Only hashes travel. */
 export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) {
-  const route = { schema: importKeys, bodyLimit: IMPORT_BODY_BYTES_MAX };
+  const route = {
+    schema: importKeys,
+    bodyLimit: IMPORT_BODY_BYTES_MAX,
+    config: { checksStrings: true as const },
+  };
   app.post('/v1/keys.importKeys', route, async (request) => {
     const { apiId, keys } = request.body;
     requireApi(callerOf(request), apiId, 'create_key');
@@ -48,8 +53,9 @@ export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) 
 
 /** One key of the body; throws BAD_REQUEST naming the field and the rule. */
 function checked(request: FastifyRequest, given: unknown): KeyToImport {
+  checkStrings(given);
   const validate = request.compileValidationSchema(ImportedKey);
-  if (!validate(given)) throw new ApiError('BAD_REQUEST', faultText(validate.errors?.[0], 'key', 'field'));
+  if (!validate(given)) throw new ApiError('BAD_REQUEST', faultText(validate.errors, 'key', 'field'));
   const {
     sha256,
     start = '',

@@ -49,6 +49,12 @@ describe('keys', () => {
     expect(await answer('keys verify', 1, {}, `${key}\n`)).toMatchObject({ code: 'NOT_FOUND' });
   });
 
+  test('with a string that is not well-formed Unicode are refused, naming the field', async () => {
+    const { status, stderr } = await run('keys create shop --meta {"owner":"\\ud800"}');
+    expect(status).not.toBe(0);
+    expect(stderr).toContain('meta: must be well-formed Unicode');
+  });
+
   test('show when and how often they were used', async () => {
     const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'used' });
     await fleet.verdict(key);

@@ -130,6 +130,32 @@ describe('every request', () => {
 
 describe('bad input names the field and the rule', () => {
   test.each([
+    ['no JSON', '{"apiId":', 'body: is not JSON'],
+    ['nothing', '', 'body: required, a JSON object'],
+    [
+      'a prototype',
+      '{"apiId":"a","meta":{"__proto__":{}}}',
+      'body: must have no __proto__, and no constructor with a prototype',
+    ],
+    [
+      "a constructor's prototype",
+      '\ufeff{"apiId":"a","meta":{"constructor":{"prototype":{}}}}',
+      'body: must have no __proto__, and no constructor with a prototype',
+    ],
+    ['a prototype in no JSON', '{"__proto__":{}', 'body: is not JSON'],
+    [
+      'bytes that are not UTF-8',
+      Buffer.from('{"apiId":"a","externalId":"\xff"}', 'latin1'),
+      'body: must be UTF-8',
+    ],
+  ])('of a body with %s', async (_, body, message) => {
+    const headers = { ...bearer, 'content-type': 'application/json' };
+    const answer = await fleet.send(`${base}/v1/keys.createKey`, { method: 'POST', headers, body });
+    expectError(answer, 400, 'BAD_REQUEST');
+    expect(answer.body.error.message).toBe(message);
+  });
+
+  test.each([
     ['keys.createKey', {}, /^apiId: required$/],
     ['keys.createKey', { apiId: 'a b' }, /^apiId: must match pattern/],
     ['keys.createKey', { apiId: 'a'.repeat(65) }, /^apiId: must match pattern/],
@@ -159,13 +185,17 @@ describe('bad input names the field and the rule', () => {
     ['keys.getPropagation', { keyId: 'key_x', sequence: '-1' }, /^sequence: /],
     ['apis.listKeys', { apiId: 'a', limit: '0' }, /^limit: /],
     ['apis.listKeys', { apiId: 'a', limit: '101' }, /^limit: /],
-    ['apis.listKeys', { apiId: 'a', enabled: 'yes' }, /^enabled: /],
+    ['apis.listKeys', { apiId: 'a', enabled: 'yes' }, /^enabled: must be "true" or "false"$/],
     [
       'apis.listKeys',
       { apiId: 'contract', cursor: 'bm9uc2Vuc2U' },
       /^cursor: must be one that listKeys returned$/,
     ],
-    ['keys.getVerifications', { keyId: 'key_x', granularity: 'week' }, /^granularity: /],
+    [
+      'keys.getVerifications',
+      { keyId: 'key_x', granularity: 'week' },
+      /^granularity: must be "hour" or "day"$/,
+    ],
     ['keys.getVerifications', { keyId: 'key_x', start: '1.5' }, /^start: must match pattern/],
     ['keys.getVerifications', { keyId: 'key_x', end: 'now' }, /^end: must match pattern/],
     ['keys.getVerifications', { keyId: 'key_x', end: '1'.repeat(16) }, /^end: must match pattern/],
@@ -174,7 +204,7 @@ describe('bad input names the field and the rule', () => {
     ['keys.importKeys', { apiId: 'a', keys: [] }, /^keys: /],
     ['keys.importKeys', { apiId: 'a', keys: new Array(501).fill({}) }, /^keys: /],
     ['apis.listKeys', { apiId: 'a', limit: '10.5' }, /^limit: must match pattern/],
-    ['apis.listKeys', { apiId: 'a', sort: 'name' }, /^sort: /],
+    ['apis.listKeys', { apiId: 'a', sort: 'name' }, /^sort: must be "createdAt" or "-createdAt"$/],
     ['apis.listKeys', { apiId: 'a', cursor: 'c'.repeat(65) }, /^cursor: /],
     ['apis.listApis', { limit: '101' }, /^limit: must match pattern/],
     ['apis.listApis', { cursor: 'c'.repeat(97) }, /^cursor: /],
@@ -184,7 +214,7 @@ describe('bad input names the field and the rule', () => {
     ['fleet.listVerifiers', { cursor: 'a b' }, /^cursor: must match pattern/],
     ['audit.listEvents', { limit: '1000' }, /^limit: must match pattern/],
     ['audit.listEvents', { cursor: '1' }, /^cursor: must match pattern/],
-    ['audit.listEvents', { refused: 'yes' }, /^refused: /],
+    ['audit.listEvents', { refused: 'yes' }, /^refused: must be "true" or "false"$/],
     ['audit.listEvents', { since: 'x1' }, /^since: must match pattern/],
     ['audit.listEvents', { operation: 'updateKey' }, /^operation: must match pattern/],
     ['audit.listEvents', { rootKeyId: 'a b' }, /^rootKeyId: must match pattern/],
@@ -195,6 +225,18 @@ describe('bad input names the field and the rule', () => {
       /^permissions: /,
     ],
     ['apis.createApi', {}, /^name: required$/],
+    ['keys.createKey', { apiId: 'a', name: 'n\ud800' }, /^name: must be well-formed Unicode$/],
+    ['keys.createKey', { apiId: 'a', externalId: '\udfff' }, /^externalId: must be well-formed Unicode$/],
+    ['keys.createKey', { apiId: 'a', meta: { a: [{ b: '\ud83d' }] } }, /^meta: must be well-formed Unicode$/],
+    ['keys.createKey', { apiId: 'a', meta: { '\ud800': 1 } }, /^meta: must be well-formed Unicode$/],
+    ['keys.createKey', { apiId: 'a', '\ud800': 1 }, /^names of fields: must be well-formed Unicode$/],
+    ['keys.updateKey', { keyId: 'key_x', externalId: '\ud800' }, /^externalId: must be well-formed Unicode$/],
+    ['apis.createApi', { name: '\ud800' }, /^name: must be well-formed Unicode$/],
+    [
+      'rootKeys.createRootKey',
+      { name: '\ud800', permissions: ['api.*.read_key'] },
+      /^name: must be well-formed Unicode$/,
+    ],
     [
       'rootKeys.createRootKey',
       { name: 'x', permissions: ['api.*.fly'] },

@@ -65,6 +65,8 @@ test('a key that is wrong is refused in its place, naming field and rule, and th
     [{ sha256: `${hashSecret('x').slice(0, -1)}B` }, /^sha256: must match pattern/],
     [{ sha256: hex('x'), key: 'plain' }, /^key: unknown field$/],
     [{ sha256: hex('x'), name: '' }, /^name: /],
+    [{ sha256: hex('x'), name: '\ud800' }, /^name: must be well-formed Unicode$/],
+    [{ sha256: hex('x'), meta: { owner: '\ud800' } }, /^meta: must be well-formed Unicode$/],
     [{ sha256: hex('x'), meta: { long: 'm'.repeat(8200) } }, /^meta: must be at most 8192 bytes/],
     [{ sha256: hex('x'), expires: '1' }, /^expires: must be integer$/],
     [7, /^key: must be object$/],

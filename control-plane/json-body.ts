@@ -1,0 +1,68 @@
+import { isUtf8 } from 'node:buffer';
+import type { FastifyInstance } from 'fastify';
+import { ApiError } from '#shared/errors.ts';
+
+/** What a string must be that is to be stored as it was sent, and not as another one. */
+const RULE = 'must be well-formed Unicode';
+
+/** A route that judges the parts of its body one by one says so, and calls `checkStrings` for each. */
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    checksStrings?: true;
+  }
+}
+
+/**
+ * Reads bodies as JSON, refusing what would not be stored as it was sent: bytes that are not UTF-8 and halves of surrogate
+ * pairs, each of which would become U+FFFD, so that two owners could be one; and names that change an object's prototype.
+ */
+export function readJson(app: FastifyInstance): void {
+  const parse = app.getDefaultJsonParser('error', 'error');
+  app.addContentTypeParser<Buffer>('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+    if (!isUtf8(body)) return done(new ApiError('BAD_REQUEST', 'body: must be UTF-8'));
+    const text = body.toString('utf8');
+    void parse(request, text, (error, value) =>
+      done(error && isJson(text) ? prototypeNamed() : error, value),
+    );
+  });
+  app.addHook('preValidation', async ({ body, routeOptions }) => {
+    if (!routeOptions.config.checksStrings) checkStrings(body);
+  });
+}
+
+/** Throws BAD_REQUEST naming the field in which, at any depth, a string or a name is not well-formed. */
+export function checkStrings(body: unknown): void {
+  if (typeof body !== 'object' || body === null) return;
+  for (const [field, value] of Object.entries(body)) {
+    if (!field.isWellFormed()) throw new ApiError('BAD_REQUEST', `names of fields: ${RULE}`);
+    if (!isWellFormed(value)) throw new ApiError('BAD_REQUEST', `${field}: ${RULE}`);
+  }
+}
+
+/** Without recursion: how deep a body may be is judged later. */
+function isWellFormed(whole: unknown): boolean {
+  const left = [whole];
+  while (left.length > 0) {
+    const value = left.pop();
+    if (typeof value === 'string' && !value.isWellFormed()) return false;
+    if (typeof value !== 'object' || value === null) continue;
+    for (const [name, part] of Object.entries(value)) {
+      if (!name.isWellFormed()) return false;
+      left.push(part);
+    }
+  }
+  return true;
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text.replace(/^\ufeff/, ''));
+    return true;
+  } catch {
+    return false; // the parser's own refusal says so
+  }
+}
+
+function prototypeNamed(): ApiError {
+  return new ApiError('BAD_REQUEST', 'body: must have no __proto__, and no constructor with a prototype');
+}
