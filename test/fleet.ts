@@ -145,9 +145,9 @@ export class Fleet {
     return { status: statusCode, headers, body: isJson ? JSON.parse(text) : text };
   }
 
-  /** Looks again and again until something holds; fails after 15 s. */
+  /** Looks again and again until something holds; fails after 30 s. */
   async until(holds: () => Promise<boolean> | boolean, what = 'it did not come to hold'): Promise<void> {
-    const giveUpAtMs = performance.now() + 15_000;
+    const giveUpAtMs = performance.now() + 30_000;
     while (!(await holds())) {
       if (performance.now() > giveUpAtMs) throw new Error(what);
       await new Promise((resolve) => setTimeout(resolve, 10));

@@ -27,7 +27,9 @@ afterAll(() => {
 });
 
 const json = (status: number, body: unknown, headers: Record<string, string> = {}) => {
-  answer = (_request, response) => {
+  answer = (request, response) => {
+    // After a 404 it is asked whether this is a control plane at all.
+    if (request.url === '/v1/apis.listApis?limit=1') return void response.writeHead(200).end('{"apis":[]}');
     response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(JSON.stringify(body));
   };
 };
