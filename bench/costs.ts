@@ -4,6 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
+import { scriptArguments } from '../deploy/dev/arguments.ts';
 import { systemClock } from '../shared/clock.ts';
 import { loadConfig } from '../shared/config.ts';
 import { apiKeys } from '../shared/layout.ts';
@@ -191,8 +192,15 @@ const benchmark: Benchmark = async ({ quick }) => {
 
 export default benchmark;
 
+const USAGE = `npm run costs -- [simulate]
+
+Measures what things cost, calculates the fleets of the scaling page from that, and writes bench/costs.json.
+
+  simulate  calculates again from what was measured last`;
+
 if (import.meta.main) {
-  const { machine: on, costs } = process.argv.includes('simulate') ? lastCosts() : await measured();
+  const { positionals } = scriptArguments(USAGE, { allowPositionals: true });
+  const { machine: on, costs } = positionals.includes('simulate') ? lastCosts() : await measured();
   const simulated = [1, 100, 1000, 5000, 10_000].flatMap((verifiers) =>
     [1, 10].map((changesPerSecond) => simulate(costs, verifiers, changesPerSecond)),
   );

@@ -2,6 +2,7 @@
 // or deleted after that moment, by the audit lines of all control planes' logs in any order. One call a line, to be
 // made again: `<operation> <body>`. A key that was enabled again since is left out.
 import { createInterface } from 'node:readline';
+import { scriptArguments, wrongArguments } from './dev/arguments.ts';
 
 /** As far as it matters here, a line of the log. */
 interface Line {
@@ -51,10 +52,9 @@ function parse(text: string): Line {
 }
 
 if (import.meta.main) {
-  const since = Date.parse(process.argv[2] ?? '');
-  if (Number.isNaN(since)) {
-    console.error('usage: npm run --silent refused-since -- 2026-11-21T08:00:00Z < control-planes.log');
-    process.exit(64);
-  }
+  const usage = 'usage: npm run --silent refused-since -- 2026-11-21T08:00:00Z < control-planes.log';
+  const [text = ''] = scriptArguments(usage, { allowPositionals: true }).positionals;
+  const since = Date.parse(text);
+  if (Number.isNaN(since)) wrongArguments('Say since when, in ISO 8601.', usage);
   for (const call of await refusedSince(createInterface({ input: process.stdin }), since)) console.log(call);
 }

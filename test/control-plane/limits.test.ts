@@ -68,6 +68,13 @@ describe('a root key over its limit', () => {
     for (let i = 0; i < 21; i++) await fleet.admin('apis.listApis', {}, { rootKey });
     expectLimited(await fleet.admin('apis.listApis', {}, { rootKey }));
     const counters = await redis.keys(`${callCounter('root_')}*:GET`);
+    // A machine that is busy may let the second pass before the call; then it counts from one again.
+    await fleet.until(async () => {
+      for (const counter of counters) await redis.pexpire(counter, 1000);
+      const { status, headers } = await fleet.admin('apis.listApis', {}, { rootKey });
+      if (status === 429) expect(headers['retry-after']).toBe('1');
+      return status === 429;
+    });
     for (const counter of counters) await redis.pexpire(counter, 1);
     await fleet.until(async () => (await fleet.admin('apis.listApis', {}, { rootKey })).status === 200);
   });
