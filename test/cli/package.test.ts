@@ -30,7 +30,8 @@ beforeAll(async () => {
     cwd: ROOT,
     encoding: 'utf8',
   });
-  for (const file of files.trim().split('\n')) cpSync(join(ROOT, file), join(source, file));
+  for (const file of files.trim().split('\n'))
+    cpSync(join(ROOT, file), join(source, file), { recursive: true, verbatimSymlinks: true });
   // Who packs has installed before: the verifier is bundled with the libraries that it loads.
   symlinkSync(join(ROOT, 'node_modules'), join(source, 'node_modules'));
   npm(source, 'pack', '--pack-destination', folder);

@@ -107,8 +107,10 @@ describe('with Sentinel and two replicas', () => {
       for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('DISABLED');
     expect(wrong).toEqual([]);
     const [first] = keys;
-    expect(await complete('keys.updateKey', { keyId: first?.keyId, enabled: true })).toMatchObject({
-      durable: true,
+    // The new primary may not know yet what it can promise.
+    await fleet.until(async () => {
+      const propagation = await complete('keys.updateKey', { keyId: first?.keyId, enabled: true });
+      return propagation?.durable === true;
     });
     for (const at of [0, 1]) expect(await fleet.verdict(first?.key ?? '', { at })).toBe('VALID');
   }, 60_000);
