@@ -5,17 +5,17 @@ import type { ErrorCode } from '#shared/errors.ts';
 import type { RecordField } from './change-log.ts';
 import { Event, EventCaller, EventSubject } from './routes/answers.ts';
 
-/** Whether a call did something, or may have; or was refused. */
+/** Kind of event: a call that did something or may have, or one that was refused. */
 export type AuditKind = 'done' | 'refused';
 
-/** What an event is about; each where it is known. */
+/** Subject of an event; each id where it is known. */
 export interface Subject {
   readonly apiId?: string;
   readonly keyId?: string;
   readonly rootKeyId?: string;
 }
 
-/** What a call changed, as `shown` shows it. */
+/** Changed fields of a call, as `shown` shows them. */
 export interface Effect {
   readonly before?: object;
   readonly after?: object;

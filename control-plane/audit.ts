@@ -24,7 +24,7 @@ const BATCH = 200;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5000;
 
-/** How many events are kept. */
+/** Number of events that are kept. */
 export interface AuditLimits {
   /** Each stream keeps at least this many. */
   readonly kept: Readonly<Record<AuditKind, number>>;
@@ -35,7 +35,7 @@ export interface AuditLimits {
 /** An event that Redis has not taken, or not on all replicas. */
 interface Waiting {
   readonly event: AuditEvent;
-  /** Where the primary has it; '' = not that we know. */
+  /** Id of the event at the primary; '' = not known to be there. */
   id: string;
 }
 

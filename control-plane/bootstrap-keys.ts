@@ -61,7 +61,7 @@ export class BootstrapWatch {
     this.#log = log;
   }
 
-  /** How many other sets of root keys control planes have, as of the last look. */
+  /** Number of other sets of root keys that control planes have, as of the last look. */
   get differing(): number {
     return this.#differing;
   }
