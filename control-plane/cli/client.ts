@@ -37,16 +37,11 @@ export class Client {
     const error = (body as { error?: { code?: string; message?: string; requestId?: string } } | undefined)
       ?.error;
     if (!error?.code || !(error.code in ERRORS)) {
-      const what = `${this.base.origin} answered ${response.status}, and not as a ${this.#who} does`;
+      const what = `${this.place} answered ${response.status}, and not as a ${this.#who} does`;
       throw new CliError(response.status < 500 ? 'CONFIG' : 'UNAVAILABLE', `${what}; is that where it is?`);
     }
     if (response.status === 404 && !(await this.#isWhoWeAsk(operation))) {
-      const [setting, other] =
-        this.#who === 'verifier'
-          ? ['KEYFENCE_VERIFIER_URL', 'a control plane']
-          : ['KEYFENCE_URL', 'a verifier'];
-      const found = `${this.base.origin} is no ${this.#who}; it answers as ${other} does`;
-      throw new CliError('CONFIG', `${found}: say in ${setting} where the ${this.#who} is`);
+      throw new CliError('CONFIG', this.#isSomebodyElse());
     }
     const retryAfterS = Number(response.headers.get('retry-after') ?? Number.NaN);
     throw new CliError(EXIT_OF[error.code as ErrorCode], error.message ?? '', {
@@ -65,9 +60,30 @@ export class Client {
     return response.status !== 404;
   }
 
+  /** Where it is, as people write it. */
+  get place(): string {
+    return `${this.base.origin}${this.#path}`;
+  }
+
+  /** The path that all of its paths are below, without a slash at the end; mostly empty. */
+  get #path(): string {
+    return this.base.pathname.replace(/\/+$/, '');
+  }
+
+  #isSomebodyElse(): string {
+    const who = this.#who;
+    const [setting, other] =
+      who === 'verifier' ? ['KEYFENCE_VERIFIER_URL', 'a control plane'] : ['KEYFENCE_URL', 'a verifier'];
+    if (this.#path !== '') {
+      const without = `unless a proxy adds the path ${this.#path}, set ${setting}=${this.base.origin}`;
+      return `there is no ${who} at ${this.place}: ${without}`;
+    }
+    return `${this.place} is no ${who}; it answers as ${other} does: say in ${setting} where the ${who} is`;
+  }
+
   /** Who a verifier says it is, as the fleet's list names it; undefined where it does not say. */
   async verifierId(): Promise<string | undefined> {
-    const url = new URL(`${this.base.pathname.replace(/\/$/, '')}/openapi.json`, this.base);
+    const url = new URL(`${this.#path}/openapi.json`, this.base);
     const options: RequestInit = { redirect: 'error', signal: AbortSignal.timeout(CALL_MS_MAX) };
     const response = await fetch(url, options).catch((error: unknown) => this.#outOfReach(error, true));
     await response.arrayBuffer().catch((error: unknown) => this.#outOfReach(error, true));
@@ -75,7 +91,7 @@ export class Client {
   }
 
   async #send(operation: string, input: object, reads: boolean): Promise<Response> {
-    const url = new URL(`${this.base.pathname.replace(/\/$/, '')}/v1/${operation}`, this.base);
+    const url = new URL(`${this.#path}/v1/${operation}`, this.base);
     const headers: Record<string, string> = this.#rootKey ? { authorization: `Bearer ${this.#rootKey}` } : {};
     const options: RequestInit = { headers, redirect: 'error', signal: AbortSignal.timeout(CALL_MS_MAX) };
     if (reads) {
@@ -95,7 +111,7 @@ export class Client {
     const reason = name === 'TimeoutError' ? 'no answer' : (cause?.code ?? cause?.message ?? name ?? '');
     const unsent = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'].includes(reason);
     const outcome = reads || unsent ? '' : '; whether it was done is unknown, look before trying again';
-    const place = `the ${this.#who} at ${this.base.origin}`;
+    const place = `the ${this.#who} at ${this.place}`;
     throw new CliError('UNAVAILABLE', `${place} is out of reach (${reason})${outcome}`, { cause: error });
   }
 }

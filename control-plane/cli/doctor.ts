@@ -33,7 +33,7 @@ export async function examine(session: Session): Promise<Finding[]> {
 
 async function examineControlPlane(client: Client, hasRootKey: boolean): Promise<Finding> {
   const check = 'control plane';
-  const at = client.base.origin;
+  const at = client.place;
   try {
     await client.call('apis.listApis', { limit: 1 });
     return { check, found: `${at} answers and knows the root key` };
@@ -55,7 +55,7 @@ async function examineVerifier(client: Client): Promise<Finding> {
   const check = 'verifier';
   try {
     const code = await verdictOn(generateKey(16), client);
-    const found = `${client.base.origin} answers ${code} about a made-up key`;
+    const found = `${client.place} answers ${code} about a made-up key`;
     const wrong = 'that is no verifier: say in KEYFENCE_VERIFIER_URL where one is';
     return { check, found, ...(code === 'NOT_FOUND' ? {} : { change: wrong }) };
   } catch (error) {

@@ -35,6 +35,8 @@ function address(byDefault: string, help: string): Setting<URL> {
       if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search) {
         throw new Error('is not allowed');
       }
+      // Every call begins with it; who wrote it meant the same place.
+      url.pathname = url.pathname.replace(/\/v1\/?$/, '/');
       return url;
     },
     default: byDefault,

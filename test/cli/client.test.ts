@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Client } from '../../control-plane/cli/client.ts';
 import { CliError, EXITS } from '../../control-plane/cli/exit.ts';
+import { settings } from '../../control-plane/cli/settings.ts';
 import { ERRORS } from '../../shared/errors.ts';
 
 /** The command line's calls, against a server that answers as it is told. */
@@ -75,6 +76,30 @@ describe('a call', () => {
   });
 });
 
+describe('the address of a process', () => {
+  const { parse } = settings.KEYFENCE_URL;
+
+  test('may end in the /v1 that its paths begin with', async () => {
+    for (const [text, place] of [
+      ['http://127.0.0.1:3000/v1', 'http://127.0.0.1:3000'],
+      ['http://127.0.0.1:3000/v1/', 'http://127.0.0.1:3000'],
+      ['http://127.0.0.1:3000', 'http://127.0.0.1:3000'],
+      ['https://admin.example/keys/v1', 'https://admin.example/keys'],
+      ['https://admin.example/keys/', 'https://admin.example/keys'],
+      ['https://admin.example/v12', 'https://admin.example/v12'],
+    ] as const)
+      expect(new Client(parse(text), 'control plane').place, text).toBe(place);
+    json(200, {});
+    await new Client(parse(`${base}/v1`), 'control plane').call('keys.getKey');
+    expect(asked.at(-1)?.url).toBe('/v1/keys.getKey');
+  });
+
+  test('is http or https, without credentials or a query', () => {
+    for (const text of ['nowhere', 'ftp://a', 'http://u@a', 'http://:p@a', 'http://a/?b=c'])
+      expect(() => parse(text), text).toThrow('is not allowed');
+  });
+});
+
 describe('an error', () => {
   test.each([
     ['BAD_REQUEST', 64],
@@ -140,6 +165,24 @@ describe('an error', () => {
       expect(error.message).toBe(
         `${base} answered ${status}, and not as a control plane does; is that where it is?`,
       );
+    }
+  });
+
+  test('is one of the configuration where the path of its URL leads nowhere, and says what to set', async () => {
+    answer = (_request, response) => {
+      const error = { code: 'NOT_FOUND', message: 'no such path', requestId: 'r' };
+      response.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify({ error }));
+    };
+    for (const [who, setting] of [
+      ['control plane', 'KEYFENCE_URL'],
+      ['verifier', 'KEYFENCE_VERIFIER_URL'],
+    ] as const) {
+      const client = new Client(new URL('/dashboard/', base), who);
+      const error = await errorOf(client.call(who === 'verifier' ? 'keys.verifyKey' : 'keys.getKey'));
+      expect(error).toMatchObject({
+        exit: 'CONFIG',
+        message: `there is no ${who} at ${base}/dashboard: unless a proxy adds the path /dashboard, set ${setting}=${base}`,
+      });
     }
   });
 
