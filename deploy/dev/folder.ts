@@ -101,8 +101,6 @@ async function portsInUse(ports: Readonly<Record<string, number>>): Promise<stri
 
 function isFree(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    // Nonsense is for the process itself to refuse, by the name of its setting.
-    if (!(port >= 0 && port < 65_536)) return resolve(true);
     const server = createServer();
     server.once('error', () => resolve(false));
     server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));

@@ -3,10 +3,13 @@ import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { loadConfigOrExit } from '../../shared/config.ts';
 import { scriptArguments } from './arguments.ts';
 import { takeFolder, tell, untilFree } from './folder.ts';
 import { ensureRedis } from './install-redis.ts';
+import { printPlainly } from './plain-log.ts';
 import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
+import { portFaults, startSettings, unusedSettings } from './start-settings.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 /** Where keys are kept; tests have one of their own. */
@@ -23,6 +26,8 @@ CONTROL_PLANE_PORT, VERIFIER_PORT and their like are for one of them, REDIS_URL 
   {},
 );
 const { env } = process;
+const ports = loadConfigOrExit(startSettings, portFaults);
+for (const line of unusedSettings(env)) console.error(`keyfence: ${line}`);
 const children: { name: string; child: ChildProcess }[] = [];
 let redis: RedisServer | undefined;
 let stopping: Promise<void> | undefined;
@@ -46,14 +51,10 @@ async function start(): Promise<void> {
   mkdirSync(DATA, { recursive: true, mode: 0o700 });
   const leftover = takeFolder(DATA);
   const addresses = {
-    CONTROL_PLANE: addressOf('CONTROL_PLANE', '3000', '9300'),
-    VERIFIER: addressOf('VERIFIER', '3001', '9301'),
+    CONTROL_PLANE: addressOf(ports.CONTROL_PLANE_PORT, ports.CONTROL_PLANE_ADMIN_PORT),
+    VERIFIER: addressOf(ports.VERIFIER_PORT, ports.VERIFIER_ADMIN_PORT),
   };
-  const ports = Object.entries(addresses).flatMap(([process, { PORT, ADMIN_PORT }]) => [
-    [`${process}_PORT`, Number(PORT)],
-    [`${process}_ADMIN_PORT`, Number(ADMIN_PORT)],
-  ]);
-  await untilFree(Object.fromEntries(ports), leftover);
+  await untilFree(ports, leftover);
   const bases = {
     pid: process.pid,
     controlPlane: baseOf(addresses.CONTROL_PLANE),
@@ -96,14 +97,8 @@ interface Running {
   readonly readyUrl: string;
 }
 
-/** HOST, PORT, ADMIN_HOST and ADMIN_PORT of one of the two processes: `CONTROL_PLANE_PORT` and so on override. */
-function addressOf(process: string, port: string, adminPort: string) {
-  return {
-    HOST: '127.0.0.1',
-    PORT: env[`${process}_PORT`] || port,
-    ADMIN_HOST: '127.0.0.1',
-    ADMIN_PORT: env[`${process}_ADMIN_PORT`] || adminPort,
-  };
+function addressOf(port: number, adminPort: number) {
+  return { HOST: '127.0.0.1', PORT: String(port), ADMIN_HOST: '127.0.0.1', ADMIN_PORT: String(adminPort) };
 }
 
 function baseOf({ PORT }: { PORT: string }): string {
@@ -116,7 +111,7 @@ function run(
   settings: NodeJS.ProcessEnv & { PORT: string; ADMIN_PORT: string },
 ): Running {
   const child = spawnBound(process.execPath, [join(ROOT, file)], settings);
-  child.stdout?.pipe(process.stdout);
+  if (child.stdout) printPlainly(child.stdout, name, console.log);
   children.push({ name, child });
   child.once('exit', (code) => !stopping && void fail(`the ${name} ended with status ${code}`));
   return {

@@ -123,6 +123,29 @@ test('a second npm start on the same folder, or the same ports, says so and leav
   expect(codeOf(key)).toBe('VALID');
 }, 120_000);
 
+test('npm start refuses ports that are none, or one for two, by the names of their settings', async () => {
+  const { VERIFIER_PORT = '' } = env;
+  const ended = await npmStartOrEnd({ CONTROL_PLANE_PORT: '3.5', VERIFIER_ADMIN_PORT: '0', PORT: '8080' });
+  expect(ended.child.exitCode).toBe(78);
+  expect(ended.output).toContain('CONTROL_PLANE_PORT: "3.5" is not allowed (integer 1..65535)');
+  expect(ended.output).toContain('VERIFIER_ADMIN_PORT: "0" is not allowed');
+  const shared = await npmStartOrEnd({ CONTROL_PLANE_PORT: VERIFIER_PORT });
+  expect(shared.child.exitCode).toBe(78);
+  expect(shared.output).toContain(`VERIFIER_PORT: ${VERIFIER_PORT} is the port of CONTROL_PLANE_PORT too`);
+  for (const { output } of [ended, shared]) expect(output, 'a stack').not.toMatch(/^\s+at /m);
+}, 90_000);
+
+test('npm start says which settings it does not use, and speaks to people, not to machines', async () => {
+  env = { ...env, PORT: '8080', LOG_LEVEL: 'info' };
+  const output = await npmStart();
+  expect(output).toContain(
+    'keyfence: PORT is not used by npm start, which starts two processes: set CONTROL_PLANE_PORT and VERIFIER_PORT',
+  );
+  expect(output).toMatch(/^verifier: verifier listening \(address http:/m);
+  expect(output).toMatch(/^control plane: /m);
+  expect(output, 'a line for machines').not.toMatch(/^\{/m);
+}, 90_000);
+
 test('after kill -9 npm start begins again with the same keys, once what was left behind has ended', async () => {
   const answers = bash(`${walkOf(await npmStart())}\necho "KEY $KEY"`);
   const key = /^KEY (\w+)$/m.exec(answers)?.[1] ?? '';

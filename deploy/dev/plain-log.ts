@@ -1,0 +1,43 @@
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+
+/** Prints the log of a process for people: a line for each of its lines, without stacks. */
+export function printPlainly(log: Readable, name: string, print: (line: string) => void): void {
+  createInterface({ input: log }).on('line', (line) => print(plainLine(line, name)));
+}
+
+/** Of a JSON line of a log the message, its fields and the reason of its error; any other line as it is. */
+export function plainLine(line: string, name: string): string {
+  const said = parse(line);
+  if (said === undefined) return line;
+  const { level, time: _time, process: _process, msg = '', err, ...fields } = said;
+  const details = Object.entries(fields).map(([field, value]) => `${field} ${text(value)}`);
+  const what = details.length > 0 ? `${msg} (${details.join(', ')})` : msg;
+  return `${name}: ${LEVELS[String(level)] ?? ''}${[what, ...reasons(err)].join(': ')}`;
+}
+
+const LEVELS: Readonly<Record<string, string>> = { 40: 'warning: ', 50: 'error: ', 60: 'error: ' };
+
+interface LogLine {
+  readonly [field: string]: unknown;
+  readonly msg?: string;
+}
+
+function parse(line: string): LogLine | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    return typeof value === 'object' && value !== null && 'level' in value ? (value as LogLine) : undefined;
+  } catch {
+    return undefined; // not a line of the log
+  }
+}
+
+/** An error's message, which pino has joined with those of its causes. */
+function reasons(error: unknown): string[] {
+  const { message } = (error ?? {}) as { message?: unknown };
+  return typeof message === 'string' && message !== '' ? [message] : [];
+}
+
+function text(value: unknown): string {
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,39 @@
+import { type ConfigOf, integer } from '../../shared/config.ts';
+
+/** Where `npm start` listens. Port 0 is not for it: its text tells people where to go. */
+export const startSettings = {
+  CONTROL_PLANE_PORT: port(3000, 'Port of the control plane'),
+  CONTROL_PLANE_ADMIN_PORT: port(9300, 'Port of its admin listener'),
+  VERIFIER_PORT: port(3001, 'Port of the verifier'),
+  VERIFIER_ADMIN_PORT: port(9301, 'Port of its admin listener'),
+};
+
+/** The values of `startSettings`. */
+export type StartPorts = ConfigOf<typeof startSettings>;
+
+/** Ports that two listeners would share. */
+export function portFaults(ports: StartPorts): string[] {
+  const names = Object.keys(ports) as (keyof StartPorts)[];
+  return names.flatMap((name, i) => {
+    const first = names.slice(0, i).find((other) => ports[other] === ports[name]);
+    return first === undefined ? [] : [`${name}: ${ports[name]} is the port of ${first} too`];
+  });
+}
+
+/** What the environment says of one process, which `npm start` has to leave out since it starts two; a line for each. */
+export function unusedSettings(env: NodeJS.ProcessEnv): string[] {
+  return Object.entries(INSTEAD)
+    .filter(([name]) => env[name])
+    .map(([name, instead]) => `${name} is not used by npm start, which starts two processes: ${instead}`);
+}
+
+const INSTEAD: Readonly<Record<string, string>> = {
+  PORT: 'set CONTROL_PLANE_PORT and VERIFIER_PORT',
+  ADMIN_PORT: 'set CONTROL_PLANE_ADMIN_PORT and VERIFIER_ADMIN_PORT',
+  HOST: 'both listen on 127.0.0.1',
+  ADMIN_HOST: 'both listen on 127.0.0.1',
+};
+
+function port(byDefault: number, help: string) {
+  return integer(1, 65_535, '', byDefault, help);
+}
