@@ -7,6 +7,7 @@ import { RelayError, type RelayFault } from './exchange.ts';
 import { FaultLog } from './fault-log.ts';
 import { forwardedFor } from './forwarded.ts';
 import { asReadByServers } from './identity.ts';
+import { leadsTo } from './own-address.ts';
 import { bodyOf, Relay, type RelayStats } from './relay.ts';
 import type { Handler, Routes } from './routes.ts';
 
@@ -30,14 +31,20 @@ export const forwardSettings = {
   ),
 };
 
-/** What `forwardSettings` and the listener's STALL_TIMEOUT_MS cannot be together. */
+/** Faults of `forwardSettings` that only show beside the settings of the listener. */
 export function forwardFaults(
-  config: ConfigOf<typeof forwardSettings> & { STALL_TIMEOUT_MS: number },
+  config: ConfigOf<typeof forwardSettings> & { STALL_TIMEOUT_MS: number; HOST: string; PORT: number },
 ): string[] {
-  if (config.CONTROL_PLANE_URL === undefined) return [];
-  return config.CONTROL_PLANE_TIMEOUT_MS < config.STALL_TIMEOUT_MS
-    ? []
-    : ['CONTROL_PLANE_TIMEOUT_MS: must be below STALL_TIMEOUT_MS'];
+  const { CONTROL_PLANE_URL: url, HOST, PORT } = config;
+  if (url === undefined) return [];
+  return [
+    ...(config.CONTROL_PLANE_TIMEOUT_MS < config.STALL_TIMEOUT_MS
+      ? []
+      : ['CONTROL_PLANE_TIMEOUT_MS: must be below STALL_TIMEOUT_MS']),
+    ...(leadsTo(url, HOST, PORT)
+      ? ['CONTROL_PLANE_URL: leads to this verifier itself (HOST and PORT), not to the control plane']
+      : []),
+  ];
 }
 
 /** The rest of the interface, answered by the control plane. */
@@ -47,16 +54,22 @@ export interface Forward {
   close(): Promise<void>;
 }
 
-/** Routes that pass calls on to `url`. A call that is not answered is 503 in the contract's shape. */
+/**
+ * Routes that pass calls on to `url`. A call that is not answered is 503 in the contract's shape, and so is one that this
+ * verifier itself has passed on.
+ * @param options.id of this process, as the fleet's list names it
+ */
 export async function forwardTo(
   url: URL,
   options: {
+    id: string;
     config: ConfigOf<typeof forwardSettings> & { HEADER_BYTES_MAX: number };
     clock: Clock;
     log: Pick<Logger, 'warn'>;
   },
 ): Promise<Forward> {
-  const { config, clock, log } = options;
+  const { id, config, clock, log } = options;
+  let loopTold = false;
   const limits = {
     connectionsMax: config.CONTROL_PLANE_CONNECTIONS_MAX,
     timeoutMs: config.CONTROL_PLANE_TIMEOUT_MS,
@@ -66,6 +79,12 @@ export async function forwardTo(
   const handler: Handler = async (request, response, requestId, hooks) => {
     const { method = '', url: target = '', rawHeaders, headers } = request;
     if (!OPERATION.test(target)) throw new ApiError('NOT_FOUND', 'no such path');
+    const hops = headers.via ?? '';
+    if (hops.split(/[\s,]+/).includes(id)) {
+      if (!loopTold) log.warn({ requestId }, LOOP);
+      loopTold = true;
+      throw unavailable(LOOP);
+    }
     const kept = endToEndHeaders(rawHeaders, headers.connection, isOurs);
     const client = forwardedFor(headers['x-forwarded-for']?.toString(), request.socket.remoteAddress);
     try {
@@ -76,7 +95,7 @@ export async function forwardTo(
         target,
         hooks,
         requestId,
-        headers: [...kept, 'X-Forwarded-For', client, 'X-Request-Id', requestId],
+        headers: [...kept, 'X-Forwarded-For', client, 'X-Request-Id', requestId, 'Via', `1.1 ${id}`],
       });
     } catch (error) {
       throw error instanceof RelayError ? unavailable(MESSAGES[error.fault], error) : error;
@@ -84,6 +103,22 @@ export async function forwardTo(
   };
   return { below: [['/v1/', handler]], stats: relay, close: () => relay.close() };
 }
+
+const LOOP = 'CONTROL_PLANE_URL of the verifier leads back to it: say in it where the control plane is';
+
+/** Routes of a verifier without CONTROL_PLANE_URL: operations of the control plane are refused by saying whose they are. */
+export const notForwarded: Routes['below'] = [
+  [
+    '/v1/',
+    ({ url: target = '' }) => {
+      const known = OPERATION.test(target);
+      throw new ApiError('NOT_FOUND', known ? NOT_HERE : 'no such path');
+    },
+  ],
+];
+
+const NOT_HERE =
+  'no such path: this is a verifier, which answers keys.verifyKey only; ask the control plane, or set CONTROL_PLANE_URL here';
 
 /** Calls as the interface names them, so that no other spelling of verifyKey leaves with somebody's key. */
 const OPERATION = /^\/v1\/(?!keys\.verifykey)[a-z]+\.[a-z]+(?:\?|$)/i;

@@ -5,7 +5,7 @@ import type { AuthzSettings } from './authz.ts';
 import type { Config } from './config.ts';
 import { SOURCES } from './credentials.ts';
 import { listenGrpc } from './ext-authz-grpc.ts';
-import { forwardTo } from './forward.ts';
+import { forwardTo, notForwarded } from './forward.ts';
 import { createVerifierServer } from './http.ts';
 import { createProxy } from './proxy.ts';
 import type { RelayStats } from './relay.ts';
@@ -59,8 +59,8 @@ export async function openListeners(options: {
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
   };
   const certificate = followCertificate(config, clock, log);
-  const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, { config, clock, log }));
-  const routes = { below: forward?.below ?? [] };
+  const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, { id, config, clock, log }));
+  const routes = { below: forward?.below ?? notForwarded };
   const contract = { id, answers, limits: config, log, crowded, authz, routes };
 
   const server = createVerifierServer({ ...contract, certificate });

@@ -7,6 +7,7 @@ import { FastLane } from './fast-lane.ts';
 import { FaultLog } from './fault-log.ts';
 import { createListener, type Listener, type ListenerOptions } from './listener.ts';
 import { Ongoing } from './ongoing.ts';
+import { leadsTo } from './own-address.ts';
 import { handler, laneHandler, Passing } from './proxy-calls.ts';
 import { Relay, type RelayStats } from './relay.ts';
 import { type Answers, API_ID } from './verify-key.ts';
@@ -61,10 +62,19 @@ export const proxySettings = {
 /** The values of `proxySettings`. */
 export type ProxyConfig = ConfigOf<typeof proxySettings>;
 
-/** What `proxySettings` and the listener's STALL_TIMEOUT_MS cannot be together. */
-export function proxyFaults(config: ProxyConfig & { STALL_TIMEOUT_MS: number }): string[] {
-  if (config.UPSTREAM_URL === undefined || config.UPSTREAM_TIMEOUT_MS < config.STALL_TIMEOUT_MS) return [];
-  return ['UPSTREAM_TIMEOUT_MS: must be below STALL_TIMEOUT_MS'];
+/** Faults of `proxySettings` that only show beside the settings of the listener. */
+export function proxyFaults(
+  config: ProxyConfig & { STALL_TIMEOUT_MS: number; HOST: string; PORT: number },
+): string[] {
+  const { UPSTREAM_URL: url, PROXY_HOST, PROXY_PORT, HOST, PORT } = config;
+  if (url === undefined) return [];
+  const itself = leadsTo(url, PROXY_HOST, PROXY_PORT) || leadsTo(url, HOST, PORT);
+  return [
+    ...(config.UPSTREAM_TIMEOUT_MS < config.STALL_TIMEOUT_MS
+      ? []
+      : ['UPSTREAM_TIMEOUT_MS: must be below STALL_TIMEOUT_MS']),
+    ...(itself ? ['UPSTREAM_URL: leads to this verifier itself, not to the API behind it'] : []),
+  ];
 }
 
 /** What a proxy works with. */

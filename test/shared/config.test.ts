@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { settings as controlPlane } from '../../control-plane/config.ts';
 import { ConfigError, loadConfig } from '../../shared/config.ts';
-import { settings as verifier } from '../../verifier/config.ts';
+import { configFaults, settings as verifier } from '../../verifier/config.ts';
 
 const ROOT_KEY = 'a-root-key-that-is-long-enough-0123456789';
 let directory: string;
@@ -118,6 +118,36 @@ test('an address of another server has no user, password, query or fragment, and
     const [fault, ...more] = faultsOf(() => loadConfig(verifier, { UPSTREAM_URL }));
     expect(fault, UPSTREAM_URL).toMatch(/^UPSTREAM_URL: not such a URL/);
     expect([fault, ...more].join()).not.toContain('hunter2');
+  }
+});
+
+test('a verifier that would ask itself, as the control plane or as the API, is refused before it starts', () => {
+  const faults = (env: NodeJS.ProcessEnv) =>
+    configFaults(loadConfig(verifier, env)).map((fault) => fault.split(':')[0]);
+  for (const [HOST, url] of [
+    ['', 'http://127.0.0.1:3001'],
+    ['', 'http://localhost:3001/v1'],
+    ['localhost', 'http://127.0.0.1:3001'],
+    ['0.0.0.0', 'http://127.0.0.1:3001'],
+    ['::', 'http://[::1]:3001'],
+    ['10.0.0.5', 'http://10.0.0.5:3001'],
+    ['::1', 'http://[::1]:3001'],
+  ] as const) {
+    expect(faults({ HOST, CONTROL_PLANE_URL: url }), url).toEqual(['CONTROL_PLANE_URL']);
+    expect(faults({ HOST, UPSTREAM_URL: url }), url).toEqual(['UPSTREAM_URL']);
+    const before = url.replace('3001', '3002');
+    expect(faults({ PROXY_HOST: HOST, UPSTREAM_URL: before }), url).toEqual(['UPSTREAM_URL']);
+  }
+  expect(faults({ PORT: '80', CONTROL_PLANE_URL: 'http://127.0.0.1' })).toEqual(['CONTROL_PLANE_URL']);
+  expect(faults({ PORT: '443', CONTROL_PLANE_URL: 'https://127.0.0.1' })).toEqual(['CONTROL_PLANE_URL']);
+  for (const [HOST, url] of [
+    ['', 'http://127.0.0.1:3000'],
+    ['', 'http://10.0.0.5:3001'],
+    ['', 'http://[::1]:3001'],
+    ['10.0.0.5', 'http://127.0.0.1:3001'],
+    ['0.0.0.0', 'http://control-plane:3001'],
+  ] as const) {
+    expect(faults({ HOST, CONTROL_PLANE_URL: url, UPSTREAM_URL: url }), url).toEqual([]);
   }
 });
 

@@ -52,6 +52,18 @@ describe('one address for the whole interface', () => {
     expect((await fleet.get(`${base}/keys.noSuch`)).status).toBe(404);
   });
 
+  test('a verifier that knows no control plane says whose the operation is', async () => {
+    const { address } = await fleet.addVerifier();
+    const message =
+      'no such path: this is a verifier, which answers keys.verifyKey only; ask the control plane';
+    expect(await fleet.get(`${address}/v1/keys.getKey?keyId=k`)).toMatchObject({
+      status: 404,
+      body: { error: { code: 'NOT_FOUND', message: expect.stringContaining(message) } },
+    });
+    for (const path of ['/v1/keys.verifyKey/', '/v1/', '/v2/keys.getKey'])
+      expect((await fleet.get(`${address}${path}`)).body.error.message, path).toBe('no such path');
+  });
+
   test('verifyKey goes on being answered when the control plane is gone, and the rest is 503', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
     expect(await fleet.verdict(key)).toBe('VALID');
@@ -71,6 +83,7 @@ describe('a call', () => {
   let server: VerifierServer;
   let wires: Wire[];
   let address: string;
+  let warnings: string[];
 
   async function start(url: string, changed: { timeoutMs?: number; connections?: number } = {}) {
     const config = {
@@ -79,8 +92,9 @@ describe('a call', () => {
       CONTROL_PLANE_TIMEOUT_MS: changed.timeoutMs ?? 75_000,
       CONTROL_PLANE_CONNECTIONS_MAX: changed.connections ?? 100,
     };
-    const warn = () => undefined;
-    forward = await forwardTo(new URL(url), { config, clock: systemClock, log: { warn } });
+    warnings = [];
+    const warn = (_fields: unknown, message?: string) => void warnings.push(message ?? '');
+    forward = await forwardTo(new URL(url), { id: 'v-here', config, clock: systemClock, log: { warn } });
     const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
     const answers = new ScriptedAnswers();
     server = createVerifierServer({ answers, limits, log, routes: { below: forward.below } });
@@ -141,11 +155,41 @@ describe('a call', () => {
         rawHeaders: [
           ...['host', `127.0.0.1:${upstream.port}`, 'connection', 'keep-alive'],
           ...['Authorization', 'Bearer root', 'X-Twice', '1', 'X-Twice', '2'],
-          ...['X-Forwarded-For', '127.0.0.1', 'X-Request-Id', 'mine-2'],
+          ...['X-Forwarded-For', '127.0.0.1', 'X-Request-Id', 'mine-2', 'Via', '1.1 v-here'],
           ...['content-length', '4'],
         ],
       },
     ]);
+  });
+
+  test('that comes back to the verifier which sent it is refused, and says which setting is wrong', async () => {
+    expect(
+      (
+        await wire()
+          .send(call(['Via: 1.0 proxy']))
+          .response()
+      ).status,
+    ).toBe(200);
+    const { via } = upstream.seen[0]?.headers ?? {};
+    expect(via).toBe('1.0 proxy, 1.1 v-here');
+    const message =
+      'CONTROL_PLANE_URL of the verifier leads back to it: say in it where the control plane is';
+    for (let i = 0; i < 2; i++)
+      expect(await ask(call([`Via: ${via}`, 'Via: 1.1 other']))).toMatchObject({
+        status: 503,
+        code: 'SERVICE_UNAVAILABLE',
+        message,
+      });
+    expect(upstream.seen).toHaveLength(1);
+    expect(warnings).toEqual([message]);
+    // Another verifier on the way is none of its business.
+    expect(
+      (
+        await wire()
+          .send(call(['Via: 1.1 v-her, 1.1 v-heres']))
+          .response()
+      ).status,
+    ).toBe(200);
   });
 
   test("has its client's address behind what the client says, however the client spells that", async () => {
@@ -298,6 +342,7 @@ test('a control plane that accepts and says nothing is 503, and its connections 
   await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
   const { port } = silent.address() as { port: number };
   const forward = await forwardTo(new URL(`http://127.0.0.1:${port}`), {
+    id: 'v-here',
     config: {
       ...limits,
       CONTROL_PLANE_URL: undefined,

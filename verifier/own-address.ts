@@ -1,0 +1,14 @@
+/** Whether requests to `url` arrive at a listener of ours on `host` and `port`, as far as the texts tell. */
+export function leadsTo(url: URL, host: string, port: number): boolean {
+  const urlPort = Number(url.port) || (url.protocol === 'https:' ? 443 : 80);
+  if (urlPort !== port) return false;
+  const urlHost = url.hostname.replace(/^\[|\]$/g, '');
+  const isLocal = LOOPBACK.has(urlHost);
+  return urlHost === host || (isLocal && (ANY.has(host) || (isIpv4(urlHost) && isIpv4(host))));
+}
+
+const ANY: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '::1', 'localhost', ...ANY]);
+
+/** Whether it names the loopback of IPv4, where it names a loopback at all. */
+const isIpv4 = (host: string) => host === '127.0.0.1' || host === 'localhost';
