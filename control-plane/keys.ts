@@ -1,7 +1,7 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId, generateKey, hashSecret, startOf } from '#shared/key-format.ts';
-import { apiList, formatPointer, idPointer, recordKey, secretPointer } from '#shared/layout.ts';
+import { apiKeys, apiList, formatPointer, idPointer, recordKey, secretPointer } from '#shared/layout.ts';
 import type { RedisNodes } from '#shared/redis.ts';
 import type { ChangeLog, RecordField } from './change-log.ts';
 import {
@@ -107,6 +107,13 @@ export class Keys {
     const pointer = idPointer(keyId);
     const redis = await this.#nodes.connection(pointer);
     return (await this.#nodes.within(redis, redis.get(pointer))) ?? undefined;
+  }
+
+  /** Whether an API was deleted and its keys are not all swept yet. */
+  async isApiDeleted(apiId: string): Promise<boolean> {
+    const { head } = apiKeys(apiId);
+    const redis = await this.#nodes.connection(head);
+    return (await this.#nodes.within(redis, redis.hexists(head, 'deleted'))) === 1;
   }
 
   /** The sequence of a key's latest change; 0 when it never had one, undefined when there is no such key. */

@@ -49,6 +49,18 @@ export function requireRoot(caller: Caller, action: RootAction): void {
 
 export const keyNotFound = (keyId: string) => new ApiError('NOT_FOUND', `key ${keyId} not found`);
 
+/**
+ * The NOT_FOUND of a key whose id leads to an API that has no record of it. Deleting takes the id away too, so that,
+ * unless a delete is under way, Redis lost the record and verifiers may go on by what they have in memory.
+ */
+export async function recordNotFound(keys: Keys, apiId: string, keyId: string): Promise<ApiError> {
+  if ((await keys.apiOf(keyId)) === undefined || (await keys.isApiDeleted(apiId))) return keyNotFound(keyId);
+  const found = `key ${keyId} not found: its id is known, but Redis has no record of it`;
+  const why = 'unless it is being deleted at this moment, the record was evicted or lost';
+  const advice = 'verifiers that have the key in memory may still accept it; restart them to have it refused';
+  return new ApiError('NOT_FOUND', `${found}; ${why}, and ${advice} (runbook: KeyfenceKeysEvicted)`);
+}
+
 /** The API of a key on which the caller may do this; a key of an API that it has nothing to do with is not there. */
 export async function requireKey(
   keys: Keys,

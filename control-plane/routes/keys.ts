@@ -7,7 +7,7 @@ import type { Propagator } from '../propagation.ts';
 import { neverShed } from '../protection.ts';
 import type { App } from '../server.ts';
 import type { UsageView } from '../usage.ts';
-import { callerOf, keyNotFound, requireApi, requireKey } from './access.ts';
+import { callerOf, recordNotFound, requireApi, requireKey } from './access.ts';
 import { makeCursor, openCursor } from './cursor.ts';
 import { checkMeta } from './meta.ts';
 import {
@@ -57,7 +57,7 @@ export function keyRoutes(
             waitMs,
             noteChange(request, fields),
           );
-    if (!propagation) throw keyNotFound(keyId);
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };
   });
 
@@ -65,14 +65,14 @@ export function keyRoutes(
     const { keyId } = request.query;
     const apiId = await requireKey(keys, request, keyId, 'read_key');
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
-    if (!key) throw keyNotFound(keyId);
+    if (!key) throw await recordNotFound(keys, apiId, keyId);
     return { ...key, ...(lastUsedAt === undefined ? {} : { lastUsedAt }) };
   });
 
   app.get('/v1/keys.getVerifications', { schema: getVerifications }, async (request) => {
     const { keyId, granularity, start, end } = request.query;
     const apiId = await requireKey(keys, request, keyId, 'read_key');
-    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw keyNotFound(keyId);
+    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
     const [startMs, endMs] = [start, end].map((ms) => (ms === undefined ? undefined : Number(ms)));
     const series = await usage.series(apiId, keyId, granularity, clock.wallMs(), startMs, endMs);
     const never = { rateLimited: 0, usageExceeded: 0 } as const;
@@ -85,7 +85,7 @@ export function keyRoutes(
     const secretHash = await keys.secretHashOf(apiId, keyId);
     const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
     const propagation = await propagator.apply(write, waitMs, noteChange(request));
-    if (!propagation) throw keyNotFound(keyId);
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     if (secretHash) {
       await keys.forgetDeleted(apiId, keyId, secretHash).catch((error: unknown) => {
         request.log.warn({ keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
@@ -98,7 +98,7 @@ export function keyRoutes(
     const { keyId, sequence } = request.query;
     const apiId = await requireKey(keys, request, keyId, 'read_key');
     const propagation = await propagator.standing(apiId, keyId, Number(sequence));
-    if (!propagation) throw keyNotFound(keyId);
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };
   });
 

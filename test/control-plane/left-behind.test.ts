@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { apiList, ownerKey } from '../../shared/layout.ts';
+import { apiKeys, apiList, ownerKey, recordKey } from '../../shared/layout.ts';
 import { Fleet } from '../fleet.ts';
 
 /** What Redis still holds of what is gone. */
@@ -30,6 +30,33 @@ test('a deleted key leaves nothing behind but its place in the change log', asyn
   expect(await held()).toEqual(before);
   expect(await redis.zrange(ownerKey('shop', 'o'), '0', '-1')).toEqual([other]);
   expect(key).toMatch(/^\w+$/);
+});
+
+test('a key whose record Redis lost is not found, and whoever disables it is told what that means', async () => {
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'lossy' });
+  await redis.del(recordKey('lossy', keyId));
+  const asked = [
+    await fleet.admin('keys.updateKey', { keyId, enabled: false }),
+    await fleet.admin('keys.deleteKey', { keyId }),
+    await fleet.admin('keys.getKey', { keyId }),
+    await fleet.admin('keys.getVerifications', { keyId }),
+  ];
+  for (const { status, body } of asked) {
+    expect(status).toBe(404);
+    expect(body.error).toMatchObject({ code: 'NOT_FOUND', message: expect.stringContaining(keyId) });
+    expect(body.error.message).toMatch(/Redis has no record of it; .*may still accept it; restart them/);
+  }
+  // One that never was, was deleted, or went with its API is simply not there.
+  const plain = async (id: string) => {
+    const { status, body } = await fleet.admin('keys.updateKey', { keyId: id, enabled: false });
+    expect([status, body.error.message]).toEqual([404, `key ${id} not found`]);
+  };
+  await plain('key_0mzc9k4q8r2wfXa1Bc2d');
+  const { keyId: deleted } = await fleet.ok('keys.createKey', { apiId: 'lossy' });
+  await fleet.ok('keys.deleteKey', { keyId: deleted });
+  await plain(deleted);
+  await redis.hset(apiKeys('lossy').head, 'deleted', '1');
+  await plain(keyId);
 });
 
 test('an owner of no more keys leaves nothing behind, whether they were deleted or given to another', async () => {
