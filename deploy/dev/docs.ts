@@ -73,12 +73,18 @@ export async function documents(): Promise<{ file: string; present: string; want
   return [...withTables, document, verifyKey(), prometheusRule()];
 }
 
+/** Before the description of verifyKey, whose button to try it the page hides: a browser asks its own origin only. */
+const VERIFY_ELSEWHERE = `A verifier answers this, not the control plane, so it cannot be tried from this page, and it needs no root key.
+From a terminal, with the address of a verifier (that of \`npm start\` here) and a key:
+
+    curl -s http://127.0.0.1:3001/v1/keys.verifyKey -H 'content-type: application/json' -d '{"key":"YOUR_KEY"}'`;
+
 /** What the control plane's reference shows of the verifier. */
 function verifyKey() {
   const file = 'control-plane/verify-key.json';
   const path = join(ROOT, file);
   const { post } = verifierDocument.paths['/v1/keys.verifyKey'] as { post: { description: string } };
-  const description = `A verifier answers this, not the control plane, and needs no root key: copy the command and send it there.\n\n${post.description}`;
+  const description = `${VERIFY_ELSEWHERE}\n\n${post.description}`;
   const shown = { '/v1/keys.verifyKey': { post: { ...post, tags: ['verifier'], description } } };
   return {
     file,

@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
@@ -42,6 +44,27 @@ describe.skipIf(!executable)(`the reference${executable ? '' : ' (skipped: no Ch
     const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shop' });
     expect(keys).toEqual([expect.objectContaining({ name: 'Ada', enabled: true })]);
     await page.close();
+  });
+
+  test('says where verifyKey is answered, by a command that works, and offers no button that could not', {
+    timeout: SLOW_MS,
+  }, async () => {
+    const page = await browser.newPage();
+    page.setDefaultTimeout(SLOW_MS);
+    await page.goto(`${base}/docs`);
+    const operation = page.locator('#operations-verifier-verifyKey');
+    await operation.locator('.opblock-summary-control').click();
+    const command = (await operation.locator('.opblock-description pre').first().textContent()) ?? '';
+    expect(await operation.getByRole('button', { name: 'Execute' }).count()).toBe(0);
+    expect(await operation.getByRole('button', { name: /Try it out|Cancel/ }).count()).toBe(0);
+    await page.close();
+
+    const verifier = await fleet.addVerifier();
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+    const asked = command.replace('http://127.0.0.1:3001', verifier.address).replace('YOUR_KEY', key);
+    expect(asked).toContain(verifier.address);
+    const answer = await promisify(execFile)('bash', ['-ec', asked]);
+    expect(JSON.parse(answer.stdout)).toMatchObject({ valid: true, code: 'VALID' });
   });
 
   test('is as wide as a phone, and dark where its reader prefers that', { timeout: SLOW_MS }, async () => {
