@@ -47,7 +47,7 @@ export function requireRoot(caller: Caller, action: RootAction): void {
   }
 }
 
-export const keyNotFound = (keyId: string) => new ApiError('NOT_FOUND', `key ${keyId} not found`);
+const keyNotFound = (keyId: string) => new ApiError('NOT_FOUND', `key ${keyId} not found`);
 
 /**
  * The NOT_FOUND of a key whose id leads to an API that has no record of it. Deleting takes the id away too, so that,
