@@ -10,6 +10,16 @@ import type { Call } from './recognise-call.ts';
 import type { Hooks } from './routes.ts';
 import type { Answers } from './verify-key.ts';
 
+/** What became of what came to the lane. */
+export interface LaneCounts {
+  /** Requests answered here. */
+  answered: number;
+  /** Requests that Node answered, of connections that stayed. */
+  lent: number;
+  /** Connections given to Node. */
+  handedOver: number;
+}
+
 /** What the lane answers with, and within which bounds. */
 export interface LaneOptions {
   readonly answers: Answers;
@@ -21,14 +31,13 @@ export interface LaneOptions {
   /** In proxy mode, what answers a call; then nothing else is asked here. */
   readonly passOn?: (call: Call, connection: Line & Hooks) => void;
   readonly log: Pick<Logger, 'error'>;
-  /** Requests answered here, and connections given to Node. */
-  readonly counts: { answered: number; handedOver: number };
+  readonly counts: LaneCounts;
 }
 
 /**
  * A lane in front of Node's HTTP server: it answers the common requests straight on the socket, at half the
- * cost. A connection that sends anything else is given, from that request on and for good, to the
- * server's own listener with its bytes, so that Node judges all that is not plainly common.
+ * cost. So that Node judges all that is not plainly common, anything else is given to the server's own listener: a
+ * request whose end is plain to all is lent to it alone, with any other its connection is given, and for good.
  */
 export class FastLane {
   readonly options: LaneOptions;
@@ -49,7 +58,7 @@ export class FastLane {
     if (listener === undefined || others.length > 0) throw new Error('the server is not as Node makes it');
     server.removeAllListeners('connection');
     server.on('connection', (socket: Socket) => {
-      const connection = new LaneConnection(socket, this, () => void listener.call(server, socket));
+      const connection = new LaneConnection(socket, this, (given) => void listener.call(server, given));
       this.#connections.add(connection);
     });
     // One timer for all connections: exact to its period, and it costs a request nothing.

@@ -5,7 +5,7 @@ import type { Logger } from '#shared/log.ts';
 import { VERIFIER_ID_HEADER } from '#shared/verifier-status.ts';
 import { answer, identify } from './answer.ts';
 import { type AuthzSettings, authzRoutes } from './authz.ts';
-import { FastLane } from './fast-lane.ts';
+import { FastLane, type LaneCounts } from './fast-lane.ts';
 import { createListener, type Listener } from './listener.ts';
 import { createRouter, type Routes } from './routes.ts';
 import type { Certificate } from './tls.ts';
@@ -65,8 +65,7 @@ export type HttpLimits = ConfigOf<typeof httpSettings>;
 
 /** The listener that verifyKey is asked at. */
 export interface VerifierServer extends Listener {
-  /** Requests answered by the fast lane, and connections it gave to Node's server. */
-  readonly lane: { readonly answered: number; readonly handedOver: number };
+  readonly lane: Readonly<LaneCounts>;
 }
 
 /**
@@ -104,7 +103,7 @@ export function createVerifierServer(options: {
     },
     below: [...(authz ? authzRoutes(answers, authz) : []), ...(routes?.below ?? [])],
   });
-  const lane = { answered: 0, handedOver: 0 };
+  const lane = { answered: 0, lent: 0, handedOver: 0 };
   const listener = createListener({
     limits,
     log,

@@ -1,9 +1,12 @@
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { ApiError } from '#shared/errors.ts';
 import { readBuffer, readIntoBuffer, restOf } from '#shared/read-buffer.ts';
 import { newRequestId } from '#shared/request-id.ts';
 import { Begun } from './begun.ts';
 import type { FastLane, LaneOptions } from './fast-lane.ts';
+import { Loan } from './loan.ts';
+import { plainLength } from './plain-request.ts';
 import { type RawAnswers, rawJson } from './raw-answer.ts';
 import type { Line } from './raw-response.ts';
 import { type Recognised, recognise } from './recognise.ts';
@@ -13,6 +16,9 @@ import type { Verdict } from './verdict.ts';
 
 /** Answers gathered before they are written, characters; a reader that is slower than this is waited for. */
 const WRITE_LENGTH_MAX = 65_536;
+
+/** Requests in a row that Node gets one by one, which costs more each than its own connections do; then it gets those, too. */
+const LENT_IN_A_ROW_MAX = 8;
 
 /** The request in hand: filled by `recognise`, read before anything else runs. */
 const found: Recognised = {
@@ -31,7 +37,7 @@ export class LaneConnection implements Line, Hooks {
   readonly socket: Socket;
   closed: (() => void) | undefined;
   readonly #lane: FastLane;
-  readonly #giveToNode: () => void;
+  readonly #giveToNode: (connection: Duplex) => void;
   /**
    * `receiving`: a part of a request is here. `waiting`: for a look-up, for the API, or until the client has read. `over`: what
    * still comes is of no interest. `given`: it is Node's.
@@ -42,12 +48,16 @@ export class LaneConnection implements Line, Hooks {
   readonly #begun: Begun;
   /** Whether the connection is closed after the answer to the request in hand. */
   #isLast = false;
+  /** Where Node has the request in hand. */
+  #loan: Loan | undefined;
+  /** Requests that Node got since one was answered here. */
+  #lentInARow = 0;
   /** Whether a call is passed on. */
   #passing = false;
   /** What came while a request was answered. */
   #early: Buffer = NOTHING;
 
-  constructor(socket: Socket, lane: FastLane, giveToNode: () => void) {
+  constructor(socket: Socket, lane: FastLane, giveToNode: (connection: Duplex) => void) {
     this.socket = socket;
     this.#lane = lane;
     this.#giveToNode = giveToNode;
@@ -79,7 +89,10 @@ export class LaneConnection implements Line, Hooks {
 
   /** The client has said all; what waits is answered before our side ends too, but what is passed on is given up. */
   readonly #end = () => {
-    if (this.#state === 'receiving' && !this.socket.destroyed) this.#handOver(this.#begun.take());
+    if (this.socket.destroyed) return;
+    // Else it is the end of what is behind that request.
+    if (this.#loan !== undefined && this.#early.length === 0) this.#loan.emit('end');
+    else if (this.#state === 'receiving') this.#handOver(this.#begun.take());
     else if (this.#state !== 'waiting') this.socket.end();
     else if (this.#lane.options.passOn) this.socket.destroySoon();
   };
@@ -88,6 +101,7 @@ export class LaneConnection implements Line, Hooks {
     const { closed } = this;
     if (this.#passing) this.#passedOn();
     this.#begun.take();
+    this.#loan?.destroy();
     closed?.();
   };
 
@@ -118,8 +132,10 @@ export class LaneConnection implements Line, Hooks {
   #serve(came: Buffer): void {
     let bytes = came;
     if (this.#state === 'waiting') {
+      const taken = this.#loan?.carry(bytes) ?? 0;
+      if (taken === bytes.length) return;
       // A client that does not wait for its answer is read no further; most do, so that pausing is not worth its cost.
-      this.#early = Buffer.concat([this.#early, bytes]);
+      this.#early = Buffer.concat([this.#early, bytes.subarray(taken)]);
       this.socket.pause();
       return;
     }
@@ -142,10 +158,11 @@ export class LaneConnection implements Line, Hooks {
         if (verdict === 'begun' && at > 0 && this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
         else if (verdict === undefined) this.#lookUp(restOf(bytes, at));
         else if (verdict === 'for Node' || !this.#receive(bytes, at, found.length, at > 0 ? 0 : sinceMs))
-          this.#handOver(restOf(bytes, at));
+          this.#toNode(restOf(bytes, at));
         return;
       }
       this.#lane.options.counts.answered++;
+      this.#lentInARow = 0;
       out += this.#raw.decided(verdict, found.requestId || newRequestId(), this.keepAliveS);
       ascii &&= verdict.entry?.details === undefined;
       at += found.length;
@@ -225,6 +242,7 @@ export class LaneConnection implements Line, Hooks {
     this.#early = NOTHING;
     if (answer === undefined) return void this.#handOver(all);
     this.#lane.options.counts.answered++;
+    this.#lentInARow = 0;
     this.socket.write(answer);
     if (this.#lane.closing || this.#isLast) this.#close();
     else this.#goOn(all.subarray(length));
@@ -236,7 +254,7 @@ export class LaneConnection implements Line, Hooks {
     const isFree = !closing && inFlight < options.limits.REQUESTS_IN_FLIGHT_MAX;
     const call = isFree && options.authz ? recogniseCall(bytes, options.authz) : undefined;
     if (call === 'begun' && this.#receive(bytes, 0, 0, sinceMs)) return;
-    if (call === undefined || call === 'begun') return void this.#handOver(restOf(bytes, 0));
+    if (call === undefined || call === 'begun') return void this.#toNode(restOf(bytes, 0));
     this.#isLast = call.isLast;
     this.#state = 'waiting';
     this.#quietMs = 0;
@@ -254,6 +272,7 @@ export class LaneConnection implements Line, Hooks {
     if (!this.#passing) return;
     this.#passedOn();
     this.#lane.options.counts.answered++;
+    this.#lentInARow = 0;
     // Later, lest answers that are here at once are nested as deep as a client sends requests.
     if (this.#early.length === 0) this.#next();
     else process.nextTick(this.#next);
@@ -293,6 +312,27 @@ export class LaneConnection implements Line, Hooks {
     else if (this.#state === 'reading' || this.#state === 'receiving') this.socket.resume();
   }
 
+  /** Gives Node the request at the start of `bytes`: alone where its end is plain, else with its connection. */
+  #toNode(bytes: Buffer): void {
+    const isOver = this.#lane.closing || this.socket.readableEnded;
+    const mayLend = !isOver && this.#lentInARow < LENT_IN_A_ROW_MAX;
+    const length = mayLend ? plainLength(bytes) : 0;
+    if (length === 0) return void this.#handOver(bytes);
+    this.#isLast = false;
+    this.#state = 'waiting';
+    this.#loan = new Loan(this, length);
+    this.#giveToNode(this.#loan);
+    this.#early = bytes.subarray(this.#loan.carry(bytes));
+  }
+
+  returned(): void {
+    this.#loan = undefined;
+    this.#lentInARow++;
+    this.#lane.options.counts.lent++;
+    // Later: its last bytes may be in hand.
+    process.nextTick(this.#next);
+  }
+
   /** From here on Node's listeners get what comes, beginning with `bytes`. */
   #handOver(bytes: Buffer): void {
     const { socket } = this;
@@ -304,7 +344,7 @@ export class LaneConnection implements Line, Hooks {
       .off('end', this.#end)
       .off('error', this.#end)
       .off('close', this.#forget);
-    this.#giveToNode();
+    this.#giveToNode(socket);
     socket.emit('data', bytes);
     if (socket.readableEnded) socket.emit('end');
     // null: those bytes asked for an upgrade, and who has the connection now reads when it likes.

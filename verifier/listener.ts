@@ -8,6 +8,7 @@ import type { Logger } from '#shared/log.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import { answerError, LINGER_MS } from './answer.ts';
 import type { HttpLimits } from './http.ts';
+import { Loan } from './loan.ts';
 import { rawAuthz, rawJson } from './raw-answer.ts';
 import type { Handler, Hooks } from './routes.ts';
 import { type Certificate, createHttpServer, Response } from './tls.ts';
@@ -86,6 +87,7 @@ export function createListener(options: ListenerOptions): Listener {
     response.once('close', () => {
       open.remove(place);
       received.closed?.();
+      if (request.socket instanceof Loan) request.socket.answered();
     });
     const fail = (error: unknown) => {
       const isBug = !(error instanceof ApiError);

@@ -5,6 +5,7 @@ import type { AuthzSettings } from './authz.ts';
 import type { Config } from './config.ts';
 import { SOURCES } from './credentials.ts';
 import { listenGrpc } from './ext-authz-grpc.ts';
+import type { LaneCounts } from './fast-lane.ts';
 import { forwardTo, notForwarded } from './forward.ts';
 import { createVerifierServer } from './http.ts';
 import { createProxy } from './proxy.ts';
@@ -26,8 +27,8 @@ export interface Addresses {
 export interface Listeners extends Addresses {
   /** Being received or looked up; what is passed on in proxy mode is in `relays`. */
   readonly requestsInFlight: number;
-  /** Requests answered by the fast lanes, and connections they gave to Node's server. */
-  readonly lane: { readonly answered: number; readonly handedOver: number };
+  /** Of the fast lanes together. */
+  readonly lane: Readonly<LaneCounts>;
   /** What became of what was passed on, by where to. */
   readonly relays: Readonly<Record<string, RelayStats>>;
   /** Tells health checks that traffic may come. */
@@ -79,6 +80,9 @@ export async function openListeners(options: {
     await listening('EXT_AUTHZ_GRPC_PORT', `${HOST}:${place.port}`, tryListening(HOST, place.port));
   const grpc = EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await listenGrpc({ ...gateway, ...place });
 
+  const sum = (count: keyof LaneCounts) =>
+    server.lane[count] + (local?.lane[count] ?? 0) + (proxy ? proxy.lane[count] : 0);
+
   return {
     address,
     proxyAddress,
@@ -88,10 +92,13 @@ export async function openListeners(options: {
     },
     lane: {
       get answered() {
-        return server.lane.answered + (local?.lane.answered ?? 0) + (proxy ? proxy.lane.answered : 0);
+        return sum('answered');
+      },
+      get lent() {
+        return sum('lent');
       },
       get handedOver() {
-        return server.lane.handedOver + (local?.lane.handedOver ?? 0) + (proxy ? proxy.lane.handedOver : 0);
+        return sum('handedOver');
       },
     },
     relays: { control_plane: forward ? forward.stats : NOTHING, api: proxy ? proxy.stats : NOTHING },

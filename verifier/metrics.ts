@@ -194,12 +194,17 @@ export class Metrics {
     );
     count(
       'keyfence_fast_lane_requests_total',
-      "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total. Every common client's are: where it is less than 99 %, see keyfence_fast_lane_handovers_total.",
+      "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total. Every common client's are: where it is less than 99 %, see the two below.",
       () => server.lane.answered,
     );
     count(
+      'keyfence_fast_lane_loans_total',
+      "Requests answered by Node's HTTP server whose connections stayed in the fast lane: other paths, and what is refused.",
+      () => server.lane.lent,
+    );
+    count(
       'keyfence_fast_lane_handovers_total',
-      'Connections given to Node for good. Many, and few requests in the fast lane: clients send something uncommon, such as chunked bodies, Expect or a head over 4 KiB, or ask for other paths on the same connections; or so many requests come in parts that FAST_LANE_WAIT_BYTES_MAX is used up.',
+      'Connections given to Node for good. Many, and few requests in the fast lane: clients send something uncommon, such as chunked bodies, Expect or a head over 4 KiB, or ask for nothing but other paths; or so many requests come in parts that FAST_LANE_WAIT_BYTES_MAX is used up.',
       () => server.lane.handedOver,
     );
     count(

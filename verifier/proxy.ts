@@ -3,7 +3,7 @@ import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/config.ts';
 import type { Logger } from '#shared/log.ts';
 import type { AuthzSettings } from './authz.ts';
-import { FastLane } from './fast-lane.ts';
+import { FastLane, type LaneCounts } from './fast-lane.ts';
 import { FaultLog } from './fault-log.ts';
 import { createListener, type Listener, type ListenerOptions } from './listener.ts';
 import { Ongoing } from './ongoing.ts';
@@ -89,8 +89,7 @@ export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'crowded'
 /** A listener in front of an API. */
 export interface ProxyListener extends Listener {
   readonly stats: RelayStats;
-  /** Requests answered by its fast lane, and connections that gave to Node's server. */
-  readonly lane: { readonly answered: number; readonly handedOver: number };
+  readonly lane: Readonly<LaneCounts>;
 }
 
 /**
@@ -107,7 +106,7 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
   const relay = await Relay.to(url, bounds, new FaultLog('the API', options.clock, log), options.clock);
   const ongoing = new Ongoing(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
   const passing = new Passing(relay, ongoing, options);
-  const lane = { answered: 0, handedOver: 0 };
+  const lane = { answered: 0, lent: 0, handedOver: 0 };
   // Which of several keys in a query counts is for the reference to say.
   const hasLane = limits.FAST_LANE && certificate === undefined && !options.authz.sources.includes('query');
   const passOn = laneHandler(passing, options);

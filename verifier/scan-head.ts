@@ -141,8 +141,9 @@ export const [
   FORWARDED_FOR,
   FOR_NODE,
   CONNECTION,
-] = [1, 2, 4, 8, 16, 32, 64, 128] as const;
-const [ANY, REQUEST_ID, UPGRADE] = [0, 256, 512] as const;
+  UPGRADE,
+] = [1, 2, 4, 8, 16, 32, 64, 128, 512] as const;
+const [ANY, REQUEST_ID] = [0, 256] as const;
 
 const LONGEST_NAME = 'access-control-request-method'.length;
 

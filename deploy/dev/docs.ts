@@ -39,7 +39,7 @@ export async function documents(): Promise<{ file: string; present: string; want
       lookupsInFlight: 0,
     },
     [],
-    { requestsInFlight: 0, lane: { answered: 0, handedOver: 0 } },
+    { requestsInFlight: 0, lane: { answered: 0, lent: 0, handedOver: 0 } },
     undefined,
   );
   watchRelays(verifierMetrics.registry, {});

@@ -154,6 +154,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'simulation/simulation',
     ],
   ],
+  [/^verifier\/(?:loan|plain-request)\.ts$/, ['verifier/loans', 'verifier/proxy-differential']],
   [
     /^verifier\//,
     ['verifier/http', 'verifier/differential', 'verifier/authz', 'verifier/limits', 'verifier/openapi'],

@@ -792,7 +792,9 @@ describe('calls on one connection', () => {
     }
     clearInterval(releasing);
     expect(proxy.requestsInFlight).toBe(0);
-    expect(proxy.lane).toEqual(FAST_LANE ? { answered: 900, handedOver: 0 } : { answered: 0, handedOver: 0 });
+    expect(proxy.lane).toEqual(
+      FAST_LANE ? { answered: 900, lent: 0, handedOver: 0 } : { answered: 0, lent: 0, handedOver: 0 },
+    );
   });
 
   test('may have short bodies, and any of them may be uncommon', async () => {
@@ -814,7 +816,37 @@ describe('calls on one connection', () => {
       'PATCHabc',
       'GET',
     ]);
-    expect(proxy.lane).toEqual(FAST_LANE ? { answered: 3, handedOver: 1 } : { answered: 0, handedOver: 0 });
+    expect(proxy.lane).toEqual(
+      FAST_LANE ? { answered: 3, lent: 0, handedOver: 1 } : { answered: 0, lent: 0, handedOver: 0 },
+    );
+  });
+
+  test('that are refused, or whose bodies are long, leave it in the lane', async () => {
+    const body = 'b'.repeat(100_000);
+    const one = wire();
+    for (let i = 0; i < 3; i++) {
+      expect((await one.send(call([])).response()).status).toBe(401);
+      expect((await one.send(call([BEARER])).response()).status).toBe(200);
+      one.send(post([BEARER, 'Content-Length: 100000'], body));
+      expect((await one.response()).status).toBe(200);
+      one.send(call([BEARER]) + post([BEARER, 'Content-Length: 100000'], body) + call([BEARER]));
+      for (let j = 0; j < 3; j++) expect((await one.response()).status).toBe(200);
+    }
+    expect(upstream.seen.filter((seen) => seen.body === body).length).toBe(6);
+    if (FAST_LANE) expect(proxy.lane).toEqual({ answered: 9, lent: 9, handedOver: 0 });
+  });
+
+  test('that are given up are given up at the API, however long their bodies', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    upstream.handle = (_request, response) => void response.once('close', resolve);
+    const one = wire().send(
+      call([BEARER, 'Content-Length: 100000'], 'b'.repeat(100_000), 'POST /a HTTP/1.1'),
+    );
+    await eventually(() => upstream.seen.length === 1);
+    one.socket.end();
+    await promise;
+    await eventually(() => proxy.requestsInFlight === 0 && proxy.stats.inFlight === 0);
+    if (FAST_LANE) expect(proxy.lane.handedOver).toBe(0);
   });
 
   test('and what is no request behind one that waits, whose refusal comes whole, and once', async () => {

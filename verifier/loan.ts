@@ -1,0 +1,115 @@
+import type { Socket } from 'node:net';
+import { Duplex } from 'node:stream';
+import { restOf } from '#shared/read-buffer.ts';
+
+/** A connection of which Node's server gets one request. */
+interface Lender {
+  readonly socket: Socket;
+  /** Something came of the request, or of its answer. */
+  moved(): void;
+  /** All has come of both, and the connection is to stay open. */
+  returned(): void;
+}
+
+/**
+ * A connection for Node's server that carries exactly one request of another one, and its answer back. In all else it does to
+ * that one what is done to it.
+ */
+export class Loan extends Duplex {
+  readonly #lender: Lender;
+  /** Bytes of the request that did not come yet. */
+  #missing: number;
+  #isHeld = false;
+  #isAnswered = false;
+  #isReturned = false;
+
+  /** @param length of the request, bytes */
+  constructor(lender: Lender, length: number) {
+    super({ decodeStrings: false });
+    this.#lender = lender;
+    this.#missing = length;
+  }
+
+  get remoteAddress(): string | undefined {
+    return this.#lender.socket.remoteAddress;
+  }
+
+  /** Carries what `bytes` hold of the request from their start on; returns how much that was. */
+  carry(bytes: Buffer): number {
+    const length = Math.min(this.#missing, bytes.length);
+    if (length === 0) return 0;
+    this.#missing -= length;
+    this.#lender.moved();
+    this.emit('data', restOf(bytes.subarray(0, length), 0));
+    this.#return();
+    return length;
+  }
+
+  /** Called when the response is closed, sent or not. */
+  answered(): void {
+    this.#isAnswered = true;
+    this.#return();
+  }
+
+  /** Where Node keeps the connection, it is the lender's again: this one's parser is thrown away, whatever it holds. */
+  #return(): void {
+    if (!this.#isAnswered || this.#missing > 0 || this.destroyed || this.writableEnded) return;
+    this.#isReturned = true;
+    this.destroy();
+    this.#lender.returned();
+  }
+
+  override _read(): void {
+    // Data is emitted as it comes.
+  }
+
+  override pause(): this {
+    this.#isHeld = true;
+    this.#lender.socket.pause();
+    return this;
+  }
+
+  /** Only where that undoes `pause`: else the lender says when it reads. */
+  override resume(): this {
+    if (this.#isHeld) this.#lender.socket.resume();
+    this.#isHeld = false;
+    return this;
+  }
+
+  override _write(chunk: string | Buffer, encoding: BufferEncoding, callback: () => void): void {
+    const { socket } = this.#lender;
+    this.#lender.moved();
+    if (socket.write(chunk, encoding)) callback();
+    else socket.once('drain', callback);
+  }
+
+  override _writev(
+    chunks: { chunk: string | Buffer; encoding: BufferEncoding }[],
+    callback: () => void,
+  ): void {
+    const { socket } = this.#lender;
+    this.#lender.moved();
+    socket.cork();
+    for (const { chunk, encoding } of chunks) socket.write(chunk, encoding);
+    socket.uncork();
+    if (socket.writableNeedDrain) socket.once('drain', callback);
+    else callback();
+  }
+
+  override _final(callback: () => void): void {
+    this.#lender.socket.end();
+    callback();
+  }
+
+  /** As that of a socket. */
+  destroySoon(): void {
+    if (this.writable) this.end();
+    if (this.writableFinished) this.#lender.socket.destroySoon();
+    else this.once('finish', () => this.#lender.socket.destroySoon());
+  }
+
+  override _destroy(_error: Error | null, callback: () => void): void {
+    if (!this.#isReturned) this.#lender.socket.destroy();
+    callback();
+  }
+}
