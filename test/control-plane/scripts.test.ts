@@ -49,6 +49,26 @@ describe('pointers', () => {
   });
 });
 
+describe('changes', () => {
+  test('are in the log by the names that whoever reads it in redis-cli or by a client of another version goes by', async () => {
+    await redis.hset('record', 'p', 'secret-hash', 'e', '1', 'i', '1');
+    await redis.hset('head', 'c', '1');
+    const write = (operation: string, ...fields: string[]) =>
+      controlPlane(
+        'write-change',
+        ['head', 'log', 'index', 'record', 'long'],
+        [operation, 'key_1', 'channel', 7, 100, 1024, '', 'o:', ...fields],
+      ) as Promise<string[]>;
+    const [, first, hash] = await write('update', 'e', '0');
+    const [, second, next] = await write('delete');
+    expect([first, second]).toEqual(['1', '2']);
+    expect(await redis.xrange('log', '-', '+')).toEqual([
+      ['1-0', ['h', hash, 'k', 'key_1', 'd', '["set","secret-hash","0","","","",""]']],
+      ['2-0', ['h', next, 'k', 'key_1', 'd', '["forget","secret-hash"]']],
+    ]);
+  });
+});
+
 describe('root keys', () => {
   test('are created once, by secret and by id, and read whole', async () => {
     const create = (record: string, id: string) =>

@@ -7,9 +7,12 @@ export interface Order {
   readonly changed: readonly string[];
 }
 
-/** How a test file ended: the first test that failed, if any. */
+/** How a test file ended. */
 export interface Outcome {
+  /** The first test that failed, if any. */
   readonly failed?: string;
+  /** The signal by which somebody else ended what ran it; then nothing is known of its tests. */
+  readonly killed?: string;
 }
 
 const root = process.cwd();
@@ -36,8 +39,19 @@ process.on('message', async ({ file, changed }: Order) => {
   });
   const failed = failures[0] ?? (unhandledErrors.length > 0 ? 'an error that nobody handled' : undefined);
   const missing = specifications.length === 0 ? `there is no ${file}` : undefined;
-  const outcome: Outcome = { ...(failed || missing ? { failed: failed ?? missing ?? '' } : {}) };
+  const killed = unhandledErrors.map(signalOf).find((signal) => signal !== undefined);
+  const outcome: Outcome = {
+    ...(failed || missing ? { failed: failed ?? missing ?? '' } : {}),
+    ...(killed ? { killed } : {}),
+  };
   process.send?.(outcome);
 });
+/** The signal that ended a process of Vitest's which ran the file, where an error says so. */
+function signalOf(error: unknown): string | undefined {
+  const { message = '', cause } = (error ?? {}) as { message?: string; cause?: unknown };
+  const [, signal] = /exited unexpectedly .*\bsignal (SIG\w+)/.exec(message) ?? [];
+  return signal ?? (cause === undefined ? undefined : signalOf(cause));
+}
+
 process.on('disconnect', () => process.exit(0));
 process.send?.('ready');

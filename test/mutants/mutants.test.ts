@@ -15,6 +15,7 @@ import { ACCEPTED, type Accepted } from './accepted.ts';
 import { filesOf } from './copy.ts';
 import { mutate, type Tried } from './mutate.ts';
 import { mutantsOf, plant, shown } from './plant.ts';
+import { TestProcess } from './test-process.ts';
 import { testsOf } from './tests-of.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -172,6 +173,40 @@ describe('a run', () => {
     expect(other).not.toEqual(one);
   });
 
+  test('tries a test again that somebody killed, and says that nothing is decided where that goes on', async () => {
+    const once = join(project, 'killed-once');
+    const killed = (condition: string) =>
+      `import { existsSync, writeFileSync } from 'node:fs';\nimport { expect, test } from 'vitest';\nimport { allowed } from './allowed.ts';\ntest('it', () => {\n  if (!allowed(0) && ${condition}) process.kill(process.pid, 'SIGKILL');\n  expect([-1, 0, 2, 3].map(allowed)).toEqual([false, true, true, false]);\n});\n`;
+    writeFileSync(join(project, 'always.test.ts'), killed('true'));
+    const always = await run(['always.test.ts']);
+    const fates = always.tried.map(({ fate }) => fate.kind);
+    expect(fates).toContain('not decided');
+    expect(fates, 'those that leave allowed(0)').toContain('caught');
+    expect(always.faults).toEqual([]);
+    const [undecided] = always.tried.filter(({ fate }) => fate.kind === 'not decided');
+    expect(undecided?.fate).toEqual({
+      kind: 'not decided',
+      reason: 'always.test.ts was killed (SIGKILL)',
+    });
+    const mark = JSON.stringify(once);
+    const firstTime = `!existsSync(${mark}) && (writeFileSync(${mark}, ''), true)`;
+    writeFileSync(join(project, 'once.test.ts'), killed(`(${firstTime})`));
+    const again = await run(['once.test.ts']);
+    expect(again.tried.map(({ fate }) => fate.kind)).not.toContain('not decided');
+    expect(readdirSync(project)).toContain('killed-once');
+  });
+
+  test('goes on after the process of its tests was killed between two of them', async () => {
+    const started = await TestProcess.start(project);
+    const [pid = 0] = childrenOf(process.pid);
+    process.kill(pid, 'SIGKILL');
+    const order = { file: 'strong.test.ts', changed: [] };
+    expect(await started.run(order, 60_000)).toEqual({ killed: 'SIGKILL' });
+    expect(started.hasEnded).toBe(true);
+    expect(await started.run(order, 60_000)).toEqual({ killed: 'SIGKILL' });
+    await started.stop();
+  });
+
   test('leaves out a test that fails without any mutant, and says so', async () => {
     const { tried, faults } = await run(['broken.test.ts', 'strong.test.ts'], { count: 3 });
     expect(faults).toEqual(['broken.test.ts fails: it, without any mutant']);
@@ -179,13 +214,22 @@ describe('a run', () => {
   });
 });
 
+/** The processes of tests that this one started. */
+function childrenOf(pid: number): number[] {
+  const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,args='], { encoding: 'utf8' }).split('\n');
+  return lines
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, parent, ...args]) => Number(parent) === pid && args.join(' ').includes('host.ts'))
+    .map(([child]) => Number(child));
+}
+
 test('the command takes files, folders and lines, and ends with what it was called wrongly with', async () => {
   const run = (...args: string[]) =>
     spawnSync(process.execPath, ['test/mutants/run.ts', ...args], { cwd: ROOT, encoding: 'utf8' });
   // Lines that there are not hold no mutant.
   const none = run('control-plane/permissions.ts:9998-9999', '--seed', '7');
   expect({ status: none.status, stderr: none.stderr }).toEqual({ status: 0, stderr: '' });
-  expect(none.stdout).toMatch(/^seed 7\n.*\nall +0 +0 +0 +0\b/s);
+  expect(none.stdout).toMatch(/^seed 7\n.*\nall +0 +0 +0 +0 +0\b/s);
   for (const args of [['nowhere.ts'], ['README.md'], ['verifier', '--count', '0']]) {
     const { status, stderr } = run(...args);
     expect(status).toBe(2);

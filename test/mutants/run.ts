@@ -12,8 +12,8 @@ const USAGE = `npm run mutants -- [FILE[:LINE[-LINE]]|FOLDER ...] [--seed N] [--
 
 Plants plausible mistakes in the code, one at a time in a copy of the project, and runs the tests that should notice
 them. Prints what survived and a table by file. Status 1 where something survives that test/mutants/accepted.ts does
-not give a reason for, 2 where a test fails without any
-mistake and was left out.
+not give a reason for, 2 where a test fails without any mistake and was left out, or was killed from outside, so that
+nothing is decided.
 
   FILE|FOLDER   what to plant them in, a file's lines where they are given (default: control-plane, verifier and
                 shared, without the dashboard)
@@ -47,7 +47,7 @@ const options = { root: ROOT, files, testsOf, accepted: ACCEPTED, seed, count, j
 const { tried: results, faults } = await mutate(options);
 report(results);
 for (const fault of faults) console.error(`left out: ${fault}`);
-if (faults.length > 0) process.exitCode = 2;
+if (faults.length > 0 || results.some(({ fate }) => fate.kind === 'not decided')) process.exitCode = 2;
 
 type Source = readonly [file: string, lines: 'all' | ReadonlySet<number>];
 
@@ -95,17 +95,18 @@ function report(results: readonly Tried[]): void {
   const row = (name: string, tried: readonly Tried[]) => {
     const alive = tried.filter(({ fate }) => survived(fate)).length;
     const accepted = tried.filter(({ fate }) => fate.kind === 'accepted').length;
-    const score =
-      tried.length === accepted ? '' : `${Math.round(100 * (1 - alive / (tried.length - accepted)))} %`;
+    const open = tried.filter(({ fate }) => fate.kind === 'not decided').length;
+    const decided = tried.length - accepted - open;
+    const score = decided === 0 ? '' : `${Math.round(100 * (1 - alive / decided))} %`;
     return (
       name.padEnd(44) +
-      [tried.length, tried.length - alive - accepted, accepted, alive, score]
-        .map((cell) => String(cell).padStart(10))
+      [tried.length, decided - alive, accepted, open, alive, score]
+        .map((cell) => String(cell).padStart(12))
         .join('')
     );
   };
   console.log(
-    `\n${'file'.padEnd(44)}${['planted', 'caught', 'accepted', 'survived', 'score'].map((name) => name.padStart(10)).join('')}`,
+    `\n${'file'.padEnd(44)}${['planted', 'caught', 'accepted', 'not decided', 'survived', 'score'].map((name) => name.padStart(12)).join('')}`,
   );
   for (const name of names)
     console.log(

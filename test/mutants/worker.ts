@@ -1,13 +1,13 @@
-import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
 import { Copy } from './copy.ts';
-import type { Order, Outcome } from './host.ts';
 import type { Mutant } from './plant.ts';
+import { type Ran, TestProcess } from './test-process.ts';
 
 /** What became of a mutant. */
 export type Fate =
   | { readonly kind: 'caught' | 'too slow'; readonly by: string }
   | { readonly kind: 'survived' }
+  | { readonly kind: 'not decided'; readonly reason: string }
   | { readonly kind: 'no tests' };
 
 /** How long a test file takes without a mutant, or why it cannot be used; shared, so that each is run only once. */
@@ -22,7 +22,7 @@ const BASELINE_MS_MAX = 300_000;
 export class Worker {
   readonly #copy: Copy;
   readonly #baselines: Baselines;
-  #host: Promise<ChildProcess> | undefined;
+  #process: TestProcess | undefined;
   /** Files that the tests read while a mutant was in them, and have to read anew. */
   #changedBefore: readonly string[] = [];
 
@@ -38,13 +38,23 @@ export class Worker {
       const usualMs = await this.#usualMs(test);
       if (typeof usualMs === 'object') continue;
       used++;
-      this.#copy.plant(mutant);
-      const outcome = await this.#run(test, mutant.file, SLOWER * usualMs + SLACK_MS);
-      this.#copy.mend(mutant);
+      const outcome = await this.#runWith(mutant, test, SLOWER * usualMs + SLACK_MS);
       if (outcome === 'too slow') return { kind: 'too slow', by: test };
+      if (outcome.killed) return { kind: 'not decided', reason: `${test} was killed (${outcome.killed})` };
       if (outcome.failed !== undefined) return { kind: 'caught', by: `${test}: ${outcome.failed}` };
     }
     return { kind: used === 0 ? 'no tests' : 'survived' };
+  }
+
+  /** Runs a test file with the mutant, and once more where somebody else killed it: that says nothing of the mutant. */
+  async #runWith(mutant: Mutant, test: string, limitMs: number): Promise<Ran> {
+    this.#copy.plant(mutant);
+    try {
+      const ran = await this.#run(test, mutant.file, limitMs);
+      return ran !== 'too slow' && ran.killed ? await this.#run(test, mutant.file, limitMs) : ran;
+    } finally {
+      this.#copy.mend(mutant);
+    }
   }
 
   /** Gives the copy with the mutant in it to somebody. */
@@ -58,7 +68,8 @@ export class Worker {
   }
 
   async stop(): Promise<void> {
-    await this.#end();
+    await this.#process?.stop();
+    this.#process = undefined;
     this.#copy.remove();
   }
 
@@ -74,65 +85,29 @@ export class Worker {
     for (let attempt = 1; ; attempt++) {
       const startedMs = performance.now();
       const outcome = await this.#run(test, undefined, BASELINE_MS_MAX);
-      if (outcome !== 'too slow' && outcome.failed === undefined) return performance.now() - startedMs;
-      const reason = outcome === 'too slow' ? 'takes too long' : `fails: ${outcome.failed}`;
+      if (outcome !== 'too slow' && !outcome.killed && outcome.failed === undefined)
+        return performance.now() - startedMs;
+      const reason =
+        outcome === 'too slow'
+          ? 'takes too long'
+          : outcome.killed
+            ? `was killed (${outcome.killed})`
+            : `fails: ${outcome.failed}`;
       if (attempt === 2) return { fault: `${test} ${reason}, without any mutant` };
     }
   }
 
   /** @param changed the file that has a mutant now */
-  async #run(test: string, changed: string | undefined, limitMs: number): Promise<Outcome | 'too slow'> {
-    this.#host ??= start(this.#copy.root);
-    const host = await this.#host;
+  async #run(test: string, changed: string | undefined, limitMs: number): Promise<Ran> {
+    this.#process ??= await TestProcess.start(this.#copy.root);
     const now = changed === undefined ? [] : [join(this.#copy.root, changed)];
-    const order: Order = { file: test, changed: [...new Set([...this.#changedBefore, ...now])] };
+    const order = { file: test, changed: [...new Set([...this.#changedBefore, ...now])] };
     this.#changedBefore = now;
-    const outcome = await new Promise<Outcome | 'too slow'>((resolve) => {
-      const done = (outcome: Outcome | 'too slow') => {
-        clearTimeout(timer);
-        host.removeAllListeners('message');
-        host.removeAllListeners('exit');
-        resolve(outcome);
-      };
-      const timer = setTimeout(done, limitMs, 'too slow');
-      host.once('message', done);
-      host.once('exit', (code) => done({ failed: `the process of the tests ended with ${code}` }));
-      host.send(order);
-    });
-    if (outcome === 'too slow' || host.exitCode !== null) await this.#end();
-    return outcome;
+    const ran = await this.#process.run(order, limitMs);
+    if (ran === 'too slow' || this.#process.hasEnded) {
+      await this.#process.stop();
+      this.#process = undefined;
+    }
+    return ran;
   }
-
-  async #end(): Promise<void> {
-    const host = await this.#host;
-    this.#host = undefined;
-    if (!host?.pid || host.exitCode !== null) return;
-    const ended = new Promise((resolve) => host.once('exit', resolve));
-    kill(host);
-    await ended;
-  }
-}
-
-/** Kills a process of tests with all that it started: a test that hangs does not end by being asked. */
-function kill({ pid, exitCode, signalCode }: ChildProcess): void {
-  if (pid !== undefined && exitCode === null && signalCode === null) process.kill(-pid, 'SIGKILL');
-}
-
-async function start(root: string): Promise<ChildProcess> {
-  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('VITEST')));
-  const host = fork(join(import.meta.dirname, 'host.ts'), {
-    cwd: root,
-    env,
-    detached: true,
-    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-  });
-  const killIt = () => kill(host);
-  process.once('exit', killIt);
-  host.once('close', () => process.off('exit', killIt));
-  await new Promise<void>((resolve, reject) => {
-    host.once('message', () => resolve());
-    host.once('exit', (code) => reject(new Error(`the process of the tests ended with ${code}`)));
-  });
-  host.removeAllListeners('exit');
-  return host;
 }
