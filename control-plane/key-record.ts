@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/layout.ts';
 import { Script, type ScriptCall } from '#shared/script.ts';
 
@@ -13,6 +14,8 @@ export const deletePointerScript = new Script(new URL('./lua/delete-pointer.lua'
  * more starts anew.
  */
 const CREATIONS_KEPT = 100_000;
+/** Of the digest of a creation, hexadecimal characters. */
+const DIGEST_LENGTH = 32;
 
 /** A key to be written. Times are Unix milliseconds. */
 export interface NewRecord {
@@ -40,6 +43,12 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
   const { head, index, creations } = apiKeys(apiId);
   const own = recordKey(apiId, keyId);
   const owner = externalId === undefined ? own : ownerKey(apiId, externalId);
+  const meta = metaText(record.meta);
+  const fields = [
+    ...['p', record.secretHash, 's', record.start, 'e', record.enabled ? '1' : '0', 'c', createdAt],
+    ...(record.name === undefined ? [] : ['n', record.name]),
+    ...(record.expires === undefined ? [] : ['x', record.expires]),
+  ];
   return {
     keys: [head, index, own, metaKey(apiId, keyId), owner, creations],
     args: [
@@ -47,15 +56,19 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
       createdAt,
       createApi ? '1' : '0',
       leaseMs,
-      metaText(record.meta),
+      meta,
       externalId ?? '',
       record.foreign ? '1' : '0',
       CREATIONS_KEPT,
-      ...['p', record.secretHash, 's', record.start, 'e', record.enabled ? '1' : '0', 'c', createdAt],
-      ...(record.name === undefined ? [] : ['n', record.name]),
-      ...(record.expires === undefined ? [] : ['x', record.expires]),
+      digestOf([keyId, meta, externalId ?? '', ...fields]),
+      ...fields,
     ],
   };
+}
+
+/** Made here, since Redis has only one thread for all: two creations have the same only where they are the same. */
+function digestOf(content: readonly (string | number)[]): string {
+  return hash('sha256', JSON.stringify(content)).slice(0, DIGEST_LENGTH);
 }
 
 /** Empty for an empty object, which is not stored. */

@@ -6,10 +6,11 @@
 --
 -- KEYS 1 head  2 index  3 record  4 long meta  5 owner index (the record again where the key has no owner)  6 creations
 -- ARGV 1 keyId  2 now, Unix ms  3 '1' = create the API where it is not there  4 lease, ms  5 meta  6 externalId
---      7 '1' = of another format than ours  8 creations to keep  9… field, value pairs of the record
+--      7 '1' = of another format than ours  8 creations to keep  9 digest of all that the key is created with
+--      10… field, value pairs of the record
 -- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 local head, index, record, long, owners, creations = unpack(KEYS)
-local keyId, now, auto, lease, meta, owner, foreign, kept = unpack(ARGV)
+local keyId, now, auto, lease, meta, owner, foreign, kept, content = unpack(ARGV)
 
 local created, deleted, n, last = unpack(redis.call('HMGET', head, 'c', 'deleted', 'n', 'g'))
 if deleted then return 'DELETED' end
@@ -25,13 +26,11 @@ if not last then
   last = before .. '-'
   if before ~= '0' then redis.call('XADD', creations, before .. '-0', 'h', '') end
 end
-local hash = redis.sha1hex(last .. '|' .. number .. '|' .. cjson.encode({keyId, meta, owner, unpack(ARGV, 9)}))
-hash = string.sub(hash, 1, 16)
+local hash = string.sub(redis.sha1hex(last .. '|' .. number .. '|' .. content), 1, 16)
 redis.call('XADD', creations, 'MAXLEN', '~', kept, number .. '-0', 'h', hash)
-redis.call('HINCRBY', head, 'n', 1)
-redis.call('HSET', head, 'g', number .. '-' .. hash)
+redis.call('HSET', head, 'n', number, 'g', number .. '-' .. hash)
 
-redis.call('HSET', record, 'i', number, unpack(ARGV, 9))
+redis.call('HSET', record, 'i', number, unpack(ARGV, 10))
 if owner ~= '' then
   redis.call('HSET', record, 'o', owner)
   redis.call('ZADD', owners, number, keyId)

@@ -25,7 +25,7 @@ describe('keys', () => {
   const FIELDS = ['p', 'hash', 's', 'shop_1', 'e', '1', 'c', '7'];
   const create = (
     keyId: string,
-    options: { auto?: string; meta?: string; owner?: string; foreign?: string } = {},
+    options: { auto?: string; meta?: string; owner?: string; foreign?: string; content?: string } = {},
   ) =>
     controlPlane('create-key', CREATE_KEYS(keyId, options.owner), [
       keyId,
@@ -36,6 +36,7 @@ describe('keys', () => {
       options.owner ?? '',
       options.foreign ?? '0',
       CREATIONS_KEPT,
+      options.content ?? 'content',
       ...FIELDS,
     ]);
   const CREATE_KEYS = (keyId: string, owner?: string) => [
@@ -63,6 +64,25 @@ describe('keys', () => {
     await redis.hset('head', 'deleted', '9');
     expect(await create('key_3')).toBe('DELETED');
     expect(await redis.exists('k:key_3')).toBe(0);
+  });
+
+  test('leave a mark each: a number, and a hash over what they are and all that were before', async () => {
+    const marks = async (...contents: string[]) => {
+      await redis.flushall();
+      for (const [i, content] of contents.entries()) await create(`key_${i}`, { content });
+      const [n, g] = await redis.hmget('head', 'n', 'g');
+      const creations = await redis.xrange('creations', '-', '+');
+      expect(n).toBe(String(contents.length));
+      expect(creations.map(([id]) => id)).toEqual(contents.map((_, i) => `${i + 1}-0`));
+      expect(g).toBe(`${n}-${creations.at(-1)?.[1][1]}`);
+      return creations.map(([, [, hash]]) => hash);
+    };
+    const [one, two] = await marks('a', 'b');
+    expect([one, two].every((hash) => /^[0-9a-f]{16}$/.test(hash ?? ''))).toBe(true);
+    expect(await marks('a', 'b')).toEqual([one, two]);
+    const [other, after] = await marks('x', 'b');
+    expect([other === one, after === two]).toEqual([false, false]);
+    expect((await marks('a', 'c'))[1]).not.toBe(two);
   });
 
   test('have a short meta in their record and a long one beside it, and are read whole', async () => {

@@ -17,7 +17,7 @@ import { redisSettings } from '../../shared/redis-settings.ts';
 import { Script } from '../../shared/script.ts';
 import { RedisDirectory } from '../../verifier/redis-session.ts';
 import { Random } from './random.ts';
-import { type Outcome, RedisState } from './redis.ts';
+import { contentOf, type Outcome, RedisState } from './redis.ts';
 
 const NOW_MS = 1_790_000_000_000;
 const LEASE_MS = 1000;
@@ -265,6 +265,7 @@ class Acts {
     const record = recordKey(apiId, keyId);
     if (this.#random.chance(0.1) && !this.state.api(apiId).records.has(keyId))
       return this.#createUnmarked(keyId);
+    const fields = { p: secretHash, e: '1', n: 'new' };
     const args = [
       keyId,
       NOW_MS,
@@ -274,12 +275,8 @@ class Acts {
       '',
       '0',
       LIMITS.creationsKept,
-      'p',
-      secretHash,
-      'e',
-      '1',
-      'n',
-      'new',
+      contentOf(keyId, fields),
+      ...Object.entries(fields).flat(),
     ];
     return {
       name: `create ${keyId}`,
@@ -287,7 +284,7 @@ class Acts {
         const keys = [head, index, record, metaKey(apiId, keyId), record, creations];
         return (await real.writer.run(createKey, keys, args)).reply === 'OK';
       },
-      simulated: (state) => state.createKey(apiId, keyId, { p: secretHash, e: '1', n: 'new' }),
+      simulated: (state) => state.createKey(apiId, keyId, fields),
     };
   }
 

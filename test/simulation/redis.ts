@@ -324,8 +324,7 @@ export class RedisState {
     if (!api.created || api.deleted || api.records.has(keyId)) return read(false);
     const [before, number] = [api.keysCreated, api.keysCreated + 1];
     if (!api.mark && before > 0) api.creations.push({ number: before, hash: '' });
-    const text = `${api.lastMark}|${number}|${encode([keyId, '', '', ...Object.entries(record).flat()])}`;
-    const hash = sha1(text).slice(0, 16);
+    const hash = sha1(`${api.lastMark}|${number}|${contentOf(keyId, record)}`).slice(0, 16);
     api.creations.push({ number, hash });
     api.creations.splice(0, api.creations.length - this.limits.creationsKept);
     api.keysCreated = number;
@@ -334,6 +333,10 @@ export class RedisState {
     return { reply: true, wrote: true };
   }
 }
+
+/** A digest of all that a key is created with, as a control plane sends it. */
+export const contentOf = (keyId: string, record: Readonly<Record<string, string>>): string =>
+  sha1(encode([keyId, ...Object.entries(record).flat()]));
 
 /** Whether the creations that a follower saw are a prefix of those that there are, as sync.lua finds out. */
 function compareCreations(api: ApiState, seen: string): 'OK' | 'DIVERGED' | 'TRIMMED' {

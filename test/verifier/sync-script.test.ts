@@ -26,7 +26,7 @@ const create = (keyId: string) =>
   run(
     'control-plane/lua/create-key',
     ['head', 'index', `k:${keyId}`, `m:${keyId}`, `k:${keyId}`, 'creations'],
-    [keyId, 7, '1', 500, '', '', '0', 100, 'p', 'hash'],
+    [keyId, 7, '1', 500, '', '', '0', 100, keyId, 'p', 'hash'],
   );
 const register = () => run('verifier/lua/register', ['head', 'members'], ['me', 'nonce']);
 /** A SYNC of who applied nothing, with the mark of the last creation that it saw. */
