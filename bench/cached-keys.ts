@@ -2,8 +2,8 @@
 // API by its own look-ups; says what each costs in memory and what a verification costs.
 import { systemClock } from '../shared/clock.ts';
 import { generateKey, hashSecret } from '../shared/key-format.ts';
-import type { Directory, Session } from '../verifier/session.ts';
-import { Verifier } from '../verifier/verifier.ts';
+import type { Directory, Session } from '../verifier/core/redis-port.ts';
+import { Verifier } from '../verifier/core/verifier.ts';
 import { silent, verifierLimits } from './verifier-options.ts';
 
 const count = Number(process.argv[2] ?? '1000');

@@ -6,18 +6,18 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { scriptArguments } from '../deploy/dev/arguments.ts';
 import { systemClock } from '../shared/clock.ts';
-import { loadConfig } from '../shared/config.ts';
-import { apiKeys } from '../shared/layout.ts';
-import { createLogger } from '../shared/log.ts';
-import { RedisNodes } from '../shared/redis.ts';
-import { redisSettings } from '../shared/redis-settings.ts';
-import { RedisDirectory } from '../verifier/redis-session.ts';
-import { Verifier } from '../verifier/verifier.ts';
+import { loadConfig } from '../shared/process/config.ts';
+import { createLogger } from '../shared/process/log.ts';
+import { RedisNodes } from '../shared/redis/redis.ts';
+import { apiKeys } from '../shared/redis/redis-keys.ts';
+import { redisSettings } from '../shared/redis/redis-settings.ts';
+import { Verifier } from '../verifier/core/verifier.ts';
+import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { type Benchmark, inDirectory, machine, startProcess } from './harness.ts';
 import { fullLoad, verifyRequest } from './load.ts';
-import { type Costs, FILE, lastCosts } from './measured-costs.ts';
+import { FILE, lastCosts } from './measured-costs.ts';
 import { type Backend, inParallel, startBackend, startVerifier, warm } from './servers.ts';
-import { simulate } from './simulated-redis.ts';
+import { type Costs, simulate } from './simulated-redis.ts';
 import { silent, verifierLimits } from './verifier-options.ts';
 
 function measure(quick: boolean): Promise<Costs> {

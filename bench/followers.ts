@@ -1,13 +1,13 @@
 // A process with many verifiers in it, without HTTP: `followers.ts <count> <apiId>`. Each has a connection of its own.
 // Says when the last of them has applied a change, by the clock that all processes of a machine share.
 import { systemClock } from '../shared/clock.ts';
-import { loadConfig } from '../shared/config.ts';
-import { createLogger } from '../shared/log.ts';
-import { RedisNodes } from '../shared/redis.ts';
-import { redisSettings } from '../shared/redis-settings.ts';
+import { loadConfig } from '../shared/process/config.ts';
+import { createLogger } from '../shared/process/log.ts';
+import { RedisNodes } from '../shared/redis/redis.ts';
+import { redisSettings } from '../shared/redis/redis-settings.ts';
 import { uniqueTexts } from '../shared/request-id.ts';
-import { RedisDirectory } from '../verifier/redis-session.ts';
-import { Verifier } from '../verifier/verifier.ts';
+import { Verifier } from '../verifier/core/verifier.ts';
+import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { silent, verifierLimits } from './verifier-options.ts';
 
 const [count = '1', apiId = 'bench'] = process.argv.slice(2);

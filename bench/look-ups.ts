@@ -1,13 +1,13 @@
 // One verifier without HTTP that looks up each key of a file once, beside bare GETs: `look-ups.ts <keys file>`.
 import { readFileSync } from 'node:fs';
 import { systemClock } from '../shared/clock.ts';
-import { loadConfig } from '../shared/config.ts';
-import { createLogger } from '../shared/log.ts';
-import { RedisNodes } from '../shared/redis.ts';
-import { redisSettings } from '../shared/redis-settings.ts';
+import { loadConfig } from '../shared/process/config.ts';
+import { createLogger } from '../shared/process/log.ts';
+import { RedisNodes } from '../shared/redis/redis.ts';
+import { redisSettings } from '../shared/redis/redis-settings.ts';
 import { uniqueTexts } from '../shared/request-id.ts';
-import { RedisDirectory } from '../verifier/redis-session.ts';
-import { Verifier } from '../verifier/verifier.ts';
+import { Verifier } from '../verifier/core/verifier.ts';
+import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { percentile } from './harness.ts';
 import { silent, verifierLimits } from './verifier-options.ts';
 

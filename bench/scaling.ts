@@ -1,5 +1,7 @@
 // The tables of deploy/scaling.md and of the runbook's sizing, calculated from costs.json; `npm run docs` writes them.
-import { type Costs, lastCosts } from './measured-costs.ts';
+
+import { lastCosts } from './measured-costs.ts';
+import type { Costs } from './simulated-redis.ts';
 
 /** How busy Redis' main thread may be, so that a burst is not a queue. */
 const BUSY_MAX = 0.5;

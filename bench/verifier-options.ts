@@ -1,4 +1,4 @@
-import type { VerifierLimits } from '../verifier/verifier.ts';
+import type { VerifierLimits } from '../verifier/core/verifier.ts';
 
 /** Limits of verifiers without HTTP: those of the settings, apart from waits that no benchmark wants cut short. */
 export const verifierLimits: VerifierLimits = {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { recordCall } from '../control-plane/key-record.ts';
+import { recordCall } from '../control-plane/redis/new-record.ts';
 import { type Benchmark, inDirectory, median } from './harness.ts';
 import { inParallel, startBackend } from './servers.ts';
 
@@ -19,7 +19,10 @@ const writes: Benchmark = ({ quick }) =>
     };
     try {
       // The bare script: createKey's own, called as the control plane calls it, and nothing around it.
-      const script = readFileSync(join(import.meta.dirname, '../control-plane/lua/create-key.lua'), 'utf8');
+      const script = readFileSync(
+        join(import.meta.dirname, '../control-plane/redis/lua/create-key.lua'),
+        'utf8',
+      );
       const sha = String(await redis.script('LOAD', script));
       for (let round = 0; round < (quick ? 1 : 5); round++) {
         rates.script.push(await rate((i) => createWithScript(redis, sha, `key_${round}_${i}`)));

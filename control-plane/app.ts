@@ -1,39 +1,39 @@
 import { createAdminServer, listenAdmin } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
-import { apiKeys } from '#shared/layout.ts';
-import { listening } from '#shared/listening.ts';
-import type { createLogger } from '#shared/log.ts';
-import { RedisNodes } from '#shared/redis.ts';
-import { Apis } from './apis.ts';
-import { Audit } from './audit.ts';
-import { BootstrapKeys, BootstrapWatch } from './bootstrap-keys.ts';
+import { listening } from '#shared/process/listening.ts';
+import type { createLogger } from '#shared/process/log.ts';
+import { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys } from '#shared/redis/redis-keys.ts';
 import type { Config } from './config.ts';
-import { serveDashboard } from './dashboard.ts';
-import { Fence } from './fence.ts';
-import { FleetView } from './fleet.ts';
-import { KeyImport } from './key-import.ts';
-import { KeyView } from './key-view.ts';
-import { Keys } from './keys.ts';
+import { Fence } from './core/fence.ts';
+import { Propagator } from './core/propagation.ts';
+import { Sweep } from './core/sweep.ts';
+import { serveDashboard } from './http/dashboard.ts';
+import { protect } from './http/load-shedding.ts';
+import { documentRoutes } from './http/openapi.ts';
+import { limitRates } from './http/rate-limits.ts';
+import { apiRoutes } from './http/routes/apis.ts';
+import { auditRoutes } from './http/routes/audit.ts';
+import { keepAuditTrail } from './http/routes/audit-hooks.ts';
+import { fleetRoutes } from './http/routes/fleet.ts';
+import { importRoutes } from './http/routes/import.ts';
+import { keyRoutes } from './http/routes/keys.ts';
+import { rootKeyRoutes } from './http/routes/root-keys.ts';
+import { createServer } from './http/server.ts';
 import { Metrics } from './metrics.ts';
-import { Propagator } from './propagation.ts';
-import { protect } from './protection.ts';
-import { limitRates } from './rate-limits.ts';
-import { DurableWriter, RedisChangeLog } from './redis-change-log.ts';
-import { RedisPromises } from './redis-promises.ts';
-import { RedisUpkeep } from './redis-upkeep.ts';
-import { documentRoutes } from './reference.ts';
-import { RootKeys } from './root-keys.ts';
-import { apiRoutes } from './routes/apis.ts';
-import { auditRoutes } from './routes/audit.ts';
-import { fleetRoutes } from './routes/fleet.ts';
-import { importRoutes } from './routes/import.ts';
-import { keyRoutes } from './routes/keys.ts';
-import { rootKeyRoutes } from './routes/root-keys.ts';
-import { keepTrail } from './routes/trail.ts';
-import { createServer } from './server.ts';
-import { Sweep } from './sweep.ts';
-import { UsageView } from './usage.ts';
+import { Apis } from './redis/apis.ts';
+import { Audit } from './redis/audit.ts';
+import { BootstrapKeys, BootstrapWatch } from './redis/bootstrap-keys.ts';
+import { DurableWriter, RedisChangeLog } from './redis/change-log.ts';
+import { DurabilityCheck } from './redis/durability.ts';
+import { FleetView } from './redis/fleet.ts';
+import { KeyImport } from './redis/key-import.ts';
+import { KeyView } from './redis/key-view.ts';
+import { Keys } from './redis/keys.ts';
+import { RootKeys } from './redis/root-keys.ts';
+import { RedisSweepStore } from './redis/sweep-store.ts';
+import { UsageView } from './redis/usage.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
@@ -65,7 +65,7 @@ export async function startControlPlane(
   const nodes = new RedisNodes(config, clock, log);
   const writer = new DurableWriter(nodes, replicas, metrics.wrote);
   const changes = new RedisChangeLog(nodes, writer, replicas, () => clock.wallMs());
-  const promises = new RedisPromises(nodes, replicas, clock, log);
+  const promises = new DurabilityCheck(nodes, replicas, clock, log);
   const fence = new Fence(changes, clock, deposedMs, metrics.fenceEvents(log));
   const limits = {
     fenceWaitMs: config.FENCE_WAIT_MS,
@@ -94,7 +94,7 @@ export async function startControlPlane(
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
   const rootKeys = new RootKeys(nodes, writer, bootstrapKeys);
   const sweep = new Sweep({
-    upkeep: new RedisUpkeep(nodes, writer, apis, keys),
+    upkeep: new RedisSweepStore(nodes, writer, apis, keys),
     log: changes,
     fence,
     clock,
@@ -116,7 +116,7 @@ export async function startControlPlane(
   metrics.watch(fence, promises, audit, bootstrapWatch);
 
   const app = createServer(config, log);
-  keepTrail(app, audit, clock);
+  keepAuditTrail(app, audit, clock);
   await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, shed: () => metrics.shed.inc() });
   const rates = await limitRates(app, {
     nodes,

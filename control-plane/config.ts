@@ -1,6 +1,7 @@
 import { adminSettings } from '#shared/admin.ts';
-import { type ConfigOf, choice, flag, integer, list, port, secret, text } from '#shared/config.ts';
-import { redisSettings } from '#shared/redis-settings.ts';
+import { type ConfigOf, choice, flag, integer, port, secret, text } from '#shared/process/config.ts';
+import { redisSettings } from '#shared/redis/redis-settings.ts';
+import { httpSettings } from './http/limits.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;
 
@@ -94,11 +95,6 @@ export const settings = {
     60,
     'Calls without a valid root key from one address within a minute that are told so; more are refused with 429 and leave no trace in the audit log. 0 = no limit',
   ),
-  TRUSTED_PROXIES: list(
-    /^[0-9A-Fa-f.:]+(\/[0-9]{1,3})?$/,
-    'comma-separated addresses and networks',
-    'Proxies that are believed when their X-Forwarded-For says whom they speak for, in limits and the audit log',
-  ),
   EVENT_LOOP_DELAY_MS_MAX: integer(
     0,
     60_000,
@@ -106,17 +102,7 @@ export const settings = {
     500,
     'Mean delay of the event loop from which on calls are refused with 503, but those that change or delete what exists. 0 = never',
   ),
-  BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536, 'Largest request body'),
-  HEADER_BYTES_MAX: integer(4096, 65_536, 'bytes', 16_384, 'Largest request head'),
-  REQUEST_TIMEOUT_MS: integer(1000, 300_000, 'ms', 15_000, 'The longest that receiving a request may take'),
-  KEEP_ALIVE_TIMEOUT_MS: integer(
-    1000,
-    600_000,
-    'ms',
-    90_000,
-    "How long an idle connection stays open; above the balancer's own",
-  ),
-  CONNECTIONS_MAX: integer(1, 100_000, 'connections', 1000, 'Connections at once; more are refused'),
+  ...httpSettings,
   SHUTDOWN_GRACE_MS: integer(
     0,
     300_000,

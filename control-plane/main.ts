@@ -1,9 +1,9 @@
 import closeWithGrace from 'close-with-grace';
 import { systemClock } from '#shared/clock.ts';
-import { loadConfigOrExit } from '#shared/config.ts';
-import { startOrExit } from '#shared/listening.ts';
-import { createLogger } from '#shared/log.ts';
-import { redisFaults } from '#shared/redis-settings.ts';
+import { loadConfigOrExit } from '#shared/process/config.ts';
+import { startOrExit } from '#shared/process/listening.ts';
+import { createLogger } from '#shared/process/log.ts';
+import { redisFaults } from '#shared/redis/redis-settings.ts';
 import { startControlPlane } from './app.ts';
 import { settings } from './config.ts';
 

@@ -1,11 +1,11 @@
 import { Counter, Gauge, Histogram } from 'prom-client';
-import { processMetrics } from '#shared/process-metrics.ts';
-import type { Audit } from './audit.ts';
-import type { BootstrapWatch } from './bootstrap-keys.ts';
-import type { Fence, FenceEvents } from './fence.ts';
-import type { PropagationEvents } from './propagation.ts';
-import type { WriteResult } from './redis-change-log.ts';
-import type { RedisPromises } from './redis-promises.ts';
+import { processMetrics } from '#shared/process/process-metrics.ts';
+import type { Fence, FenceEvents } from './core/fence.ts';
+import type { PropagationEvents } from './core/propagation.ts';
+import type { Audit } from './redis/audit.ts';
+import type { BootstrapWatch } from './redis/bootstrap-keys.ts';
+import type { WriteResult } from './redis/change-log.ts';
+import type { DurabilityCheck } from './redis/durability.ts';
 
 /** The control plane's metrics. No label has unbounded values. */
 export class Metrics {
@@ -89,7 +89,7 @@ export class Metrics {
   /** Values that are read when somebody asks. */
   watch(
     fence: Pick<Fence, 'pending' | 'oldestMs'>,
-    promises: Pick<RedisPromises, 'answering' | 'durable' | 'evictedKeys'>,
+    promises: Pick<DurabilityCheck, 'answering' | 'durable' | 'evictedKeys'>,
     audit: Pick<Audit, 'waiting'>,
     bootstrap: Pick<BootstrapWatch, 'differing'>,
   ): void {

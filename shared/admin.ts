@@ -1,7 +1,7 @@
 import { createServer, type Server } from 'node:http';
 import type { Registry } from 'prom-client';
-import { integer, port, text } from './config.ts';
-import { listening } from './listening.ts';
+import { integer, port, text } from './process/config.ts';
+import { listening } from './process/listening.ts';
 
 export const adminSettings = (byDefault: number) => ({
   ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener: `/livez`, `/readyz`, `/metrics`'),

@@ -1,16 +1,16 @@
 import { createAdminServer, listenAdmin } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
-import type { Logger } from '#shared/log.ts';
-import { RedisNodes } from '#shared/redis.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { RedisNodes } from '#shared/redis/redis.ts';
 import { uniqueTexts } from '#shared/request-id.ts';
 import type { Config } from './config.ts';
+import { Verifier } from './core/verifier.ts';
 import { type Addresses, openListeners } from './listeners.ts';
 import { followerLog, Metrics } from './metrics.ts';
-import { RedisDirectory } from './redis-session.ts';
-import { watchRelays } from './relay-metrics.ts';
-import { StatusReport } from './status.ts';
-import { Usage } from './usage.ts';
-import { Verifier } from './verifier.ts';
+import { RedisDirectory } from './redis/api-session.ts';
+import { StatusReport } from './redis/status-report.ts';
+import { Usage } from './redis/usage-report.ts';
+import { watchUpstreams } from './upstream-metrics.ts';
 
 /** A verifier process, from its start until `stop`. */
 export interface RunningVerifier extends Addresses {
@@ -63,7 +63,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const status = new StatusReport({
     nodes,
     verifier,
-    metrics,
+    verdicts: () => metrics.verdictsGiven,
     clock,
     log,
     periodMs: config.STATUS_PERIOD_MS,
@@ -97,7 +97,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     crowded: metrics.crowded,
   });
   metrics.watch(verifier, apiIds, listeners, usage);
-  watchRelays(metrics.registry, listeners.relays);
+  watchUpstreams(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
   verifier.start();
   void becomeReady();

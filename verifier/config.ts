@@ -1,12 +1,12 @@
 import { adminSettings } from '#shared/admin.ts';
-import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/config.ts';
-import { redisFaults, redisSettings } from '#shared/redis-settings.ts';
-import { grpcSettings } from './ext-authz-grpc.ts';
-import { forwardFaults, forwardSettings } from './forward.ts';
-import { httpSettings } from './http.ts';
-import { proxyFaults, proxySettings } from './proxy.ts';
-import { tlsFaults, tlsSettings } from './tls.ts';
-import { unixSettings } from './unix-socket.ts';
+import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/process/config.ts';
+import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import { grpcSettings } from './endpoints/envoy-grpc.ts';
+import { httpSettings } from './http/limits.ts';
+import { tlsFaults, tlsSettings } from './http/tls.ts';
+import { unixSettings } from './http/unix-socket.ts';
+import { forwardFaults, forwardSettings } from './proxy/control-plane-proxy.ts';
+import { proxyFaults, proxySettings } from './proxy/options.ts';
 
 export const settings = {
   HOST: text('127.0.0.1', 'Address that callers ask at'),

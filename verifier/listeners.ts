@@ -1,17 +1,17 @@
 import type { Clock } from '#shared/clock.ts';
-import { listening, tryListening } from '#shared/listening.ts';
-import type { Logger } from '#shared/log.ts';
-import type { AuthzSettings } from './authz.ts';
+import { listening, tryListening } from '#shared/process/listening.ts';
+import type { Logger } from '#shared/process/log.ts';
 import type { Config } from './config.ts';
-import { SOURCES } from './credentials.ts';
-import { listenGrpc } from './ext-authz-grpc.ts';
-import type { LaneCounts } from './fast-lane.ts';
-import { forwardTo, notForwarded } from './forward.ts';
-import { createVerifierServer } from './http.ts';
-import { createProxy } from './proxy.ts';
-import type { RelayStats } from './relay.ts';
-import { followCertificate } from './tls.ts';
-import type { Answers } from './verify-key.ts';
+import type { AuthzSettings } from './endpoints/authz.ts';
+import { SOURCES } from './endpoints/credentials.ts';
+import { listenGrpc } from './endpoints/envoy-grpc.ts';
+import type { Decider } from './endpoints/verify-key.ts';
+import type { LaneCounts } from './fast-lane/lane.ts';
+import { followCertificate } from './http/tls.ts';
+import { createControlPlaneProxy, notForwarded } from './proxy/control-plane-proxy.ts';
+import { createProxy } from './proxy/proxy.ts';
+import type { UpstreamStats } from './proxy/upstream.ts';
+import { createVerifierServer } from './verifier-server.ts';
 
 /** Where a verifier is asked. */
 export interface Addresses {
@@ -30,7 +30,7 @@ export interface Listeners extends Addresses {
   /** Of the fast lanes together. */
   readonly lane: Readonly<LaneCounts>;
   /** What became of what was passed on, by where to. */
-  readonly relays: Readonly<Record<string, RelayStats>>;
+  readonly relays: Readonly<Record<string, UpstreamStats>>;
   /** Tells health checks that traffic may come. */
   ready(): void;
   /** From now on every answer says `Connection: close`, and health checks are told to turn away. */
@@ -46,7 +46,7 @@ export interface Listeners extends Addresses {
  */
 export async function openListeners(options: {
   id: string;
-  answers: Answers;
+  answers: Decider;
   config: Config;
   clock: Clock;
   log: Logger;
@@ -60,7 +60,8 @@ export async function openListeners(options: {
     allowPreflight: config.CORS_PREFLIGHT === 'allow',
   };
   const certificate = followCertificate(config, clock, log);
-  const forward = CONTROL_PLANE_URL && (await forwardTo(CONTROL_PLANE_URL, { id, config, clock, log }));
+  const forward =
+    CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };
   const contract = { id, answers, limits: config, log, crowded, authz, routes };
 
@@ -118,4 +119,7 @@ export async function openListeners(options: {
 }
 
 /** Of a relay that is not configured: its series are there all the same. */
-const NOTHING: RelayStats = { inFlight: 0, faults: { busy: 0, unreachable: 0, late: 0, cut: 0, invalid: 0 } };
+const NOTHING: UpstreamStats = {
+  inFlight: 0,
+  faults: { busy: 0, unreachable: 0, late: 0, cut: 0, invalid: 0 },
+};

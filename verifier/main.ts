@@ -1,9 +1,9 @@
 import { setFlagsFromString } from 'node:v8';
 import closeWithGrace from 'close-with-grace';
 import { systemClock } from '#shared/clock.ts';
-import { loadConfigOrExit } from '#shared/config.ts';
-import { startOrExit } from '#shared/listening.ts';
-import { createLogger } from '#shared/log.ts';
+import { loadConfigOrExit } from '#shared/process/config.ts';
+import { startOrExit } from '#shared/process/listening.ts';
+import { createLogger } from '#shared/process/log.ts';
 import { startVerifier } from './app.ts';
 import { configFaults, settings } from './config.ts';
 

@@ -1,13 +1,13 @@
 import { Counter, Gauge, Histogram } from 'prom-client';
 import type { Clock } from '#shared/clock.ts';
-import type { Logger } from '#shared/log.ts';
-import { processMetrics } from '#shared/process-metrics.ts';
-import type { DropReason, Follower, FollowerEvents } from './follower.ts';
-import type { VerifierServer } from './http.ts';
-import type { Usage } from './usage.ts';
-import type { VerdictCounts } from './verdict.ts';
-import { LookupGivenUp, type Verifier } from './verifier.ts';
-import type { Answers } from './verify-key.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { processMetrics } from '#shared/process/process-metrics.ts';
+import type { VerdictCounts } from '#shared/verdict-codes.ts';
+import type { DropReason, Follower, FollowerEvents } from './core/follower.ts';
+import { LookupGivenUp, type Verifier } from './core/verifier.ts';
+import type { Decider } from './endpoints/verify-key.ts';
+import type { Usage } from './redis/usage-report.ts';
+import type { VerifierServer } from './verifier-server.ts';
 
 /** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
 const OTHER_APIS = 'other';
@@ -95,7 +95,7 @@ export class Metrics {
   readonly crowded = (): void => this.#undecided.inc({ reason: 'crowded' });
 
   /** The same answers, counted. */
-  count(answers: Answers, clock: Clock): Answers {
+  count(answers: Decider, clock: Clock): Decider {
     const { memory, redis } = this.#verdicts;
     const undecided = this.#undecided;
     const decided = this.#lookups.labels({ outcome: 'decided' });

@@ -1,12 +1,12 @@
 import { Command } from 'commander';
 import { VERSION } from '#shared/verifier-status.ts';
-import { apiCommands } from './apis.ts';
-import { auditCommand } from './audit.ts';
+import { apiCommands } from './commands/apis.ts';
+import { auditCommand } from './commands/audit.ts';
+import { doctorCommand } from './commands/doctor.ts';
+import { fleetCommand } from './commands/fleet.ts';
+import { keyCommands } from './commands/keys.ts';
+import { rootKeyCommands } from './commands/root-keys.ts';
 import { completionCommand } from './completion.ts';
-import { doctorCommand } from './doctor-command.ts';
-import { fleetCommand } from './fleet.ts';
-import { keyCommands } from './keys.ts';
-import { rootKeyCommands } from './root-keys.ts';
 import { Session } from './session.ts';
 
 /** The whole command line. Parsing throws CommanderError or CliError, and never ends the process. */

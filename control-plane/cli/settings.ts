@@ -1,4 +1,4 @@
-import { type ConfigOf, type Setting, secret, text } from '#shared/config.ts';
+import { type ConfigOf, type Setting, secret, text } from '#shared/process/config.ts';
 
 /** What the command line reads from the environment; `doctor` reads the control plane's REDIS_… too. */
 export const settings = {

@@ -1,8 +1,8 @@
 import type { Static } from 'typebox';
-import type * as answers from '../routes/answers.ts';
+import type * as answers from '../http/routes/responses.ts';
 
 /** Each operation that the dashboard calls, and what it answers: the schemas that the server serialises by. */
-interface Answers {
+interface Decider {
   'apis.listApis': Static<typeof answers.ApiPage>;
   'apis.createApi': Static<typeof answers.CreatedApi>;
   'apis.deleteApi': Static<typeof answers.Propagated>;
@@ -25,9 +25,9 @@ export type Key = Static<typeof answers.UsedKey>;
 /** How far a change has come. */
 export type Propagation = Static<typeof answers.Propagated>['propagation'];
 /** A root key, without its secret. */
-export type RootKey = Answers['rootKeys.listRootKeys']['rootKeys'][number];
+export type RootKey = Decider['rootKeys.listRootKeys']['rootKeys'][number];
 /** One management call. */
-export type AuditEvent = Answers['audit.listEvents']['events'][number];
+export type AuditEvent = Decider['audit.listEvents']['events'][number];
 /** A verifier as it reported itself. */
 export type Verifier = Static<typeof answers.Verifier>;
 type Input = Readonly<Record<string, unknown>>;
@@ -82,10 +82,10 @@ export function signOut(why = ''): void {
 }
 
 /** Calls the API as who is signed in; ends the session where the root key is no longer accepted. */
-export async function call<Name extends keyof Answers>(
+export async function call<Name extends keyof Decider>(
   operation: Name,
   input: Input = {},
-): Promise<Answers[Name]> {
+): Promise<Decider[Name]> {
   try {
     return await send(operation, input, rootKey);
   } catch (error) {
@@ -107,11 +107,11 @@ export async function listVerifiers(): Promise<Verifier[]> {
   return found;
 }
 
-async function send<Name extends keyof Answers>(
+async function send<Name extends keyof Decider>(
   operation: Name,
   input: Input,
   as: string,
-): Promise<Answers[Name]> {
+): Promise<Decider[Name]> {
   const reads = /\.(get|list)/.test(operation);
   const url = new URL(operation, BASE);
   const given = Object.entries(input).filter(([, value]) => value !== undefined && value !== '');

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { API_ACTIONS, ROOT_ACTIONS } from '../permissions.ts';
+import { API_ACTIONS, ROOT_ACTIONS } from '../core/permissions.ts';
 import { call, Failure, type RootKey } from './api.ts';
 import { SecretDialog } from './dialogs.tsx';
 import { Loaded, useAction, useLoad } from './loading.tsx';

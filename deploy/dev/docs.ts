@@ -10,11 +10,11 @@ import { createProgram } from '../../control-plane/cli/program.ts';
 import { settings as cli } from '../../control-plane/cli/settings.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
-import type { Settings } from '../../shared/config.ts';
 import { ERRORS } from '../../shared/errors.ts';
+import type { Settings } from '../../shared/process/config.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
-import { watchRelays } from '../../verifier/relay-metrics.ts';
+import { watchUpstreams } from '../../verifier/upstream-metrics.ts';
 import { scriptArguments } from './arguments.ts';
 import { chartValues } from './chart-values.ts';
 import { verifierDocument } from './verifier-openapi.ts';
@@ -42,7 +42,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     { requestsInFlight: 0, lane: { answered: 0, lent: 0, handedOver: 0 } },
     undefined,
   );
-  watchRelays(verifierMetrics.registry, {});
+  watchUpstreams(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
     'control-plane/README.md': {
@@ -81,7 +81,7 @@ From a terminal, with the address of a verifier (that of \`npm start\` here) and
 
 /** What the control plane's reference shows of the verifier. */
 function verifyKey() {
-  const file = 'control-plane/verify-key.json';
+  const file = 'control-plane/http/verify-key.json';
   const path = join(ROOT, file);
   const { post } = verifierDocument.paths['/v1/keys.verifyKey'] as { post: { description: string } };
   const description = `${VERIFY_ELSEWHERE}\n\n${post.description}`;

@@ -1,4 +1,4 @@
-import { type ConfigOf, integer } from '../../shared/config.ts';
+import { type ConfigOf, integer } from '../../shared/process/config.ts';
 
 /** Where `npm start` listens. Port 0 is not for it: its text tells people where to go. */
 export const startSettings = {

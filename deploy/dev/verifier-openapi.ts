@@ -1,6 +1,6 @@
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
-import { API_ID, KEY_LENGTH_MAX } from '../../verifier/verify-key.ts';
+import { API_ID, KEY_LENGTH_MAX } from '../../verifier/endpoints/verify-key.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Costs } from '../../bench/measured-costs.ts';
+import type { Costs } from '../../bench/simulated-redis.ts';
 import { simulate } from '../../bench/simulated-redis.ts';
 
 const costs: Costs = {

@@ -1,6 +1,18 @@
 import type { RedisCluster } from '../redis/cluster.ts';
-import type { RedisNode } from '../redis/nodes.ts';
-import type { World } from './run.ts';
+import type { RedisNode, SentinelGroup } from '../redis/nodes.ts';
+import type { Process } from './processes.ts';
+import type { FaultProxy } from './proxy.ts';
+
+/** Everything that faults are done to. */
+export interface World {
+  readonly redis: RedisNode | undefined;
+  readonly sentinels: SentinelGroup | undefined;
+  readonly cluster: RedisCluster | undefined;
+  readonly controlPlane: Process;
+  readonly verifiers: readonly Process[];
+  /** One before each verifier, where there is a single Redis. */
+  readonly proxies: readonly FaultProxy[];
+}
 
 /** One kind of fault. `inject` resolves when it is in effect, with what ends it. */
 export interface Fault {

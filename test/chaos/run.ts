@@ -6,7 +6,7 @@ import { Agent, request } from 'undici';
 import { numberArgument, scriptArguments, wrongArguments } from '../../deploy/dev/arguments.ts';
 import { RedisCluster } from '../redis/cluster.ts';
 import { RedisNode, SentinelGroup } from '../redis/nodes.ts';
-import { API_IDS, type Fault, faultsOf } from './faults.ts';
+import { API_IDS, type Fault, faultsOf, type World } from './faults.ts';
 import { History } from './history.ts';
 import { Process } from './processes.ts';
 import { FaultProxy } from './proxy.ts';
@@ -34,17 +34,6 @@ export interface Report {
   readonly brokeOff: string | undefined;
   /** From the end of a fault until every verifier decided again and a change was complete by acks, by fault. */
   readonly recoveryMs: Readonly<Record<string, { median: number; max: number }>>;
-}
-
-/** Everything that faults are done to. */
-export interface World {
-  readonly redis: RedisNode | undefined;
-  readonly sentinels: SentinelGroup | undefined;
-  readonly cluster: RedisCluster | undefined;
-  readonly controlPlane: Process;
-  readonly verifiers: readonly Process[];
-  /** One before each verifier, where there is a single Redis. */
-  readonly proxies: readonly FaultProxy[];
 }
 
 /** Runs one deployment under faults for `ms`. Rejects only where it cannot begin, never for a stale answer. */

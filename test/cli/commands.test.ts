@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/key-format.ts';
-import { apiKeys } from '../../shared/layout.ts';
+import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
 import { envOf, type Run, start } from './keyfence.ts';
 

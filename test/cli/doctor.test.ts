@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { hashSecret } from '../../shared/key-format.ts';
-import { apiKeys } from '../../shared/layout.ts';
+import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
 import { RedisNode } from '../redis/nodes.ts';
 import { envOf, start } from './keyfence.ts';
@@ -213,14 +213,16 @@ test('a clock that is wrong is found', async () => {
 });
 
 test('the rights that the doctor asks for are all that the control plane uses', () => {
-  const doctor = readFileSync(join(ROOT, 'control-plane/cli/doctor-redis.ts'), 'utf8');
+  const doctor = readFileSync(join(ROOT, 'control-plane/cli/doctor/redis.ts'), 'utf8');
   const needed = doctor.slice(doctor.indexOf('NEEDED = '), doctor.indexOf('NEEDLESS = '));
-  const used = globSync('control-plane/{*.ts,lua/*.lua}', { cwd: ROOT }).flatMap((file) => {
-    const text = readFileSync(join(ROOT, file), 'utf8');
-    return [...text.matchAll(/redis\.p?call\('([A-Z]+)'|\bredis\.([a-z]+)\(/g)].map(
-      ([, lua, ts]) => lua ?? ts ?? '',
-    );
-  });
+  const used = globSync('control-plane/{*,core/*,http/**/*,redis/**/*}.{ts,lua}', { cwd: ROOT }).flatMap(
+    (file) => {
+      const text = readFileSync(join(ROOT, file), 'utf8');
+      return [...text.matchAll(/redis\.p?call\('([A-Z]+)'|\bredis\.([a-z]+)\(/g)].map(
+        ([, lua, ts]) => lua ?? ts ?? '',
+      );
+    },
+  );
   const notCommands = new Set(['pipeline', 'sha', 'call', 'pcall', 'acl', 'defineCommand', 'on', 'once']);
   const commands = [...new Set(used.map((name) => name.toLowerCase()))].filter(
     (name) => !notCommands.has(name),

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Checkpoint } from '../../control-plane/cli/checkpoint.ts';
+import { Checkpoint } from '../../control-plane/cli/commands/checkpoint.ts';
+import { readCandidate } from '../../control-plane/cli/commands/import-line.ts';
 import { CliError } from '../../control-plane/cli/exit.ts';
-import { readCandidate } from '../../control-plane/cli/import-line.ts';
-import { LINE_BYTES_MAX, type Line, readLines } from '../../control-plane/cli/lines.ts';
+import { LINE_BYTES_MAX, type Line, readLines } from '../../control-plane/cli/read-lines.ts';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
 
 /** The parts of an import by themselves. */

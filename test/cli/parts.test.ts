@@ -5,7 +5,7 @@ import type { Client } from '../../control-plane/cli/client.ts';
 import { CliError } from '../../control-plane/cli/exit.ts';
 import { count, json, list, printable, table, time } from '../../control-plane/cli/output.ts';
 import { collect, pages } from '../../control-plane/cli/pages.ts';
-import { callPatiently } from '../../control-plane/cli/patience.ts';
+import { callPatiently } from '../../control-plane/cli/retry.ts';
 
 /** The parts of the command line by themselves. */
 

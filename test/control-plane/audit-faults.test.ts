@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { apiKeys, auditStream } from '../../shared/layout.ts';
+import { apiKeys, auditStream } from '../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
 
 let fleet: Fleet;

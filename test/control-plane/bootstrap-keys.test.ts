@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { BootstrapKeys } from '../../control-plane/bootstrap-keys.ts';
+import { BootstrapKeys } from '../../control-plane/redis/bootstrap-keys.ts';
 import { Fleet } from '../fleet.ts';
 
 const OLD = 'the-old-root-key-0123456789abcdef012345';

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { apiKeys, recordKey } from '../../shared/layout.ts';
+import { apiKeys, recordKey } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../fleet.ts';
 
 /** Calls that end badly, and what the log and the audit log say of them. */

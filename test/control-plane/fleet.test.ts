@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { verifierIds, verifierStatus } from '../../shared/layout.ts';
+import { verifierIds, verifierStatus } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../fleet.ts';
 
 let fleet: Fleet;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
-import { formatPointer, secretPointer } from '../../shared/layout.ts';
+import { formatPointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../fleet.ts';
 
 let fleet: Fleet;

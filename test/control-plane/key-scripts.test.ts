@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Script } from '../../shared/script.ts';
+import { Script } from '../../shared/redis/script.ts';
 import { Fleet } from '../fleet.ts';
 
 /** Scripts that create and read keys, by themselves: each does and answers what its head says. */
@@ -18,7 +18,7 @@ afterAll(async () => {
 beforeEach(() => redis.flushall());
 
 const controlPlane = (name: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
-  new Script(new URL(`../../control-plane/lua/${name}.lua`, import.meta.url)).run(redis, keys, args);
+  new Script(new URL(`../../control-plane/redis/lua/${name}.lua`, import.meta.url)).run(redis, keys, args);
 
 describe('keys', () => {
   const CREATIONS_KEPT = 100;

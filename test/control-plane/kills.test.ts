@@ -2,19 +2,19 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { Apis } from '../../control-plane/apis.ts';
-import type { Killed } from '../../control-plane/change-log.ts';
-import { Keys } from '../../control-plane/keys.ts';
-import { DurableWriter, RedisChangeLog } from '../../control-plane/redis-change-log.ts';
-import { RedisUpkeep } from '../../control-plane/redis-upkeep.ts';
+import type { Killed } from '../../control-plane/core/change-log.ts';
+import { Apis } from '../../control-plane/redis/apis.ts';
+import { DurableWriter, RedisChangeLog } from '../../control-plane/redis/change-log.ts';
+import { Keys } from '../../control-plane/redis/keys.ts';
+import { RedisSweepStore } from '../../control-plane/redis/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
-import { loadConfig } from '../../shared/config.ts';
-import { apiKeys } from '../../shared/layout.ts';
-import { createLogger } from '../../shared/log.ts';
-import { RedisNodes } from '../../shared/redis.ts';
-import { redisSettings } from '../../shared/redis-settings.ts';
-import { RedisDirectory } from '../../verifier/redis-session.ts';
+import { loadConfig } from '../../shared/process/config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { RedisNodes } from '../../shared/redis/redis.ts';
+import { apiKeys } from '../../shared/redis/redis-keys.ts';
+import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-test-'));
 const { head, members } = apiKeys('api');
@@ -42,11 +42,11 @@ afterEach(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-function upkeep(): RedisUpkeep {
+function upkeep(): RedisSweepStore {
   const writer = new DurableWriter(nodes, 0);
   const limits = { leaseMs: 1000, apiAutoCreate: false };
   const keys = new Keys({ nodes, writer, log, clock: systemClock, limits });
-  return new RedisUpkeep(nodes, writer, new Apis(nodes, writer, systemClock, 1000), keys);
+  return new RedisSweepStore(nodes, writer, new Apis(nodes, writer, systemClock, 1000), keys);
 }
 
 /** A change, completed by fence at once; whom that killed. */

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { apiKeys, apiList, ownerKey, recordKey } from '../../shared/layout.ts';
+import { apiKeys, apiList, ownerKey, recordKey } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../fleet.ts';
 
 /** What Redis still holds of what is gone. */

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { BootstrapKeys } from '../../control-plane/bootstrap-keys.ts';
-import { auditStream, callCounter } from '../../shared/layout.ts';
+import { BootstrapKeys } from '../../control-plane/redis/bootstrap-keys.ts';
+import { auditStream, callCounter } from '../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../fleet.ts';
 
 const [BOOTSTRAP = ''] = new BootstrapKeys([ROOT_KEY]).ids;

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { auditStream } from '../../shared/layout.ts';
+import { auditStream } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../fleet.ts';
 
 /** Long listings, page by page: nothing twice, nothing left out, and an end that is the end. */

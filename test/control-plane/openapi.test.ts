@@ -67,7 +67,7 @@ describe('the document', () => {
   });
 
   test('leaves out no operation that there is', () => {
-    const found = execFileSync('grep', ['-rhoE', "'/v1/[a-zA-Z.]+'", 'control-plane/routes'], {
+    const found = execFileSync('grep', ['-rhoE', "'/v1/[a-zA-Z.]+'", 'control-plane/http/routes'], {
       encoding: 'utf8',
     });
     const paths = found.trim().replaceAll("'", '').split('\n');

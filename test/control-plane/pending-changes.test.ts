@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { apiKeys, idPointer } from '../../shared/layout.ts';
+import { apiKeys, idPointer } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../fleet.ts';
 
 let fleet: Fleet;

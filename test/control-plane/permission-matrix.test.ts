@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { API_ACTIONS, ROOT_ACTIONS } from '../../control-plane/permissions.ts';
-import { apiKeys } from '../../shared/layout.ts';
+import { API_ACTIONS, ROOT_ACTIONS } from '../../control-plane/core/permissions.ts';
+import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet } from '../fleet.ts';
 import { Document, type Operation } from '../openapi.ts';
 

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { settings } from '../../control-plane/config.ts';
-import { neverShed, protect } from '../../control-plane/protection.ts';
-import { createServer } from '../../control-plane/server.ts';
+import { neverShed, protect } from '../../control-plane/http/load-shedding.ts';
+import { createServer } from '../../control-plane/http/server.ts';
 import type { Clock } from '../../shared/clock.ts';
-import { loadConfig } from '../../shared/config.ts';
-import { createLogger } from '../../shared/log.ts';
+import { loadConfig } from '../../shared/process/config.ts';
+import { createLogger } from '../../shared/process/log.ts';
 import { ROOT_KEY } from '../fleet.ts';
 
 /** A server on a clock that the test moves, while the event loop is kept busy all the time. */

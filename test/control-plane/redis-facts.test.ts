@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { crashFaults, evictionFaults, type RedisFacts } from '../../control-plane/redis-facts.ts';
+import { crashFaults, evictionFaults, type RedisFacts } from '../../control-plane/redis/server-facts.ts';
 
 const good: RedisFacts = {
   runId: 'r',

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { rootKeyIndex } from '../../shared/layout.ts';
+import { rootKeyIndex } from '../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
 
 let fleet: Fleet;

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Script } from '../../shared/script.ts';
+import { Script } from '../../shared/redis/script.ts';
 import { Fleet } from '../fleet.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */
@@ -20,9 +20,9 @@ beforeEach(() => redis.flushall());
 const run = (name: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
   new Script(new URL(`../../${name}.lua`, import.meta.url)).run(redis, keys, args);
 const controlPlane = (name: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
-  run(`control-plane/lua/${name}`, keys, args);
+  run(`control-plane/redis/lua/${name}`, keys, args);
 const verifier = (name: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
-  run(`verifier/lua/${name}`, keys, args);
+  run(`verifier/redis/lua/${name}`, keys, args);
 
 describe('pointers', () => {
   test('are set once, and keep what they hold', async () => {
@@ -238,7 +238,7 @@ test('commands that a user may not run, or that nobody knows, are told', async (
   );
   const half = redis.duplicate({ username: 'half', password: 'x' });
   try {
-    const script = new Script(new URL('../../control-plane/lua/check-rights.lua', import.meta.url));
+    const script = new Script(new URL('../../control-plane/redis/lua/check-rights.lua', import.meta.url));
     const denied = await script.run(
       half,
       ['any'],

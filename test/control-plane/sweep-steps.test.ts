@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import type { ChangeLog, Killed } from '../../control-plane/change-log.ts';
-import { Fence, fenceMs } from '../../control-plane/fence.ts';
-import { Sweep } from '../../control-plane/sweep.ts';
-import type { Head, Upkeep } from '../../control-plane/upkeep.ts';
+import type { ChangeLog, Killed } from '../../control-plane/core/change-log.ts';
+import { Fence, fenceMs } from '../../control-plane/core/fence.ts';
+import { Sweep } from '../../control-plane/core/sweep.ts';
+import type { Head, SweepStore } from '../../control-plane/core/sweep-store.ts';
 import type { Clock } from '../../shared/clock.ts';
-import { createLogger } from '../../shared/log.ts';
+import { createLogger } from '../../shared/process/log.ts';
 import { Timeline } from '../simulation/clock.ts';
 
 /** What the sweep does to one API as time passes, and when. */
@@ -32,7 +32,7 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
   const set = (change: Partial<Head>) => {
     state.head = { ...state.head, ...change };
   };
-  const upkeep: Upkeep = {
+  const upkeep: SweepStore = {
     ids: async () => ['a'],
     head: async () => state.head,
     setLease: async (_apiId, step, ms, token) => {

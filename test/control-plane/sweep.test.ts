@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import type { ChangeLog, Write } from '../../control-plane/change-log.ts';
-import { Fence } from '../../control-plane/fence.ts';
-import { Sweep } from '../../control-plane/sweep.ts';
-import type { Head, Upkeep } from '../../control-plane/upkeep.ts';
+import type { ChangeLog, Write } from '../../control-plane/core/change-log.ts';
+import { Fence } from '../../control-plane/core/fence.ts';
+import { Sweep } from '../../control-plane/core/sweep.ts';
+import type { Head, SweepStore } from '../../control-plane/core/sweep-store.ts';
 import type { Clock } from '../../shared/clock.ts';
-import { createLogger } from '../../shared/log.ts';
+import { createLogger } from '../../shared/process/log.ts';
 
 const LEASE_MS = 10_000;
 const nothing = () => undefined;
@@ -48,7 +48,7 @@ function sweepOver(members: Readonly<Record<string, number>>) {
   const ids = Object.keys(members).sort();
   const [visited, written]: [string[], { apiId: string; atMs: number }[]] = [[], []];
   const sequences = new Map<string, number>();
-  const upkeep: Upkeep = {
+  const upkeep: SweepStore = {
     ids: async (after, limit) => ids.filter((apiId) => apiId > after).slice(0, limit),
     head: async (apiId): Promise<Head> => {
       visited.push(apiId);

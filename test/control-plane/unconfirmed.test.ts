@@ -1,17 +1,17 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Apis } from '../../control-plane/apis.ts';
-import { BootstrapKeys } from '../../control-plane/bootstrap-keys.ts';
-import { KeyImport } from '../../control-plane/key-import.ts';
-import { Keys } from '../../control-plane/keys.ts';
-import { DurableWriter, RedisChangeLog } from '../../control-plane/redis-change-log.ts';
-import { RootKeys } from '../../control-plane/root-keys.ts';
+import { Apis } from '../../control-plane/redis/apis.ts';
+import { BootstrapKeys } from '../../control-plane/redis/bootstrap-keys.ts';
+import { DurableWriter, RedisChangeLog } from '../../control-plane/redis/change-log.ts';
+import { KeyImport } from '../../control-plane/redis/key-import.ts';
+import { Keys } from '../../control-plane/redis/keys.ts';
+import { RootKeys } from '../../control-plane/redis/root-keys.ts';
 import { systemClock } from '../../shared/clock.ts';
-import { loadConfig } from '../../shared/config.ts';
-import { createLogger } from '../../shared/log.ts';
-import { RedisNodes } from '../../shared/redis.ts';
-import { redisSettings } from '../../shared/redis-settings.ts';
-import type { ScriptCall } from '../../shared/script.ts';
+import { loadConfig } from '../../shared/process/config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { RedisNodes } from '../../shared/redis/redis.ts';
+import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import type { ScriptCall } from '../../shared/redis/script.ts';
 import { Fleet } from '../fleet.ts';
 
 /** Writes each of which may be the one that replicas do not confirm, as when they are lost half-way through a call. */

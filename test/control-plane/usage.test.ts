@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { usageKey } from '../../shared/layout.ts';
+import { usageKey } from '../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet } from '../fleet.ts';
 
 const HOUR_MS = 3_600_000;

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { usageKey } from '../../shared/layout.ts';
+import { usageKey } from '../../shared/redis/redis-keys.ts';
 import { LENGTH_MS, LETTERS, usageField } from '../../shared/usage.ts';
 import type { VerifierStatus as Verifier } from '../../shared/verifier-status.ts';
 import { FaultProxy } from '../chaos/proxy.ts';

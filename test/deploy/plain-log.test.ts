@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 import { plainLine, printPlainly } from '../../deploy/dev/plain-log.ts';
-import { createLogger } from '../../shared/log.ts';
+import { createLogger } from '../../shared/process/log.ts';
 
 /** What our logger writes of something. */
 function logged(write: (log: ReturnType<typeof createLogger>) => void): string {

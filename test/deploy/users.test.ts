@@ -14,7 +14,7 @@ import {
   rootKeyRecord,
   secretPointer,
   usageKey,
-} from '../../shared/layout.ts';
+} from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../fleet.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
-import { secretPointer } from '../../shared/layout.ts';
+import { secretPointer } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../fleet.ts';
 
 let fleet: Fleet;

@@ -1,4 +1,4 @@
-import type { Planting } from './plant.ts';
+import type { Planting } from './planting.ts';
 
 const SWAPPED: readonly (readonly [RegExp, string])[] = [
   [/==/g, '~='],

@@ -1,5 +1,5 @@
 import { parseSync } from 'rolldown/utils';
-import type { Planting } from './plant.ts';
+import type { Planting } from './planting.ts';
 
 /** Any node of the syntax tree. */
 interface Node {

@@ -14,13 +14,6 @@ export interface Mutant {
   readonly to: string;
 }
 
-/** A mutant before it is known where its file lies: a range of the text, and what takes its place. */
-export interface Planting {
-  readonly start: number;
-  readonly end: number;
-  readonly to: string;
-}
-
 /** All mutants of a file, in the order of its text. */
 export function mutantsOf(file: string, text: string): Mutant[] {
   const plantings = file.endsWith('.lua') ? plantedInLua(text) : plantedInTypeScript(file, text);

@@ -1,6 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 
+/** Left out of a path before it is looked up, since a file's own name says what it is for. */
+const ROOM =
+  /(?<=^(?:control-plane|verifier|shared))\/(?:core|redis|http|endpoints|fast-lane|proxy|process)\//;
+
 /**
  * Which tests are to notice a mistake in which files, before those of its folder that import it: the first row that fits counts.
  * Cheap ones come first, because the first that fails ends it.
@@ -19,7 +23,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/routes\/(?:access|apis|fleet|audit|operations|answers|schemas)\.ts$/,
+    /^control-plane\/routes\/(?:authorization|hidden|apis|fleet|audit|operations|responses|requests)\.ts$/,
     [
       'control-plane/contract',
       'control-plane/permission-matrix',
@@ -30,7 +34,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:audit|audit-event|routes\/trail|lua\/record-event)\b/,
+    /^control-plane\/(?:audit|audit-event|routes\/audit-hooks|lua\/record-event)\b/,
     [
       'control-plane/failures',
       'control-plane/audit',
@@ -39,7 +43,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/limits',
     ],
   ],
-  [/^control-plane\/protection\.ts$/, ['control-plane/protection', 'control-plane/limits']],
+  [/^control-plane\/load-shedding\.ts$/, ['control-plane/protection', 'control-plane/limits']],
   [/^control-plane\/(?:rate-limits|lua\/count-call)\b/, ['control-plane/limits']],
   [
     /^control-plane\/(?:key-import|routes\/import)\.ts$/,
@@ -54,7 +58,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:keys|key-record|key-view|routes\/keys|apis|lua\/(?:create|set|delete|write)-.*)\b/,
+    /^control-plane\/(?:keys|new-record|key-view|routes\/keys|apis|lua\/(?:create|set|delete|write)-.*)\b/,
     [
       'control-plane/contract',
       'control-plane/failures',
@@ -69,16 +73,16 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:sweep|redis-upkeep|upkeep|lua\/(?:sweep|forget|set-lease|reap|fence)-?.*)\b/,
+    /^control-plane\/(?:sweep|sweep-store|lua\/(?:sweep|forget|set-lease|reap|fence)-?.*)\b/,
     ['control-plane/sweep', 'control-plane/sweep-steps', 'simulation/redis', 'control-plane/left-behind'],
   ],
   [
-    /^control-plane\/(?:fence|propagation|change-log|redis-change-log)\.ts$/,
+    /^control-plane\/(?:fence|propagation|change-log)\.ts$/,
     ['simulation/redis', 'control-plane/contract', 'control-plane/replicas', 'simulation/simulation'],
   ],
   [/^control-plane\/lua\/check-rights\.lua$/, ['cli/doctor', 'deploy/users']],
   [
-    /^control-plane\/(?:redis-promises)\.ts$/,
+    /^control-plane\/durability\.ts$/,
     ['control-plane/redis-promises', 'control-plane/contract', 'cli/doctor'],
   ],
   [/^control-plane\/usage\.ts$/, ['control-plane/usage']],
@@ -96,10 +100,10 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/cli\/(?:import|import-line|lines|checkpoint|export|progress|patience)\.ts$/,
+    /^control-plane\/cli\/(?:commands\/)?(?:import|import-line|read-lines|checkpoint|export|progress|retry)\.ts$/,
     ['cli/import-parts', 'cli/parts', 'cli/transfer', 'cli/commands', 'cli/terminal'],
   ],
-  [/^control-plane\/cli\/doctor/, ['cli/doctor']],
+  [/^control-plane\/cli\/(?:commands\/)?doctor/, ['cli/doctor']],
   [/^control-plane\/cli\/(?:exit|client)\.ts$/, ['cli/client', 'cli/commands']],
   [/^control-plane\/cli\//, ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor']],
   [/^control-plane\/config\.ts$/, ['shared/config', 'documentation', 'control-plane/contract']],
@@ -107,9 +111,9 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     /^control-plane\/(?:app|main|metrics)\.ts$/,
     ['metrics', 'documentation', 'control-plane/contract', 'control-plane/limits'],
   ],
-  [/^control-plane\/(?:dashboard|reference)\.ts$/, ['dashboard/serving', 'control-plane/openapi']],
+  [/^control-plane\/(?:dashboard|openapi)\.ts$/, ['dashboard/serving', 'control-plane/openapi']],
   [
-    /^verifier\/(?:authz|identity|routes)\.ts$/,
+    /^verifier\/(?:authz|identity-headers|router)\.ts$/,
     [
       'verifier/identity',
       'verifier/authz',
@@ -122,9 +126,9 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     /^verifier\/credentials\.ts$/,
     ['verifier/credentials', 'verifier/authz', 'verifier/proxy', 'verifier/differential'],
   ],
-  [/^verifier\/ext-authz|^verifier\/grpc/, ['verifier/ext-authz-grpc']],
+  [/^verifier\/(?:envoy|grpc)/, ['verifier/ext-authz-grpc']],
   [
-    /^verifier\/(?:proxy|proxy-calls|relay|exchange|ongoing|end-to-end-headers|tunnel|relay-metrics)\.ts$/,
+    /^verifier\/(?:proxy|options|handler|upstream|upstream-handler|recheck|end-to-end-headers|tunnel|upstream-metrics)\.ts$/,
     [
       'verifier/proxy-edges',
       'verifier/proxy-tls',
@@ -135,16 +139,16 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'verifier/proxy-differential',
     ],
   ],
-  [/^verifier\/forward\.ts$/, ['verifier/forward']],
+  [/^verifier\/control-plane-proxy\.ts$/, ['verifier/forward']],
   [
-    /^verifier\/(?:tls|unix-socket|listeners?)\.ts$/,
+    /^verifier\/(?:tls|unix-socket|server|listeners)\.ts$/,
     ['verifier/tls', 'verifier/http', 'verifier/limits', 'verifier/proxy', 'gateways/settings'],
   ],
-  [/^verifier\/(?:usage\.ts|lua\/add-usage\.lua)$/, ['verifier/usage', 'control-plane/usage']],
-  [/^verifier\/status\.ts$|^verifier\/lua\/report/, ['verifier/status', 'control-plane/fleet']],
+  [/^verifier\/(?:usage-report\.ts|lua\/add-usage\.lua)$/, ['verifier/usage', 'control-plane/usage']],
+  [/^verifier\/status-report\.ts$|^verifier\/lua\/report/, ['verifier/status', 'control-plane/fleet']],
   [/^verifier\/config\.ts$/, ['shared/config', 'documentation', 'verifier/http']],
   [
-    /^verifier\/(?:follower|lease|session|redis-session|lua\/(?:sync|register|find-keys)|cache|verifier|verdict|find-keys|look-ups|unknown-keys)\b/,
+    /^verifier\/(?:follower|lease|redis-port|api-session|lua\/(?:sync|register|find-keys)|key-cache|verifier|verdict|pointer-batcher|single-flight|negative-cache)\b/,
     [
       'verifier/look-ups',
       'verifier/find-keys',
@@ -174,7 +178,7 @@ export function testsOf(root: string, file: string, files: readonly string[]): s
   const scripts = file.endsWith('.lua')
     ? ['control-plane/scripts', 'control-plane/key-scripts', 'verifier/sync-script']
     : [];
-  const row = [...scripts, ...(ROWS.find(([pattern]) => pattern.test(file))?.[1] ?? [])];
+  const row = [...scripts, ...(ROWS.find(([pattern]) => pattern.test(file.replace(ROOM, '/')))?.[1] ?? [])];
   const named = row.map((name) => `test/${name}.test.ts`).filter((test) => tests.includes(test));
   const folder = `test/${file.split('/')[0]}/`;
   const own = tests.filter((test) => test.startsWith(folder) && importsOf(root, test).includes(file));

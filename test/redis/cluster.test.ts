@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
-import { auditStream, idPointer } from '../../shared/layout.ts';
+import { auditStream, idPointer } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../fleet.ts';
 import { RedisCluster } from './cluster.ts';
 

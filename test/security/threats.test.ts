@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { settings as controlPlaneSettings } from '../../control-plane/config.ts';
-import { apiKeys } from '../../shared/layout.ts';
+import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { settings as verifierSettings } from '../../verifier/config.ts';
 import { Fleet } from '../fleet.ts';
 
@@ -33,7 +33,7 @@ test('every listener is on this machine alone, unless told otherwise', () => {
 });
 
 test('root keys of the configuration are compared as digests and in constant time', () => {
-  const uses = read('control-plane/bootstrap-keys.ts')
+  const uses = read('control-plane/redis/bootstrap-keys.ts')
     .split('\n')
     .filter((line) => line.includes('this.#known') && !line.includes('this.#known ='));
   expect(uses).toEqual([

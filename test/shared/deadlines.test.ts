@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { Bag } from '../../shared/bag.ts';
 import type { Clock } from '../../shared/clock.ts';
-import { type Deadline, Deadlines } from '../../shared/deadlines.ts';
+import { type Deadline, Deadlines } from '../../shared/redis/deadlines.ts';
+import { SlotList } from '../../shared/slot-list.ts';
 import { Timeline } from '../simulation/clock.ts';
 
 /** Steps, each on one of a few things: it is added where it is not there, and else taken out. */
@@ -11,7 +11,7 @@ const steps = fc.array(fc.nat(11), { maxLength: 60 });
 test('a bag has what a set has', () => {
   fc.assert(
     fc.property(steps, (all) => {
-      const bag = new Bag<{ n: number }>();
+      const bag = new SlotList<{ n: number }>();
       const places = new Map<number, number>();
       for (const n of all) {
         const place = places.get(n);

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, openSync } from 'node:fs';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { createLogger } from '../../shared/log.ts';
-import { LogOutput } from '../../shared/log-output.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { LogOutput } from '../../shared/process/log-output.ts';
 import { Fleet } from '../fleet.ts';
 
 function logged(level: string, write: (log: ReturnType<typeof createLogger>) => void): string[] {
@@ -59,7 +59,7 @@ test('a line says which process, at which time and how serious, and lesser ones 
 });
 
 test('a process logs to its standard output where nothing else is said', () => {
-  const file = new URL('../../shared/log.ts', import.meta.url).href;
+  const file = new URL('../../shared/process/log.ts', import.meta.url).href;
   const program = `const { createLogger } = await import('${file}'); createLogger('verifier', 'info').info('told');`;
   const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
     encoding: 'utf8',
@@ -69,7 +69,7 @@ test('a process logs to its standard output where nothing else is said', () => {
 });
 
 test.skipIf(!existsSync('/dev/full'))('a full disk ends no process, and holds none up', () => {
-  const file = new URL('../../shared/log.ts', import.meta.url).href;
+  const file = new URL('../../shared/process/log.ts', import.meta.url).href;
   const program = `const { createLogger } = await import('${file}'); const log = createLogger('verifier', 'info');
     log.info('first'); await new Promise(setImmediate); log.fatal('second'); log.info('third');
     setTimeout(() => process.stderr.write('still here'), 50);`;

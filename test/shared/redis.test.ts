@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
-import { loadConfig } from '../../shared/config.ts';
-import { createLogger } from '../../shared/log.ts';
-import { RedisNodes } from '../../shared/redis.ts';
-import { redisSettings } from '../../shared/redis-settings.ts';
+import { loadConfig } from '../../shared/process/config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { RedisNodes } from '../../shared/redis/redis.ts';
+import { redisSettings } from '../../shared/redis/redis-settings.ts';
 
 let directory: string;
 let server: RedisServer;

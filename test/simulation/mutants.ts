@@ -10,8 +10,8 @@ export interface Mutant {
   readonly edits: readonly (readonly [text: string, instead: string])[];
 }
 
-const VERIFIER = 'verifier/follower.ts';
-const FENCE = 'control-plane/fence.ts';
+const VERIFIER = 'verifier/core/follower.ts';
+const FENCE = 'control-plane/core/fence.ts';
 const REDIS = 'test/simulation/redis.ts';
 const PORTS = 'test/simulation/ports.ts';
 
@@ -26,12 +26,12 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'no lease': {
     seed: 3,
-    file: 'verifier/lease.ts',
+    file: 'verifier/core/lease.ts',
     edits: [['this.#clock.monotonicMs() < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
   'timer-driven fence': {
     seed: 19,
-    file: 'verifier/lease.ts',
+    file: 'verifier/core/lease.ts',
     edits: [
       [
         'return this.#clock.monotonicMs() < this.#untilMonotonicMs && this.#clock.wallMs() < this.#untilWallMs',
@@ -168,7 +168,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'no age of a look-up': {
     seed: 6610,
-    file: 'verifier/verifier.ts',
+    file: 'verifier/core/verifier.ts',
     edits: [['this.#clock.monotonicMs() - sinceMs <= Math.max(unknownTtlMs, lookupWaitMs)', 'true']],
   },
   'M not scaled with L': {
@@ -178,7 +178,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'Lf lowered at once': {
     seed: 91,
-    file: 'control-plane/sweep.ts',
+    file: 'control-plane/core/sweep.ts',
     edits: [
       [
         'this.#logger.info({ apiId, fromMs',

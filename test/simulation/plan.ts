@@ -1,4 +1,4 @@
-import type { VerifierLimits } from '../../verifier/verifier.ts';
+import type { VerifierLimits } from '../../verifier/core/verifier.ts';
 import type { NetworkManners } from './network.ts';
 import { Random } from './random.ts';
 import type { RedisLimits } from './redis.ts';

@@ -1,7 +1,14 @@
-import type { ChangeLog, Closing, Killed, Standing, Write, Written } from '../../control-plane/change-log.ts';
-import type { Head, LeaseStep, Upkeep } from '../../control-plane/upkeep.ts';
+import type {
+  ChangeLog,
+  Closing,
+  Killed,
+  Standing,
+  Write,
+  Written,
+} from '../../control-plane/core/change-log.ts';
+import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-store.ts';
 import { unavailable } from '../../shared/errors.ts';
-import { parsePointer, secretPointer } from '../../shared/layout.ts';
+import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
   Directory,
   Pointer,
@@ -9,7 +16,7 @@ import type {
   Session,
   SyncReply,
   SyncRequest,
-} from '../../verifier/session.ts';
+} from '../../verifier/core/redis-port.ts';
 import type { Machine } from './clock.ts';
 import type { Connection, Network } from './network.ts';
 import type { CheckedChange, Script } from './redis.ts';
@@ -210,7 +217,7 @@ export class SimulatedChangeLog implements ChangeLog {
 }
 
 /** The sweep's port to the simulated Redis; does as redis-upkeep.ts. */
-export class SimulatedUpkeep implements Upkeep {
+export class SimulatedUpkeep implements SweepStore {
   readonly #log: SimulatedChangeLog;
   readonly #apiIds: readonly string[];
 

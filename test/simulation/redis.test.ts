@@ -2,20 +2,20 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Apis } from '../../control-plane/apis.ts';
-import type { RecordField, Write } from '../../control-plane/change-log.ts';
-import { Keys } from '../../control-plane/keys.ts';
-import { DurableWriter, RedisChangeLog } from '../../control-plane/redis-change-log.ts';
-import { RedisUpkeep } from '../../control-plane/redis-upkeep.ts';
+import type { RecordField, Write } from '../../control-plane/core/change-log.ts';
+import { Apis } from '../../control-plane/redis/apis.ts';
+import { DurableWriter, RedisChangeLog } from '../../control-plane/redis/change-log.ts';
+import { Keys } from '../../control-plane/redis/keys.ts';
+import { RedisSweepStore } from '../../control-plane/redis/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
-import { loadConfig } from '../../shared/config.ts';
-import { apiKeys, formatPointer, metaKey, recordKey, secretPointer } from '../../shared/layout.ts';
-import { createLogger } from '../../shared/log.ts';
-import { RedisNodes } from '../../shared/redis.ts';
-import { redisSettings } from '../../shared/redis-settings.ts';
-import { Script } from '../../shared/script.ts';
-import { RedisDirectory } from '../../verifier/redis-session.ts';
+import { loadConfig } from '../../shared/process/config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { RedisNodes } from '../../shared/redis/redis.ts';
+import { apiKeys, formatPointer, metaKey, recordKey, secretPointer } from '../../shared/redis/redis-keys.ts';
+import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { Script } from '../../shared/redis/script.ts';
+import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { Random } from './random.ts';
 import { contentOf, type Outcome, RedisState } from './redis.ts';
 
@@ -25,7 +25,8 @@ const LIMITS = {
   ...{ logEntries: 10_000, creationsKept: 100_000, payloadBytesMax: 1024 },
   ...{ batchEntriesMax: 500, batchBytesMax: 1_048_576 },
 };
-const script = (name: string) => new Script(new URL(`../../control-plane/lua/${name}.lua`, import.meta.url));
+const script = (name: string) =>
+  new Script(new URL(`../../control-plane/redis/lua/${name}.lua`, import.meta.url));
 const [createKey, setPointer] = [script('create-key'), script('set-pointer')];
 
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-contract-'));
@@ -39,12 +40,12 @@ class Real {
   readonly log = new RedisChangeLog(nodes, this.writer, 0, () => NOW_MS);
   readonly apis = new Apis(nodes, this.writer, systemClock, LEASE_MS);
   readonly directory = new RedisDirectory(nodes, 0, systemClock);
-  readonly upkeep: RedisUpkeep;
+  readonly upkeep: RedisSweepStore;
 
   constructor() {
     const limits = { leaseMs: LEASE_MS, apiAutoCreate: false };
     const keys = new Keys({ nodes, writer: this.writer, log: this.log, clock: systemClock, limits });
-    this.upkeep = new RedisUpkeep(nodes, this.writer, this.apis, keys);
+    this.upkeep = new RedisSweepStore(nodes, this.writer, this.apis, keys);
   }
 }
 

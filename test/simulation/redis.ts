@@ -1,9 +1,9 @@
 import { hash as digest } from 'node:crypto';
-import type { Closing, Killed, Standing, Write, Written } from '../../control-plane/change-log.ts';
-import type { Head, LeaseStep } from '../../control-plane/upkeep.ts';
+import type { Closing, Killed, Standing, Write, Written } from '../../control-plane/core/change-log.ts';
+import type { Head, LeaseStep } from '../../control-plane/core/sweep-store.ts';
 import type { Change } from '../../shared/change.ts';
-import { parsePointer, secretPointer } from '../../shared/layout.ts';
-import type { Registration, SyncReply, SyncRequest } from '../../verifier/session.ts';
+import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
+import type { Registration, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
 
 /** What the real Redis is told by constants of the modules that speak with it. */
 export interface RedisLimits {

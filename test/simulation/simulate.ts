@@ -1,4 +1,4 @@
-import type { Write } from '../../control-plane/change-log.ts';
+import type { Write } from '../../control-plane/core/change-log.ts';
 import { pause } from '../../shared/clock.ts';
 import type { KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';

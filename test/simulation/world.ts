@@ -1,11 +1,11 @@
-import type { Write } from '../../control-plane/change-log.ts';
-import { Fence } from '../../control-plane/fence.ts';
-import { Propagator } from '../../control-plane/propagation.ts';
-import { Sweep } from '../../control-plane/sweep.ts';
+import type { Write } from '../../control-plane/core/change-log.ts';
+import { Fence } from '../../control-plane/core/fence.ts';
+import { Propagator } from '../../control-plane/core/propagation.ts';
+import { Sweep } from '../../control-plane/core/sweep.ts';
 import { hashSecret } from '../../shared/key-format.ts';
-import { formatPointer, idPointer, secretPointer } from '../../shared/layout.ts';
-import type { Verdict } from '../../verifier/verdict.ts';
-import { Verifier } from '../../verifier/verifier.ts';
+import { formatPointer, idPointer, secretPointer } from '../../shared/redis/redis-keys.ts';
+import type { Verdict } from '../../verifier/core/verdict.ts';
+import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline } from './clock.ts';
 import { Network } from './network.ts';

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { AuthzSettings } from '../../verifier/authz.ts';
-import { createVerifierServer, type VerifierServer } from '../../verifier/http.ts';
+import type { AuthzSettings } from '../../verifier/endpoints/authz.ts';
+import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { Wire } from './wire.ts';
 

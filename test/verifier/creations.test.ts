@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '../../shared/clock.ts';
 import { hashSecret } from '../../shared/key-format.ts';
-import { KeyCache } from '../../verifier/cache.ts';
-import { Follower } from '../../verifier/follower.ts';
-import type { Session, SyncReply, SyncRequest } from '../../verifier/session.ts';
+import { Follower } from '../../verifier/core/follower.ts';
+import { KeyCache } from '../../verifier/core/key-cache.ts';
+import type { Session, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
 
 const LEASE_MS = 60_000;
 const nothing = () => undefined;

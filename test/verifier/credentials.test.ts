@@ -6,7 +6,7 @@ import {
   mayHoldKey,
   type Source,
   withoutKey,
-} from '../../verifier/credentials.ts';
+} from '../../verifier/endpoints/credentials.ts';
 
 const MISSING: Credential = { fault: 'KEY_MISSING' };
 const AMBIGUOUS: Credential = { fault: 'KEY_AMBIGUOUS' };

@@ -7,11 +7,11 @@ import { type ChannelCredentials, Client, credentials, type ServiceError, status
 import { load, type MethodDefinition } from '@grpc/proto-loader';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/clock.ts';
-import { loadConfig } from '#shared/config.ts';
-import type { AuthzSettings } from '../../verifier/authz.ts';
+import { loadConfig } from '#shared/process/config.ts';
 import { settings } from '../../verifier/config.ts';
-import { type GrpcListener, listenGrpc } from '../../verifier/ext-authz-grpc.ts';
-import { followCertificate } from '../../verifier/tls.ts';
+import type { AuthzSettings } from '../../verifier/endpoints/authz.ts';
+import { type GrpcListener, listenGrpc } from '../../verifier/endpoints/envoy-grpc.ts';
+import { followCertificate } from '../../verifier/http/tls.ts';
 import { Fleet } from '../fleet.ts';
 import { makeCertificate } from './certificates.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
@@ -21,7 +21,7 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const SERVICE = 'envoy.service.auth.v3.Authorization';
 const HEALTH = 'grpc.health.v1.Health';
 const envoy = await load(join(import.meta.dirname, 'envoy.proto'), { keepCase: true, enums: Number });
-const health = await load(join(ROOT, 'verifier/protos/health.proto'), { defaults: true });
+const health = await load(join(ROOT, 'verifier/endpoints/protos/health.proto'), { defaults: true });
 
 let answers: ScriptedAnswers;
 let listener: GrpcListener;
@@ -326,7 +326,7 @@ test('a verifier without it does not load it', () => {
     await import('./verifier/app.ts');
     const loaded = () => Object.keys(createRequire(import.meta.url).cache).filter((p) => p.includes('/@grpc/')).length;
     const before = loaded();
-    const { listenGrpc } = await import('./verifier/ext-authz-grpc.ts');
+    const { listenGrpc } = await import('./verifier/endpoints/envoy-grpc.ts');
     const answers = { decide: () => ({ code: 'NOT_FOUND' }) };
     const listener = await listenGrpc({ answers, authz: { sources: [] }, host: '127.0.0.1', port: 0, limits: {} });
     process.stdout.write(JSON.stringify([before, loaded() > 0]));

@@ -4,17 +4,17 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
-import { loadConfig } from '../../shared/config.ts';
-import { formatPointer, secretPointer } from '../../shared/layout.ts';
-import { createLogger } from '../../shared/log.ts';
-import { RedisNodes } from '../../shared/redis.ts';
-import { redisSettings } from '../../shared/redis-settings.ts';
-import { FindKeys } from '../../verifier/find-keys.ts';
+import { loadConfig } from '../../shared/process/config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { RedisNodes } from '../../shared/redis/redis.ts';
+import { formatPointer, secretPointer } from '../../shared/redis/redis-keys.ts';
+import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { PointerBatcher } from '../../verifier/redis/pointer-batcher.ts';
 
 let directory: string;
 let server: RedisServer;
 let nodes: RedisNodes;
-let keys: FindKeys;
+let keys: PointerBatcher;
 /** The end of the hold. */
 let over: (() => void) | undefined;
 const release = () => over?.();
@@ -25,7 +25,7 @@ beforeEach(async () => {
   const config = loadConfig(redisSettings, { REDIS_URL: server.url });
   nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
   over = undefined;
-  keys = new FindKeys(nodes, {
+  keys = new PointerBatcher(nodes, {
     ...systemClock,
     after(_delayMs, run) {
       const end = () => {

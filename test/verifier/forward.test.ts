@@ -3,10 +3,10 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/clock.ts';
-import { loadConfig } from '#shared/config.ts';
+import { loadConfig } from '#shared/process/config.ts';
 import { configFaults, settings } from '../../verifier/config.ts';
-import { type Forward, forwardTo } from '../../verifier/forward.ts';
-import { createVerifierServer, type VerifierServer } from '../../verifier/http.ts';
+import { type ControlPlaneProxy, createControlPlaneProxy } from '../../verifier/proxy/control-plane-proxy.ts';
+import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { Upstream } from './upstream.ts';
@@ -79,7 +79,7 @@ describe('one address for the whole interface', () => {
 
 describe('a call', () => {
   let upstream: Upstream;
-  let forward: Forward;
+  let forward: ControlPlaneProxy;
   let server: VerifierServer;
   let wires: Wire[];
   let address: string;
@@ -94,7 +94,12 @@ describe('a call', () => {
     };
     warnings = [];
     const warn = (_fields: unknown, message?: string) => void warnings.push(message ?? '');
-    forward = await forwardTo(new URL(url), { id: 'v-here', config, clock: systemClock, log: { warn } });
+    forward = await createControlPlaneProxy(new URL(url), {
+      id: 'v-here',
+      config,
+      clock: systemClock,
+      log: { warn },
+    });
     const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
     const answers = new ScriptedAnswers();
     server = createVerifierServer({ answers, limits, log, routes: { below: forward.below } });
@@ -341,7 +346,7 @@ test('a control plane that accepts and says nothing is 503, and its connections 
   });
   await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
   const { port } = silent.address() as { port: number };
-  const forward = await forwardTo(new URL(`http://127.0.0.1:${port}`), {
+  const forward = await createControlPlaneProxy(new URL(`http://127.0.0.1:${port}`), {
     id: 'v-here',
     config: {
       ...limits,
@@ -379,8 +384,8 @@ test('a verifier that passes nothing on does not load the client for it', () => 
     await import('./verifier/app.ts');
     const loaded = () => Object.keys(createRequire(import.meta.url).cache).filter((p) => p.includes('/undici/')).length;
     const before = loaded();
-    const { Relay } = await import('./verifier/relay.ts');
-    await Relay.to(new URL('http://127.0.0.1:1'), { connectionsMax: 1, timeoutMs: 1000 });
+    const { UpstreamPool } = await import('./verifier/proxy/upstream.ts');
+    await UpstreamPool.to(new URL('http://127.0.0.1:1'), { connectionsMax: 1, timeoutMs: 1000 });
     process.stdout.write(JSON.stringify([before, loaded() > 0]));`;
   const output = execFileSync(process.execPath, ['--input-type=module', '-e', program], { cwd: ROOT });
   expect(JSON.parse(output.toString())).toEqual([0, true]);

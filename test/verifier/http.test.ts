@@ -5,15 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/clock.ts';
-import { loadConfig } from '#shared/config.ts';
-import {
-  createVerifierServer,
-  type HttpLimits,
-  httpSettings,
-  type VerifierServer,
-} from '../../verifier/http.ts';
+import { loadConfig } from '#shared/process/config.ts';
+import { type HttpLimits, httpSettings } from '../../verifier/http/limits.ts';
+import type { Routes } from '../../verifier/http/router.ts';
 import { Metrics } from '../../verifier/metrics.ts';
-import type { Routes } from '../../verifier/routes.ts';
+import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { eventually, verifyKey, Wire } from './wire.ts';
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '#shared/clock.ts';
-import { Entry } from '../../verifier/cache.ts';
-import { identityHeaders, isIdentityHeader } from '../../verifier/identity.ts';
-import { Lease } from '../../verifier/lease.ts';
+import { Entry } from '../../verifier/core/key-cache.ts';
+import { Lease } from '../../verifier/core/lease.ts';
+import { identityHeaders, isIdentityHeader } from '../../verifier/endpoints/identity-headers.ts';
 
 const epoch = { apiId: 'shop', lease: new Lease(systemClock), current: true, used: false };
 const headersOf = (state: { name?: string; externalId?: string; meta?: string }, withMeta = true) =>

@@ -2,7 +2,8 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createVerifierServer, type HttpLimits, type VerifierServer } from '../../verifier/http.ts';
+import type { HttpLimits } from '../../verifier/http/limits.ts';
+import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { eventually, verifyKey, Wire } from './wire.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { LookUps } from '../../verifier/look-ups.ts';
+import { SingleFlight } from '../../verifier/core/single-flight.ts';
 import { Timeline } from '../simulation/clock.ts';
 
 /** Steps, each on one of a few digests: somebody asks for it, or its look-up ends. */
@@ -25,7 +25,7 @@ test('all who ask for a digest share its look-up, however it ends and whatever i
         reading.set(digest, begun);
         return begun.promise;
       };
-      const lookUps = new LookUps<string, number, string>({
+      const lookUps = new SingleFlight<string, number, string>({
         clock,
         waitMs: WAIT_MS,
         read,

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '#shared/clock.ts';
-import { loadConfig } from '#shared/config.ts';
-import { createProxy, type ProxyListener, proxySettings } from '../../verifier/proxy.ts';
+import { loadConfig } from '#shared/process/config.ts';
+import { proxySettings } from '../../verifier/proxy/options.ts';
+import { createProxy, type ProxyListener } from '../../verifier/proxy/proxy.ts';
 import { conversationOf, cutAt, ofClient } from './raw-requests.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { Subject } from './side-by-side.ts';

@@ -1,8 +1,9 @@
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/clock.ts';
-import { loadConfig } from '#shared/config.ts';
-import { createProxy, type ProxyListener, proxySettings } from '../../verifier/proxy.ts';
+import { loadConfig } from '#shared/process/config.ts';
+import { proxySettings } from '../../verifier/proxy/options.ts';
+import { createProxy, type ProxyListener } from '../../verifier/proxy/proxy.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { eventually, Wire } from './wire.ts';
 

@@ -1,10 +1,10 @@
 import { systemClock } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
-import { Entry, type Epoch } from '../../verifier/cache.ts';
-import type { HttpLimits } from '../../verifier/http.ts';
-import { instant, Lease } from '../../verifier/lease.ts';
-import { FORBIDDEN, judge, NOT_FOUND } from '../../verifier/verdict.ts';
-import type { Answers } from '../../verifier/verify-key.ts';
+import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
+import { instant, Lease } from '../../verifier/core/lease.ts';
+import { FORBIDDEN, judge, NOT_FOUND } from '../../verifier/core/verdict.ts';
+import type { Decider } from '../../verifier/endpoints/verify-key.ts';
+import type { HttpLimits } from '../../verifier/http/limits.ts';
 
 export const limits: HttpLimits = {
   BODY_BYTES_MAX: 65_536,
@@ -46,7 +46,7 @@ const entries = new Map(
  * name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
  * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
  */
-export class ScriptedAnswers implements Answers {
+export class ScriptedAnswers implements Decider {
   readonly asked: string[] = [];
   /** Keys that are disabled from now on. */
   readonly disabled = new Set<string>();

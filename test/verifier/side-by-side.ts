@@ -1,7 +1,8 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { connect, type Socket } from 'node:net';
-import { createVerifierServer, type HttpLimits, type VerifierServer } from '../../verifier/http.ts';
-import type { Listener } from '../../verifier/listener.ts';
+import type { HttpLimits } from '../../verifier/http/limits.ts';
+import type { Listener } from '../../verifier/http/server.ts';
+import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 
 /** Everything that a client can learn of a server by sending it some bytes. */

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
-import type { RedisNodes } from '../../shared/redis.ts';
+import type { RedisNodes } from '../../shared/redis/redis.ts';
 import { APIS_SHOWN_MAX, type VerifierStatus } from '../../shared/verifier-status.ts';
-import type { Metrics } from '../../verifier/metrics.ts';
-import { StatusReport } from '../../verifier/status.ts';
-import type { Verifier } from '../../verifier/verifier.ts';
+import type { Verifier } from '../../verifier/core/verifier.ts';
+import { StatusReport } from '../../verifier/redis/status-report.ts';
 import { Timeline } from '../simulation/clock.ts';
 
 const healthy = (n: number) => ({
@@ -45,7 +44,7 @@ test('of more APIs than a report has room for it has those in trouble, the worst
   const report = new StatusReport({
     nodes,
     verifier: { followers, cache: { size: 5, evictions: 0 } } as unknown as Verifier,
-    metrics: { verdictsGiven: { memory: 1, redis: 2 } } as unknown as Metrics,
+    verdicts: () => ({ memory: 1, redis: 2 }),
     clock,
     log: { debug: ({ err }: { err: unknown }) => expect.fail(String(err)) } as never,
     settings: { foreignKeys: false, syncPeriodMs: 1000 },

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { Script } from '../../shared/script.ts';
+import { Script } from '../../shared/redis/script.ts';
 import { Fleet } from '../fleet.ts';
 
 /** SYNC by itself, about the keys that a follower saw created; changes and records are held to the simulation. */
@@ -24,15 +24,15 @@ const run = (name: string, keys: readonly string[], args: readonly (string | num
   new Script(new URL(`../../${name}.lua`, import.meta.url)).run(redis, keys, args) as Promise<unknown[]>;
 const create = (keyId: string) =>
   run(
-    'control-plane/lua/create-key',
+    'control-plane/redis/lua/create-key',
     ['head', 'index', `k:${keyId}`, `m:${keyId}`, `k:${keyId}`, 'creations'],
     [keyId, 7, '1', 500, '', '', '0', 100, keyId, 'p', 'hash'],
   );
-const register = () => run('verifier/lua/register', ['head', 'members'], ['me', 'nonce']);
+const register = () => run('verifier/redis/lua/register', ['head', 'members'], ['me', 'nonce']);
 /** A SYNC of who applied nothing, with the mark of the last creation that it saw. */
 const sync = (mark: unknown) =>
   run(
-    'verifier/lua/sync',
+    'verifier/redis/lua/sync',
     ['head', 'log', 'members', 'creations'],
     ['me', 0, '', String(mark), 100, 100_000, 'nonce'],
   );

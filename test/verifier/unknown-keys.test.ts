@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { digestOf } from '../../shared/key-format.ts';
-import { UnknownKeys } from '../../verifier/unknown-keys.ts';
-import { FORBIDDEN, NOT_FOUND } from '../../verifier/verdict.ts';
+import { NegativeCache } from '../../verifier/core/negative-cache.ts';
+import { FORBIDDEN, NOT_FOUND } from '../../verifier/core/verdict.ts';
 
 const TTL_MS = 1000;
 const clockAt = (nowMs: () => number) => ({
@@ -24,7 +24,7 @@ test('what was set last at a place is told of its own digest and no other, until
   fc.assert(
     fc.property(steps, fc.integer({ min: 1, max: 40 }), (all, max) => {
       let nowMs = 5;
-      const unknown = new UnknownKeys(
+      const unknown = new NegativeCache(
         max,
         TTL_MS,
         clockAt(() => nowMs),
@@ -52,7 +52,7 @@ test('what was set last at a place is told of its own digest and no other, until
 });
 
 test('a place holds one, the latest', () => {
-  const unknown = new UnknownKeys(
+  const unknown = new NegativeCache(
     10_000,
     TTL_MS,
     clockAt(() => 0),
@@ -67,7 +67,7 @@ test('a place holds one, the latest', () => {
 
 test('its time is counted from when Redis was asked', () => {
   let nowMs = 10;
-  const unknown = new UnknownKeys(
+  const unknown = new NegativeCache(
     10,
     TTL_MS,
     clockAt(() => nowMs),
@@ -81,7 +81,7 @@ test('its time is counted from when Redis was asked', () => {
 });
 
 test('as many as it has room for are nearly all remembered at once', () => {
-  const unknown = new UnknownKeys(
+  const unknown = new NegativeCache(
     10_000,
     TTL_MS,
     clockAt(() => 0),

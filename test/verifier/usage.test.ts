@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import type { RedisNodes } from '../../shared/redis.ts';
-import { Entry } from '../../verifier/cache.ts';
-import { Lease } from '../../verifier/lease.ts';
-import { Usage } from '../../verifier/usage.ts';
+import type { RedisNodes } from '../../shared/redis/redis.ts';
+import { Entry } from '../../verifier/core/key-cache.ts';
+import { Lease } from '../../verifier/core/lease.ts';
+import { Usage } from '../../verifier/redis/usage-report.ts';
 import { Timeline } from '../simulation/clock.ts';
 
 const PERIOD_MS = 1000;

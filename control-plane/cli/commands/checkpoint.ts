@@ -1,0 +1,57 @@
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { CliError } from '../exit.ts';
+
+/** How far a long run has come, in a file beside what it reads or writes, so that the next run can go on from there. */
+export class Checkpoint<State extends object> {
+  readonly file: string;
+  readonly #of: string;
+
+  /** @param of what the run is about; a state of anything else is not gone on from */
+  constructor(file: string, of: readonly string[]) {
+    this.file = file;
+    this.#of = of.join(' ');
+  }
+
+  /** undefined where there is none, or it is of another run. */
+  read(): State | undefined {
+    let text: string;
+    try {
+      text = readFileSync(this.file, 'utf8');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+      throw fileError(this.file, error);
+    }
+    try {
+      const { of, ...state } = JSON.parse(text) as State & { of: string };
+      return of === this.#of ? (state as unknown as State) : undefined;
+    } catch {
+      throw new CliError('USAGE', `${this.file} is in the way: it is not of an interrupted run`);
+    }
+  }
+
+  write(state: State): void {
+    try {
+      writeFileSync(`${this.file}.new`, JSON.stringify({ of: this.#of, ...state }), { mode: 0o600 });
+      renameSync(`${this.file}.new`, this.file);
+    } catch (error) {
+      throw fileError(this.file, error);
+    }
+  }
+
+  remove(): void {
+    rmSync(this.file, { force: true });
+  }
+}
+
+/** A file that cannot be used, as an error for who named it. */
+export function fileError(file: string, error: unknown): CliError {
+  const code = (error as NodeJS.ErrnoException).code ?? 'unknown error';
+  return new CliError('USAGE', `${file} cannot be used: ${code}`, { cause: error });
+}
+
+/** Ctrl-C asks to stop at the next good moment; the second one stops at once. */
+export function stopOnInterrupt(): AbortSignal {
+  const stop = new AbortController();
+  process.once('SIGINT', () => stop.abort());
+  return stop.signal;
+}

@@ -1,0 +1,28 @@
+import { styleText } from 'node:util';
+import type { Command } from 'commander';
+import type { Finding } from '../doctor/finding.ts';
+import { printable } from '../output.ts';
+import type { Session } from '../session.ts';
+
+/** `keyfence doctor`. What it needs is loaded only then: the other commands have no use for a Redis client. */
+export function doctorCommand(program: Command, session: Session): void {
+  program
+    .command('doctor')
+    .description(
+      "check control plane, verifier, clocks and Redis (by the control plane's REDIS_… variables), and say what to change",
+    )
+    .action(async () => {
+      const { examine } = await import('../doctor/examine.ts');
+      const findings = await examine(session);
+      const toChange = findings.filter(({ change }) => change !== undefined).length;
+      session.print({ healthy: toChange === 0, findings }, () => findings.map(line).join('\n'));
+      session.note(toChange === 0 ? 'Nothing to change.' : `${toChange} to change.`);
+      if (toChange > 0) session.end('NO');
+    });
+}
+
+function line({ check, found, change }: Finding): string {
+  const mark = change === undefined ? styleText('green', '✓') : styleText('red', '✗');
+  const advice = change === undefined ? '' : `\n    ${styleText('bold', '→')} ${printable(change)}`;
+  return `${mark} ${check}: ${printable(found)}${advice}`;
+}

@@ -1,0 +1,75 @@
+import { once } from 'node:events';
+import { type FileHandle, open } from 'node:fs/promises';
+import type { Key } from '../../redis/key-view.ts';
+import type { Client } from '../client.ts';
+import { CliError } from '../exit.ts';
+import { count, json } from '../output.ts';
+import { pages } from '../pages.ts';
+import { Progress } from '../progress.ts';
+import { callPatiently } from '../retry.ts';
+import type { Session } from '../session.ts';
+import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
+
+/** How far an export is: what the file holds up to `bytes` is whole. */
+interface Done {
+  readonly bytes: number;
+  readonly keys: number;
+  readonly cursor?: string;
+}
+
+/**
+ * `keyfence keys export`: every key of an API in the order of creation, one JSON object a line, page by page. Into a
+ * file it goes on after an interruption, and each key is in it once.
+ */
+export async function exportKeys(session: Session, apiId: string, output?: string): Promise<void> {
+  const client = await session.controlPlane();
+  const checkpoint =
+    output === undefined
+      ? undefined
+      : new Checkpoint<Done>(`${output}.progress`, ['export', apiId, client.base.href]);
+  const earlier = checkpoint?.read();
+  if (earlier) session.note(`Going on after ${count(earlier.keys)} keys.`);
+  const file = output === undefined ? undefined : await openTarget(output, earlier?.bytes);
+  if (!earlier) checkpoint?.write({ bytes: 0, keys: 0 });
+  const stop = stopOnInterrupt();
+  const progress = new Progress();
+  const say = (text: string) => {
+    if (!session.json) progress.say(text);
+  };
+  let { bytes, keys } = earlier ?? { bytes: 0, keys: 0 };
+  const before = keys;
+  try {
+    const call: Client['call'] = (operation, input = {}) =>
+      callPatiently(client, operation, input, stop, say);
+    const query = { apiId, cursor: earlier?.cursor };
+    for await (const { items, cursor, total } of pages<Key>(call, 'apis.listKeys', query, 'keys')) {
+      const text = Buffer.from(items.map((key) => `${json(key)}\n`).join(''));
+      if (file) await file.write(text, 0, text.length, bytes);
+      else if (!process.stdout.write(text)) await once(process.stdout, 'drain');
+      bytes += text.length;
+      keys += items.length;
+      if (cursor) checkpoint?.write({ bytes, keys, cursor });
+      progress.show(total ? Math.min(1, keys / total) : undefined, keys - before, `${count(keys)} keys`);
+      if (stop.aborted && cursor) {
+        const again = file ? '; run it again to go on' : '';
+        throw new CliError('INTERRUPTED', `stopped after ${count(keys)} keys${again}`);
+      }
+    }
+  } finally {
+    progress.clear();
+    await file?.close();
+  }
+  checkpoint?.remove();
+  if (file) session.print({ keys }, () => `${count(keys)} keys exported`);
+}
+
+/** The file, cut to what is known to be whole; a new one is readable by its owner alone. */
+async function openTarget(output: string, bytes: number | undefined): Promise<FileHandle> {
+  try {
+    const file = await open(output, bytes === undefined ? 'wx' : 'r+', 0o600);
+    if (bytes !== undefined) await file.truncate(bytes);
+    return file;
+  } catch (error) {
+    throw fileError(output, error);
+  }
+}

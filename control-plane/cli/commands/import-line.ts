@@ -1,0 +1,55 @@
+import { hashSecret, isWellFormed, startOf } from '#shared/key-format.ts';
+import { LINE_BYTES_MAX, type Line } from '../read-lines.ts';
+
+/** A key as it is to be sent, and where it stood. */
+export interface Candidate {
+  readonly line: number;
+  readonly foreign: boolean;
+  readonly body: object;
+}
+
+/** Why a line was not taken in. Holds nothing of the line but names of fields. */
+export interface Refusal {
+  readonly line: number;
+  readonly code: string;
+  readonly message: string;
+}
+
+/** Longest key that a verifier can be asked about. */
+const KEY_LENGTH_MAX = 512;
+
+/**
+ * One line of an import: `{"key"}`, which is hashed here and goes no further, or `{"sha256"}`, with the fields that
+ * the server knows beside it and judges.
+ * @returns undefined for an empty line
+ */
+export function readCandidate({ number, text }: Line): Candidate | Refusal | undefined {
+  const refuse = (message: string): Refusal => ({ line: number, code: 'BAD_REQUEST', message });
+  if (text === undefined) return refuse(`longer than ${LINE_BYTES_MAX} bytes, or not UTF-8`);
+  const json = text.replace(/^\ufeff/, '').trim();
+  if (json === '') return undefined;
+  const fields = parseObject(json);
+  if (!fields) return refuse('not a JSON object');
+  const { key, ...rest } = fields;
+  if (key === undefined && fields['sha256'] === undefined) return refuse('key or sha256: required');
+  if (key === undefined) return { line: number, foreign: fields['foreign'] !== false, body: rest };
+  if (fields['sha256'] !== undefined) return refuse('key and sha256: only one of them');
+  if (typeof key !== 'string' || !/^[!-~]+$/.test(key) || key.length > KEY_LENGTH_MAX) {
+    return refuse(`key: must be 1 to ${KEY_LENGTH_MAX} printable ASCII characters`);
+  }
+  const foreign = !isWellFormed(key);
+  // Where another format ends what may be shown, nobody knows: such a key has a start only where the line gives one.
+  const start = foreign ? {} : { start: startOf(key) };
+  return { line: number, foreign, body: { ...start, ...rest, foreign, sha256: hashSecret(key) } };
+}
+
+function parseObject(json: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(json);
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined;
+  } catch {
+    return undefined; // the caller says so; the parser's message would repeat the line
+  }
+}

@@ -1,0 +1,164 @@
+import { createHash } from 'node:crypto';
+import { type FileHandle, open } from 'node:fs/promises';
+import { CliError } from '../exit.ts';
+import { count, json } from '../output.ts';
+import { Progress } from '../progress.ts';
+import { type Line, readLines } from '../read-lines.ts';
+import { callPatiently } from '../retry.ts';
+import type { Session } from '../session.ts';
+import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
+import { type Candidate, type Refusal, readCandidate } from './import-line.ts';
+
+const KEYS_PER_CALL = 500;
+/** Below the server's limit of 1 MiB for one call. */
+const BYTES_PER_CALL = 900_000;
+const CALLS_AT_ONCE = 4;
+/** How much of the file before the place to go on from has to be as it was. */
+const MARK_BYTES = 4096;
+
+type Result = { result: 'created' | 'exists' } | { result: 'refused'; code: string; message: string };
+
+/** How far an import is. */
+interface Done {
+  /** The last line that is dealt with, and where the next one begins. */
+  readonly number: number;
+  readonly end: number;
+  /** SHA-256 of the MARK_BYTES before `end`. */
+  readonly mark: string;
+  readonly counts: { created: number; exists: number; refused: number; foreign: number };
+}
+
+interface Batch {
+  readonly last: Line;
+  readonly keys: readonly Candidate[];
+  readonly refusals: readonly Refusal[];
+}
+
+/**
+ * `keyfence keys import`: sends the keys of a file by their hashes, 500 a call, and goes on after an interruption.
+ * Everything up to the line in the checkpoint is dealt with; what was sent after it is sent again, and is then there
+ * already. Standard input cannot be read twice and has no checkpoint.
+ */
+export async function importKeys(session: Session, apiId: string, file: string, progressFile?: string) {
+  const source = file === '-' ? undefined : await openFile(file);
+  const client = await session.controlPlane();
+  const checkpoint =
+    source && new Checkpoint<Done>(progressFile ?? `${file}.progress`, ['import', apiId, client.base.href]);
+  const size = (await source?.stat())?.size;
+  const start = await whereToGoOn(session, source, checkpoint);
+  const { counts } = start;
+  let { number, end } = start;
+  const stop = stopOnInterrupt();
+  const progress = new Progress();
+  const say = (text: string) => {
+    if (!session.json) progress.say(text);
+  };
+  const send = async (keys: readonly Candidate[]): Promise<Result[]> => {
+    const input = { apiId, keys: keys.map(({ body }) => body) };
+    if (keys.length === 0) return [];
+    return (await callPatiently<{ results: Result[] }>(client, 'keys.importKeys', input, stop, say)).results;
+  };
+  try {
+    const chunks = source?.createReadStream({ start: end, autoClose: false }) ?? process.stdin;
+    for await (const round of rounds(readLines(chunks, start))) {
+      const outcomes = await Promise.all(round.map(({ keys }) => send(keys)));
+      for (const [i, batch] of round.entries()) {
+        const refusals = tally(counts, batch, outcomes[i] ?? []);
+        if (refusals.length > 0) progress.clear();
+        for (const refusal of refusals) process.stderr.write(`${told(session, refusal)}\n`);
+        ({ number, end } = batch.last);
+      }
+      if (source) checkpoint?.write({ number, end, mark: await markAt(source, end), counts });
+      progress.show(size && end / size, number - start.number, `line ${count(number)}`);
+      if (stop.aborted)
+        throw new CliError('INTERRUPTED', `stopped after line ${number}; run it again to go on`);
+    }
+  } finally {
+    progress.clear();
+    await source?.close();
+  }
+  checkpoint?.remove();
+  const { created, exists, refused, foreign } = counts;
+  const summary = `${count(created)} created, ${count(exists)} there already, ${count(refused)} refused`;
+  session.print({ lines: number, created, exists, refused }, () => `${count(number)} lines: ${summary}`);
+  if (foreign > 0)
+    session.note('Some are of another format: only verifiers with FOREIGN_KEYS=true accept them.');
+  if (refused > 0) session.end('DATA');
+}
+
+async function openFile(file: string): Promise<FileHandle> {
+  const source = await open(file, 'r').catch((error: unknown) => {
+    throw fileError(file, error);
+  });
+  if ((await source.stat()).isFile()) return source;
+  await source.close();
+  throw new CliError('USAGE', `${file} is not a regular file; - reads standard input`);
+}
+
+async function whereToGoOn(
+  session: Session,
+  source: FileHandle | undefined,
+  checkpoint: Checkpoint<Done> | undefined,
+): Promise<Done> {
+  const fresh = { number: 0, end: 0, mark: '', counts: { created: 0, exists: 0, refused: 0, foreign: 0 } };
+  const earlier = checkpoint?.read();
+  if (!source || !earlier) return fresh;
+  if ((await markAt(source, earlier.end)) !== earlier.mark) {
+    session.note('The file is another than that of the interrupted run: starting from its beginning.');
+    return fresh;
+  }
+  session.note(`Going on after line ${count(earlier.number)}.`);
+  return earlier;
+}
+
+async function markAt(source: FileHandle, end: number): Promise<string> {
+  const start = Math.max(0, end - MARK_BYTES);
+  const { buffer, bytesRead } = await source.read(Buffer.alloc(end - start), 0, end - start, start);
+  return createHash('sha256').update(buffer.subarray(0, bytesRead)).digest('hex');
+}
+
+/** Batches of what fits into one call, CALLS_AT_ONCE of them together; they cover all lines without a gap. */
+async function* rounds(lines: AsyncIterable<Line>): AsyncGenerator<Batch[]> {
+  let round: Batch[] = [];
+  let keys: Candidate[] = [];
+  let refusals: Refusal[] = [];
+  let bytes = 0;
+  let last: Line | undefined;
+  const close = () => {
+    if (last) round.push({ last, keys, refusals });
+    keys = [];
+    refusals = [];
+    bytes = 0;
+  };
+  for await (const line of lines) {
+    const read = readCandidate(line);
+    const length = read && 'body' in read ? Buffer.byteLength(JSON.stringify(read.body)) + 1 : 0;
+    if (keys.length + refusals.length === KEYS_PER_CALL || bytes + length > BYTES_PER_CALL) close();
+    if (round.length === CALLS_AT_ONCE) {
+      yield round;
+      round = [];
+    }
+    bytes += length;
+    last = line;
+    if (read) 'body' in read ? keys.push(read) : refusals.push(read);
+  }
+  close();
+  if (round.length > 0) yield round;
+}
+
+/** Counts what became of a batch. @returns what was refused, by line */
+function tally(counts: Done['counts'], { keys, refusals }: Batch, results: readonly Result[]): Refusal[] {
+  const refused = [...refusals];
+  for (const [i, { line, foreign }] of keys.entries()) {
+    const result = results[i];
+    if (!result) throw new CliError('BUG', 'the control plane answered for fewer keys than it was sent');
+    if (result.result === 'refused') refused.push({ line, code: result.code, message: result.message });
+    else counts[result.result] += 1;
+    if (result.result === 'created' && foreign) counts.foreign += 1;
+  }
+  counts.refused += refused.length;
+  return refused.sort((a, b) => a.line - b.line);
+}
+
+const told = (session: Session, refusal: Refusal) =>
+  session.json ? json(refusal) : `line ${refusal.line}: ${refusal.message} (${refusal.code})`;

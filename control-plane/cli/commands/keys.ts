@@ -1,0 +1,230 @@
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import type { Standing } from '../../core/propagation.ts';
+import type { Key } from '../../redis/key-view.ts';
+import type { UsageBucket } from '../../redis/usage.ts';
+import { jsonObject, moment, whole } from '../arguments.ts';
+import { CliError } from '../exit.ts';
+import { count, list, table, time } from '../output.ts';
+import { collect } from '../pages.ts';
+import { confirm, printChange, waitOption } from '../print-change.ts';
+import { askSecret, canAsk, readInput } from '../prompt.ts';
+import type { Session } from '../session.ts';
+import { exportKeys } from './export.ts';
+import { importKeys } from './import.ts';
+
+type Change = { propagation: Standing };
+
+const CLEARABLE = ['name', 'meta', 'externalId', 'expires'] as const;
+
+/** `keyfence keys …` */
+export function keyCommands(program: Command, session: Session): void {
+  const keys = program.command('keys').description('keys: who may call your APIs');
+
+  described(keys.command('create <apiId>').description('make a key and show it, this once'))
+    .option('--prefix <prefix>', 'what the key begins with, before an underscore')
+    .option('--byte-length <bytes>', 'random bytes in the key, 16 to 255', whole(16, 255))
+    .option('--disabled', 'not accepted until it is enabled')
+    .action(async (apiId: string, { disabled, ...fields }) => {
+      const client = await session.controlPlane();
+      const input = { apiId, ...fields, ...(disabled ? { enabled: false } : {}) };
+      const created = await client.call<{ keyId: string; key: string }>('keys.createKey', input);
+      session.print(created, () => list({ keyId: created.keyId, key: created.key }));
+      session.note('The key is not kept anywhere and cannot be shown again.');
+    });
+
+  keys
+    .command('get <keyId>')
+    .description('show a key; never its secret')
+    .action(async (keyId: string) => {
+      const client = await session.controlPlane();
+      const key = await client.call<Key & { lastUsedAt?: number }>('keys.getKey', { keyId });
+      session.print(key, () =>
+        list({
+          keyId: key.keyId,
+          apiId: key.apiId,
+          start: key.start || undefined,
+          enabled: key.enabled,
+          name: key.name,
+          externalId: key.externalId,
+          meta: JSON.stringify(key.meta),
+          created: time(key.createdAt),
+          updated: time(key.updatedAt),
+          expires: time(key.expires),
+          lastUsed: time(key.lastUsedAt),
+        }),
+      );
+    });
+
+  keys
+    .command('list <apiId>')
+    .description('list the keys of an API')
+    .addOption(new Option('--enabled', 'only those that are enabled').conflicts('disabled'))
+    .option('--disabled', 'only those that are disabled')
+    .option('--name <start>', 'only those whose name begins so')
+    .option('--external-id <id>', 'only those of one owner')
+    .option('--newest', 'the newest first; otherwise the oldest')
+    .option('--limit <keys>', 'how many at most', whole(1, 1_000_000), 100)
+    .option('--cursor <cursor>', 'go on after an earlier listing')
+    .action(async (apiId: string, { enabled, disabled, newest, limit, ...filter }) => {
+      const query = {
+        apiId,
+        ...filter,
+        ...(enabled || disabled ? { enabled: enabled === true } : {}),
+        ...(newest ? { sort: '-createdAt' } : {}),
+      };
+      const found = await collect<Key>(await session.controlPlane(), 'apis.listKeys', query, 'keys', limit);
+      const { items, total, cursor } = found;
+      session.print({ keys: items, total, ...(cursor ? { cursor } : {}) }, () => keyTable(items));
+      session.note(`${count(items.length)} shown; the API has ${count(total ?? 0)}.`);
+      if (cursor) session.note(`More: --cursor ${cursor}`);
+    });
+
+  described(keys.command('update <keyId>').description('change what is known of a key'))
+    .addOption(new Option('--clear <field...>', 'take a field away').choices(CLEARABLE))
+    .addOption(waitOption())
+    .action(async (keyId: string, { clear = [], wait, ...fields }) => {
+      const patch = { ...fields, ...Object.fromEntries(clear.map((field: string) => [field, null])) };
+      if (Object.keys(patch).length === 0) throw new CliError('USAGE', 'nothing to change was given');
+      await change('keys.updateKey', `updated ${keyId}`, { keyId, ...patch }, wait);
+    });
+
+  for (const [name, enabled, what] of [
+    ['enable', true, 'accept a key again'],
+    ['disable', false, 'refuse a key; when this returns, no verifier accepts it any more'],
+  ] as const) {
+    keys
+      .command(`${name} <keyId>`)
+      .description(what)
+      .addOption(waitOption())
+      .action((keyId: string, { wait }) =>
+        change('keys.updateKey', `${name}d ${keyId}`, { keyId, enabled }, wait),
+      );
+  }
+
+  keys
+    .command('delete <keyId>')
+    .description('delete a key; when this returns, no verifier accepts it any more')
+    .option('--yes', 'do not ask')
+    .addOption(waitOption())
+    .action(async (keyId: string, { yes, wait }) => {
+      await confirm(`delete ${keyId}`, yes === true);
+      await change('keys.deleteKey', `deleted ${keyId}`, { keyId }, wait);
+    });
+
+  keys
+    .command('usage <keyId>')
+    .description('how often a key was verified, each day')
+    .option('--hourly', 'each hour, as far back as is kept')
+    .action(async (keyId: string, { hourly }) => {
+      const client = await session.controlPlane();
+      const query = { keyId, granularity: hourly ? 'hour' : 'day' };
+      const answer = await client.call<{ verifications: UsageBucket[] }>('keys.getVerifications', query);
+      session.print(answer, () =>
+        table(
+          answer.verifications
+            .map(({ time: ms, success, disabled, expired, forbidden }) => [
+              ms,
+              success,
+              disabled,
+              expired,
+              forbidden,
+            ])
+            .filter(([, ...counts]) => counts.some((n) => n > 0))
+            .map(([ms, ...counts]) => [time(ms), ...counts.map(count)]),
+          ['from', 'accepted', 'disabled', 'expired', 'forbidden'],
+        ),
+      );
+    });
+
+  keys
+    .command('propagation <keyId> <sequence>')
+    .description('how far an earlier change has come')
+    .action(async (keyId: string, sequence: string) => {
+      const answer = await (await session.controlPlane()).call<Change>('keys.getPropagation', {
+        keyId,
+        sequence,
+      });
+      printChange(session, keyId, answer);
+    });
+
+  keys
+    .command('verify')
+    .description('ask a verifier about a key from KEYFENCE_KEY, standard input or a prompt')
+    .option('--api <apiId>', 'the API that the key must be of')
+    .action(async ({ api }) => {
+      const given = session.config.KEYFENCE_KEY;
+      const key = given || (canAsk() ? await askSecret('Key: ') : await readInput());
+      if (!key) throw new CliError('USAGE', 'no key: set KEYFENCE_KEY_FILE, or give it on standard input');
+      const verdict = await session.verifier().call<Verdict>('keys.verifyKey', { key, apiId: api });
+      session.print(verdict, () => {
+        const { code, keyId, apiId, name, externalId, expires, meta } = verdict;
+        return list({
+          code,
+          keyId,
+          apiId,
+          name,
+          externalId,
+          expires: time(expires),
+          meta: meta && JSON.stringify(meta),
+        });
+      });
+      if (!verdict.valid) session.end('NO');
+    });
+
+  keys
+    .command('import <apiId> <file>')
+    .description('take in keys that were made elsewhere, from NDJSON; - is standard input')
+    .option(
+      '--progress-file <file>',
+      'where to note how far it is; default: the file with .progress behind it',
+    )
+    .action((apiId: string, file: string, { progressFile }) =>
+      importKeys(session, apiId, file, progressFile),
+    );
+
+  keys
+    .command('export <apiId>')
+    .description('write all keys of an API as NDJSON, without their secrets')
+    .option('--output <file>', 'where to; an interrupted export goes on. Default: standard output')
+    .action((apiId: string, { output }) => exportKeys(session, apiId, output));
+
+  async function change(operation: string, what: string, input: object, waitS: number | undefined) {
+    const waitMs = waitS === undefined ? undefined : waitS * 1000;
+    const client = await session.controlPlane();
+    printChange(session, what, await client.call<Change>(operation, { ...input, waitMs }));
+  }
+}
+
+interface Verdict {
+  readonly valid: boolean;
+  readonly code: string;
+  readonly keyId?: string;
+  readonly apiId?: string;
+  readonly name?: string;
+  readonly externalId?: string;
+  readonly expires?: number;
+  readonly meta?: object;
+}
+
+function described(command: Command): Command {
+  return command
+    .option('--name <name>', 'a name for people')
+    .option('--external-id <id>', 'the owner in your own system')
+    .option('--meta <json>', 'a JSON object that every verification returns', jsonObject)
+    .option('--expires <time>', 'when it stops: Unix ms, ISO 8601, +90m, +12h or +30d', moment);
+}
+
+const keyTable = (keys: readonly Key[]) =>
+  table(
+    keys.map((key) => [
+      key.keyId,
+      key.start || undefined,
+      key.enabled ? 'enabled' : 'disabled',
+      time(key.createdAt),
+      time(key.expires),
+      key.externalId,
+      key.name,
+    ]),
+    ['keyId', 'start', 'state', 'created', 'expires', 'externalId', 'name'],
+  );

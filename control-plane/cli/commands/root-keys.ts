@@ -1,0 +1,59 @@
+import type { Command } from 'commander';
+import type { RootKey } from '../../redis/root-keys.ts';
+import { list, table, time } from '../output.ts';
+import type { Session } from '../session.ts';
+
+/** `keyfence root-keys …` */
+export function rootKeyCommands(program: Command, session: Session): void {
+  const rootKeys = program.command('root-keys').description('root keys: who may manage all this');
+
+  rootKeys
+    .command('create <name>')
+    .description('make a root key and show it, this once')
+    .requiredOption(
+      '--permission <permission...>',
+      'what it may do: *, api.<apiId|*>.<action>, root.*.<action>',
+    )
+    .action(async (name: string, { permission: permissions }) => {
+      const client = await session.controlPlane();
+      const input = { name, permissions };
+      const made = await client.call<{ rootKeyId: string; key: string }>('rootKeys.createRootKey', input);
+      session.print(made, () => list({ ...made }));
+      session.note('The root key is not kept anywhere and cannot be shown again.');
+    });
+
+  rootKeys
+    .command('list')
+    .description('list all root keys but those of the configuration')
+    .action(async () => {
+      const answer = await (await session.controlPlane()).call<{ rootKeys: RootKey[] }>(
+        'rootKeys.listRootKeys',
+      );
+      session.print(answer, () =>
+        table(
+          answer.rootKeys.map(({ rootKeyId, enabled, createdAt, name, permissions }) => [
+            rootKeyId,
+            enabled ? 'enabled' : 'disabled',
+            time(createdAt),
+            name,
+            permissions.join(' '),
+          ]),
+          ['rootKeyId', 'state', 'created', 'name', 'permissions'],
+        ),
+      );
+    });
+
+  for (const [name, enabled, what] of [
+    ['enable', true, 'accept a root key again'],
+    ['disable', false, 'refuse a root key, at once'],
+  ] as const) {
+    rootKeys
+      .command(`${name} <rootKeyId>`)
+      .description(what)
+      .action(async (rootKeyId: string) => {
+        const client = await session.controlPlane();
+        const answer = await client.call('rootKeys.updateRootKey', { rootKeyId, enabled });
+        session.print(answer, () => `${name}d ${rootKeyId}`);
+      });
+  }
+}

@@ -1,0 +1,91 @@
+import { scheduler } from 'node:timers/promises';
+import { systemClock } from '#shared/clock.ts';
+import { generateKey } from '#shared/key-format.ts';
+import { Client } from '../client.ts';
+import { CliError } from '../exit.ts';
+import type { Session } from '../session.ts';
+import type { Finding } from './finding.ts';
+import { examineRedis } from './redis.ts';
+
+/** The Date header has whole seconds; more than this is a clock that is wrong. */
+const CLOCK_MS_OFF_MAX = 2000;
+const VERDICT_TRIES_MAX = 5;
+const VERDICT_RETRY_MS = 200;
+
+/** Everything that the doctor looks at. Changes nothing. Never rejects for what it finds. */
+export async function examine(session: Session): Promise<Finding[]> {
+  const {
+    KEYFENCE_URL: url,
+    KEYFENCE_VERIFIER_URL: verifierUrl,
+    KEYFENCE_ROOT_KEY: rootKey,
+    redisUrl,
+  } = session.configOrStarted;
+  const controlPlane = new Client(url, 'control plane', rootKey || undefined);
+  const verifier = new Client(verifierUrl, 'verifier');
+  return [
+    await examineControlPlane(controlPlane, rootKey !== ''),
+    ...clockOf(controlPlane, 'control plane'),
+    await examineVerifier(verifier),
+    ...clockOf(verifier, 'verifier'),
+    ...(await examineRedis(redisUrl, await verifier.verifierId().catch(() => undefined))),
+  ];
+}
+
+async function examineControlPlane(client: Client, hasRootKey: boolean): Promise<Finding> {
+  const check = 'control plane';
+  const at = client.place;
+  try {
+    await client.call('apis.listApis', { limit: 1 });
+    return { check, found: `${at} answers and knows the root key` };
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    if (error.code === 'UNAUTHORIZED' && !hasRootKey) {
+      return { check, found: `${at} answers; there was no root key to try, see KEYFENCE_ROOT_KEY_FILE` };
+    }
+    const change =
+      error.code === 'UNAUTHORIZED'
+        ? 'use a root key that is known and enabled: KEYFENCE_ROOT_KEY_FILE'
+        : 'start it, or say in KEYFENCE_URL where it is; where it answers 503, look at Redis below';
+    return { check, found: error.message, change };
+  }
+}
+
+/** Asks about a key that nobody has. */
+async function examineVerifier(client: Client): Promise<Finding> {
+  const check = 'verifier';
+  try {
+    const code = await verdictOn(generateKey(16), client);
+    const found = `${client.place} answers ${code} about a made-up key`;
+    const wrong = 'that is no verifier: say in KEYFENCE_VERIFIER_URL where one is';
+    return { check, found, ...(code === 'NOT_FOUND' ? {} : { change: wrong }) };
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    const change = 'start it, or say in KEYFENCE_VERIFIER_URL where it is; 503: it does not reach Redis';
+    return { check, found: error.message, change };
+  }
+}
+
+/** Asks again while there is no verdict, as every caller has to: a first look-up may take too long. */
+async function verdictOn(key: string, client: Client): Promise<string | undefined> {
+  for (let left = VERDICT_TRIES_MAX; ; left--) {
+    try {
+      return (await client.call<{ code?: string }>('keys.verifyKey', { key })).code;
+    } catch (error) {
+      const undecided = error instanceof CliError && error.code === 'SERVICE_UNAVAILABLE';
+      if (!undecided || left === 1) throw error;
+      await scheduler.wait(VERDICT_RETRY_MS);
+    }
+  }
+}
+
+/** Nothing where it did not answer. Leases are measured by monotonic clocks; the date decides when keys expire. */
+function clockOf({ dateMs }: Client, who: string): Finding[] {
+  if (dateMs === undefined) return [];
+  const offMs = dateMs + 500 - systemClock.wallMs();
+  const check = `${who}'s clock`;
+  if (Math.abs(offMs) <= CLOCK_MS_OFF_MAX) return [{ check, found: `agrees with this machine's` }];
+  const found = `${Math.abs(Math.round(offMs / 1000))} s ${offMs > 0 ? 'ahead of' : 'behind'} this machine's`;
+  return [
+    { check, found, change: 'keys expire too early or too late: let NTP set the clocks of both machines' },
+  ];
+}

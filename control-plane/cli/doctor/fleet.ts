@@ -1,0 +1,92 @@
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
+import type { VerifierStatus } from '#shared/verifier-status.ts';
+import { FleetView } from '../../redis/fleet.ts';
+import type { Finding } from './finding.ts';
+
+/** Most APIs that are looked at, and most verifiers. */
+const APIS_MAX = 1000;
+const VERIFIERS_MAX = 1000;
+const NAMED_MAX = 5;
+
+/** What of an API must fit the settings of verifiers. */
+interface ApiFacts {
+  readonly apiId: string;
+  readonly leaseMs: number;
+  /** Whether it has keys of another format than ours. */
+  readonly foreign: boolean;
+}
+
+/**
+ * Whether the verifiers that report themselves to this Redis fit together, and the one that was asked is one of them.
+ * @param verifierId who answered as the verifier; undefined = nobody, or an earlier version
+ */
+export async function examineFleet(nodes: RedisNodes, verifierId: string | undefined): Promise<Finding[]> {
+  const { verifiers } = await new FleetView(nodes).list('', VERIFIERS_MAX);
+  const apis = await apiFacts(nodes);
+  const changes = [
+    ...strangerAmong(verifiers, verifierId),
+    ...syncFaults(verifiers, apis),
+    ...foreignFaults(verifiers, apis),
+  ];
+  const found = `verifiers that report themselves to this Redis: ${verifiers.length}; APIs looked at: ${apis.length}`;
+  return [{ check: 'fleet', found, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
+}
+
+async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {
+  const list = await nodes.connection(apiList);
+  const apiIds = await nodes.within(list, list.zrange(apiList, '0', String(APIS_MAX - 1)));
+  const facts = await Promise.all(
+    apiIds.map(async (apiId) => {
+      const { head } = apiKeys(apiId);
+      const redis = await nodes.connection(head);
+      const [leaseMs, foreign, deleted] = await nodes.within(
+        redis,
+        redis.hmget(head, 'L', 'foreign', 'deleted'),
+      );
+      return deleted ? [] : [{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign) }];
+    }),
+  );
+  return facts.flat();
+}
+
+function strangerAmong(verifiers: readonly VerifierStatus[], verifierId: string | undefined): string[] {
+  if (verifierId === undefined || verifiers.some(({ id }) => id === verifierId)) return [];
+  return [
+    `the verifier that was asked (${verifierId}) is of another fleet: give it the REDIS_URL of this control plane, or say in KEYFENCE_VERIFIER_URL where one of this fleet is`,
+  ];
+}
+
+/** A lease is renewed by each SYNC; with fewer of them, it runs out in between. */
+function syncFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
+  const leaseMs = Math.min(...apis.map(({ leaseMs }) => leaseMs).filter((ms) => ms > 0));
+  const slow = verifiers.filter(({ settings }) => (settings?.syncPeriodMs ?? 0) >= leaseMs);
+  if (slow.length === 0) return [];
+  const periods = [...new Set(slow.map(({ settings }) => settings?.syncPeriodMs))].join(', ');
+  return [
+    `${named(slow)} asks Redis every ${periods} ms and may answer for ${leaseMs} ms only, so that callers get 503 in between: set SYNC_PERIOD_MS well below LEASE_MS`,
+  ];
+}
+
+function foreignFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
+  return apis
+    .filter(({ foreign }) => foreign)
+    .flatMap(({ apiId }) => {
+      const known = verifiers.filter(({ settings }) => settings !== undefined);
+      const refusing = known.filter(
+        ({ settings, apis }) => !settings?.foreignKeys && apis.some((followed) => followed.apiId === apiId),
+      );
+      const keys = `the API ${apiId} has keys of another format`;
+      if (known.length > 0 && known.every(({ settings }) => !settings?.foreignKeys))
+        return [`${keys}, which no verifier accepts: set FOREIGN_KEYS=true there`];
+      if (refusing.length > 0)
+        return [`${keys}, which ${named(refusing)} does not accept: set FOREIGN_KEYS=true there`];
+      return [];
+    });
+}
+
+function named(verifiers: readonly VerifierStatus[]): string {
+  const names = verifiers.slice(0, NAMED_MAX).map(({ id, host }) => `${id} on ${host}`);
+  const more = verifiers.length > NAMED_MAX ? ` and ${verifiers.length - NAMED_MAX} more` : '';
+  return `${names.join(', ')}${more}`;
+}

@@ -1,0 +1,62 @@
+import { styleText } from 'node:util';
+import { Option } from 'commander';
+import type { Propagation, Standing } from '../core/propagation.ts';
+import { whole } from './arguments.ts';
+import { CliError } from './exit.ts';
+import { count, time } from './output.ts';
+import { ask, canAsk } from './prompt.ts';
+import type { Session } from './session.ts';
+
+/** How long the control plane is to hold its answer for a change, at most. */
+export const waitOption = () =>
+  new Option(
+    '--wait <seconds>',
+    'how long to wait for every verifier; default: as long as the server will',
+  ).argParser(whole(0, 60));
+
+/** Prints how far a change has come, and ends with PENDING where it is not complete. */
+export function printChange(session: Session, what: string, answer: { propagation: Standing }): void {
+  const { propagation } = answer;
+  session.print(answer, () => `${what}: ${describe(propagation)}`);
+  if (!propagation.durable) {
+    session.note(
+      styleText('yellow', 'A crash of Redis can lose this change; see `keyfence doctor`.', {
+        stream: process.stderr,
+      }),
+    );
+  }
+  if (propagation.state === 'pending') session.end('PENDING');
+}
+
+/** Asks whether to go on with something that cannot be undone; who cannot be asked has to say `--yes`. */
+export async function confirm(what: string, yes: boolean): Promise<void> {
+  if (yes) return;
+  if (!canAsk()) throw new CliError('USAGE', `${what} cannot be undone: say --yes`);
+  if ((await ask(`${what}? This cannot be undone. Type yes: `)) !== 'yes') {
+    throw new CliError('INTERRUPTED', 'nothing was done');
+  }
+}
+
+function describe({
+  state,
+  by,
+  sequence,
+  verifiers,
+  waitedMs,
+  completeBy,
+  laggards,
+}: Propagation & Standing): string {
+  const all = `${count(verifiers)} ${verifiers === 1 ? 'verifier' : 'verifiers'}`;
+  if (state === 'pending') {
+    const late = laggards ? ` Not confirmed by ${laggards.join(', ') || 'its replicas'}.` : '';
+    const end = completeBy === undefined ? '' : ` Complete by ${time(completeBy)} at the latest.`;
+    const text = `pending, change ${sequence}: written, but some of ${all} may still answer by what was before.`;
+    return styleText('yellow', `${text}${end}${late}`);
+  }
+  const how = {
+    acks: `${all} confirmed it, in ${count(waitedMs)} ms`,
+    fence: `waited out who did not confirm it, for ${count(waitedMs)} ms; nobody can answer by what was before`,
+    none: 'no verifier can answer by what was before',
+  };
+  return `${styleText('green', 'complete')}, change ${sequence}: ${how[verifiers > 0 && by ? by : 'none']}.`;
+}

@@ -1,0 +1,128 @@
+import { createHash } from 'node:crypto';
+import { type TSchema, Type } from 'typebox';
+import { Value } from 'typebox/value';
+import type { ErrorCode } from '#shared/errors.ts';
+import type { RecordField } from './change-log.ts';
+import { Id, Sequence, Time } from './field-schemas.ts';
+
+const Effect = (description: string) =>
+  Type.Optional(Type.Object({}, { additionalProperties: true, description }));
+const EventCaller = Type.Object({
+  rootKeyId: Type.Optional(Id('who called')),
+  address: Type.String({ description: 'Where the call came from; unknown where that could not be told.' }),
+});
+const EventSubject = Type.Object({
+  apiId: Type.Optional(Type.String()),
+  keyId: Type.Optional(Type.String()),
+  rootKeyId: Type.Optional(Type.String()),
+});
+/** An event of the audit log; `ListedEvent` is its type. */
+export const Event = Type.Object({
+  id: Type.String({ description: 'Sorts by when events were recorded.' }),
+  time: Time('When the call arrived'),
+  requestId: Type.String(),
+  operation: Type.String(),
+  outcome: Type.String({ description: 'OK, or the code of the error.' }),
+  by: EventCaller,
+  on: EventSubject,
+  before: Effect('What was changed, as it was; of meta only the length and a hash.'),
+  after: Effect('What was changed, as it is.'),
+  sequence: Type.Optional(Sequence),
+  incomplete: Type.Optional(
+    Type.Literal(true, {
+      description: 'What is stored of it does not fit; what could not be read is left out or `unknown`.',
+    }),
+  ),
+});
+
+/** Kind of event: a call that did something or may have, or one that was refused. */
+export type AuditKind = 'done' | 'refused';
+
+/** Subject of an event; each id where it is known. */
+export interface Subject {
+  readonly apiId?: string;
+  readonly keyId?: string;
+  readonly rootKeyId?: string;
+}
+
+/** Changed fields of a call, as `shown` shows them. */
+export interface Effect {
+  readonly before?: object;
+  readonly after?: object;
+  /** Of the change in its API's log. */
+  readonly sequence?: number;
+}
+
+/** One management call. Holds no key, no hash and no meta. */
+export interface AuditEvent extends Effect {
+  /** When the call arrived, Unix milliseconds. */
+  readonly time: number;
+  readonly requestId: string;
+  readonly operation: string;
+  readonly outcome: 'OK' | ErrorCode;
+  readonly by: { readonly rootKeyId?: string; readonly address: string };
+  readonly on: Subject;
+}
+
+/** An event as it is listed; ids sort by when events were recorded. */
+export interface ListedEvent extends Omit<AuditEvent, 'outcome'> {
+  readonly id: string;
+  readonly outcome: string;
+  /** Some of what was stored does not fit; it is left out, or `unknown` stands in its place. */
+  readonly incomplete?: true;
+}
+
+const UNKNOWN = 'unknown';
+
+/** An event as it was stored. Where it does not have an event's form, as far as it has. */
+export function readEvent(id: string, stored: string | undefined): ListedEvent {
+  const event: Record<string, unknown> = { ...parsed(stored), id };
+  if (Value.Check(Event, event)) return event;
+  return {
+    time: Number(id.split('-')[0]),
+    requestId: UNKNOWN,
+    operation: UNKNOWN,
+    outcome: UNKNOWN,
+    ...fitting(Event.properties, event),
+    id,
+    by: { address: UNKNOWN, ...fitting(EventCaller.properties, event['by']) },
+    on: fitting(EventSubject.properties, event['on']),
+    incomplete: true,
+  };
+}
+
+function parsed(text: string | undefined): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text ?? '');
+    return typeof value === 'object' && value !== null ? { ...value } : {};
+  } catch {
+    return {}; // damaged; all that is known is when it was recorded
+  }
+}
+
+/** What of `value` has the form that `properties` ask for, each by itself. */
+function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown): object {
+  return Object.fromEntries(
+    Object.entries(Object(value)).filter(([name, part]) => {
+      const schema = properties[name];
+      return schema !== undefined && Value.Check(schema, part);
+    }),
+  );
+}
+
+/** Fields of a key's record as the audit log shows them: of meta only its length and a hash to compare it by. */
+export function shown(fields: Partial<Record<RecordField, string>>): object {
+  const { e, x, n, o, m } = fields;
+  return {
+    ...(e === undefined ? {} : { enabled: e === '1' }),
+    ...(x === undefined ? {} : { expires: x === '' ? null : Number(x) }),
+    ...(n === undefined ? {} : { name: n || null }),
+    ...(o === undefined ? {} : { externalId: o || null }),
+    ...(m === undefined ? {} : { meta: summaryOf(m || '{}') }),
+  };
+}
+
+function summaryOf(text: string): object {
+  const sha256 = createHash('sha256').update(text).digest('hex').slice(0, 16);
+  return { bytes: Buffer.byteLength(text), sha256 };
+}

@@ -1,0 +1,164 @@
+import { randomUUID } from 'node:crypto';
+import { type Clock, pause } from '#shared/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { ChangeLog, Killed } from './change-log.ts';
+import { type Fence, fenceMs } from './fence.ts';
+import type { Head, LeaseStep, SweepStore } from './sweep-store.ts';
+
+/** Rest between two looks at a page of APIs, and the page's size: bounds what the sweep costs Redis. */
+const TICK_MS = 1000;
+const APIS_PER_TICK = 200;
+/** A log idle for this long, with followers, gets a no-op, so that crashed ones are found before a disable waits for them. */
+const IDLE_MS = 30_000;
+
+/** What this control plane saw of an API, on its own monotonic clock. */
+interface Seen {
+  sequence: number;
+  sinceMs: number;
+  /** Followers found killed, by name and kill, and since when. */
+  killed: Map<string, { killed: Killed; sinceMs: number }>;
+  /** When this process first saw nothing left to sweep of the deleted API. */
+  emptySinceMs?: number;
+  /** Of this process's own change of the lease. */
+  leaseToken?: string;
+  /** A lowered lease that fences may follow once it was seen unchanged for one old fence. */
+  lowering?: { token: string; sinceMs: number };
+}
+
+/**
+ * What happens to APIs without anybody asking: crashed followers are found by no-ops and removed, a changed
+ * lease is brought in, deleted APIs are taken apart. Every control plane does it; nothing is locked, because
+ * each step is either conditional or harmless to repeat, and every wait is on the waiting process's own clock.
+ */
+export class Sweep {
+  readonly #upkeep: SweepStore;
+  readonly #log: ChangeLog;
+  readonly #fence: Fence;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #leaseMs: number;
+  readonly #deposedMs: number;
+  readonly #startedMs: number;
+  readonly #token: () => string;
+  readonly #seen = new Map<string, Seen>();
+  readonly #stop = new AbortController();
+
+  constructor(options: {
+    upkeep: SweepStore;
+    log: ChangeLog;
+    fence: Fence;
+    clock: Clock;
+    logger: Logger;
+    leaseMs: number;
+    deposedMs: number;
+    /** Names a change of the lease, so that no other is taken for it. */
+    token?: () => string;
+  }) {
+    this.#upkeep = options.upkeep;
+    this.#log = options.log;
+    this.#fence = options.fence;
+    this.#clock = options.clock;
+    this.#logger = options.logger;
+    this.#leaseMs = options.leaseMs;
+    this.#deposedMs = options.deposedMs;
+    this.#startedMs = options.clock.wallMs();
+    this.#token = options.token ?? randomUUID;
+  }
+
+  /** Sweeps until `stop`; never rejects. */
+  async run(): Promise<void> {
+    let after = '';
+    while (!this.#stop.signal.aborted) {
+      try {
+        const ids = await this.#upkeep.ids(after, APIS_PER_TICK);
+        for (const apiId of ids) await this.#visit(apiId);
+        after = ids.length < APIS_PER_TICK ? '' : (ids.at(-1) ?? '');
+      } catch (error) {
+        this.#logger.debug({ err: error }, 'the sweep is waiting for Redis');
+      }
+      await pause(this.#clock, TICK_MS, this.#stop.signal);
+    }
+  }
+
+  stop(): void {
+    this.#stop.abort();
+  }
+
+  async #visit(apiId: string): Promise<void> {
+    const head = await this.#upkeep.head(apiId);
+    if (!head.created) {
+      this.#seen.delete(apiId);
+      return;
+    }
+    const nowMs = this.#clock.monotonicMs();
+    const seen = this.#seen.get(apiId) ?? {
+      sequence: -1,
+      sinceMs: nowMs,
+      killed: new Map(),
+    };
+    this.#seen.set(apiId, seen);
+    if (seen.sequence !== head.sequence) Object.assign(seen, { sequence: head.sequence, sinceMs: nowMs });
+    await this.#reapKilled(apiId, head, seen, nowMs);
+    if (head.deleted) return this.#takeApart(apiId, head, seen, nowMs);
+    if (head.grantedMs !== this.#leaseMs || head.fencedMs !== this.#leaseMs)
+      await this.#changeLease(apiId, head, seen);
+    if (head.members > 0 && nowMs - seen.sinceMs >= IDLE_MS) await this.#ping(apiId, head.sequence);
+  }
+
+  /** A no-op, unless somebody else wrote first. Its fence kills who does not answer. */
+  async #ping(apiId: string, sequence: number): Promise<void> {
+    const write = { apiId, operation: 'noop', keyId: '', fields: {}, condition: String(sequence) } as const;
+    const written = await this.#log.write(write);
+    if (written.status === 'OK') this.#fence.track(apiId, '', written);
+  }
+
+  /** Removes followers that this process has seen killed for one fence of its own. */
+  async #reapKilled(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
+    const fence = fenceMs(head.fencedMs, this.#deposedMs);
+    seen.killed = new Map(
+      head.killed.map((killed) => {
+        const id = `${killed.name} ${killed.kill}`;
+        return [id, seen.killed.get(id) ?? { killed, sinceMs: nowMs }];
+      }),
+    );
+    const due = [...seen.killed.values()].filter(({ sinceMs }) => nowMs - sinceMs >= fence);
+    if (due.length > 0)
+      await this.#log.reap(
+        apiId,
+        due.map(({ killed }) => killed),
+      );
+  }
+
+  /**
+   * Brings the configured lease in. The process that started last decides, by the start time (of its own clock)
+   * that leads the token; so control planes with different leases, as in a roll-out, never take turns.
+   */
+  async #changeLease(apiId: string, head: Head, seen: Seen): Promise<void> {
+    const nowMs = this.#clock.monotonicMs();
+    const set = (step: LeaseStep, token: string) => this.#upkeep.setLease(apiId, step, this.#leaseMs, token);
+    if (head.grantedMs !== this.#leaseMs) {
+      const decidedMs = Number.parseInt(head.token, 10) || 0;
+      if (decidedMs >= this.#startedMs && head.token !== seen.leaseToken) return;
+      const token = `${this.#startedMs}.${this.#token()}`;
+      seen.leaseToken = token;
+      if (this.#leaseMs > head.fencedMs && !(await set('fence-first', token))) return;
+      if (!(await set('grant', token))) return;
+      this.#logger.info({ apiId, fromMs: head.grantedMs, toMs: this.#leaseMs }, 'lease changed');
+      return;
+    }
+    if (head.fencedMs <= head.grantedMs) return;
+    if (seen.lowering?.token !== head.token) seen.lowering = { token: head.token, sinceMs: nowMs };
+    if (nowMs - seen.lowering.sinceMs < fenceMs(head.fencedMs, this.#deposedMs)) return;
+    await set('fence-last', head.token);
+  }
+
+  /** One batch of a deleted API's keys; at the end, two fences later, the API itself. */
+  async #takeApart(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
+    if (await this.#upkeep.removeKeys(apiId)) return;
+    seen.emptySinceMs ??= nowMs;
+    if (nowMs - seen.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#deposedMs)) return;
+    if (!(await this.#upkeep.forget(apiId))) return;
+    this.#seen.delete(apiId);
+    this.#logger.info({ apiId }, 'a deleted API is gone');
+  }
+}

@@ -1,0 +1,128 @@
+import { readFileSync } from 'node:fs';
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { ErrorCode } from '#shared/errors.ts';
+import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '#shared/openapi.ts';
+import { VERSION } from '#shared/verifier-status.ts';
+import type { App } from './server.ts';
+
+/** Scripts and styles are files of ours; nothing inline, nothing from elsewhere, and it talks to nobody else. */
+const REFERENCE_CSP = {
+  'default-src': "'none'",
+  'script-src': "'self'",
+  'style-src': "'self'",
+  'img-src': "'self' data:",
+  'connect-src': "'self'",
+  'base-uri': "'none'",
+  'form-action': "'none'",
+  'frame-ancestors': "'none'",
+};
+
+/** The page's own look: that of the dashboard, on phones and in the dark too. */
+const STYLE = readFileSync(new URL('./openapi.css', import.meta.url), 'utf8');
+/** What the page of the library leaves out: the width of phones, and the scheme that its reader prefers. */
+const SCRIPT = `
+const width = document.createElement('meta');
+width.name = 'viewport';
+width.content = 'width=device-width, initial-scale=1';
+document.head.append(width);
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const follow = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
+dark.addEventListener('change', follow);
+follow();
+`;
+/** What a verifier answers, for people who look for it here; written by `npm run docs`. */
+const VERIFY_KEY = JSON.parse(readFileSync(new URL('./verify-key.json', import.meta.url), 'utf8')) as object;
+
+/** Documents the routes that are added after it: at `/openapi.json` for machines, at `/docs` for people. */
+export async function documentRoutes(app: App): Promise<void> {
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Keyfence control plane',
+        version: VERSION,
+        description: 'Manages API keys. Verifiers verify them, and have a document of their own.',
+        license: { name: 'MIT', identifier: 'MIT' },
+      },
+      servers: [{ url: '/' }],
+      security: [{ rootKey: [] }],
+      components: {
+        securitySchemes: {
+          rootKey: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'A root key. Never one of the keys of an API.',
+          },
+        },
+      },
+    },
+    transformObject: (document) => ('openapiObject' in document ? withErrors(document.openapiObject) : {}),
+  });
+  await app.register(swaggerUi, {
+    routePrefix: '/docs',
+    staticCSP: REFERENCE_CSP,
+    uiConfig: { layout: 'BaseLayout', docExpansion: 'list', tryItOutEnabled: true },
+    theme: {
+      title: 'Keyfence reference',
+      css: [{ filename: 'keyfence.css', content: STYLE }],
+      js: [{ filename: 'keyfence.js', content: SCRIPT }],
+    },
+    transformSpecification: (document) => ({ ...document, paths: { ...document['paths'], ...VERIFY_KEY } }),
+  });
+  let document: string | undefined;
+  app.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) => {
+    document ??= JSON.stringify(app.swagger());
+    reply.type('application/json; charset=utf-8');
+    return document;
+  });
+}
+
+const ANY_CALL: readonly ErrorCode[] = ['UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED'];
+
+/** Adds what each operation can end in. Not as schemas of routes: errors are serialised by themselves. */
+function withErrors(document: object): object {
+  // A copy: routes are validated by the same schemas.
+  const { paths, components, ...rest } = JSON.parse(JSON.stringify(document)) as {
+    paths: Record<string, Record<string, Operation>>;
+    components: object;
+  };
+  for (const operation of Object.values(paths).flatMap((methods) => Object.values(methods))) {
+    const { 'x-errors': own = [] } = operation;
+    const body = operation.requestBody === undefined ? [] : ANY_BODY;
+    for (const parameter of operation.parameters ?? [])
+      if (parameter.schema.default !== undefined) parameter.required = false;
+    for (const content of Object.values(operation.requestBody?.content ?? {})) {
+      requireNoDefaults(content.schema);
+      content.example = operation['x-example'];
+    }
+    delete operation['x-example'];
+    Object.assign(operation.responses, errorResponses([...ANY_REQUEST, ...ANY_CALL, ...body, ...own]));
+    delete operation['x-errors'];
+  }
+  return { ...rest, components: { ...components, ...errorComponents }, paths };
+}
+
+/** What has a default need not be sent. Validation has filled it in by then, so that to the code it is always there. */
+function requireNoDefaults(schema: Schema): void {
+  const { required, properties = {}, items } = schema;
+  if (required) schema.required = required.filter((name) => properties[name]?.default === undefined);
+  for (const part of [...Object.values(properties), ...(items ? [items] : [])]) requireNoDefaults(part);
+}
+
+interface Schema {
+  required?: string[];
+  readonly default?: unknown;
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly items?: Schema;
+}
+
+interface Operation {
+  readonly responses: object;
+  readonly parameters?: readonly { required?: boolean; readonly schema: Schema }[];
+  readonly requestBody?: {
+    readonly content: Readonly<Record<string, { readonly schema: Schema; example?: unknown }>>;
+  };
+  'x-example'?: object;
+  'x-errors'?: readonly ErrorCode[];
+}

@@ -1,0 +1,78 @@
+import rateLimit, { type FastifyRateLimitStore, normalizeIP } from '@fastify/rate-limit';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError } from '#shared/errors.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { callCounter } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import type { App } from './server.ts';
+
+const countScript = new Script(new URL('../redis/lua/count-call.lua', import.meta.url));
+
+const WINDOW_MS = 60_000;
+
+/** The limits on callers. Each rejects with RATE_LIMITED, after setting `Retry-After`. */
+export interface RateLimits {
+  /** To be asked for each call with a valid root key. */
+  called(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** To be asked for each call without one. */
+  failed(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+}
+
+/**
+ * Counts calls in Redis, for all control planes together: of a root key, those that read and those that change each by
+ * themselves, so that whoever lists too much can still disable a key; and of an address, those without a valid root key.
+ * An address over its limit is still let in with one, or somebody behind the same proxy could lock it out. Where Redis
+ * does not count, everybody is let through: a limit must not become the outage that it is there to prevent.
+ * @param options.callsMax of each kind per root key and minute; 0 = no limit
+ * @param options.failuresMax per address and minute; 0 = no limit
+ */
+export async function limitRates(
+  app: App,
+  options: {
+    nodes: RedisNodes;
+    callsMax: number;
+    failuresMax: number;
+    counted: (limit: 'calls' | 'failures' | 'unchecked') => void;
+  },
+): Promise<RateLimits> {
+  const { nodes, counted } = options;
+  class RedisCounters implements FastifyRateLimitStore {
+    incr(who: string, done: Parameters<FastifyRateLimitStore['incr']>[1], windowMs: number): void {
+      count(nodes, who, windowMs).then(
+        (result) => done(null, result),
+        (error) => {
+          counted('unchecked');
+          done(error);
+        },
+      );
+    }
+    child(): RedisCounters {
+      return this;
+    }
+  }
+  await app.register(rateLimit, { global: false, store: RedisCounters, skipOnError: true });
+
+  const limit = (name: 'calls' | 'failures', max: number, whose: (request: FastifyRequest) => string) => {
+    const check = app.createRateLimit({ max, timeWindow: WINDOW_MS, keyGenerator: whose });
+    return async (request: FastifyRequest, reply: FastifyReply) => {
+      if (max === 0) return;
+      const standing = await check(request);
+      if (standing.isAllowed || !standing.isExceeded) return;
+      counted(name);
+      reply.header('retry-after', String(Math.max(1, standing.ttlInSeconds)));
+      throw new ApiError('RATE_LIMITED', `more than ${max} ${name} within a minute`);
+    };
+  };
+  return {
+    called: limit('calls', options.callsMax, ({ caller, method }) => `${caller?.rootKeyId}:${method}`),
+    failed: limit('failures', options.failuresMax, ({ trail }) => `address:${normalizeIP(trail.address)}`),
+  };
+}
+
+async function count(nodes: RedisNodes, who: string, windowMs: number) {
+  const counter = callCounter(who);
+  const redis = await nodes.connection(counter);
+  const reply = await nodes.within(redis, countScript.run(redis, [counter], [windowMs]));
+  const [current, ttl] = reply as [number, number];
+  return { current, ttl };
+}

@@ -1,0 +1,61 @@
+import { ApiError } from '#shared/errors.ts';
+import type { Propagator } from '../../core/propagation.ts';
+import type { Apis } from '../../redis/apis.ts';
+import { neverShed } from '../load-shedding.ts';
+import type { App } from '../server.ts';
+import { note } from './audit-hooks.ts';
+import { callerOf, requireApi } from './authorization.ts';
+import { makeCursor, openCursor } from './cursor.ts';
+import { createApi, deleteApi, getApi, listApis } from './operations.ts';
+
+/** The id to go on after, which is of an API that the caller may read. */
+const PLACE = /^after:([A-Za-z0-9_-]{1,64})$/;
+
+const apiNotFound = (apiId: string) => new ApiError('NOT_FOUND', `api ${apiId} not found`);
+
+/** The operations on APIs. */
+export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagator: Propagator }) {
+  app.post('/v1/apis.createApi', { schema: createApi }, async (request) => {
+    const { name, apiId } = request.body;
+    const { permissions } = callerOf(request);
+    if (!permissions.allows(apiId ?? '*', 'create_api')) {
+      throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId ?? '*'}.create_api`);
+    }
+    const created = await apis.create(name, apiId);
+    note(request, { apiId: created.apiId }, { after: { name } });
+    return created;
+  });
+
+  app.get('/v1/apis.getApi', { schema: getApi }, async (request) => {
+    const { apiId } = request.query;
+    requireApi(callerOf(request), apiId, 'read_api');
+    const api = await apis.get(apiId);
+    if (!api) throw apiNotFound(apiId);
+    return api;
+  });
+
+  app.get('/v1/apis.listApis', { schema: listApis }, async (request) => {
+    const { cursor } = request.query;
+    const limit = Number(request.query.limit);
+    const [after = ''] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'listApis');
+    // Where the caller may read some APIs only, others are not even looked at: neither a cursor nor how long it takes nor
+    // a page that is short then tells that they are there.
+    const mine = callerOf(request).permissions.apisWith('read_api');
+    const page = mine ? await apis.among(mine, after, limit) : await apis.list(after, limit);
+    return {
+      apis: page.apis,
+      ...(page.next === undefined ? {} : { cursor: makeCursor(`after:${page.next}`) }),
+    };
+  });
+
+  app.post('/v1/apis.deleteApi', { schema: deleteApi, config: neverShed }, async (request) => {
+    const { apiId, waitMs } = request.body;
+    requireApi(callerOf(request), apiId, 'delete_api');
+    const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;
+    const propagation = await propagator.apply(write, waitMs, ({ sequence }) =>
+      note(request, {}, { sequence }),
+    );
+    if (!propagation) throw apiNotFound(apiId);
+    return { propagation };
+  });
+}

@@ -1,0 +1,114 @@
+import type { FastifyRequest } from 'fastify';
+import type { Clock } from '#shared/clock.ts';
+import { isWellFormed } from '#shared/key-format.ts';
+import { type AuditKind, type Effect, type Subject, shown } from '../../core/audit-event.ts';
+import type { RecordField, Written } from '../../core/change-log.ts';
+import type { Audit } from '../../redis/audit.ts';
+import type { App } from '../server.ts';
+import { Hidden } from './hidden.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What is known of a call, for the audit log. */
+    trail: Trail;
+  }
+}
+
+interface Trail {
+  readonly arrivedAt: number;
+  /** Where the call came from, as it was when it arrived: a caller who hangs up has no address any more. */
+  readonly address: string;
+  /** Whether the call was let through to its handler, so that an outage leaves its outcome unknown. */
+  letThrough: boolean;
+  on: Subject;
+  effect: Effect;
+}
+
+/**
+ * Records every management call that changes something, or tries to, and every call that was refused for want of
+ * permission, or to a caller who was not told whether that was why. The answer waits for it, so that who has an answer finds it listed. Not recorded: what somebody with
+ * the permission merely read, calls over a rate limit, and those that met an outage before they did anything.
+ */
+export function keepAuditTrail(app: App, audit: Audit, clock: Clock): void {
+  app.decorateRequest('trail');
+  app.addHook('onRequest', async (request) => {
+    const address = request.ip ?? 'unknown';
+    request.trail = { arrivedAt: clock.wallMs(), address, letThrough: false, on: {}, effect: {} };
+  });
+  app.addHook('preHandler', async (request) => {
+    request.trail.letThrough = true;
+  });
+  app.addHook('onSend', async (request, _reply, payload) => {
+    const kind = kindOf(request);
+    if (kind !== undefined) {
+      const { arrivedAt, address, on, effect } = request.trail;
+      await audit.record(kind, {
+        time: arrivedAt,
+        requestId: request.id,
+        operation: operationOf(request),
+        outcome: outcomeOf(request),
+        by: { ...(request.caller ? { rootKeyId: request.caller.rootKeyId } : {}), address },
+        on: { ...asked(request), ...on },
+        ...effect,
+      });
+    }
+    return payload;
+  });
+}
+
+/** Adds to what is known of a call. */
+export function note(request: FastifyRequest, on: Subject, effect: Effect = {}): void {
+  request.trail.on = { ...request.trail.on, ...on };
+  request.trail.effect = { ...request.trail.effect, ...effect };
+}
+
+/** For a change of a key that was written: notes what was before, and what is now; nothing where it was deleted. */
+export function noteChange(request: FastifyRequest, fields?: Partial<Record<RecordField, string>>) {
+  return ({ sequence, before }: Pick<Written, 'sequence' | 'before'>) => {
+    const changed = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);
+    const after = fields === undefined ? {} : { after: shown(fields) };
+    note(request, {}, { sequence, before: shown(Object.fromEntries(changed)), ...after });
+  };
+}
+
+const PREFIX = '/v1/';
+const operationOf = (request: FastifyRequest) => (request.routeOptions.url ?? '').slice(PREFIX.length);
+
+function outcomeOf({ failure }: FastifyRequest) {
+  if (failure instanceof Hidden) return failure.outcome;
+  return failure?.code ?? 'OK';
+}
+
+/** undefined = not to be recorded. */
+function kindOf(request: FastifyRequest): AuditKind | undefined {
+  if (request.is404 || !request.routeOptions.url?.startsWith(PREFIX)) return undefined;
+  const outcome = outcomeOf(request);
+  const changes = request.method === 'POST';
+  if (request.failure instanceof Hidden) return 'refused';
+  switch (outcome) {
+    case 'OK':
+      return changes ? 'done' : undefined;
+    case 'RATE_LIMITED':
+      return undefined;
+    case 'SERVICE_UNAVAILABLE':
+    case 'INTERNAL_SERVER_ERROR':
+      return changes && request.trail.letThrough ? 'done' : undefined;
+    case 'UNAUTHORIZED':
+    case 'INSUFFICIENT_PERMISSIONS':
+      return 'refused';
+    default:
+      return changes ? 'refused' : undefined;
+  }
+}
+
+const ID = /^[A-Za-z0-9_-]{1,80}$/;
+
+/** The ids that the caller sent, which may not have been judged yet: never a key that somebody put in their place. */
+function asked({ body, query }: FastifyRequest): Subject {
+  const sent = (body ?? query ?? {}) as Record<string, unknown>;
+  const ids = (['apiId', 'keyId', 'rootKeyId'] as const).flatMap((name) => {
+    const id = sent[name];
+    return typeof id === 'string' && ID.test(id) && !isWellFormed(id) ? [[name, id]] : [];
+  });
+  return Object.fromEntries(ids) as Subject;
+}

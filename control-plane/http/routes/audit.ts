@@ -1,0 +1,16 @@
+import type { Audit } from '../../redis/audit.ts';
+import type { App } from '../server.ts';
+import { callerOf, requireRoot } from './authorization.ts';
+import { listEvents } from './operations.ts';
+
+/** The operation on the audit log: reading it. It is written by `trail.ts`. */
+export function auditRoutes(app: App, { audit }: { audit: Audit }) {
+  app.get('/v1/audit.listEvents', { schema: listEvents }, async (request) => {
+    requireRoot(callerOf(request), 'read_audit');
+    const { limit, cursor, refused, since, ...filter } = request.query;
+    const kind = refused === 'true' ? 'refused' : 'done';
+    const sinceMs = since === undefined ? undefined : Number(since);
+    const { events, next } = await audit.list(kind, filter, Number(limit), cursor, sinceMs);
+    return { events, ...(next === undefined ? {} : { cursor: next }) };
+  });
+}

@@ -1,0 +1,81 @@
+import type { FastifyRequest } from 'fastify';
+import type { Static } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import type { Imported, KeyImport, KeyToImport } from '../../redis/key-import.ts';
+import { checkStrings } from '../json-body.ts';
+import { type App, faultText } from '../server.ts';
+import { note } from './audit-hooks.ts';
+import { callerOf, requireApi } from './authorization.ts';
+import { checkMeta } from './meta.ts';
+import { importKeys } from './operations.ts';
+import { ImportedKey } from './requests.ts';
+
+/** 500 keys with 2 KiB each; callers with longer metas send fewer at once. */
+const IMPORT_BODY_BYTES_MAX = 1_048_576;
+
+/** What became of one key of an import, in the place of that key. */
+type Result =
+  | { result: 'created' | 'exists'; keyId: string }
+  | { result: 'refused'; code: string; message: string };
+
+/** Taking in keys that were made elsewhere. Only hashes travel. */
+export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) {
+  const route = {
+    schema: importKeys,
+    bodyLimit: IMPORT_BODY_BYTES_MAX,
+    config: { checksStrings: true as const },
+  };
+  app.post('/v1/keys.importKeys', route, async (request) => {
+    const { apiId, keys } = request.body;
+    requireApi(callerOf(request), apiId, 'create_key');
+    const results: Result[] = [];
+    const good: { place: number; key: KeyToImport }[] = [];
+    for (const [place, given] of keys.entries()) {
+      try {
+        good.push({ place, key: checked(request, given) });
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        results[place] = { result: 'refused', code: error.code, message: error.message };
+      }
+    }
+    const imported =
+      good.length > 0
+        ? await keyImport.run(
+            apiId,
+            good.map(({ key }) => key),
+          )
+        : [];
+    for (const [n, { place }] of good.entries()) results[place] = told(imported[n]);
+    note(request, {}, { after: tally(results) });
+    return { results };
+  });
+}
+
+/** One key of the body; throws BAD_REQUEST naming the field and the rule. */
+function checked(request: FastifyRequest, given: unknown): KeyToImport {
+  checkStrings(given);
+  const validate = request.compileValidationSchema(ImportedKey);
+  if (!validate(given)) throw new ApiError('BAD_REQUEST', faultText(validate.errors, 'key', 'field'));
+  const {
+    sha256,
+    start = '',
+    foreign = true,
+    meta = {},
+    enabled = true,
+    ...rest
+  } = given as Static<typeof ImportedKey>;
+  checkMeta(meta);
+  const secretHash = sha256.length === 64 ? Buffer.from(sha256, 'hex').toString('base64url') : sha256;
+  return { secretHash, start, foreign, meta, enabled, ...rest };
+}
+
+function told(imported: Imported | undefined): Result {
+  if (imported && imported.result !== 'TAKEN') return imported;
+  return { result: 'refused', code: 'CONFLICT', message: 'the secret exists already' };
+}
+
+/** How many of each, for the audit log. */
+function tally(results: readonly Result[]) {
+  const count = (wanted: Result['result']) => results.filter(({ result }) => result === wanted).length;
+  return { created: count('created'), exists: count('exists'), refused: count('refused') };
+}

@@ -1,0 +1,133 @@
+import type { Clock } from '#shared/clock.ts';
+import { ApiError } from '#shared/errors.ts';
+import { shown } from '../../core/audit-event.ts';
+import type { Propagator } from '../../core/propagation.ts';
+import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
+import { type Keys, recordFields } from '../../redis/keys.ts';
+import type { UsageView } from '../../redis/usage.ts';
+import { neverShed } from '../load-shedding.ts';
+import type { App } from '../server.ts';
+import { note, noteChange } from './audit-hooks.ts';
+import { callerOf, recordNotFound, requireApi, requireKey } from './authorization.ts';
+import { makeCursor, openCursor } from './cursor.ts';
+import { checkMeta } from './meta.ts';
+import {
+  createKey,
+  deleteKey,
+  getKey,
+  getPropagation,
+  getVerifications,
+  listKeys,
+  updateKey,
+} from './operations.ts';
+
+/** The operations on keys. */
+export function keyRoutes(
+  app: App,
+  {
+    keys,
+    view,
+    propagator,
+    usage,
+    clock,
+  }: { keys: Keys; view: KeyView; propagator: Propagator; usage: UsageView; clock: Clock },
+) {
+  app.post('/v1/keys.createKey', { schema: createKey }, async (request) => {
+    const { meta = {}, ...key } = request.body;
+    requireApi(callerOf(request), key.apiId, 'create_key');
+    checkMeta(meta);
+    if (key.expires !== undefined && key.expires <= clock.wallMs()) {
+      throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
+    }
+    const created = await keys.create({ ...key, meta });
+    note(request, { keyId: created.keyId }, { after: shown(recordFields({ ...key, meta })) });
+    return created;
+  });
+
+  app.post('/v1/keys.updateKey', { schema: updateKey, config: neverShed }, async (request) => {
+    const { keyId, waitMs, ...patch } = request.body;
+    const apiId = await requireKey(keys, request, keyId, 'update_key');
+    checkMeta(patch.meta ?? {});
+    const fields = recordFields(patch);
+    const propagation =
+      Object.keys(fields).length === 0
+        ? await propagator.standing(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
+        : await propagator.apply(
+            { apiId, operation: 'update', keyId, fields },
+            waitMs,
+            noteChange(request, fields),
+          );
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    return { propagation };
+  });
+
+  app.get('/v1/keys.getKey', { schema: getKey }, async (request) => {
+    const { keyId } = request.query;
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
+    const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
+    if (!key) throw await recordNotFound(keys, apiId, keyId);
+    return { ...key, ...(lastUsedAt === undefined ? {} : { lastUsedAt }) };
+  });
+
+  app.get('/v1/keys.getVerifications', { schema: getVerifications }, async (request) => {
+    const { keyId, granularity, start, end } = request.query;
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
+    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
+    const [startMs, endMs] = [start, end].map((ms) => (ms === undefined ? undefined : Number(ms)));
+    const series = await usage.series(apiId, keyId, granularity, clock.wallMs(), startMs, endMs);
+    const never = { rateLimited: 0, usageExceeded: 0 } as const;
+    return { verifications: series.map((bucket) => ({ ...bucket, ...never })) };
+  });
+
+  app.post('/v1/keys.deleteKey', { schema: deleteKey, config: neverShed }, async (request) => {
+    const { keyId, waitMs } = request.body;
+    const apiId = await requireKey(keys, request, keyId, 'delete_key');
+    const secretHash = await keys.secretHashOf(apiId, keyId);
+    const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
+    const propagation = await propagator.apply(write, waitMs, noteChange(request));
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    if (secretHash) {
+      await keys.forgetDeleted(apiId, keyId, secretHash).catch((error: unknown) => {
+        request.log.warn({ keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
+      });
+    }
+    return { propagation };
+  });
+
+  app.get('/v1/keys.getPropagation', { schema: getPropagation }, async (request) => {
+    const { keyId, sequence } = request.query;
+    const apiId = await requireKey(keys, request, keyId, 'read_key');
+    const propagation = await propagator.standing(apiId, keyId, Number(sequence));
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    return { propagation };
+  });
+
+  app.get('/v1/apis.listKeys', { schema: listKeys }, async (request) => {
+    const { apiId, limit, cursor, sort, enabled, externalId, name } = request.query;
+    requireApi(callerOf(request), apiId, 'read_key');
+    requireApi(callerOf(request), apiId, 'read_api');
+    const order = sort === 'createdAt' ? 'asc' : 'desc';
+    const from = cursor === undefined ? undefined : placeOf(cursor, order);
+    const filter: KeyFilter = {
+      ...(enabled === undefined ? {} : { enabled: enabled === 'true' }),
+      ...(externalId === undefined ? {} : { externalId }),
+      ...(name === undefined ? {} : { namePrefix: name }),
+    };
+    const page = await view.list(apiId, filter, Number(limit), order, from);
+    if (!page) throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+    return {
+      keys: page.keys,
+      total: page.total,
+      ...(page.next === undefined ? {} : { cursor: makeCursor(`${order}:${page.next}`) }),
+    };
+  });
+}
+
+/** The order, and the creation number to go on from. Of the API it tells no more than `total` does. */
+const PLACE = /^(asc|desc):(\d{1,15})$/;
+
+function placeOf(cursor: string, order: 'asc' | 'desc'): number {
+  const [given, from] = openCursor(cursor, PLACE, 'listKeys');
+  if (given !== order) throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort');
+  return Number(from);
+}

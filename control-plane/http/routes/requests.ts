@@ -1,0 +1,230 @@
+import { Type } from 'typebox';
+import { PERMISSION_PATTERN } from '../../core/permissions.ts';
+
+/** Every request's shape: the single source of its type, its validation and its documentation. */
+
+const strict = { additionalProperties: false } as const;
+
+const ApiId = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: 'The API that keys belong to.' });
+const KeyId = Type.String({
+  pattern: '^[A-Za-z0-9_-]{1,80}$',
+  description: "A key's id, as createKey returned it.",
+});
+const Name = Type.String({ minLength: 1, maxLength: 256, description: 'A name for people.' });
+const ExternalId = Type.String({
+  minLength: 1,
+  maxLength: 256,
+  description: "The owner in the caller's own system.",
+});
+const Meta = Type.Object(
+  {},
+  {
+    additionalProperties: true,
+    description: 'Any JSON object, at most 8 KiB and 32 levels deep; every verification returns it.',
+  },
+);
+const Expires = Type.Integer({
+  minimum: 1,
+  maximum: 8_640_000_000_000_000,
+  description: 'Unix milliseconds from which on the key is refused.',
+});
+const WaitMs = Type.Integer({
+  minimum: 0,
+  maximum: 60_000,
+  description: 'How long to hold the answer until the change is complete, ms.',
+});
+
+export const CreateKey = Type.Object(
+  {
+    apiId: ApiId,
+    name: Type.Optional(Name),
+    prefix: Type.Optional(
+      Type.String({
+        pattern: '^[A-Za-z0-9_]{1,16}$',
+        description: 'What the key begins with, before an underscore.',
+      }),
+    ),
+    byteLength: Type.Integer({
+      minimum: 16,
+      maximum: 255,
+      default: 16,
+      description: 'Random bytes in the key.',
+    }),
+    meta: Type.Optional(Meta),
+    externalId: Type.Optional(ExternalId),
+    expires: Type.Optional(Expires),
+    enabled: Type.Boolean({ default: true, description: 'Whether the key is accepted from the start.' }),
+  },
+  strict,
+);
+
+export const UpdateKey = Type.Object(
+  {
+    keyId: KeyId,
+    enabled: Type.Optional(Type.Boolean({ description: 'false disables the key, true brings it back.' })),
+    name: Type.Optional(Type.Union([Name, Type.Null()])),
+    meta: Type.Optional(Type.Union([Meta, Type.Null()])),
+    externalId: Type.Optional(Type.Union([ExternalId, Type.Null()])),
+    expires: Type.Optional(Type.Union([Expires, Type.Null()])),
+    waitMs: Type.Optional(WaitMs),
+  },
+  strict,
+);
+
+const Hash = Type.String({
+  pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$',
+  description: 'SHA-256 of the key, in hex or base64url without padding.',
+});
+
+/** A key that was made elsewhere. */
+export const ImportedKey = Type.Object(
+  {
+    sha256: Hash,
+    start: Type.Optional(
+      Type.String({ pattern: '^[!-~]{1,21}$', description: 'The beginning of the key, to be shown.' }),
+    ),
+    foreign: Type.Optional(
+      Type.Boolean({
+        description:
+          'Whether the key is of another format than ours; true unless said otherwise. Such keys are found only by verifiers with FOREIGN_KEYS on.',
+      }),
+    ),
+    name: Type.Optional(Name),
+    meta: Type.Optional(Meta),
+    externalId: Type.Optional(ExternalId),
+    expires: Type.Optional(Expires),
+    enabled: Type.Optional(Type.Boolean({ description: 'Whether the key is accepted; true when absent.' })),
+  },
+  strict,
+);
+
+export const ImportKeys = Type.Object(
+  {
+    apiId: ApiId,
+    // Anything else is refused in its own place among the results, and does not spoil the others.
+    keys: Type.Array(Type.Union([ImportedKey, Type.Unknown()]), { minItems: 1, maxItems: 500 }),
+  },
+  strict,
+);
+
+export const GetKey = Type.Object({ keyId: KeyId }, strict);
+
+export const GetVerifications = Type.Object(
+  {
+    keyId: KeyId,
+    granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
+      default: 'day',
+      description: 'Hours and days begin as those of UTC do.',
+    }),
+    start: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; as far back as is kept.' }),
+    ),
+    end: Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; now.' })),
+  },
+  strict,
+);
+
+export const DeleteKey = Type.Object({ keyId: KeyId, waitMs: Type.Optional(WaitMs) }, strict);
+
+export const GetPropagation = Type.Object(
+  {
+    keyId: KeyId,
+    sequence: Type.String({
+      pattern: '^[1-9][0-9]{0,14}$',
+      description: 'The `sequence` that the change answered.',
+    }),
+  },
+  strict,
+);
+
+export const ListKeys = Type.Object(
+  {
+    apiId: ApiId,
+    limit: Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      default: '100',
+      description: 'Keys per page, 1..100.',
+    }),
+    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: 'From the page before.' })),
+    enabled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
+    externalId: Type.Optional(ExternalId),
+    name: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 256, description: 'What the name begins with.' }),
+    ),
+    sort: Type.Union([Type.Literal('createdAt'), Type.Literal('-createdAt')], { default: 'createdAt' }),
+  },
+  strict,
+);
+
+export const CreateApi = Type.Object({ name: Name, apiId: Type.Optional(ApiId) }, strict);
+export const GetApi = Type.Object({ apiId: ApiId }, strict);
+export const DeleteApi = Type.Object({ apiId: ApiId, waitMs: Type.Optional(WaitMs) }, strict);
+export const ListApis = Type.Object(
+  {
+    limit: Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      default: '100',
+      description: 'APIs per page, 1..100.',
+    }),
+    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 96, description: 'From the page before.' })),
+  },
+  strict,
+);
+
+export const CreateRootKey = Type.Object(
+  {
+    name: Name,
+    permissions: Type.Array(Type.String({ pattern: PERMISSION_PATTERN }), {
+      minItems: 1,
+      maxItems: 100,
+      uniqueItems: true,
+    }),
+  },
+  strict,
+);
+export const UpdateRootKey = Type.Object(
+  { rootKeyId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$' }), enabled: Type.Boolean() },
+  strict,
+);
+export const ListRootKeys = Type.Object({}, strict);
+
+export const ListVerifiers = Type.Object(
+  {
+    limit: Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      default: '100',
+      description: 'Verifiers per page, 1..100.',
+    }),
+    cursor: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: 'From the page before.' }),
+    ),
+  },
+  strict,
+);
+
+export const ListEvents = Type.Object(
+  {
+    limit: Type.String({
+      pattern: '^([1-9][0-9]?|100)$',
+      default: '100',
+      description: 'Events per page, 1..100.',
+    }),
+    cursor: Type.Optional(
+      Type.String({ pattern: '^[1-9][0-9]{0,14}-[0-9]{1,15}$', description: 'From the page before.' }),
+    ),
+    refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
+      default: 'false',
+      description: 'true: the calls that were refused. false: those that did something, or may have.',
+    }),
+    since: Type.Optional(
+      Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; nothing older.' }),
+    ),
+    operation: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z]{1,32}\\.[A-Za-z]{1,32}$', description: 'Such as keys.updateKey.' }),
+    ),
+    apiId: Type.Optional(ApiId),
+    keyId: Type.Optional(KeyId),
+    rootKeyId: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'Who called.' })),
+  },
+  strict,
+);

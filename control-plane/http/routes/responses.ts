@@ -1,0 +1,139 @@
+import { Type } from 'typebox';
+import { Event } from '../../core/audit-event.ts';
+import { Cursor, Id, List, Sequence, Time } from '../../core/field-schemas.ts';
+import { Verifier } from '../../redis/fleet.ts';
+
+/** Every answer's shape: the single source of its serialisation and its documentation. */
+
+export const CreatedKey = Type.Object(
+  {
+    keyId: Id('the key'),
+    key: Type.String({ description: 'The secret. It is told this once and kept nowhere.' }),
+  },
+  { examples: [{ keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' }] },
+);
+
+/** A key as admins see it. */
+const Key = Type.Object({
+  id: Id('the key'),
+  keyId: Type.String({ description: 'The same.' }),
+  apiId: Id('its API'),
+  start: Type.String({ description: 'What the secret begins with.' }),
+  name: Type.Optional(Type.String()),
+  meta: Type.Object({}, { additionalProperties: true }),
+  externalId: Type.Optional(Type.String()),
+  enabled: Type.Boolean(),
+  createdAt: Time('When it was created'),
+  updatedAt: Type.Optional(Time('When it was last changed')),
+  expires: Type.Optional(Time('From when on it is refused')),
+});
+export const UsedKey = Type.Object({
+  ...Key.properties,
+  lastUsedAt: Type.Optional(
+    Time('When a verifier last reported that it accepted the key; up to its USAGE_PERIOD_MS after it did'),
+  ),
+});
+const Count = (description: string) => Type.Integer({ minimum: 0, description });
+const Never = Type.Literal(0, { description: 'Always 0; for clients of the v1 SDK, which ask for it.' });
+export const Verifications = Type.Object({
+  verifications: List(
+    Type.Object({
+      time: Time('When the hour or day began'),
+      success: Count('Verified and accepted.'),
+      disabled: Count('Refused because it was disabled.'),
+      expired: Count('Refused because it had expired.'),
+      forbidden: Count('Refused because it is of another API than was asked for.'),
+      rateLimited: Never,
+      usageExceeded: Never,
+    }),
+    { description: 'In order of time, those without verifications too.' },
+  ),
+});
+export const KeyPage = Type.Object({
+  keys: List(Key),
+  total: Type.Integer({ minimum: 0, description: 'All keys of the API, whatever the filter.' }),
+  cursor: Cursor,
+});
+
+export const ImportResults = Type.Object({
+  results: List(
+    Type.Union([
+      Type.Object({
+        result: Type.Union([Type.Literal('created'), Type.Literal('exists')]),
+        keyId: Id('the key'),
+      }),
+      Type.Object({ result: Type.Literal('refused'), code: Type.String(), message: Type.String() }),
+    ]),
+    { description: 'What became of each key, in its place.' },
+  ),
+});
+
+const Propagation = Type.Object({
+  state: Type.Union([Type.Literal('complete'), Type.Literal('pending')], {
+    description: 'complete: no verifier answers by what was before.',
+  }),
+  by: Type.Optional(
+    Type.Union([Type.Literal('acks'), Type.Literal('fence')], {
+      description: 'acks: every verifier confirmed it. fence: those that did not can no longer answer.',
+    }),
+  ),
+  sequence: Sequence,
+  durable: Type.Boolean({ description: 'Whether it survives a crash or a failover of Redis.' }),
+  verifiers: Type.Integer({ minimum: 0, description: 'Verifiers registered for the API.' }),
+  waitedMs: Type.Number({ minimum: 0 }),
+  completeBy: Type.Optional(Time('Pending: when it is complete at the latest, if Redis stays in reach')),
+  laggards: Type.Optional(
+    List(Type.String(), { description: 'Verifiers that have not confirmed it, the first 100.' }),
+  ),
+});
+export const Propagated = Type.Object(
+  { propagation: Propagation },
+  {
+    examples: [
+      {
+        propagation: {
+          state: 'complete',
+          by: 'acks',
+          sequence: 7,
+          durable: true,
+          verifiers: 2,
+          waitedMs: 3.2,
+        },
+      },
+    ],
+  },
+);
+
+export const CreatedApi = Type.Object({ apiId: Id('the API'), name: Type.String() });
+export const Api = Type.Object({
+  id: Id('the API'),
+  name: Type.Optional(Type.String()),
+  createdAt: Time('When it was created'),
+  foreignKeys: Type.Optional(
+    Type.Literal(true, {
+      description: 'Some of its keys are of another format, found only by verifiers with FOREIGN_KEYS on.',
+    }),
+  ),
+});
+export const ApiPage = Type.Object({ apis: List(Api), cursor: Cursor });
+
+export const CreatedRootKey = Type.Object({
+  rootKeyId: Id('the root key'),
+  key: Type.String({ description: 'The secret. It is told this once and kept nowhere.' }),
+});
+export const UpdatedRootKey = Type.Object({ rootKeyId: Id('the root key'), enabled: Type.Boolean() });
+export const RootKeyList = Type.Object({
+  rootKeys: List(
+    Type.Object({
+      rootKeyId: Id('the root key'),
+      name: Type.String(),
+      permissions: List(Type.String()),
+      enabled: Type.Boolean(),
+      createdAt: Time('When it was created'),
+    }),
+  ),
+});
+
+export const EventPage = Type.Object({ events: List(Event), cursor: Cursor });
+
+export const VerifierPage = Type.Object({ verifiers: List(Verifier), cursor: Cursor });

@@ -1,0 +1,176 @@
+import { backoffMs, type Clock, pause } from '#shared/clock.ts';
+import { unavailable } from '#shared/errors.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { auditAgain, auditStream } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import { type AuditEvent, type AuditKind, type ListedEvent, readEvent } from '../core/audit-event.ts';
+import type { DurableWriter } from './change-log.ts';
+
+const recordScript = new Script(new URL('./lua/record-event.lua', import.meta.url));
+
+/** Which events a listing is to show; all conditions must hold. */
+export interface AuditFilter {
+  readonly operation?: string;
+  readonly apiId?: string;
+  readonly keyId?: string;
+  /** Who called. */
+  readonly rootKeyId?: string;
+}
+
+/** Most events that one page examines. */
+const EXAMINED_MAX = 1000;
+const BATCH = 200;
+const RETRY_FIRST_MS = 100;
+const RETRY_MAX_MS = 5000;
+
+/** Number of events that are kept. */
+export interface AuditLimits {
+  /** Each stream keeps at least this many. */
+  readonly kept: Readonly<Record<AuditKind, number>>;
+  /** Most that wait in memory for Redis to take them. */
+  readonly waitingMax: number;
+}
+
+/** An event that Redis has not taken, or not on all replicas. */
+interface Waiting {
+  readonly event: AuditEvent;
+  /** Id of the event at the primary; '' = not known to be there. */
+  id: string;
+}
+
+/** Told what became of an event. */
+type Counted = (kind: AuditKind, result: 'written' | 'late' | 'lost') => void;
+
+/** The audit log: two streams in Redis that keep the latest events each, and the process's log. */
+export class Audit {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #clock: Clock;
+  readonly #limits: AuditLimits;
+  readonly #counted: Counted;
+  readonly #log: Logger;
+  readonly #waiting: Waiting[] = [];
+  readonly #stop = new AbortController();
+  #catchingUp: Promise<void> | undefined;
+
+  constructor(options: {
+    nodes: RedisNodes;
+    writer: DurableWriter;
+    clock: Clock;
+    limits: AuditLimits;
+    counted: Counted;
+    log: Logger;
+  }) {
+    this.#nodes = options.nodes;
+    this.#writer = options.writer;
+    this.#clock = options.clock;
+    this.#limits = options.limits;
+    this.#counted = options.counted;
+    this.#log = options.log;
+  }
+
+  /**
+   * Records an event, as durably as changes are, and never rejects: what has been done is done, whether or not it can
+   * be written down. Where Redis does not take what was done, it waits in memory until Redis does, and may then be
+   * listed twice where an answer of Redis was lost; what was refused, and what finds too many waiting already, is given
+   * up. Either way it stands in the process's log, like every event.
+   */
+  async record(kind: AuditKind, event: AuditEvent): Promise<void> {
+    this.#log.info({ audit: event }, `audit: ${kind}`);
+    const waiting: Waiting = { event, id: '' };
+    try {
+      await this.#write(kind, waiting);
+      this.#counted(kind, 'written');
+    } catch (error) {
+      const waits =
+        kind === 'done' && this.#waiting.length < this.#limits.waitingMax && !this.#stop.signal.aborted;
+      this.#log.warn({ requestId: event.requestId, waits, err: error }, 'an audit event was not recorded');
+      if (!waits) return this.#counted(kind, 'lost');
+      this.#waiting.push(waiting);
+      this.#catchingUp ??= this.#catchUp();
+    }
+  }
+
+  /** Events that wait in memory for Redis to take them. */
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Tries once more to record what waits; what Redis still does not take is lost but for the process's log. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#catchingUp;
+    if (this.#waiting.length === 0) return;
+    for (const _ of this.#waiting) this.#counted('done', 'lost');
+    this.#log.error({ lost: this.#waiting.length }, 'audit events are lost but for this log');
+  }
+
+  async #write(kind: AuditKind, waiting: Waiting): Promise<void> {
+    const args = [JSON.stringify(waiting.event), this.#limits.kept[kind], waiting.id];
+    const { reply, replicated } = await this.#writer.run(recordScript, [auditStream(kind), auditAgain], args);
+    waiting.id = String(reply);
+    if (!replicated) throw unavailable('not all replicas confirmed the event');
+  }
+
+  async #catchUp(): Promise<void> {
+    for (let attempt = 0; this.#waiting.length > 0; attempt++) {
+      const last = this.#stop.signal.aborted;
+      try {
+        while (this.#waiting[0]) {
+          await this.#write('done', this.#waiting[0]);
+          this.#waiting.shift();
+          this.#counted('done', 'late');
+        }
+      } catch (error) {
+        this.#log.debug({ waiting: this.#waiting.length, err: error }, 'audit events still wait for Redis');
+        if (last) return;
+        const waitMs = backoffMs(attempt, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random);
+        await pause(this.#clock, waitMs, this.#stop.signal);
+      }
+    }
+    this.#catchingUp = undefined;
+  }
+
+  /**
+   * One page of events, the latest first. Examines at most EXAMINED_MAX, so that a page may be short and still
+   * have a `next`.
+   * @param before the id of the event to go on before
+   * @param sinceMs Unix milliseconds; older events are left out
+   */
+  async list(
+    kind: AuditKind,
+    filter: AuditFilter,
+    limit: number,
+    before?: string,
+    sinceMs?: number,
+  ): Promise<{ events: ListedEvent[]; next?: string }> {
+    const stream = auditStream(kind);
+    const redis = await this.#nodes.connection(stream);
+    const oldest = sinceMs === undefined ? '-' : sinceMs;
+    const events: ListedEvent[] = [];
+    let next = before ?? '';
+    for (let examined = 0; examined < EXAMINED_MAX; examined += BATCH) {
+      const newest = next === '' ? '+' : `(${next}`;
+      const range = redis.xrevrange(stream, newest, oldest, 'COUNT', BATCH + 1);
+      const batch = await this.#nodes.within(redis, range);
+      for (const [i, [id, fields]] of batch.slice(0, BATCH).entries()) {
+        next = id;
+        const event = readEvent(id, fields[1]);
+        if (matches(event, filter)) events.push(event);
+        if (events.length === limit) return { events, ...(i + 1 < batch.length ? { next } : {}) };
+      }
+      if (batch.length <= BATCH) return { events };
+    }
+    return { events, next };
+  }
+}
+
+function matches({ operation, by, on }: ListedEvent, filter: AuditFilter): boolean {
+  return (
+    (filter.operation === undefined || filter.operation === operation) &&
+    (filter.apiId === undefined || filter.apiId === on.apiId) &&
+    (filter.keyId === undefined || filter.keyId === on.keyId) &&
+    (filter.rootKeyId === undefined || filter.rootKeyId === by.rootKeyId)
+  );
+}

@@ -1,0 +1,195 @@
+import { randomInt } from 'node:crypto';
+import type { Redis } from 'ioredis';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
+import type { ChangeLog, Closing, Killed, Standing, Write, Written } from '../core/change-log.ts';
+
+const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
+const checkScript = new Script(new URL('./lua/fence-check.lua', import.meta.url));
+const closeScript = new Script(new URL('./lua/fence-close.lua', import.meta.url));
+const reapScript = new Script(new URL('./lua/reap-members.lua', import.meta.url));
+
+/** Entries that every log keeps at least; a follower that slept through more starts anew. */
+const LOG_ENTRIES = 10_000;
+/** A longer new state goes into the log as "forget this key". */
+const PAYLOAD_BYTES_MAX = 1024;
+/** Kills are told apart by a random number below this: scores are doubles, and randomInt ends at 2^48. */
+const KILL_MAX = 2 ** 48 - 1;
+/** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
+const WRITE_LANES = 8;
+
+/** What became of a write; `short` = not on all replicas. */
+export type WriteResult = 'replicated' | 'short' | 'failed';
+
+/**
+ * Runs a writing script where `key` lies and, with replicas, waits on the same connection until they hold it.
+ * @returns the reply, and whether all of `replicas` confirmed
+ */
+export class DurableWriter {
+  readonly #nodes: RedisNodes;
+  readonly #replicas: number;
+  readonly #count: (result: WriteResult) => void;
+  #turn = 0;
+
+  constructor(nodes: RedisNodes, replicas: number, count: (result: WriteResult) => void = () => undefined) {
+    this.#nodes = nodes;
+    this.#replicas = replicas;
+    this.#count = count;
+  }
+
+  async run(script: Script, keys: readonly string[], args: readonly (string | number)[]) {
+    try {
+      const done = await this.#run(script, keys, args);
+      this.#count(done.replicated ? 'replicated' : 'short');
+      return done;
+    } catch (error) {
+      this.#count('failed');
+      throw error;
+    }
+  }
+
+  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]) {
+    const [key = ''] = keys;
+    if (this.#replicas === 0) {
+      const redis = await this.#nodes.connection(key);
+      return { reply: await this.#nodes.within(redis, script.run(redis, keys, args)), replicated: true };
+    }
+    const redis = await this.#nodes.connection(key, `write-${this.#turn++ % WRITE_LANES}`);
+    const work = script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS);
+    const { reply, confirmed } = await this.#nodes.within(redis, work);
+    return { reply, replicated: confirmed >= this.#replicas };
+  }
+
+  /** As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls. */
+  async runAll(script: Script, calls: readonly ScriptCall[]) {
+    const lane = this.#replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`;
+    const byNode = new Map<Redis, number[]>();
+    for (const [i, { keys }] of calls.entries()) {
+      const redis = await this.#nodes.connection(keys[0] ?? '', lane);
+      const mine = byNode.get(redis);
+      if (mine) mine.push(i);
+      else byNode.set(redis, [i]);
+    }
+    const replies: unknown[] = new Array(calls.length);
+    let replicated = true;
+    await Promise.all(
+      [...byNode].map(async ([redis, mine]) => {
+        const theirs = mine.flatMap((i) => calls[i] ?? []);
+        const work = script.runAll(redis, theirs, this.#replicas, WAIT_MS);
+        const done = await this.#nodes.within(redis, work);
+        for (const [n, i] of mine.entries()) replies[i] = done.replies[n];
+        replicated &&= done.confirmed >= this.#replicas;
+      }),
+    );
+    return { replies, replicated };
+  }
+}
+
+/** The change logs in real Redis. */
+export class RedisChangeLog implements ChangeLog {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #replicas: number;
+  readonly #now: () => number;
+
+  /** @param now Unix milliseconds, for `updatedAt` */
+  constructor(nodes: RedisNodes, writer: DurableWriter, replicas: number, now: () => number) {
+    this.#nodes = nodes;
+    this.#writer = writer;
+    this.#replicas = replicas;
+    this.#now = now;
+  }
+
+  async write(write: Write): Promise<Written | { status: 'NOT_FOUND' | 'CONFLICT' }> {
+    const { apiId, operation, keyId, fields, condition } = write;
+    const { head, log, index, channel } = apiKeys(apiId);
+    const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
+    const { reply, replicated } = await this.#writer.run(
+      writeScript,
+      [head, log, index, ...record],
+      [
+        operation,
+        keyId,
+        channel,
+        this.#now(),
+        LOG_ENTRIES,
+        PAYLOAD_BYTES_MAX,
+        condition ?? '',
+        ownerKey(apiId, ''),
+        ...Object.entries(fields).flat(),
+      ],
+    );
+    const [status, sequence, hash, leaseMs, previousVersion, e = '', x = '', n = '', o = '', m = ''] =
+      reply as string[];
+    if (status === 'NOT_FOUND' || status === 'CONFLICT') return { status };
+    return {
+      status: 'OK',
+      sequence: Number(sequence),
+      hash: hash ?? '',
+      leaseMs: Number(leaseMs),
+      previousVersion: previousVersion ?? '',
+      before: { e, x, n, o, m },
+      replicated,
+    };
+  }
+
+  async check(change: Parameters<ChangeLog['check']>[0]): Promise<Standing> {
+    const { head, log, members } = apiKeys(change.apiId);
+    const replicated = change.replicated && this.#replicas > 0 ? '1' : '0';
+    const reply = await this.#read(
+      checkScript,
+      change.apiId,
+      [head, log, members],
+      [change.sequence, change.hash, change.keyId, replicated, change.names],
+    );
+    const [state, followers, laggards, leaseMs, replicatedSequence, ...names] = reply as [
+      string,
+      ...unknown[],
+    ];
+    if (state === 'LOST') return { state };
+    return {
+      state: state === 'TRIMMED' ? state : 'INTACT',
+      followers: Number(followers),
+      laggards: Number(laggards),
+      leaseMs: Number(leaseMs),
+      replicatedSequence: Number(replicatedSequence),
+      names: names as string[],
+    };
+  }
+
+  async close(apiId: string, sequence: number, hash: string): Promise<Closing> {
+    const { head, log, members } = apiKeys(apiId);
+    const kill = -randomInt(1, KILL_MAX);
+    const reply = await this.#read(closeScript, apiId, [head, log, members], [sequence, hash, kill]);
+    const [state, followers, leaseMs, ...names] = reply as [string, ...unknown[]];
+    if (state === 'LOST') return { state };
+    return {
+      state: 'INTACT',
+      followers: Number(followers),
+      leaseMs: Number(leaseMs),
+      killed: names.map((name) => ({ name: String(name), kill })),
+    };
+  }
+
+  async reap(apiId: string, killed: readonly Killed[]): Promise<number> {
+    const args = killed.flatMap(({ name, kill }) => [name, formatScore(kill)]);
+    return Number(await this.#read(reapScript, apiId, [apiKeys(apiId).members], args));
+  }
+
+  async #read(
+    script: Script,
+    apiId: string,
+    keys: string[],
+    args: readonly (string | number)[],
+  ): Promise<unknown> {
+    const redis: Redis = await this.#nodes.connection(apiKeys(apiId).head);
+    return this.#nodes.within(redis, script.run(redis, keys, args));
+  }
+}
+
+/** A sorted set's score as Redis writes it. Not `Number`, which knows no `-inf`: no kill of ours, but somebody's by hand. */
+export const parseScore = (text: string | undefined): number =>
+  text === '-inf' ? Number.NEGATIVE_INFINITY : Number(text);
+
+const formatScore = (score: number): string => (score === Number.NEGATIVE_INFINITY ? '-inf' : String(score));

@@ -1,0 +1,85 @@
+import { Type } from 'typebox';
+import { Value } from 'typebox/value';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
+import type { VerifierStatus } from '#shared/verifier-status.ts';
+import { List, Sequence, Time } from '../core/field-schemas.ts';
+
+const FollowedApi = Type.Object({
+  apiId: Type.String(),
+  member: Type.String({
+    description: 'The name that `propagation.laggards` gives, should it hold a change up.',
+  }),
+  state: Type.Union([Type.Literal('live'), Type.Literal('fenced'), Type.Literal('joining')], {
+    description:
+      'live: answers from memory. fenced: its lease ran out. joining: not in sync yet, or not any more.',
+  }),
+  position: Sequence,
+  lag: Type.Integer({ minimum: 0, description: 'Changes that it knows of and has not applied.' }),
+  leaseRemainingMs: Type.Integer({
+    minimum: 0,
+    description: 'How much longer it may answer from memory without hearing from Redis, ms.',
+  }),
+});
+
+/** A verifier as it reported itself; `VerifierStatus` is its type. */
+export const Verifier = Type.Object({
+  id: Type.String({
+    pattern: '^verifier_[0-9A-Za-z]{20}$',
+    description: 'Of this process; ids sort by start.',
+  }),
+  host: Type.String({ maxLength: 256 }),
+  version: Type.String({ maxLength: 64 }),
+  startedAt: Time('When it started'),
+  reportedAt: Time('When it said all this'),
+  verdicts: Type.Object(
+    { memory: Type.Integer({ minimum: 0 }), redis: Type.Integer({ minimum: 0 }) },
+    { description: 'Verdicts since its start; the hit rate is memory ÷ both.' },
+  ),
+  keysInMemory: Type.Integer({ minimum: 0 }),
+  settings: Type.Optional(
+    Type.Object(
+      { foreignKeys: Type.Boolean(), syncPeriodMs: Type.Integer({ minimum: 0 }) },
+      { description: 'FOREIGN_KEYS and SYNC_PERIOD_MS, which must fit keys and LEASE_MS.' },
+    ),
+  ),
+  apis: List(FollowedApi, { maxItems: 100, description: 'Those in trouble first.' }),
+  apisNotShown: Type.Integer({ minimum: 0, description: 'Followed APIs beyond those.' }),
+});
+
+/** What verifiers reported of themselves. They write it, so it is believed only as far as it has the form. */
+export class FleetView {
+  readonly #nodes: RedisNodes;
+
+  constructor(nodes: RedisNodes) {
+    this.#nodes = nodes;
+  }
+
+  /**
+   * The verifiers that reported lately, in order of their start. A page may be short: ids whose report expired
+   * count towards `limit`.
+   * @param after the id to go on after; '' = from the start
+   * @returns `next`: the id to go on after; undefined on the last page
+   */
+  async list(after: string, limit: number): Promise<{ verifiers: VerifierStatus[]; next?: string }> {
+    const redis = await this.#nodes.connection(verifierIds);
+    const from = after === '' ? '-' : `(${after}`;
+    const range = redis.zrangebylex(verifierIds, from, '+', 'LIMIT', 0, limit + 1);
+    const ids = await this.#nodes.within(redis, range);
+    const page = ids.slice(0, limit);
+    if (page.length === 0) return { verifiers: [] };
+    const reports = await this.#nodes.within(redis, redis.mget(page.map(verifierStatus)));
+    const verifiers = reports.map(parse).filter((status) => status !== undefined);
+    const next = ids.length > limit ? page.at(-1) : undefined;
+    return { verifiers, ...(next === undefined ? {} : { next }) };
+  }
+}
+
+function parse(report: string | null): VerifierStatus | undefined {
+  try {
+    const status: unknown = JSON.parse(report ?? '');
+    return Value.Check(Verifier, status) ? status : undefined;
+  } catch {
+    return undefined; // expired, or damaged
+  }
+}

@@ -1,0 +1,109 @@
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+
+const readScript = new Script(new URL('./lua/read-key.lua', import.meta.url));
+const listScript = new Script(new URL('./lua/list-keys.lua', import.meta.url));
+
+/** A key as admins see it: never its secret, never its hash. */
+export interface Key {
+  readonly id: string;
+  readonly keyId: string;
+  readonly apiId: string;
+  readonly start: string;
+  readonly name?: string;
+  readonly meta: object;
+  readonly externalId?: string;
+  readonly enabled: boolean;
+  readonly createdAt: number;
+  readonly updatedAt?: number;
+  readonly expires?: number;
+}
+
+/** Which keys a listing is to show; all conditions must hold. */
+export interface KeyFilter {
+  readonly enabled?: boolean;
+  readonly externalId?: string;
+  readonly namePrefix?: string;
+}
+
+/** One page of a listing. */
+export interface KeyPage {
+  readonly keys: readonly Key[];
+  /** All keys of the API, whatever the filter. */
+  readonly total: number;
+  /** The creation number to go on from; undefined on the last page. */
+  readonly next?: number;
+}
+
+/** Most keys that one page examines under a filter that has no index. */
+const EXAMINED_MAX = 1000;
+
+/**
+ * Keys as they are in Redis. What one call tells was all true at one moment: a meta may lie in the record or beside it, and
+ * a change moves it, so that whoever reads them one after the other may find neither.
+ */
+export class KeyView {
+  readonly #nodes: RedisNodes;
+
+  constructor(nodes: RedisNodes) {
+    this.#nodes = nodes;
+  }
+
+  /** undefined when there is no such key. */
+  async get(apiId: string, keyId: string): Promise<Key | undefined> {
+    const { head } = apiKeys(apiId);
+    const keys = [head, recordKey(apiId, keyId), metaKey(apiId, keyId)];
+    const fields = (await this.#run(readScript, keys, [])) as string[];
+    return fields.length === 0 ? undefined : keyOf(apiId, keyId, fields);
+  }
+
+  /**
+   * One page of an API's keys in order of creation, from creation number `from` on; undefined when there is no such API.
+   * Examines at most EXAMINED_MAX keys, so a page under a filter may be short and still have a `next`.
+   */
+  async list(
+    apiId: string,
+    filter: KeyFilter,
+    limit: number,
+    order: 'asc' | 'desc',
+    from?: number,
+  ): Promise<KeyPage | undefined> {
+    const { head, index } = apiKeys(apiId);
+    const source = filter.externalId === undefined ? index : ownerKey(apiId, filter.externalId);
+    const enabled = filter.enabled === undefined ? '' : filter.enabled ? '1' : '0';
+    const where = [recordKey(apiId, ''), metaKey(apiId, '')];
+    const which = [order, from ?? '', limit, EXAMINED_MAX, enabled, filter.namePrefix ?? ''];
+    const reply = await this.#run(listScript, [head, index, source], [...where, ...which]);
+    const [total, next, ...found] = reply as [number, string, ...string[][]] | [];
+    if (total === undefined) return undefined;
+    return {
+      keys: found.map(([keyId = '', ...fields]) => keyOf(apiId, keyId, fields)),
+      total,
+      ...(next ? { next: Number(next) } : {}),
+    };
+  }
+
+  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
+    const redis = await this.#nodes.connection(keys[0] ?? '');
+    return this.#nodes.within(redis, script.run(redis, keys, args));
+  }
+}
+
+/** @param fields in the order in which the scripts tell them */
+function keyOf(apiId: string, keyId: string, fields: readonly string[]): Key {
+  const [start = '', name, externalId, enabled, createdAt, updatedAt, expires, meta] = fields;
+  return {
+    id: keyId,
+    keyId,
+    apiId,
+    start,
+    ...(name ? { name } : {}),
+    meta: JSON.parse(meta || '{}') as object,
+    ...(externalId ? { externalId } : {}),
+    enabled: enabled === '1',
+    createdAt: Number(createdAt),
+    ...(updatedAt ? { updatedAt: Number(updatedAt) } : {}),
+    ...(expires ? { expires: Number(expires) } : {}),
+  };
+}

@@ -1,0 +1,189 @@
+import type { Clock } from '#shared/clock.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/key-format.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import {
+  apiKeys,
+  apiList,
+  formatPointer,
+  idPointer,
+  recordKey,
+  secretPointer,
+} from '#shared/redis/redis-keys.ts';
+import type { ChangeLog, RecordField } from '../core/change-log.ts';
+import type { DurableWriter } from './change-log.ts';
+import {
+  createScript,
+  deletePointerScript,
+  metaText,
+  type NewRecord,
+  pointerScript,
+  recordCall,
+} from './new-record.ts';
+
+/** What createKey is asked for. `expires` is Unix milliseconds. */
+export interface NewKey {
+  readonly apiId: string;
+  readonly name?: string;
+  readonly prefix?: string;
+  readonly byteLength: number;
+  readonly meta: object;
+  readonly externalId?: string;
+  readonly expires?: number;
+  readonly enabled: boolean;
+}
+
+/** What may be changed of a key; `null` clears. */
+export interface KeyPatch {
+  readonly enabled?: boolean;
+  readonly name?: string | null;
+  readonly meta?: object | null;
+  readonly externalId?: string | null;
+  readonly expires?: number | null;
+}
+
+/** The record's fields of a patch, as a change to the log states them. */
+export function recordFields(patch: KeyPatch): Partial<Record<RecordField, string>> {
+  return {
+    ...(patch.enabled === undefined ? {} : { e: patch.enabled ? '1' : '0' }),
+    ...(patch.expires === undefined ? {} : { x: patch.expires === null ? '' : String(patch.expires) }),
+    ...(patch.name === undefined ? {} : { n: patch.name ?? '' }),
+    ...(patch.externalId === undefined ? {} : { o: patch.externalId ?? '' }),
+    ...(patch.meta === undefined ? {} : { m: metaText(patch.meta) }),
+  };
+}
+
+/** Keys in Redis: creating and finding them. Changing them is the change log's business, showing them KeyView's. */
+export class Keys {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #log: ChangeLog;
+  readonly #clock: Clock;
+  readonly #limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+
+  constructor(options: {
+    nodes: RedisNodes;
+    writer: DurableWriter;
+    log: ChangeLog;
+    clock: Clock;
+    limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+  }) {
+    this.#nodes = options.nodes;
+    this.#writer = options.writer;
+    this.#log = options.log;
+    this.#clock = options.clock;
+    this.#limits = options.limits;
+  }
+
+  /**
+   * Creates a key, which every verifier knows from the moment this resolves.
+   * Rejects with NOT_FOUND (no such API and none is made), CONFLICT (the API is being deleted) or
+   * SERVICE_UNAVAILABLE, and then nobody has the secret and what was written is undone where it can be.
+   */
+  async create(key: NewKey): Promise<{ keyId: string; key: string }> {
+    const { byteLength, prefix, ...given } = key;
+    const { apiId } = key;
+    const secret = generateKey(byteLength, prefix);
+    const secretHash = hashSecret(secret);
+    const nowMs = this.#clock.wallMs();
+    const keyId = generateId('key', nowMs);
+    const start = startOf(secret);
+    const record = { ...given, keyId, secretHash, start, createdAt: nowMs, foreign: false };
+    try {
+      await Promise.all([
+        this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
+        this.#point(idPointer(keyId), apiId),
+      ]);
+      let status = await this.#createRecord(record, false);
+      if (status === 'NO_API' && this.#limits.apiAutoCreate) {
+        await this.listApi(apiId);
+        status = await this.#createRecord(record, true);
+      }
+      if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+      if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
+      if (status !== 'OK') throw new ApiError('CONFLICT', 'the key exists already');
+      return { keyId, key: secret };
+    } catch (error) {
+      await this.#undo(apiId, keyId, secretHash);
+      throw error;
+    }
+  }
+
+  /** The API that a key is of; undefined when the id is unknown. A deleted key may still point to its API. */
+  async apiOf(keyId: string): Promise<string | undefined> {
+    const pointer = idPointer(keyId);
+    const redis = await this.#nodes.connection(pointer);
+    return (await this.#nodes.within(redis, redis.get(pointer))) ?? undefined;
+  }
+
+  /** Whether an API was deleted and its keys are not all swept yet. */
+  async isApiDeleted(apiId: string): Promise<boolean> {
+    const { head } = apiKeys(apiId);
+    const redis = await this.#nodes.connection(head);
+    return (await this.#nodes.within(redis, redis.hexists(head, 'deleted'))) === 1;
+  }
+
+  /** The sequence of a key's latest change; 0 when it never had one, undefined when there is no such key. */
+  async lastSequence(apiId: string, keyId: string): Promise<number | undefined> {
+    const record = recordKey(apiId, keyId);
+    const redis = await this.#nodes.connection(record);
+    const [secretHash, version] = await this.#nodes.within(redis, redis.hmget(record, 'p', 'v'));
+    return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
+  }
+
+  /** Takes a deleted key's pointers away. They lead nowhere already, so failing to is harmless. */
+  async forgetPointers(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    await Promise.all([
+      this.#writer.run(deletePointerScript, [secretPointer(secretHash)], [formatPointer(apiId, keyId)]),
+      this.#writer.run(deletePointerScript, [idPointer(keyId)], [apiId]),
+    ]);
+  }
+
+  /** The hash of a key's secret, for `forgetPointers`. */
+  async secretHashOf(apiId: string, keyId: string): Promise<string | undefined> {
+    const record = recordKey(apiId, keyId);
+    const redis = await this.#nodes.connection(record);
+    return (await this.#nodes.within(redis, redis.hget(record, 'p'))) ?? undefined;
+  }
+
+  /** Makes listApis know an API that is about to be created. */
+  async listApi(apiId: string): Promise<void> {
+    const redis = await this.#nodes.connection(apiList);
+    await this.#nodes.within(redis, redis.zadd(apiList, 0, apiId));
+  }
+
+  /**
+   * `forgetPointers` of a key that was just deleted. An import of the same secret may have brought the key back under
+   * the pointers that it found; it sets them again after its record, and this gives them back where it came too late.
+   */
+  async forgetDeleted(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    await this.forgetPointers(apiId, keyId, secretHash);
+    if ((await this.secretHashOf(apiId, keyId)) !== secretHash) return;
+    await Promise.all([
+      this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
+      this.#point(idPointer(keyId), apiId),
+    ]);
+  }
+
+  async #point(pointer: string, value: string): Promise<void> {
+    const { reply, replicated } = await this.#writer.run(pointerScript, [pointer], [value]);
+    if (reply !== value) throw new ApiError('CONFLICT', 'the secret exists already');
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+  }
+
+  async #createRecord(record: NewRecord, createApi: boolean): Promise<unknown> {
+    const { keys, args } = recordCall(record, createApi, this.#limits.leaseMs);
+    const { reply, replicated } = await this.#writer.run(createScript, keys, args);
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+    return reply;
+  }
+
+  async #undo(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    try {
+      await this.#log.write({ apiId, operation: 'delete', keyId, fields: {} });
+      await this.forgetPointers(apiId, keyId, secretHash);
+    } catch {
+      return; // Redis is away; what remains is a key whose secret nobody has
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { generateId, generateKey, hashSecret } from '#shared/key-format.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import { Permissions } from '../core/permissions.ts';
+import type { BootstrapKeys } from './bootstrap-keys.ts';
+import type { DurableWriter } from './change-log.ts';
+
+const createScript = new Script(new URL('./lua/create-root-key.lua', import.meta.url));
+const updateScript = new Script(new URL('./lua/update-root-key.lua', import.meta.url));
+const readScript = new Script(new URL('./lua/read-root-key.lua', import.meta.url));
+
+const ROOT_KEY_BYTES = 24;
+const ROOT_KEY_PREFIX = 'kfroot';
+/** Most root keys, so that listing them is one answer. */
+const ROOT_KEYS_MAX = 1000;
+
+/** A root key as admins see it: never its secret, never its hash. */
+export interface RootKey {
+  readonly rootKeyId: string;
+  readonly name: string;
+  readonly permissions: readonly string[];
+  readonly enabled: boolean;
+  readonly createdAt: number;
+}
+
+/** Who is calling. */
+export interface Caller {
+  readonly rootKeyId: string;
+  readonly permissions: Permissions;
+}
+
+/** Root keys: those of the configuration, and those kept in Redis, only as SHA-256. */
+export class RootKeys {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #bootstrap: BootstrapKeys;
+
+  /** @param bootstrap root keys that may do everything */
+  constructor(nodes: RedisNodes, writer: DurableWriter, bootstrap: BootstrapKeys) {
+    this.#nodes = nodes;
+    this.#writer = writer;
+    this.#bootstrap = bootstrap;
+  }
+
+  /** The caller behind an Authorization header. Reads Redis on every call. Rejects with UNAUTHORIZED. */
+  async authenticate(authorization: string | undefined): Promise<Caller> {
+    const token = /^Bearer +([\x21-\x7e]{1,512}) *$/i.exec(authorization ?? '')?.[1];
+    if (!authorization) throw new ApiError('UNAUTHORIZED', 'Authorization: required, as "Bearer <root key>"');
+    if (!token) throw new ApiError('UNAUTHORIZED', 'Authorization: must be of the form "Bearer <root key>"');
+    const secretHash = hashSecret(token);
+    const bootstrapId = this.#bootstrap.find(secretHash);
+    if (bootstrapId !== undefined) return { rootKeyId: bootstrapId, permissions: new Permissions(['*']) };
+    const rootKey = await this.#read(secretHash);
+    if (!rootKey?.enabled)
+      throw new ApiError('UNAUTHORIZED', 'Authorization: the root key is unknown or disabled');
+    return { rootKeyId: rootKey.rootKeyId, permissions: new Permissions(rootKey.permissions) };
+  }
+
+  /** @returns the secret too, which is not kept */
+  async create(name: string, permissions: readonly string[], nowMs: number) {
+    const redis = await this.#nodes.connection(rootKeyIndex);
+    const count = await this.#nodes.within(redis, redis.hlen(rootKeyIndex));
+    if (count >= ROOT_KEYS_MAX)
+      throw new ApiError('CONFLICT', `there are ${ROOT_KEYS_MAX} root keys already`);
+    const rootKeyId = generateId('root', nowMs);
+    const key = generateKey(ROOT_KEY_BYTES, ROOT_KEY_PREFIX);
+    const secretHash = hashSecret(key);
+    const fields = [
+      'name',
+      name,
+      'permissions',
+      JSON.stringify(permissions),
+      'enabled',
+      '1',
+      'createdAt',
+      nowMs,
+    ];
+    const keys = [rootKeyRecord(secretHash), rootKeyIndex];
+    const { reply, replicated } = await this.#writer.run(createScript, keys, [
+      rootKeyId,
+      secretHash,
+      ...fields,
+    ]);
+    if (reply !== 'OK') throw new ApiError('CONFLICT', 'the root key exists already');
+    if (!replicated) throw unavailable('the root key is not on all replicas; disable it and create another');
+    return { rootKeyId, key };
+  }
+
+  /** @returns undefined when there is none */
+  async get(rootKeyId: string): Promise<RootKey | undefined> {
+    const redis = await this.#nodes.connection(rootKeyIndex);
+    const secretHash = await this.#nodes.within(redis, redis.hget(rootKeyIndex, rootKeyId));
+    return secretHash ? this.#read(secretHash) : undefined;
+  }
+
+  async setEnabled(rootKeyId: string, enabled: boolean): Promise<void> {
+    const redis = await this.#nodes.connection(rootKeyIndex);
+    const secretHash = (await this.#nodes.within(redis, redis.hget(rootKeyIndex, rootKeyId))) ?? '';
+    const args = [rootKeyId, enabled ? '1' : '0'];
+    const { reply, replicated } = await this.#writer.run(updateScript, [rootKeyRecord(secretHash)], args);
+    if (reply !== 'OK') throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
+    if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
+  }
+
+  async list(): Promise<RootKey[]> {
+    const redis = await this.#nodes.connection(rootKeyIndex);
+    const hashes = await this.#nodes.within(redis, redis.hvals(rootKeyIndex));
+    const rootKeys = await Promise.all(hashes.map((secretHash) => this.#read(secretHash)));
+    return rootKeys
+      .filter((rootKey) => rootKey !== undefined)
+      .sort((a, b) => (a.rootKeyId < b.rootKeyId ? -1 : 1));
+  }
+
+  async #read(secretHash: string): Promise<RootKey | undefined> {
+    const record = rootKeyRecord(secretHash);
+    const redis = await this.#nodes.connection(record);
+    const reply = (await this.#nodes.within(redis, readScript.run(redis, [record], []))) as string[];
+    if (reply.length === 0) return undefined;
+    const fields = Object.fromEntries(pairs(reply));
+    return {
+      rootKeyId: fields['id'] ?? '',
+      name: fields['name'] ?? '',
+      permissions: JSON.parse(fields['permissions'] ?? '[]') as string[],
+      enabled: fields['enabled'] === '1',
+      createdAt: Number(fields['createdAt']),
+    };
+  }
+}
+
+function* pairs(flat: readonly string[]): Generator<[string, string]> {
+  for (let i = 0; i < flat.length; i += 2) yield [flat[i] ?? '', flat[i + 1] ?? ''];
+}

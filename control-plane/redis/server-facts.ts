@@ -1,0 +1,115 @@
+import type { Redis } from 'ioredis';
+import { ApiError } from '#shared/errors.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { infoLine } from '#shared/redis/redis-fault.ts';
+
+/** What one Redis server says of itself and of how it is set up. */
+export interface RedisFacts {
+  /** Another after each start of the server. */
+  readonly runId: string;
+  readonly version: string;
+  /** Settings that decide what it keeps; none where it does not let us see them. */
+  readonly settings: ReadonlyMap<string, string>;
+  /** Why it does not let us see them, in its own words; undefined = it does. */
+  readonly refusal: string | undefined;
+  /** Whether it writes its append-only file anew, is about to, or failed to the last time. */
+  readonly rewriting: boolean;
+  /** Whether that file was written anew before, since the server has it. */
+  readonly rewritten: boolean;
+  /** Bytes from which on it makes room; 0 = never. */
+  readonly memoryMax: number;
+  readonly memoryPolicy: string;
+  /** Keys that it threw away to make room, since it started. */
+  readonly evicted: number;
+}
+
+const SETTINGS = [
+  'appendonly',
+  'appendfsync',
+  'no-appendfsync-on-rewrite',
+  'min-replicas-to-write',
+  'min-replicas-max-lag',
+] as const;
+
+/** Asks one server. Rejects with SERVICE_UNAVAILABLE. */
+export async function lookAt(nodes: RedisNodes, redis: Redis): Promise<RedisFacts> {
+  // In this order: what is set takes effect over time, which only what is looked at later can show.
+  const [{ settings, refusal }, info] = await Promise.all([
+    settingsOf(nodes, redis),
+    nodes.within(redis, redis.info('server', 'memory', 'stats', 'persistence')),
+  ]);
+  return {
+    runId: infoLine(info, 'run_id') ?? '',
+    version: infoLine(info, 'redis_version') ?? '0',
+    settings,
+    refusal,
+    rewriting:
+      infoLine(info, 'aof_rewrite_in_progress') === '1' ||
+      infoLine(info, 'aof_rewrite_scheduled') === '1' ||
+      infoLine(info, 'aof_last_bgrewrite_status') === 'err',
+    rewritten: Number(infoLine(info, 'aof_base_size') ?? 0) > 0,
+    memoryMax: Number(infoLine(info, 'maxmemory') ?? 0),
+    memoryPolicy: infoLine(info, 'maxmemory_policy') ?? 'noeviction',
+    evicted: Number(infoLine(info, 'evicted_keys') ?? 0),
+  };
+}
+
+/** A refusal is the server's answer; an outage is none. */
+async function settingsOf(
+  nodes: RedisNodes,
+  redis: Redis,
+): Promise<Pick<RedisFacts, 'settings' | 'refusal'>> {
+  try {
+    const flat = await nodes.within(redis, redis.config('GET', ...SETTINGS) as Promise<string[]>);
+    return { settings: new Map(pairs(flat)), refusal: undefined };
+  } catch (error) {
+    const said = error instanceof ApiError ? error.cause : error;
+    if (!(said instanceof Error) || said.name !== 'ReplyError') throw error;
+    return { settings: new Map(), refusal: said.message };
+  }
+}
+
+/** What could lose a write that this server acknowledged, where no replica has it: by the setting to change. */
+export function crashFaults(
+  { settings, refusal, rewriting, rewritten }: RedisFacts,
+  /** Whether the append-only file was seen to be off, and not yet to be complete since. */
+  wasOff = false,
+): string[] {
+  if (refusal !== undefined)
+    return [
+      `Redis does not let us see whether it keeps what it acknowledges (CONFIG GET: ${refusal}): permit +config|get`,
+    ];
+  const faults: string[] = [];
+  if (settings.get('appendonly') !== 'yes' || settings.get('appendfsync') !== 'always')
+    faults.push(
+      `a crash can lose acknowledged writes (appendonly ${settings.get('appendonly')}, appendfsync ${settings.get('appendfsync')}): set \`appendonly yes\` and \`appendfsync always\``,
+    );
+  if (settings.get('no-appendfsync-on-rewrite') === 'yes')
+    faults.push(
+      'a crash while the append-only file is rewritten can lose acknowledged writes: set `no-appendfsync-on-rewrite no`',
+    );
+  // Turned on while it runs, Redis writes a file first that has all that there is; until then a restart reads none.
+  if (settings.get('appendonly') === 'yes' && rewriting && (wasOff || !rewritten))
+    faults.push(
+      'a crash can lose everything until the append-only file is complete, which it is not while Redis writes the first one after `appendonly yes`: wait, and look into the log of Redis if this goes on',
+    );
+  return faults;
+}
+
+/** What could lose it on replicas too: keys thrown away to make room. */
+export function evictionFaults({ memoryMax, memoryPolicy, evicted }: RedisFacts): string[] {
+  const faults: string[] = [];
+  if (memoryMax > 0 && memoryPolicy !== 'noeviction')
+    faults.push(
+      `Redis throws keys away when its memory is full (maxmemory-policy ${memoryPolicy}): set \`maxmemory-policy noeviction\``,
+    );
+  if (evicted > 0)
+    faults.push(
+      `Redis has thrown ${evicted} keys away since it started, and acknowledged writes with them: restore what is lost, then CONFIG RESETSTAT`,
+    );
+  return faults;
+}
+
+function* pairs(flat: readonly string[]): Generator<[string, string]> {
+  for (let i = 0; i + 1 < flat.length; i += 2) yield [flat[i] ?? '', flat[i + 1] ?? ''];
+}

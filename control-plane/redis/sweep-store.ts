@@ -1,0 +1,97 @@
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, apiList, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import type { Head, LeaseStep, SweepStore } from '../core/sweep-store.ts';
+import type { Apis } from './apis.ts';
+import { type DurableWriter, parseScore } from './change-log.ts';
+import type { Keys } from './keys.ts';
+
+const setLeaseScript = new Script(new URL('./lua/set-lease.lua', import.meta.url));
+const sweepScript = new Script(new URL('./lua/sweep-api.lua', import.meta.url));
+const forgetScript = new Script(new URL('./lua/forget-api.lua', import.meta.url));
+
+/** Records of a deleted API removed by one script. */
+const SWEEP_BATCH = 500;
+
+/** The upkeep of real Redis. */
+export class RedisSweepStore implements SweepStore {
+  readonly #nodes: RedisNodes;
+  readonly #writer: DurableWriter;
+  readonly #apis: Apis;
+  readonly #keys: Keys;
+
+  constructor(nodes: RedisNodes, writer: DurableWriter, apis: Apis, keys: Keys) {
+    this.#nodes = nodes;
+    this.#writer = writer;
+    this.#apis = apis;
+    this.#keys = keys;
+  }
+
+  ids(after: string, limit: number): Promise<string[]> {
+    return this.#apis.ids(after, limit);
+  }
+
+  async head(apiId: string): Promise<Head> {
+    const { head, members } = apiKeys(apiId);
+    const redis = await this.#nodes.connection(head);
+    const [fields, count, killed] = await this.#nodes.within(
+      redis,
+      Promise.all([
+        redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted'),
+        redis.zcard(members),
+        redis.zrangebyscore(members, '-inf', '(0', 'WITHSCORES'),
+      ]),
+    );
+    const [sequence, granted, fenced, token, created, deleted] = fields;
+    return {
+      sequence: Number(sequence ?? 0),
+      grantedMs: Number(granted ?? 0),
+      fencedMs: Number(fenced ?? 0),
+      token: token ?? '',
+      created: Boolean(created),
+      deleted: Boolean(deleted),
+      members: count,
+      killed: Array.from({ length: killed.length / 2 }, (_, i) => ({
+        name: killed[2 * i] ?? '',
+        kill: parseScore(killed[2 * i + 1]),
+      })),
+    };
+  }
+
+  async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {
+    const args = [step, leaseMs, token];
+    const { reply, replicated } = await this.#writer.run(setLeaseScript, [apiKeys(apiId).head], args);
+    return (reply as string[])[0] === 'OK' && replicated;
+  }
+
+  async removeKeys(apiId: string): Promise<boolean> {
+    const { head, index } = apiKeys(apiId);
+    const redis = await this.#nodes.connection(head);
+    // Asked for last: somebody may have ended the API and created it anew, and these be its new keys.
+    const [keyIds, deleted] = await this.#nodes.within(
+      redis,
+      Promise.all([redis.zrange(index, '0', String(SWEEP_BATCH - 1)), redis.hget(head, 'deleted')]),
+    );
+    if (keyIds.length === 0 || !deleted) return false;
+    await Promise.all(
+      keyIds.map(async (keyId) => {
+        const secretHash = await this.#keys.secretHashOf(apiId, keyId);
+        if (secretHash) await this.#keys.forgetPointers(apiId, keyId, secretHash);
+      }),
+    );
+    const prefixes = [recordKey(apiId, ''), metaKey(apiId, ''), ownerKey(apiId, '')];
+    await this.#writer.run(sweepScript, [head, index], [...prefixes, ...keyIds]);
+    return true;
+  }
+
+  async forget(apiId: string): Promise<boolean> {
+    const { head, log, members, index, creations } = apiKeys(apiId);
+    const { reply } = await this.#writer.run(forgetScript, [head, log, members, index, creations], []);
+    if (reply !== 1) return false;
+    const list = await this.#nodes.connection(apiList);
+    await this.#nodes.within(list, list.zrem(apiList, apiId));
+    // Somebody may have created it anew in between.
+    if ((await this.head(apiId)).created) await this.#nodes.within(list, list.zadd(apiList, 0, apiId));
+    return true;
+  }
+}

@@ -1,0 +1,65 @@
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { usageKey } from '#shared/redis/redis-keys.ts';
+import { type Granularity, KEPT, LAST_USED, LENGTH_MS, LETTERS, usageField } from '#shared/usage.ts';
+
+/** How often a key was verified in one hour or day. */
+export interface UsageBucket {
+  /** When it began, Unix milliseconds. */
+  readonly time: number;
+  readonly success: number;
+  readonly disabled: number;
+  readonly expired: number;
+  readonly forbidden: number;
+}
+
+/** What verifiers reported of how keys are used. They write it, so it is believed only as far as it is numbers. */
+export class UsageView {
+  readonly #nodes: RedisNodes;
+
+  constructor(nodes: RedisNodes) {
+    this.#nodes = nodes;
+  }
+
+  /** Unix milliseconds of the latest report of an accepted verification; undefined = none that is still known. */
+  async lastUsedAt(apiId: string, keyId: string): Promise<number | undefined> {
+    const usage = usageKey(apiId, keyId);
+    const redis = await this.#nodes.connection(usage);
+    return count(await this.#nodes.within(redis, redis.hget(usage, LAST_USED))) || undefined;
+  }
+
+  /**
+   * One bucket for each hour or day that lies in the time asked for, at least in part, and of which counts are kept.
+   * @param nowMs Unix milliseconds
+   */
+  async series(
+    apiId: string,
+    keyId: string,
+    granularity: Granularity,
+    nowMs: number,
+    startMs = 0,
+    endMs = nowMs,
+  ): Promise<UsageBucket[]> {
+    const usage = usageKey(apiId, keyId);
+    const redis = await this.#nodes.connection(usage);
+    const fields = await this.#nodes.within(redis, redis.hgetall(usage));
+    const length = LENGTH_MS[granularity];
+    const numberOf = (timeMs: number) => Math.floor(timeMs / length);
+    const last = Math.min(numberOf(endMs), numberOf(nowMs));
+    const first = Math.max(numberOf(startMs), numberOf(nowMs) - KEPT[granularity] + 1);
+    return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => {
+      const of = (letter: string) => count(fields[usageField(granularity, first + i, letter)]);
+      return {
+        time: (first + i) * length,
+        success: of(LETTERS.VALID),
+        disabled: of(LETTERS.DISABLED),
+        expired: of(LETTERS.EXPIRED),
+        forbidden: of(LETTERS.FORBIDDEN),
+      };
+    });
+  }
+}
+
+function count(text: string | null | undefined): number {
+  const number = Number(text ?? 0);
+  return Number.isSafeInteger(number) && number > 0 ? number : 0;
+}

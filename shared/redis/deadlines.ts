@@ -1,0 +1,64 @@
+import type { Clock } from '../clock.ts';
+import { SlotList } from '../slot-list.ts';
+
+/** One thing that must end in time. */
+export interface Deadline<T> {
+  readonly item: T;
+  readonly dueMs: number;
+  /** Whether it did not. */
+  passed: boolean;
+  place: number;
+}
+
+/**
+ * Deadlines of one length for what comes and goes with every request: they share a timer, which costs a request less
+ * than one of its own.
+ */
+export class Deadlines<T> {
+  readonly #clock: Clock;
+  readonly #limitMs: number;
+  readonly #passed: (item: T) => void;
+  readonly #running = new SlotList<Deadline<T>>();
+  #watched = false;
+
+  /** @param passed called with what has not ended after `limitMs` */
+  constructor(clock: Clock, limitMs: number, passed: (item: T) => void) {
+    this.#clock = clock;
+    this.#limitMs = limitMs;
+    this.#passed = passed;
+  }
+
+  /** To be followed by `end` with what it returns. */
+  begin(item: T): Deadline<T> {
+    const deadline = { item, dueMs: this.#clock.monotonicMs() + this.#limitMs, passed: false, place: 0 };
+    deadline.place = this.#running.add(deadline);
+    if (!this.#watched) this.#checkAfter(this.#limitMs);
+    return deadline;
+  }
+
+  end(deadline: Deadline<T>): void {
+    if (!deadline.passed) this.#running.remove(deadline.place);
+  }
+
+  #checkAfter(ms: number): void {
+    this.#watched = true;
+    this.#clock.after(ms, () => this.#check());
+  }
+
+  #check(): void {
+    const nowMs = this.#clock.monotonicMs();
+    let nextMs = Number.POSITIVE_INFINITY;
+    const late: Deadline<T>[] = [];
+    for (const deadline of this.#running) {
+      if (deadline.dueMs <= nowMs) late.push(deadline);
+      else nextMs = Math.min(nextMs, deadline.dueMs);
+    }
+    this.#watched = false;
+    if (nextMs < Number.POSITIVE_INFINITY) this.#checkAfter(nextMs - nowMs);
+    for (const deadline of late) {
+      this.end(deadline);
+      deadline.passed = true;
+      this.#passed(deadline.item);
+    }
+  }
+}

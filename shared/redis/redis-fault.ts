@@ -1,0 +1,87 @@
+import type { Clock } from '../clock.ts';
+import type { Logger } from '../process/log.ts';
+
+/** Oldest major version of Redis that has all that the scripts use. */
+const REDIS_MAJOR_MIN = 7;
+
+/** How often the same trouble is said again, milliseconds. */
+const SAID_AGAIN_MS = 30_000;
+
+/** The value of a line of INFO; undefined where it has none. */
+export function infoLine(info: string, name: string): string | undefined {
+  return new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1];
+}
+
+/** Why a server that says this of itself (INFO) cannot be used; undefined = it can. */
+export function unusable(info: string): string | undefined {
+  const version = infoLine(info, 'redis_version');
+  if (version !== undefined && Number.parseInt(version, 10) < REDIS_MAJOR_MIN)
+    return `Redis ${version} is too old: use Redis ${REDIS_MAJOR_MIN} or newer, and say in REDIS_URL where it is`;
+  if (infoLine(info, 'loading') === '1') return 'Redis is still loading its data';
+  return undefined;
+}
+
+const PASSWORD =
+  'set REDIS_USERNAME and REDIS_PASSWORD_FILE to a user that Redis knows and its password, or name them in REDIS_URL';
+const AUTHORITY =
+  'set REDIS_TLS_CA_FILE to the authority that signed its certificate, and name in REDIS_URL the host that the certificate is for';
+
+/** What to do about a failed connection, by the code of the system's or TLS' error, or the first word of Redis' reply. */
+const ADVICE: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'nothing listens there: start Redis, or say in REDIS_URL where it is',
+  ENOENT: 'there is no such socket: start Redis, or say in REDIS_URL where it is',
+  EACCES: 'this user may not use the socket that REDIS_URL names',
+  ENOTFOUND: 'there is no host of this name: correct REDIS_URL',
+  EAI_AGAIN: 'the name cannot be resolved now: look at the DNS, or correct REDIS_URL',
+  ETIMEDOUT: 'it does not answer: look at REDIS_URL, and at the network and firewalls in between',
+  EHOSTUNREACH: 'no way leads there: look at REDIS_URL, and at the network in between',
+  NOAUTH: PASSWORD,
+  WRONGPASS: PASSWORD,
+  NOPERM: 'its user lacks rights: `keyfence doctor` names them',
+  EPROTO: 'it speaks no TLS there: say redis:// rather than rediss:// in REDIS_URL, or another port',
+  DEPTH_ZERO_SELF_SIGNED_CERT: AUTHORITY,
+  SELF_SIGNED_CERT_IN_CHAIN: AUTHORITY,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: AUTHORITY,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: AUTHORITY,
+  ERR_TLS_CERT_ALTNAME_INVALID: AUTHORITY,
+  CERT_HAS_EXPIRED: 'its certificate has expired: give Redis a new one',
+};
+
+/** Why Redis cannot be reached, and what to do, in a sentence that holds no secret. */
+export function troubleOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { code = '', message } = error as NodeJS.ErrnoException;
+  const advice = ADVICE[code] ?? ADVICE[/^[A-Z]+\b/.exec(message)?.[0] ?? ''];
+  return advice === undefined ? message : `${message}; ${advice}`;
+}
+
+/** Says in the log when Redis is out of reach, why, and when it is back: at once, and then not too often. */
+export class ReachLog {
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  #said: { trouble: string; atMs: number } | undefined;
+
+  constructor(clock: Clock, log: Logger) {
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  /** Why Redis was out of reach at the last attempt; undefined = it was not. */
+  get trouble(): string | undefined {
+    return this.#said?.trouble;
+  }
+
+  failed(cause: unknown): void {
+    const trouble = troubleOf(cause);
+    const atMs = this.#clock.monotonicMs();
+    if (this.#said?.trouble === trouble && atMs - this.#said.atMs < SAID_AGAIN_MS) return;
+    this.#said = { trouble, atMs };
+    this.#log.warn(`Redis is out of reach: ${trouble}`);
+  }
+
+  reached(): void {
+    if (this.#said === undefined) return;
+    this.#said = undefined;
+    this.#log.info('Redis is in reach again');
+  }
+}

@@ -1,0 +1,116 @@
+import { existsSync, readFileSync } from 'node:fs';
+import type { RedisOptions } from 'ioredis';
+import { type ConfigOf, choice, integer, secret, text } from '../process/config.ts';
+import { ExplainingConnector } from './sentinel-connector.ts';
+
+/** Both processes reach Redis by these settings. */
+export const redisSettings = {
+  REDIS_URL: secret(
+    'redis://127.0.0.1:6379',
+    'redis://, rediss:// or unix:// URLs, comma-separated',
+    'Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`: several sentinels or seed nodes',
+    parseUrls,
+  ),
+  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single', 'What REDIS_URL leads to'),
+  REDIS_SENTINEL_NAME: text('mymaster', "The primary's name at the sentinels"),
+  REDIS_USERNAME: text('', 'ACL user, where the URL names none'),
+  REDIS_PASSWORD: secret('', 'text', 'Password, where the URL has none; better from REDIS_PASSWORD_FILE'),
+  REDIS_SENTINEL_PASSWORD: secret('', 'text', 'Password of the sentinels'),
+  REDIS_TLS_CA_FILE: text(
+    '',
+    "PEM file of the certificate authority for `rediss://`, where it is not one of the system's",
+  ),
+  REDIS_REPLICAS: integer(
+    0,
+    8,
+    'replicas',
+    0,
+    'Replicas that must hold a write before it is acknowledged (WAIT). All of them, or a failover can lose acknowledged writes',
+  ),
+  REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000, 'The longest that opening a connection may take'),
+  REDIS_COMMAND_TIMEOUT_MS: integer(
+    50,
+    60_000,
+    'ms',
+    2000,
+    'The longest that a command may take before its connection is given up; above the 1000 ms that WAIT may take',
+  ),
+};
+
+/** The values of `redisSettings`. */
+export type RedisConfig = ConfigOf<typeof redisSettings>;
+
+/** What is wrong with these settings together. */
+export function redisFaults(config: RedisConfig): string[] {
+  const faults: string[] = [];
+  if (config.REDIS_URL.length > 1 && config.REDIS_MODE === 'single') {
+    faults.push('REDIS_URL: several addresses need REDIS_MODE sentinel or cluster');
+  }
+  if (config.REDIS_TLS_CA_FILE && !existsSync(config.REDIS_TLS_CA_FILE)) {
+    faults.push('REDIS_TLS_CA_FILE: there is no such file');
+  }
+  return faults;
+}
+
+/** What connections are made with. */
+export type Options = Omit<RedisOptions, 'replyMapping'>;
+
+/** A server. */
+export interface Node {
+  readonly host: string;
+  readonly port: number;
+}
+
+function parseUrls(text: string): readonly URL[] {
+  return text.split(',').map((part) => {
+    const url = URL.canParse(part.trim()) ? new URL(part.trim()) : undefined;
+    if (!url || !['redis:', 'rediss:', 'unix:'].includes(url.protocol)) throw new Error('is not allowed');
+    return url;
+  });
+}
+
+/** The server that a URL names. */
+export function nodeOf(url: URL): Node {
+  return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 6379) };
+}
+
+/** How ioredis is to connect: one session each, nothing queued, nothing sent twice. */
+export function connectionOptions(config: RedisConfig): Options {
+  const urls = config.REDIS_URL;
+  const [first] = urls as readonly [URL];
+  const username = decodeURIComponent(first.username) || config.REDIS_USERNAME;
+  const password = decodeURIComponent(first.password) || config.REDIS_PASSWORD;
+  const ca = config.REDIS_TLS_CA_FILE;
+  const tls = first.protocol === 'rediss:' ? (ca ? { ca: readFileSync(ca) } : {}) : undefined;
+  return {
+    ...(first.protocol === 'unix:' ? { path: decodeURIComponent(first.pathname) } : nodeOf(first)),
+    ...(first.pathname.length > 1 && first.protocol !== 'unix:'
+      ? { db: Number(first.pathname.slice(1)) }
+      : {}),
+    ...(username ? { username } : {}),
+    ...(password ? { password } : {}),
+    ...(tls ? { tls } : {}),
+    ...(config.REDIS_MODE === 'sentinel'
+      ? {
+          Connector: ExplainingConnector,
+          sentinels: urls.map(nodeOf),
+          name: config.REDIS_SENTINEL_NAME,
+          sentinelRetryStrategy: () => null,
+          sentinelCommandTimeout: config.REDIS_CONNECT_TIMEOUT_MS,
+          failoverDetector: true,
+          ...(config.REDIS_SENTINEL_PASSWORD ? { sentinelPassword: config.REDIS_SENTINEL_PASSWORD } : {}),
+          ...(tls ? { enableTLSForSentinelMode: true, sentinelTLS: tls } : {}),
+        }
+      : {}),
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    enableReadyCheck: false, // `refuseUnusable` looks at more, and says what it finds
+    autoResendUnfulfilledCommands: false,
+    autoResubscribe: false,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+    connectTimeout: config.REDIS_CONNECT_TIMEOUT_MS,
+    keepAlive: 5000,
+    disableClientInfo: true,
+  };
+}

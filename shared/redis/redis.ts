@@ -1,0 +1,242 @@
+import type { Socket } from 'node:net';
+import slotOf from 'cluster-key-slot';
+import { Redis } from 'ioredis';
+import { atMost, backoffMs, type Clock } from '../clock.ts';
+import { ApiError, unavailable } from '../errors.ts';
+import type { Logger } from '../process/log.ts';
+import { readCopies } from '../read-buffer.ts';
+import { Deadlines } from './deadlines.ts';
+import { ReachLog, unusable } from './redis-fault.ts';
+import { connectionOptions, type Node, nodeOf, type Options, type RedisConfig } from './redis-settings.ts';
+
+const RECONNECT_FIRST_MS = 50;
+const RECONNECT_MAX_MS = 2000;
+
+interface Connection {
+  readonly opening: Promise<Redis>;
+  ready?: Redis;
+}
+
+/**
+ * Connections to the primaries of one Redis: a single server, a Sentinel group, or a Cluster. Each connection
+ * is one session: when it ends it is gone, with every command in flight on it, and the next call opens another.
+ * Nothing is queued while disconnected and nothing is ever sent twice.
+ */
+export class RedisNodes {
+  readonly #config: RedisConfig;
+  readonly #options: Options;
+  readonly #seeds: readonly Node[];
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #reach: ReachLog;
+  readonly #deadlines: Deadlines<Redis>;
+  readonly #connections = new Map<string, Connection>();
+  readonly #failures = new Map<string, { attempts: number; retryAtMs: number; cause: unknown }>();
+  #slots: readonly { from: number; to: number; node: Node }[] = [];
+  #closed = false;
+
+  constructor(config: RedisConfig, clock: Clock, log: Logger) {
+    this.#config = config;
+    this.#options = connectionOptions(config);
+    this.#seeds = config.REDIS_URL.map(nodeOf);
+    this.#clock = clock;
+    this.#log = log;
+    this.#reach = new ReachLog(clock, log);
+    this.#deadlines = new Deadlines(clock, config.REDIS_COMMAND_TIMEOUT_MS, cut);
+  }
+
+  /** Why Redis was out of reach at the last attempt to connect; undefined = it was not. */
+  get trouble(): string | undefined {
+    return this.#reach.trouble;
+  }
+
+  get isCluster(): boolean {
+    return this.#config.REDIS_MODE === 'cluster';
+  }
+
+  /**
+   * The ready connection to the primary that owns `key`; at once where there is one. `lane` separates connections to the same server,
+   * for commands that block their connection. Rejects with SERVICE_UNAVAILABLE: at once while backing off
+   * after a failure (50 ms doubling to 2 s), else after REDIS_CONNECT_TIMEOUT_MS at the latest.
+   */
+  connection(key: string, lane = 'main'): Redis | Promise<Redis> {
+    if (this.#closed) return Promise.reject(unavailable('shutting down'));
+    if (!this.isCluster) return this.#open(undefined, lane);
+    return this.#ownerOf(key).then((node) => this.#open(node, lane));
+  }
+
+  /** Ready connections to all primaries: of a Cluster as it is now, else the one. Rejects as `connection` does. */
+  async primaries(): Promise<Redis[]> {
+    if (!this.isCluster) return [await this.connection('')];
+    await this.#loadSlots();
+    const nodes = new Map(this.#slots.map(({ node }) => [`${node.host}:${node.port}`, node]));
+    return Promise.all([...nodes.values()].map((node) => this.#open(node, 'main')));
+  }
+
+  /** Forgets which node owns what; to be called when a node answered MOVED or ASK. */
+  forgetOwners(): void {
+    this.#slots = [];
+  }
+
+  /** Closes every connection; commands in flight are rejected. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    const open = await Promise.allSettled([...this.#connections.values()].map(({ opening }) => opening));
+    for (const result of open) if (result.status === 'fulfilled') cut(result.value);
+  }
+
+  #open(node: Node | undefined, lane: string): Redis | Promise<Redis> {
+    const id = node ? `${node.host}:${node.port}/${lane}` : lane;
+    const existing = this.#connections.get(id);
+    if (existing) return existing.ready ?? existing.opening;
+    const failure = this.#failures.get(id);
+    if (failure && this.#clock.monotonicMs() < failure.retryAtMs) {
+      return Promise.reject(unavailable('Redis is out of reach', failure.cause));
+    }
+    const opening = this.#connect(node, id, () => {
+      if (this.#connections.get(id) === connection) this.#connections.delete(id);
+    });
+    const connection: Connection = { opening };
+    this.#connections.set(id, connection);
+    opening.then(
+      (redis) => {
+        connection.ready = redis;
+      },
+      () => undefined, // those who wait are told
+    );
+    return opening;
+  }
+
+  async #connect(node: Node | undefined, id: string, forget: () => void): Promise<Redis> {
+    const redis = new Redis({ ...this.#options, ...node });
+    let lastError: unknown;
+    redis.on('error', (error: Error) => {
+      lastError = error;
+    });
+    redis.on('end', () => {
+      forget();
+      // Where the server ended it, ioredis keeps its connections to the Sentinels.
+      redis.disconnect();
+      if (lastError) this.#log.debug({ connection: id, reason: String(lastError) }, 'Redis connection ended');
+    });
+    try {
+      const limitMs = this.#config.REDIS_CONNECT_TIMEOUT_MS;
+      await atMost(
+        this.#clock,
+        limitMs,
+        redis.connect().then(() => refuseUnusable(redis)),
+        () =>
+          unavailable(
+            `not connected within ${limitMs} ms (REDIS_CONNECT_TIMEOUT_MS): look at host, port and redis:// or rediss:// in REDIS_URL, and at the network in between`,
+          ),
+      );
+      this.#failures.delete(id);
+      this.#reach.reached();
+      const { stream } = internals(redis);
+      if (stream) readCopies(stream);
+      return redis;
+    } catch (error) {
+      cut(redis);
+      forget();
+      const attempts = (this.#failures.get(id)?.attempts ?? 0) + 1;
+      const waitMs = backoffMs(attempts - 1, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, Math.random);
+      const cause = lastError ?? error;
+      if (!this.#closed) this.#reach.failed(cause);
+      this.#failures.set(id, { attempts, retryAtMs: this.#clock.monotonicMs() + waitMs, cause });
+      if (node) this.forgetOwners();
+      throw unavailable('Redis is out of reach', cause);
+    }
+  }
+
+  async #ownerOf(key: string): Promise<Node> {
+    const slot = slotOf(key);
+    const find = () => this.#slots.find(({ from, to }) => from <= slot && slot <= to)?.node;
+    const known = find();
+    if (known) return known;
+    await this.#loadSlots();
+    const owner = find();
+    if (!owner) throw unavailable('no node of the Redis Cluster owns this slot');
+    return owner;
+  }
+
+  async #loadSlots(): Promise<void> {
+    let cause: unknown;
+    for (const seed of this.#seeds) {
+      try {
+        const redis = await this.#open(seed, 'main');
+        const reply = await this.within(redis, redis.cluster('SLOTS'));
+        this.#slots = reply.flatMap(([from, to, primary]) =>
+          primary ? [{ from, to, node: { host: primary[0] || seed.host, port: primary[1] } }] : [],
+        );
+        return;
+      } catch (error) {
+        cause = error;
+      }
+    }
+    throw unavailable('no node of the Redis Cluster is in reach', cause);
+  }
+
+  /**
+   * `work` on that connection, its failures translated by `asOutage`. After REDIS_COMMAND_TIMEOUT_MS the connection is cut,
+   * which fails all work on it: a late reply must find nobody.
+   */
+  within<T>(redis: Redis, work: Promise<T>): Promise<T> {
+    const deadline = this.#deadlines.begin(redis);
+    return work.then(
+      (value) => {
+        this.#deadlines.end(deadline);
+        return value;
+      },
+      (error) => {
+        this.#deadlines.end(deadline);
+        if (!deadline.passed) throw this.asOutage(redis, error);
+        throw unavailable(`Redis did not answer within ${this.#config.REDIS_COMMAND_TIMEOUT_MS} ms`);
+      },
+    );
+  }
+
+  /**
+   * What a failed command means. A connection that was lost and a refusal that says the node cannot serve now
+   * (deposed, loading, out of memory, not permitted …) are outages; a deposed or wrong node's connection is cut,
+   * so that the next call looks for the right one. Anything else is a bug and passes through.
+   */
+  asOutage(redis: Redis, error: unknown): unknown {
+    if (error instanceof ApiError) return error;
+    if (!isReplyError(error)) return unavailable('the connection to Redis was lost', error);
+    const kind = /^[A-Z]+/.exec(error.message)?.[0] ?? '';
+    if (kind === 'MOVED' || kind === 'ASK' || kind === 'CLUSTERDOWN') this.forgetOwners();
+    else if (kind === 'READONLY' || kind === 'NOREPLICAS') cut(redis);
+    else if (!REFUSALS.has(kind)) return error;
+    return unavailable(`Redis refused: ${kind}`, error);
+  }
+}
+
+const REFUSALS = new Set(
+  'LOADING MISCONF OOM NOPERM NOAUTH WRONGPASS TRYAGAIN MASTERDOWN BUSY UNKILLABLE'.split(' '),
+);
+
+/** Whether Redis itself answered with an error, so that it is known not to have done what was asked. */
+function isReplyError(error: unknown): error is Error {
+  return error instanceof Error && error.name === 'ReplyError';
+}
+
+/** Throws where the server is too old or not ready; one that does not say is taken as it is. */
+async function refuseUnusable(redis: Redis): Promise<void> {
+  const info = await redis.info().catch((error: unknown) => {
+    if (isReplyError(error) && error.message.startsWith('NOPERM')) return '';
+    throw error;
+  });
+  const reason = unusable(info);
+  if (reason !== undefined) throw unavailable(reason);
+}
+
+/** Ends a connection now, also when the other side no longer answers; once, for each call would leave a listener there. */
+export function cut(redis: Redis): void {
+  const { stream } = internals(redis);
+  if (stream?.destroyed) return;
+  redis.disconnect();
+  stream?.destroy();
+}
+
+/** What the types of ioredis leave out. */
+const internals = (redis: Redis) => redis as unknown as { stream?: Socket };

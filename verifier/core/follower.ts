@@ -1,0 +1,407 @@
+import { type Change, decodeState, type Effect, effectOf, parsePublished } from '#shared/change.ts';
+import { backoffMs, type Clock, pause } from '#shared/clock.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { Entry, type Epoch, type KeyCache } from './key-cache.ts';
+import { instant, Lease } from './lease.ts';
+import type { Mark, Pointer, Session, SyncReply, SyncRequest } from './redis-port.ts';
+
+/** Why a follower forgot everything it had. */
+export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
+
+/** The periods of a follower. */
+export interface FollowerLimits {
+  /** The period of SYNC, milliseconds; ±10 % at random so that a fleet does not beat in step. */
+  readonly syncPeriodMs: number;
+  /** After this long without a reply the connection is cut, milliseconds. */
+  readonly syncDeadlineMs: number;
+}
+
+/** What a follower tells about itself as it happens; for logs, metrics and the tests' checker. */
+export interface FollowerEvents {
+  live(position: number, leaseMs: number): void;
+  dropped(reason: DropReason, position: number): void;
+  disconnected(reason: unknown, position: number): void;
+  /** In touch again after `disconnected`, without having dropped. */
+  resumed(position: number): void;
+  gap(position: number, received: number): void;
+  /** A change was applied to memory, in order. */
+  applied(change: Change, source: 'message' | 'sync'): void;
+}
+
+/** The key to read in a SYNC. */
+type Wanted = Pick<SyncRequest, 'keyId' | 'secretHash'>;
+
+/** A reply to SYNC, and whether the record that it brought is one of the creations that were seen. */
+interface Synced {
+  readonly reply: SyncReply;
+  readonly isSeen: boolean;
+}
+
+/** A secret that is of no key of this API; `elsewhere` is where its key lies, undefined = it has none. */
+interface Elsewhere {
+  readonly elsewhere: Pointer | undefined;
+}
+
+/** Hashes of the latest applied changes that are kept to compare with late replies. */
+const RING_LENGTH = 4096;
+const FILL_ATTEMPTS_MAX = 5;
+/** REGISTER may be followed by WAIT, which takes up to 1000 ms. */
+const REGISTER_DEADLINE_MS = 2000;
+const FORMER_NAMES_MAX = 16;
+const RECONNECT_FIRST_MS = 50;
+const RECONNECT_MAX_MS = 2000;
+
+/**
+ * Follows the change log of one API, so that what is cached of it is always one prefix of that log, and holds
+ * the lease that allows answering from it. INIT → LIVE; anything wrong → drop → INIT. Being FENCED is not a
+ * state but what the lease says at the moment of a request.
+ */
+export class Follower {
+  readonly apiId: string;
+  readonly #open: (apiId: string) => Promise<Session>;
+  readonly #cache: KeyCache;
+  readonly #clock: Clock;
+  readonly #random: () => string;
+  readonly #chance: () => number;
+  readonly #limits: FollowerLimits;
+  readonly #events: FollowerEvents;
+
+  #session: Session | undefined;
+  /** undefined in INIT. */
+  #epoch: Epoch | undefined;
+  #member = '';
+  /** Names that may still be registered although nothing is remembered under them; what is too much, a fence finds. */
+  readonly #former = new Set<string>();
+  #position = 0;
+  #hash = '';
+  /** The creations that were seen: nothing is remembered of a key that is not among them. */
+  #creations: Mark = '';
+  /** The highest sequence heard of. */
+  #headSeen = 0;
+  readonly #ring: string[] = [];
+  #apiDeleted = false;
+  #waiters: PromiseWithResolvers<void>[] = [];
+  readonly #stop = new AbortController();
+  #ended: Promise<void> | undefined;
+  #wake = new AbortController();
+
+  constructor(options: {
+    apiId: string;
+    open: (apiId: string) => Promise<Session>;
+    cache: KeyCache;
+    clock: Clock;
+    /** A fresh unguessable text at each call: member names and nonces. */
+    random: () => string;
+    /** From 0 to below 1 at each call: jitter and backoff. */
+    chance: () => number;
+    limits: FollowerLimits;
+    events: FollowerEvents;
+  }) {
+    this.apiId = options.apiId;
+    this.#open = options.open;
+    this.#cache = options.cache;
+    this.#clock = options.clock;
+    this.#random = options.random;
+    this.#chance = options.chance;
+    this.#limits = options.limits;
+    this.#events = options.events;
+  }
+
+  /** Whether it is registered and following, whatever its lease says. */
+  get live(): boolean {
+    return this.#epoch !== undefined;
+  }
+
+  /** Whether the API was deleted; then every key of it is unknown. Only meaningful while `canAnswer`. */
+  get apiDeleted(): boolean {
+    return this.#apiDeleted;
+  }
+
+  /** Whether what it knows may be told at this instant. */
+  get canAnswer(): boolean {
+    return this.#epoch?.lease.holds() ?? false;
+  }
+
+  /** Whether anybody asked for a key of this API since the last call. */
+  takeUsed(): boolean {
+    const used = this.#epoch?.used ?? true;
+    if (this.#epoch) this.#epoch.used = false;
+    return used;
+  }
+
+  /** The name under which it is registered; `propagation.laggards` names it so. */
+  get member(): string {
+    return this.#member;
+  }
+
+  /** For metrics and status. */
+  get position(): number {
+    return this.#position;
+  }
+
+  /** Changes known to exist and not applied yet. */
+  get lag(): number {
+    return Math.max(0, this.#headSeen - this.#position);
+  }
+
+  get leaseRemainingMs(): number {
+    return this.#epoch?.lease.remainingMs() ?? 0;
+  }
+
+  /** Follows until `stop`; never rejects. */
+  run(): Promise<void> {
+    this.#ended ??= this.#run();
+    return this.#ended;
+  }
+
+  async #run(): Promise<void> {
+    let failed = false;
+    for (let attempt = 0; !this.#stop.signal.aborted; attempt++) {
+      try {
+        await this.#converse(() => {
+          attempt = 0;
+          if (failed) this.#events.resumed(this.#position);
+          failed = false;
+        });
+      } catch (error) {
+        failed = true;
+        this.#events.disconnected(error, this.#position);
+        for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
+      }
+      this.#session?.end('quietly');
+      this.#session = undefined;
+      const waitMs = backoffMs(attempt, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, this.#chance);
+      await pause(this.#clock, waitMs, this.#stop.signal);
+    }
+  }
+
+  /** Stops answering, then leaves, so that no change waits for this follower. Resolves when it has left. */
+  async stop(): Promise<void> {
+    const session = this.#session;
+    this.#forgetAll();
+    this.#stop.abort();
+    this.#wake.abort();
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
+    if (session) await this.#leaveAll(session);
+    await this.#ended;
+  }
+
+  /** Resolves when LIVE; rejects with SERVICE_UNAVAILABLE when the present attempt to become so fails. */
+  whenLive(): Promise<void> {
+    if (this.live) return Promise.resolve();
+    if (this.#stop.signal.aborted) return Promise.reject(unavailable('no longer following this API'));
+    const waiter = Promise.withResolvers<void>();
+    this.#waiters.push(waiter);
+    return waiter.promise;
+  }
+
+  /** Whether `fill` can find keys by their secret at this moment. */
+  get findsKeys(): boolean {
+    return this.live && this.#session?.findsKeys === true;
+  }
+
+  /**
+   * Reads a key's record at the head of the log, remembers and returns it; undefined when the key does not exist.
+   * Cached only when nothing newer was applied meanwhile. Rejects with SERVICE_UNAVAILABLE.
+   * @param wanted by its secret only where this `findsKeys`
+   */
+  async fill(wanted: { readonly keyId: string }): Promise<Entry | undefined>;
+  async fill(wanted: { readonly secretHash: string }): Promise<Entry | Elsewhere | undefined>;
+  async fill(wanted: Wanted): Promise<Entry | Elsewhere | undefined> {
+    for (let attempt = 0; attempt < FILL_ATTEMPTS_MAX; attempt++) {
+      await this.whenLive();
+      const [session, epoch] = [this.#session, this.#epoch];
+      if (!session || !epoch) throw unavailable('not in sync with Redis');
+      const { reply, isSeen } = await this.#sync(session, epoch, wanted);
+      if (reply.status === 'ELSEWHERE') return { elsewhere: reply.pointer };
+      if (this.#apiDeleted || reply.apiDeleted) return undefined;
+      if (reply.sequence !== this.#position || this.#epoch !== epoch) continue;
+      if (!isSeen) continue;
+      const [secretHash, ...state] = reply.record;
+      const keyId = wanted.keyId ?? reply.pointer?.keyId;
+      if (secretHash === undefined || keyId === undefined) return undefined;
+      const entry = new Entry(epoch, keyId, decodeState(state));
+      this.#cache.put(secretHash, entry);
+      return entry;
+    }
+    throw unavailable('the key changes faster than it can be read');
+  }
+
+  async #converse(onLive: () => void): Promise<void> {
+    const session = await this.#open(this.apiId);
+    if (this.#stop.signal.aborted) return session.end('quietly');
+    let ended = false;
+    session.onEnd(() => {
+      ended = true;
+      if (this.#session === session) this.#session = undefined;
+      this.#wake.abort();
+    });
+    this.#session = session;
+    await this.#within(
+      session,
+      session.subscribe((message) => this.#receive(session, message)),
+    );
+    for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
+      this.#wake = new AbortController();
+      try {
+        if (!this.#epoch) await this.#register(session);
+        else await this.#sync(session, this.#epoch);
+      } catch (error) {
+        // Dropped: register anew at once, but not in a tight loop.
+        if (ended || this.#epoch || dropped) throw error;
+        dropped = true;
+        continue;
+      }
+      dropped = false;
+      onLive();
+      const jitter = 0.9 + 0.2 * this.#chance();
+      await pause(this.#clock, this.#limits.syncPeriodMs * jitter, this.#wake.signal);
+    }
+    if (!this.#stop.signal.aborted) throw unavailable('the connection to Redis ended');
+  }
+
+  async #register(session: Session): Promise<void> {
+    void this.#leaveAll(session);
+    const [nonce, member] = [this.#random(), this.#random()];
+    this.#member = member;
+    const sentAt = instant(this.#clock);
+    const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
+    if (this.#stop.signal.aborted) await this.#leaveAll(session); // `stop` may have come before it
+    if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
+    if (reply.nonce !== nonce) return this.#desynchronised(session);
+    this.#position = this.#headSeen = reply.sequence;
+    this.#hash = reply.hash;
+    this.#creations = reply.creations;
+    this.#ring.length = 0;
+    this.#ring[reply.sequence % RING_LENGTH] = reply.hash;
+    this.#apiDeleted = reply.apiDeleted;
+    const lease = new Lease(this.#clock);
+    lease.extend(sentAt, reply.leaseMs);
+    this.#epoch = { apiId: this.apiId, lease, current: true, used: true };
+    this.#events.live(this.#position, reply.leaseMs);
+    for (const waiter of this.#waiters.splice(0)) waiter.resolve();
+  }
+
+  /** Takes out every name of this follower. Only where nothing is remembered under any of them. */
+  async #leaveAll(session: Session): Promise<void> {
+    if (this.#member && this.#former.size < FORMER_NAMES_MAX) this.#former.add(this.#member);
+    const left = [...this.#former].map((name) => session.leave(name).then(() => this.#former.delete(name)));
+    await Promise.allSettled(left);
+  }
+
+  /** One SYNC, and what its reply says applied. Rejects when the reply is void or made the follower drop. */
+  async #sync(session: Session, epoch: Epoch, wanted: Wanted = {}): Promise<Synced> {
+    const request: SyncRequest = {
+      member: this.#member,
+      position: this.#position,
+      hash: this.#hash,
+      creations: this.#creations,
+      nonce: this.#random(),
+      ...wanted,
+    };
+    const sentAt = instant(this.#clock);
+    const reply = await this.#within(session, session.sync(request));
+    if (this.#session !== session || this.#epoch !== epoch) throw unavailable('the reply came too late');
+    if (reply.nonce !== request.nonce) return this.#desynchronised(session);
+    if (reply.status === 'ELSEWHERE') return { reply, isSeen: false };
+    if (reply.status !== 'OK') return this.#drop(REASONS[reply.status]);
+    this.#headSeen = reply.sequence;
+    for (const change of reply.entries) {
+      if (change.sequence > this.#position + 1) return this.#drop('hole');
+      if (change.sequence === this.#position + 1) this.#apply(epoch, change, 'sync');
+      else if (this.#ring[change.sequence % RING_LENGTH] !== change.hash) return this.#drop('diverged');
+    }
+    // Only what this follower had seen when it asked was compared. What it saw since, the next SYNC proves.
+    const isProven = this.#creations === request.creations || this.#creations === reply.creations;
+    if (isProven) this.#creations = reply.creations;
+    if (isProven && this.#position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
+    return { reply, isSeen: isProven || Number(reply.record[6] ?? 0) <= numberOf(request.creations) };
+  }
+
+  #receive(session: Session, message: string): void {
+    if (this.#session !== session) return;
+    const change = parsePublished(message);
+    const epoch = this.#epoch;
+    this.#wake.abort();
+    if (!epoch || !change || change.sequence <= this.#position) return;
+    this.#headSeen = Math.max(this.#headSeen, change.sequence);
+    if (change.sequence !== this.#position + 1 || change.previousHash !== this.#hash) {
+      this.#events.gap(this.#position, change.sequence);
+      return;
+    }
+    try {
+      this.#apply(epoch, change, 'message');
+    } catch {
+      return; // dropped; the conversation goes on with REGISTER
+    }
+  }
+
+  #apply(epoch: Epoch, change: Change, source: 'message' | 'sync'): void {
+    const effect = decode(change) ?? this.#drop('damaged');
+    switch (effect.kind) {
+      case 'set':
+        this.#cache.update(effect.secretHash, epoch, effect.state);
+        break;
+      case 'forget':
+        this.#cache.forget(effect.secretHash);
+        break;
+      case 'api-deleted':
+        this.#apiDeleted = true;
+        epoch.current = false;
+        this.#epoch = { ...epoch, current: true };
+        break;
+      case 'nothing':
+        break;
+    }
+    this.#position = change.sequence;
+    this.#hash = change.hash;
+    this.#ring[change.sequence % RING_LENGTH] = change.hash;
+    this.#events.applied(change, source);
+    this.#wake.abort(); // the next SYNC acknowledges it
+  }
+
+  /** A reply that was meant for another request: nothing that comes over this connection can be believed. */
+  #desynchronised(session: Session): never {
+    session.end('cut');
+    return this.#drop('nonce');
+  }
+
+  #drop(reason: DropReason): never {
+    this.#events.dropped(reason, this.#position);
+    this.#forgetAll();
+    this.#wake.abort();
+    throw unavailable(`out of sync with Redis: ${reason}`);
+  }
+
+  #forgetAll(): void {
+    if (this.#epoch) {
+      this.#epoch.current = false;
+      this.#epoch.lease.cut();
+    }
+    this.#epoch = undefined;
+  }
+
+  async #within<T>(session: Session, work: Promise<T>, limitMs = this.#limits.syncDeadlineMs): Promise<T> {
+    const timer = this.#clock.after(limitMs, () => session.end('cut'));
+    try {
+      return await work;
+    } catch (error) {
+      if (error instanceof ApiError) throw error;
+      throw unavailable('Redis did not do what was asked', error);
+    } finally {
+      timer.cancel();
+    }
+  }
+}
+
+function decode(change: Change): Effect | undefined {
+  try {
+    return effectOf(change);
+  } catch {
+    return undefined;
+  }
+}
+
+const numberOf = (mark: Mark): number => Number.parseInt(mark, 10) || 0;
+
+const REASONS = { NOREG: 'noreg', DIVERGED: 'diverged', TRIMMED: 'trimmed' } as const;

@@ -1,0 +1,122 @@
+import { LRUCache } from 'lru-cache';
+import type { KeyState } from '#shared/change.ts';
+import { digestFrom } from '#shared/key-format.ts';
+import type { VerdictCounts } from '#shared/verdict-codes.ts';
+import type { Lease } from './lease.ts';
+
+/**
+ * All that a follower remembers between two losses of sync. When it drops, it starts another epoch and every
+ * entry of the old one is void at once, without touching the cache.
+ */
+export interface Epoch {
+  readonly apiId: string;
+  readonly lease: Lease;
+  current: boolean;
+  /** Set by each answer from memory; read and reset to find idle APIs. */
+  used: boolean;
+}
+
+/** The rare parts of a key, apart so that a plain key stays small. */
+export interface Details {
+  readonly name: string;
+  readonly externalId: string;
+  /** JSON text of an object. */
+  readonly meta: string;
+}
+
+/** What a change may change of a key. */
+interface Facts {
+  readonly enabled: boolean;
+  /** Unix milliseconds, 0 = never. */
+  readonly expires: number;
+  /** undefined = no name, no owner, empty meta. */
+  readonly details: Details | undefined;
+}
+
+/** Most keys are one of these two, and share it: a million fit a sidecar. */
+const PLAIN: Facts = Object.freeze({ enabled: true, expires: 0, details: undefined });
+const PLAIN_DISABLED: Facts = Object.freeze({ enabled: false, expires: 0, details: undefined });
+
+/**
+ * The verdicts on a key that are not reported yet. As a number: so many VALID and no other, which is how almost all keys
+ * go and needs no memory of its own.
+ */
+export type Unreported = VerdictCounts | number;
+
+/** One known key. Mutable: a change rewrites it in place. 56 bytes of heap and its id. */
+export class Entry {
+  readonly epoch: Epoch;
+  readonly keyId: string;
+  /** Verdicts that are not reported yet; owned by `Usage`. Here, because beside it no look-up is cheap enough. */
+  usage: Unreported;
+  #facts: Facts;
+
+  constructor(epoch: Epoch, keyId: string, state: KeyState) {
+    this.epoch = epoch;
+    // A copy: what was cut out of a reply would keep the whole reply in memory.
+    this.keyId = Buffer.from(keyId).toString('latin1');
+    this.usage = 0;
+    this.#facts = factsOf(state);
+  }
+
+  get enabled(): boolean {
+    return this.#facts.enabled;
+  }
+
+  get expires(): number {
+    return this.#facts.expires;
+  }
+
+  get details(): Details | undefined {
+    return this.#facts.details;
+  }
+
+  become(state: KeyState): void {
+    this.#facts = factsOf(state);
+  }
+}
+
+function factsOf({ enabled, expires, name, externalId, meta }: KeyState): Facts {
+  const details = name === '' && externalId === '' && meta === '{}' ? undefined : { name, externalId, meta };
+  if (expires === 0 && details === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
+  return { enabled, expires, details };
+}
+
+/** The known keys of all APIs by the digest of their secret (`digestOf`), least recently used out first. */
+export class KeyCache {
+  readonly #entries: LRUCache<string, Entry>;
+  evictions = 0;
+
+  constructor(keysMax: number) {
+    this.#entries = new LRUCache({
+      max: keysMax,
+      disposeAfter: (_entry, _digest, reason) => {
+        if (reason === 'evict') this.evictions++;
+      },
+    });
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** The entry, if its follower has been in sync ever since it was filled. Says nothing about the lease. */
+  get(digest: string): Entry | undefined {
+    const entry = this.#entries.get(digest);
+    return entry?.epoch.current ? entry : undefined;
+  }
+
+  put(secretHash: string, entry: Entry): void {
+    this.#entries.set(digestFrom(secretHash), entry);
+  }
+
+  /** Applies a change to the entry of this epoch, where there is one; recency is untouched. */
+  update(secretHash: string, epoch: Epoch, state: KeyState): void {
+    const entry = this.#entries.peek(digestFrom(secretHash));
+    if (entry?.epoch === epoch) entry.become(state);
+  }
+
+  forget(secretHash: string): void {
+    this.#entries.delete(digestFrom(secretHash));
+  }
+}

@@ -1,0 +1,85 @@
+import type { Clock } from '#shared/clock.ts';
+import { type Deadline, Deadlines } from '#shared/redis/deadlines.ts';
+
+/** Somebody who waits for the answer to a question about what is looked up. */
+interface Waiter<Q, A> {
+  readonly question: Q;
+  readonly resolve: (answer: A) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+interface Running<Q, A> {
+  readonly digest: string;
+  readonly waiting: Deadline<Waiter<Q, A>>[];
+}
+
+/** About as many as there may be look-ups by default, queued ones included. */
+const CHAINS = 1024;
+
+/** How `SingleFlight` looks up, and what it makes of it. */
+interface Options<T, Q, A> {
+  readonly clock: Clock;
+  /** How long one who asks waits, milliseconds; the look-up goes on. */
+  readonly waitMs: number;
+  read(digest: string): Promise<T>;
+  /** May throw. */
+  answer(found: T, question: Q): A;
+  tooSlow(): Error;
+}
+
+/**
+ * Look-ups under way: one for each digest, however many ask. Not in a Map for the reason that `SlotList` is no Set, and with
+ * one promise for each who asks, because most of what a look-up leaves for V8 to clear away is promises.
+ */
+export class SingleFlight<T, Q, A> {
+  readonly #options: Options<T, Q, A>;
+  readonly #deadlines: Deadlines<Waiter<Q, A>>;
+  readonly #chains: readonly Running<Q, A>[][] = Array.from({ length: CHAINS }, () => []);
+  #size = 0;
+
+  constructor(options: Options<T, Q, A>) {
+    this.#options = options;
+    this.#deadlines = new Deadlines(options.clock, options.waitMs, ({ reject }) => reject(options.tooSlow()));
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The answer to a question about what the look-up for this digest finds; it is begun where there is none. */
+  ask(digest: string, question: Q): Promise<A> {
+    return new Promise((resolve, reject) => {
+      const deadline = this.#deadlines.begin({ question, resolve, reject });
+      // Digests are random already.
+      const chain = this.#chains[(digest.charCodeAt(0) | (digest.charCodeAt(1) << 8)) % CHAINS] ?? [];
+      for (const running of chain) {
+        if (running.digest === digest) return void running.waiting.push(deadline);
+      }
+      this.#begin(chain, { digest, waiting: [deadline] });
+    });
+  }
+
+  #begin(chain: Running<Q, A>[], running: Running<Q, A>): void {
+    chain.push(running);
+    this.#size++;
+    const end = (settle: (waiter: Waiter<Q, A>) => void) => {
+      chain.splice(chain.indexOf(running), 1);
+      this.#size--;
+      for (const deadline of running.waiting) {
+        this.#deadlines.end(deadline);
+        settle(deadline.item);
+      }
+    };
+    this.#options.read(running.digest).then(
+      (found) =>
+        end(({ question, resolve, reject }) => {
+          try {
+            resolve(this.#options.answer(found, question));
+          } catch (error) {
+            reject(error);
+          }
+        }),
+      (error) => end(({ reject }) => reject(error)),
+    );
+  }
+}

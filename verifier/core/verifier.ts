@@ -1,0 +1,254 @@
+import type { Clock } from '#shared/clock.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
+import type { VerdictCode } from '#shared/verdict-codes.ts';
+import { ExpiryClock } from './expiry-clock.ts';
+import { Follower, type FollowerEvents, type FollowerLimits } from './follower.ts';
+import { type Entry, KeyCache } from './key-cache.ts';
+import { NegativeCache } from './negative-cache.ts';
+import type { Directory, Pointer } from './redis-port.ts';
+import { Semaphore } from './semaphore.ts';
+import { SingleFlight } from './single-flight.ts';
+import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
+
+/** Counter of verdicts by key. */
+interface VerdictCounter {
+  count(entry: Entry, code: VerdictCode): void;
+}
+
+/** A verifier's limits, each a setting of the process. */
+export interface VerifierLimits extends FollowerLimits {
+  readonly cacheKeysMax: number;
+  readonly unknownKeysMax: number;
+  /** How long an unknown key is remembered as such, milliseconds. */
+  readonly unknownTtlMs: number;
+  readonly lookupsInFlightMax: number;
+  readonly lookupsQueuedMax: number;
+  /** How long a request waits for a look-up, which then goes on without it, milliseconds. */
+  readonly lookupWaitMs: number;
+  readonly apisMax: number;
+  readonly apiIdleMs: number;
+}
+
+/** A look-up given up for its number (`shed`) or its slowness (`slow`); clients see 503 with `Retry-After`. */
+export class LookupGivenUp extends ApiError {
+  readonly reason: 'shed' | 'slow';
+
+  constructor(reason: 'shed' | 'slow', message: string) {
+    super('SERVICE_UNAVAILABLE', message);
+    this.reason = reason;
+  }
+}
+
+/**
+ * Answers "is this key good?" for the APIs it serves: from memory while their leases hold, else from Redis.
+ * The rules of a verification, without HTTP.
+ */
+export class Verifier {
+  readonly #directory: Directory;
+  readonly #clock: Clock;
+  readonly #random: () => string;
+  readonly #chance: () => number;
+  readonly #limits: VerifierLimits;
+  /** Empty = all. */
+  readonly #apiIds: ReadonlySet<string>;
+  readonly #foreignKeys: boolean;
+  readonly #events: (apiId: string) => FollowerEvents;
+  readonly #usage: VerdictCounter | undefined;
+  readonly #expiry: ExpiryClock;
+  readonly #cache: KeyCache;
+  readonly #unknown: NegativeCache;
+  readonly #lookups: SingleFlight<Entry | Verdict, string | undefined, Verdict>;
+  readonly #slots: Semaphore;
+  readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
+  /** Of which API the next key that memory does not have will be: then one step at Redis finds and reads it. */
+  #likely: Follower | undefined;
+  #idleCheck: { cancel(): void } | undefined;
+  #stopped = false;
+  /** Monotone counts for metrics. */
+  readonly counts = { fills: 0, malformed: 0, stale: 0 };
+
+  constructor(options: {
+    directory: Directory;
+    clock: Clock;
+    random: () => string;
+    /** From 0 to below 1 at each call: jitter and backoff. */
+    chance?: () => number;
+    limits: VerifierLimits;
+    apiIds: readonly string[];
+    /** Whether keys that are not of our format may be looked up. */
+    foreignKeys: boolean;
+    events: (apiId: string) => FollowerEvents;
+    /** Told every verdict on a known key; undefined = nobody counts them. */
+    usage?: VerdictCounter | undefined;
+  }) {
+    const { limits, clock } = options;
+    this.#directory = options.directory;
+    this.#clock = clock;
+    this.#random = options.random;
+    this.#chance = options.chance ?? Math.random;
+    this.#limits = limits;
+    this.#apiIds = new Set(options.apiIds);
+    this.#foreignKeys = options.foreignKeys;
+    this.#events = options.events;
+    this.#usage = options.usage;
+    this.#expiry = new ExpiryClock(clock);
+    this.#cache = new KeyCache(limits.cacheKeysMax);
+    this.#unknown = new NegativeCache(limits.unknownKeysMax, limits.unknownTtlMs, clock);
+    this.#slots = new Semaphore(limits.lookupsInFlightMax, limits.lookupsQueuedMax);
+    this.#lookups = new SingleFlight({
+      clock,
+      waitMs: limits.lookupWaitMs,
+      read: (digest) => this.#fetch(digest),
+      answer: (found, askedApi) => this.#answer(found, askedApi),
+      tooSlow: () => new LookupGivenUp('slow', `no answer from Redis within ${limits.lookupWaitMs} ms`),
+    });
+  }
+
+  /** Begins to follow the APIs of `apiIds`; others are followed from their first key on. */
+  start(): void {
+    for (const apiId of this.#apiIds) this.#follow(apiId);
+    this.#checkIdle();
+  }
+
+  /** Stops answering and leaves every API. */
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#idleCheck?.cancel();
+    await Promise.all([...this.#followers.values()].map(({ follower }) => follower.stop()));
+  }
+
+  get followers(): Follower[] {
+    return [...this.#followers.values()].map(({ follower }) => follower);
+  }
+
+  get cache(): Pick<KeyCache, 'size' | 'evictions'> {
+    return this.#cache;
+  }
+
+  get lookupsInFlight(): number {
+    return this.#lookups.size;
+  }
+
+  /**
+   * The verdict, if memory has it and may tell at this very instant: the clock and the entry are read in one
+   * synchronous block. undefined = Redis must be asked (`lookUp`).
+   * @param askedApi the API that the caller wants the key to be of; undefined = any
+   */
+  decide(key: string, askedApi?: string): Verdict | undefined {
+    const digest = digestOf(key);
+    const entry = this.#cache.get(digest);
+    if (entry !== undefined) {
+      if (!entry.epoch.lease.holds()) {
+        this.counts.stale++;
+        return undefined;
+      }
+      entry.epoch.used = true;
+      return this.#judge(entry, askedApi);
+    }
+    if (!this.#foreignKeys && !isWellFormed(key)) {
+      this.counts.malformed++;
+      return NOT_FOUND;
+    }
+    return this.#unknown.get(digest);
+  }
+
+  /**
+   * The verdict by way of Redis; one look-up per key however many ask. Rejects with SERVICE_UNAVAILABLE when
+   * none can be had within the wait; the look-up goes on and its result is remembered.
+   */
+  lookUp(key: string, askedApi?: string): Promise<Verdict> {
+    return this.#lookups.ask(digestOf(key), askedApi);
+  }
+
+  #answer(found: Entry | Verdict, askedApi: string | undefined): Verdict {
+    if ('code' in found) return found;
+    if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
+    return this.#judge(found, askedApi);
+  }
+
+  #judge(entry: Entry, askedApi: string | undefined): Verdict {
+    // Most keys never expire, and need no clock.
+    const verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs());
+    this.#usage?.count(entry, verdict.code);
+    return verdict;
+  }
+
+  async #fetch(digest: string): Promise<Entry | Verdict> {
+    const slot = this.#slots.acquire();
+    if (slot !== true && !(await slot)) throw new LookupGivenUp('shed', 'too many look-ups at once');
+    try {
+      this.counts.fills++;
+      const start = this.#clock.monotonicMs();
+      const secretHash = secretHashFrom(digest);
+      let pointer: Pointer | undefined;
+      if (this.#likely?.findsKeys) {
+        const found = await this.#likely.fill({ secretHash });
+        if (found === undefined || !('elsewhere' in found))
+          return found ?? this.#unlessLate(NOT_FOUND, start);
+        pointer = found.elsewhere;
+      } else {
+        pointer = await this.#directory.find(secretHash);
+      }
+      const refusal = pointer === undefined ? NOT_FOUND : this.#serves(pointer.apiId) ? undefined : FORBIDDEN;
+      if (pointer === undefined || refusal !== undefined) {
+        // The next may be made up too, and to ask only where it lies is cheaper.
+        this.#likely = undefined;
+        this.#unknown.set(digest, refusal ?? NOT_FOUND, start);
+        return this.#unlessLate(refusal ?? NOT_FOUND, start);
+      }
+      this.#likely = this.#follow(pointer.apiId);
+      return (await this.#likely.fill(pointer)) ?? this.#unlessLate(NOT_FOUND, start);
+    } finally {
+      this.#slots.release();
+    }
+  }
+
+  /**
+   * What Redis said of a secret that is of no key, for all who wait: some may have asked long after Redis did answer, where
+   * the reply was held up or this process was, and the key may have been created before they asked.
+   */
+  #unlessLate(verdict: Verdict, sinceMs: number): Verdict {
+    const { unknownTtlMs, lookupWaitMs } = this.#limits;
+    if (this.#clock.monotonicMs() - sinceMs <= Math.max(unknownTtlMs, lookupWaitMs)) return verdict;
+    throw new LookupGivenUp('slow', 'the answer from Redis came too late');
+  }
+
+  #serves(apiId: string): boolean {
+    return this.#apiIds.size === 0 || this.#apiIds.has(apiId);
+  }
+
+  #follow(apiId: string): Follower {
+    const known = this.#followers.get(apiId);
+    if (known) return known.follower;
+    if (this.#stopped) throw unavailable('shutting down');
+    if (this.#followers.size >= this.#limits.apisMax)
+      throw unavailable('this verifier follows too many APIs');
+    const follower = new Follower({
+      apiId,
+      open: (id) => this.#directory.open(id),
+      cache: this.#cache,
+      clock: this.#clock,
+      random: this.#random,
+      chance: this.#chance,
+      limits: this.#limits,
+      events: this.#events(apiId),
+    });
+    this.#likely ??= follower;
+    this.#followers.set(apiId, { follower, idleSinceMs: this.#clock.monotonicMs() });
+    void follower.run();
+    return follower;
+  }
+
+  /** Leaves APIs that nobody asked for during `apiIdleMs`, where they were not configured. */
+  #checkIdle(): void {
+    const nowMs = this.#clock.monotonicMs();
+    for (const [apiId, followed] of this.#followers) {
+      if (followed.follower.takeUsed()) followed.idleSinceMs = nowMs;
+      if (this.#apiIds.has(apiId) || nowMs - followed.idleSinceMs < this.#limits.apiIdleMs) continue;
+      this.#followers.delete(apiId);
+      void followed.follower.stop();
+    }
+    this.#idleCheck = this.#clock.after(this.#limits.apiIdleMs / 10, () => this.#checkIdle());
+  }
+}

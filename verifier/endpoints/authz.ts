@@ -1,0 +1,144 @@
+import type { ServerResponse } from 'node:http';
+import { ApiError } from '#shared/errors.ts';
+import type { VerdictCode } from '#shared/verdict-codes.ts';
+import type { Verdict } from '../core/verdict.ts';
+import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
+import { answer } from '../http/respond.ts';
+import type { Handler, Routes } from '../http/router.ts';
+import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
+import { type HeaderLine, identityHeaders } from './identity-headers.ts';
+import type { Decider, Question } from './verify-key.ts';
+
+/** What the process's configuration says about questions of gateways. */
+export interface AuthzSettings {
+  readonly sources: readonly Source[];
+  /** Whether `X-Key-Meta` is one of the identity headers. */
+  readonly withMeta: boolean;
+  /** Whether a CORS preflight, which never carries a key, is allowed without one. */
+  readonly allowPreflight: boolean;
+}
+
+/** What became of a question: a verdict, or why there was no key to judge. */
+export type AuthzOutcome = Verdict | { readonly code: CredentialFault | 'PREFLIGHT' };
+
+/** An answer to a gateway. Where there is a body its type is `PROBLEM_TYPE`. */
+export interface AuthzAnswer {
+  readonly status: number;
+  readonly headers: readonly HeaderLine[];
+  readonly body: string;
+}
+
+/** The endpoints below `/authz/` that gateways ask, whatever the method; see deploy/gateways/README.md. */
+export function authzRoutes(answers: Decider, settings: AuthzSettings): Routes['below'] {
+  const handler: Handler = (request, response, requestId) => {
+    const { method = '', url = '', headersDistinct } = request;
+    const send = (outcome: AuthzOutcome) =>
+      sendAnswer(response, authzAnswer(outcome, requestId, settings.withMeta));
+    const asked = authzQuestion(method, url, headersDistinct, settings);
+    if ('code' in asked) return send(asked);
+    const outcome = answers.decide(asked.key, asked.apiId);
+    if (outcome !== undefined) return send(outcome);
+    return answers.lookUp(asked.key, asked.apiId).then(send);
+  };
+  return [['/authz/', handler]];
+}
+
+/** Which key to judge, and of which API it must be; or the outcome where there is no key to judge. */
+export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
+
+/**
+ * What the path of a question says: the API that the key must be of, undefined = any; the dialect where it is one without
+ * more of a path, and else what Envoy put behind it. undefined = none of ours.
+ */
+export function authzPath(
+  url: string,
+): { apiId: string | undefined; fixed: string | undefined; rest: string } | undefined {
+  const match = PATH.exec(url);
+  return match === null ? undefined : { apiId: match[1], fixed: match[2], rest: match[3] ?? '' };
+}
+
+/** What a gateway asks. Throws ApiError NOT_FOUND when the path is none of ours. */
+function authzQuestion(method: string, url: string, headers: HeaderLines, settings: AuthzSettings): Asked {
+  const path = authzPath(url);
+  if (path === undefined) throw new ApiError('NOT_FOUND', 'no such path');
+  const { apiId, fixed, rest } = path;
+  const [methodHeader, targetHeader] = fixed === 'auth-request' ? NGINX : FORWARDED;
+  const original =
+    fixed === undefined
+      ? { method, target: rest }
+      : { method: only(headers[methodHeader]), target: only(headers[targetHeader]) };
+  return clientQuestion(original, headers, apiId, settings);
+}
+
+/**
+ * What a client's request asks.
+ * @param original as the client sent it, where that is known
+ * @param apiId the API that the key must be of; undefined = any
+ */
+export function clientQuestion(
+  original: { method: string | undefined; target: string | undefined },
+  headers: HeaderLines,
+  apiId: string | undefined,
+  settings: AuthzSettings,
+): Asked {
+  if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
+  const credential = credentialOf(headers, original.target, settings.sources);
+  return 'key' in credential ? { key: credential.key, apiId } : { code: credential.fault };
+}
+
+/** The answer that gateways of every dialect understand: 200 without a body allows, all else refuses. */
+export function authzAnswer(outcome: AuthzOutcome, requestId: string, withMeta: boolean): AuthzAnswer {
+  const { code } = outcome;
+  if (code === 'VALID' || code === 'PREFLIGHT') {
+    const entry = 'entry' in outcome ? outcome.entry : undefined;
+    return { status: 200, headers: identityHeaders(entry, withMeta), body: '' };
+  }
+  const [status, challenge, detail] = REFUSALS[code];
+  const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
+  return { status, headers, body: problemBody({ status, code, detail, requestId }) };
+}
+
+/** Sends an answer as a whole response. */
+export function sendAnswer(response: ServerResponse, { status, headers, body }: AuthzAnswer): void {
+  for (const [name, value] of headers) response.setHeader(name, value);
+  answer(response, status, body === '' ? undefined : PROBLEM_TYPE, body);
+}
+
+/** `/authz/<dialect>`, or `/authz/api/<apiId>/<dialect>`; Envoy puts the client's path and query after its own. */
+const PATH =
+  /^\/authz\/(?:api\/([A-Za-z0-9_-]{1,64})\/)?(?:(auth-request|forward-auth)(?:\?.*)?$|ext-authz(?![\w-])(.*)$)/s;
+
+/** Where a gateway says what the client asked for: method, then path and query. */
+const NGINX = ['x-original-method', 'x-original-uri'] as const;
+const FORWARDED = ['x-forwarded-method', 'x-forwarded-uri'] as const;
+
+const BEARER = 'Bearer realm="api"';
+const INVALID = `${BEARER}, error="invalid_token"`;
+
+/** Status, challenge and what to tell the client. */
+const REFUSALS: Readonly<
+  Record<
+    Exclude<VerdictCode, 'VALID'> | CredentialFault,
+    readonly [status: number, challenge: string | undefined, detail: string]
+  >
+> = {
+  KEY_MISSING: [401, BEARER, 'An API key is required.'],
+  KEY_AMBIGUOUS: [401, `${BEARER}, error="invalid_request"`, 'Send one API key, in one place.'],
+  NOT_FOUND: [401, INVALID, 'The API key is not known.'],
+  DISABLED: [401, INVALID, 'The API key is disabled.'],
+  EXPIRED: [401, INVALID, 'The API key has expired.'],
+  FORBIDDEN: [403, undefined, 'The API key is of another API.'],
+};
+
+/** The value of a header that a gateway sets; with the client's own beside it there is none to believe. */
+function only(lines: readonly string[] | undefined): string | undefined {
+  return lines?.length === 1 ? lines[0] : undefined;
+}
+
+function isPreflight(method: string | undefined, headers: HeaderLines): boolean {
+  return (
+    method === 'OPTIONS' &&
+    headers['origin'] !== undefined &&
+    headers['access-control-request-method'] !== undefined
+  );
+}

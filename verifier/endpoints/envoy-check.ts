@@ -1,0 +1,119 @@
+import { ApiError } from '#shared/errors.ts';
+import { PROBLEM_TYPE } from '../http/problem.ts';
+import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
+import { type HeaderLines, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
+import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
+import { API_ID } from './verify-key.ts';
+
+/** `CheckRequest` of protos/ext-authz.proto; every field may be missing. */
+export interface CheckRequest {
+  readonly attributes?: {
+    readonly request?: { readonly http?: HttpRequest };
+    readonly context_extensions?: Readonly<Record<string, string>>;
+  };
+}
+interface HttpRequest {
+  readonly id?: string;
+  readonly method?: string;
+  readonly path?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly header_map?: { readonly headers?: readonly RawHeader[] };
+}
+interface RawHeader {
+  readonly key?: string;
+  readonly value?: string;
+  readonly raw_value?: Uint8Array;
+}
+
+/** `CheckResponse` of the same. */
+export interface CheckResponse {
+  readonly status: { readonly code: number };
+  readonly ok_response?: {
+    readonly headers: readonly HeaderValueOption[];
+    readonly headers_to_remove: readonly string[];
+    readonly query_parameters_to_remove: readonly string[];
+  };
+  readonly denied_response?: {
+    readonly status: { readonly code: number };
+    readonly headers: readonly HeaderValueOption[];
+    readonly body: string;
+  };
+}
+interface HeaderValueOption {
+  readonly header: { readonly key: string; readonly value: string };
+  readonly append: { readonly value: false };
+  readonly append_action: number;
+}
+
+/** The extension by which Envoy's configuration says of which API a key must be; without it, of any. */
+const API_EXTENSION = 'api_id';
+
+/** What Envoy asks. Throws ApiError BAD_REQUEST where its configuration names an impossible API. */
+export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): Asked {
+  const apiId = attributes.context_extensions?.[API_EXTENSION];
+  if (apiId !== undefined && !API_ID.test(apiId))
+    throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: wrong`);
+  const { method, path } = attributes.request?.http ?? {};
+  return clientQuestion({ method, target: path }, linesOf(attributes.request?.http), apiId, settings);
+}
+
+/** The client's request id as Envoy has it; undefined = none. */
+export function checkRequestId({ attributes }: CheckRequest): string | undefined {
+  return attributes?.request?.http?.id;
+}
+
+/** An answer as Envoy understands it. What the API must not see of the client's request is taken out. */
+export function checkResponse(
+  { status, headers, body }: AuthzAnswer,
+  request: CheckRequest,
+  { sources }: AuthzSettings,
+): CheckResponse {
+  if (status !== 200) {
+    const all = [...headers, ['Content-Type', PROBLEM_TYPE], ['Cache-Control', 'no-store']] as const;
+    return {
+      status: { code: GRPC_CODES[status] ?? GRPC_INTERNAL },
+      denied_response: { status: { code: status }, headers: all.map(overwriting), body },
+    };
+  }
+  const ours = new Set(headers.map(([name]) => name.toLowerCase()));
+  const removed = Object.entries(linesOf(request.attributes?.request?.http))
+    .filter(([name, lines]) =>
+      isIdentityHeader(name)
+        ? !ours.has(name)
+        : lines?.some((line) => mayHoldKey(asReadByServers(name), line, sources)),
+    )
+    .map(([name]) => name);
+  return {
+    status: { code: 0 },
+    ok_response: {
+      headers: headers.map(overwriting),
+      headers_to_remove: removed,
+      query_parameters_to_remove: sources.includes('query') ? [QUERY_PARAMETER] : [],
+    },
+  };
+}
+
+/** UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE, INTERNAL. */
+const GRPC_CODES: Readonly<Record<number, number>> = { 401: 16, 403: 7, 503: 14 };
+export const GRPC_INTERNAL = 13;
+
+/** Said in both ways: recent versions of Envoy would otherwise append, and leave the client's own value in front. */
+function overwriting([key, value]: readonly [string, string]): HeaderValueOption {
+  return { header: { key, value }, append: { value: false }, append_action: OVERWRITE_IF_EXISTS_OR_ADD };
+}
+
+const OVERWRITE_IF_EXISTS_OR_ADD = 2;
+
+function linesOf({ headers = {}, header_map }: HttpRequest = {}): HeaderLines {
+  const lines: Record<string, string[]> = Object.create(null);
+  for (const { key = '', value = '', raw_value } of header_map?.headers ?? []) {
+    const line = raw_value?.length ? Buffer.from(raw_value).toString('latin1') : value;
+    // Not a new list for each line: 1 MiB has room for a hundred thousand.
+    const lower = key.toLowerCase();
+    const these = lines[lower];
+    if (these) these.push(line);
+    else lines[lower] = [line];
+  }
+  for (const [key, value] of Object.entries(headers)) lines[key.toLowerCase()] ??= [value];
+  return lines;
+}

@@ -1,0 +1,153 @@
+import { fileURLToPath } from 'node:url';
+import type { experimental, ServerUnaryCall, ServiceDefinition, sendUnaryData } from '@grpc/grpc-js';
+import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { port, type Setting } from '#shared/process/config.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { requestIdFrom } from '#shared/request-id.ts';
+import { asset } from '../assets.ts';
+import type { HttpLimits } from '../http/limits.ts';
+import { problemBody } from '../http/problem.ts';
+import type { Certificate } from '../http/tls.ts';
+import { type AuthzAnswer, type AuthzSettings, authzAnswer } from './authz.ts';
+import {
+  type CheckRequest,
+  type CheckResponse,
+  checkQuestion,
+  checkRequestId,
+  checkResponse,
+  GRPC_INTERNAL,
+} from './envoy-check.ts';
+import { Connections } from './grpc-connections.ts';
+import { GrpcHealth } from './grpc-health.ts';
+import type { Decider } from './verify-key.ts';
+
+const grpcPort: Setting<number | undefined> = {
+  ...port(0, "Port for Envoy's ext_authz over gRPC, at HOST, with `grpc.health.v1`; unset = off"),
+  default: '',
+  parse: (value) => (value === '' ? undefined : port(0, '').parse(value)),
+};
+
+export const grpcSettings = { EXT_AUTHZ_GRPC_PORT: grpcPort };
+
+/** The listener for Envoy's gRPC. */
+export interface GrpcListener {
+  /** As `host:port`. */
+  readonly address: string;
+  /** What health checks are told; not serving until told. */
+  serving: boolean;
+  /** Answers what has arrived; what is still open after `graceMs` is cut. */
+  close(graceMs: number): Promise<void>;
+}
+
+const SERVICE = 'envoy.service.auth.v3.Authorization';
+const HEALTH = 'grpc.health.v1.Health';
+/** A request holds the client's headers, and its body where Envoy is told to send that along. */
+const MESSAGE_BYTES_MAX = 1_048_576;
+
+/** Listens for `Check` and health checks. Loads gRPC only now: it costs a start 140 ms. */
+export async function listenGrpc(options: {
+  answers: Decider;
+  authz: AuthzSettings;
+  log: Pick<Logger, 'error'>;
+  certificate?: Certificate | undefined;
+  host: string;
+  port: number;
+  limits: Pick<
+    HttpLimits,
+    'CONNECTIONS_MAX' | 'HEADERS_TIMEOUT_MS' | 'KEEP_ALIVE_TIMEOUT_MS' | 'REQUESTS_IN_FLIGHT_MAX'
+  >;
+}): Promise<GrpcListener> {
+  const [{ default: grpc }, { default: loader }] = await Promise.all([
+    import('@grpc/grpc-js'),
+    import('@grpc/proto-loader'),
+  ]);
+  const protos = await loader.load(['ext-authz.proto', 'health.proto'], {
+    includeDirs: [fileURLToPath(asset('endpoints/protos'))],
+    keepCase: true,
+  });
+  const server = new grpc.Server({
+    'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
+    'grpc.max_concurrent_streams': options.limits.REQUESTS_IN_FLIGHT_MAX,
+    'grpc.max_connection_idle_ms': options.limits.KEEP_ALIVE_TIMEOUT_MS,
+  });
+  const health = new GrpcHealth([SERVICE]);
+  server.addService(protos[SERVICE] as ServiceDefinition, { Check: checkMethod(options) });
+  server.addService(protos[HEALTH] as ServiceDefinition, health.methods);
+  const { certificate, log } = options;
+  const credentials = certificate
+    ? grpc.experimental.createCertificateProviderServerCredentials(identityOf(certificate), null, false)
+    : grpc.ServerCredentials.createInsecure();
+  const connections = new Connections(server.createConnectionInjector(credentials), options.limits, log);
+  const address = await connections.listen(options.host, options.port);
+  return {
+    address,
+    set serving(serving: boolean) {
+      health.serving = serving;
+    },
+    async close(graceMs) {
+      health.close();
+      const closed = connections.close();
+      const timer = setTimeout(() => {
+        server.forceShutdown();
+        connections.cut();
+      }, graceMs);
+      await new Promise((resolve) => server.tryShutdown(resolve));
+      await closed;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** The Check method. An outage is a denial with 503: a gRPC error Envoy would turn into 403, or let pass. */
+function checkMethod({
+  answers,
+  authz,
+  log,
+}: {
+  answers: Decider;
+  authz: AuthzSettings;
+  log: Pick<Logger, 'error'>;
+}) {
+  const judge = async (request: CheckRequest, requestId: string): Promise<AuthzAnswer> => {
+    try {
+      const asked = checkQuestion(request, authz);
+      const outcome =
+        'code' in asked
+          ? asked
+          : (answers.decide(asked.key, asked.apiId) ?? (await answers.lookUp(asked.key, asked.apiId)));
+      return authzAnswer(outcome, requestId, authz.withMeta);
+    } catch (error) {
+      if (!(error instanceof ApiError)) log.error({ requestId, err: error }, 'a bug');
+      const [status, code] =
+        error instanceof ApiError ? [error.status, error.code] : [500, 'INTERNAL_SERVER_ERROR'];
+      const body = problemBody({ status, code, requestId });
+      return { status, body, headers: status === 503 ? [['Retry-After', String(RETRY_AFTER_SECONDS)]] : [] };
+    }
+  };
+  return (
+    { request }: ServerUnaryCall<CheckRequest, CheckResponse>,
+    reply: sendUnaryData<CheckResponse>,
+  ): Promise<void> =>
+    judge(request, requestIdFrom(checkRequestId(request)))
+      .then((answer) => reply(null, checkResponse(answer, request, authz)))
+      .catch((err: unknown) => {
+        // Envoy refuses then. Nobody is behind this: what it rejects with would end the process.
+        log.error({ err }, 'a bug');
+        reply({ code: GRPC_INTERNAL });
+      });
+}
+
+/** A certificate as gRPC asks for it. */
+function identityOf(certificate: Certificate): experimental.CertificateProvider {
+  return {
+    addIdentityCertificateListener(listen) {
+      // Later, because gRPC begins to heed it only once it has asked.
+      certificate.follow(({ cert, key }) =>
+        queueMicrotask(() => listen({ certificate: Buffer.from(cert), privateKey: Buffer.from(key) })),
+      );
+    },
+    removeIdentityCertificateListener: () => undefined,
+    addCaCertificateListener: () => undefined,
+    removeCaCertificateListener: () => undefined,
+  };
+}

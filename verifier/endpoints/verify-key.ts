@@ -1,0 +1,56 @@
+import { ApiError } from '#shared/errors.ts';
+import { type Verdict, verdictBody } from '../core/verdict.ts';
+import { readJson } from '../http/json-body.ts';
+import { answerJson } from '../http/respond.ts';
+import type { Handler } from '../http/router.ts';
+
+/** Who decides: `Verifier`, or anything like it. */
+export interface Decider {
+  /** The verdict from memory; undefined = `lookUp` must be asked. Never waits. */
+  decide(key: string, askedApi?: string): Verdict | undefined;
+  /** Rejects with ApiError SERVICE_UNAVAILABLE when no decision can be had. */
+  lookUp(key: string, askedApi?: string): Promise<Verdict>;
+}
+
+/** What a verifyKey request asks. */
+export interface Question {
+  readonly key: string;
+  readonly apiId: string | undefined;
+}
+
+export const KEY_LENGTH_MAX = 512;
+export const API_ID = /^[A-Za-z0-9_-]{1,64}$/;
+
+/** POST /v1/keys.verifyKey, the reference; `fast-lane.ts` answers the common form of it the same way. */
+export function verifyKeyRoute(answers: Decider, bodyBytesMax: number): Handler {
+  return async (request, response, requestId) => {
+    const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
+    if (parameter !== undefined) throw unknown(parameter, 'query parameter');
+    const { key, apiId } = questionOf(await readJson(request, response, bodyBytesMax));
+    const verdict = answers.decide(key, apiId) ?? (await answers.lookUp(key, apiId));
+    answerJson(response, 200, verdictBody(verdict, requestId));
+  };
+}
+
+/** Judges the fields of a body. Throws ApiError BAD_REQUEST naming the field and the rule, never the value. */
+export function questionOf(body: Record<string, unknown>): Question {
+  const stray = Object.keys(body).find((name) => name !== 'key' && name !== 'apiId');
+  if (stray !== undefined) throw unknown(stray, 'field');
+  const { key, apiId } = body;
+  if (key === undefined) throw new ApiError('BAD_REQUEST', 'key: required');
+  if (typeof key !== 'string') throw new ApiError('BAD_REQUEST', 'key: must be a string');
+  if (key.length < 1 || key.length > KEY_LENGTH_MAX) {
+    throw new ApiError('BAD_REQUEST', `key: must have 1 to ${KEY_LENGTH_MAX} characters`);
+  }
+  // A lone half of a surrogate pair would be hashed as another character.
+  if (!key.isWellFormed()) throw new ApiError('BAD_REQUEST', 'key: must be Unicode text');
+  if (apiId === undefined) return { key, apiId };
+  if (typeof apiId !== 'string') throw new ApiError('BAD_REQUEST', 'apiId: must be a string');
+  if (!API_ID.test(apiId)) throw new ApiError('BAD_REQUEST', `apiId: must match ${API_ID.source}`);
+  return { key, apiId };
+}
+
+const NAME_SHOWN_MAX = 64;
+
+const unknown = (name: string, kind: string) =>
+  new ApiError('BAD_REQUEST', `${name.slice(0, NAME_SHOWN_MAX)}: unknown ${kind}`);

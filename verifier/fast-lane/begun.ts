@@ -1,0 +1,64 @@
+import type { Lane } from './lane.ts';
+
+const NOTHING = Buffer.alloc(0);
+
+/** What is here of a request that is not whole yet. */
+export class Begun {
+  /** The client's own, once the head is here; `''` = none was sent. Stays until the next one begins. */
+  requestId = '';
+  readonly #lane: Lane;
+  #bytes: Buffer = NOTHING;
+  #length = 0;
+  /** Bytes of the whole request; 0 = its head is not whole, so that nobody knows. */
+  #needed = 0;
+
+  constructor(lane: Lane) {
+    this.#lane = lane;
+  }
+
+  /** The longest that it may take, milliseconds: as Node counts, from its first byte or from when the connection was opened. */
+  get longestMs(): number {
+    const { HEADERS_TIMEOUT_MS, REQUEST_TIMEOUT_MS } = this.#lane.options.limits;
+    const wholeMs = REQUEST_TIMEOUT_MS || Number.POSITIVE_INFINITY;
+    return this.#needed > 0 ? wholeMs : Math.min(HEADERS_TIMEOUT_MS, wholeMs);
+  }
+
+  /**
+   * Keeps a copy of what `bytes` hold from `from` on.
+   * @param needed bytes of the whole request; 0 = not known yet
+   * @returns false where that would be more than may wait; then nothing is kept
+   */
+  begin(bytes: Buffer, from: number, needed: number, requestId: string): boolean {
+    const lane = this.#lane;
+    const { FAST_LANE_WAIT_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX } = lane.options.limits;
+    const size = Math.max(needed, bytes.length - from);
+    if (lane.heldBytes + size > FAST_LANE_WAIT_BYTES_MAX) return false;
+    if (needed > 0 && lane.inFlight >= REQUESTS_IN_FLIGHT_MAX) return false;
+    if (needed > 0) lane.inFlight++;
+    lane.heldBytes += size;
+    this.requestId = requestId;
+    this.#needed = needed;
+    this.#bytes = Buffer.allocUnsafe(size);
+    this.#length = bytes.copy(this.#bytes, 0, from);
+    return true;
+  }
+
+  /** Adds what came; undefined = more is needed, else all of it, of which nothing is kept. */
+  add(bytes: Buffer): Buffer | undefined {
+    const length = this.#length + bytes.length;
+    if (length > this.#bytes.length) return Buffer.concat([this.take(), bytes], length);
+    this.#length += bytes.copy(this.#bytes, this.#length);
+    return length < this.#needed ? undefined : this.take();
+  }
+
+  /** What is here of it; nothing is kept. */
+  take(): Buffer {
+    const bytes = this.#bytes.subarray(0, this.#length);
+    if (this.#needed > 0) this.#lane.inFlight--;
+    this.#lane.heldBytes -= this.#bytes.length;
+    this.#bytes = NOTHING;
+    this.#length = 0;
+    this.#needed = 0;
+    return bytes;
+  }
+}

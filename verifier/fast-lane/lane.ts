@@ -1,0 +1,47 @@
+import type { Socket } from 'node:net';
+import type { Logger } from '#shared/process/log.ts';
+import type { AuthzSettings } from '../endpoints/authz.ts';
+import type { Decider } from '../endpoints/verify-key.ts';
+import type { HttpLimits } from '../http/limits.ts';
+import type { RequestEvents } from '../http/router.ts';
+import type { Call } from './parse-call.ts';
+import type { RawAnswers } from './reply.ts';
+import type { Line } from './response-writer.ts';
+
+/** What became of what came to the lane. */
+export interface LaneCounts {
+  /** Requests answered here. */
+  answered: number;
+  /** Requests that Node answered, of connections that stayed. */
+  lent: number;
+  /** Connections given to Node. */
+  handedOver: number;
+}
+
+/** What the lane answers with, and within which bounds. */
+export interface LaneOptions {
+  readonly answers: Decider;
+  readonly limits: HttpLimits;
+  /** undefined = gateways are not answered. */
+  readonly authz: AuthzSettings | undefined;
+  /** Answers a connection whose request did not come in time, and closes it. */
+  readonly tooSlow: (socket: Socket, requestId?: string) => void;
+  /** In proxy mode, what answers a call; then nothing else is asked here. */
+  readonly passOn?: (call: Call, connection: Line & RequestEvents) => void;
+  readonly log: Pick<Logger, 'error'>;
+  readonly counts: LaneCounts;
+}
+
+/** Lane as its connections see it: what all of them share. */
+export interface Lane {
+  readonly options: LaneOptions;
+  readonly rawAuthz: RawAnswers;
+  /** Memory for requests of which only a part is here, bytes. */
+  heldBytes: number;
+  /** Requests whose body is on its way or whose look-up runs, or that are passed on. */
+  inFlight: number;
+  /** Set, new requests are for Node, which answers them with `Connection: close`. */
+  readonly closing: boolean;
+  /** Lets go of a connection that is closed or Node's. */
+  forget(connection: Line): void;
+}

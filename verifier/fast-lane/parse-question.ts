@@ -1,0 +1,200 @@
+import { type AuthzSettings, authzPath } from '../endpoints/authz.ts';
+import { API_ID, KEY_LENGTH_MAX, questionOf } from '../endpoints/verify-key.ts';
+import { parseJson } from '../http/json-body.ts';
+import {
+  API_KEY,
+  AUTHORIZATION,
+  BEGUN,
+  bytesOf,
+  CONTENT_LENGTH,
+  CONTENT_TYPE,
+  endsIn,
+  FOR_NODE,
+  follows,
+  HOST,
+  head,
+  headersOf,
+  SPACE,
+  scanHead,
+  TARGET,
+} from './scan-head.ts';
+
+/** What was recognised; one object is filled again and again. */
+export interface ParsedQuestion {
+  key: string;
+  apiId: string | undefined;
+  /** The client's own, well-formed; `''` = none was sent. */
+  requestId: string;
+  /** Whether a gateway asks, and is answered as one. */
+  fromGateway: boolean;
+  /** Whether the connection is closed after the answer. */
+  isLast: boolean;
+  /** Bytes of the whole request; 0 = so much is not known yet. */
+  length: number;
+}
+
+/** `begun`: such a request, as far as it is here. */
+type Recognition = 'whole' | 'begun' | 'for Node';
+
+/**
+ * Recognises a common request at `at`: exactly the shape that ordinary clients of verifyKey and gateways send, where
+ * Node's parser has no second opinion. Everything else is not wrong but for Node to judge. Allocates little but the texts
+ * it returns.
+ * @param bodyBytesMax largest body, bytes
+ * @param authz undefined = gateways are not answered
+ */
+export function parseQuestion(
+  bytes: Buffer,
+  at: number,
+  bodyBytesMax: number,
+  authz: AuthzSettings | undefined,
+  found: ParsedQuestion,
+): Recognition {
+  found.fromGateway = false;
+  found.length = 0;
+  if (!follows(bytes, at, VERIFY_KEY)) {
+    if (endsIn(bytes, at, VERIFY_KEY)) return 'begun';
+    return authz === undefined ? 'for Node' : recogniseAuthz(bytes, at, authz, found);
+  }
+  const version = at + VERIFY_KEY.length;
+  if (!isVersion(bytes, version)) return isBegunVersion(bytes, version) ? 'begun' : 'for Node';
+  const body = scanHead(bytes, at, VERIFY_KEY.length + VERSION_LENGTH, VERIFY_KEY_HEADERS);
+  if (body < 0) return body === BEGUN ? 'begun' : 'for Node';
+  if ((head.seen & NEEDED) !== NEEDED) return 'for Node';
+  const end = body + head.length;
+  if (head.length === 0 || head.length > bodyBytesMax) return 'for Node';
+  found.requestId = head.requestId;
+  found.isLast = isLast(bytes, version);
+  found.length = end - at;
+  if (end > bytes.length) return 'begun';
+  return scanBody(bytes, body, end, found) || parseBody(bytes.subarray(body, end), found)
+    ? 'whole'
+    : 'for Node';
+}
+
+/** A GET below `/authz/` without a body and with one key, the same where it comes twice. */
+function recogniseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, found: ParsedQuestion): Recognition {
+  // Where the key may be in the query, what the gateway says of the client's target counts too.
+  if (authz.sources.includes('query')) return 'for Node';
+  if (!follows(bytes, at, GET_AUTHZ)) return endsIn(bytes, at, GET_AUTHZ) ? 'begun' : 'for Node';
+  const target = at + METHOD_LENGTH;
+  let i = target;
+  while (TARGET[bytes[i] as number] === 1) i++;
+  const version = i + VERSION_START.length;
+  if (!follows(bytes, i, VERSION_START)) {
+    return endsIn(bytes, i, VERSION_START) && i - at < TARGET_LENGTH_MAX ? 'begun' : 'for Node';
+  }
+  if (!isOurs(bytes, target, i)) return 'for Node';
+  if (!isVersion(bytes, version)) return isBegunVersion(bytes, version) ? 'begun' : 'for Node';
+  const end = scanHead(bytes, at, version + VERSION_LENGTH - at, AUTHZ_HEADERS);
+  if (end < 0) return end === BEGUN ? 'begun' : 'for Node';
+  if ((head.seen & HOST) === 0 || head.length !== 0) return 'for Node';
+  found.requestId = head.requestId;
+  found.isLast = isLast(bytes, version);
+  found.key = '';
+  if (head.bearer > 0 && authz.sources.includes('bearer')) {
+    found.key = bytes.toString('latin1', head.bearer, head.bearerEnd);
+  }
+  if (head.apiKey > 0 && authz.sources.includes('x-api-key')) {
+    const key = bytes.toString('latin1', head.apiKey, head.apiKeyEnd);
+    if (found.key !== '' && found.key !== key) return 'for Node';
+    found.key = key;
+  }
+  if (found.key === '') return 'for Node';
+  found.apiId = known.apiId;
+  found.fromGateway = true;
+  found.length = end - at;
+  return 'whole';
+}
+
+const VERSIONS = [Buffer.from('1\r\n'), Buffer.from('0\r\n')] as const;
+const VERSION_LENGTH = VERSIONS[0].length;
+const VERSION_START = Buffer.from(' HTTP/1.');
+
+/** Whether HTTP/1.1 or HTTP/1.0 ends the request line; `at` is behind the point. */
+const isVersion = (bytes: Buffer, at: number) =>
+  follows(bytes, at, VERSIONS[0]) || follows(bytes, at, VERSIONS[1]);
+const isBegunVersion = (bytes: Buffer, at: number) =>
+  endsIn(bytes, at, VERSIONS[0]) || endsIn(bytes, at, VERSIONS[1]);
+/** What the head just read makes of the connection: HTTP/1.0 keeps it open only where asked to. */
+const isLast = (bytes: Buffer, version: number) =>
+  bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
+
+/** The last target that was one of ours: a gateway sends the same again and again. */
+const known: { target: Buffer; apiId: string | undefined } = { target: Buffer.from(' '), apiId: undefined };
+
+/** Whether the target is one of ours; then `known` has it. */
+function isOurs(bytes: Buffer, from: number, to: number): boolean {
+  if (to - from === known.target.length && follows(bytes, from, known.target)) return true;
+  const path = authzPath(bytes.toString('latin1', from, to));
+  if (path === undefined) return false;
+  known.target = Buffer.from(bytes.subarray(from, to));
+  known.apiId = path.apiId;
+  return true;
+}
+
+const VERIFY_KEY = Buffer.from('POST /v1/keys.verifyKey HTTP/1.');
+const GET_AUTHZ = Buffer.from('GET /authz/');
+const METHOD_LENGTH = 'GET '.length;
+/** One whose end is further is not waited for. */
+const TARGET_LENGTH_MAX = 2048;
+const [QUOTE, COMMA, CLOSE] = [34, 44, 125] as const;
+const NEEDED = HOST | CONTENT_LENGTH | CONTENT_TYPE;
+
+const VERIFY_KEY_HEADERS = headersOf({ 'content-length': CONTENT_LENGTH, 'content-type': CONTENT_TYPE });
+const AUTHZ_HEADERS = headersOf({
+  authorization: AUTHORIZATION,
+  'x-api-key': API_KEY,
+  'content-length': CONTENT_LENGTH,
+  // A CORS preflight, which may be allowed without a key.
+  'access-control-request-method': FOR_NODE,
+});
+
+/** What stands for itself in a JSON string. */
+const PLAIN = bytesOf(/[ !#-[\]-~]/);
+
+const FIELD_KEY = Buffer.from('"key":');
+const FIELD_API_ID = Buffer.from('"apiId":');
+const OPEN = Buffer.from('{');
+
+/** A body as `JSON.stringify` makes it, or with single spaces as others do: no escapes, nothing but ASCII. */
+function scanBody(bytes: Buffer, at: number, end: number, found: ParsedQuestion): boolean {
+  if (!follows(bytes, at, OPEN)) return false;
+  found.key = '';
+  found.apiId = undefined;
+  for (let i = at + 1; ; i++) {
+    const isKey = follows(bytes, i, FIELD_KEY);
+    if (!isKey && !follows(bytes, i, FIELD_API_ID)) return false;
+    i += isKey ? FIELD_KEY.length : FIELD_API_ID.length;
+    if (bytes[i] === SPACE) i++;
+    if (bytes[i++] !== QUOTE) return false;
+    const value = i;
+    while (PLAIN[bytes[i] as number] === 1) i++;
+    if (bytes[i] !== QUOTE) return false;
+    // A field that comes twice, a key of the wrong length and an apiId that breaks its rule are for the validator.
+    if (isKey) {
+      if (found.key !== '' || i === value || i - value > KEY_LENGTH_MAX) return false;
+      found.key = bytes.toString('latin1', value, i);
+    } else {
+      const apiId = bytes.toString('latin1', value, i);
+      if (found.apiId !== undefined || !API_ID.test(apiId)) return false;
+      found.apiId = apiId;
+    }
+    i++;
+    if (bytes[i] === CLOSE) return i + 1 === end && found.key !== '';
+    if (bytes[i] !== COMMA) return false;
+    if (bytes[i + 1] === SPACE) i++;
+  }
+}
+
+/** Any other body that the reference accepts, read as the reference reads it. */
+function parseBody(body: Buffer, found: ParsedQuestion): boolean {
+  try {
+    const { key, apiId } = questionOf(parseJson(body));
+    found.key = key;
+    found.apiId = apiId;
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,136 @@
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { addedLines } from '../http/raw-head.ts';
+
+/** Response to a client, as far as the proxy writes it. */
+export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flushHeaders'> & {
+  /** Of a request for a WebSocket. */
+  readonly socket: Socket | null;
+  writeHead(status: number, message: string, headers: string[]): unknown;
+  write(chunk: Buffer): boolean;
+  end(last: string | Buffer | undefined, encoding: 'latin1'): unknown;
+  addTrailers(trailers: [string, string][]): void;
+  once(event: 'drain', then: () => void): unknown;
+  destroy(): unknown;
+};
+
+/** What a raw response is on. */
+export interface Line {
+  readonly socket: Socket;
+  /** Seconds that the connection stays open after the present response; undefined = it does not. */
+  readonly keepAliveS: number | undefined;
+  /** Something was written. */
+  moved(): void;
+  /** All was. */
+  answered(): void;
+}
+
+/** A response written without `node:http`, byte for byte as it sends those that are passed on. */
+export class RawResponse implements Downstream {
+  headersSent = false;
+  readonly socket = null;
+  readonly #line: Line;
+  readonly #toHead: boolean;
+  /** Not yet written. */
+  #head = '';
+  #framing: 'none' | 'length' | 'chunked' = 'length';
+  #trailers = '';
+
+  /** @param toHead whether the request was a HEAD */
+  constructor(line: Line, toHead: boolean) {
+    this.#line = line;
+    this.#toHead = toHead;
+  }
+
+  get destroyed(): boolean {
+    return this.#line.socket.destroyed;
+  }
+
+  writeHead(status: number, message: string, headers: readonly string[]): void {
+    if (FORBIDDEN.test(message)) throw new Error('not a reason phrase');
+    let text = `HTTP/1.1 ${status} ${message}\r\n`;
+    let [isDated, hasLength] = [false, false];
+    for (let i = 0; i < headers.length; i += 2) {
+      const name = headers[i] ?? '';
+      const value = headers[i + 1] ?? '';
+      text += line(name, value);
+      if (name.length === DATE.length) isDated ||= name.toLowerCase() === DATE;
+      else if (name.length === LENGTH.length) hasLength ||= name.toLowerCase() === LENGTH;
+    }
+    const isEmpty = this.#toHead || status === 204 || status === 304;
+    this.#framing = isEmpty ? 'none' : hasLength ? 'length' : 'chunked';
+    text += addedLines(isDated, this.#line.keepAliveS);
+    this.#head = this.#framing === 'chunked' ? `${text}Transfer-Encoding: chunked\r\n\r\n` : `${text}\r\n`;
+    this.headersSent = true;
+  }
+
+  addTrailers(trailers: readonly (readonly [string, string])[]): void {
+    for (const [name, value] of trailers) this.#trailers += line(name, value);
+  }
+
+  flushHeaders(): void {
+    if (this.#head === '') return;
+    this.#line.moved();
+    this.#line.socket.write(this.#head, 'latin1');
+    this.#head = '';
+  }
+
+  /** @returns false where the client should be waited for; then there will be a `drain` */
+  write(chunk: Buffer): boolean {
+    const { socket } = this.#line;
+    socket.cork();
+    this.flushHeaders();
+    if (this.#framing !== 'none' && chunk.length > 0) {
+      this.#line.moved();
+      if (this.#framing === 'chunked') socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
+      socket.write(chunk);
+      if (this.#framing === 'chunked') socket.write('\r\n', 'latin1');
+    }
+    socket.uncork();
+    return !socket.writableNeedDrain;
+  }
+
+  /** @param last what is left of the body; a text is latin1 */
+  end(last: string | Buffer | undefined): void {
+    if (typeof last === 'object') this.write(last);
+    const body = typeof last === 'string' && this.#framing !== 'none' ? last : '';
+    let text = this.#head;
+    this.#head = '';
+    if (this.#framing !== 'chunked') text += body;
+    else {
+      if (body !== '') text += `${body.length.toString(16)}\r\n${body}\r\n`;
+      text += `0\r\n${this.#trailers}\r\n`;
+    }
+    if (text !== '') this.#line.socket.write(text, 'latin1');
+    this.#line.answered();
+  }
+
+  /** A whole response, made elsewhere. */
+  answer(text: string): void {
+    this.headersSent = true;
+    this.#line.socket.write(
+      this.#toHead ? text.slice(0, text.indexOf(HEAD_END) + HEAD_END.length) : text,
+      'latin1',
+    );
+    this.#line.answered();
+  }
+
+  once(event: 'drain', then: () => void): void {
+    this.#line.socket.once(event, then);
+  }
+
+  destroy(): void {
+    this.#line.socket.destroy();
+  }
+}
+
+function line(name: string, value: string): string {
+  if (FORBIDDEN.test(value)) throw new Error(`not a header's value: ${name}`);
+  return `${name}: ${value}\r\n`;
+}
+
+const HEAD_END = '\r\n\r\n';
+const DATE = 'date';
+const LENGTH = 'content-length';
+/** What no header's value and no reason phrase may have in it; as in `node:http`. */
+const FORBIDDEN = /[^\t\x20-\x7e\x80-\xff]/;

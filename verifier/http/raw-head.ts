@@ -1,0 +1,85 @@
+import { STATUS_CODES } from 'node:http';
+import { systemClock } from '#shared/clock.ts';
+import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { PROBLEM_TYPE, problemBody } from './problem.ts';
+import { JSON_TYPE } from './respond.ts';
+
+/** Responses as text, written without `node:http` and byte for byte as it sends them. */
+
+/** Refusal in the contract's shape, as `respond.ts` sends it. */
+export function refusalAsJson(error: ApiError, requestId: string, keepAliveS: number | undefined): string {
+  const body = JSON.stringify(errorBody(error.code, error.message, requestId));
+  const lines = retryLine(error) + JSON_LINE;
+  return head(error.status, requestId, lines, Buffer.byteLength(body), keepAliveS) + body;
+}
+
+/** Refusal as RFC 9457 has it. ASCII throughout. */
+export function refusalAsProblem(error: ApiError, requestId: string, keepAliveS: number | undefined): string {
+  const { status, code } = error;
+  const body = problemBody({ status, code, requestId });
+  return head(status, requestId, retryLine(error) + PROBLEM_LINE, body.length, keepAliveS) + body;
+}
+
+/** The lines that `node:http` adds to a head: `Date` where it has none yet, then what becomes of the connection. */
+export function addedLines(isDated: boolean, keepAliveS: number | undefined): string {
+  const { date, connection } = makeEnds(keepAliveS);
+  return isDated ? connection : date + connection;
+}
+
+export const JSON_LINE = `Content-Type: ${JSON_TYPE}\r\n`;
+export const PROBLEM_LINE = `Content-Type: ${PROBLEM_TYPE}\r\n`;
+
+const retryLine = ({ code }: ApiError) =>
+  code === 'SERVICE_UNAVAILABLE' ? `Retry-After: ${RETRY_AFTER_SECONDS}\r\n` : '';
+
+/**
+ * Head of a response that has a request id and may not be cached.
+ * @param lines further header lines, each with its end
+ * @param keepAliveS how long the connection then stays open, seconds; undefined = it is closed
+ */
+export function head(
+  status: number,
+  requestId: string,
+  lines: string,
+  bytes: number,
+  keepAliveS: number | undefined,
+): string {
+  return `${STARTS[status]}${requestId}\r\nCache-Control: no-store\r\n${lines}Content-Length: ${bytes}${makeEnds(keepAliveS).both}`;
+}
+
+/** How an answer begins, by its status. */
+const STARTS = Object.fromEntries(
+  Object.entries(STATUS_CODES).map(([status, reason]) => [
+    status,
+    inOne(`HTTP/1.1 ${status} ${reason}\r\nX-Request-Id: `),
+  ]),
+);
+
+/** How a head ends: the date, and what becomes of the connection; made once a second for either of the two. */
+const endsOf = () => ({
+  s: 0,
+  keepAliveS: undefined as number | undefined,
+  date: '',
+  connection: '',
+  both: '',
+});
+const [closing, lasting] = [endsOf(), endsOf()];
+
+function makeEnds(keepAliveS: number | undefined): typeof closing {
+  const ends = keepAliveS === undefined ? closing : lasting;
+  const nowS = Math.floor(systemClock.wallMs() / 1000);
+  if (nowS !== ends.s || keepAliveS !== ends.keepAliveS) {
+    const connection = keepAliveS === undefined ? 'close' : `keep-alive\r\nKeep-Alive: timeout=${keepAliveS}`;
+    ends.s = nowS;
+    ends.keepAliveS = keepAliveS;
+    ends.date = inOne(`Date: ${new Date(nowS * 1000).toUTCString()}\r\n`);
+    ends.connection = inOne(`Connection: ${connection}\r\n`);
+    ends.both = inOne(`\r\n${ends.date}${ends.connection}\r\n`);
+  }
+  return ends;
+}
+
+/** The same text, in one piece: V8 keeps a concatenation as its parts, and puts them together at every use. */
+function inOne(text: string): string {
+  return Buffer.from(text, 'latin1').toString('latin1');
+}

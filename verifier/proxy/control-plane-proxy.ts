@@ -1,0 +1,135 @@
+import type { Clock } from '#shared/clock.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { type ConfigOf, httpUrl, integer } from '#shared/process/config.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { asReadByServers } from '../endpoints/identity-headers.ts';
+import type { Handler, Routes } from '../http/router.ts';
+import { endToEndHeaders } from './end-to-end-headers.ts';
+import { FaultLog } from './fault-log.ts';
+import { forwardedFor } from './forwarded-for.ts';
+import { leadsTo } from './own-address.ts';
+import { bodyOf, UpstreamPool, type UpstreamStats } from './upstream.ts';
+import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
+
+export const forwardSettings = {
+  CONTROL_PLANE_URL: httpUrl(
+    'The control plane; set, every other `/v1/` call is passed on to it, so that clients need one address only',
+  ),
+  CONTROL_PLANE_TIMEOUT_MS: integer(
+    1000,
+    300_000,
+    'ms',
+    75_000,
+    'How long such a call waits for an answer; above the 60,000 that an update may be held, below STALL_TIMEOUT_MS',
+  ),
+  CONTROL_PLANE_CONNECTIONS_MAX: integer(
+    1,
+    10_000,
+    'connections',
+    100,
+    'Such calls at once, each on a connection of its own; more are answered 503',
+  ),
+};
+
+/** Faults of `forwardSettings` that only show beside the settings of the listener. */
+export function forwardFaults(
+  config: ConfigOf<typeof forwardSettings> & { STALL_TIMEOUT_MS: number; HOST: string; PORT: number },
+): string[] {
+  const { CONTROL_PLANE_URL: url, HOST, PORT } = config;
+  if (url === undefined) return [];
+  return [
+    ...(config.CONTROL_PLANE_TIMEOUT_MS < config.STALL_TIMEOUT_MS
+      ? []
+      : ['CONTROL_PLANE_TIMEOUT_MS: must be below STALL_TIMEOUT_MS']),
+    ...(leadsTo(url, HOST, PORT)
+      ? ['CONTROL_PLANE_URL: leads to this verifier itself (HOST and PORT), not to the control plane']
+      : []),
+  ];
+}
+
+/** The rest of the interface, answered by the control plane. */
+export interface ControlPlaneProxy {
+  readonly below: Routes['below'];
+  readonly stats: UpstreamStats;
+  close(): Promise<void>;
+}
+
+/**
+ * Routes that pass calls on to `url`. A call that is not answered is 503 in the contract's shape, and so is one that this
+ * verifier itself has passed on.
+ * @param options.id of this process, as the fleet's list names it
+ */
+export async function createControlPlaneProxy(
+  url: URL,
+  options: {
+    id: string;
+    config: ConfigOf<typeof forwardSettings> & { HEADER_BYTES_MAX: number };
+    clock: Clock;
+    log: Pick<Logger, 'warn'>;
+  },
+): Promise<ControlPlaneProxy> {
+  const { id, config, clock, log } = options;
+  let loopTold = false;
+  const limits = {
+    connectionsMax: config.CONTROL_PLANE_CONNECTIONS_MAX,
+    timeoutMs: config.CONTROL_PLANE_TIMEOUT_MS,
+    headerBytesMax: config.HEADER_BYTES_MAX,
+  };
+  const relay = await UpstreamPool.to(url, limits, new FaultLog('the control plane', clock, log), clock);
+  const handler: Handler = async (request, response, requestId, hooks) => {
+    const { method = '', url: target = '', rawHeaders, headers } = request;
+    if (!OPERATION.test(target)) throw new ApiError('NOT_FOUND', 'no such path');
+    const hops = headers.via ?? '';
+    if (hops.split(/[\s,]+/).includes(id)) {
+      if (!loopTold) log.warn({ requestId }, LOOP);
+      loopTold = true;
+      throw unavailable(LOOP);
+    }
+    const kept = endToEndHeaders(rawHeaders, headers.connection, isOurs);
+    const client = forwardedFor(headers['x-forwarded-for']?.toString(), request.socket.remoteAddress);
+    try {
+      const body = bodyOf(request, response);
+      await relay.send(response, {
+        method,
+        body,
+        target,
+        hooks,
+        requestId,
+        headers: [...kept, 'X-Forwarded-For', client, 'X-Request-Id', requestId, 'Via', `1.1 ${id}`],
+      });
+    } catch (error) {
+      throw error instanceof UpstreamError ? unavailable(MESSAGES[error.fault], error) : error;
+    }
+  };
+  return { below: [['/v1/', handler]], stats: relay, close: () => relay.close() };
+}
+
+const LOOP = 'CONTROL_PLANE_URL of the verifier leads back to it: say in it where the control plane is';
+
+/** Routes of a verifier without CONTROL_PLANE_URL: operations of the control plane are refused by saying whose they are. */
+export const notForwarded: Routes['below'] = [
+  [
+    '/v1/',
+    ({ url: target = '' }) => {
+      const known = OPERATION.test(target);
+      throw new ApiError('NOT_FOUND', known ? NOT_HERE : 'no such path');
+    },
+  ],
+];
+
+const NOT_HERE =
+  'no such path: this is a verifier, which answers keys.verifyKey only; ask the control plane, or set CONTROL_PLANE_URL here';
+
+/** Calls as the interface names them, so that no other spelling of verifyKey leaves with somebody's key. */
+const OPERATION = /^\/v1\/(?!keys\.verifykey)[a-z]+\.[a-z]+(?:\?|$)/i;
+
+const OURS: ReadonlySet<string> = new Set(['host', 'x-forwarded-for', 'x-request-id']);
+const isOurs = (name: string) => OURS.has(asReadByServers(name));
+
+const MESSAGES: Readonly<Record<UpstreamFault, string>> = {
+  busy: 'too many calls to the control plane at once; nothing was done',
+  unreachable: 'the control plane is out of reach; nothing was done',
+  late: 'no answer from the control plane in time; whether it did what was asked is not known',
+  cut: 'the control plane broke off; whether it did what was asked is not known',
+  invalid: 'no valid answer from the control plane; whether it did what was asked is not known',
+};

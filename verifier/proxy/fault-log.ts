@@ -1,0 +1,38 @@
+import type { Clock } from '#shared/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { UpstreamError, UpstreamFault } from './upstream-handler.ts';
+
+/** How often each fault is logged at most: a server that is down would otherwise fill the log. */
+const PERIOD_MS = 1000;
+
+/** Says in the log why requests that were passed on got no response. */
+export class FaultLog {
+  readonly #to: string;
+  readonly #clock: Clock;
+  readonly #log: Pick<Logger, 'warn'>;
+  readonly #last = new Map<UpstreamFault, { atMs: number; unsaid: number }>();
+
+  /** @param to the server, in words */
+  constructor(to: string, clock: Clock, log: Pick<Logger, 'warn'>) {
+    this.#to = to;
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  /** Logs the fault, unless one of its kind was a moment ago; then it is among the `unsaid` of the next. */
+  tell(error: UpstreamError, request: { readonly method: string; readonly requestId: string }): void {
+    const { fault, cause } = error;
+    const last = this.#last.get(fault);
+    const nowMs = this.#clock.monotonicMs();
+    if (last !== undefined && nowMs - last.atMs < PERIOD_MS) {
+      last.unsaid++;
+      return;
+    }
+    this.#last.set(fault, { atMs: nowMs, unsaid: 0 });
+    const { method, requestId } = request;
+    const unsaid = last?.unsaid ?? 0;
+    // Of the error the reason only: it may hold what the server said.
+    const reason = cause instanceof Error ? cause.message : undefined;
+    this.#log.warn({ requestId, method, fault, reason, unsaid }, `no response from ${this.#to}`);
+  }
+}

@@ -1,0 +1,214 @@
+import type { IncomingMessage } from 'node:http';
+import { ApiError, type ErrorCode } from '#shared/errors.ts';
+import { newRequestId } from '#shared/request-id.ts';
+import type { Entry } from '../core/key-cache.ts';
+import type { Verdict } from '../core/verdict.ts';
+import { type AuthzOutcome, authzAnswer, clientQuestion, sendAnswer } from '../endpoints/authz.ts';
+import { mayHoldKey, withoutKey } from '../endpoints/credentials.ts';
+import {
+  asReadByServers,
+  type HeaderLine,
+  identityHeaders,
+  isIdentityHeader,
+} from '../endpoints/identity-headers.ts';
+import type { Question } from '../endpoints/verify-key.ts';
+import type { Call } from '../fast-lane/parse-call.ts';
+import { rawAuthz } from '../fast-lane/reply.ts';
+import { type Downstream, type Line, RawResponse } from '../fast-lane/response-writer.ts';
+import { identify } from '../http/respond.ts';
+import type { Handler, RequestEvents } from '../http/router.ts';
+import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
+import { forwardedFor } from './forwarded-for.ts';
+import type { ProxyOptions } from './options.ts';
+import type { Rechecker } from './recheck.ts';
+import { type Body, bodyOf, type UpstreamPool } from './upstream.ts';
+import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
+
+/** A request, however it was read. */
+interface Asking {
+  readonly question: Question | undefined;
+  /** Of the key; undefined = nobody asks, as in a preflight. */
+  readonly entry: Entry | undefined;
+  readonly method: string;
+  readonly target: string;
+  readonly rawHeaders: readonly string[];
+  readonly connection: string | undefined;
+  readonly forwardedFor: string | undefined;
+  readonly address: string | undefined;
+  readonly requestId: string;
+  readonly startedAtMs: number;
+  readonly tunnelIdleMs?: number;
+}
+
+/** Passes on what a key allows. */
+export class Passing {
+  readonly #relay: UpstreamPool;
+  readonly #ongoing: Rechecker;
+  readonly #options: ProxyOptions;
+  readonly #isSecure: boolean;
+
+  constructor(relay: UpstreamPool, ongoing: Rechecker, options: ProxyOptions) {
+    this.#relay = relay;
+    this.#ongoing = ongoing;
+    this.#options = options;
+    this.#isSecure = options.certificate !== undefined;
+  }
+
+  /** @param identity who is asking, in headers */
+  async send(
+    asking: Asking,
+    identity: readonly HeaderLine[],
+    response: Downstream,
+    body: Body,
+    hooks: RequestEvents,
+  ): Promise<void> {
+    const { authz, clock } = this.#options;
+    const { question, entry, method, target, requestId, tunnelIdleMs } = asking;
+    const kept = endToEndHeaders(asking.rawHeaders, asking.connection, this.#drop);
+    for (const [name, value] of identity) kept.push(name, value);
+    kept.push('X-Forwarded-For', forwardedFor(asking.forwardedFor, asking.address));
+    if (this.#isSecure) kept.push('X-Forwarded-Proto', 'https');
+    kept.push('X-Request-Id', requestId);
+    const checkedMs = (clock.monotonicMs() - asking.startedAtMs).toFixed(2);
+    const place = question && entry ? this.#ongoing.begin(response, question, entry) : undefined;
+    try {
+      await this.#relay.send(response, {
+        method,
+        body,
+        target: withoutKey(target, authz.sources),
+        headers: kept,
+        hooks,
+        requestId,
+        responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
+        tunnelIdleMs,
+      });
+    } catch (error) {
+      throw error instanceof UpstreamError ? gatewayError(error) : error;
+    } finally {
+      if (place !== undefined) this.#ongoing.end(place);
+    }
+  }
+
+  /** What stays behind, in any spelling that the API may take for it. */
+  readonly #drop = (spelt: string, value: string) => {
+    const name = asReadByServers(spelt);
+    return (
+      OURS.has(name) ||
+      isIdentityHeader(name) ||
+      mayHoldKey(name, value, this.#options.authz.sources) ||
+      (this.#isSecure && name === 'x-forwarded-proto') ||
+      (name !== spelt && isOfConnection(name))
+    );
+  };
+}
+
+/** Answers what Node's server has read. */
+export function handler(passing: Passing, { answers, authz, config, clock }: ProxyOptions): Handler {
+  const apiId = config.PROXY_API_ID || undefined;
+  return (request, response, requestId, hooks) => {
+    const startedAtMs = clock.monotonicMs();
+    const { method = '', url: target = '', rawHeaders, headers } = request;
+    // Now, because a socket has none any more when its client has gone.
+    const { remoteAddress: address } = request.socket;
+    judge(request);
+    const asked = clientQuestion({ method, target }, request.headersDistinct, apiId, authz);
+    // Not async: what is refused at once is answered before more of the request is read.
+    const proceed = (outcome: AuthzOutcome): Promise<void> | undefined => {
+      const answer = authzAnswer(outcome, requestId, authz.withMeta);
+      if (answer.status !== 200) {
+        identify(response, requestId);
+        return void sendAnswer(response, answer);
+      }
+      const asking: Asking = {
+        question: 'key' in asked ? asked : undefined,
+        entry: 'entry' in outcome ? outcome.entry : undefined,
+        method,
+        target,
+        rawHeaders,
+        connection: headers.connection,
+        forwardedFor: headers['x-forwarded-for']?.toString(),
+        address,
+        requestId,
+        startedAtMs,
+        ...('upgrade' in request && request.upgrade === true
+          ? { tunnelIdleMs: config.WEBSOCKET_IDLE_MS }
+          : {}),
+      };
+      return passing.send(asking, answer.headers, response, bodyOf(request, response), hooks);
+    };
+    if ('code' in asked) return proceed(asked);
+    const verdict = answers.decide(asked.key, asked.apiId);
+    return verdict === undefined ? answers.lookUp(asked.key, asked.apiId).then(proceed) : proceed(verdict);
+  };
+}
+
+/** The same for what the fast lane has read. */
+export function laneHandler(
+  passing: Passing,
+  { answers, authz, config, clock, log }: ProxyOptions,
+): (call: Call, connection: Line & RequestEvents) => void {
+  const apiId = config.PROXY_API_ID || undefined;
+  const raw = rawAuthz(authz.withMeta);
+  return (call, connection) => {
+    const startedAtMs = clock.monotonicMs();
+    const { remoteAddress: address } = connection.socket;
+    const requestId = call.requestId || newRequestId();
+    const question = { key: call.key, apiId };
+    const response = new RawResponse(connection, call.method === 'HEAD');
+    const proceed = (verdict: Verdict): Promise<void> | undefined => {
+      if (verdict.code !== 'VALID')
+        return void response.answer(raw.decided(verdict, requestId, connection.keepAliveS));
+      const asking = {
+        ...call,
+        question,
+        entry: verdict.entry,
+        address,
+        requestId,
+        startedAtMs,
+      };
+      return passing.send(
+        asking,
+        identityHeaders(verdict.entry, authz.withMeta),
+        response,
+        call.body,
+        connection,
+      );
+    };
+    const fail = (error: unknown) => {
+      if (!(error instanceof ApiError)) log.error({ requestId, err: error }, 'a bug');
+      if (response.headersSent || response.destroyed) return;
+      const told = error instanceof ApiError ? error : new ApiError('INTERNAL_SERVER_ERROR', 'a bug');
+      response.answer(raw.refused(told, requestId, connection.keepAliveS));
+    };
+    try {
+      const verdict = answers.decide(question.key, apiId);
+      const sent =
+        verdict === undefined ? answers.lookUp(question.key, apiId).then(proceed) : proceed(verdict);
+      sent?.catch(fail);
+    } catch (error) {
+      fail(error);
+    }
+  };
+}
+
+/** What we say to the API ourselves, in place of the client's own. */
+const OURS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-id']);
+
+/** Throws for what the API might understand in another way than we do, and for what shows its caller our headers. */
+function judge({ method, url, headersDistinct }: IncomingMessage): void {
+  if (method === 'TRACE') throw new ApiError('METHOD_NOT_ALLOWED', 'TRACE is not passed on');
+  if (!url?.startsWith('/')) throw new ApiError('BAD_REQUEST', 'the target must be a path');
+  if ((headersDistinct['host']?.length ?? 0) > 1) throw new ApiError('BAD_REQUEST', 'Host: once only');
+}
+
+const CODES: Readonly<Record<UpstreamFault, ErrorCode>> = {
+  busy: 'SERVICE_UNAVAILABLE',
+  unreachable: 'BAD_GATEWAY',
+  cut: 'BAD_GATEWAY',
+  invalid: 'BAD_GATEWAY',
+  late: 'GATEWAY_TIMEOUT',
+};
+
+function gatewayError(error: UpstreamError): ApiError {
+  return new ApiError(CODES[error.fault], `the API: ${error.fault}`, { cause: error });
+}

@@ -1,0 +1,81 @@
+import type { Clock } from '#shared/clock.ts';
+import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { AuthzSettings } from '../endpoints/authz.ts';
+import { API_ID, type Decider } from '../endpoints/verify-key.ts';
+import type { ListenerOptions } from '../http/server.ts';
+import { leadsTo } from './own-address.ts';
+
+const apiId: Setting<string> = {
+  parse(value) {
+    if (value !== '' && !API_ID.test(value)) throw new Error(`"${value}" is not allowed`);
+    return value;
+  },
+  default: '',
+  rule: 'API id',
+  help: 'The API that a key must be of to pass; empty = any that this verifier answers for',
+};
+
+export const proxySettings = {
+  UPSTREAM_URL: httpUrl(
+    'Proxy mode: the API itself. Set, PROXY_PORT takes its requests and passes those on that a key allows',
+  ),
+  PROXY_HOST: text('127.0.0.1', 'Address of the listener in front of the API'),
+  PROXY_PORT: port(3002, 'Port of the listener in front of the API'),
+  PROXY_API_ID: apiId,
+  UPSTREAM_CONNECTIONS_MAX: integer(
+    1,
+    10_000,
+    'connections',
+    1000,
+    'Requests and WebSockets at the API at once, each on a connection of its own; more are answered 503',
+  ),
+  UPSTREAM_TIMEOUT_MS: integer(
+    100,
+    300_000,
+    'ms',
+    60_000,
+    'How long the API may take to answer, and then to go on with its answer; below STALL_TIMEOUT_MS',
+  ),
+  WEBSOCKET_IDLE_MS: integer(
+    1000,
+    86_400_000,
+    'ms',
+    600_000,
+    'How long a WebSocket on which nothing moves stays open',
+  ),
+  PROXY_RECHECK_MS: integer(
+    100,
+    3_600_000,
+    'ms',
+    1000,
+    'How often the key of a request or WebSocket that goes on is judged again; it is cut when the key is no longer good, and when the lease has passed without a verdict',
+  ),
+};
+
+/** The values of `proxySettings`. */
+export type ProxyConfig = ConfigOf<typeof proxySettings>;
+
+/** Faults of `proxySettings` that only show beside the settings of the listener. */
+export function proxyFaults(
+  config: ProxyConfig & { STALL_TIMEOUT_MS: number; HOST: string; PORT: number },
+): string[] {
+  const { UPSTREAM_URL: url, PROXY_HOST, PROXY_PORT, HOST, PORT } = config;
+  if (url === undefined) return [];
+  const itself = leadsTo(url, PROXY_HOST, PROXY_PORT) || leadsTo(url, HOST, PORT);
+  return [
+    ...(config.UPSTREAM_TIMEOUT_MS < config.STALL_TIMEOUT_MS
+      ? []
+      : ['UPSTREAM_TIMEOUT_MS: must be below STALL_TIMEOUT_MS']),
+    ...(itself ? ['UPSTREAM_URL: leads to this verifier itself, not to the API behind it'] : []),
+  ];
+}
+
+/** What a proxy works with. */
+export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'crowded' | 'certificate'> {
+  readonly log: Pick<Logger, 'error' | 'warn'>;
+  readonly answers: Decider;
+  readonly authz: AuthzSettings;
+  readonly config: ProxyConfig;
+  readonly clock: Clock;
+}

@@ -1,0 +1,79 @@
+import type { IncomingMessage } from 'node:http';
+import { FastLane } from '../fast-lane/fast-lane.ts';
+import type { LaneCounts } from '../fast-lane/lane.ts';
+import { createListener, type Listener } from '../http/server.ts';
+import { FaultLog } from './fault-log.ts';
+import { handler, laneHandler, Passing } from './handler.ts';
+import type { ProxyOptions } from './options.ts';
+import { Rechecker } from './recheck.ts';
+import { UpstreamPool, type UpstreamStats } from './upstream.ts';
+
+/** A listener in front of an API. */
+export interface ProxyListener extends Listener {
+  readonly stats: UpstreamStats;
+  readonly lane: Readonly<LaneCounts>;
+}
+
+/**
+ * A listener in front of the API at `url`: a request whose key is good is passed on without the key and with the
+ * identity headers, any other is refused and never reaches the API.
+ */
+export async function createProxy(url: URL, options: ProxyOptions): Promise<ProxyListener> {
+  const { config, limits, log, crowded, certificate } = options;
+  const bounds = {
+    connectionsMax: config.UPSTREAM_CONNECTIONS_MAX,
+    timeoutMs: config.UPSTREAM_TIMEOUT_MS,
+    headerBytesMax: limits.HEADER_BYTES_MAX,
+  };
+  const relay = await UpstreamPool.to(
+    url,
+    bounds,
+    new FaultLog('the API', options.clock, log),
+    options.clock,
+  );
+  const ongoing = new Rechecker(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
+  const passing = new Passing(relay, ongoing, options);
+  const lane = { answered: 0, lent: 0, handedOver: 0 };
+  // Which of several keys in a query counts is for the reference to say.
+  const hasLane = limits.FAST_LANE && certificate === undefined && !options.authz.sources.includes('query');
+  const passOn = laneHandler(passing, options);
+  // A long body may take long; STALL_TIMEOUT_MS bounds the time in which nothing of it comes.
+  const ownLimits = { ...limits, REQUEST_TIMEOUT_MS: 0 };
+  const listener = createListener({
+    limits: ownLimits,
+    log,
+    certificate,
+    ...(crowded ? { crowded } : {}),
+    problems: true,
+    // Clients that leave rarely say more than this, and the API may be at work for them.
+    endIsAbort: true,
+    mayUpgrade: isWebSocket,
+    serve: handler(passing, options),
+    ...(hasLane
+      ? {
+          lane: (server, tooSlow) =>
+            new FastLane(server, { ...options, limits: ownLimits, tooSlow, passOn, counts: lane }),
+        }
+      : {}),
+  });
+  const { close } = listener;
+  return Object.assign(listener, {
+    stats: relay,
+    lane,
+    async close(graceMs: number) {
+      await close(graceMs);
+      ongoing.close();
+      await relay.close();
+    },
+  });
+}
+
+function isWebSocket({ method, httpVersion, headers }: IncomingMessage): boolean {
+  return (
+    method === 'GET' &&
+    httpVersion === '1.1' &&
+    headers.upgrade?.toLowerCase() === 'websocket' &&
+    headers['content-length'] === undefined &&
+    headers['transfer-encoding'] === undefined
+  );
+}

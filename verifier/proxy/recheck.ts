@@ -1,0 +1,75 @@
+import type { Clock } from '#shared/clock.ts';
+import { ApiError } from '#shared/errors.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { SlotList } from '#shared/slot-list.ts';
+import type { Entry } from '../core/key-cache.ts';
+import { Lease } from '../core/lease.ts';
+import type { Decider, Question } from '../endpoints/verify-key.ts';
+import type { Downstream } from '../fast-lane/response-writer.ts';
+
+interface Asked extends Question {
+  readonly response: Downstream;
+  /** Until when the last verdict may be gone by: the end of the lease with which it was given. */
+  readonly lease: Lease;
+  /** Half periods since it began. */
+  age: number;
+}
+
+/**
+ * Requests that their key allowed and that still go on. Those that last, such as WebSockets, are judged again once a
+ * period, the first time before they are a period old; what the key no longer allows is cut. Without a verdict they go on
+ * for as long as the last one may be gone by, which is the lease that it was given with, and then they are cut: a change
+ * that is complete by fence has waited for no more than that.
+ */
+export class Rechecker {
+  readonly #requests = new SlotList<Asked>();
+  readonly #answers: Decider;
+  readonly #log: Pick<Logger, 'error'>;
+  readonly #clock: Clock;
+  readonly #periodMs: number;
+  #timer: { cancel(): void } | undefined;
+
+  constructor(answers: Decider, log: Pick<Logger, 'error'>, clock: Clock, periodMs: number) {
+    this.#answers = answers;
+    this.#log = log;
+    this.#clock = clock;
+    this.#periodMs = periodMs;
+    this.#next();
+  }
+
+  /** To be followed by `end` with what it returns. */
+  begin(response: Downstream, { key, apiId }: Question, entry: Entry): number {
+    const asked = { response, key, apiId, lease: new Lease(this.#clock), age: 0 };
+    asked.lease.follow(entry.epoch.lease);
+    return this.#requests.add(asked);
+  }
+
+  end(place: number): void {
+    this.#requests.remove(place);
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+  }
+
+  #next(): void {
+    this.#timer = this.#clock.after(this.#periodMs / 2, () => {
+      for (const asked of this.#requests) {
+        asked.age++;
+        if (asked.age % 2 === 0) void this.#judge(asked);
+      }
+      this.#next();
+    });
+  }
+
+  async #judge({ response, key, apiId, lease }: Asked): Promise<void> {
+    try {
+      const verdict = this.#answers.decide(key, apiId) ?? (await this.#answers.lookUp(key, apiId));
+      if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
+      else lease.follow(verdict.entry.epoch.lease);
+    } catch (err) {
+      if (!(err instanceof ApiError)) this.#log.error({ err }, 'a bug');
+      if (!lease.holds()) response.destroy();
+    }
+  }
+}

@@ -1,0 +1,234 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Dispatcher } from 'undici';
+import type { Clock, Timer } from '#shared/clock.ts';
+import type { Downstream } from '../fast-lane/response-writer.ts';
+import type { RequestEvents } from '../http/router.ts';
+import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
+import { join } from './tunnel.ts';
+
+/**
+ * Why a request got no response: `busy` = over `connectionsMax`, `unreachable` = no connection, both before anything
+ * was sent; `late` = no head in time, `cut` = the connection ended and `invalid` = what came is no response that can be
+ * passed on, all three with an outcome that nobody knows.
+ */
+export type UpstreamFault = 'busy' | 'unreachable' | 'late' | 'cut' | 'invalid';
+
+/** No response came; nothing was written to the client. */
+export class UpstreamError extends Error {
+  readonly fault: UpstreamFault;
+  /** Whether something of a response had come. */
+  readonly begun: boolean;
+  constructor(fault: UpstreamFault, cause?: unknown, begun = false) {
+    super(`no response: ${fault}`, { cause });
+    this.name = 'UpstreamError';
+    this.fault = fault;
+    this.begun = begun;
+  }
+}
+
+/** How long a response may keep its head back once the request is sent. */
+export interface HeadLimit {
+  readonly clock: Clock;
+  readonly timeoutMs: number;
+}
+
+/** Bodies up to here are copied, which costs less than another write. */
+const STRING_BYTES_MAX = 4096;
+
+/** One request on its way, as undici tells of it. */
+export class UpstreamHandler implements Dispatcher.DispatchHandler {
+  readonly #response: Downstream;
+  readonly #added: readonly string[];
+  readonly #settled = Promise.withResolvers<void>();
+  #controller: Dispatcher.DispatchController | undefined;
+  readonly #tunnelIdleMs: number | undefined;
+  readonly #limit: HeadLimit;
+  /** When the last of the request was sent. */
+  #sentMs: number | undefined;
+  /** Of a response whose head is not its first. */
+  #headTimer: Timer | undefined;
+  #late = false;
+  /** The first piece of the body. */
+  #first: Buffer | undefined;
+  #begun = false;
+  /** Whether the head that came could not be written. */
+  #unfit = false;
+  #flushed = false;
+  #over = false;
+
+  constructor(
+    response: Downstream,
+    hooks: RequestEvents,
+    added: readonly string[],
+    tunnelIdleMs: number | undefined,
+    limit: HeadLimit,
+  ) {
+    this.#response = response;
+    this.#limit = limit;
+    this.#added = added;
+    this.#tunnelIdleMs = tunnelIdleMs;
+    // Not written where it is assigned: see "Garbage" in README.md.
+    const abort = () => this.#controller?.abort(new Error('the client has gone'));
+    hooks.closed = abort;
+  }
+
+  get settled(): Promise<void> {
+    return this.#settled.promise;
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#response.destroyed) controller.abort(new Error('the client has gone'));
+  }
+
+  onRequestSent(): void {
+    this.#sentMs = this.#limit.clock.monotonicMs();
+  }
+
+  onResponseStarted(): void {
+    this.#begun = true;
+  }
+
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+    statusMessage = '',
+  ): void {
+    if (status < 200) {
+      this.#awaitHead();
+      return;
+    }
+    this.#headTimer?.cancel();
+    const raw = latin1(controller.rawHeaders);
+    const kept = endToEndHeaders(raw, headers.connection, () => false);
+    kept.push(...this.#added);
+    this.#unfit = true;
+    this.#response.writeHead(status, phraseOf(statusMessage), kept);
+    this.#unfit = false;
+    process.nextTick(() => this.#flush(controller));
+  }
+
+  /** Bounds the wait for the head that counts: undici begins its own anew with each head, this one goes on. */
+  #awaitHead(): void {
+    if (this.#headTimer !== undefined || this.#sentMs === undefined) return;
+    const { clock, timeoutMs } = this.#limit;
+    this.#headTimer = clock.after(Math.max(0, this.#sentMs + timeoutMs - clock.monotonicMs()), () => {
+      this.#late = true;
+      this.#controller?.abort(new Error('heads of 1xx, and no other in time'));
+    });
+  }
+
+  onRequestUpgrade(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+    upstream: Duplex,
+  ): void {
+    this.#end();
+    // undici has let go of it, and an error that nobody listens to would end the process.
+    upstream.on('error', () => upstream.destroy());
+    const response = this.#response;
+    const { socket: client } = response;
+    if (client === null || headers.upgrade?.toLowerCase() !== 'websocket') {
+      upstream.destroy();
+      if (client === null) this.#settled.resolve();
+      else
+        this.#settled.reject(
+          new UpstreamError('invalid', new Error('101, to something else than asked for')),
+        );
+      return;
+    }
+    const kept = endToEndHeaders(latin1(controller.rawHeaders), headers.connection, () => false);
+    response.writeHead(status, 'Switching Protocols', [
+      'Connection',
+      'Upgrade',
+      'Upgrade',
+      'websocket',
+      ...kept,
+      ...this.#added,
+    ]);
+    response.flushHeaders();
+    join(client, upstream, this.#tunnelIdleMs ?? 0).then(this.#settled.resolve, this.#settled.reject);
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (!this.#flushed && this.#first === undefined) {
+      this.#first = chunk;
+      return;
+    }
+    this.#flush(controller);
+    this.#write(controller, chunk);
+  }
+
+  /** From here on a client that leaves has nothing to abort. */
+  #end(): void {
+    this.#over = true;
+    this.#headTimer?.cancel();
+    this.#controller = undefined;
+  }
+
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    this.#end();
+    const trailers = latin1(controller.rawTrailers);
+    if (trailers.length > 0) {
+      this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, isOfConnection)));
+    }
+    const last = this.#flushed ? undefined : this.#first;
+    // A head and a string are sent at once, a buffer apart.
+    const isShort = last !== undefined && last.length <= STRING_BYTES_MAX;
+    this.#response.end(isShort ? last.toString('latin1') : last, 'latin1');
+    this.#settled.resolve();
+  }
+
+  /** Sends the head with what is here of the body, which waited for the rest of it for a moment. */
+  #flush(controller: Dispatcher.DispatchController): void {
+    if (this.#flushed || this.#over) return;
+    this.#flushed = true;
+    if (this.#first === undefined) this.#response.flushHeaders();
+    else this.#write(controller, this.#first);
+  }
+
+  #write(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#response.write(chunk)) return;
+    controller.pause();
+    this.#response.once('drain', () => controller.resume());
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    const fault = this.#faultOf(error);
+    this.#end();
+    if (this.#response.headersSent) this.#response.destroy();
+    if (this.#response.headersSent || this.#response.destroyed) this.#settled.resolve();
+    else this.#settled.reject(new UpstreamError(fault, error, this.#begun));
+  }
+
+  #faultOf(error: Error): UpstreamFault {
+    if (this.#controller === undefined) return 'unreachable';
+    const code = 'code' in error ? error.code : undefined;
+    if (this.#late || code === 'UND_ERR_HEADERS_TIMEOUT') return 'late';
+    const isUnread = code === 'UND_ERR_HEADERS_OVERFLOW' || error.name === 'HTTPParserError';
+    return isUnread || this.#unfit ? 'invalid' : 'cut';
+  }
+}
+
+/**
+ * A reason phrase byte for byte, as latin1: undici reads it as UTF-8, in which `\u010a` would be written as the line end
+ * that it is in latin1. `''` where its bytes are not to be had back from that, or no phrase may have them.
+ */
+function phraseOf(text: string): string {
+  if (/^[\t\x20-\x7e]*$/.test(text)) return text;
+  const bytes = Buffer.from(text, 'utf8').toString('latin1');
+  return text.includes('\ufffd') || !/^[\t\x20-\x7e\x80-\xff]*$/.test(bytes) ? '' : bytes;
+}
+
+function latin1(raw: Dispatcher.DispatchController['rawHeaders']): string[] {
+  return Array.isArray(raw)
+    ? raw.map((text) => (typeof text === 'string' ? text : text.toString('latin1')))
+    : [];
+}
+
+function pairs(flat: readonly string[]): [string, string][] {
+  return flat.flatMap((name, i) => (i % 2 === 0 ? [[name, flat[i + 1] ?? ''] as [string, string]] : []));
+}

@@ -1,0 +1,237 @@
+import type { Redis } from 'ioredis';
+import type { Change } from '#shared/change.ts';
+import type { Clock } from '#shared/clock.ts';
+import { unavailable } from '#shared/errors.ts';
+import { cut, type RedisNodes } from '#shared/redis/redis.ts';
+import {
+  apiKeys,
+  formatPointer,
+  metaKey,
+  parsePointer,
+  recordKey,
+  secretPointer,
+} from '#shared/redis/redis-keys.ts';
+import { Script, WAIT_MS } from '#shared/redis/script.ts';
+import { asset } from '../assets.ts';
+import type {
+  Directory,
+  Pointer,
+  Registration,
+  Session,
+  SyncReply,
+  SyncRequest,
+} from '../core/redis-port.ts';
+import { PointerBatcher } from './pointer-batcher.ts';
+
+const registerScript = new Script(asset('redis/lua/register.lua'));
+const syncScript = new Script(asset('redis/lua/sync.lua'));
+
+/** Most entries, and most bytes of entries, that one SYNC brings. */
+const BATCH_ENTRIES_MAX = 500;
+const BATCH_BYTES_MAX = 1_048_576;
+
+/** Sessions over real Redis: all those to one server share one connection (RESP3 carries both). */
+export class RedisDirectory implements Directory {
+  readonly #nodes: RedisNodes;
+  readonly #replicas: number;
+  readonly #keys: PointerBatcher;
+  readonly #lines = new WeakMap<Redis, Line>();
+
+  /** @param replicas how many must hold a registration before it counts */
+  constructor(nodes: RedisNodes, replicas: number, clock: Clock) {
+    this.#nodes = nodes;
+    this.#replicas = replicas;
+    this.#keys = new PointerBatcher(nodes, clock);
+  }
+
+  async open(apiId: string): Promise<Session> {
+    const redis = await this.#nodes.connection(apiKeys(apiId).head);
+    let line = this.#lines.get(redis);
+    if (!line) {
+      line = new Line(redis);
+      this.#lines.set(redis, line);
+    }
+    return new RedisSession(apiId, line, this.#nodes, this.#replicas);
+  }
+
+  find(secretHash: string): Promise<Pointer | undefined> {
+    return this.#keys.find(secretHash);
+  }
+}
+
+/** One connection, and who listens to what on it. */
+class Line {
+  readonly redis: Redis;
+  readonly listeners = new Map<string, (message: string) => void>();
+  readonly ended = new Set<() => void>();
+  open = true;
+
+  constructor(redis: Redis) {
+    this.redis = redis;
+    redis.on('message', (channel: string, message: string) => this.listeners.get(channel)?.(message));
+    redis.once('end', () => {
+      this.open = false;
+      for (const ended of [...this.ended]) ended();
+    });
+  }
+}
+
+class RedisSession implements Session {
+  readonly findsKeys: boolean;
+  readonly #apiId: string;
+  readonly #line: Line;
+  readonly #nodes: RedisNodes;
+  readonly #replicas: number;
+  /** How pointers to keys of this API begin, and the names of its records and long metas. */
+  readonly #own: readonly string[];
+  #listener: ((message: string) => void) | undefined;
+  #ended: (() => void) | undefined;
+
+  constructor(apiId: string, line: Line, nodes: RedisNodes, replicas: number) {
+    this.#apiId = apiId;
+    this.#line = line;
+    this.#nodes = nodes;
+    this.#replicas = replicas;
+    this.#own = [formatPointer(apiId, ''), recordKey(apiId, ''), metaKey(apiId, '')];
+    this.findsKeys = !nodes.isCluster;
+  }
+
+  async subscribe(onMessage: (message: string) => void): Promise<void> {
+    const { channel } = apiKeys(this.#apiId);
+    this.#listener = onMessage;
+    this.#line.listeners.set(channel, onMessage);
+    await this.#within(this.#line.redis.subscribe(channel));
+  }
+
+  async register(member: string, nonce: string): Promise<Registration> {
+    const { head, members } = apiKeys(this.#apiId);
+    return this.#replicas === 0
+      ? registrationOf(
+          await this.#within(registerScript.run(this.#line.redis, [head, members], [member, nonce])),
+        )
+      : this.#registerAndWait([head, members], [member, nonce]);
+  }
+
+  /** WAIT blocks its connection, so this has one of its own, to the same server as the session's. */
+  async #registerAndWait(keys: string[], args: string[]): Promise<Registration> {
+    const redis = await this.#nodes.connection(keys[0] ?? '', 'register');
+    const work = registerScript.runAndWait(redis, keys, args, this.#replicas, WAIT_MS);
+    const { reply, confirmed } = await this.#nodes.within(redis, work);
+    if (confirmed < this.#replicas) {
+      throw unavailable(`${confirmed} of ${this.#replicas} replicas confirmed the registration`);
+    }
+    return registrationOf(reply);
+  }
+
+  async sync(request: SyncRequest): Promise<SyncReply> {
+    const { head, log, members, creations } = apiKeys(this.#apiId);
+    const { keyId, secretHash } = request;
+    const [keys, more] =
+      secretHash !== undefined
+        ? [[secretPointer(secretHash)], this.#own]
+        : [keyId === undefined ? [] : [recordKey(this.#apiId, keyId), metaKey(this.#apiId, keyId)], []];
+    const args = [
+      request.member,
+      request.position,
+      request.hash,
+      request.creations,
+      BATCH_ENTRIES_MAX,
+      BATCH_BYTES_MAX,
+      request.nonce,
+      ...more,
+    ];
+    return syncReplyOf(
+      await this.#within(syncScript.run(this.#line.redis, [head, log, members, creations, ...keys], args)),
+    );
+  }
+
+  async leave(member: string): Promise<void> {
+    await this.#within(this.#line.redis.zrem(apiKeys(this.#apiId).members, member));
+  }
+
+  onEnd(ended: () => void): void {
+    this.#ended = ended;
+    if (this.#line.open) this.#line.ended.add(ended);
+    else ended();
+  }
+
+  end(how: 'quietly' | 'cut'): void {
+    const { channel } = apiKeys(this.#apiId);
+    if (this.#ended) this.#line.ended.delete(this.#ended);
+    if (this.#listener && this.#line.listeners.get(channel) === this.#listener) {
+      this.#line.listeners.delete(channel);
+      if (this.#line.open && how === 'quietly') {
+        this.#line.redis.unsubscribe(channel).catch(() => undefined); // the connection may just have ended
+      }
+    }
+    const ended = this.#ended;
+    this.#ended = undefined;
+    if (how === 'cut') cut(this.#line.redis);
+    ended?.();
+  }
+
+  #within<T>(work: Promise<T>): Promise<T> {
+    return this.#nodes.within(this.#line.redis, work);
+  }
+}
+
+function registrationOf(reply: unknown): Registration {
+  const [nonce, sequence, hash, lease, deleted, creations] = reply as string[];
+  return {
+    nonce: nonce ?? '',
+    sequence: Number(sequence),
+    hash: hash ?? '',
+    leaseMs: Number(lease),
+    apiDeleted: deleted === '1',
+    creations: creations ?? '',
+  };
+}
+
+function syncReplyOf(reply: unknown): SyncReply {
+  if ((reply as string[])[1] === 'ELSEWHERE') {
+    const [nonce, status, pointer] = reply as [string, 'ELSEWHERE', string | null];
+    return { ...NOTHING, nonce, status, ...pointerOf(pointer) };
+  }
+  const [nonce, status, sequence, hash, lease, deleted, creations, fields = [], record = [], pointer] =
+    reply as [
+      string,
+      SyncReply['status'],
+      string?,
+      string?,
+      string?,
+      string?,
+      string?,
+      string[]?,
+      string[]?,
+      string?,
+    ];
+  const entries: Change[] = [];
+  for (let i = 0; i < fields.length; i += 4) {
+    const [at, entryHash, keyId, payload] = fields.slice(i, i + 4) as [string, string, string, string];
+    entries.push({ sequence: Number(at), hash: entryHash, keyId, payload });
+  }
+  return {
+    nonce,
+    status,
+    sequence: Number(sequence ?? 0),
+    hash: hash ?? '',
+    leaseMs: Number(lease ?? 0),
+    apiDeleted: deleted === '1',
+    creations: creations ?? '',
+    entries,
+    record,
+    ...pointerOf(pointer),
+  };
+}
+
+const NOTHING = {
+  sequence: 0,
+  hash: '',
+  leaseMs: 0,
+  apiDeleted: false,
+  creations: '',
+  entries: [],
+  record: [],
+};
+
+const pointerOf = (value: string | null | undefined) => (value ? { pointer: parsePointer(value) } : {});

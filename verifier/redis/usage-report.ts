@@ -1,0 +1,162 @@
+import { type Clock, pause } from '#shared/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { usageKey } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import { KEPT } from '#shared/usage.ts';
+import type { VerdictCode, VerdictCounts } from '#shared/verdict-codes.ts';
+import { asset } from '../assets.ts';
+import type { Entry, Unreported } from '../core/key-cache.ts';
+
+const addScript = new Script(asset('redis/lua/add-usage.lua'));
+
+/** Keys in one call, so that it holds neither Redis nor this process up for a millisecond. */
+const BATCH_KEYS_MAX = 25;
+
+/** How much longer a report rests after each call than the call took: what it counts is answered meanwhile. */
+const REST = 9;
+
+type Counted = readonly [entry: Entry, counts: VerdictCounts];
+
+/** Counts verdicts by key and adds them to what Redis keeps, now and then. Nothing waits for it. */
+export class Usage {
+  readonly #nodes: RedisNodes;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #periodMs: number;
+  readonly #keysMax: number;
+  readonly #stop = new AbortController();
+  #running: Promise<void> | undefined;
+  /** Entries that have counts. */
+  #pending: Entry[] = [];
+  /** Keys of the report under way whose turn is still to come; they have counts too. */
+  #inReport = 0;
+  /** Verdicts that are in no key's usage. */
+  dropped = 0;
+
+  /**
+   * @param options.periodMs how often counts are reported
+   * @param options.keysMax most keys between two reports; verdicts on others are dropped
+   */
+  constructor(options: {
+    nodes: RedisNodes;
+    clock: Clock;
+    log: Logger;
+    periodMs: number;
+    keysMax: number;
+  }) {
+    this.#nodes = options.nodes;
+    this.#clock = options.clock;
+    this.#log = options.log;
+    this.#periodMs = options.periodMs;
+    this.#keysMax = options.keysMax;
+  }
+
+  /** Counts a verdict. On the hot path: one increment. */
+  count(entry: Entry, code: VerdictCode): void {
+    const { usage } = entry;
+    if (code === 'VALID' && typeof usage === 'number' && usage > 0) entry.usage = usage + 1;
+    else this.#add(entry, code === 'VALID' ? 1 : { ...NONE, [code]: 1 });
+  }
+
+  /** Keys whose counts are still to be reported. */
+  get keys(): number {
+    return this.#pending.length + this.#inReport;
+  }
+
+  /** Reports until `stop`. */
+  run(): void {
+    this.#running = this.#report();
+  }
+
+  /** Reports once more what was counted, where Redis can be reached. */
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  async #report(): Promise<void> {
+    while (!this.#stop.signal.aborted) {
+      await pause(this.#clock, this.#periodMs, this.#stop.signal);
+      await this.#flush();
+    }
+    // What was counted while the last one was on its way.
+    await this.#flush();
+  }
+
+  async #flush(): Promise<void> {
+    const entries = this.#pending;
+    this.#pending = [];
+    this.#inReport = entries.length;
+    for (const batch of batchesOf(entries)) {
+      this.#inReport -= batch.length;
+      const keys = batch.map(([{ epoch, keyId }]) => usageKey(epoch.apiId, keyId));
+      const counts = batch.flatMap(([, { VALID, DISABLED, EXPIRED, FORBIDDEN }]) => [
+        VALID,
+        DISABLED,
+        EXPIRED,
+        FORBIDDEN,
+      ]);
+      let sent = false;
+      try {
+        const redis = await this.#nodes.connection(keys[0] ?? '');
+        sent = true;
+        const startedAtMs = this.#clock.monotonicMs();
+        await this.#nodes.within(redis, addScript.run(redis, keys, [KEPT.hour, KEPT.day, ...counts]));
+        await pause(this.#clock, REST * (this.#clock.monotonicMs() - startedAtMs), this.#stop.signal);
+      } catch (error) {
+        this.#log.debug({ err: error, keys: keys.length, sent }, 'usage was not reported');
+        // What was sent may have been added, and would be counted twice.
+        for (const [entry, lost] of batch) {
+          if (sent) this.dropped += sum(lost);
+          else this.#add(entry, lost);
+        }
+      }
+    }
+  }
+
+  /** Adds to what is to be reported, unless that is too much. */
+  #add(entry: Entry, more: Unreported): void {
+    const { usage } = entry;
+    if (usage === 0) {
+      if (this.keys >= this.#keysMax) {
+        this.dropped += sum(countsOf(more));
+        return;
+      }
+      this.#pending.push(entry);
+    }
+    if (typeof usage === 'number' && typeof more === 'number') entry.usage = usage + more;
+    else entry.usage = added(countsOf(usage), countsOf(more));
+  }
+}
+
+const NONE: Readonly<VerdictCounts> = { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 };
+const CODES = Object.keys(NONE) as VerdictCode[];
+
+const countsOf = (usage: Unreported) => (typeof usage === 'number' ? { ...NONE, VALID: usage } : usage);
+
+function added(a: VerdictCounts, b: VerdictCounts): VerdictCounts {
+  const total = { ...a };
+  for (const code of CODES) total[code] += b[code];
+  return total;
+}
+
+const sum = (counts: VerdictCounts) => CODES.reduce((total, code) => total + counts[code], 0);
+
+/**
+ * Takes the counts off their entries. By API, because one call can only be about keys that one node of a Redis Cluster
+ * has.
+ */
+function* batchesOf(entries: readonly Entry[]): Generator<Counted[]> {
+  const batches = new Map<string, Counted[]>();
+  for (const entry of entries) {
+    const { apiId } = entry.epoch;
+    const batch = batches.get(apiId) ?? [];
+    if (batch.push([entry, countsOf(entry.usage)]) === 1) batches.set(apiId, batch);
+    entry.usage = 0;
+    if (batch.length < BATCH_KEYS_MAX) continue;
+    batches.delete(apiId);
+    yield batch;
+  }
+  yield* batches.values();
+}

@@ -1,0 +1,28 @@
+import { Counter, Gauge, type Registry } from 'prom-client';
+import type { UpstreamStats } from './proxy/upstream.ts';
+
+/** Metrics of what is passed on. @param relays by the name of the server that each leads to */
+export function watchUpstreams(registry: Registry, relays: Readonly<Record<string, UpstreamStats>>): void {
+  const registers = [registry];
+  new Gauge({
+    name: 'keyfence_relayed_in_flight',
+    help: 'Requests and WebSockets passed on and not over, to the API in proxy mode or to the control plane. At UPSTREAM_CONNECTIONS_MAX or CONTROL_PLANE_CONNECTIONS_MAX more are answered 503.',
+    labelNames: ['to'],
+    registers,
+    collect() {
+      for (const [to, { inFlight }] of Object.entries(relays)) this.set({ to }, inFlight);
+    },
+  });
+  new Counter({
+    name: 'keyfence_relay_faults_total',
+    help: 'Requests passed on that got no response. busy: too many at once; unreachable: no connection; late: no answer in time; cut: the connection ended first; invalid: what came is no HTTP that can be passed on, or its head is over HEADER_BYTES_MAX. The log says more of each.',
+    labelNames: ['to', 'fault'],
+    registers,
+    collect() {
+      this.reset();
+      for (const [to, { faults }] of Object.entries(relays)) {
+        for (const [fault, count] of Object.entries(faults)) this.inc({ to, fault }, count);
+      }
+    },
+  });
+}

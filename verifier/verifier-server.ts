@@ -1,0 +1,77 @@
+import { readFileSync } from 'node:fs';
+import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/errors.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { VERIFIER_ID_HEADER } from '#shared/verifier-status.ts';
+import { asset } from './assets.ts';
+import { type AuthzSettings, authzRoutes } from './endpoints/authz.ts';
+import { type Decider, verifyKeyRoute } from './endpoints/verify-key.ts';
+import { FastLane } from './fast-lane/fast-lane.ts';
+import type { LaneCounts } from './fast-lane/lane.ts';
+import type { HttpLimits } from './http/limits.ts';
+import { answer, identify } from './http/respond.ts';
+import { createRouter, type Routes } from './http/router.ts';
+import { createListener, type Listener } from './http/server.ts';
+import type { Certificate } from './http/tls.ts';
+
+/** The listener that verifyKey is asked at. */
+export interface VerifierServer extends Listener {
+  readonly lane: Readonly<LaneCounts>;
+}
+
+/**
+ * The HTTP contract of the verifier.
+ * @param options.id of this process, as the fleet's list names it; told with the OpenAPI document
+ * @param options.authz undefined = gateways are not answered
+ * @param options.routes more than verifyKey, the error page and what gateways ask
+ * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
+ * @param options.certificate with it the listener speaks HTTPS, and has no fast lane
+ */
+export function createVerifierServer(options: {
+  id?: string;
+  answers: Decider;
+  limits: HttpLimits;
+  log: Pick<Logger, 'error'>;
+  authz?: AuthzSettings;
+  routes?: Partial<Routes>;
+  crowded?: () => void;
+  certificate?: Certificate | undefined;
+}): VerifierServer {
+  const { answers, limits, log, authz, routes, crowded, certificate } = options;
+  const route = createRouter({
+    exact: {
+      '/v1/keys.verifyKey': { POST: verifyKeyRoute(answers, limits.BODY_BYTES_MAX) },
+      [ERROR_DOCS_PATH]: {
+        GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
+      },
+      '/openapi.json': {
+        GET(_request, response) {
+          if (options.id !== undefined) response.setHeader(VERIFIER_ID_HEADER, options.id);
+          answer(response, 200, 'application/json', OPENAPI);
+        },
+      },
+      ...routes?.exact,
+    },
+    below: [...(authz ? authzRoutes(answers, authz) : []), ...(routes?.below ?? [])],
+  });
+  const lane = { answered: 0, lent: 0, handedOver: 0 };
+  const listener = createListener({
+    limits,
+    log,
+    certificate,
+    ...(crowded ? { crowded } : {}),
+    serve(request, response, requestId, hooks) {
+      identify(response, requestId);
+      return route(request, response, requestId, hooks);
+    },
+    ...(limits.FAST_LANE && certificate === undefined
+      ? {
+          lane: (server, tooSlow) =>
+            new FastLane(server, { answers, limits, authz, tooSlow, log, counts: lane }),
+        }
+      : {}),
+  });
+  return Object.assign(listener, { lane });
+}
+
+/** Written by `npm run docs`. */
+const OPENAPI = readFileSync(asset('openapi.json'), 'utf8');
