@@ -1,51 +1,92 @@
-// After a restore: `npm run --silent refused-since -- 2026-11-21T08:00:00Z < control-planes.log` lists what was disabled
-// or deleted after that moment, by the audit lines of all control planes' logs in any order. One call a line, to be
-// made again: `<operation> <body>`. A key that was enabled again since is left out.
+// After a restore: `npm run --silent refused-since -- 2026-11-21T08:00:00Z < control-planes.log` lists what was disabled,
+// deleted or given an expiry after that moment, by the audit lines of all control planes' logs in any order. One call a
+// line, to be made again: `<operation> <body>`. What was certainly allowed again since is left out.
 import { createInterface } from 'node:readline';
 import { scriptArguments, wrongArguments } from './dev/arguments.ts';
 
-/** As far as it matters here, a line of the log. */
-interface Line {
-  readonly audit?: {
-    readonly time: number;
-    readonly operation: string;
-    readonly outcome: string;
-    readonly on: { readonly apiId?: string; readonly keyId?: string; readonly rootKeyId?: string };
-    readonly after?: { readonly enabled?: boolean };
-  };
+/** As far as it matters here, what a line of the log tells. */
+interface Audit {
+  /** When the call arrived, Unix milliseconds. */
+  readonly time: number;
+  readonly operation: string;
+  readonly outcome: string;
+  readonly on: { readonly apiId?: string; readonly keyId?: string; readonly rootKeyId?: string };
+  readonly after?: { readonly enabled?: boolean; readonly expires?: number | null };
+  /** Of the change in the log of its API: the order in which changes were written. */
+  readonly sequence?: number;
 }
 
-/** OK was done; SERVICE_UNAVAILABLE may have been, and doing it again is harmless. */
+/** OK was done; SERVICE_UNAVAILABLE may have been, and refusing again is harmless. */
 const OUTCOMES = new Set(['OK', 'SERVICE_UNAVAILABLE']);
+/** Calls arrive before they are written, and clocks differ: those from so long before a backup may not be in it. */
+const EARLIER_MS = 300_000;
 
 /**
  * The calls that refuse again what was refused at the end of the log.
- * @param since Unix milliseconds; earlier events are in the backup
+ * @param since Unix milliseconds; what is well before it is in the backup
  */
 export async function refusedSince(lines: AsyncIterable<string>, since: number): Promise<string[]> {
-  /** What each key, API or root key came to last, and when. */
-  const last = new Map<string, { time: number; call: string | undefined }>();
+  /** The calls on each key, API or root key that refuse or allow it. */
+  const calls = new Map<string, Audit[]>();
   for await (const text of lines) {
     const { audit } = parse(text);
-    if (!audit || audit.time < since || !OUTCOMES.has(audit.outcome)) continue;
+    if (!audit || audit.time < since - EARLIER_MS || !OUTCOMES.has(audit.outcome)) continue;
     const { keyId, rootKeyId, apiId } = audit.on;
     const id = keyId ?? rootKeyId ?? apiId;
-    const known = last.get(id ?? '');
-    if (id === undefined || (known && known.time > audit.time)) continue;
-    const body = keyId ? { keyId } : rootKeyId ? { rootKeyId } : { apiId };
-    const deletes = /\.delete(Key|Api)$/.test(audit.operation);
-    const enabled = /\.update(Key|RootKey)$/.test(audit.operation) ? audit.after?.enabled : undefined;
-    if (!deletes && enabled === undefined) continue;
-    const again = deletes ? body : enabled ? undefined : { ...body, enabled: false };
-    last.set(id, { time: audit.time, call: again && `${audit.operation} ${JSON.stringify(again)}` });
+    if (id === undefined || !(isDelete(audit) || isUpdate(audit))) continue;
+    const known = calls.get(id);
+    if (known) known.push(audit);
+    else calls.set(id, [audit]);
   }
-  return [...last.values()].flatMap(({ call }) => (call === undefined ? [] : [call]));
+  return [...calls.values()].flatMap(refusalOf);
 }
 
-function parse(text: string): Line {
+const isDelete = ({ operation }: Audit) => /\.delete(Key|Api)$/.test(operation);
+const isUpdate = ({ operation, after }: Audit) =>
+  /\.update(Key|RootKey)$/.test(operation) && (after?.enabled ?? after?.expires) !== undefined;
+
+/** The call that refuses one thing again; none where all that refused it was taken back. */
+function refusalOf(calls: readonly Audit[]): string[] {
+  const [{ operation, on } = { operation: '', on: {} }] = calls;
+  const { keyId, rootKeyId, apiId } = on;
+  const whom = keyId ? { keyId } : rootKeyId ? { rootKeyId } : { apiId };
+  const deletion = calls.find(isDelete);
+  if (deletion) return [`${deletion.operation} ${JSON.stringify(whom)}`];
+  const isOff = calls.some(
+    (call) =>
+      call.after?.enabled === false && !isTakenBack(call, calls, ({ after }) => after?.enabled === true),
+  );
+  const expiries = calls.flatMap((call) => {
+    const expires = call.after?.expires;
+    if (typeof expires !== 'number') return [];
+    const isLater = ({ after }: Audit) =>
+      after?.expires === null || (after?.expires !== undefined && after.expires > expires);
+    return isTakenBack(call, calls, isLater) ? [] : [expires];
+  });
+  if (!isOff && expiries.length === 0) return [];
+  const fields = {
+    ...(isOff ? { enabled: false } : {}),
+    ...(expiries.length > 0 ? { expires: Math.min(...expiries) } : {}),
+  };
+  return [`${operation} ${JSON.stringify({ ...whom, ...fields })}`];
+}
+
+/**
+ * Whether another call of those that `allows` picks was certainly done, and certainly later. Of two that were under way
+ * at once only their sequence tells; where that and the time do not agree, as after a failover, the refusal stands.
+ */
+function isTakenBack(refusal: Audit, calls: readonly Audit[], allows: (call: Audit) => boolean): boolean {
+  return calls.some((call) => {
+    if (call.outcome !== 'OK' || !allows(call) || call.time < refusal.time) return false;
+    if (call.sequence === undefined || refusal.sequence === undefined) return call.time > refusal.time;
+    return call.sequence > refusal.sequence;
+  });
+}
+
+function parse(text: string): { readonly audit?: Audit } {
   if (!text.startsWith('{')) return {};
   try {
-    return JSON.parse(text) as Line;
+    return JSON.parse(text) as { audit?: Audit };
   } catch {
     return {}; // cut off in the middle
   }

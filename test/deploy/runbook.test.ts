@@ -66,7 +66,8 @@ test('after a restore, what was refused since is what the logs say last: disable
   const off = { enabled: false };
   const on = { enabled: true };
   const lines = [
-    line(9, 'keys.updateKey', { keyId: 'key_before', apiId: 'a' }, off),
+    line(-300_000, 'keys.updateKey', { keyId: 'key_before', apiId: 'a' }, off),
+    line(9, 'keys.updateKey', { keyId: 'key_under_way', apiId: 'a' }, off),
     line(11, 'keys.createKey', { keyId: 'key_new', apiId: 'a' }, off),
     line(12, 'keys.updateKey', { keyId: 'key_off', apiId: 'a' }, off),
     line(14, 'keys.updateKey', { keyId: 'key_again', apiId: 'a' }, on),
@@ -81,12 +82,50 @@ test('after a restore, what was refused since is what the logs say last: disable
     '{"cut',
   ];
   expect(await refusedSince(Readable.from(lines), 10)).toEqual([
+    'keys.updateKey {"keyId":"key_under_way","enabled":false}',
     'keys.updateKey {"keyId":"key_off","enabled":false}',
     'keys.deleteKey {"keyId":"key_gone"}',
     'keys.updateKey {"keyId":"key_unknown","enabled":false}',
     'apis.deleteApi {"apiId":"b"}',
     'rootKeys.updateRootKey {"rootKeyId":"root_1","enabled":false}',
   ]);
+});
+
+test('after a restore, nothing that may be refused is left out: not by an enable that failed, nor by one that only arrived later', async () => {
+  const line = (time: number, keyId: string, after: object, sequence?: number, outcome = 'OK') =>
+    JSON.stringify({
+      audit: { time, operation: 'keys.updateKey', outcome, on: { keyId, apiId: 'a' }, after, sequence },
+    });
+  const [off, on] = [{ enabled: false }, { enabled: true }];
+  const lines = [
+    line(11, 'key_failed', off, 4),
+    line(12, 'key_failed', on, undefined, 'SERVICE_UNAVAILABLE'),
+    // Under way at once: the enable arrived later, and was written first.
+    line(11, 'key_raced', off, 6),
+    line(12, 'key_raced', on, 5),
+    line(11, 'key_on', off, 7),
+    line(12, 'key_on', on, 8),
+    // Two in the same millisecond.
+    line(11, 'key_both', off, 9),
+    line(11, 'key_both', on, 10),
+    line(11, 'key_unknown', off, undefined, 'SERVICE_UNAVAILABLE'),
+    line(11, 'key_unknown', on, undefined, 'OK'),
+    line(11, 'key_ends', { expires: 50 }, 11),
+    line(12, 'key_ends', { expires: 70 }, 12),
+    line(13, 'key_ends', { expires: 60, ...off }, 13),
+    line(11, 'key_lasts', { expires: 50 }, 14),
+    line(12, 'key_lasts', { expires: null }, 15),
+    line(13, 'key_lasts', { name: 'x' }, 16),
+  ];
+  const listed = [
+    'keys.updateKey {"keyId":"key_failed","enabled":false}',
+    'keys.updateKey {"keyId":"key_raced","enabled":false}',
+    'keys.updateKey {"keyId":"key_unknown","enabled":false}',
+    'keys.updateKey {"keyId":"key_ends","enabled":false,"expires":60}',
+  ];
+  expect(await refusedSince(Readable.from(lines), 10)).toEqual(listed);
+  const backwards = await refusedSince(Readable.from([...lines].reverse()), 10);
+  expect(backwards.sort()).toEqual(listed.sort());
 });
 
 test('what was refused since a backup is listed by the command of the runbook, as it is written', {
