@@ -26,6 +26,10 @@ const names = [
   'peers',
 ];
 
+const RATIOS =
+  'A ratio A ÷ B is the median of the ratios of single rounds, in each of which A and B ran one after the other. So it is not ' +
+  'always the quotient of the two medians beside it: the machine may be slower for a whole round, which a ratio does not feel.';
+
 /** What one of them measured, and on what. */
 interface Measured extends Section {
   readonly name: string;
@@ -73,7 +77,15 @@ if (values.write) {
   writeFileSync(file('results.json'), `${JSON.stringify(all, null, 2)}\n`);
   writeFileSync(
     file('results.md'),
-    ['# Results', '', '![throughput, latency and costs](results.svg)', '', ...all.map(markdown)].join('\n'),
+    [
+      '# Results',
+      '',
+      RATIOS,
+      '',
+      '![throughput, latency and costs](results.svg)',
+      '',
+      ...all.map(markdown),
+    ].join('\n'),
   );
   writeFileSync(file('results.svg'), plot(all));
 }

@@ -1,4 +1,4 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -48,6 +48,26 @@ test('every link in the documentation leads to a file', () => {
       expect(() => readFileSync(path), `${file} → ${target}`).not.toThrow(/ENOENT/);
     }
   }
+});
+
+test('a Node that is too old is told what to install, before anything else is tried', () => {
+  const { status, stderr } = spawnSync('node', ['deploy/dev/node-version.js'], {
+    cwd: ROOT,
+    env: bareEnv(),
+    encoding: 'utf8',
+  });
+  const version = execFileSync('node', ['-p', 'process.versions.node'], {
+    env: bareEnv(),
+    encoding: 'utf8',
+  }).trim();
+  const isOld = Number.parseInt(version, 10) < 24;
+  expect(status).toBe(isOld ? 1 : 0);
+  if (isOld) expect(stderr).toMatch(`Node 24 or newer; this is ${version}.`);
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    scripts: Record<string, string>;
+  };
+  expect(scripts['prestart']).toMatch(/ && node deploy\/dev\/node-version\.js$/);
+  expect(scripts['pretest']).toMatch(/^npm run --silent prestart && /);
 });
 
 test('the top level is what the README says, and nothing else', () => {
