@@ -21,6 +21,7 @@ import { importRoutes } from './http/routes/import.ts';
 import { keyRoutes } from './http/routes/keys.ts';
 import { rootKeyRoutes } from './http/routes/root-keys.ts';
 import { createServer } from './http/server.ts';
+import { takeTurns } from './http/turns.ts';
 import { Metrics } from './metrics.ts';
 import { Apis } from './redis/apis.ts';
 import { Audit } from './redis/audit.ts';
@@ -138,6 +139,7 @@ export async function startControlPlane(
     }
     await rates.called(request, reply);
   });
+  takeTurns(app);
   let stopping = false;
   app.addHook('onSend', async (_request, reply) => {
     if (stopping) reply.header('connection', 'close');

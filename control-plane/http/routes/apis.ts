@@ -52,9 +52,10 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     const { apiId, waitMs } = request.body;
     requireApi(callerOf(request), apiId, 'delete_api');
     const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;
-    const propagation = await propagator.apply(write, waitMs, ({ sequence }) =>
-      note(request, {}, { sequence }),
-    );
+    const propagation = await propagator.apply(write, waitMs, ({ sequence }) => {
+      request.giveTurnBack?.();
+      note(request, {}, { sequence });
+    });
     if (!propagation) throw apiNotFound(apiId);
     return { propagation };
   });

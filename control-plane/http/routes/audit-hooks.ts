@@ -62,9 +62,10 @@ export function note(request: FastifyRequest, on: Subject, effect: Effect = {}):
   request.trail.effect = { ...request.trail.effect, ...effect };
 }
 
-/** For a change of a key that was written: notes what was before, and what is now; nothing where it was deleted. */
+/** For a change of a key that was written: gives the turn back, and notes what was before, and what is now; nothing where it was deleted. */
 export function noteChange(request: FastifyRequest, fields?: Partial<Record<RecordField, string>>) {
   return ({ sequence, before }: Pick<Written, 'sequence' | 'before'>) => {
+    request.giveTurnBack?.();
     const changed = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);
     const after = fields === undefined ? {} : { after: shown(fields) };
     note(request, {}, { sequence, before: shown(Object.fromEntries(changed)), ...after });
