@@ -1,8 +1,13 @@
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { Turns } from '../../control-plane/http/turns.ts';
+import { settings } from '../../control-plane/config.ts';
+import { Permissions } from '../../control-plane/core/permissions.ts';
+import { createServer } from '../../control-plane/http/server.ts';
+import { Turns, takeTurns } from '../../control-plane/http/turns.ts';
+import { loadConfig } from '../../shared/process/config.ts';
+import { createLogger } from '../../shared/process/log.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../fleet.ts';
 
 /** Those who have their turn, in order. */
 async function begun(turns: Turns, callers: readonly string[]) {
@@ -41,6 +46,34 @@ test('a caller who has given everything back begins anew', async () => {
     expect(order).toEqual(['a1', 'a2']);
     await giveBack('a2');
   }
+});
+
+test('of the calls of one root key 32 are worked on at once, each until its answer, and those of others beside them', async () => {
+  const log = createLogger('control-plane', 'silent');
+  const app = createServer(loadConfig(settings, { ROOT_KEY }), log);
+  app.decorateRequest('caller', undefined);
+  app.addHook('onRequest', async (request) => {
+    const rootKeyId = String(request.headers['x-who']);
+    request.caller = { rootKeyId, permissions: new Permissions([]) };
+  });
+  takeTurns(app);
+  const working: string[] = [];
+  const answer: (() => void)[] = [];
+  app.get('/work', async (request) => {
+    working.push(String(request.headers['x-who']));
+    await new Promise<void>((resolve) => answer.push(resolve));
+    if (working.length % 2) throw new Error('no good'); // however it ends
+    return 'done';
+  });
+  const ask = (who: string) => app.inject({ url: '/work', headers: { 'x-who': who } });
+  const calls = [...Array.from({ length: 40 }, () => ask('a')), ask('b')];
+  const count = (who: string) => working.filter((one) => one === who).length;
+  await expect.poll(() => [count('a'), count('b')]).toEqual([32, 1]);
+  for (const end of answer.splice(0, 8)) end();
+  await expect.poll(() => count('a')).toBe(40);
+  for (const end of answer.splice(0)) end();
+  await Promise.all(calls);
+  await app.close();
 });
 
 test('a change that waits for its fence has given its turn back, so that its root key can go on', async () => {

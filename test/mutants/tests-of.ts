@@ -44,6 +44,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [/^control-plane\/load-shedding\.ts$/, ['control-plane/protection', 'control-plane/limits']],
+  [/^control-plane\/turns\.ts$/, ['control-plane/turns']],
   [/^control-plane\/(?:rate-limits|lua\/count-call)\b/, ['control-plane/limits']],
   [
     /^control-plane\/(?:key-import|routes\/import)\.ts$/,
