@@ -1,3 +1,5 @@
+import { VERDICT_CODES, VERDICTS, type VerdictCode } from './verdict-codes.ts';
+
 /** What is kept of how often a key was verified: by the hour and by the day, UTC, in a hash with these fields. */
 
 /** How long each is kept, in itself. Few enough that Redis keeps a key's usage in the compact form. */
@@ -7,8 +9,24 @@ export const LENGTH_MS = { hour: 3_600_000, day: 86_400_000 } as const;
 /** How finely usage is asked for. */
 export type Granularity = keyof typeof KEPT;
 
-/** Verdicts that a key can have, as letters of the field names; NOT_FOUND is of no key. */
-export const LETTERS = { VALID: 'V', DISABLED: 'D', EXPIRED: 'E', FORBIDDEN: 'F' } as const;
+/** The counted kinds of verdict: the letter of their field in Redis, and their name in responses. */
+type Columns = NonNullable<(typeof VERDICTS)[VerdictCode]['usage']>;
+/** A name of a count in responses. */
+export type UsageField = Columns['field'];
+
+/** The kinds of verdict that are counted. */
+export const USAGE_COLUMNS = VERDICT_CODES.flatMap((code) => {
+  const { usage, sentence } = VERDICTS[code];
+  return usage === undefined ? [] : [{ code, sentence, ...usage }];
+});
+
+/** A value for each count in a response. */
+export function perUsageField<T>(make: (column: (typeof USAGE_COLUMNS)[number]) => T): Record<UsageField, T> {
+  return Object.fromEntries(USAGE_COLUMNS.map((column) => [column.field, make(column)])) as Record<
+    UsageField,
+    T
+  >;
+}
 
 /** Field: Unix milliseconds of the latest report of a VALID verdict. */
 export const LAST_USED = 't';

@@ -1,5 +1,69 @@
-/** What a decided verification says of the key. An outage is not one of these: it is an error. */
-export type VerdictCode = 'VALID' | 'DISABLED' | 'EXPIRED' | 'FORBIDDEN' | 'NOT_FOUND';
+/** Everything in which one verdict differs from another. */
+interface VerdictRow {
+  /** HTTP status that a gateway is answered with; 200 lets the caller pass. */
+  readonly status: 200 | 401 | 403;
+  /** Tells a person what the verdict means. A gateway may hand it on to its client. */
+  readonly sentence: string;
+  /** Whether the response shows the key; otherwise it tells nothing about it. */
+  readonly showsKey: boolean;
+  /** Where usage counts it: a letter in Redis, a field in responses. undefined = there is no key to count it for. */
+  readonly usage: { readonly letter: string; readonly field: string } | undefined;
+}
 
-/** How often each was given. */
+/**
+ * The one table of verdicts: what a decided verification can say of a key. An outage is not among them: it is an error.
+ * VALID comes first, because usage dates a key's last use by its first column.
+ */
+export const VERDICTS = {
+  VALID: {
+    status: 200,
+    sentence: 'The API key is good.',
+    showsKey: true,
+    usage: { letter: 'V', field: 'success' },
+  },
+  DISABLED: {
+    status: 401,
+    sentence: 'The API key is disabled.',
+    showsKey: true,
+    usage: { letter: 'D', field: 'disabled' },
+  },
+  EXPIRED: {
+    status: 401,
+    sentence: 'The API key has expired.',
+    showsKey: true,
+    usage: { letter: 'E', field: 'expired' },
+  },
+  FORBIDDEN: {
+    status: 403,
+    sentence: 'The API key is of another API.',
+    showsKey: false,
+    usage: { letter: 'F', field: 'forbidden' },
+  },
+  NOT_FOUND: {
+    status: 401,
+    sentence: 'The API key is not known.',
+    showsKey: false,
+    usage: undefined,
+  },
+} as const satisfies Record<string, VerdictRow>;
+
+/** The name of a verdict. Never renamed, never reused. */
+export type VerdictCode = keyof typeof VERDICTS;
+
+/** Every code, in the table's order. */
+export const VERDICT_CODES = Object.keys(VERDICTS) as readonly VerdictCode[];
+
+/** Codes of the rows that `chosen` accepts. */
+export const codesWhere = (chosen: (row: VerdictRow) => boolean): VerdictCode[] =>
+  VERDICT_CODES.filter((code) => chosen(VERDICTS[code]));
+
+/** A value for each code, made from its row. */
+export function perVerdict<T>(make: (row: VerdictRow, code: VerdictCode) => T): Record<VerdictCode, T> {
+  return Object.fromEntries(VERDICT_CODES.map((code) => [code, make(VERDICTS[code], code)])) as Record<
+    VerdictCode,
+    T
+  >;
+}
+
+/** A number of verdicts for each code. */
 export type VerdictCounts = Record<VerdictCode, number>;

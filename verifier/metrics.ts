@@ -2,7 +2,7 @@ import { Counter, Gauge, Histogram } from 'prom-client';
 import type { Clock } from '#shared/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { processMetrics } from '#shared/process/process-metrics.ts';
-import type { VerdictCounts } from '#shared/verdict-codes.ts';
+import { codesWhere, perVerdict, type VerdictCounts } from '#shared/verdict-codes.ts';
 import type { DropReason, Follower, FollowerEvents } from './core/follower.ts';
 import { LookupGivenUp, type Verifier } from './core/verifier.ts';
 import type { Decider } from './endpoints/verify-key.ts';
@@ -12,14 +12,16 @@ import type { VerifierServer } from './verifier-server.ts';
 /** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
 const OTHER_APIS = 'other';
 const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'hole', 'nonce', 'damaged'];
+/** Verdicts that refuse a known key, as a list to read. */
+const REFUSED = codesWhere(({ status, usage }) => status !== 200 && usage !== undefined).join(', ');
 const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
 
 /** The verifier's metrics. On the hot path they are plain numbers, which a scrape turns into series. */
 export class Metrics {
   readonly registry = processMetrics();
   readonly #verdicts: Record<'memory' | 'redis', VerdictCounts> = {
-    memory: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
-    redis: { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 },
+    memory: perVerdict(() => 0),
+    redis: perVerdict(() => 0),
   };
   readonly #lookups: Histogram<'outcome'>;
   readonly #undecided: Counter<'reason'>;
@@ -33,7 +35,7 @@ export class Metrics {
     const verdicts = this.#verdicts;
     new Counter({
       name: 'keyfence_verdicts_total',
-      help: 'Decided verifications by verdict, and whether memory or a look-up at Redis decided. VALID was allowed; DISABLED, EXPIRED and FORBIDDEN are known keys that were refused, NOT_FOUND unknown or mistyped ones. The hit rate is memory ÷ all. Outages are not among them: see keyfence_undecided_total.',
+      help: `Decided verifications by verdict, and whether memory or a look-up at Redis decided. VALID was allowed; ${REFUSED} are known keys that were refused, NOT_FOUND unknown or mistyped ones. The hit rate is memory ÷ all. Outages are not counted here: see keyfence_undecided_total.`,
       labelNames: ['code', 'source'],
       registers,
       collect() {

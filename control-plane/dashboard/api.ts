@@ -29,7 +29,7 @@ export type RootKey = Decider['rootKeys.listRootKeys']['rootKeys'][number];
 /** One management call. */
 export type AuditEvent = Decider['audit.listEvents']['events'][number];
 /** A verifier as it reported itself. */
-export type Verifier = Static<typeof answers.Verifier>;
+export type Verifier = Static<typeof answers.VerifierPage>['verifiers'][number];
 type Input = Readonly<Record<string, unknown>>;
 
 /** Why a call did not succeed: the API's code, or UNREACHABLE where no answer of the API came. */

@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import type { UsageField } from '#shared/usage.ts';
 import { call, type Key } from './api.ts';
 import { useChange } from './change.tsx';
 import { Bars } from './charts.tsx';
@@ -112,12 +113,13 @@ function Edit({ of, apply }: { of: Key; apply: ReturnType<typeof useChange>['app
 }
 
 const REFRESH_MS = 30_000;
-const VERDICTS = [
-  { name: 'valid', tone: 'good' },
-  { name: 'disabled', tone: 'bad' },
-  { name: 'expired', tone: 'warn' },
-  { name: 'of another API', tone: 'other' },
-];
+const VERDICTS = {
+  success: { name: 'valid', tone: 'good' },
+  disabled: { name: 'disabled', tone: 'bad' },
+  expired: { name: 'expired', tone: 'warn' },
+  forbidden: { name: 'of another API', tone: 'other' },
+} satisfies Record<UsageField, { name: string; tone: string }>;
+const FIELDS = Object.keys(VERDICTS) as UsageField[];
 
 function Usage({ keyId }: { keyId: string }) {
   const [granularity, setGranularity] = useState<'hour' | 'day'>('hour');
@@ -150,16 +152,16 @@ function Usage({ keyId }: { keyId: string }) {
       </fieldset>
       <Loaded of={usage}>
         {({ verifications }) =>
-          verifications.every((at) => at.success + at.disabled + at.expired + at.forbidden === 0) ? (
+          verifications.every((at) => FIELDS.every((field) => at[field] === 0)) ? (
             <p class="quiet">No verification was reported yet; verifiers report once a minute.</p>
           ) : (
             <Bars
               label={`Verdicts by the ${granularity}`}
               unit="×"
-              series={VERDICTS}
+              series={Object.values(VERDICTS)}
               points={verifications.map((at) => ({
                 title: titleOf.format(at.time),
-                values: [at.success, at.disabled, at.expired, at.forbidden],
+                values: FIELDS.map((field) => at[field]),
               }))}
             />
           )

@@ -1,15 +1,19 @@
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { usageKey } from '#shared/redis/redis-keys.ts';
-import { type Granularity, KEPT, LAST_USED, LENGTH_MS, LETTERS, usageField } from '#shared/usage.ts';
+import {
+  type Granularity,
+  KEPT,
+  LAST_USED,
+  LENGTH_MS,
+  perUsageField,
+  type UsageField,
+  usageField,
+} from '#shared/usage.ts';
 
-/** How often a key was verified in one hour or day. */
-export interface UsageBucket {
+/** Verdicts on a key in one hour or day. */
+export interface UsageBucket extends Readonly<Record<UsageField, number>> {
   /** When it began, Unix milliseconds. */
   readonly time: number;
-  readonly success: number;
-  readonly disabled: number;
-  readonly expired: number;
-  readonly forbidden: number;
 }
 
 /** What verifiers reported of how keys are used. They write it, so it is believed only as far as it is numbers. */
@@ -50,10 +54,7 @@ export class UsageView {
       const of = (letter: string) => count(fields[usageField(granularity, first + i, letter)]);
       return {
         time: (first + i) * length,
-        success: of(LETTERS.VALID),
-        disabled: of(LETTERS.DISABLED),
-        expired: of(LETTERS.EXPIRED),
-        forbidden: of(LETTERS.FORBIDDEN),
+        ...perUsageField(({ letter }) => of(letter)),
       };
     });
   }

@@ -1,8 +1,12 @@
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
+import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
 import { API_ID, KEY_LENGTH_MAX } from '../../verifier/endpoints/verify-key.ts';
 
 const text = (description: string) => ({ type: 'string', description });
+
+const or = new Intl.ListFormat('en', { type: 'disjunction' });
+const MEANINGS = VERDICT_CODES.map((code) => `${code}: ${VERDICTS[code].sentence}`).join(' ');
 
 const verdict = {
   type: 'object',
@@ -10,11 +14,12 @@ const verdict = {
     valid: { type: 'boolean', description: 'Whether to let the caller in.' },
     code: {
       type: 'string',
-      enum: ['VALID', 'DISABLED', 'EXPIRED', 'FORBIDDEN', 'NOT_FOUND'],
-      description:
-        'FORBIDDEN: the key is of another API than `apiId` asks for, or than this verifier serves; said before all else, so that nothing else is told of such a key. More codes may come; judge by `valid`.',
+      enum: VERDICT_CODES,
+      description: `${MEANINGS} FORBIDDEN, where the key is not of the API that \`apiId\` names or not of one that this verifier serves, goes before all others, so that nothing else is told about such a key. More codes may come; judge by \`valid\`.`,
     },
-    keyId: text('The id of the key. Absent, like all that follows, where FORBIDDEN or NOT_FOUND.'),
+    keyId: text(
+      `The id of the key. Absent, like all that follows, where the code is ${or.format(codesWhere(({ showsKey }) => !showsKey))}.`,
+    ),
     apiId: text('The API that it is of.'),
     enabled: { type: 'boolean' },
     meta: { type: 'object', additionalProperties: true },
@@ -56,7 +61,9 @@ const gatewayAnswers = {
       'X-Key-External-Id': header('Percent-encoded; empty where it has none.'),
     },
   },
-  401: problem('No key, two keys, or one that is unknown, disabled or expired. With `WWW-Authenticate`.'),
+  401: problem(
+    `No key, two keys, or a verdict of ${or.format(codesWhere(({ status }) => status === 401))}. With \`WWW-Authenticate\`.`,
+  ),
   403: problem('The key is of another API, whether or not it is disabled or expired.'),
   404: problem('No such path, or what stands in the place of an API cannot be the id of one.'),
   503: problem('Nothing could be decided: refuse the client. With `Retry-After`.'),

@@ -255,8 +255,8 @@ test('usage is added up by hour and day, what is old is dropped, and the last us
   const [hour, day] = [Math.floor(seconds / 3600), Math.floor(seconds / 86_400)];
   const old = { [`h${hour - 2}V`]: 1, [`h${hour - 1}V`]: 1, [`d${day - 3}E`]: 1, [`d${day - 2}E`]: 1 };
   await redis.hset('one', old);
-  expect(await verifier('add-usage', ['one', 'two'], [2, 3, 5, 0, 0, 1, 0, 2, 0, 0])).toBe(1);
-  expect(await verifier('add-usage', ['one'], [2, 3, 1, 0, 4, 0])).toBe(1);
+  expect(await verifier('add-usage', ['one', 'two'], [2, 3, 'VDEF', 5, 0, 0, 1, 0, 2, 0, 0])).toBe(1);
+  expect(await verifier('add-usage', ['one'], [2, 3, 'VDEF', 1, 0, 4, 0])).toBe(1);
   const { t: usedAt = '', ...one } = await redis.hgetall('one');
   expect(one).toEqual({
     [`h${hour - 1}V`]: '1',

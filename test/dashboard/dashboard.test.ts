@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { usageKey } from '../../shared/redis/redis-keys.ts';
-import { LENGTH_MS, LETTERS, usageField } from '../../shared/usage.ts';
+import { LENGTH_MS, usageField } from '../../shared/usage.ts';
+import { VERDICTS } from '../../shared/verdict-codes.ts';
 import type { VerifierStatus as Verifier } from '../../shared/verifier-status.ts';
 import { FaultProxy } from '../chaos/proxy.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
@@ -338,9 +339,19 @@ describe.skipIf(executable === undefined)('in Chromium', { timeout: 60_000 }, ()
       for (let i = 1; i < 48; i++) {
         const count = Math.round(900 + 600 * Math.sin((hour - i) / 3.8) + 90 * Math.sin(i * i));
         const usage = usageKey('orders', keyId);
-        await redis.command('HSET', usage, usageField('hour', hour - i, LETTERS.VALID), String(count));
+        await redis.command(
+          'HSET',
+          usage,
+          usageField('hour', hour - i, VERDICTS.VALID.usage.letter),
+          String(count),
+        );
         const expired = i % 7 === 0 ? 60 + 9 * i : 0;
-        await redis.command('HSET', usage, usageField('hour', hour - i, LETTERS.DISABLED), String(expired));
+        await redis.command(
+          'HSET',
+          usage,
+          usageField('hour', hour - i, VERDICTS.DISABLED.usage.letter),
+          String(expired),
+        );
       }
       for (const colorScheme of ['light', 'dark'] as const) {
         const viewport = { width: 860, height: 640 };

@@ -75,8 +75,8 @@ test('verdicts whose report was sent and got no answer are never reported again,
   let fault: 'no connection' | 'no answer' | undefined;
   const redis = {
     async evalsha(_sha: string, keys: number, ...rest: unknown[]) {
-      // Behind the keys are two periods, then four counts of each key.
-      for (const count of rest.slice(keys + 2)) counted += Number(count);
+      // Behind the keys are two periods and the letters, then the counts of each key.
+      for (const count of rest.slice(keys + 3)) counted += Number(count);
       if (fault === 'no answer') throw new Error('the connection ended');
       return 1;
     },

@@ -1,7 +1,8 @@
-import type { VerdictCode } from '#shared/verdict-codes.ts';
+import { inOne } from '#shared/in-one.ts';
+import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
 import type { Entry } from './key-cache.ts';
 
-/** `entry` is there for VALID, DISABLED and EXPIRED only: the others tell nothing of the key. */
+/** A decision on a key. `entry` is there where the table of verdicts says that the response shows the key. */
 export interface Verdict {
   readonly code: VerdictCode;
   readonly entry?: Entry;
@@ -40,11 +41,5 @@ export function verdictBody({ code, entry }: Verdict, requestId: string): string
   return `${key},"enabled":${enabled},"meta":${details.meta}${name}${owner}${expires},"requestId":"${requestId}"}`;
 }
 
-/** How a body begins. Literals, because V8 keeps what it puts together as its parts. */
-const STARTS: Readonly<Record<VerdictCode, string>> = {
-  VALID: '{"valid":true,"code":"VALID"',
-  DISABLED: '{"valid":false,"code":"DISABLED"',
-  EXPIRED: '{"valid":false,"code":"EXPIRED"',
-  FORBIDDEN: '{"valid":false,"code":"FORBIDDEN"',
-  NOT_FOUND: '{"valid":false,"code":"NOT_FOUND"',
-};
+/** Beginnings of a body. */
+const STARTS = perVerdict(({ status }, code) => inOne(`{"valid":${status === 200},"code":"${code}"`));

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { ApiError } from '#shared/errors.ts';
-import type { VerdictCode } from '#shared/verdict-codes.ts';
+import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { answer } from '../http/respond.ts';
@@ -118,16 +118,13 @@ const INVALID = `${BEARER}, error="invalid_token"`;
 /** Status, challenge and what to tell the client. */
 const REFUSALS: Readonly<
   Record<
-    Exclude<VerdictCode, 'VALID'> | CredentialFault,
+    VerdictCode | CredentialFault,
     readonly [status: number, challenge: string | undefined, detail: string]
   >
 > = {
   KEY_MISSING: [401, BEARER, 'An API key is required.'],
   KEY_AMBIGUOUS: [401, `${BEARER}, error="invalid_request"`, 'Send one API key, in one place.'],
-  NOT_FOUND: [401, INVALID, 'The API key is not known.'],
-  DISABLED: [401, INVALID, 'The API key is disabled.'],
-  EXPIRED: [401, INVALID, 'The API key has expired.'],
-  FORBIDDEN: [403, undefined, 'The API key is of another API.'],
+  ...perVerdict(({ status, sentence }) => [status, status === 401 ? INVALID : undefined, sentence] as const),
 };
 
 /** The value of a header that a gateway sets; with the client's own beside it there is none to believe. */

@@ -1,6 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import { systemClock } from '#shared/clock.ts';
 import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { inOne } from '#shared/in-one.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 import { JSON_TYPE } from './respond.ts';
 
@@ -77,9 +78,4 @@ function makeEnds(keepAliveS: number | undefined): typeof closing {
     ends.both = inOne(`\r\n${ends.date}${ends.connection}\r\n`);
   }
   return ends;
-}
-
-/** The same text, in one piece: V8 keeps a concatenation as its parts, and puts them together at every use. */
-function inOne(text: string): string {
-  return Buffer.from(text, 'latin1').toString('latin1');
 }

@@ -3,8 +3,8 @@ import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { usageKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import { KEPT } from '#shared/usage.ts';
-import type { VerdictCode, VerdictCounts } from '#shared/verdict-codes.ts';
+import { KEPT, USAGE_COLUMNS } from '#shared/usage.ts';
+import { perVerdict, VERDICT_CODES, type VerdictCode, type VerdictCounts } from '#shared/verdict-codes.ts';
 import { asset } from '../assets.ts';
 import type { Entry, Unreported } from '../core/key-cache.ts';
 
@@ -91,18 +91,16 @@ export class Usage {
     for (const batch of batchesOf(entries)) {
       this.#inReport -= batch.length;
       const keys = batch.map(([{ epoch, keyId }]) => usageKey(epoch.apiId, keyId));
-      const counts = batch.flatMap(([, { VALID, DISABLED, EXPIRED, FORBIDDEN }]) => [
-        VALID,
-        DISABLED,
-        EXPIRED,
-        FORBIDDEN,
-      ]);
+      const counts = batch.flatMap(([, counted]) => USAGE_COLUMNS.map(({ code }) => counted[code]));
       let sent = false;
       try {
         const redis = await this.#nodes.connection(keys[0] ?? '');
         sent = true;
         const startedAtMs = this.#clock.monotonicMs();
-        await this.#nodes.within(redis, addScript.run(redis, keys, [KEPT.hour, KEPT.day, ...counts]));
+        await this.#nodes.within(
+          redis,
+          addScript.run(redis, keys, [KEPT.hour, KEPT.day, LETTERS, ...counts]),
+        );
         await pause(this.#clock, REST * (this.#clock.monotonicMs() - startedAtMs), this.#stop.signal);
       } catch (error) {
         this.#log.debug({ err: error, keys: keys.length, sent }, 'usage was not reported');
@@ -130,18 +128,18 @@ export class Usage {
   }
 }
 
-const NONE: Readonly<VerdictCounts> = { VALID: 0, DISABLED: 0, EXPIRED: 0, FORBIDDEN: 0, NOT_FOUND: 0 };
-const CODES = Object.keys(NONE) as VerdictCode[];
+const NONE: Readonly<VerdictCounts> = perVerdict(() => 0);
+const LETTERS = USAGE_COLUMNS.map(({ letter }) => letter).join('');
 
 const countsOf = (usage: Unreported) => (typeof usage === 'number' ? { ...NONE, VALID: usage } : usage);
 
 function added(a: VerdictCounts, b: VerdictCounts): VerdictCounts {
   const total = { ...a };
-  for (const code of CODES) total[code] += b[code];
+  for (const code of VERDICT_CODES) total[code] += b[code];
   return total;
 }
 
-const sum = (counts: VerdictCounts) => CODES.reduce((total, code) => total + counts[code], 0);
+const sum = (counts: VerdictCounts) => VERDICT_CODES.reduce((total, code) => total + counts[code], 0);
 
 /**
  * Takes the counts off their entries. By API, because one call can only be about keys that one node of a Redis Cluster

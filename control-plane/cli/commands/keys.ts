@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
+import { USAGE_COLUMNS } from '#shared/usage.ts';
 import type { Standing } from '../../core/propagation.ts';
 import type { Key } from '../../redis/key-view.ts';
 import type { UsageBucket } from '../../redis/usage.ts';
@@ -123,16 +124,10 @@ export function keyCommands(program: Command, session: Session): void {
       session.print(answer, () =>
         table(
           answer.verifications
-            .map(({ time: ms, success, disabled, expired, forbidden }) => [
-              ms,
-              success,
-              disabled,
-              expired,
-              forbidden,
-            ])
-            .filter(([, ...counts]) => counts.some((n) => n > 0))
-            .map(([ms, ...counts]) => [time(ms), ...counts.map(count)]),
-          ['from', 'accepted', 'disabled', 'expired', 'forbidden'],
+            .map((bucket) => ({ ms: bucket.time, counts: USAGE_COLUMNS.map(({ field }) => bucket[field]) }))
+            .filter(({ counts }) => counts.some((n) => n > 0))
+            .map(({ ms, counts }) => [time(ms), ...counts.map(count)]),
+          ['from', ...USAGE_COLUMNS.map(({ field }) => (field === 'success' ? 'accepted' : field))],
         ),
       );
     });

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { perUsageField } from '#shared/usage.ts';
 import { Event } from '../../core/audit-event.ts';
 import { Cursor, Id, List, Sequence, Time } from '../../core/field-schemas.ts';
 import { Verifier } from '../../redis/fleet.ts';
@@ -39,10 +40,7 @@ export const Verifications = Type.Object({
   verifications: List(
     Type.Object({
       time: Time('When the hour or day began'),
-      success: Count('Verified and accepted.'),
-      disabled: Count('Refused because it was disabled.'),
-      expired: Count('Refused because it had expired.'),
-      forbidden: Count('Refused because it is of another API than was asked for.'),
+      ...perUsageField(({ code, sentence }) => Count(`Answered ${code}. ${sentence}`)),
       rateLimited: Never,
       usageExceeded: Never,
     }),
