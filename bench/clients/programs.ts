@@ -1,6 +1,6 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 
 /** Both ways of asking that the fast lane answers. */
@@ -59,14 +59,36 @@ const python = (library: string): Client => ({
   ],
 });
 
-const java = (client: string): Client => ({
+/** Where `.ci/run` puts the libraries of bench/clients/java/pom.xml, and what it builds of bench/clients/rust. */
+const JAVA_LIBRARIES = join(import.meta.dirname, '..', '..', 'node_modules', '.java');
+const RUST_CLIENTS = join(
+  import.meta.dirname,
+  '..',
+  '..',
+  'node_modules',
+  '.rust',
+  'release',
+  'rust_clients',
+);
+
+const java = (client: string, program = 'JavaClients'): Client => ({
   name: `Java ${client}`,
-  missing: () => unlessRuns('a JDK, 17 or newer', 'javac', '-version'),
+  missing: () =>
+    program === 'JavaLibraries' && !existsSync(JAVA_LIBRARIES)
+      ? 'node_modules/.java, which .ci/run fills,'
+      : unlessRuns('a JDK, 17 or newer', 'javac', '-version'),
   command: ({ endpoint, base, key, count, directory }) => {
-    const compiled = join(directory, 'JavaClients.class');
-    if (!existsSync(compiled)) must('javac', '-d', directory, source('JavaClients.java'));
-    return ['java', '-cp', directory, 'JavaClients', client, endpoint, base, key, String(count)];
+    const classes = ['-cp', [directory, join(JAVA_LIBRARIES, '*')].join(delimiter)];
+    if (!existsSync(join(directory, `${program}.class`)))
+      must('javac', ...classes, '-d', directory, source(`java/${program}.java`));
+    return ['java', ...classes, program, client, endpoint, base, key, String(count)];
   },
+});
+
+const rust = (library: 'ureq' | 'reqwest'): Client => ({
+  name: `Rust ${library}`,
+  missing: () => (existsSync(RUST_CLIENTS) ? undefined : 'node_modules/.rust, which .ci/run builds,'),
+  command: ({ endpoint, base, key, count }) => [RUST_CLIENTS, library, endpoint, base, key, String(count)],
 });
 
 const go: Client = {
@@ -173,7 +195,11 @@ function must(file: string, ...args: string[]): void {
 /** One client of each family. */
 export const clients: readonly Client[] = [
   ...['requests', 'httpx', 'urllib3', 'http.client', 'aiohttp', 'pycurl'].map((library) => python(library)),
-  ...['HttpClient', 'HttpClient-1.1', 'HttpURLConnection'].map(java),
+  ...['HttpClient', 'HttpClient-1.1', 'HttpURLConnection'].map((client) => java(client)),
+  java('OkHttp', 'JavaLibraries'),
+  java('Apache', 'JavaLibraries'),
+  rust('ureq'),
+  rust('reqwest'),
   go,
   ruby,
   php('streams'),
