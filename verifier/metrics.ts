@@ -103,12 +103,13 @@ export class Metrics {
     const decided = this.#lookups.labels({ outcome: 'decided' });
     const gaveUp = this.#lookups.labels({ outcome: 'undecided' });
     return {
-      decide(key, askedApi) {
-        const verdict = answers.decide(key, askedApi);
-        if (verdict !== undefined) memory[verdict.code]++;
+      decide(key, askedApi, isAgain) {
+        const verdict = answers.decide(key, askedApi, isAgain);
+        if (verdict !== undefined && !isAgain) memory[verdict.code]++;
         return verdict;
       },
-      lookUp(key, askedApi) {
+      lookUp(key, askedApi, isAgain) {
+        if (isAgain) return answers.lookUp(key, askedApi, isAgain);
         const startedAtMs = clock.monotonicMs();
         const seconds = () => (clock.monotonicMs() - startedAtMs) / 1000;
         return answers.lookUp(key, askedApi).then(

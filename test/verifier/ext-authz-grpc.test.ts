@@ -1,8 +1,11 @@
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { connect as connectHttp2 } from 'node:http2';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
 import { type ChannelCredentials, Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
 import { load, type MethodDefinition } from '@grpc/proto-loader';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -393,6 +396,59 @@ describe('connections', () => {
     one.socket.write(`${PREFACE}\0\0\0\x04\0\0\0\0\0`, 'latin1');
     expect(await one.closed).toBe('closed');
     expect((await check(bearer('good'))).status?.code ?? 0).toBe(0);
+  });
+
+  test('whose call has no message are told so, and closed, others not', async () => {
+    await listener.close(0);
+    await start({}, undefined, { REQUEST_TIMEOUT_MS: 100, KEEP_ALIVE_TIMEOUT_MS: 100 });
+    const session = connectHttp2(`http://${listener.address}`).on('error', () => undefined);
+    const call = {
+      ':method': 'POST',
+      ':path': `/envoy.service.auth.v3.Authorization/Check`,
+      'content-type': 'application/grpc',
+      te: 'trailers',
+    };
+    const stream = session.request(call).on('error', () => undefined);
+    // A part of the length of the message.
+    stream.write(Buffer.alloc(3));
+    const closed = once(session, 'close');
+    const [headers] = await once(stream, 'response');
+    expect(headers).toMatchObject({ 'grpc-status': `${status.DEADLINE_EXCEEDED}` });
+    stream.resume();
+    await closed;
+    // One whose answer takes longer than that is answered all the same.
+    const slow = check(bearer('slow-good'));
+    await eventually(() => answers.asked.length === 1);
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    answers.release();
+    expect((await slow).status?.code ?? 0).toBe(0);
+  });
+
+  test('whose handshake stops, or behind whose handshake nothing comes, are closed in the time for a request head', async () => {
+    await listener.close(0);
+    const directory = mkdtempSync(join(tmpdir(), 'keyfence-grpc-'));
+    const { certFile, keyFile } = makeCertificate(directory, 'own');
+    const files = { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile };
+    const certificate = followCertificate(files, systemClock, log);
+    try {
+      await start({}, certificate, { HEADERS_TIMEOUT_MS: 200, KEEP_ALIVE_TIMEOUT_MS: 200 });
+      const [host = '', port] = listener.address.split(':');
+      const half = await opened();
+      // The head of a ClientHello of 512 bytes, longer than what a client without TLS begins with.
+      half.socket.write(Buffer.concat([Buffer.from('160301020001', 'hex'), Buffer.alloc(100)]));
+      expect(await half.closed).toBe('closed');
+      const whole = connectTls({
+        host,
+        port: Number(port),
+        rejectUnauthorized: false,
+        ALPNProtocols: ['h2'],
+      });
+      whole.on('error', () => undefined).resume();
+      await once(whole, 'close');
+    } finally {
+      certificate?.close();
+      rmSync(directory, { recursive: true });
+    }
   });
 
   test('are cut when the listener closes, whatever they were about', async () => {

@@ -690,6 +690,55 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
   });
 });
 
+test('what goes on is one verdict and one use of its key, however often it is judged', async () => {
+  const fleet = await Fleet.start({ verifiers: 0 });
+  try {
+    const { proxyAddress = '', adminAddress } = await fleet.addVerifier({
+      UPSTREAM_URL: upstream.address,
+      PROXY_PORT: '0',
+      PROXY_RECHECK_MS: '100',
+      USAGE_PERIOD_MS: '100',
+    });
+    const [long, short] = [
+      await fleet.ok('keys.createKey', { apiId: 'shop' }),
+      await fleet.ok('keys.createKey', { apiId: 'shop' }),
+    ];
+    for (const { key } of [long, short]) {
+      const status = async () => (await fleet.get(`${proxyAddress}/a`, { 'x-api-key': key })).status;
+      await fleet.until(async () => (await status()) === 200);
+    }
+    const counted = async () => {
+      const { body } = await fleet.get(`${adminAddress}/metrics`);
+      const values = [...String(body).matchAll(/^keyfence_verdicts_total\{.*\} (\d+)$/gm)];
+      return values.reduce((total, [, value]) => total + Number(value), 0);
+    };
+    const used = async () => {
+      const query = { keyId: long.keyId };
+      const { verifications } = await fleet.ok('keys.getVerifications', query);
+      return verifications.reduce((total: number, { success }: { success: number }) => total + success, 0);
+    };
+    await fleet.until(async () => (await used()) > 0);
+    const before = { counted: await counted(), used: await used() };
+    upstream.handle = (_request, response) => void response.write('first');
+    for (let i = 0; i < 4; i++) {
+      const { key, keyId } = i === 0 ? long : short;
+      const one = new Wire(proxyAddress);
+      wires.push(one.send(call([`X-Api-Key: ${key}`])));
+      await eventually(() => one.received.includes('first'));
+      if (i === 0) continue;
+      // It is cut where all that goes on is judged.
+      await fleet.ok('keys.updateKey', { keyId, enabled: false });
+      await one.rest();
+      await fleet.ok('keys.updateKey', { keyId, enabled: true });
+    }
+    expect(await counted()).toBe(before.counted + 4);
+    await fleet.until(async () => (await used()) > before.used);
+    expect(await used()).toBe(before.used + 1);
+  } finally {
+    await fleet.stop();
+  }
+});
+
 test('a disabled key is refused as soon as updateKey returns', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   try {

@@ -30,6 +30,12 @@ export interface VerifierLimits extends FollowerLimits {
   readonly apiIdleMs: number;
 }
 
+/** A question about a key that is looked up. */
+interface Asked {
+  readonly askedApi: string | undefined;
+  readonly isAgain: boolean;
+}
+
 /** A look-up given up for its number (`shed`) or its slowness (`slow`); clients see 503 with `Retry-After`. */
 export class LookupGivenUp extends ApiError {
   readonly reason: 'shed' | 'slow';
@@ -58,7 +64,7 @@ export class Verifier {
   readonly #expiry: ExpiryClock;
   readonly #cache: KeyCache;
   readonly #unknown: NegativeCache;
-  readonly #lookups: SingleFlight<Entry | Verdict, string | undefined, Verdict>;
+  readonly #lookups: SingleFlight<Entry | Verdict, Asked, Verdict>;
   readonly #slots: Semaphore;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
   /** Of which API the next key that memory does not have will be: then one step at Redis finds and reads it. */
@@ -100,7 +106,7 @@ export class Verifier {
       clock,
       waitMs: limits.lookupWaitMs,
       read: (digest) => this.#fetch(digest),
-      answer: (found, askedApi) => this.#answer(found, askedApi),
+      answer: (found, asked) => this.#answer(found, asked),
       tooSlow: () => new LookupGivenUp('slow', `no answer from Redis within ${limits.lookupWaitMs} ms`),
     });
   }
@@ -134,8 +140,9 @@ export class Verifier {
    * The verdict, if memory has it and may tell at this very instant: the clock and the entry are read in one
    * synchronous block. undefined = Redis must be asked (`lookUp`).
    * @param askedApi the API that the caller wants the key to be of; undefined = any
+   * @param isAgain whether it is about a request that was answered before, which is in the key's usage
    */
-  decide(key: string, askedApi?: string): Verdict | undefined {
+  decide(key: string, askedApi?: string, isAgain = false): Verdict | undefined {
     const digest = digestOf(key);
     const entry = this.#cache.get(digest);
     if (entry !== undefined) {
@@ -144,7 +151,7 @@ export class Verifier {
         return undefined;
       }
       entry.epoch.used = true;
-      return this.#judge(entry, askedApi);
+      return this.#judge(entry, askedApi, isAgain);
     }
     if (!this.#foreignKeys && !isWellFormed(key)) {
       this.counts.malformed++;
@@ -157,20 +164,20 @@ export class Verifier {
    * The verdict by way of Redis; one look-up per key however many ask. Rejects with SERVICE_UNAVAILABLE when
    * none can be had within the wait; the look-up goes on and its result is remembered.
    */
-  lookUp(key: string, askedApi?: string): Promise<Verdict> {
-    return this.#lookups.ask(digestOf(key), askedApi);
+  lookUp(key: string, askedApi?: string, isAgain = false): Promise<Verdict> {
+    return this.#lookups.ask(digestOf(key), { askedApi, isAgain });
   }
 
-  #answer(found: Entry | Verdict, askedApi: string | undefined): Verdict {
+  #answer(found: Entry | Verdict, { askedApi, isAgain }: Asked): Verdict {
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
-    return this.#judge(found, askedApi);
+    return this.#judge(found, askedApi, isAgain);
   }
 
-  #judge(entry: Entry, askedApi: string | undefined): Verdict {
+  #judge(entry: Entry, askedApi: string | undefined, isAgain: boolean): Verdict {
     // Most keys never expire, and need no clock.
     const verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs());
-    this.#usage?.count(entry, verdict.code);
+    if (!isAgain) this.#usage?.count(entry, verdict.code);
     return verdict;
   }
 

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import type { experimental, ServerUnaryCall, ServiceDefinition, sendUnaryData } from '@grpc/grpc-js';
+import type { ServerInterceptor, ServerUnaryCall, ServiceDefinition, sendUnaryData } from '@grpc/grpc-js';
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import { port, type Setting } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
@@ -7,6 +7,7 @@ import { requestIdFrom } from '#shared/request-id.ts';
 import { asset } from '../assets.ts';
 import type { HttpLimits } from '../http/limits.ts';
 import { problemBody } from '../http/problem.ts';
+import { LINGER_MS } from '../http/respond.ts';
 import type { Certificate } from '../http/tls.ts';
 import { type AuthzAnswer, type AuthzSettings, authzAnswer } from './authz.ts';
 import {
@@ -54,7 +55,11 @@ export async function listenGrpc(options: {
   port: number;
   limits: Pick<
     HttpLimits,
-    'CONNECTIONS_MAX' | 'HEADERS_TIMEOUT_MS' | 'KEEP_ALIVE_TIMEOUT_MS' | 'REQUESTS_IN_FLIGHT_MAX'
+    | 'CONNECTIONS_MAX'
+    | 'HEADERS_TIMEOUT_MS'
+    | 'KEEP_ALIVE_TIMEOUT_MS'
+    | 'REQUEST_TIMEOUT_MS'
+    | 'REQUESTS_IN_FLIGHT_MAX'
   >;
 }): Promise<GrpcListener> {
   const [{ default: grpc }, { default: loader }] = await Promise.all([
@@ -65,7 +70,33 @@ export async function listenGrpc(options: {
     includeDirs: [fileURLToPath(asset('endpoints/protos'))],
     keepCase: true,
   });
+  /** Ends a call whose message does not come in time, for which gRPC waits for ever, and soon the connection that it holds. */
+  const timely: ServerInterceptor = (_method, call) => {
+    let timer: NodeJS.Timeout;
+    const end = () => {
+      call.sendStatus({
+        code: grpc.status.DEADLINE_EXCEEDED,
+        details: 'the request did not arrive in time',
+      });
+      setTimeout(() => connections.cut(call.getPeer()), LINGER_MS).unref();
+    };
+    return new grpc.ServerInterceptingCall(call, {
+      start: (next) =>
+        next({
+          onReceiveMetadata(metadata, proceed) {
+            timer = setTimeout(end, options.limits.REQUEST_TIMEOUT_MS).unref();
+            proceed(metadata);
+          },
+          onReceiveHalfClose(proceed) {
+            clearTimeout(timer);
+            proceed();
+          },
+          onCancel: () => clearTimeout(timer),
+        }),
+    });
+  };
   const server = new grpc.Server({
+    interceptors: [timely],
     'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
     'grpc.max_concurrent_streams': options.limits.REQUESTS_IN_FLIGHT_MAX,
     'grpc.max_connection_idle_ms': options.limits.KEEP_ALIVE_TIMEOUT_MS,
@@ -74,10 +105,9 @@ export async function listenGrpc(options: {
   server.addService(protos[SERVICE] as ServiceDefinition, { Check: checkMethod(options) });
   server.addService(protos[HEALTH] as ServiceDefinition, health.methods);
   const { certificate, log } = options;
-  const credentials = certificate
-    ? grpc.experimental.createCertificateProviderServerCredentials(identityOf(certificate), null, false)
-    : grpc.ServerCredentials.createInsecure();
-  const connections = new Connections(server.createConnectionInjector(credentials), options.limits, log);
+  // Connections come decrypted.
+  const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure());
+  const connections = new Connections(injector, options.limits, log, certificate);
   const address = await connections.listen(options.host, options.port);
   return {
     address,
@@ -135,19 +165,4 @@ function checkMethod({
         log.error({ err }, 'a bug');
         reply({ code: GRPC_INTERNAL });
       });
-}
-
-/** A certificate as gRPC asks for it. */
-function identityOf(certificate: Certificate): experimental.CertificateProvider {
-  return {
-    addIdentityCertificateListener(listen) {
-      // Later, because gRPC begins to heed it only once it has asked.
-      certificate.follow(({ cert, key }) =>
-        queueMicrotask(() => listen({ certificate: Buffer.from(cert), privateKey: Buffer.from(key) })),
-      );
-    },
-    removeIdentityCertificateListener: () => undefined,
-    addCaCertificateListener: () => undefined,
-    removeCaCertificateListener: () => undefined,
-  };
 }

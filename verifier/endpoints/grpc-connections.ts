@@ -1,12 +1,17 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer } from 'node:tls';
 import type { ConnectionInjector } from '@grpc/grpc-js';
 import type { Logger } from '#shared/process/log.ts';
 import type { HttpLimits } from '../http/limits.ts';
+import type { Certificate } from '../http/tls.ts';
 
 /** The least that a client says to begin with: the preface of HTTP/2, 24 bytes, and the head of its SETTINGS, 9. */
 const BEGINNING_BYTES = 33;
 
-/** The connections of a gRPC server, accepted here because gRPC's own listener takes any number, and silent ones for ever. */
+/**
+ * The connections of a gRPC server, accepted here, and over TLS made here, because gRPC's own listener takes any number, silent
+ * ones for ever, and waits two minutes for a handshake.
+ */
 export class Connections {
   readonly #server: Server;
   readonly #open = new Set<Socket>();
@@ -15,10 +20,11 @@ export class Connections {
     grpc: Pick<ConnectionInjector, 'injectConnection'>,
     limits: Pick<HttpLimits, 'CONNECTIONS_MAX' | 'HEADERS_TIMEOUT_MS'>,
     log: Pick<Logger, 'error'>,
+    certificate: Certificate | undefined,
   ) {
-    this.#server = createServer({ noDelay: true }, (socket) => {
+    const accept = (socket: Socket) => {
       this.#open.add(socket);
-      // Beyond that a handshake has the limit of Node's TLS, and a session that of gRPC for idle ones.
+      // Beyond that a session has the limit of gRPC for idle ones.
       const beginning = setTimeout(() => {
         if (socket.bytesRead < BEGINNING_BYTES) socket.destroy();
       }, limits.HEADERS_TIMEOUT_MS).unref();
@@ -29,7 +35,21 @@ export class Connections {
           this.#open.delete(socket);
         });
       grpc.injectConnection(socket);
-    });
+    };
+    const handshakeTimeout = limits.HEADERS_TIMEOUT_MS;
+    const tls =
+      certificate && createTlsServer({ noDelay: true, handshakeTimeout, ALPNProtocols: ['h2'] }, accept);
+    if (tls) {
+      certificate.follow((pair) => tls.setSecureContext(pair));
+      // Node leaves a handshake that failed, or took too long, as it is.
+      tls.on('tlsClientError', (_error, socket) => socket.destroy());
+      // Those whose handshake goes on are to be cut, too.
+      tls.on('connection', (socket: Socket) => {
+        this.#open.add(socket);
+        socket.on('error', () => socket.destroy()).once('close', () => this.#open.delete(socket));
+      });
+    }
+    this.#server = tls ?? createServer({ noDelay: true }, accept);
     this.#server.maxConnections = limits.CONNECTIONS_MAX;
     this.#server.on(
       'error',
@@ -55,8 +75,10 @@ export class Connections {
     return new Promise((resolve) => this.#server.close(() => resolve()));
   }
 
-  /** Ends those that are still open. */
-  cut(): void {
-    for (const socket of this.#open) socket.destroy();
+  /** Ends those that are still open, or the one with `peer`, as `host:port`. */
+  cut(peer?: string): void {
+    for (const socket of this.#open) {
+      if (peer === undefined || peer === `${socket.remoteAddress}:${socket.remotePort}`) socket.destroy();
+    }
   }
 }

@@ -6,10 +6,13 @@ import type { Handler } from '../http/router.ts';
 
 /** Who decides: `Verifier`, or anything like it. */
 export interface Decider {
-  /** The verdict from memory; undefined = `lookUp` must be asked. Never waits. */
-  decide(key: string, askedApi?: string): Verdict | undefined;
-  /** Rejects with ApiError SERVICE_UNAVAILABLE when no decision can be had. */
-  lookUp(key: string, askedApi?: string): Promise<Verdict>;
+  /**
+   * The verdict from memory; undefined = `lookUp` must be asked. Never waits.
+   * @param isAgain whether it is about a request that was answered before: then it is counted nowhere
+   */
+  decide(key: string, askedApi?: string, isAgain?: boolean): Verdict | undefined;
+  /** Likewise by way of Redis. Rejects with ApiError SERVICE_UNAVAILABLE when no decision can be had. */
+  lookUp(key: string, askedApi?: string, isAgain?: boolean): Promise<Verdict>;
 }
 
 /** What a verifyKey request asks. */

@@ -64,7 +64,8 @@ export class Rechecker {
 
   async #judge({ response, key, apiId, lease }: Asked): Promise<void> {
     try {
-      const verdict = this.#answers.decide(key, apiId) ?? (await this.#answers.lookUp(key, apiId));
+      const verdict =
+        this.#answers.decide(key, apiId, true) ?? (await this.#answers.lookUp(key, apiId, true));
       if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
       else lease.follow(verdict.entry.epoch.lease);
     } catch (err) {
