@@ -78,6 +78,8 @@ export interface ChangeLog {
     readonly replicated: boolean;
     /** How many laggards to name. */
     readonly names: number;
+    /** Later change that the same log must hold too, or else the answer is LOST: proves where the answer comes from. */
+    readonly later?: Pick<Written, 'sequence' | 'hash'>;
   }): Promise<Standing>;
   /** Kills every follower that has not acknowledged the change, if the history still holds it. */
   close(apiId: string, sequence: number, hash: string): Promise<Closing>;

@@ -190,7 +190,9 @@ export class Fence {
       if (noop.status !== 'OK' || !noop.replicated) return;
       for (const change of covered) {
         const { keyId, sequence, hash } = change;
-        const standing = await this.#log.check({ apiId, keyId, sequence, hash, replicated: false, names: 0 });
+        // A deposed primary may answer this, while the no-op was written at its successor, which lacks the change.
+        const asked = { apiId, keyId, sequence, hash, replicated: false, names: 0, later: noop };
+        const standing = await this.#log.check(asked);
         if (standing.state === 'INTACT' && sequence < noop.sequence) change.replicated = true;
       }
     } catch {

@@ -141,7 +141,15 @@ export class RedisChangeLog implements ChangeLog {
       checkScript,
       change.apiId,
       [head, log, members],
-      [change.sequence, change.hash, change.keyId, replicated, change.names],
+      [
+        change.sequence,
+        change.hash,
+        change.keyId,
+        replicated,
+        change.names,
+        change.later?.sequence ?? 0,
+        change.later?.hash ?? '',
+      ],
     );
     const [state, followers, laggards, leaseMs, replicatedSequence, ...names] = reply as [
       string,

@@ -557,7 +557,8 @@ inline kill(q) {         /* ZADD XX -1 for exactly the laggards, in one script w
   od
 }
 
-/* A later write that all replicas confirmed proves the same of those before it in the same history. */
+/* A later write that all replicas confirmed proves the same of those before it in the same history, which fence-check.lua
+   finds out by looking both up in one step. */
 #ifdef COMPLETE_WITHOUT_WAIT
 #define on_all_replicas (true)
 #else

@@ -74,6 +74,11 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       ['const score = api.members.get(member);', 'const score: number = position;'],
     ],
   },
+  'cover at another server': {
+    seed: 1064616,
+    file: FENCE,
+    edits: [['names: 0, later: noop }', 'names: 0 }']],
+  },
   'laggard removed at F': {
     seed: 68,
     file: FENCE,

@@ -183,7 +183,10 @@ class Acts {
     const { sequence, hash } = this.#place();
     const names = this.#random.pick([0, 1, 100]);
     const known = this.#random.chance(0.7) ? hash : '';
-    const change = { apiId: this.apiId, sequence, hash: known, keyId: this.#key(), replicated: false, names };
+    const { hash: laterHash, sequence: laterSequence } = this.#place();
+    const later = this.#random.chance(0.3) ? { later: { sequence: laterSequence, hash: laterHash } } : {};
+    const asked = { apiId: this.apiId, sequence, hash: known, keyId: this.#key(), replicated: false, names };
+    const change = { ...asked, ...later };
     return {
       name: `check ${JSON.stringify(change)}`,
       ask: () => real.log.check(change),

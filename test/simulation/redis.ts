@@ -217,11 +217,12 @@ export class RedisState {
   }
 
   /** fence-check.lua */
-  check({ apiId, sequence, hash, keyId, replicated, names }: CheckedChange): Outcome<Standing> {
+  check({ apiId, sequence, hash, keyId, replicated, names, later }: CheckedChange): Outcome<Standing> {
     const api = this.api(apiId);
     const entry = api.at(sequence);
     if (api.sequence < sequence) return read({ state: 'LOST' });
     if (entry && (hash === '' ? entry.keyId !== keyId : entry.hash !== hash)) return read({ state: 'LOST' });
+    if (later && api.at(later.sequence)?.hash !== later.hash) return read({ state: 'LOST' });
     const wrote = entry !== undefined && replicated && api.replicatedSequence < sequence;
     if (wrote) api.replicatedSequence = sequence;
     const behind = laggards(api, sequence).map(([name]) => name);
@@ -357,6 +358,7 @@ export interface CheckedChange {
   readonly keyId: string;
   readonly replicated: boolean;
   readonly names: number;
+  readonly later?: { readonly sequence: number; readonly hash: string };
 }
 
 /** The members that have not acknowledged a change; a score above the head is no acknowledgement. */

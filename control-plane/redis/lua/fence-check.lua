@@ -4,10 +4,11 @@
 -- KEYS 1 head  2 log  3 members
 -- ARGV 1 sequence  2 its hash ('' = unknown, then 3 decides)  3 its keyId
 --      4 '1' = the caller knows that it is on all replicas  5 how many of the laggards to name
--- Returns {'LOST'} when the history does not hold the change,
+--      6 sequence of a later change that the log must hold too  7 its hash, '' = there is none
+-- Returns {'LOST'} when the history does not hold the change, or the log not the later one,
 --         else {'INTACT', or 'TRIMMED' when the log does not reach back to it, so that nothing is known; followers, laggards, Lf, highest sequence known to be on all replicas, name, …}
 local head, log, members = unpack(KEYS)
-local sequence, hash, keyId, durable, limit = unpack(ARGV)
+local sequence, hash, keyId, durable, limit, later, laterHash = unpack(ARGV)
 
 local s, Lf, d = unpack(redis.call('HMGET', head, 's', 'Lf', 'd'))
 s = s or '0'
@@ -17,6 +18,10 @@ if entry then
   -- fields: h, hash, k, keyId, d, payload
   if hash ~= '' and entry[2][2] ~= hash then return {'LOST'} end
   if hash == '' and entry[2][4] ~= keyId then return {'LOST'} end
+end
+if laterHash ~= '' then
+  local found = redis.call('XRANGE', log, later .. '-0', later .. '-0')[1]
+  if not found or found[2][2] ~= laterHash then return {'LOST'} end
 end
 -- Only of a change that is there: this may be a deposed primary that trimmed its own past that place.
 if entry and durable == '1' and tonumber(d or 0) < tonumber(sequence) then
