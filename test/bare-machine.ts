@@ -1,5 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { delimiter } from 'node:path';
+import { lacking } from './harness/programs.ts';
 
 /**
  * The environment of somebody who cloned the project and types what the documentation says: the machine's own Node,
@@ -21,8 +22,7 @@ export const SHELLS = (
     ['bash', '-ec'],
     ['zsh', '-f', '-ec'],
   ] as const
-).map(([name, ...options]) => ({
-  name,
-  options,
-  missing: spawnSync('sh', ['-c', `command -v ${name}`], { env: bareEnv() }).status !== 0,
-}));
+).map(([name, ...options]) => {
+  const missing = spawnSync('sh', ['-c', `command -v ${name}`], { env: bareEnv() }).status !== 0;
+  return { name, options, missing, skipped: lacking(missing ? [name] : []) };
+});

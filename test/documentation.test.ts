@@ -92,7 +92,7 @@ describe("the README's commands", () => {
     expect(commands).toHaveLength(3);
   });
 
-  test.for(SHELLS)('work as they are written, in their order, in $name', async (shell, { skip }) => {
+  test.for(SHELLS)('work as they are written, in their order, in $name$skipped', async (shell, { skip }) => {
     skip(shell.missing, 'not on this machine');
     const before = (await fleet.admin('apis.listKeys', { apiId: 'shop' })).body.total ?? 0;
     const script = (commands[2] ?? '')

@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { importsOf, reachedFrom } from './harness/imports.ts';
 
 /** The rules of this code base that no linter knows. */
 const ROOT = join(import.meta.dirname, '..');
@@ -16,16 +17,6 @@ const sources = new Map(
     .filter((file) => /^(control-plane|verifier|shared)\/.*\.tsx?$/.test(file))
     .map((file) => [file, readFileSync(join(ROOT, file), 'utf8')]),
 );
-
-/** What each file imports: files of this project by their paths, libraries by their names. Types count. */
-function importsOf(files: ReadonlyMap<string, string>): Map<string, string[]> {
-  const importsIn = (file: string, text: string) =>
-    [...text.matchAll(/(?:from|import\(?)\s*'([^']+)'/g)].map(([, specifier = '']) => {
-      if (specifier.startsWith('#shared/')) return specifier.slice(1);
-      return specifier.startsWith('.') ? relative(ROOT, join(ROOT, dirname(file), specifier)) : specifier;
-    });
-  return new Map([...files].map(([file, text]) => [file, importsIn(file, text)]));
-}
 
 /** What a room may import of its own process, besides itself. A file in no room, the process's root, sees all of them. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
@@ -67,17 +58,8 @@ function breaches(files: ReadonlyMap<string, string>): string[] {
   return wrong;
 }
 
-/** Whether a file's imports lead back to it. */
-function reaches(imports: ReadonlyMap<string, readonly string[]>, file: string): boolean {
-  const seen = new Set<string>();
-  const next = [...(imports.get(file) ?? [])];
-  for (let target = next.pop(); target !== undefined; target = next.pop()) {
-    if (target === file) return true;
-    if (!seen.has(target)) next.push(...(imports.get(target) ?? []));
-    seen.add(target);
-  }
-  return false;
-}
+const reaches = (imports: ReadonlyMap<string, readonly string[]>, file: string) =>
+  reachedFrom(imports, file).has(file);
 
 const offenders = (pattern: RegExp, allowed: RegExp) =>
   [...sources].filter(([file, text]) => pattern.test(text) && !allowed.test(file)).map(([file]) => file);

@@ -2,6 +2,7 @@ import { execFile, spawnSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
+import type { Program } from '../../test/harness/programs.ts';
 
 /** Both ways of asking that the fast lane answers. */
 export type Endpoint = 'verifyKey' | 'authz';
@@ -22,7 +23,7 @@ interface Task {
 export interface Client {
   readonly name: string;
   /** What this machine lacks for it; undefined = nothing. */
-  missing(): string | undefined;
+  missing(): Program | undefined;
   command(task: Task): readonly string[];
 }
 
@@ -45,13 +46,15 @@ const ENVIRONMENT = {
 };
 
 /** What is missing where a command cannot be run or fails. */
-function unlessRuns(what: string, file: string, ...args: string[]): string | undefined {
+function unlessRuns(what: Program, file: string, ...args: string[]): Program | undefined {
   return spawnSync(file, args, { env: ENVIRONMENT, stdio: 'ignore' }).status === 0 ? undefined : what;
 }
 
-const python = (library: string): Client => ({
+const PYTHON_LIBRARIES = ['requests', 'httpx', 'urllib3', 'http.client', 'aiohttp', 'pycurl'] as const;
+type PythonLibrary = (typeof PYTHON_LIBRARIES)[number];
+const python = (library: PythonLibrary): Client => ({
   name: `Python ${library}`,
-  missing: () => unlessRuns(`Python's ${library}`, 'python3', '-c', `import ${library}`),
+  missing: () => unlessRuns(`python3 ${library}`, 'python3', '-c', `import ${library}`),
   command: ({ endpoint, base, key, count }) => [
     'python3',
     source('python_clients.py'),
@@ -75,8 +78,8 @@ const java = (client: string, program = 'JavaClients'): Client => ({
   name: `Java ${client}`,
   missing: () =>
     program === 'JavaLibraries' && !existsSync(JAVA_LIBRARIES)
-      ? 'node_modules/.java, which .ci/run fills,'
-      : unlessRuns('a JDK, 17 or newer', 'javac', '-version'),
+      ? "Java's libraries"
+      : unlessRuns('javac', 'javac', '-version'),
   command: ({ endpoint, base, key, count, directory }) => {
     const classes = ['-cp', [directory, join(JAVA_LIBRARIES, '*')].join(delimiter)];
     if (!existsSync(join(directory, `${program}.class`)))
@@ -87,13 +90,13 @@ const java = (client: string, program = 'JavaClients'): Client => ({
 
 const rust = (library: 'ureq' | 'reqwest'): Client => ({
   name: `Rust ${library}`,
-  missing: () => (existsSync(RUST_CLIENTS) ? undefined : 'node_modules/.rust, which .ci/run builds,'),
+  missing: () => (existsSync(RUST_CLIENTS) ? undefined : "Rust's libraries"),
   command: ({ endpoint, base, key, count }) => [RUST_CLIENTS, library, endpoint, base, key, String(count)],
 });
 
 const go: Client = {
   name: 'Go net/http',
-  missing: () => unlessRuns('Go', 'go', 'version'),
+  missing: () => unlessRuns('go', 'go', 'version'),
   command: ({ endpoint, base, key, count, directory }) => {
     const program = join(directory, 'go_client');
     if (!existsSync(program)) must('go', 'build', '-o', program, source('go_client.go'));
@@ -103,7 +106,7 @@ const go: Client = {
 
 const ruby: Client = {
   name: 'Ruby Net::HTTP',
-  missing: () => unlessRuns('Ruby', 'ruby', '--version'),
+  missing: () => unlessRuns('ruby', 'ruby', '--version'),
   command: ({ endpoint, base, key, count }) => [
     'ruby',
     source('ruby_client.rb'),
@@ -113,7 +116,8 @@ const ruby: Client = {
 
 const php = (client: 'streams' | 'curl'): Client => ({
   name: `PHP ${client}`,
-  missing: () => unlessRuns(`PHP with ${client}`, 'php', '-r', client === 'curl' ? 'curl_init();' : ''),
+  missing: () =>
+    unlessRuns(client === 'curl' ? 'php-curl' : 'php', 'php', '-r', client === 'curl' ? 'curl_init();' : ''),
   command: ({ endpoint, base, key, count }) => [
     'php',
     source('php_clients.php'),
@@ -123,7 +127,7 @@ const php = (client: 'streams' | 'curl'): Client => ({
 
 const lwp = (manner: 'keep-alive' | 'close'): Client => ({
   name: `Perl LWP, ${manner}`,
-  missing: () => unlessRuns('LWP', 'perl', '-e', 'use LWP::UserAgent;'),
+  missing: () => unlessRuns('libwww-perl', 'perl', '-e', 'use LWP::UserAgent;'),
   command: ({ endpoint, base, key, count }) => [
     'perl',
     source('lwp_client.pl'),
@@ -194,7 +198,7 @@ function must(file: string, ...args: string[]): void {
 
 /** One client of each family. */
 export const clients: readonly Client[] = [
-  ...['requests', 'httpx', 'urllib3', 'http.client', 'aiohttp', 'pycurl'].map((library) => python(library)),
+  ...PYTHON_LIBRARIES.map(python),
   ...['HttpClient', 'HttpClient-1.1', 'HttpURLConnection'].map((client) => java(client)),
   java('OkHttp', 'JavaLibraries'),
   java('Apache', 'JavaLibraries'),

@@ -9,6 +9,7 @@ import { VERDICTS } from '../../shared/verdict-codes.ts';
 import type { VerifierStatus as Verifier } from '../../shared/verifier-status.ts';
 import { FaultProxy } from '../chaos/proxy.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { lacking } from '../harness/programs.ts';
 import { RedisNode } from '../redis/nodes.ts';
 import { Dashboard, executable, startChromium } from './chromium.ts';
 
@@ -23,9 +24,9 @@ const KEYS = [
   ['Status page', 'team-web', true],
 ] as const;
 
-if (executable === undefined) console.warn('Chromium is not installed: the dashboard is not tested.');
+const skipped = lacking(executable ? [] : ['chromium']);
 
-describe.skipIf(executable === undefined)('in Chromium', { timeout: 60_000 }, () => {
+describe.skipIf(skipped)(`in Chromium${skipped}`, { timeout: 60_000 }, () => {
   let fleet: Fleet;
   let browser: Browser;
   let base: string;

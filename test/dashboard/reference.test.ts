@@ -3,12 +3,13 @@ import { promisify } from 'node:util';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { lacking } from '../harness/programs.ts';
 import { executable, startChromium } from './chromium.ts';
 
 /** The page is a megabyte of script, and the machine may be busy. */
 const SLOW_MS = 180_000;
 
-describe.skipIf(!executable)(`the reference${executable ? '' : ' (skipped: no Chromium here)'}`, () => {
+describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromium'])}`, () => {
   let fleet: Fleet;
   let browser: Browser;
   let base: string;

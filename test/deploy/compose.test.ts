@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { lacking } from '../harness/programs.ts';
 import { settingsOf } from './settings.ts';
 
 const folder = join(import.meta.dirname, '..', '..', 'deploy');
@@ -82,15 +83,12 @@ describe('compose.yaml', () => {
   const tool = [['docker', 'compose'], ['docker-compose']].find(
     ([command = '', ...args]) => spawnSync(command, [...args, 'version']).status === 0,
   );
-  it.skipIf(!tool)(
-    `compose itself accepts it${tool ? '' : ' (skipped: apt-get install docker-compose)'}`,
-    () => {
-      const [command = '', ...args] = tool ?? [];
-      const { status, stderr } = spawnSync(command, [...args, '-f', 'compose.yaml', 'config', '-q'], {
-        cwd: folder,
-        encoding: 'utf8',
-      });
-      expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
-    },
-  );
+  it.skipIf(!tool)(`compose itself accepts it${lacking(tool ? [] : ['docker-compose'])}`, () => {
+    const [command = '', ...args] = tool ?? [];
+    const { status, stderr } = spawnSync(command, [...args, '-f', 'compose.yaml', 'config', '-q'], {
+      cwd: folder,
+      encoding: 'utf8',
+    });
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+  });
 });

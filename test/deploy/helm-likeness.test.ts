@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { lacking } from '../harness/programs.ts';
 import { helm, isHook, renderChart } from './helm.ts';
 import { likeness } from './helm-likeness.ts';
 import { kustomize, render } from './kustomize.ts';
 
 const KUBERNETES = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes');
 const SETTINGS = 'ConfigMap keyfence-verifier';
-const missing = [helm ? '' : 'helm', kustomize ? '' : 'kustomize'].filter(Boolean);
-const why = missing.length > 0 ? ` (skipped: no ${missing.join(' and no ')} here)` : '';
+const why = lacking([...(helm ? [] : (['helm'] as const)), ...(kustomize ? [] : (['kustomize'] as const))]);
 const alone = {
   'controlPlane.enabled': false,
   'redis.mode': 'external',

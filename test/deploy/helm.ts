@@ -1,6 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
+import { lacking } from '../harness/programs.ts';
 import { builtPath, HELM } from '../kubernetes/go-tools.ts';
 import type { Manifest } from './kustomize.ts';
 
@@ -15,7 +16,7 @@ export const helm = ['helm', builtPath(HELM)].find((command) => {
   return status === 0 && /^v(3\.(1[89]|[2-9]\d)|[4-9])/.test(stdout);
 });
 /** Why there are no tests with it, for their names. */
-export const noHelm = helm ? '' : ' (skipped: no helm 3.18 here; npm run build:helm makes one with Go)';
+export const noHelm = lacking(helm ? [] : ['helm']);
 
 /** Runs helm and returns what it prints. Throws with its own words where it refuses. */
 export function runHelm(...args: string[]): string {

@@ -4,13 +4,14 @@ import { globSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync 
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { lacking } from '../harness/programs.ts';
 import { untilPrinted } from './until-printed.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const BUILD_MS_MAX = 300_000;
 const reason = whyNot();
 
-describe.skipIf(reason)(`the image, built with buildah${reason && ` (skipped: ${reason})`}`, () => {
+describe.skipIf(reason)(`the image, built with buildah${reason}`, () => {
   const image = 'localhost/keyfence:test';
   let folder = '';
   let container = '';
@@ -126,8 +127,9 @@ describe.skipIf(reason)(`the image, built with buildah${reason && ` (skipped: ${
 
 /** Why the image cannot be built here; '' when it can. */
 function whyNot(): string {
-  if (process.env['TEST_IMAGE'] !== '1') return 'takes a minute and the network; set TEST_IMAGE=1';
-  if (process.getuid?.() !== 0) return 'needs root';
-  const missing = ['buildah', 'mmdebstrap'].filter((tool) => spawnSync(tool, ['--version']).status !== 0);
-  return missing.length > 0 ? `apt-get install ${missing.join(' ')}` : '';
+  if (process.env['TEST_IMAGE'] !== '1')
+    return ' (skipped: takes a minute and the network; set TEST_IMAGE=1)';
+  if (process.getuid?.() !== 0) return ' (skipped: needs root)';
+  const tools = ['buildah', 'mmdebstrap'] as const;
+  return lacking(tools.filter((tool) => spawnSync(tool, ['--version']).status !== 0));
 }

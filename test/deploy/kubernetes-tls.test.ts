@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Process } from '../chaos/processes.ts';
 import { ROOT_KEY } from '../fleet.ts';
+import { lacking } from '../harness/programs.ts';
 import { PATIENT, RedisPods } from './redis-pods.ts';
 
 const KUBERNETES = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes');
@@ -13,11 +14,9 @@ const readme = readFileSync(join(KUBERNETES, 'README.md'), 'utf8');
 const commands = [...readme.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block = '']) => block);
 const works = (command: string, ...args: string[]) => spawnSync(command, args).status === 0;
 const MOUNT = 'mount --bind /dev/null /etc/hosts';
-const reason = [
-  works('kubectl', 'version', '--client') ? '' : 'kubectl',
-  works('unshare', '-rm', 'sh', '-c', MOUNT) ? '' : 'names of hosts of one’s own (unshare)',
-].filter(Boolean);
-const skipped = reason.length > 0 ? ` (skipped: no ${reason.join(' and no ')} here)` : '';
+const skipped =
+  lacking(works('kubectl', 'version', '--client') ? [] : ['kubectl']) ||
+  (works('unshare', '-rm', 'sh', '-c', MOUNT) ? '' : ' (skipped: no names of hosts of one’s own here)');
 
 describe.skipIf(skipped)(
   `TLS to Redis, set up by the commands of deploy/kubernetes/README.md${skipped}`,
@@ -114,6 +113,7 @@ describe.skipIf(skipped)(
 const RESOLVER = `
 import dns from 'node:dns';
 import { readFileSync } from 'node:fs';
+import { lacking } from '../harness/programs.ts';
 const lines = readFileSync(process.env.HOSTS_FILE, 'utf8').split('\\n').map((line) => line.split(' '));
 const { lookup } = dns;
 dns.lookup = (name, options, done) => {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { parse, parseAllDocuments } from 'yaml';
+import { lacking } from '../harness/programs.ts';
 import {
   type Container,
   containersOf,
@@ -19,7 +20,7 @@ const kustomizations = globSync('**/kustomization.yaml', { cwd: root })
   .map((file) => ({ folder: dirname(file), ...parse(readFileSync(join(root, file), 'utf8')) }))
   .sort((a, b) => a.folder.localeCompare(b.folder));
 const { version } = JSON.parse(readFileSync(join(root, '..', '..', 'package.json'), 'utf8'));
-const skipped = kustomize ? '' : ' (skipped: needs kubectl 1.21 or newer, kustomize, or Go 1.24 on PATH)';
+const skipped = lacking(kustomize ? [] : ['kustomize']);
 /** What each brings with it from outside: see deploy/kubernetes/README.md. */
 const EXTERNAL = ['keyfence-redis', 'keyfence-verifier'];
 /** The socket on the node is a hostPath, and somebody must own its folder. */

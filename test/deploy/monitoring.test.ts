@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { Fleet } from '../fleet.ts';
+import { lacking } from '../harness/programs.ts';
 import { freePort } from '../redis/nodes.ts';
 
 const MONITORING = join(import.meta.dirname, '../../deploy/monitoring');
@@ -22,8 +23,8 @@ const queries = panels.flatMap(({ title, targets = [] }) =>
   })),
 );
 
-const missing = ['prometheus', 'promtool'].filter((tool) => spawnSync(tool, ['--version']).status !== 0);
-const why = missing.length > 0 ? ` (skipped: no ${missing.join(' and ')} here)` : '';
+const isThere = ['prometheus', 'promtool'].every((tool) => spawnSync(tool, ['--version']).status === 0);
+const why = lacking(isThere ? [] : ['prometheus']);
 
 test('every alert has a test in which it fires', () => {
   const fired = new Set(

@@ -10,6 +10,7 @@ import { bareEnv, SHELLS } from '../bare-machine.ts';
 import { Process } from '../chaos/processes.ts';
 import { Balancer, hasBalancer } from '../end-to-end/balancer.ts';
 import { Load } from '../end-to-end/load.ts';
+import { lacking } from '../harness/programs.ts';
 import { RedisNode } from '../redis/nodes.ts';
 
 const DEPLOY = join(import.meta.dirname, '../../deploy');
@@ -199,7 +200,7 @@ describe('on real processes', () => {
   const until = (holds: () => Promise<boolean>) => redis.until(holds);
 
   test.skipIf(!hasBalancer)(
-    `root key and Redis passwords are rotated without a failed call${hasBalancer ? '' : ' (skipped: no haproxy here)'}`,
+    `root key and Redis passwords are rotated without a failed call${lacking(hasBalancer ? [] : ['haproxy'])}`,
     { timeout: 120_000 },
     async () => {
       const [oldKey, newKey] = ['old', 'new'].map((word) => `${word}-root-key-${'0123456789'.repeat(3)}`) as [

@@ -3,6 +3,7 @@ import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { lacking } from '../harness/programs.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const units = globSync('deploy/systemd/*.service', { cwd: root });
@@ -18,7 +19,7 @@ it('there is a unit for each process', () => {
   ]);
 });
 
-describe.skipIf(!there)(`systemd's own opinion${there ? '' : ' (skipped: apt-get install systemd)'}`, () => {
+describe.skipIf(!there)(`systemd's own opinion${lacking(there ? [] : ['systemd-analyze'])}`, () => {
   let folder = '';
   beforeAll(() => {
     folder = mkdtempSync(join(tmpdir(), 'keyfence-units-'));

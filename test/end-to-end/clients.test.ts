@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { clients, ENDPOINTS, run } from '../../bench/clients/programs.ts';
 import { Fleet } from '../fleet.ts';
+import { lacking } from '../harness/programs.ts';
 
 const REQUESTS = 200;
 /** The part of a client's requests that must not take the slow way. */
@@ -25,7 +26,7 @@ async function counted(name: string): Promise<number> {
 
 for (const client of clients) {
   const missing = client.missing();
-  const why = missing === undefined ? '' : ` (skipped: ${missing} is not here)`;
+  const why = lacking(missing === undefined ? [] : [missing]);
   describe.skipIf(missing !== undefined)(
     `what ${client.name} asks is answered in the fast lane${why}`,
     () => {

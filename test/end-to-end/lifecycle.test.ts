@@ -5,6 +5,7 @@ import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { Process } from '../chaos/processes.ts';
+import { lacking } from '../harness/programs.ts';
 import { Balancer, hasBalancer } from './balancer.ts';
 import { Load } from './load.ts';
 
@@ -111,7 +112,7 @@ describe('SIGTERM', () => {
   });
 });
 
-describe.skipIf(!hasBalancer)(`behind a balancer${hasBalancer ? '' : ' (skipped: no haproxy here)'}`, () => {
+describe.skipIf(!hasBalancer)(`behind a balancer${lacking(hasBalancer ? [] : ['haproxy'])}`, () => {
   test('verifiers restart one after the other, and no verification fails or accepts a disabled key', {
     timeout: ROLLING_MS_MAX,
   }, async () => {

@@ -5,6 +5,7 @@ import { request } from 'node:http';
 import { join } from 'node:path';
 import { describe } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
+import { lacking } from '../harness/programs.ts';
 
 const SHIPPED = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
 
@@ -26,8 +27,9 @@ export const gatewayNames = KNOWN.filter(
 export function describeGateways(tests: (name: GatewayName) => void): void {
   for (const name of KNOWN) {
     const skipped = !gatewayNames.includes(name);
-    describe.skipIf(skipped)(`${name}${skipped ? ' (skipped: not on PATH, see .ci/run)' : ''}`, () =>
-      tests(name),
+    describe.skipIf(skipped)(
+      `${name}${lacking(skipped ? [name === 'envoy-grpc' ? 'envoy' : name] : [])}`,
+      () => tests(name),
     );
   }
 }

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { lacking } from '../harness/programs.ts';
 import { COMPOSE, describeGateways, Gateway, type Got, gatewayNames } from './gateways.ts';
 import { showing, World } from './world.ts';
 
@@ -43,7 +44,9 @@ describeGateways((name) => {
   });
 });
 
-describe.skipIf(!gatewayNames.includes('nginx'))('the nginx of compose.yaml', () => {
+const noNginx = lacking(gatewayNames.includes('nginx') ? [] : ['nginx']);
+
+describe.skipIf(noNginx)(`the nginx of compose.yaml${noNginx}`, () => {
   let gateway: Gateway;
   beforeAll(async () => {
     gateway = await Gateway.start(COMPOSE, world.fleet.directory, world.around);

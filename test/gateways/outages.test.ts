@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/key-format.ts';
+import { lacking } from '../harness/programs.ts';
 import { gatewayNames } from './gateways.ts';
 import { showing, World } from './world.ts';
 
@@ -26,8 +27,10 @@ const closed = { ...all(refusal), requests: 0 };
 const passage = { status: 200, retryAfter: undefined };
 const open = { ...all(passage), requests: gatewayNames.length };
 
-describe.skipIf(gatewayNames.length === 0)(
-  'without a verdict the client gets 503 with Retry-After and the API is not asked',
+const none = lacking(gatewayNames.length > 0 ? [] : ['nginx']);
+
+describe.skipIf(none)(
+  `without a verdict the client gets 503 with Retry-After and the API is not asked${none}`,
   () => {
     test('while Redis does not answer and the key is not in memory; keys in memory pass', async () => {
       world.fleet.redis.process.kill('SIGSTOP');

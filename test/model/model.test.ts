@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { lacking } from '../harness/programs.ts';
 import { missingTools, search } from './run.ts';
 import { searches } from './searches.ts';
 
@@ -6,31 +7,29 @@ const SEARCH_MS_MAX = 60_000;
 const quick = searches.filter((each) => each.quick);
 const missing = missingTools();
 
-describe.runIf(missing.length === 0)('the coherence protocol, searched completely by Spin', () => {
-  it.each(quick.filter((each) => each.expect === 'ok'))(
-    'no state reachable within the bounds of "$name" breaks $guards',
-    { timeout: SEARCH_MS_MAX },
-    (base) => {
-      expect(search(base)).toMatchObject({ found: 'ok', violated: '' });
-    },
-  );
+describe.skipIf(missing.length > 0)(
+  `the coherence protocol, searched completely by Spin${lacking(missing)}`,
+  () => {
+    it.each(quick.filter((each) => each.expect === 'ok'))(
+      'no state reachable within the bounds of "$name" breaks $guards',
+      { timeout: SEARCH_MS_MAX },
+      (base) => {
+        expect(search(base)).toMatchObject({ found: 'ok', violated: '' });
+      },
+    );
 
-  it.each(quick.filter((each) => each.expect === 'error'))(
-    'without the rule that $name removes, Spin finds a broken promise ($guards)',
-    { timeout: SEARCH_MS_MAX },
-    (mutant) => {
-      expect(search(mutant).found).toBe('error');
-    },
-  );
+    it.each(quick.filter((each) => each.expect === 'error'))(
+      'without the rule that $name removes, Spin finds a broken promise ($guards)',
+      { timeout: SEARCH_MS_MAX },
+      (mutant) => {
+        expect(search(mutant).found).toBe('error');
+      },
+    );
 
-  it('a search cut short by its depth limit is not taken for a proof', { timeout: SEARCH_MS_MAX }, () => {
-    const [base] = quick;
-    if (base === undefined) throw new Error('no quick search');
-    expect(search(base, { depthMax: 20 }).found).toBe('not completed');
-  });
-});
-
-if (missing.length > 0)
-  it.skip(
-    `the protocol is searched by Spin where ${missing.join(' and ')} can be found: apt-get install spin gcc`,
-  );
+    it('a search cut short by its depth limit is not taken for a proof', { timeout: SEARCH_MS_MAX }, () => {
+      const [base] = quick;
+      if (base === undefined) throw new Error('no quick search');
+      expect(search(base, { depthMax: 20 }).found).toBe('not completed');
+    });
+  },
+);

@@ -28,13 +28,13 @@ export interface Outcome {
 }
 
 /** The tools this needs and does not find on PATH. */
-export function missingTools(): string[] {
-  return ['spin', 'gcc'].filter((tool) => spawnSync(tool, ['--version']).error !== undefined);
+export function missingTools(): ('spin' | 'gcc')[] {
+  return (['spin', 'gcc'] as const).filter((tool) => spawnSync(tool, ['--version']).error !== undefined);
 }
 
-export function search({ defines, breadthFirst }: Search, { depthMax = DEPTH_MAX } = {}): Outcome {
+export function search(each: Search, { depthMax = DEPTH_MAX } = {}): Outcome {
   return inTemporaryDirectory((directory) => {
-    build(directory, defines, breadthFirst);
+    build(directory, each);
     return runPan(directory, depthMax);
   });
 }
@@ -79,7 +79,7 @@ function printTrail(name: string): number {
     return 2;
   }
   return inTemporaryDirectory((directory) => {
-    build(directory, wanted.defines, wanted.breadthFirst);
+    build(directory, wanted);
     const { found, violated } = runPan(directory, DEPTH_MAX);
     if (found !== 'error') {
       console.log(`${name}: no counterexample (${found})`);
@@ -92,9 +92,18 @@ function printTrail(name: string): number {
   });
 }
 
-function build(directory: string, defines: string[], breadthFirst: boolean): void {
+function build(directory: string, { defines, breadthFirst, quick }: Search): void {
+  // A short search ends before a compiler that optimises does.
+  const optimisation = !quick ? '-O2' : breadthFirst ? '-O0' : '-O1';
   mustRun(directory, 'spin', ['-a', ...defines, MODEL]);
-  const options = ['-O2', '-w', '-DSAFETY', '-DCOLLAPSE', '-DVECTORSZ=2048', `-DMEMLIM=${MEMORY_MIB_MAX}`];
+  const options = [
+    optimisation,
+    '-w',
+    '-DSAFETY',
+    '-DCOLLAPSE',
+    '-DVECTORSZ=2048',
+    `-DMEMLIM=${MEMORY_MIB_MAX}`,
+  ];
   if (breadthFirst) options.push('-DBFS');
   mustRun(directory, 'gcc', [...options, '-o', 'pan', 'pan.c']);
 }

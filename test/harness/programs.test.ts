@@ -1,0 +1,43 @@
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { lacking, missingLine } from './programs.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+
+test('the line names each program once, every test that was skipped for one, and what installs them', () => {
+  expect(missingLine(['a test', 'another (skipped: needs Linux)'])).toBe('');
+  expect(missingLine([`a${lacking(['haproxy'])} test`])).toBe(
+    '1 test was skipped, because this machine has no haproxy. To install: sudo apt-get install haproxy',
+  );
+  const names = [
+    `a${lacking(['php', 'helm'])}`,
+    `b${lacking(['php', 'nginx'])}`,
+    'c',
+    `d${lacking(['envoy'])}`,
+  ];
+  expect(missingLine(names)).toBe(
+    '3 tests were skipped, because this machine has no envoy, helm, nginx, php. To install: sudo apt-get install nginx php-cli && .ci/run && npm run build:helm',
+  );
+});
+
+test('a run on a machine without the programs ends with that line', { timeout: 120_000 }, async () => {
+  const bin = mkdtempSync(join(tmpdir(), 'keyfence-bin-'));
+  try {
+    symlinkSync(process.execPath, join(bin, 'node'));
+    const files = ['test/deploy/systemd.test.ts', 'test/model/model.test.ts'];
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      [join(ROOT, 'node_modules/vitest/vitest.mjs'), 'run', ...files],
+      { cwd: ROOT, env: { HOME: process.env['HOME'], PATH: bin, NO_COLOR: '1' }, encoding: 'utf8' },
+    );
+    expect(stdout.trimEnd().split('\n').at(-1)).toMatch(
+      /^\d\d tests were skipped, because this machine has no gcc, spin, systemd-analyze\. To install: sudo apt-get install gcc spin systemd$/,
+    );
+  } finally {
+    rmSync(bin, { recursive: true, force: true });
+  }
+});

@@ -1,0 +1,34 @@
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { importsOf, reachedFrom } from './imports.ts';
+
+/**
+ * The projects of Vitest. `unit` starts no process and ends in seconds; `redis` starts servers, Redis above all; `system`
+ * runs gateways, browsers, images, manifests and whole processes; `proof` searches: simulation, model, mutants, chaos,
+ * generated requests.
+ */
+export const PROJECTS = ['unit', 'redis', 'system', 'proof'] as const;
+export type Project = (typeof PROJECTS)[number];
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const PROOF = /^test\/(simulation|model|mutants|chaos)\/|differential|data-events|proxy-without-lane/;
+const SYSTEM = /^test\/(deploy|gateways|dashboard|end-to-end|commands\.|documentation\.|cli\/package\.)/;
+/** Runs `git ls-files` alone. */
+const ASKS_GIT = 'test/tidy.test.ts';
+
+/** Puts every test file into its project. Which start processes is read from their imports, so that no list gets old. */
+export function testsByProject(): Record<Project, string[]> {
+  const files = globSync('{test,deploy,bench,shared,control-plane,verifier}/**/*.ts', {
+    cwd: ROOT,
+    exclude: (name) => name === 'node_modules',
+  });
+  const imports = importsOf(new Map(files.map((file) => [file, readFileSync(join(ROOT, file), 'utf8')])));
+  const projects: Record<Project, string[]> = { unit: [], redis: [], system: [], proof: [] };
+  for (const file of files.filter((name) => name.endsWith('.test.ts')).sort()) {
+    const startsProcesses = reachedFrom(imports, file).has('node:child_process') && file !== ASKS_GIT;
+    if (PROOF.test(file)) projects.proof.push(file);
+    else if (SYSTEM.test(file)) projects.system.push(file);
+    else projects[startsProcesses ? 'redis' : 'unit'].push(file);
+  }
+  return projects;
+}
