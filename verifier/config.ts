@@ -1,4 +1,5 @@
 import { adminSettings } from '#shared/admin.ts';
+import { API_ID } from '#shared/api-id.ts';
 import { type ConfigOf, choice, flag, integer, list, port, text } from '#shared/process/config.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { grpcSettings } from './endpoints/envoy-grpc.ts';
@@ -15,12 +16,12 @@ export const settings = {
   ...tlsSettings,
   ...adminSettings(9301),
   API_IDS: list(
-    /^[A-Za-z0-9_-]{1,64}$/,
+    API_ID,
     'comma-separated API ids',
     'The APIs whose keys this verifier answers for, followed from the start; empty = every API, followed from its first key on',
   ),
   POD_API_IDS: list(
-    /^[A-Za-z0-9_-]{1,64}$/,
+    API_ID,
     'comma-separated API ids',
     'The same from an annotation of the pod; where there is one, it goes before API_IDS',
   ),

@@ -1,7 +1,9 @@
+import { API_ID } from '../../shared/api-id.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
-import { API_ID, KEY_LENGTH_MAX } from '../../verifier/endpoints/verify-key.ts';
+import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
+import { KEY_LENGTH_MAX } from '../../verifier/endpoints/verify-key.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 
@@ -71,12 +73,9 @@ const gatewayAnswers = {
 
 /** One for each dialect, with and without an API that the key must be of. Any method is answered alike. */
 const gatewayPaths = Object.fromEntries(
-  [
-    ['auth-request', 'askAuthRequest', 'nginx and HAProxy'],
-    ['forward-auth', 'askForwardAuth', 'Caddy, Traefik and APISIX'],
-    ['ext-authz/{path}', 'askExtAuthz', 'Envoy and Istio'],
-  ].flatMap(([dialect = '', operationId = '', whose = '']) =>
+  DIALECTS.flatMap(({ name, takesPath, operationId, gateways }) =>
     (['', 'api/{apiId}/'] as const).map((scope) => {
+      const dialect = takesPath ? `${name}/{path}` : name;
       const parameters = ['apiId', 'path']
         .filter((name) => `${scope}${dialect}`.includes(`{${name}}`))
         .map((name) => ({
@@ -88,7 +87,7 @@ const gatewayPaths = Object.fromEntries(
       const get = {
         tags: ['gateways'],
         operationId: scope ? `${operationId}OfApi` : operationId,
-        summary: `May a client pass? For ${whose}`,
+        summary: `May a client pass? For ${gateways}`,
         description:
           'Asked with the headers of the client, whatever the method. The key is where CREDENTIAL_SOURCES says.',
         security: [],

@@ -6,6 +6,7 @@ import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { answer } from '../http/respond.ts';
 import type { Handler, Routes } from '../http/router.ts';
 import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
+import { AUTHZ_PREFIX, type OriginalRequest, parseAuthzPath } from './dialects.ts';
 import { type HeaderLine, identityHeaders } from './identity-headers.ts';
 import type { Decider, Question } from './verify-key.ts';
 
@@ -40,34 +41,18 @@ export function authzRoutes(answers: Decider, settings: AuthzSettings): Routes['
     if (outcome !== undefined) return send(outcome);
     return answers.lookUp(asked.key, asked.apiId).then(send);
   };
-  return [['/authz/', handler]];
+  return [[AUTHZ_PREFIX, handler]];
 }
 
 /** Which key to judge, and of which API it must be; or the outcome where there is no key to judge. */
 export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
 
-/**
- * What the path of a question says: the API that the key must be of, undefined = any; the dialect where it is one without
- * more of a path, and else what Envoy put behind it. undefined = none of ours.
- */
-export function authzPath(
-  url: string,
-): { apiId: string | undefined; fixed: string | undefined; rest: string } | undefined {
-  const match = PATH.exec(url);
-  return match === null ? undefined : { apiId: match[1], fixed: match[2], rest: match[3] ?? '' };
-}
-
-/** What a gateway asks. Throws ApiError NOT_FOUND when the path is none of ours. */
+/** Reads a gateway's question. Throws ApiError NOT_FOUND when no dialect has its path. */
 function authzQuestion(method: string, url: string, headers: HeaderLines, settings: AuthzSettings): Asked {
-  const path = authzPath(url);
+  const path = parseAuthzPath(url);
   if (path === undefined) throw new ApiError('NOT_FOUND', 'no such path');
-  const { apiId, fixed, rest } = path;
-  const [methodHeader, targetHeader] = fixed === 'auth-request' ? NGINX : FORWARDED;
-  const original =
-    fixed === undefined
-      ? { method, target: rest }
-      : { method: only(headers[methodHeader]), target: only(headers[targetHeader]) };
-  return clientQuestion(original, headers, apiId, settings);
+  const { dialect, apiId, rest } = path;
+  return clientQuestion(dialect.original({ method, rest, headers }), headers, apiId, settings);
 }
 
 /**
@@ -76,7 +61,7 @@ function authzQuestion(method: string, url: string, headers: HeaderLines, settin
  * @param apiId the API that the key must be of; undefined = any
  */
 export function clientQuestion(
-  original: { method: string | undefined; target: string | undefined },
+  original: OriginalRequest,
   headers: HeaderLines,
   apiId: string | undefined,
   settings: AuthzSettings,
@@ -104,14 +89,6 @@ export function sendAnswer(response: ServerResponse, { status, headers, body }: 
   answer(response, status, body === '' ? undefined : PROBLEM_TYPE, body);
 }
 
-/** `/authz/<dialect>`, or `/authz/api/<apiId>/<dialect>`; Envoy puts the client's path and query after its own. */
-const PATH =
-  /^\/authz\/(?:api\/([A-Za-z0-9_-]{1,64})\/)?(?:(auth-request|forward-auth)(?:\?.*)?$|ext-authz(?![\w-])(.*)$)/s;
-
-/** Where a gateway says what the client asked for: method, then path and query. */
-const NGINX = ['x-original-method', 'x-original-uri'] as const;
-const FORWARDED = ['x-forwarded-method', 'x-forwarded-uri'] as const;
-
 const BEARER = 'Bearer realm="api"';
 const INVALID = `${BEARER}, error="invalid_token"`;
 
@@ -126,11 +103,6 @@ const REFUSALS: Readonly<
   KEY_AMBIGUOUS: [401, `${BEARER}, error="invalid_request"`, 'Send one API key, in one place.'],
   ...perVerdict(({ status, sentence }) => [status, status === 401 ? INVALID : undefined, sentence] as const),
 };
-
-/** The value of a header that a gateway sets; with the client's own beside it there is none to believe. */
-function only(lines: readonly string[] | undefined): string | undefined {
-  return lines?.length === 1 ? lines[0] : undefined;
-}
 
 function isPreflight(method: string | undefined, headers: HeaderLines): boolean {
   return (

@@ -1,9 +1,9 @@
+import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
 import { type HeaderLines, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
 import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
-import { API_ID } from './verify-key.ts';
 
 /** `CheckRequest` of protos/ext-authz.proto; every field may be missing. */
 export interface CheckRequest {

@@ -1,3 +1,4 @@
+import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import { type Verdict, verdictBody } from '../core/verdict.ts';
 import { readJson } from '../http/json-body.ts';
@@ -22,7 +23,6 @@ export interface Question {
 }
 
 export const KEY_LENGTH_MAX = 512;
-export const API_ID = /^[A-Za-z0-9_-]{1,64}$/;
 
 /** POST /v1/keys.verifyKey, the reference; `fast-lane.ts` answers the common form of it the same way. */
 export function verifyKeyRoute(answers: Decider, bodyBytesMax: number): Handler {

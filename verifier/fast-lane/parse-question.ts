@@ -1,5 +1,7 @@
-import { type AuthzSettings, authzPath } from '../endpoints/authz.ts';
-import { API_ID, KEY_LENGTH_MAX, questionOf } from '../endpoints/verify-key.ts';
+import { API_ID } from '#shared/api-id.ts';
+import type { AuthzSettings } from '../endpoints/authz.ts';
+import { AUTHZ_PREFIX, parseAuthzPath } from '../endpoints/dialects.ts';
+import { KEY_LENGTH_MAX, questionOf } from '../endpoints/verify-key.ts';
 import { parseJson } from '../http/json-body.ts';
 import {
   API_KEY,
@@ -126,7 +128,7 @@ const known: { target: Buffer; apiId: string | undefined } = { target: Buffer.fr
 /** Whether the target is one of ours; then `known` has it. */
 function isOurs(bytes: Buffer, from: number, to: number): boolean {
   if (to - from === known.target.length && follows(bytes, from, known.target)) return true;
-  const path = authzPath(bytes.toString('latin1', from, to));
+  const path = parseAuthzPath(bytes.toString('latin1', from, to));
   if (path === undefined) return false;
   known.target = Buffer.from(bytes.subarray(from, to));
   known.apiId = path.apiId;
@@ -134,7 +136,7 @@ function isOurs(bytes: Buffer, from: number, to: number): boolean {
 }
 
 const VERIFY_KEY = Buffer.from('POST /v1/keys.verifyKey HTTP/1.');
-const GET_AUTHZ = Buffer.from('GET /authz/');
+const GET_AUTHZ = Buffer.from(`GET ${AUTHZ_PREFIX}`);
 const METHOD_LENGTH = 'GET '.length;
 /** One whose end is further is not waited for. */
 const TARGET_LENGTH_MAX = 2048;

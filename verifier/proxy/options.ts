@@ -1,8 +1,9 @@
+import { API_ID } from '#shared/api-id.ts';
 import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
-import { API_ID, type Decider } from '../endpoints/verify-key.ts';
+import type { Decider } from '../endpoints/verify-key.ts';
 import type { ListenerOptions } from '../http/server.ts';
 import { leadsTo } from './own-address.ts';
 

@@ -1,0 +1,88 @@
+import { API_ID_PATTERN } from '#shared/api-id.ts';
+import type { HeaderLines } from './credentials.ts';
+
+/** The client's request line, as far as the gateway tells it. */
+export interface OriginalRequest {
+  readonly method: string | undefined;
+  /** Path and query. */
+  readonly target: string | undefined;
+}
+
+/** A question as it arrived: its own method, its path behind the dialect's name, its headers. */
+interface ArrivedQuestion {
+  readonly method: string;
+  readonly rest: string;
+  readonly headers: HeaderLines;
+}
+
+/** A way in which gateways ask over HTTP. The answer is the same for all: see `authzAnswer`. */
+export interface Dialect {
+  /** Last part of its two paths, `/authz/<name>` and `/authz/api/<apiId>/<name>`. */
+  readonly name: string;
+  /** Whether the gateway puts the client's path and query behind that. */
+  readonly takesPath: boolean;
+  /** Finds what the client asked for. */
+  readonly original: (question: ArrivedQuestion) => OriginalRequest;
+  /** Names of the gateways that ask so, for the documentation. */
+  readonly gateways: string;
+  /** Name in the OpenAPI document. */
+  readonly operationId: string;
+}
+
+/** The one table of dialects. A new one is a row: routing, both lanes and the documentation read it. */
+export const DIALECTS: readonly Dialect[] = [
+  {
+    name: 'auth-request',
+    takesPath: false,
+    original: inHeaders('x-original-method', 'x-original-uri'),
+    gateways: 'nginx and HAProxy',
+    operationId: 'askAuthRequest',
+  },
+  {
+    name: 'forward-auth',
+    takesPath: false,
+    original: inHeaders('x-forwarded-method', 'x-forwarded-uri'),
+    gateways: 'Caddy, Traefik and APISIX',
+    operationId: 'askForwardAuth',
+  },
+  {
+    name: 'ext-authz',
+    takesPath: true,
+    original: ({ method, rest }) => ({ method, target: rest }),
+    gateways: 'Envoy and Istio',
+    operationId: 'askExtAuthz',
+  },
+];
+
+/** The beginning of every path at which gateways ask. */
+export const AUTHZ_PREFIX = '/authz/';
+
+/** A path at which a gateway asks, in its parts. */
+export interface AuthzPath {
+  readonly dialect: Dialect;
+  /** The API that the key must be of; undefined = any. */
+  readonly apiId: string | undefined;
+  /** Path and query behind the dialect's name. */
+  readonly rest: string;
+}
+
+/** Reads a path below `/authz/`; undefined = no dialect has it. */
+export function parseAuthzPath(url: string): AuthzPath | undefined {
+  const [, apiId, name, rest = ''] = PATH.exec(url) ?? [];
+  const dialect = DIALECTS.find((row) => row.name === name);
+  if (dialect === undefined || !(dialect.takesPath || /^(?:\?|$)/.test(rest))) return undefined;
+  return { dialect, apiId, rest };
+}
+
+const NAMES = DIALECTS.map(({ name }) => name).join('|');
+const PATH = new RegExp(`^${AUTHZ_PREFIX}(?:api/(${API_ID_PATTERN})/)?(${NAMES})(?![\\w-])(.*)$`, 's');
+
+/** Takes the client's method and target from two headers that the gateway sets. */
+function inHeaders(method: string, target: string): Dialect['original'] {
+  return ({ headers }) => ({ method: only(headers[method]), target: only(headers[target]) });
+}
+
+/** The value of a header that a gateway sets. Where the client's own stands beside it, neither can be believed. */
+function only(lines: readonly string[] | undefined): string | undefined {
+  return lines?.length === 1 ? lines[0] : undefined;
+}
