@@ -222,7 +222,7 @@ export class RedisState {
     const entry = api.at(sequence);
     if (api.sequence < sequence) return read({ state: 'LOST' });
     if (entry && (hash === '' ? entry.keyId !== keyId : entry.hash !== hash)) return read({ state: 'LOST' });
-    if (later && api.at(later.sequence)?.hash !== later.hash) return read({ state: 'LOST' });
+    if (later?.hash && api.at(later.sequence)?.hash !== later.hash) return read({ state: 'LOST' });
     const wrote = entry !== undefined && replicated && api.replicatedSequence < sequence;
     if (wrote) api.replicatedSequence = sequence;
     const behind = laggards(api, sequence).map(([name]) => name);
