@@ -9,7 +9,7 @@ import {
 } from './load.ts';
 import { type Server, startBackend, startNginx, startPeer, startVerifier, warm } from './servers.ts';
 
-/** What a gateway asks, from memory: no body to read, no JSON. */
+/** Measures the question of a gateway, answered from memory: no body to read, no JSON. */
 const authzHit: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const rounds = quick ? 3 : 5;

@@ -10,7 +10,7 @@ const [COUNT_MIN, COUNT_MAX] = [100, 20_000];
 /** The part of a client's requests that must not take the slow way. */
 const SHARE_MIN = 0.99;
 
-/** Which part of what real clients ask is answered in the fast lane, and how fast each is. */
+/** Measures the share of real clients' requests that the fast lane answers, and the speed of each client. */
 const clientFamilies: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const seconds = quick ? 1 : 5;

@@ -94,7 +94,7 @@ function startFollowers(backend: Backend, count: number, apiId = 'bench') {
   );
 }
 
-/** What Redis says of itself. */
+/** Counters that Redis keeps of itself. */
 class Meter {
   readonly #redis: Redis;
 

@@ -5,7 +5,7 @@ import { type Server, startBackend, startPeer, startVerifier, warm } from './ser
 const RATE = 5000;
 const ROUNDS = 5;
 
-/** How long a caller waits at a rate that is far from the limit, beside what the generator itself adds. */
+/** Measures the wait of a caller at a rate far from the limit, beside what the generator itself adds. */
 const fixedRate: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const backend = await startBackend(directory, 10_000);

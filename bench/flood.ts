@@ -18,7 +18,7 @@ const TURNS = 10;
 const RUNS = 10;
 const WARM_UPS = 3;
 
-/** Whether callers with good keys notice somebody who tries made-up ones. */
+/** Measures what callers with good keys notice of somebody who tries made-up ones. */
 const flood: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const backend = await startBackend(directory, 10_000);

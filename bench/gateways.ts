@@ -14,7 +14,7 @@ const ASKING = {
   caddy: 'Caddy + forward_auth',
 };
 
-/** What asking the verifier adds to a request through a gateway. */
+/** Measures what asking the verifier adds to a request through a gateway. */
 const gateways: Benchmark = async ({ quick }) => {
   const title = 'Behind a gateway';
   if (!isHere('nginx')) return { title, about: 'Not measured: needs nginx.', rows: [] };
@@ -91,7 +91,7 @@ function rowsOf(measured: ReadonlyMap<string, { one: Load[]; many: Load[] }>): R
 
 const at = ({ port }: Server) => `127.0.0.1:${port}`;
 
-/** Whether a command is installed. */
+/** True where a command is installed. */
 export function isHere(command: string): boolean {
   return spawnSync(command, ['--version'], { stdio: 'ignore' }).error === undefined;
 }

@@ -12,13 +12,13 @@ export interface Row {
   readonly met?: boolean;
 }
 
-/** What one file of this folder measured. */
+/** Results of one file of this folder. */
 export interface Section {
   readonly title: string;
-  /** What is measured, on what load, how pinned. */
+  /** Description of what is measured, on what load, how pinned. */
   readonly about: string;
   readonly rows: readonly Row[];
-  /** What is drawn of it. */
+  /** Rows that are drawn. */
   readonly panels?: readonly Panel[];
 }
 
@@ -54,7 +54,7 @@ export async function inDirectory<T>(work: (directory: string) => Promise<T>): P
   }
 }
 
-/** What the numbers were measured on. */
+/** Names the machine that the numbers were measured on. */
 export function machine(): string {
   const [cpu] = cpus();
   const version = (command: string, ...args: string[]) =>

@@ -4,7 +4,7 @@ import { startBackend, startVerifier, warm } from './servers.ts';
 
 const SAMPLE = 100_000;
 
-/** What an answer costs by the number of keys in memory. */
+/** Measures the cost of an answer by the number of keys in memory. */
 const keyCount: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const counts = quick ? [1000, 20_000] : [1000, 100_000, 1_000_000];

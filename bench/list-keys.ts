@@ -8,7 +8,7 @@ import { ROOT_KEY, startControlPlane } from './servers.ts';
 const BATCH = 10_000;
 const FLAT = 1.5;
 
-/** What a page of listKeys costs by the number of keys in the API. */
+/** Measures a page of listKeys by the number of keys in the API. */
 const listKeys: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     // The keys are written straight into Redis: a million createKey calls would measure something else.

@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import autocannon from 'autocannon';
 import { inDirectory, median, type Panel, pinned, type Row } from './harness.ts';
 
-/** What one run of load saw. Latencies in milliseconds. */
+/** Result of one run of load. Latencies in milliseconds. */
 export interface Load {
   readonly requestsPerSecond: number;
   readonly p50: number;
@@ -165,7 +165,7 @@ export function loadPanels(loads: ReadonlyMap<string, Load>): Panel[] {
   ];
 }
 
-/** What the generator of a fixed rate saw, milliseconds. */
+/** Result of the generator of a fixed rate, milliseconds. */
 export interface OpenLoop {
   readonly p50: number;
   readonly p99: number;
@@ -230,14 +230,14 @@ async function autocannonLoad(
   };
 }
 
-/** What nginx needs for it, by Debian's package. */
+/** Modules that nginx needs for it, by Debian's package. */
 const NGINX_LUA = {
   'libnginx-mod-http-lua': '/usr/lib/nginx/modules/ngx_http_lua_module.so',
   'lua-resty-lrucache': '/usr/share/lua/5.1/resty/lrucache.lua',
   'lua-cjson': '/usr/lib/x86_64-linux-gnu/lua/5.1/cjson.so',
 };
 
-/** Where nginx with Lua is; undefined where it or something that it needs is not, which is said. */
+/** Finds nginx with Lua; undefined, and says so, where it or something that it needs is missing. */
 export function findNginxLua(): string | undefined {
   const nginx = ['/usr/sbin/nginx', 'nginx'].find(
     (command) => spawnSync(command, ['-v']).error === undefined,

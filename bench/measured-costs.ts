@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Costs, OneApi } from './simulated-redis.ts';
 
-/** What `costs.ts` measured. */
+/** Costs as `costs.ts` measured them. */
 export const FILE = join(import.meta.dirname, 'costs.json');
 
 /** The costs as last measured, on what, and what a simulation makes of them. */

@@ -11,7 +11,7 @@ interface Measured {
   readonly rssBytes: number;
 }
 
-/** What a cached key costs, and what a verification costs without HTTP, by the number of keys. */
+/** Measures the memory of a cached key, and a verification without HTTP, by the number of keys. */
 const memory: Benchmark = async ({ quick }) => {
   const measure = async (count: number): Promise<Measured> => {
     const [file = '', ...args] = pinned(SERVER_CORE, [

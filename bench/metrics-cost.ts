@@ -4,7 +4,7 @@ import { startBackend, startVerifier, warm } from './servers.ts';
 
 const SCRAPE_MS = 1000;
 
-/** What metrics cost the hot path, scraped far more often than Prometheus does. */
+/** Measures what metrics cost the hot path, scraped far more often than Prometheus does. */
 const metricsCost: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     // Short ones: the two loads of a round are compared, and what else the machine does lasts for seconds.

@@ -10,7 +10,7 @@ interface Measured {
   readonly lookUp: number;
 }
 
-/** What a key that is not in memory costs: its pointer, and SYNC with its record. */
+/** Measures the cost of a key that is not in memory: its pointer, and SYNC with its record. */
 const misses: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const rounds = quick ? 1 : 5;

@@ -10,13 +10,13 @@ import { percentile } from './harness.ts';
 
 const CONNECTIONS = 32;
 const [port = '', seconds = '', ...args] = process.argv.slice(2);
-/** How long it takes until all streams have had their turn, seconds. */
+/** Time until all streams have had their turn, seconds. */
 const turnS = args.length / 2;
 const [BODY, VALID, LAST] = [Buffer.from('\r\n\r\n{'), Buffer.from('"valid":true'), '}'.charCodeAt(0)];
 
 interface Connection {
   readonly socket: Socket;
-  /** Which request it carries. */
+  /** Number of the request that it carries. */
   at: number;
 }
 

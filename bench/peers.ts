@@ -26,7 +26,7 @@ const KEYS = 10_000;
 /** express-gateway makes its credentials itself, with bcrypt. */
 const CREDENTIALS = 100;
 
-/** What other projects make of "is this key good?", as near to the same work as each can come. */
+/** Measures other projects at "is this key good?", each as near to the same work as it can come. */
 const peers: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     install();

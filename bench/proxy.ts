@@ -62,7 +62,7 @@ const proxy: Benchmark = async ({ quick }) => {
   });
 };
 
-/** What one request after the other takes. */
+/** Latency of one request after the other. */
 async function latencies(
   servers: readonly Server[],
   requests: readonly LoadRequest[],

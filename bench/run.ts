@@ -30,7 +30,7 @@ const RATIOS =
   'A ratio A ÷ B is the median of the ratios of single rounds, in each of which A and B ran one after the other. So it is not ' +
   'always the quotient of the two medians beside it: the machine may be slower for a whole round, which a ratio does not feel.';
 
-/** What one of them measured, and on what. */
+/** Section of results, and the machine that it was measured on. */
 interface Measured extends Section {
   readonly name: string;
   readonly on: string;

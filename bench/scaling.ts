@@ -3,7 +3,7 @@
 import { lastCosts } from './measured-costs.ts';
 import type { Costs } from './simulated-redis.ts';
 
-/** How busy Redis' main thread may be, so that a burst is not a queue. */
+/** Share of Redis' main thread that may be busy, so that a burst is not a queue. */
 const BUSY_MAX = 0.5;
 /** Keys of one shard, so that a restart, a failover and an AOF rewrite stay short. */
 const SHARD_BYTES_MAX = 25 * 2 ** 30;
@@ -85,7 +85,7 @@ const FLEETS = [
   [100_000, 1_000_000_000],
 ] as const;
 
-/** What this many verifiers, each of one API, and keys need of Redis. */
+/** Computes what this many verifiers, each of one API, and keys need of Redis. */
 function fleet(costs: Costs, verifiers: number, keys: number) {
   const bytes = keys * costs.bytesPerKey + verifiers * costs.bytesPerVerifier;
   const change = costs.updateUs + Math.min(verifiers, VERIFIERS_PER_API) * (costs.publishUs + costs.ackUs);

@@ -35,7 +35,7 @@ export interface Backend {
   stop(): Promise<void>;
 }
 
-/** What a benchmark reads of an answer. */
+/** Fields of an answer that a benchmark reads. */
 export interface Answer {
   readonly code?: string;
   readonly key?: string;

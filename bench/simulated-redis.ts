@@ -39,7 +39,7 @@ const HANDLING_MAX = 1000;
 
 interface Verifier {
   applied: number;
-  /** What Redis knows it to have applied. */
+  /** Sequence that Redis knows it to have applied. */
   acknowledged: number;
   syncing: boolean;
   /** Another SYNC is due as soon as the present one is answered. */
@@ -130,7 +130,7 @@ export function simulate(costs: Costs, verifiers: number, changesPerSecond: numb
 
 type Event = { readonly at: number; readonly run: (now: number) => void };
 
-/** What happens when, in the order of time: a binary heap. */
+/** Events in the order of time: a binary heap. */
 class Agenda {
   readonly #heap: Event[] = [];
 

@@ -14,7 +14,7 @@ interface Measured {
   readonly busy: number;
 }
 
-/** How soon a verifier is there, and how much memory it takes: as in the image, and from TypeScript. */
+/** Measures how soon a verifier is ready, and its memory: as in the image, and from TypeScript. */
 const startUp: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const image = join(directory, 'image');

@@ -22,7 +22,7 @@ interface Task {
 /** A client as people use it, in a program of its own. */
 export interface Client {
   readonly name: string;
-  /** What this machine lacks for it; undefined = nothing. */
+  /** Program or library that this machine lacks for it; undefined = nothing. */
   missing(): Program | undefined;
   command(task: Task): readonly string[];
 }
@@ -34,7 +34,7 @@ export async function run(client: Client, task: Task): Promise<void> {
 }
 
 const source = (name: string) => join(import.meta.dirname, name);
-/** Where `.ci/run` puts what is not in Python itself; other places that Python knows will do, too. */
+/** Folder where `.ci/run` puts what is not in Python itself; other places that Python knows will do, too. */
 const PYTHON_PACKAGES = join(import.meta.dirname, '..', '..', 'node_modules', '.python');
 // A proxy of this machine's is not for these.
 const ENVIRONMENT = {
@@ -45,7 +45,7 @@ const ENVIRONMENT = {
   PYTHONDONTWRITEBYTECODE: '1',
 };
 
-/** What is missing where a command cannot be run or fails. */
+/** Names what is missing where a command cannot be run or fails. */
 function unlessRuns(what: Program, file: string, ...args: string[]): Program | undefined {
   return spawnSync(file, args, { env: ENVIRONMENT, stdio: 'ignore' }).status === 0 ? undefined : what;
 }
@@ -62,7 +62,7 @@ const python = (library: PythonLibrary): Client => ({
   ],
 });
 
-/** Where `.ci/run` puts the libraries of bench/clients/java/pom.xml, and what it builds of bench/clients/rust. */
+/** Folders where `.ci/run` puts the libraries of bench/clients/java/pom.xml, and what it builds of bench/clients/rust. */
 const JAVA_LIBRARIES = join(import.meta.dirname, '..', '..', 'node_modules', '.java');
 const RUST_CLIENTS = join(
   import.meta.dirname,
@@ -145,7 +145,7 @@ const node = (client: 'fetch' | 'http'): Client => ({
   ],
 });
 
-/** What to ask for, with which header line and body. */
+/** Request to send: path, header line and body. */
 function question({ endpoint, base, key }: Task): { url: string; header: string; body: string | undefined } {
   return endpoint === 'verifyKey'
     ? {

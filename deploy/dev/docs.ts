@@ -79,7 +79,7 @@ From a terminal, with the address of a verifier (that of \`npm start\` here) and
 
     curl -s http://127.0.0.1:3001/v1/keys.verifyKey -H 'content-type: application/json' -d '{"key":"YOUR_KEY"}'`;
 
-/** What the control plane's reference shows of the verifier. */
+/** Writes the verifier's operation for the reference of the control plane. */
 function verifyKey() {
   const file = 'control-plane/http/verify-key.json';
   const path = join(ROOT, file);

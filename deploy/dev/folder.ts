@@ -3,7 +3,7 @@ import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 
-/** What an `npm start` says of itself in its folder while it runs. */
+/** Facts that a running `npm start` writes into its folder. */
 export interface Running {
   readonly pid: number;
   readonly controlPlane: string;
@@ -13,7 +13,7 @@ export interface Running {
 }
 
 const POLL_MS = 100;
-/** What a killed `npm start` leaves behind has ended by then. */
+/** Time after which nothing of a killed `npm start` runs any more. */
 const LEFTOVERS_END_MS_MAX = 20_000;
 
 /**
@@ -107,7 +107,7 @@ function isFree(port: number): Promise<boolean> {
   });
 }
 
-/** Whether a process listens on the Unix socket at `path`. */
+/** True where a process listens on the Unix socket at `path`. */
 export function isAnswered(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = connect(path);

@@ -17,7 +17,7 @@ const READY_MS_MAX = 60_000;
 const POLL_MS = 20;
 const STOP_MS_MAX = 10_000;
 
-/** Where a Redis (or Valkey) server is on PATH; undefined when there is none. */
+/** Finds a Redis (or Valkey) server on PATH; undefined when there is none. */
 export function findRedis(): string | undefined {
   return ['redis-server', 'valkey-server'].find(
     (command) => spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0,

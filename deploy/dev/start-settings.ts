@@ -1,6 +1,6 @@
 import { type ConfigOf, integer } from '../../shared/process/config.ts';
 
-/** Where `npm start` listens. Port 0 is not for it: its text tells people where to go. */
+/** Ports of `npm start`. Port 0 is refused, because the printed walk names the ports. */
 export const startSettings = {
   CONTROL_PLANE_PORT: port(3000, 'Port of the control plane'),
   CONTROL_PLANE_ADMIN_PORT: port(9300, 'Port of its admin listener'),
@@ -20,7 +20,7 @@ export function portFaults(ports: StartPorts): string[] {
   });
 }
 
-/** What the environment says of one process, which `npm start` has to leave out since it starts two; a line for each. */
+/** Lists the variables that are meant for a single process. `npm start` starts two and ignores them; a line for each. */
 export function unusedSettings(env: NodeJS.ProcessEnv): string[] {
   return Object.entries(INSTEAD)
     .filter(([name]) => env[name])

@@ -12,7 +12,7 @@ import { type RedisServer, spawnBound, startRedis } from './redis-server.ts';
 import { portFaults, startSettings, unusedSettings } from './start-settings.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-/** Where keys are kept; tests have one of their own. */
+/** Folder that keys are kept in; tests have one of their own. */
 const DATA = process.env['KEYFENCE_DATA'] || join(ROOT, '.keyfence');
 const READY_MS_MAX = 60_000;
 const POLL_MS = 100;

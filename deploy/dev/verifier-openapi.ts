@@ -99,7 +99,7 @@ const gatewayPaths = Object.fromEntries(
   ),
 );
 
-/** What the verifier serves at `/openapi.json`; kept as a file, so that the sidecar need not build it. */
+/** Document that the verifier serves at `/openapi.json`. It is kept as a file, so that the sidecar need not build it. */
 export const verifierDocument = {
   openapi: '3.1.0',
   info: {
