@@ -1,3 +1,5 @@
+import { decodeState, type KeyState } from './key-record.ts';
+
 /**
  * One entry of an API's change log. `hash` covers the whole history up to here
  * (SHA-1 over the previous hash, sequence, keyId and payload), so equal position and hash mean equal prefix.
@@ -29,17 +31,6 @@ export function parsePublished(message: string): PublishedChange | undefined {
   };
 }
 
-/** What a verifier needs to know of one key. */
-export interface KeyState {
-  readonly enabled: boolean;
-  /** Unix milliseconds, 0 = never. */
-  readonly expires: number;
-  readonly name: string;
-  readonly externalId: string;
-  /** JSON text of an object. */
-  readonly meta: string;
-}
-
 /** What a change does to a follower's memory. */
 export type Effect =
   | { readonly kind: 'set'; readonly secretHash: string; readonly state: KeyState }
@@ -60,10 +51,4 @@ export function effectOf(change: Change): Effect {
   if (kind === 'set' && secretHash) return { kind, secretHash, state: decodeState(state) };
   if (kind === 'forget' && secretHash) return { kind, secretHash };
   throw new Error(`change ${change.sequence} is of an unknown kind`);
-}
-
-/** Decodes `[enabled, expires, name, externalId, meta]` as scripts hand it over; absent values are empty. */
-export function decodeState(fields: readonly string[]): KeyState {
-  const [enabled, expires, name = '', externalId = '', meta = ''] = fields;
-  return { enabled: enabled === '1', expires: Number(expires ?? 0), name, externalId, meta: meta || '{}' };
 }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import type { ErrorCode } from '#shared/errors.ts';
-import type { RecordField } from './change-log.ts';
+import { auditedFields, type StoredFields } from '#shared/key-record.ts';
 import { Id, Sequence, Time } from './field-schemas.ts';
 
 const Effect = (description: string) =>
@@ -111,16 +111,7 @@ function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown):
 }
 
 /** Fields of a key's record as the audit log shows them: of meta only its length and a hash to compare it by. */
-export function shown(fields: Partial<Record<RecordField, string>>): object {
-  const { e, x, n, o, m } = fields;
-  return {
-    ...(e === undefined ? {} : { enabled: e === '1' }),
-    ...(x === undefined ? {} : { expires: x === '' ? null : Number(x) }),
-    ...(n === undefined ? {} : { name: n || null }),
-    ...(o === undefined ? {} : { externalId: o || null }),
-    ...(m === undefined ? {} : { meta: summaryOf(m || '{}') }),
-  };
-}
+export const shown = (fields: StoredFields): object => auditedFields(fields, summaryOf);
 
 function summaryOf(text: string): object {
   const sha256 = createHash('sha256').update(text).digest('hex').slice(0, 16);

@@ -1,5 +1,4 @@
-/** The fields of a key's record that a change may set; the names are the record's own. */
-export type RecordField = 'e' | 'x' | 'n' | 'o' | 'm';
+import type { StoredFields } from '#shared/key-record.ts';
 
 /** One change to be written. Values are as stored; `''` clears a field. */
 export interface Write {
@@ -7,7 +6,7 @@ export interface Write {
   readonly operation: 'update' | 'delete' | 'noop' | 'api-deleted';
   /** Empty where the operation is about the whole API. */
   readonly keyId: string;
-  readonly fields: Readonly<Partial<Record<RecordField, string>>>;
+  readonly fields: StoredFields;
   /** Refuse (CONFLICT) unless the record's version, or for `noop` the log's sequence, is this. */
   readonly condition?: string;
 }
@@ -22,7 +21,7 @@ export interface Written {
   /** The record's version before it. */
   readonly previousVersion: string;
   /** The record's fields before it, for the audit log; all empty where it is about no key. */
-  readonly before?: Readonly<Record<RecordField, string>>;
+  readonly before?: StoredFields;
   /** Whether every replica that must hold it was seen to hold it. Always true where there are none. */
   readonly replicated: boolean;
 }

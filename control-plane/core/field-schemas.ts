@@ -1,4 +1,13 @@
-import { type TArrayOptions, type TSchema, Type } from 'typebox';
+import {
+  type TArrayOptions,
+  type TNull,
+  type TOptional,
+  type TSchema,
+  type TSchemaOptions,
+  type TUnion,
+  Type,
+} from 'typebox';
+import { type Always, CLEARABLE, type Clearable, KEY_FIELDS, type KeyField } from '#shared/key-record.ts';
 
 /** Schemas of the fields that several answers have. */
 
@@ -12,3 +21,46 @@ export const Id = (what: string) => Type.String({ description: `The id of ${what
 export const Cursor = Type.Optional(
   Type.String({ description: 'For the next page; absent on the last one.' }),
 );
+
+/** Schemas of a key's fields, by their kind. */
+const kinds = {
+  flag: (options: TSchemaOptions) => Type.Boolean(options),
+  time: (options: TSchemaOptions) => Type.Integer(options),
+  text: (options: TSchemaOptions) => Type.String(options),
+  object: (options: TSchemaOptions) => Type.Object({}, { additionalProperties: true, ...options }),
+};
+type FieldSchema<Name extends KeyField> = ReturnType<(typeof kinds)[(typeof KEY_FIELDS)[Name]['kind']]>;
+
+const TIME_MAX = 8_640_000_000_000_000;
+const boundsOf = { flag: {}, time: { minimum: 1, maximum: TIME_MAX }, text: { minLength: 1 }, object: {} };
+/** Taken apart for their order in the document only; a new field is among the others. */
+const { enabled, expires, name, meta, externalId, ...others } = KEY_FIELDS;
+const rows = Object.entries({ name, meta, externalId, ...others, expires, enabled });
+
+/** The fields of a key as requests give them. */
+export const FIELDS = Object.fromEntries(
+  rows.map(([name, { kind, description, ...row }]) => {
+    const most = 'lengthMax' in row ? { maxLength: row.lengthMax } : {};
+    return [name, kinds[kind]({ ...boundsOf[kind], ...most, description })];
+  }),
+) as { [Name in KeyField]: FieldSchema<Name> };
+/** The same, where any of them may be absent. */
+export const OPTIONAL_FIELDS = Type.Partial(Type.Object(FIELDS)).properties;
+/** The same, where `null` clears. */
+export const CHANGED_FIELDS = Object.fromEntries(
+  Object.entries(FIELDS).map(([name, schema]) => [
+    name,
+    Type.Optional(CLEARABLE.some((field) => field === name) ? Type.Union([schema, Type.Null()]) : schema),
+  ]),
+) as {
+  [Name in KeyField]: TOptional<
+    Name extends Clearable ? TUnion<[FieldSchema<Name>, TNull]> : FieldSchema<Name>
+  >;
+};
+/** The fields of a key as answers show them. */
+export const SHOWN_FIELDS = Object.fromEntries(
+  rows.map(([name, { kind, description }]) => {
+    const schema = kinds[kind]({ description });
+    return [name, kind === 'flag' || kind === 'object' ? schema : Type.Optional(schema)];
+  }),
+) as { [Name in KeyField]: Name extends Always ? FieldSchema<Name> : TOptional<FieldSchema<Name>> };

@@ -1,68 +1,82 @@
+import type { KEY_FIELDS } from '#shared/key-record.ts';
 import { Failure, type Key } from './api.ts';
 
-/** What people may set of a key, when they make it and later. */
+type Fields = Omit<typeof KEY_FIELDS, 'enabled'>;
+type Field = keyof Fields;
+
+/** The fields of a key that people fill in: their kinds, as the server knows them, and how the form names them. */
+const FIELDS: {
+  readonly [Name in Field]: readonly [kind: Fields[Name]['kind'], label: string, hint?: string];
+} = {
+  name: ['text', 'Name'],
+  externalId: ['text', 'Owner', 'its id in your own system'],
+  expires: ['time', 'Expires', 'empty = never'],
+  meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
+};
+const NAMES = Object.keys(FIELDS) as Field[];
+
+/** Inputs for the fields of a key, when it is made and later. */
 export function KeyFields({ of }: { of?: Key }) {
-  return (
-    <>
-      <label>
-        Name
-        <input name="name" maxLength={256} defaultValue={of?.name ?? ''} autocomplete="off" />
+  return NAMES.map((name) => {
+    const [kind, label, hint] = FIELDS[name];
+    const value = textOf(name, of);
+    const id = `field-${name}`;
+    const input = {
+      text: <input id={id} name={name} maxLength={256} defaultValue={value} autocomplete="off" />,
+      time: <input id={id} name={name} type="datetime-local" step="1" defaultValue={value} />,
+      object: <textarea id={id} name={name} rows={4} spellcheck={false} defaultValue={value} />,
+    }[kind];
+    return (
+      <label key={name} for={id} class={kind === 'object' ? 'wide' : ''}>
+        {label} {hint && <small>{hint}</small>}
+        {input}
       </label>
-      <label>
-        Owner <small>its id in your own system</small>
-        <input name="externalId" maxLength={256} defaultValue={of?.externalId ?? ''} autocomplete="off" />
-      </label>
-      <label>
-        Expires <small>empty = never</small>
-        <input name="expires" type="datetime-local" step="1" defaultValue={localText(of?.expires)} />
-      </label>
-      <label class="wide">
-        Meta <small>a JSON object; every verification returns it</small>
-        <textarea name="meta" rows={4} spellcheck={false} defaultValue={metaText(of?.meta)} />
-      </label>
-    </>
-  );
+    );
+  });
 }
 
 /**
- * What was entered, as createKey takes it; with `was`, only what differs, as updateKey takes it: null clears.
- * Throws a Failure where it cannot be sent.
+ * The entered fields, as createKey takes them; with `was`, only those that differ, as updateKey takes them: null clears.
+ * Throws a Failure where one cannot be sent.
  */
 export function enteredOf(field: (name: string) => string, was?: Key): Record<string, unknown> {
-  const entered = {
-    name: field('name') || null,
-    externalId: field('externalId') || null,
-    expires: field('expires') ? new Date(field('expires')).getTime() : null,
-    meta: field('meta') ? parseMeta(field('meta')) : null,
-  };
-  const before = {
-    name: was?.name?.trim() || null,
-    externalId: was?.externalId?.trim() || null,
-    expires: was?.expires === undefined ? null : new Date(localText(was.expires)).getTime(),
-    meta: metaText(was?.meta) ? was?.meta : null,
-  };
   return Object.fromEntries(
-    Object.entries(entered).filter(
-      ([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name as keyof typeof before]),
-    ),
+    NAMES.map(
+      (name) => [name, enteredAs(name, field(name)), enteredAs(name, textOf(name, was).trim())] as const,
+    )
+      .filter(([, entered, before]) => JSON.stringify(entered) !== JSON.stringify(before))
+      .map(([name, entered]) => [name, entered]),
   );
 }
 
-function parseMeta(text: string): object {
-  try {
-    const meta: unknown = JSON.parse(text);
-    if (typeof meta === 'object' && meta !== null && !Array.isArray(meta)) return meta;
-  } catch (error) {
-    throw new Failure('BAD_REQUEST', `meta: ${(error as Error).message}`);
-  }
-  throw new Failure('BAD_REQUEST', 'meta: must be a JSON object, such as {"plan": "pro"}');
+/** The text of a field's input. */
+function textOf(name: Field, key: Key | undefined): string {
+  const value = key?.[name];
+  if (value === undefined) return '';
+  if (typeof value === 'number') return localText(value);
+  if (typeof value === 'string') return value;
+  return Object.keys(value).length > 0 ? JSON.stringify(value, null, 2) : '';
 }
 
-const metaText = (meta: object | undefined) =>
-  meta && Object.keys(meta).length > 0 ? JSON.stringify(meta, null, 2) : '';
+/** The value that a text stands for; null = none. */
+function enteredAs(name: Field, text: string): unknown {
+  if (text === '') return null;
+  const [kind] = FIELDS[name];
+  if (kind === 'time') return new Date(text).getTime();
+  return kind === 'object' ? parseObject(name, text) : text;
+}
+
+function parseObject(name: string, text: string): object {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch (error) {
+    throw new Failure('BAD_REQUEST', `${name}: ${(error as Error).message}`);
+  }
+  throw new Failure('BAD_REQUEST', `${name}: must be a JSON object, such as {"plan": "pro"}`);
+}
 
 /** As `datetime-local` wants it: the local time, to the second. */
-function localText(at: number | undefined): string {
-  if (at === undefined) return '';
+function localText(at: number): string {
   return new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }

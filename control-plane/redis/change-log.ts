@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import type { Redis } from 'ioredis';
+import { KEY_LETTERS } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
@@ -120,8 +121,7 @@ export class RedisChangeLog implements ChangeLog {
         ...Object.entries(fields).flat(),
       ],
     );
-    const [status, sequence, hash, leaseMs, previousVersion, e = '', x = '', n = '', o = '', m = ''] =
-      reply as string[];
+    const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
     if (status === 'NOT_FOUND' || status === 'CONFLICT') return { status };
     return {
       status: 'OK',
@@ -129,7 +129,7 @@ export class RedisChangeLog implements ChangeLog {
       hash: hash ?? '',
       leaseMs: Number(leaseMs),
       previousVersion: previousVersion ?? '',
-      before: { e, x, n, o, m },
+      before: Object.fromEntries(KEY_LETTERS.map((letter, i) => [letter, before[i] ?? ''])),
       replicated,
     };
   }

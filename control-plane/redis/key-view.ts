@@ -1,3 +1,4 @@
+import { KEY_LETTERS, type KeyFields, keyFields } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
@@ -6,19 +7,14 @@ const readScript = new Script(new URL('./lua/read-key.lua', import.meta.url));
 const listScript = new Script(new URL('./lua/list-keys.lua', import.meta.url));
 
 /** A key as admins see it: never its secret, never its hash. */
-export interface Key {
+export type Key = KeyFields & {
   readonly id: string;
   readonly keyId: string;
   readonly apiId: string;
   readonly start: string;
-  readonly name?: string;
-  readonly meta: object;
-  readonly externalId?: string;
-  readonly enabled: boolean;
   readonly createdAt: number;
   readonly updatedAt?: number;
-  readonly expires?: number;
-}
+};
 
 /** Which keys a listing is to show; all conditions must hold. */
 export interface KeyFilter {
@@ -36,6 +32,8 @@ export interface KeyPage {
   readonly next?: number;
 }
 
+/** What the scripts are to tell of a key, besides its meta. */
+const LETTERS = ['s', 'c', 'u', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
 /** Most keys that one page examines under a filter that has no index. */
 const EXAMINED_MAX = 1000;
 
@@ -54,7 +52,7 @@ export class KeyView {
   async get(apiId: string, keyId: string): Promise<Key | undefined> {
     const { head } = apiKeys(apiId);
     const keys = [head, recordKey(apiId, keyId), metaKey(apiId, keyId)];
-    const fields = (await this.#run(readScript, keys, [])) as string[];
+    const fields = (await this.#run(readScript, keys, LETTERS)) as string[];
     return fields.length === 0 ? undefined : keyOf(apiId, keyId, fields);
   }
 
@@ -74,7 +72,7 @@ export class KeyView {
     const enabled = filter.enabled === undefined ? '' : filter.enabled ? '1' : '0';
     const where = [recordKey(apiId, ''), metaKey(apiId, '')];
     const which = [order, from ?? '', limit, EXAMINED_MAX, enabled, filter.namePrefix ?? ''];
-    const reply = await this.#run(listScript, [head, index, source], [...where, ...which]);
+    const reply = await this.#run(listScript, [head, index, source], [...where, ...which, ...LETTERS]);
     const [total, next, ...found] = reply as [number, string, ...string[][]] | [];
     if (total === undefined) return undefined;
     return {
@@ -90,20 +88,16 @@ export class KeyView {
   }
 }
 
-/** @param fields in the order in which the scripts tell them */
-function keyOf(apiId: string, keyId: string, fields: readonly string[]): Key {
-  const [start = '', name, externalId, enabled, createdAt, updatedAt, expires, meta] = fields;
+/** @param values of meta, then of LETTERS */
+function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly string[]): Key {
+  const { s = '', c, u, ...fields } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
   return {
     id: keyId,
     keyId,
     apiId,
-    start,
-    ...(name ? { name } : {}),
-    meta: JSON.parse(meta || '{}') as object,
-    ...(externalId ? { externalId } : {}),
-    enabled: enabled === '1',
-    createdAt: Number(createdAt),
-    ...(updatedAt ? { updatedAt: Number(updatedAt) } : {}),
-    ...(expires ? { expires: Number(expires) } : {}),
+    start: s,
+    createdAt: Number(c),
+    ...(u ? { updatedAt: Number(u) } : {}),
+    ...keyFields({ ...fields, m }),
   };
 }

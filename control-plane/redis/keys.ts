@@ -10,47 +10,22 @@ import {
   recordKey,
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
-import type { ChangeLog, RecordField } from '../core/change-log.ts';
+import type { ChangeLog } from '../core/change-log.ts';
 import type { DurableWriter } from './change-log.ts';
 import {
   createScript,
   deletePointerScript,
-  metaText,
+  type NewFields,
   type NewRecord,
   pointerScript,
   recordCall,
 } from './new-record.ts';
 
-/** What createKey is asked for. `expires` is Unix milliseconds. */
-export interface NewKey {
+/** A key to be created. */
+export interface NewKey extends NewFields {
   readonly apiId: string;
-  readonly name?: string;
   readonly prefix?: string;
   readonly byteLength: number;
-  readonly meta: object;
-  readonly externalId?: string;
-  readonly expires?: number;
-  readonly enabled: boolean;
-}
-
-/** What may be changed of a key; `null` clears. */
-export interface KeyPatch {
-  readonly enabled?: boolean;
-  readonly name?: string | null;
-  readonly meta?: object | null;
-  readonly externalId?: string | null;
-  readonly expires?: number | null;
-}
-
-/** The record's fields of a patch, as a change to the log states them. */
-export function recordFields(patch: KeyPatch): Partial<Record<RecordField, string>> {
-  return {
-    ...(patch.enabled === undefined ? {} : { e: patch.enabled ? '1' : '0' }),
-    ...(patch.expires === undefined ? {} : { x: patch.expires === null ? '' : String(patch.expires) }),
-    ...(patch.name === undefined ? {} : { n: patch.name ?? '' }),
-    ...(patch.externalId === undefined ? {} : { o: patch.externalId ?? '' }),
-    ...(patch.meta === undefined ? {} : { m: metaText(patch.meta) }),
-  };
 }
 
 /** Keys in Redis: creating and finding them. Changing them is the change log's business, showing them KeyView's. */

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import { type KeyFields, storedFields } from '#shared/key-record.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 
@@ -17,18 +18,17 @@ const CREATIONS_KEPT = 100_000;
 /** Of the digest of a creation, hexadecimal characters. */
 const DIGEST_LENGTH = 32;
 
-/** A key to be written. Times are Unix milliseconds. */
-export interface NewRecord {
+/** Fields that a key is created with. */
+export type NewFields = Partial<KeyFields> & Pick<KeyFields, 'enabled'>;
+
+/** A key to be written. */
+export interface NewRecord extends NewFields {
   readonly apiId: string;
   readonly keyId: string;
   readonly secretHash: string;
-  /** What of the secret may be shown. */
+  /** Beginning of the secret, which may be shown. */
   readonly start: string;
-  readonly name?: string;
-  readonly meta: object;
-  readonly externalId?: string;
-  readonly expires?: number;
-  readonly enabled: boolean;
+  /** Unix milliseconds. */
   readonly createdAt: number;
   /** Of another format than ours, so that verifiers look it up only where FOREIGN_KEYS is on. */
   readonly foreign: boolean;
@@ -39,28 +39,23 @@ export interface NewRecord {
  * @param createApi whether the API is to be created too, where it is not there
  */
 export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {
-  const { apiId, keyId, externalId, createdAt } = record;
+  const { apiId, keyId, createdAt } = record;
   const { head, index, creations } = apiKeys(apiId);
+  const { o: owner = '', m: meta = '', ...plain } = storedFields(record);
   const own = recordKey(apiId, keyId);
-  const owner = externalId === undefined ? own : ownerKey(apiId, externalId);
-  const meta = metaText(record.meta);
-  const fields = [
-    ...['p', record.secretHash, 's', record.start, 'e', record.enabled ? '1' : '0', 'c', createdAt],
-    ...(record.name === undefined ? [] : ['n', record.name]),
-    ...(record.expires === undefined ? [] : ['x', record.expires]),
-  ];
+  const fields = ['p', record.secretHash, 's', record.start, 'c', createdAt, ...Object.entries(plain).flat()];
   return {
-    keys: [head, index, own, metaKey(apiId, keyId), owner, creations],
+    keys: [head, index, own, metaKey(apiId, keyId), owner === '' ? own : ownerKey(apiId, owner), creations],
     args: [
       keyId,
       createdAt,
       createApi ? '1' : '0',
       leaseMs,
       meta,
-      externalId ?? '',
+      owner,
       record.foreign ? '1' : '0',
       CREATIONS_KEPT,
-      digestOf([keyId, meta, externalId ?? '', ...fields]),
+      digestOf([keyId, meta, owner, ...fields]),
       ...fields,
     ],
   };
@@ -69,10 +64,4 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
 /** Made here, since Redis has only one thread for all: two creations have the same only where they are the same. */
 function digestOf(content: readonly (string | number)[]): string {
   return hash('sha256', JSON.stringify(content)).slice(0, DIGEST_LENGTH);
-}
-
-/** Empty for an empty object, which is not stored. */
-export function metaText(meta: object | null): string {
-  const text = JSON.stringify(meta ?? {});
-  return text === '{}' ? '' : text;
 }

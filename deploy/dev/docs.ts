@@ -11,6 +11,7 @@ import { settings as cli } from '../../control-plane/cli/settings.ts';
 import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import { ERRORS } from '../../shared/errors.ts';
+import { KEY_FIELDS, RECORD_FACTS } from '../../shared/key-record.ts';
 import type { Settings } from '../../shared/process/config.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
@@ -53,7 +54,7 @@ export async function documents(): Promise<{ file: string; present: string; want
       metrics: await metricsTable(controlPlaneMetrics),
     },
     'verifier/README.md': { settings: settingsTable(verifier), metrics: await metricsTable(verifierMetrics) },
-    'shared/README.md': { errors: errorsTable() },
+    'shared/README.md': { 'fields of a key': keyFieldsTable(), errors: errorsTable() },
     'README.md': { numbers: numbersTable() },
     'deploy/README.md': { sizing },
     'deploy/scaling.md': scaling,
@@ -134,6 +135,20 @@ async function metricsTable({ registry }: { registry: ControlPlaneMetrics['regis
     .filter(({ name }) => name.startsWith('keyfence_'))
     .map(({ name, type, help }) => `| \`${name}\` | ${String(type)} | ${cell(help)} |`);
   return ['| metric | type | how to read it |', '|---|---|---|', ...rows].join('\n');
+}
+
+function keyFieldsTable(): string {
+  const forms = { flag: '`1` or `0`', time: 'Unix milliseconds', text: 'text', object: 'JSON' };
+  const settable = Object.entries(KEY_FIELDS).map(
+    ([name, { letter, kind, description }]) =>
+      `| \`${letter}\` | \`${name}\` | ${forms[kind]} | ${cell(description)} |`,
+  );
+  const others = Object.entries(RECORD_FACTS).map(
+    ([letter, text]) => `| \`${letter}\` | | | ${cell(text)} |`,
+  );
+  return ['| in Redis | field | stored as | meaning |', '|---|---|---|---|', ...settable, ...others].join(
+    '\n',
+  );
 }
 
 function errorsTable(): string {

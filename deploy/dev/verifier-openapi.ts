@@ -1,4 +1,5 @@
 import { API_ID } from '../../shared/api-id.ts';
+import { KEY_FIELDS, type KeyField } from '../../shared/key-record.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
@@ -9,6 +10,18 @@ const text = (description: string) => ({ type: 'string', description });
 
 const or = new Intl.ListFormat('en', { type: 'disjunction' });
 const MEANINGS = VERDICT_CODES.map((code) => `${code}: ${VERDICTS[code].sentence}`).join(' ');
+const types = {
+  flag: { type: 'boolean' },
+  time: { type: 'integer' },
+  text: { type: 'string' },
+  object: { type: 'object', additionalProperties: true },
+};
+const field = (name: KeyField) => {
+  const { kind, description } = KEY_FIELDS[name];
+  return { ...types[kind], description };
+};
+/** Taken apart for the order in the document only. */
+const { enabled: _enabled, meta: _meta, expires: _expires, ...others } = KEY_FIELDS;
 
 const verdict = {
   type: 'object',
@@ -23,11 +36,10 @@ const verdict = {
       `The id of the key. Absent, like all that follows, where the code is ${or.format(codesWhere(({ showsKey }) => !showsKey))}.`,
     ),
     apiId: text('The API that it is of.'),
-    enabled: { type: 'boolean' },
-    meta: { type: 'object', additionalProperties: true },
-    name: text('Where it has one.'),
-    externalId: text('Its owner, where it has one.'),
-    expires: { type: 'integer', description: 'From when on it is refused, Unix milliseconds.' },
+    enabled: field('enabled'),
+    meta: field('meta'),
+    ...Object.fromEntries(Object.keys(others).map((name) => [name, field(name as KeyField)])),
+    expires: field('expires'),
     requestId: text('As in X-Request-Id.'),
   },
   required: ['valid', 'code', 'requestId'],

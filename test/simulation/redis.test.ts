@@ -2,13 +2,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { RecordField, Write } from '../../control-plane/core/change-log.ts';
+import type { Write } from '../../control-plane/core/change-log.ts';
 import { Apis } from '../../control-plane/redis/apis.ts';
 import { DurableWriter, RedisChangeLog } from '../../control-plane/redis/change-log.ts';
 import { Keys } from '../../control-plane/redis/keys.ts';
 import { RedisSweepStore } from '../../control-plane/redis/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
+import type { Letter } from '../../shared/key-record.ts';
 import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
@@ -121,16 +122,16 @@ class Acts {
     const [random, { apiId }] = [this.#random, this];
     const kind = random.pick([...Array(12).fill('update'), 'delete', 'noop', 'noop', 'end'] as const);
     const keyId = kind === 'update' || kind === 'delete' ? this.#key() : '';
-    const values: Record<RecordField, readonly string[]> = {
+    const values: Record<Letter, readonly string[]> = {
       e: ['0', '1'],
       x: ['', '1800000000000'],
       n: ['', 'a "name" / with \\ signs'],
       o: ['', 'owner'],
       m: ['', '{"short":1}', `{"long":"${'x'.repeat(200)}"}`, `{"too long":"${'é'.repeat(600)}"}`],
     };
-    const fields: Partial<Record<RecordField, string>> = {};
+    const fields: Partial<Record<Letter, string>> = {};
     for (const [field, texts] of Object.entries(values))
-      if (random.chance(0.5)) fields[field as RecordField] = random.pick(texts);
+      if (random.chance(0.5)) fields[field as Letter] = random.pick(texts);
     const api = this.state.api(apiId);
     const version = keyId ? (api.records.get(keyId)?.['v'] ?? '0') : String(api.sequence);
     const condition = random.pick(['', '', version, '7']);

@@ -2,6 +2,7 @@ import { hash as digest } from 'node:crypto';
 import type { Closing, Killed, Standing, Write, Written } from '../../control-plane/core/change-log.ts';
 import type { Head, LeaseStep } from '../../control-plane/core/sweep-store.ts';
 import type { Change } from '../../shared/change.ts';
+import { KEY_LETTERS } from '../../shared/key-record.ts';
 import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type { Registration, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
 
@@ -148,8 +149,9 @@ export class RedisState {
     }
     const news = position > score;
     if (news) api.members.set(member, position);
-    const { p, e = '', x = '', n = '', o = '', m = '', i = '0' } = (keyId && api.records.get(keyId)) || {};
-    const record = p === undefined ? [] : [p, e, x, n, o, m, i];
+    const found = (keyId && api.records.get(keyId)) || {};
+    const { p, i = '0' } = found;
+    const record = p === undefined ? [] : [p, i, ...KEY_LETTERS.map((letter) => found[letter] ?? '')];
     const { sequence, grantedMs: leaseMs, deleted: apiDeleted, lastMark } = api;
     const reply: SyncReply = {
       ...{ nonce, status: 'OK', sequence, hash: api.hash, leaseMs, apiDeleted, creations: lastMark },
@@ -192,8 +194,7 @@ export class RedisState {
       api.records.set(keyId, { ...Object.fromEntries(kept), ...stamps });
     } else if (operation === 'delete') api.records.delete(keyId);
     else if (operation === 'api-deleted') api.deleted = true;
-    const { e = '', x = '', n = '', o = '', m = '' } = record ?? {};
-    const before = { e, x, n, o, m };
+    const before = Object.fromEntries(KEY_LETTERS.map((letter) => [letter, record?.[letter] ?? '']));
     return {
       reply: { status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version, before },
       wrote: true,

@@ -1,6 +1,7 @@
-import { type Change, decodeState, type Effect, effectOf, parsePublished } from '#shared/change.ts';
+import { type Change, type Effect, effectOf, parsePublished } from '#shared/change.ts';
 import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
+import { decodeState } from '#shared/key-record.ts';
 import { Entry, type Epoch, type KeyCache } from './key-cache.ts';
 import { instant, Lease } from './lease.ts';
 import type { Mark, Pointer, Session, SyncReply, SyncRequest } from './redis-port.ts';
@@ -217,7 +218,7 @@ export class Follower {
       if (this.#apiDeleted || reply.apiDeleted) return undefined;
       if (reply.sequence !== this.#position || this.#epoch !== epoch) continue;
       if (!isSeen) continue;
-      const [secretHash, ...state] = reply.record;
+      const [secretHash, , ...state] = reply.record;
       const keyId = wanted.keyId ?? reply.pointer?.keyId;
       if (secretHash === undefined || keyId === undefined) return undefined;
       const entry = new Entry(epoch, keyId, decodeState(state));
@@ -315,7 +316,7 @@ export class Follower {
     const isProven = this.#creations === request.creations || this.#creations === reply.creations;
     if (isProven) this.#creations = reply.creations;
     if (isProven && this.#position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
-    return { reply, isSeen: isProven || Number(reply.record[6] ?? 0) <= numberOf(request.creations) };
+    return { reply, isSeen: isProven || Number(reply.record[1] ?? 0) <= numberOf(request.creations) };
   }
 
   #receive(session: Session, message: string): void {

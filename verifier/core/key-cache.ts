@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import type { KeyState } from '#shared/change.ts';
 import { digestFrom } from '#shared/key-format.ts';
+import { decodeState, type KeyState } from '#shared/key-record.ts';
 import type { VerdictCounts } from '#shared/verdict-codes.ts';
 import type { Lease } from './lease.ts';
 
@@ -17,19 +17,14 @@ export interface Epoch {
 }
 
 /** The rare parts of a key, apart so that a plain key stays small. */
-export interface Details {
-  readonly name: string;
-  readonly externalId: string;
-  /** JSON text of an object. */
-  readonly meta: string;
-}
+export type Details = Omit<KeyState, 'enabled' | 'expires'>;
 
 /** What a change may change of a key. */
 interface Facts {
   readonly enabled: boolean;
   /** Unix milliseconds, 0 = never. */
   readonly expires: number;
-  /** undefined = no name, no owner, empty meta. */
+  /** undefined = all of them are as where nothing was set. */
   readonly details: Details | undefined;
 }
 
@@ -76,8 +71,12 @@ export class Entry {
   }
 }
 
-function factsOf({ enabled, expires, name, externalId, meta }: KeyState): Facts {
-  const details = name === '' && externalId === '' && meta === '{}' ? undefined : { name, externalId, meta };
+/** Details of a key of which nothing was set. */
+const { enabled: _enabled, expires: _expires, ...NO_DETAILS } = decodeState([]);
+const DETAIL_NAMES = Object.keys(NO_DETAILS) as (keyof Details)[];
+
+function factsOf({ enabled, expires, ...given }: KeyState): Facts {
+  const details = DETAIL_NAMES.every((name) => given[name] === NO_DETAILS[name]) ? undefined : given;
   if (expires === 0 && details === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
   return { enabled, expires, details };
 }

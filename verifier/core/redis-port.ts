@@ -50,7 +50,7 @@ export interface SyncReply {
   readonly creations: Mark;
   /** The entries after the request's position, in order; not all of them when there are too many. */
   readonly entries: readonly Change[];
-  /** `[secretHash, enabled, expires, name, externalId, meta, creation number]`; empty when there is no such record. */
+  /** `[secretHash, creation number, …fields in the order of KEY_FIELDS]`; empty when there is no such record. */
   readonly record: readonly string[];
   /** Of a request with `secretHash`: where its record lies; undefined when there is none. */
   readonly pointer?: Pointer | undefined;

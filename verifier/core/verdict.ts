@@ -1,4 +1,5 @@
 import { inOne } from '#shared/in-one.ts';
+import { KEY_FIELDS } from '#shared/key-record.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
 import type { Entry } from './key-cache.ts';
 
@@ -36,10 +37,19 @@ export function verdictBody({ code, entry }: Verdict, requestId: string): string
       ? `${key},"enabled":true,"meta":{}${expires},"requestId":"${requestId}"}`
       : `${key},"enabled":false,"meta":{}${expires},"requestId":"${requestId}"}`;
   }
-  const name = details.name && `,"name":${JSON.stringify(details.name)}`;
-  const owner = details.externalId && `,"externalId":${JSON.stringify(details.externalId)}`;
-  return `${key},"enabled":${enabled},"meta":${details.meta}${name}${owner}${expires},"requestId":"${requestId}"}`;
+  let texts = '';
+  for (const [name, label] of TEXTS) {
+    const value = details[name];
+    if (value) texts += label + JSON.stringify(value);
+  }
+  return `${key},"enabled":${enabled},"meta":${details.meta}${texts}${expires},"requestId":"${requestId}"}`;
 }
+
+/** The fields of a key that follow its meta, and how each begins in a body. */
+const { enabled: _enabled, expires: _expires, meta: _meta, ...others } = KEY_FIELDS;
+const TEXTS = (Object.keys(others) as (keyof typeof others)[]).map(
+  (name) => [name, inOne(`,"${name}":`)] as const,
+);
 
 /** Beginnings of a body. */
 const STARTS = perVerdict(({ status }, code) => inOne(`{"valid":${status === 200},"code":"${code}"`));

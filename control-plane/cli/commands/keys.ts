@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
+import { CLEARABLE, KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
 import { USAGE_COLUMNS } from '#shared/usage.ts';
 import type { Standing } from '../../core/propagation.ts';
 import type { Key } from '../../redis/key-view.ts';
@@ -15,8 +16,6 @@ import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
 
 type Change = { propagation: Standing };
-
-const CLEARABLE = ['name', 'meta', 'externalId', 'expires'] as const;
 
 /** `keyfence keys …` */
 export function keyCommands(program: Command, session: Session): void {
@@ -45,13 +44,9 @@ export function keyCommands(program: Command, session: Session): void {
           keyId: key.keyId,
           apiId: key.apiId,
           start: key.start || undefined,
-          enabled: key.enabled,
-          name: key.name,
-          externalId: key.externalId,
-          meta: JSON.stringify(key.meta),
+          ...fieldTexts(key),
           created: time(key.createdAt),
           updated: time(key.updatedAt),
-          expires: time(key.expires),
           lastUsed: time(key.lastUsedAt),
         }),
       );
@@ -153,16 +148,8 @@ export function keyCommands(program: Command, session: Session): void {
       if (!key) throw new CliError('USAGE', 'no key: set KEYFENCE_KEY_FILE, or give it on standard input');
       const verdict = await session.verifier().call<Verdict>('keys.verifyKey', { key, apiId: api });
       session.print(verdict, () => {
-        const { code, keyId, apiId, name, externalId, expires, meta } = verdict;
-        return list({
-          code,
-          keyId,
-          apiId,
-          name,
-          externalId,
-          expires: time(expires),
-          meta: meta && JSON.stringify(meta),
-        });
+        const { code, keyId, apiId } = verdict;
+        return list({ code, keyId, apiId, ...fieldTexts(verdict) });
       });
       if (!verdict.valid) session.end('NO');
     });
@@ -191,23 +178,37 @@ export function keyCommands(program: Command, session: Session): void {
   }
 }
 
-interface Verdict {
+interface Verdict extends Partial<KeyFields> {
   readonly valid: boolean;
   readonly code: string;
   readonly keyId?: string;
   readonly apiId?: string;
-  readonly name?: string;
-  readonly externalId?: string;
-  readonly expires?: number;
-  readonly meta?: object;
 }
 
+const parsers = { time: moment, text: String, object: jsonObject };
+
+/** Adds the options that set the fields of a key. */
 function described(command: Command): Command {
-  return command
-    .option('--name <name>', 'a name for people')
-    .option('--external-id <id>', 'the owner in your own system')
-    .option('--meta <json>', 'a JSON object that every verification returns', jsonObject)
-    .option('--expires <time>', 'when it stops: Unix ms, ISO 8601, +90m, +12h or +30d', moment);
+  for (const [name, row] of Object.entries(KEY_FIELDS)) {
+    if (!('option' in row)) continue;
+    const [argument, help] = row.option;
+    const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    const option = new Option(`--${flag} ${argument}`, help);
+    command.addOption(option.argParser<unknown>(parsers[row.kind]));
+  }
+  return command;
+}
+
+/** The fields of a key as people read them; undefined where there is none. */
+function fieldTexts(key: Partial<KeyFields>): Record<string, string | undefined> {
+  const names = Object.keys(KEY_FIELDS) as KeyField[];
+  return Object.fromEntries(names.map((name) => [name, textOf(key[name], KEY_FIELDS[name].kind)]));
+}
+
+function textOf(value: unknown, kind: Kind): string | undefined {
+  if (value === undefined) return undefined;
+  if (kind === 'time') return time(Number(value));
+  return kind === 'object' ? JSON.stringify(value) : String(value);
 }
 
 const keyTable = (keys: readonly Key[]) =>

@@ -1,8 +1,9 @@
 import type { FastifyRequest } from 'fastify';
 import type { Clock } from '#shared/clock.ts';
 import { isWellFormed } from '#shared/key-format.ts';
+import type { StoredFields } from '#shared/key-record.ts';
 import { type AuditKind, type Effect, type Subject, shown } from '../../core/audit-event.ts';
-import type { RecordField, Written } from '../../core/change-log.ts';
+import type { Written } from '../../core/change-log.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { App } from '../server.ts';
 import { Hidden } from './hidden.ts';
@@ -63,7 +64,7 @@ export function note(request: FastifyRequest, on: Subject, effect: Effect = {}):
 }
 
 /** For a change of a key that was written: gives the turn back, and notes what was before, and what is now; nothing where it was deleted. */
-export function noteChange(request: FastifyRequest, fields?: Partial<Record<RecordField, string>>) {
+export function noteChange(request: FastifyRequest, fields?: StoredFields) {
   return ({ sequence, before }: Pick<Written, 'sequence' | 'before'>) => {
     request.giveTurnBack?.();
     const changed = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);

@@ -1,9 +1,10 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
+import { storedFields } from '#shared/key-record.ts';
 import { shown } from '../../core/audit-event.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
-import { type Keys, recordFields } from '../../redis/keys.ts';
+import type { Keys } from '../../redis/keys.ts';
 import type { UsageView } from '../../redis/usage.ts';
 import { neverShed } from '../load-shedding.ts';
 import type { App } from '../server.ts';
@@ -40,7 +41,7 @@ export function keyRoutes(
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
     }
     const created = await keys.create({ ...key, meta });
-    note(request, { keyId: created.keyId }, { after: shown(recordFields({ ...key, meta })) });
+    note(request, { keyId: created.keyId }, { after: shown(storedFields({ ...key, meta })) });
     return created;
   });
 
@@ -48,7 +49,7 @@ export function keyRoutes(
     const { keyId, waitMs, ...patch } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
     checkMeta(patch.meta ?? {});
-    const fields = recordFields(patch);
+    const fields = storedFields(patch);
     const propagation =
       Object.keys(fields).length === 0
         ? await propagator.standing(apiId, keyId, await keys.lastSequence(apiId, keyId), true)

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { CHANGED_FIELDS, FIELDS, OPTIONAL_FIELDS } from '../../core/field-schemas.ts';
 import { PERMISSION_PATTERN } from '../../core/permissions.ts';
 
 /** Every request's shape: the single source of its type, its validation and its documentation. */
@@ -10,34 +11,18 @@ const KeyId = Type.String({
   pattern: '^[A-Za-z0-9_-]{1,80}$',
   description: "A key's id, as createKey returned it.",
 });
-const Name = Type.String({ minLength: 1, maxLength: 256, description: 'A name for people.' });
-const ExternalId = Type.String({
-  minLength: 1,
-  maxLength: 256,
-  description: "The owner in the caller's own system.",
-});
-const Meta = Type.Object(
-  {},
-  {
-    additionalProperties: true,
-    description: 'Any JSON object, at most 8 KiB and 32 levels deep; every verification returns it.',
-  },
-);
-const Expires = Type.Integer({
-  minimum: 1,
-  maximum: 8_640_000_000_000_000,
-  description: 'Unix milliseconds from which on the key is refused.',
-});
+const { name: Name, externalId: ExternalId } = FIELDS;
 const WaitMs = Type.Integer({
   minimum: 0,
   maximum: 60_000,
   description: 'How long to hold the answer until the change is complete, ms.',
 });
 
+const { name: _name, ...described } = OPTIONAL_FIELDS;
 export const CreateKey = Type.Object(
   {
     apiId: ApiId,
-    name: Type.Optional(Name),
+    name: OPTIONAL_FIELDS.name,
     prefix: Type.Optional(
       Type.String({
         pattern: '^[A-Za-z0-9_]{1,16}$',
@@ -50,22 +35,18 @@ export const CreateKey = Type.Object(
       default: 16,
       description: 'Random bytes in the key.',
     }),
-    meta: Type.Optional(Meta),
-    externalId: Type.Optional(ExternalId),
-    expires: Type.Optional(Expires),
+    ...described,
     enabled: Type.Boolean({ default: true, description: 'Whether the key is accepted from the start.' }),
   },
   strict,
 );
 
+const { enabled: _enabled, ...changed } = CHANGED_FIELDS;
 export const UpdateKey = Type.Object(
   {
     keyId: KeyId,
     enabled: Type.Optional(Type.Boolean({ description: 'false disables the key, true brings it back.' })),
-    name: Type.Optional(Type.Union([Name, Type.Null()])),
-    meta: Type.Optional(Type.Union([Meta, Type.Null()])),
-    externalId: Type.Optional(Type.Union([ExternalId, Type.Null()])),
-    expires: Type.Optional(Type.Union([Expires, Type.Null()])),
+    ...changed,
     waitMs: Type.Optional(WaitMs),
   },
   strict,
@@ -89,10 +70,7 @@ export const ImportedKey = Type.Object(
           'Whether the key is of another format than ours; true unless said otherwise. Such keys are found only by verifiers with FOREIGN_KEYS on.',
       }),
     ),
-    name: Type.Optional(Name),
-    meta: Type.Optional(Meta),
-    externalId: Type.Optional(ExternalId),
-    expires: Type.Optional(Expires),
+    ...OPTIONAL_FIELDS,
     enabled: Type.Optional(Type.Boolean({ description: 'Whether the key is accepted; true when absent.' })),
   },
   strict,

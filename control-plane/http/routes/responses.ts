@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { perUsageField } from '#shared/usage.ts';
 import { Event } from '../../core/audit-event.ts';
-import { Cursor, Id, List, Sequence, Time } from '../../core/field-schemas.ts';
+import { Cursor, Id, List, Sequence, SHOWN_FIELDS, Time } from '../../core/field-schemas.ts';
 import { Verifier } from '../../redis/fleet.ts';
 
 /** Every answer's shape: the single source of its serialisation and its documentation. */
@@ -14,19 +14,18 @@ export const CreatedKey = Type.Object(
   { examples: [{ keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' }] },
 );
 
+const { enabled, expires, ...described } = SHOWN_FIELDS;
 /** A key as admins see it. */
 const Key = Type.Object({
   id: Id('the key'),
   keyId: Type.String({ description: 'The same.' }),
   apiId: Id('its API'),
   start: Type.String({ description: 'What the secret begins with.' }),
-  name: Type.Optional(Type.String()),
-  meta: Type.Object({}, { additionalProperties: true }),
-  externalId: Type.Optional(Type.String()),
-  enabled: Type.Boolean(),
+  ...described,
+  enabled,
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),
-  expires: Type.Optional(Time('From when on it is refused')),
+  expires,
 });
 export const UsedKey = Type.Object({
   ...Key.properties,

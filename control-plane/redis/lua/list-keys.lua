@@ -5,8 +5,9 @@
 -- KEYS 1 head  2 index  3 the index to go through: that one, or an owner's
 -- ARGV 1 record prefix  2 long-meta prefix  3 'asc' | 'desc'  4 creation number to begin with, '' = the first
 --      5 most keys of the page  6 most keys examined  7 enabled: '1' | '0' | '' = either  8 what names begin with
+--      9… letters of what to tell of a key besides meta
 -- Returns {} where there is no such API | {keys of the API, creation number to go on from or '', and for each key
---   {keyId, start, name, externalId, enabled, created, updated, expires, meta}, '' = none}
+--   {keyId, meta, and what each letter holds}, '' = none}
 local head, index, source = unpack(KEYS)
 local records, metas, order, from, limit, most, enabled, prefix = unpack(ARGV)
 
@@ -25,11 +26,11 @@ for i = 1, #found, 2 do
     break
   end
   local keyId = found[i]
-  local f = redis.call('HMGET', records .. keyId, 's', 'n', 'o', 'e', 'c', 'u', 'x', 'm', 'M')
-  if (enabled == '' or f[4] == enabled) and string.sub(f[2] or '', 1, #prefix) == prefix then
-    if f[9] then f[8] = redis.call('GET', metas .. keyId) end
+  local f = redis.call('HMGET', records .. keyId, 'e', 'n', 'M', 'm', unpack(ARGV, 9))
+  if (enabled == '' or f[1] == enabled) and string.sub(f[2] or '', 1, #prefix) == prefix then
+    if f[3] then f[4] = redis.call('GET', metas .. keyId) end
     local key = {keyId}
-    for n = 1, 8 do key[n + 1] = f[n] or '' end
+    for n = 4, #f do key[n - 2] = f[n] or '' end
     page[#page + 1] = key
   end
 end

@@ -9,9 +9,12 @@
 --      5 log length to keep                    6 longest payload, bytes
 --      7 condition: the record's version (update, delete) or the head's sequence (noop) must equal it, '' = any
 --      8 owner-index prefix
---      9… field, value pairs to set; value '' clears. Fields: e enabled, x expires, n name, o externalId, m meta
--- Returns {'OK', sequence, hash, Lf, previous version, and what the record held before: e, x, n, o, m}
+--      9… field, value pairs to set; value '' clears
+-- Returns {'OK', sequence, hash, Lf, previous version, and what each field held before}
 --         | {'NOT_FOUND'} | {'CONFLICT'}
+-- A key's fields, as shared/key-record.ts orders them; m may lie apart.
+local FIELDS = {'e', 'x', 'n', 'o', 'm'}
+
 local head, log, index, record, long = unpack(KEYS)
 local operation, keyId, channel, now, maxlen, longest, condition, owners = unpack(ARGV)
 
@@ -20,15 +23,15 @@ if deleted then return {'NOT_FOUND'} end
 s = tonumber(s or 0)
 h = h or ''
 
-local secretHash, version, number, owner
+local secretHash, version, number, owner, apart
 local old = {}
 if operation == 'update' or operation == 'delete' then
-  secretHash, version, number, owner = unpack(redis.call('HMGET', record, 'p', 'v', 'i', 'o'))
+  secretHash, version, number, owner, apart = unpack(redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M'))
   if not secretHash then return {'NOT_FOUND'} end
   version = version or '0'
   if condition ~= '' and condition ~= version then return {'CONFLICT'} end
-  old = redis.call('HMGET', record, 'e', 'x', 'n', 'o', 'm', 'M')
-  if old[6] then old[5] = redis.call('GET', long) end
+  old = redis.call('HMGET', record, unpack(FIELDS))
+  if apart then old[5] = redis.call('GET', long) end
 elseif redis.call('HEXISTS', head, 'c') == 0 then
   return {'NOT_FOUND'}
 elseif condition ~= '' and tonumber(condition) ~= s then
@@ -41,7 +44,7 @@ for i = 9, #ARGV, 2 do change[ARGV[i]] = ARGV[i + 1] end
 local payload = ''
 if operation == 'update' then
   local state = {'set', secretHash}
-  for i, field in ipairs({'e', 'x', 'n', 'o', 'm'}) do state[i + 2] = change[field] or old[i] or '' end
+  for i, field in ipairs(FIELDS) do state[i + 2] = change[field] or old[i] or '' end
   payload = cjson.encode(state)
   if #payload > tonumber(longest) then
     -- With a digest of the state: equal hashes must mean equal records, also after a failover.
@@ -90,5 +93,5 @@ end
 
 redis.pcall('PUBLISH', channel, sequence .. '|' .. h .. '|' .. hash .. '|' .. keyId .. '|' .. payload)
 local reply = {'OK', sequence, hash, Lf or '0', version or ''}
-for i = 1, 5 do reply[i + 5] = old[i] or '' end
+for i = 1, #FIELDS do reply[i + 5] = old[i] or '' end
 return reply

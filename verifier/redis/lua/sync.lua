@@ -8,8 +8,11 @@
 --      7 nonce, and for a fill by a secret 8 how pointers to this API's keys begin  9 and 10 how records and long metas are named, up to the keyId
 -- Returns {nonce, status, sequence, hash, lease ms, '1' when the API is deleted, mark, entries, record, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED; entries: {sequence, hash, keyId, payload, …};
---   record: {} or {secret hash, enabled, expires, name, externalId, meta, creation number}
+--   record: {} or {secret hash, creation number, and the fields in this order}
 -- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, when the secret is of no key of this API
+-- A key's fields, as shared/key-record.ts orders them.
+local FIELDS = {'e', 'x', 'n', 'o', 'm'}
+
 local head, log, members, creations, record, long = unpack(KEYS)
 local member, position, hash, mark, most, bytes, nonce, own, records, metas = unpack(ARGV)
 
@@ -69,11 +72,11 @@ end
 if pos > score then redis.call('ZADD', members, 'XX', position, member) end
 
 if record then
-  local f = redis.call('HMGET', record, 'p', 'e', 'x', 'n', 'o', 'm', 'M', 'i')
-  if f[1] then
-    if f[7] then f[6] = redis.call('GET', long) end
-    for i = 1, 6 do reply[9][i] = f[i] or '' end
-    reply[9][7] = f[8] or '0'
+  local f = redis.call('HMGET', record, 'M', 'p', 'i', unpack(FIELDS))
+  if f[2] then
+    if f[1] then f[8] = redis.call('GET', long) end
+    reply[9] = {f[2], f[3] or '0'}
+    for i = 4, #f do reply[9][i - 1] = f[i] or '' end
   end
 end
 return reply

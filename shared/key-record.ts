@@ -1,0 +1,161 @@
+/** Kinds of values that a field of a key can have. */
+interface Values {
+  flag: boolean;
+  /** Unix milliseconds. */
+  time: number;
+  text: string;
+  object: object;
+}
+/** Kind of a value. */
+export type Kind = keyof Values;
+
+interface Row {
+  /** Name of the field in the record in Redis. */
+  readonly letter: string;
+  readonly kind: Kind;
+  /** Of texts: most characters. */
+  readonly lengthMax?: number;
+  /** Meaning, for documentation. */
+  readonly description: string;
+  /** The command line's option for it: its argument, and its help. */
+  readonly option?: readonly [argument: string, help: string];
+}
+
+/**
+ * The fields of a key that people set and change: the single place that says so. Requests, answers, changes, the audit log,
+ * verdicts, the command line and the documentation follow from the rows. A change carries every field to the verifiers, in
+ * this order, so a new one comes last. The scripts write-change.lua and sync.lua list the letters too; a test compares them.
+ */
+export const KEY_FIELDS = {
+  enabled: {
+    letter: 'e',
+    kind: 'flag',
+    description: 'false: the key is refused.',
+  },
+  expires: {
+    letter: 'x',
+    kind: 'time',
+    description: 'Unix milliseconds from which on the key is refused.',
+    option: ['<time>', 'when it stops: Unix ms, ISO 8601, +90m, +12h or +30d'],
+  },
+  name: {
+    letter: 'n',
+    kind: 'text',
+    lengthMax: 256,
+    description: 'A name for people.',
+    option: ['<name>', 'a name for people'],
+  },
+  externalId: {
+    letter: 'o',
+    kind: 'text',
+    lengthMax: 256,
+    description: "The owner in the caller's own system.",
+    option: ['<id>', 'the owner in your own system'],
+  },
+  meta: {
+    letter: 'm',
+    kind: 'object',
+    description: 'Any JSON object, at most 8 KiB and 32 levels deep; every verification returns it.',
+    option: ['<json>', 'a JSON object that every verification returns'],
+  },
+} as const satisfies Readonly<Record<string, Row>>;
+
+type Fields = typeof KEY_FIELDS;
+/** Name of a field, as people write it. */
+export type KeyField = keyof Fields;
+/** Name of a field in the record in Redis. */
+export type Letter = Fields[KeyField]['letter'];
+type KindOf<Name extends KeyField> = Fields[Name]['kind'];
+/** Fields that every key has: flags, and objects, which are empty where nothing was set. */
+export type Always = { [Name in KeyField]: KindOf<Name> extends 'flag' | 'object' ? Name : never }[KeyField];
+/** Fields that a key can be without. */
+export type Clearable = { [Name in KeyField]: KindOf<Name> extends 'flag' ? never : Name }[KeyField];
+
+/** Fields of a key as people see them. */
+export type KeyFields = { readonly [Name in Always]: Values[KindOf<Name>] } & {
+  readonly [Name in Exclude<KeyField, Always>]?: Values[KindOf<Name>];
+};
+/** Fields that are to be set; `null` clears. */
+export type KeyPatch = {
+  readonly [Name in KeyField]?: Values[KindOf<Name>] | (Name extends Clearable ? null : never);
+};
+/** Fields by their letters, as stored: `''` stands for none. */
+export type StoredFields = Readonly<Partial<Record<Letter, string>>>;
+/** Fields as a verifier keeps them: a time of 0 and a text of `''` stand for none, objects are JSON text. */
+export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] };
+interface States extends Omit<Values, 'object'> {
+  object: string;
+}
+
+const rows = Object.entries(KEY_FIELDS) as [KeyField, Row & { letter: Letter }][];
+/** Letters of the fields, in the order of the rows. */
+export const KEY_LETTERS: readonly Letter[] = rows.map(([, { letter }]) => letter);
+/** Names of the fields that a key can be without. */
+export const CLEARABLE = rows.flatMap(([name, { kind }]) => (kind === 'flag' ? [] : [name])) as Clearable[];
+
+/** Other fields of the record in Redis, by their letters; each is written by us only. */
+export const RECORD_FACTS = {
+  p: 'SHA-256 of the secret.',
+  s: 'Beginning of the secret, which may be shown.',
+  c: 'When it was created, Unix milliseconds.',
+  i: 'Its creation number.',
+  u: 'When it was last changed, Unix milliseconds.',
+  v: 'Version: sequence and hash of its last change.',
+  M: 'Present where meta is longer than 64 bytes, and lies in a key of its own.',
+} as const;
+
+/** Fields of a patch, as they are stored. */
+export function storedFields(patch: KeyPatch): StoredFields {
+  const given = rows.flatMap(([name, { letter, kind }]) => {
+    const value = patch[name];
+    return value === undefined ? [] : [[letter, value === null ? '' : stored(kind, value)]];
+  });
+  return Object.fromEntries(given) as StoredFields;
+}
+
+function stored(kind: Kind, value: unknown): string {
+  if (kind === 'flag') return value ? '1' : '0';
+  if (kind !== 'object') return String(value);
+  const text = JSON.stringify(value);
+  return text === '{}' ? '' : text; // an empty object is not stored
+}
+
+/** The fields of a record as people see them. */
+export function keyFields(fields: StoredFields): KeyFields {
+  const seen = each((letter, kind) => {
+    const text = fields[letter] ?? '';
+    if (kind === 'object') return JSON.parse(text || '{}');
+    return text === '' && kind !== 'flag' ? undefined : decoded(kind, text);
+  });
+  return seen as KeyFields;
+}
+
+/** The stored fields that are given, as the audit log shows them: `null` is none, and of objects there is a summary. */
+export function auditedFields(fields: StoredFields, summaryOf: (text: string) => object): object {
+  return each((letter, kind) => {
+    const text = fields[letter];
+    if (text === undefined) return undefined;
+    if (kind === 'object') return summaryOf(text || '{}');
+    return text === '' && kind !== 'flag' ? null : decoded(kind, text);
+  });
+}
+
+/** A value for each field by its name; those that are undefined are left out. */
+function each(ofField: (letter: Letter, kind: Kind) => unknown): object {
+  const values = rows.map(([name, { letter, kind }]) => [name, ofField(letter, kind)] as const);
+  return Object.fromEntries(values.filter(([, value]) => value !== undefined));
+}
+
+/** A verifier's state from stored values in the order of the rows; absent ones are none. */
+export function decodeState(values: readonly string[]): KeyState {
+  const state: Record<string, unknown> = {};
+  for (const [i, [name, { kind }]] of rows.entries()) {
+    state[name] = kind === 'object' ? values[i] || '{}' : decoded(kind, values[i] ?? '');
+  }
+  return state as KeyState;
+}
+
+function decoded(kind: Kind, text: string): boolean | number | string {
+  if (kind === 'flag') return text === '1';
+  return kind === 'time' ? Number(text) : text;
+}

@@ -1,0 +1,91 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  auditedFields,
+  decodeState,
+  KEY_FIELDS,
+  KEY_LETTERS,
+  type KeyPatch,
+  keyFields,
+  RECORD_FACTS,
+  storedFields,
+} from '../../shared/key-record.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
+const LUA = {
+  'write-change': 'control-plane/redis/lua/write-change.lua',
+  sync: 'verifier/redis/lua/sync.lua',
+};
+
+describe('the scripts', () => {
+  test.each(Object.entries(LUA))('%s knows every field, in the order of the table', (_name, file) => {
+    const lists = [...readFileSync(join(ROOT, file), 'utf8').matchAll(/^local FIELDS = \{(.*)\}$/gm)];
+    expect(lists.map(([, list = '']) => list.replaceAll(/[' ]/g, '').split(','))).toEqual([KEY_LETTERS]);
+  });
+
+  test('find the long meta where they look for it, behind the fields that were there before it', () => {
+    expect(KEY_LETTERS.indexOf('m')).toBe(4);
+  });
+});
+
+test('every field of the record has a letter of its own', () => {
+  const letters = [...KEY_LETTERS, ...Object.keys(RECORD_FACTS)];
+  expect(new Set(letters).size).toBe(letters.length);
+});
+
+const patches: fc.Arbitrary<KeyPatch> = fc.record(
+  {
+    enabled: fc.boolean(),
+    expires: fc.option(fc.integer({ min: 1, max: 8.64e15 })),
+    name: fc.option(fc.string({ unit: 'grapheme', minLength: 1 })),
+    externalId: fc.option(fc.string({ unit: 'grapheme', minLength: 1 })),
+    meta: fc.option(fc.dictionary(fc.string(), fc.jsonValue())),
+  },
+  { requiredKeys: [] },
+);
+
+test('a field that is set is read back as it was, and one that is cleared is not there', () => {
+  fc.assert(
+    fc.property(patches, (patch) => {
+      const there = Object.entries(patch).filter(([, value]) => value !== null);
+      // As JSON, which has one 0 and no other prototypes.
+      const expected = JSON.parse(JSON.stringify({ enabled: false, meta: {}, ...Object.fromEntries(there) }));
+      expect(JSON.parse(JSON.stringify(keyFields(storedFields(patch))))).toEqual(expected);
+    }),
+  );
+});
+
+test('only what is given is changed and audited; what is cleared is audited as null, and of meta a summary', () => {
+  const summaryOf = (text: string) => ({ of: text });
+  const audited = (patch: KeyPatch) => auditedFields(storedFields(patch), summaryOf);
+  expect(storedFields({})).toEqual({});
+  expect(audited({})).toEqual({});
+  expect(audited({ enabled: false, expires: 9, name: 'Ada', externalId: 'ada', meta: { a: 1 } })).toEqual({
+    enabled: false,
+    expires: 9,
+    name: 'Ada',
+    externalId: 'ada',
+    meta: { of: '{"a":1}' },
+  });
+  expect(audited({ expires: null, name: null, externalId: null, meta: null })).toEqual({
+    expires: null,
+    name: null,
+    externalId: null,
+    meta: { of: '{}' },
+  });
+});
+
+test('a verifier reads a state that was written before a field was there, or after another was added', () => {
+  const none = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}' };
+  expect(decodeState(['1'])).toEqual(none);
+  expect(decodeState(['1', '9', 'Ada', 'ada', '{"a":1}', 'of a later version'])).toEqual({
+    enabled: true,
+    expires: 9,
+    name: 'Ada',
+    externalId: 'ada',
+    meta: '{"a":1}',
+  });
+  expect(Object.keys(none)).toEqual(Object.keys(KEY_FIELDS));
+});
