@@ -1,3 +1,5 @@
+import { API_ID_PATTERN } from '#shared/api-id.ts';
+
 /** What may be permitted on an API, or on all of them. */
 export const API_ACTIONS = [
   'create_key',
@@ -23,7 +25,7 @@ export type ApiAction = (typeof API_ACTIONS)[number];
 export type RootAction = (typeof ROOT_ACTIONS)[number];
 
 /** `*`, `api.<apiId|*>.<action>` or `root.*.<action>`. */
-export const PERMISSION_PATTERN = `^(\\*|api\\.(\\*|[A-Za-z0-9_-]{1,64})\\.(${API_ACTIONS.join('|')})|root\\.\\*\\.(${ROOT_ACTIONS.join('|')}))$`;
+export const PERMISSION_PATTERN = `^(\\*|api\\.(\\*|${API_ID_PATTERN})\\.(${API_ACTIONS.join('|')})|root\\.\\*\\.(${ROOT_ACTIONS.join('|')}))$`;
 
 /** What a root key may do. */
 export class Permissions {

@@ -1,3 +1,4 @@
+import { API_ID_PATTERN } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Apis } from '../../redis/apis.ts';
@@ -9,7 +10,7 @@ import { makeCursor, openCursor } from './cursor.ts';
 import { createApi, deleteApi, getApi, listApis } from './operations.ts';
 
 /** The id to go on after, which is of an API that the caller may read. */
-const PLACE = /^after:([A-Za-z0-9_-]{1,64})$/;
+const PLACE = new RegExp(`^after:(${API_ID_PATTERN})$`);
 
 const apiNotFound = (apiId: string) => new ApiError('NOT_FOUND', `api ${apiId} not found`);
 

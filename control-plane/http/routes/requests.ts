@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { API_ID } from '#shared/api-id.ts';
 import { CHANGED_FIELDS, FIELDS, OPTIONAL_FIELDS } from '../../core/field-schemas.ts';
 import { PERMISSION_PATTERN } from '../../core/permissions.ts';
 
@@ -6,7 +7,7 @@ import { PERMISSION_PATTERN } from '../../core/permissions.ts';
 
 const strict = { additionalProperties: false } as const;
 
-const ApiId = Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: 'The API that keys belong to.' });
+const ApiId = Type.String({ pattern: API_ID.source, description: 'The API that keys belong to.' });
 const KeyId = Type.String({
   pattern: '^[A-Za-z0-9_-]{1,80}$',
   description: "A key's id, as createKey returned it.",
