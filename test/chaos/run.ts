@@ -36,8 +36,16 @@ export interface Report {
   readonly recoveryMs: Readonly<Record<string, { median: number; max: number }>>;
 }
 
-/** Runs one deployment under faults for `ms`. Rejects only where it cannot begin, never for a stale answer. */
-export async function chaos(deployment: Report['deployment'], ms: number, seed: number): Promise<Report> {
+/**
+ * Runs one deployment under faults for `ms`, of every kind at least once that `takes` allows by its number. Rejects only
+ * where it cannot begin, never for a stale answer.
+ */
+export async function chaos(
+  deployment: Report['deployment'],
+  ms: number,
+  seed: number,
+  takes: (kind: number) => boolean = () => true,
+): Promise<Report> {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-chaos-'));
   const random = generator(seed);
   const history = new History();
@@ -52,7 +60,7 @@ export async function chaos(deployment: Report['deployment'], ms: number, seed: 
       ...client.keys.map((key) => client.write(key, running)),
       ...Array.from({ length: READERS }, () => client.read(running)),
     ];
-    const faults = faultsOf(world);
+    const faults = faultsOf(world).filter((_, kind) => takes(kind));
     const injected: Record<string, number> = {};
     const recoveries: Record<string, number[]> = {};
     const endsAtMs = performance.now() + ms;

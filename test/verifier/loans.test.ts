@@ -5,13 +5,14 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { HttpLimits } from '../../verifier/http/limits.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
+import { eventually } from '../harness/waiting.ts';
 import { conversationOf, ofClient } from './raw-requests.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { verifierSubject } from './side-by-side.ts';
-import { eventually, verifyKey, Wire } from './wire.ts';
+import { verifyKey, Wire } from './wire.ts';
 
 /** Conversations to generate; more = a longer search. */
-const RUNS = Number(process.env['DIFFERENTIAL_RUNS'] ?? 600);
+const RUNS = Number(process.env['DIFFERENTIAL_RUNS'] ?? 200);
 
 const GOOD = verifyKey({ key: 'good' });
 const OPENAPI = 'GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n';

@@ -11,7 +11,7 @@ import { OFFERS, SHAPES } from './smuggling-shapes.ts';
 import { END, RawUpstream } from './upstream.ts';
 
 /** Conversations to generate; more = a longer search. A failure prints the seed and path that find it again. */
-const RUNS = Number(process.env['DIFFERENTIAL_RUNS'] ?? 400);
+const RUNS = Number(process.env['DIFFERENTIAL_RUNS'] ?? 200);
 const SEED = process.env['DIFFERENTIAL_SEED'];
 
 const CUT_OFF = 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 9\r\n\r\nab';
