@@ -10,6 +10,7 @@ import { loadConfig } from '../shared/process/config.ts';
 import { createLogger } from '../shared/process/log.ts';
 import { type RunningVerifier, startVerifier } from '../verifier/app.ts';
 import { settings as verifierSettings } from '../verifier/config.ts';
+import { eventually } from './harness/waiting.ts';
 
 export const ROOT_KEY = 'test-root-key-0123456789abcdef0123456789';
 
@@ -21,6 +22,8 @@ export interface Answer {
 }
 
 type Env = Readonly<Record<string, string>>;
+
+const UNTIL_MS_MAX = 30_000;
 
 /** A private Redis, control planes and verifiers in this process, listening on ports of their own. */
 export class Fleet {
@@ -147,11 +150,7 @@ export class Fleet {
 
   /** Looks again and again until something holds; fails after 30 s. */
   async until(holds: () => Promise<boolean> | boolean, what = 'it did not come to hold'): Promise<void> {
-    const giveUpAtMs = performance.now() + 30_000;
-    while (!(await holds())) {
-      if (performance.now() > giveUpAtMs) throw new Error(what);
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
+    await eventually(holds, what, UNTIL_MS_MAX);
   }
 
   async stop(): Promise<void> {

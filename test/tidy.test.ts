@@ -176,3 +176,23 @@ test('there are no folders for leftovers', () => {
     tracked.filter((file) => /(^|\/)(utils?|helpers?|common|types|constants)(\/|\.ts$)/.test(file)),
   ).toEqual([]);
 });
+
+/** Tests that wait for time to pass, each with the reason why there is nothing else to wait for. */
+const WAITING: Readonly<Record<string, string>> = {
+  'shared/redis.test.ts': 'the second command has a later time-out than the first',
+  'verifier/limits.test.ts': 'a time-out of idle connections must have run out',
+  'verifier/ext-authz-grpc.test.ts': 'the time for a request must have run out',
+  'dashboard/dashboard.test.ts': 'what an attacker would say in the browser',
+};
+
+test('no test sleeps to see whether something happens: it waits for what can be seen', () => {
+  const sleeps = /(?<!socket\.)\b(setTimeout|elapsed|sleep|scheduler\.wait)\(|timers\/promises/;
+  for (const line of ['await elapsed(50);', "import { setTimeout } from 'node:timers/promises';"])
+    expect(line).toMatch(sleeps);
+  const sleeping = tracked
+    .filter((file) => /^test\/.*\.test\.ts$/.test(file) && file !== 'test/tidy.test.ts')
+    .filter((file) => sleeps.test(readFileSync(join(ROOT, file), 'utf8')));
+  const named = Object.keys(WAITING);
+  expect(sleeping.filter((file) => !named.some((name) => file.endsWith(name)))).toEqual([]);
+  expect(named.filter((name) => !sleeping.some((file) => file.endsWith(name)))).toEqual([]);
+});

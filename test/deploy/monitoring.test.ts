@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { Fleet } from '../fleet.ts';
+import { freePort } from '../harness/ports.ts';
 import { lacking } from '../harness/programs.ts';
-import { freePort } from '../redis/nodes.ts';
 
 const MONITORING = join(import.meta.dirname, '../../deploy/monitoring');
 const alerts = join(MONITORING, 'alerts.yaml');

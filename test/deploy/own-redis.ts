@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { vi } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
-import { freePort } from '../redis/nodes.ts';
+import { freePort } from '../harness/ports.ts';
 
 const READY_MS_MAX = 40_000;
 const USERS = [

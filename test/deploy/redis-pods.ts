@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { vi } from 'vitest';
 import { parseAllDocuments } from 'yaml';
-import { freePort } from '../redis/nodes.ts';
+import { freePort } from '../harness/ports.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 const MANIFESTS = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes', 'redis');

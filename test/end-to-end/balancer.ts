@@ -3,7 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { request } from 'undici';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
-import { freePort } from '../redis/nodes.ts';
+import { freePort } from '../harness/ports.ts';
+import { eventually } from '../harness/waiting.ts';
 
 /** A process behind the balancer. */
 export interface Server {
@@ -69,11 +70,8 @@ ${lines.join('\n')}
 
   /** Resolves when exactly this many servers are up. */
   async untilUp(count: number): Promise<void> {
-    const giveUpAtMs = performance.now() + START_MS_MAX;
-    while ((await this.#up()) !== count) {
-      if (performance.now() > giveUpAtMs) throw new Error(`HAProxy does not see ${count} servers up`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    const areUp = async () => (await this.#up()) === count;
+    await eventually(areUp, `HAProxy does not see ${count} servers up`, START_MS_MAX);
   }
 
   async stop(): Promise<void> {

@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { Process } from '../chaos/processes.ts';
 import { lacking } from '../harness/programs.ts';
+import { eventually } from '../harness/waiting.ts';
 import { Balancer, hasBalancer } from './balancer.ts';
 import { Load } from './load.ts';
 
@@ -43,15 +44,8 @@ const statusOf = async (url: string) => {
   await body.dump();
   return statusCode;
 };
-const until = async (holds: () => Promise<boolean>) => {
-  const giveUpAtMs = performance.now() + 15_000;
-  while (!(await holds())) {
-    if (performance.now() > giveUpAtMs) throw new Error('it did not come to hold');
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-};
 const untilReady = ({ adminAddress }: Process) =>
-  until(async () => (await statusOf(`${adminAddress}/readyz`)) === 200);
+  eventually(async () => (await statusOf(`${adminAddress}/readyz`)) === 200);
 
 // biome-ignore lint/suspicious/noExplicitAny: answers of several shapes
 async function call(controlPlane: { address: string }, operation: string, body: object): Promise<any> {
@@ -103,7 +97,7 @@ describe('SIGTERM', () => {
     await load.stop();
     verifier.signal('SIGSTOP');
     const held = call(controlPlane, 'keys.updateKey', { keyId, enabled: false });
-    await until(async () => {
+    await eventually(async () => {
       const { body } = await request(`${controlPlane.adminAddress}/metrics`);
       return /^keyfence_fences_pending 1$/m.test(await body.text());
     });
@@ -231,17 +225,17 @@ describe('probes', () => {
       redis.process.kill('SIGCONT');
       await untilReady(process);
       redis.process.kill('SIGKILL');
-      await until(async () => (await statusOf(`${process.address}/v1/apis.listApis`)) !== 200);
+      await eventually(async () => (await statusOf(`${process.address}/v1/apis.listApis`)) !== 200);
       expect(await statusOf(`${adminAddress}/readyz`)).toBe(200);
       expect(await statusOf(`${adminAddress}/livez`)).toBe(200);
 
       process.signal('SIGSTOP');
       await expect(request(`${adminAddress}/livez`, { headersTimeout: 300, reset: true })).rejects.toThrow();
       process.signal('SIGCONT');
-      await until(async () => (await statusOf(`${adminAddress}/livez`)) === 200);
+      await eventually(async () => (await statusOf(`${adminAddress}/livez`)) === 200);
 
       const gone = process.stop('SIGTERM');
-      await until(async () => (await statusOf(`${adminAddress}/readyz`)) === 503);
+      await eventually(async () => (await statusOf(`${adminAddress}/readyz`)) === 503);
       expect(await statusOf(`${adminAddress}/livez`)).toBe(200);
       await gone;
     },

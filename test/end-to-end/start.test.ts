@@ -1,10 +1,11 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { bareEnv } from '../bare-machine.ts';
+import { freePort } from '../harness/ports.ts';
+import { eventually } from '../harness/waiting.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 let data: string;
@@ -13,7 +14,9 @@ let started: ChildProcess | undefined;
 
 beforeEach(async () => {
   data = mkdtempSync(join(tmpdir(), 'keyfence-start-'));
-  const [port, adminPort, verifierPort, verifierAdminPort] = await freePorts(4);
+  const [port, adminPort, verifierPort, verifierAdminPort] = await Promise.all(
+    Array.from({ length: 4 }, async () => String(await freePort())),
+  );
   env = {
     ...bareEnv(),
     KEYFENCE_DATA: data,
@@ -51,7 +54,7 @@ async function npmStartOrEnd(more: NodeJS.ProcessEnv = {}) {
   child.stderr.on('data', (chunk: Buffer) => {
     output += chunk.toString();
   });
-  await until(() => output.includes('Ctrl-C stops everything') || child.exitCode !== null);
+  await eventually(() => output.includes('Ctrl-C stops everything') || child.exitCode !== null);
   return { child, output };
 }
 
@@ -76,8 +79,8 @@ test('npm start is ready with a walk that works as printed, keeps keys over a re
 
   // Ctrl-C reaches the whole foreground process group.
   process.kill(-(started?.pid ?? 0), 'SIGINT');
-  await until(() => started?.exitCode !== null || started?.signalCode !== null);
-  await until(() => processesOf(data).length === 0);
+  await eventually(() => started?.exitCode !== null || started?.signalCode !== null);
+  await eventually(() => processesOf(data).length === 0);
 
   await npmStart();
   const again = bash(
@@ -159,7 +162,7 @@ test('killing npm leaves no process behind', async () => {
   const pids = processesOf(data);
   expect(pids.length).toBeGreaterThanOrEqual(3);
   process.kill(started?.pid ?? 0, 'SIGKILL');
-  await until(() => pids.every((pid) => !runs(pid)));
+  await eventually(() => pids.every((pid) => !runs(pid)));
 }, 90_000);
 
 /** Every process whose environment or arguments name this data directory, npm and its shell apart. */
@@ -187,20 +190,4 @@ function runs(pid: number): boolean {
   } catch {
     return false;
   }
-}
-
-async function until(holds: () => boolean): Promise<void> {
-  const giveUpAtMs = performance.now() + 60_000;
-  while (!holds()) {
-    if (performance.now() > giveUpAtMs) throw new Error('it did not come to hold');
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-}
-
-async function freePorts(count: number): Promise<string[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.once('listening', resolve))));
-  const ports = servers.map((server) => String((server.address() as { port: number }).port));
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
 }

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { describe } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { lacking } from '../harness/programs.ts';
+import { eventually } from '../harness/waiting.ts';
 
 const SHIPPED = join(import.meta.dirname, '..', '..', 'deploy', 'gateways');
 
@@ -94,17 +95,15 @@ export class Gateway {
       process.kill('SIGTERM');
       await exited;
     });
-    const giveUpAtMs = performance.now() + START_MS_MAX;
-    while (
-      !(await gateway.ask().then(
-        () => true,
-        () => false,
-      ))
-    ) {
-      if (process.exitCode !== null || performance.now() > giveUpAtMs)
-        throw new Error(`${name} did not start:\n${output}`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    const answers = async () => {
+      if (process.exitCode !== null) return true;
+      await gateway.ask();
+      return true;
+    };
+    await eventually(answers, `${name} did not start`, START_MS_MAX).catch((error) => {
+      throw new Error(`${name} did not start:\n${output}`, { cause: error });
+    });
+    if (process.exitCode !== null) throw new Error(`${name} did not start:\n${output}`);
     return gateway;
   }
 

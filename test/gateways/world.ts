@@ -1,7 +1,6 @@
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import { Process } from '../chaos/processes.ts';
 import { Fleet } from '../fleet.ts';
+import { freePort } from '../harness/ports.ts';
 import { type Around, type Ask, Gateway, type GatewayName, type Got, gatewayNames } from './gateways.ts';
 import { Upstream } from './upstream.ts';
 
@@ -88,13 +87,4 @@ export class World {
 /** A request with its key where most clients put it. */
 export function showing(key: string) {
   return { headers: ['Authorization', `Bearer ${key}`] };
-}
-
-/** A port that was free a moment ago, for a verifier that is found there again after a restart. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseAllDocuments } from 'yaml';
 import type { Manifest } from '../deploy/kustomize.ts';
-import { freePort } from '../redis/nodes.ts';
+import { freePort } from '../harness/ports.ts';
 import { builtPath, ETCD, type GoTool, HELM, kubernetesTool } from './go-tools.ts';
 
 const READY_MS_MAX = 120_000;

@@ -1,11 +1,13 @@
 import type { ChildProcess } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
+import { freePort } from '../harness/ports.ts';
+import { eventually } from '../harness/waiting.ts';
 
 const COMMAND_MS_MAX = 5000;
+const UNTIL_MS_MAX = 20_000;
 
 /** One redis-server process on a TCP port of its own, which keeps its data directory when started again. */
 export class RedisNode {
@@ -77,11 +79,7 @@ export class RedisNode {
 
   /** Looks again and again until something holds; failing to ask counts as not yet. */
   async until(holds: () => Promise<boolean>): Promise<void> {
-    const giveUpAtMs = performance.now() + 20_000;
-    while (!(await holds().catch(() => false))) {
-      if (performance.now() > giveUpAtMs) throw new Error(`Redis at ${this.port}: it did not come to hold`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    await eventually(holds, `Redis at ${this.port}: it did not come to hold`, UNTIL_MS_MAX);
   }
 
   signal(signal: NodeJS.Signals): void {
@@ -157,16 +155,5 @@ export class SentinelGroup {
 
   async stop(): Promise<void> {
     await Promise.all([...this.sentinels, ...this.nodes].map((node) => node.stop()));
-  }
-}
-
-/** A TCP port of 127.0.0.1 that nobody uses just now. */
-export async function freePort(): Promise<number> {
-  for (;;) {
-    const server = createServer().listen(0, '127.0.0.1');
-    await new Promise((resolve) => server.once('listening', resolve));
-    const { port } = server.address() as { port: number };
-    await new Promise((resolve) => server.close(resolve));
-    if (port < 55_000) return port; // a Cluster's bus is at port + 10000
   }
 }

@@ -72,7 +72,7 @@ test.skipIf(!existsSync('/dev/full'))('a full disk ends no process, and holds no
   const file = new URL('../../shared/process/log.ts', import.meta.url).href;
   const program = `const { createLogger } = await import('${file}'); const log = createLogger('verifier', 'info');
     log.info('first'); await new Promise(setImmediate); log.fatal('second'); log.info('third');
-    setTimeout(() => process.stderr.write('still here'), 50);`;
+    process.once('beforeExit', () => process.stderr.write('still here'));`;
   const { status, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
     encoding: 'utf8',
     stdio: ['ignore', openSync('/dev/full', 'w'), 'pipe'],

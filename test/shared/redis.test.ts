@@ -8,6 +8,7 @@ import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { elapsed } from '../harness/waiting.ts';
 
 let directory: string;
 let server: RedisServer;
@@ -43,7 +44,7 @@ test('a command that Redis does not answer in time fails, and all that is on its
   server.process.kill('SIGSTOP');
   const messageOf = (work: Promise<unknown>) => work.catch(({ code, message }) => `${code}: ${message}`);
   const first = messageOf(nodes.within(redis, redis.ping()));
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  await elapsed(100);
   const second = messageOf(nodes.within(redis, redis.ping()));
   expect(await first).toBe('SERVICE_UNAVAILABLE: Redis did not answer within 300 ms');
   expect(await second).toBe('SERVICE_UNAVAILABLE: the connection to Redis was lost');

@@ -16,9 +16,9 @@ import type { AuthzSettings } from '../../verifier/endpoints/authz.ts';
 import { type GrpcListener, listenGrpc } from '../../verifier/endpoints/envoy-grpc.ts';
 import { followCertificate } from '../../verifier/http/tls.ts';
 import { Fleet } from '../fleet.ts';
+import { elapsed, eventually } from '../harness/waiting.ts';
 import { makeCertificate } from './certificates.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
-import { eventually } from './wire.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const SERVICE = 'envoy.service.auth.v3.Authorization';
@@ -419,7 +419,7 @@ describe('connections', () => {
     // One whose answer takes longer than that is answered all the same.
     const slow = check(bearer('slow-good'));
     await eventually(() => answers.asked.length === 1);
-    await new Promise((resolve) => setTimeout(resolve, 150));
+    await elapsed(150);
     answers.release();
     expect((await slow).status?.code ?? 0).toBe(0);
   });

@@ -8,9 +8,10 @@ import { configFaults, settings } from '../../verifier/config.ts';
 import { type ControlPlaneProxy, createControlPlaneProxy } from '../../verifier/proxy/control-plane-proxy.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { eventually } from '../harness/waiting.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
 import { Upstream } from './upstream.ts';
-import { eventually, verifyKey, Wire } from './wire.ts';
+import { verifyKey, Wire } from './wire.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 

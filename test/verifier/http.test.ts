@@ -10,8 +10,9 @@ import { type HttpLimits, httpSettings } from '../../verifier/http/limits.ts';
 import type { Routes } from '../../verifier/http/router.ts';
 import { Metrics } from '../../verifier/metrics.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
+import { eventually } from '../harness/waiting.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
-import { eventually, verifyKey, Wire } from './wire.ts';
+import { verifyKey, Wire } from './wire.ts';
 
 describe.each([
   ['with the fast lane', true],

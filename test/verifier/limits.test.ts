@@ -1,11 +1,11 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { Socket } from 'node:net';
-import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { HttpLimits } from '../../verifier/http/limits.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
+import { elapsed, eventually, settled, turns } from '../harness/waiting.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
-import { eventually, verifyKey, Wire } from './wire.ts';
+import { verifyKey, Wire } from './wire.ts';
 
 describe.each([
   ['with the fast lane', true],
@@ -85,7 +85,7 @@ describe.each([
       await start({ KEEP_ALIVE_TIMEOUT_MS: 200 });
       const one = wire().send(verifyKey({ key: 'slow-good' }));
       await eventually(() => server.requestsInFlight === 1);
-      await pause(500);
+      await elapsed(500);
       const releasedMs = performance.now();
       answers.release();
       expect((await one.response()).status).toBe(200);
@@ -115,10 +115,9 @@ describe.each([
       await start({});
       const one = wire().send(LARGE_REQUESTS);
       one.socket.pause();
-      for (let before = -1; before !== answers.asked.length || before === 0; ) {
-        before = answers.asked.length;
-        await pause(100);
-      }
+      await eventually(() => answers.asked.length > 0);
+      const asked = () => answers.asked.filter((key) => key === 'large').length;
+      await settled(asked, () => wire().send(GOOD).response());
       return one;
     }
 
@@ -157,7 +156,7 @@ describe.each([
       async (asks) => {
         const one = asks === 'has asked for more' ? await stuck() : await full();
         const closed = server.close(60_000);
-        await pause(50);
+        await turns();
         one.socket.resume();
         expect((await one.rest()).length).toBeGreaterThan(0);
         await closed;
@@ -178,7 +177,7 @@ describe.each([
         const [one, silent] = [wire().send(GOOD.slice(0, at)), wire().send(GOOD.slice(0, at))];
         await eventually(() => accepted.length === 2 && accepted.every(({ bytesRead }) => bytesRead === at));
         const closed = server.close(300);
-        await pause(20);
+        await turns();
         one.send(GOOD.slice(at));
         expect(await one.response()).toMatchObject({ status: 200, headers: { connection: 'close' } });
         expect(await one.rest()).toBe('');

@@ -4,8 +4,9 @@ import { systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import { proxySettings } from '../../verifier/proxy/options.ts';
 import { createProxy, type ProxyListener } from '../../verifier/proxy/proxy.ts';
+import { eventually } from '../harness/waiting.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
-import { eventually, Wire } from './wire.ts';
+import { Wire } from './wire.ts';
 
 const HEAD_BYTES_MAX = 16_384;
 const CLOSE = '<closed>';

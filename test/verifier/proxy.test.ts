@@ -13,9 +13,10 @@ import type { HttpLimits } from '../../verifier/http/limits.ts';
 import { proxySettings } from '../../verifier/proxy/options.ts';
 import { createProxy, type ProxyListener } from '../../verifier/proxy/proxy.ts';
 import { Fleet } from '../fleet.ts';
+import { eventually, settled, turns } from '../harness/waiting.ts';
 import { LEASE_MS, lease, limits, ScriptedAnswers } from './scripted-answers.ts';
 import { Upstream } from './upstream.ts';
-import { eventually, Wire } from './wire.ts';
+import { Wire } from './wire.ts';
 
 /** The file beside this one tests the same without it. */
 const FAST_LANE = process.env['PROXY_FAST_LANE'] !== 'false';
@@ -320,12 +321,9 @@ describe('bodies', () => {
     };
     const socket = connect(Number(new URL(address).port), '127.0.0.1').on('error', () => undefined);
     socket.write(call([BEARER]));
-    let before = -1;
-    while (sent === 0 || sent > before) {
-      before = sent;
-      await new Promise((resolve) => setTimeout(resolve, 200));
-    }
-    expect(sent).toBeLessThan(50_000_000);
+    await eventually(() => sent > 0);
+    const refused = () => ask([]);
+    expect(await settled(() => sent, refused)).toBeLessThan(50_000_000);
     socket.resetAndDestroy();
     await eventually(() => upstream.seen[0]?.aborted === true);
   });
@@ -333,9 +331,11 @@ describe('bodies', () => {
   test('may take longer than REQUEST_TIMEOUT_MS, as long as something comes', async () => {
     await restart({ limits: { REQUEST_TIMEOUT_MS: 200, HEADERS_TIMEOUT_MS: 200, STALL_TIMEOUT_MS: 1000 } });
     const one = wire().send(post([BEARER, 'Content-Length: 10']));
-    for (let i = 0; i < 10; i++) {
-      await new Promise((resolve) => setTimeout(resolve, 100));
+    const begunAtMs = performance.now();
+    for (let i = 1; i <= 10; i++) {
+      await eventually(() => performance.now() > begunAtMs + 60 * i);
       one.send('x');
+      await eventually(() => upstream.seen[0]?.body.length === i);
     }
     expect((await one.response()).status).toBe(200);
     const stalled = wire().send(post([BEARER, 'Content-Length: 10'], 'x'));
@@ -383,15 +383,15 @@ describe('bodies', () => {
     const expecting = post([BEARER, 'Expect: 100-continue', 'Content-Length: 4'], 'body');
     const one = wire().send(expecting + expecting);
     await eventually(() => upstream.seen[0]?.body === 'body' && proxy.requestsInFlight === 2);
-    // Time enough for the second to be answered before the first, were it passed on.
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    // The second would be answered before these, were it passed on.
+    for (let i = 0; i < 2; i++) expect((await ask([BEARER])).body).toBe(large);
     endFirst?.();
     for (let i = 0; i < 2; i++) {
       expect((await one.response()).status).toBe(100);
       expect(await one.response()).toMatchObject({ status: 200, headers: { connection: 'keep-alive' } });
     }
     expect(one.received).toBe('');
-    expect(upstream.seen.map(({ body }) => body)).toEqual(['body', 'body']);
+    expect(upstream.seen.map(({ body }) => body)).toEqual(['body', '', '', 'body']);
   });
 
   test('whose turn does not come are forgotten with their client', async () => {
@@ -658,7 +658,10 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
     one.close();
     await eventually(() => proxy.requestsInFlight === 0);
     const after = looks();
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    // Another one is asked about in each period that passes.
+    await stream(BEARER);
+    const others = answers.asked.length;
+    await eventually(() => answers.asked.length > others + 3);
     expect(looks()).toBe(after);
   });
 
@@ -907,7 +910,7 @@ describe('calls on one connection', () => {
     process.on('warning', warn);
     for (let i = 0; i < 20; i++) {
       one.send('!');
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      await turns();
     }
     process.off('warning', warn);
     // Of listeners, one for each piece.

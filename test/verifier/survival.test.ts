@@ -6,9 +6,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { untilPrinted } from '../deploy/until-printed.ts';
 import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { eventually } from '../harness/waiting.ts';
 import { CLOSE, oddResponse, RESET } from './odd-responses.ts';
 import { conversation, conversationOf, ofClient } from './raw-requests.ts';
-import { eventually } from './wire.ts';
 
 /** Conversations to generate for each listener; more = a longer search. A failure prints how to find it again. */
 const RUNS = Number(process.env['SURVIVAL_RUNS'] ?? 300);

@@ -5,15 +5,16 @@ import { join } from 'node:path';
 import { connect, type TLSSocket } from 'node:tls';
 import { Client, request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { systemClock } from '#shared/clock.ts';
+import { type Clock, systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import { configFaults, settings } from '../../verifier/config.ts';
 import { type Certificate, followCertificate } from '../../verifier/http/tls.ts';
 import { createVerifierServer, type VerifierServer } from '../../verifier/verifier-server.ts';
 import { Fleet } from '../fleet.ts';
+import { eventually } from '../harness/waiting.ts';
 import { type MadeCertificate, makeCertificate } from './certificates.ts';
 import { limits, ScriptedAnswers } from './scripted-answers.ts';
-import { eventually, verifyKey, Wire } from './wire.ts';
+import { verifyKey, Wire } from './wire.ts';
 
 let directory: string;
 let first: MadeCertificate;
@@ -23,6 +24,16 @@ let certificate: Certificate | undefined;
 let server: VerifierServer;
 let address: string;
 let logged: string[];
+/** How often the files have been looked at. */
+let looks = 0;
+const countingClock: Clock = {
+  ...systemClock,
+  after: (ms, work) =>
+    systemClock.after(ms, () => {
+      work();
+      looks++;
+    }),
+};
 
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'keyfence-tls-'));
@@ -36,7 +47,7 @@ beforeEach(async () => {
   };
   certificate = followCertificate(
     { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile },
-    systemClock,
+    countingClock,
     log,
   );
   server = createVerifierServer({ answers, limits, log, certificate });
@@ -103,7 +114,8 @@ describe('a certificate', () => {
     replace(second, 'certFile');
     await eventually(() => logged.some((line) => line.startsWith('warn')));
     expect(await shown(first)).toBe('first');
-    await new Promise((resolve) => setTimeout(resolve, 1500));
+    const before = looks;
+    await eventually(() => looks > before + 1);
     expect(logged).toHaveLength(1);
     replace(second, 'keyFile');
     await eventually(() => logged.includes('info the certificate was replaced'));

@@ -116,8 +116,3 @@ export function verifyKey(body: unknown, headers: readonly string[] = [], method
     text,
   ].join('\r\n');
 }
-
-/** Resolves once `holds` does; the test's own time-out is the bound. */
-export async function eventually(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 2));
-}

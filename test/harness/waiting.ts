@@ -1,0 +1,50 @@
+const HOLDS_MS_MAX = 60_000;
+const POLL_MS = 5;
+
+/**
+ * Looks again and again until something holds; failing to look counts as not yet. Rejects after a minute, unless the
+ * test's own time-out comes first.
+ */
+export async function eventually(
+  holds: () => boolean | Promise<boolean>,
+  what = 'it did not come to hold',
+  msMax = HOLDS_MS_MAX,
+): Promise<void> {
+  const giveUpAtMs = performance.now() + msMax;
+  let fault: unknown;
+  for (;;) {
+    try {
+      if (await holds()) return;
+      fault = undefined;
+    } catch (error) {
+      fault = error;
+    }
+    if (performance.now() > giveUpAtMs) throw new Error(what, { cause: fault });
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+}
+
+/**
+ * Resolves when a number stays what it is while something else goes its whole way, and goes it again: what could
+ * change the number would have done so by then.
+ */
+export async function settled(read: () => number, meanwhile: () => Promise<unknown>): Promise<number> {
+  for (;;) {
+    const before = read();
+    for (let i = 0; i < 5; i++) await meanwhile();
+    if (read() === before) return before;
+  }
+}
+
+/** Resolves when this process has done all that was ready to be done, and what that made ready. */
+export async function turns(): Promise<void> {
+  for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/**
+ * Resolves when so much time has passed, for a time-out of what is tested that must have run out, or must not yet.
+ * Never to see whether something happened: `test/tidy.test.ts` knows each place.
+ */
+export function elapsed(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
