@@ -79,7 +79,13 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [
     /^control-plane\/(?:fence|propagation|change-log)\.ts$/,
-    ['simulation/redis', 'control-plane/contract', 'control-plane/replicas', 'simulation/simulation'],
+    [
+      'control-plane/fence',
+      'simulation/redis',
+      'control-plane/contract',
+      'control-plane/replicas',
+      'simulation/simulation',
+    ],
   ],
   [/^control-plane\/lua\/check-rights\.lua$/, ['cli/doctor', 'deploy/users']],
   [
