@@ -54,15 +54,21 @@ interface Journey {
   readonly done: Promise<'acks' | 'fence'>;
 }
 
+interface PropagatorOptions {
+  readonly log: ChangeLog;
+  readonly fence: Fence;
+  readonly clock: Clock;
+  readonly limits: PropagationLimits;
+  readonly durable: (apiId: string) => boolean | Promise<boolean>;
+  readonly events: PropagationEvents;
+  /** From 0 to below 1 at each call: backoff. */
+  readonly chance?: () => number;
+}
+
 /** Writes changes and holds the answer until they are complete: the one way changes reach verifiers. */
 export class Propagator {
-  readonly #log: ChangeLog;
-  readonly #fence: Fence;
-  readonly #clock: Clock;
-  readonly #limits: PropagationLimits;
+  readonly #options: PropagatorOptions;
   readonly #pending: PendingChanges;
-  readonly #durable: (apiId: string) => boolean | Promise<boolean>;
-  readonly #events: PropagationEvents;
   readonly #chance: () => number;
   readonly #stop = new AbortController();
   /**
@@ -72,23 +78,9 @@ export class Propagator {
   readonly #held = new Set<AbortController>();
 
   /** @param durable whether Redis keeps what it acknowledged of that API before this call; never rejects */
-  constructor(options: {
-    log: ChangeLog;
-    fence: Fence;
-    clock: Clock;
-    limits: PropagationLimits;
-    durable: (apiId: string) => boolean | Promise<boolean>;
-    events: PropagationEvents;
-    /** From 0 to below 1 at each call: backoff. */
-    chance?: () => number;
-  }) {
-    this.#log = options.log;
-    this.#fence = options.fence;
-    this.#clock = options.clock;
-    this.#limits = options.limits;
+  constructor(options: PropagatorOptions) {
+    this.#options = options;
     this.#pending = new PendingChanges(options.limits.pending);
-    this.#durable = options.durable;
-    this.#events = options.events;
     this.#chance = options.chance ?? Math.random;
   }
 
@@ -104,25 +96,25 @@ export class Propagator {
     onWritten?: (written: Written) => void,
   ): Promise<Propagation | undefined> {
     const ended = this.#pending.begin(write);
-    const startedAtMs = this.#clock.monotonicMs();
+    const startedAtMs = this.#options.clock.monotonicMs();
     const written = await this.#write(write, ended);
     if (!written) return undefined;
     onWritten?.(written);
     const journey = this.#accompany(
       write,
-      this.#fence.track(write.apiId, write.keyId, written),
+      this.#options.fence.track(write.apiId, write.keyId, written),
       written.previousVersion,
     );
     journey.done.then(ended, ended);
 
     const first = journey.now;
-    const kept = this.#durable(write.apiId);
-    const holdMs = Math.min(waitMs, this.#limits.fenceWaitMs);
+    const kept = this.#options.durable(write.apiId);
+    const holdMs = Math.min(waitMs, this.#options.limits.fenceWaitMs);
     const by = holdMs > 0 ? await this.#within(journey.done, holdMs) : undefined;
     // Written again after a failover, it is on another server.
-    const durable = await (journey.now === first ? kept : this.#durable(write.apiId));
+    const durable = await (journey.now === first ? kept : this.#options.durable(write.apiId));
     const { sequence, replicated, followers, closesAtMs } = journey.now;
-    const nowMs = this.#clock.monotonicMs();
+    const nowMs = this.#options.clock.monotonicMs();
     return {
       state: by ? 'complete' : 'pending',
       ...(by ? { by } : {}),
@@ -130,7 +122,9 @@ export class Propagator {
       durable: replicated && durable,
       verifiers: followers,
       waitedMs: Math.round(nowMs - startedAtMs),
-      ...(by ? {} : { completeBy: Math.ceil(this.#clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
+      ...(by
+        ? {}
+        : { completeBy: Math.ceil(this.#options.clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
     };
   }
 
@@ -147,18 +141,24 @@ export class Propagator {
   ): Promise<Standing | undefined> {
     if (sequence === undefined) return undefined;
     if (sequence === 0)
-      return { state: 'complete', sequence, durable: await this.#durable(apiId), verifiers: 0, waitedMs: 0 };
+      return {
+        state: 'complete',
+        sequence,
+        durable: await this.#options.durable(apiId),
+        verifiers: 0,
+        waitedMs: 0,
+      };
     const change = { apiId, keyId, sequence, hash: '', replicated: false, names: LAGGARDS_NAMED_MAX };
-    const standing = await this.#log.check(change);
+    const standing = await this.#options.log.check(change);
     if (standing.state === 'LOST')
       throw new ApiError('CONFLICT', `sequence: ${sequence} is not a change of this key`);
-    if (standing.state === 'TRIMMED' && this.#limits.replicated && !isLatest)
+    if (standing.state === 'TRIMMED' && this.#options.limits.replicated && !isLatest)
       throw new ApiError('CONFLICT', `sequence: the log no longer reaches back to ${sequence}`);
-    const replicated = !this.#limits.replicated || standing.replicatedSequence >= sequence;
+    const replicated = !this.#options.limits.replicated || standing.replicatedSequence >= sequence;
     return {
       state: standing.laggards === 0 && replicated ? 'complete' : 'pending',
       sequence,
-      durable: replicated && (await this.#durable(apiId)),
+      durable: replicated && (await this.#options.durable(apiId)),
       verifiers: standing.followers,
       waitedMs: 0,
       laggards: standing.names,
@@ -169,13 +169,13 @@ export class Propagator {
   stop(): void {
     this.#stop.abort();
     for (const waited of this.#held) waited.abort();
-    this.#fence.stop();
+    this.#options.fence.stop();
   }
 
   /** undefined when there is no such key or API. Tells `ended` where nothing was written that is under way now. */
   async #write(write: Write, ended: () => void): Promise<Written | undefined> {
     try {
-      const written = await this.#log.write(write);
+      const written = await this.#options.log.write(write);
       if (written.status === 'OK') return written;
       if (written.status === 'CONFLICT') throw new ApiError('CONFLICT', 'another write came first');
       ended();
@@ -191,7 +191,7 @@ export class Propagator {
     const waited = new AbortController();
     if (this.#stop.signal.aborted) waited.abort();
     this.#held.add(waited);
-    const over = pause(this.#clock, holdMs, waited.signal).then(() => undefined);
+    const over = pause(this.#options.clock, holdMs, waited.signal).then(() => undefined);
     return Promise.race([settling, over]).finally(() => {
       waited.abort();
       this.#held.delete(waited);
@@ -208,7 +208,7 @@ export class Propagator {
         if (outcome !== 'lost') return resolve(outcome);
         if (!isRefusal(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
         const again = await this.#writeAgain({ ...write, condition });
-        journey.now = this.#fence.track(write.apiId, write.keyId, again);
+        journey.now = this.#options.fence.track(write.apiId, write.keyId, again);
         condition = again.previousVersion;
       }
     };
@@ -219,20 +219,24 @@ export class Propagator {
   async #writeAgain(write: Write) {
     for (let attempt = 0; attempt < REWRITE_ATTEMPTS_MAX && !this.#stop.signal.aborted; attempt++) {
       try {
-        const written = await this.#log.write(write);
-        this.#events.rewritten(write.apiId, write.keyId, written.status === 'OK' ? 'written' : 'conflict');
+        const written = await this.#options.log.write(write);
+        this.#options.events.rewritten(
+          write.apiId,
+          write.keyId,
+          written.status === 'OK' ? 'written' : 'conflict',
+        );
         if (written.status === 'OK') return written;
         throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis and overtaken by another');
       } catch (error) {
         if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') throw error;
         await pause(
-          this.#clock,
+          this.#options.clock,
           backoffMs(attempt, REWRITE_FIRST_MS, REWRITE_MAX_MS, this.#chance),
           this.#stop.signal,
         );
       }
     }
-    this.#events.rewritten(write.apiId, write.keyId, 'given up');
+    this.#options.events.rewritten(write.apiId, write.keyId, 'given up');
     throw unavailable('the write was lost in a failover of Redis and could not be written again');
   }
 }

@@ -25,42 +25,32 @@ interface Seen {
   lowering?: { token: string; sinceMs: number };
 }
 
+interface SweepOptions {
+  readonly upkeep: SweepStore;
+  readonly log: ChangeLog;
+  readonly fence: Fence;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly leaseMs: number;
+  readonly deposedMs: number;
+  /** Names a change of the lease, so that no other is taken for it. */
+  readonly token?: () => string;
+}
+
 /**
  * What happens to APIs without anybody asking: crashed followers are found by no-ops and removed, a changed
  * lease is brought in, deleted APIs are taken apart. Every control plane does it; nothing is locked, because
  * each step is either conditional or harmless to repeat, and every wait is on the waiting process's own clock.
  */
 export class Sweep {
-  readonly #upkeep: SweepStore;
-  readonly #log: ChangeLog;
-  readonly #fence: Fence;
-  readonly #clock: Clock;
-  readonly #logger: Logger;
-  readonly #leaseMs: number;
-  readonly #deposedMs: number;
+  readonly #options: SweepOptions;
   readonly #startedMs: number;
   readonly #token: () => string;
   readonly #seen = new Map<string, Seen>();
   readonly #stop = new AbortController();
 
-  constructor(options: {
-    upkeep: SweepStore;
-    log: ChangeLog;
-    fence: Fence;
-    clock: Clock;
-    logger: Logger;
-    leaseMs: number;
-    deposedMs: number;
-    /** Names a change of the lease, so that no other is taken for it. */
-    token?: () => string;
-  }) {
-    this.#upkeep = options.upkeep;
-    this.#log = options.log;
-    this.#fence = options.fence;
-    this.#clock = options.clock;
-    this.#logger = options.logger;
-    this.#leaseMs = options.leaseMs;
-    this.#deposedMs = options.deposedMs;
+  constructor(options: SweepOptions) {
+    this.#options = options;
     this.#startedMs = options.clock.wallMs();
     this.#token = options.token ?? randomUUID;
   }
@@ -70,13 +60,13 @@ export class Sweep {
     let after = '';
     while (!this.#stop.signal.aborted) {
       try {
-        const ids = await this.#upkeep.ids(after, APIS_PER_TICK);
+        const ids = await this.#options.upkeep.ids(after, APIS_PER_TICK);
         for (const apiId of ids) await this.#visit(apiId);
         after = ids.length < APIS_PER_TICK ? '' : (ids.at(-1) ?? '');
       } catch (error) {
-        this.#logger.debug({ err: error }, 'the sweep is waiting for Redis');
+        this.#options.logger.debug({ err: error }, 'the sweep is waiting for Redis');
       }
-      await pause(this.#clock, TICK_MS, this.#stop.signal);
+      await pause(this.#options.clock, TICK_MS, this.#stop.signal);
     }
   }
 
@@ -85,12 +75,12 @@ export class Sweep {
   }
 
   async #visit(apiId: string): Promise<void> {
-    const head = await this.#upkeep.head(apiId);
+    const head = await this.#options.upkeep.head(apiId);
     if (!head.created) {
       this.#seen.delete(apiId);
       return;
     }
-    const nowMs = this.#clock.monotonicMs();
+    const nowMs = this.#options.clock.monotonicMs();
     const seen = this.#seen.get(apiId) ?? {
       sequence: -1,
       sinceMs: nowMs,
@@ -100,7 +90,7 @@ export class Sweep {
     if (seen.sequence !== head.sequence) Object.assign(seen, { sequence: head.sequence, sinceMs: nowMs });
     await this.#reapKilled(apiId, head, seen, nowMs);
     if (head.deleted) return this.#takeApart(apiId, head, seen, nowMs);
-    if (head.grantedMs !== this.#leaseMs || head.fencedMs !== this.#leaseMs)
+    if (head.grantedMs !== this.#options.leaseMs || head.fencedMs !== this.#options.leaseMs)
       await this.#changeLease(apiId, head, seen);
     if (head.members > 0 && nowMs - seen.sinceMs >= IDLE_MS) await this.#ping(apiId, head.sequence);
   }
@@ -108,13 +98,13 @@ export class Sweep {
   /** A no-op, unless somebody else wrote first. Its fence kills who does not answer. */
   async #ping(apiId: string, sequence: number): Promise<void> {
     const write = { apiId, operation: 'noop', keyId: '', fields: {}, condition: String(sequence) } as const;
-    const written = await this.#log.write(write);
-    if (written.status === 'OK') this.#fence.track(apiId, '', written);
+    const written = await this.#options.log.write(write);
+    if (written.status === 'OK') this.#options.fence.track(apiId, '', written);
   }
 
   /** Removes followers that this process has seen killed for one fence of its own. */
   async #reapKilled(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
-    const fence = fenceMs(head.fencedMs, this.#deposedMs);
+    const fence = fenceMs(head.fencedMs, this.#options.deposedMs);
     seen.killed = new Map(
       head.killed.map((killed) => {
         const id = `${killed.name} ${killed.kill}`;
@@ -123,7 +113,7 @@ export class Sweep {
     );
     const due = [...seen.killed.values()].filter(({ sinceMs }) => nowMs - sinceMs >= fence);
     if (due.length > 0)
-      await this.#log.reap(
+      await this.#options.log.reap(
         apiId,
         due.map(({ killed }) => killed),
       );
@@ -134,31 +124,35 @@ export class Sweep {
    * that leads the token; so control planes with different leases, as in a roll-out, never take turns.
    */
   async #changeLease(apiId: string, head: Head, seen: Seen): Promise<void> {
-    const nowMs = this.#clock.monotonicMs();
-    const set = (step: LeaseStep, token: string) => this.#upkeep.setLease(apiId, step, this.#leaseMs, token);
-    if (head.grantedMs !== this.#leaseMs) {
+    const nowMs = this.#options.clock.monotonicMs();
+    const set = (step: LeaseStep, token: string) =>
+      this.#options.upkeep.setLease(apiId, step, this.#options.leaseMs, token);
+    if (head.grantedMs !== this.#options.leaseMs) {
       const decidedMs = Number.parseInt(head.token, 10) || 0;
       if (decidedMs >= this.#startedMs && head.token !== seen.leaseToken) return;
       const token = `${this.#startedMs}.${this.#token()}`;
       seen.leaseToken = token;
-      if (this.#leaseMs > head.fencedMs && !(await set('fence-first', token))) return;
+      if (this.#options.leaseMs > head.fencedMs && !(await set('fence-first', token))) return;
       if (!(await set('grant', token))) return;
-      this.#logger.info({ apiId, fromMs: head.grantedMs, toMs: this.#leaseMs }, 'lease changed');
+      this.#options.logger.info(
+        { apiId, fromMs: head.grantedMs, toMs: this.#options.leaseMs },
+        'lease changed',
+      );
       return;
     }
     if (head.fencedMs <= head.grantedMs) return;
     if (seen.lowering?.token !== head.token) seen.lowering = { token: head.token, sinceMs: nowMs };
-    if (nowMs - seen.lowering.sinceMs < fenceMs(head.fencedMs, this.#deposedMs)) return;
+    if (nowMs - seen.lowering.sinceMs < fenceMs(head.fencedMs, this.#options.deposedMs)) return;
     await set('fence-last', head.token);
   }
 
   /** One batch of a deleted API's keys; at the end, two fences later, the API itself. */
   async #takeApart(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
-    if (await this.#upkeep.removeKeys(apiId)) return;
+    if (await this.#options.upkeep.removeKeys(apiId)) return;
     seen.emptySinceMs ??= nowMs;
-    if (nowMs - seen.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#deposedMs)) return;
-    if (!(await this.#upkeep.forget(apiId))) return;
+    if (nowMs - seen.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#options.deposedMs)) return;
+    if (!(await this.#options.upkeep.forget(apiId))) return;
     this.#seen.delete(apiId);
-    this.#logger.info({ apiId }, 'a deleted API is gone');
+    this.#options.logger.info({ apiId }, 'a deleted API is gone');
   }
 }

@@ -71,8 +71,7 @@ export async function limitRates(
 
 async function count(nodes: RedisNodes, who: string, windowMs: number) {
   const counter = callCounter(who);
-  const redis = await nodes.connection(counter);
-  const reply = await nodes.within(redis, countScript.run(redis, [counter], [windowMs]));
+  const reply = await nodes.run(counter, (redis) => countScript.run(redis, [counter], [windowMs]));
   const [current, ttl] = reply as [number, number];
   return { current, ttl };
 }

@@ -42,8 +42,7 @@ export class Apis {
   async create(name: string, wantedId?: string): Promise<{ apiId: string; name: string }> {
     const nowMs = this.#clock.wallMs();
     const apiId = wantedId ?? generateId('api', nowMs);
-    const redis = await this.#nodes.connection(apiList);
-    await this.#nodes.within(redis, redis.zadd(apiList, 0, apiId));
+    await this.#nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
     const { head } = apiKeys(apiId);
     const { reply, replicated } = await this.#writer.run(createScript, [head], [nowMs, this.#leaseMs, name]);
     if (reply !== 'OK') throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
@@ -54,9 +53,7 @@ export class Apis {
   /** undefined when there is none, or it is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
     const { head } = apiKeys(apiId);
-    const redis = await this.#nodes.connection(head);
-    const [createdAt, name, deleted, foreign] = await this.#nodes.within(
-      redis,
+    const [createdAt, name, deleted, foreign] = await this.#nodes.run(head, (redis) =>
       redis.hmget(head, 'c', 'name', 'deleted', 'foreign'),
     );
     if (!createdAt || deleted) return undefined;
@@ -94,8 +91,7 @@ export class Apis {
    * @param after the id to go on after; '' = from the start
    */
   async ids(after: string, limit: number): Promise<string[]> {
-    const redis = await this.#nodes.connection(apiList);
     const from = `(${after}`; // no id is empty
-    return this.#nodes.within(redis, redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
+    return this.#nodes.run(apiList, (redis) => redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
   }
 }

@@ -42,32 +42,24 @@ interface Waiting {
 /** Told what became of an event. */
 type Counted = (kind: AuditKind, result: 'written' | 'late' | 'lost') => void;
 
+interface AuditOptions {
+  readonly nodes: RedisNodes;
+  readonly writer: DurableWriter;
+  readonly clock: Clock;
+  readonly limits: AuditLimits;
+  readonly counted: Counted;
+  readonly log: Logger;
+}
+
 /** The audit log: two streams in Redis that keep the latest events each, and the process's log. */
 export class Audit {
-  readonly #nodes: RedisNodes;
-  readonly #writer: DurableWriter;
-  readonly #clock: Clock;
-  readonly #limits: AuditLimits;
-  readonly #counted: Counted;
-  readonly #log: Logger;
+  readonly #options: AuditOptions;
   readonly #waiting: Waiting[] = [];
   readonly #stop = new AbortController();
   #catchingUp: Promise<void> | undefined;
 
-  constructor(options: {
-    nodes: RedisNodes;
-    writer: DurableWriter;
-    clock: Clock;
-    limits: AuditLimits;
-    counted: Counted;
-    log: Logger;
-  }) {
-    this.#nodes = options.nodes;
-    this.#writer = options.writer;
-    this.#clock = options.clock;
-    this.#limits = options.limits;
-    this.#counted = options.counted;
-    this.#log = options.log;
+  constructor(options: AuditOptions) {
+    this.#options = options;
   }
 
   /**
@@ -77,16 +69,21 @@ export class Audit {
    * up. Either way it stands in the process's log, like every event.
    */
   async record(kind: AuditKind, event: AuditEvent): Promise<void> {
-    this.#log.info({ audit: event }, `audit: ${kind}`);
+    this.#options.log.info({ audit: event }, `audit: ${kind}`);
     const waiting: Waiting = { event, id: '' };
     try {
       await this.#write(kind, waiting);
-      this.#counted(kind, 'written');
+      this.#options.counted(kind, 'written');
     } catch (error) {
       const waits =
-        kind === 'done' && this.#waiting.length < this.#limits.waitingMax && !this.#stop.signal.aborted;
-      this.#log.warn({ requestId: event.requestId, waits, err: error }, 'an audit event was not recorded');
-      if (!waits) return this.#counted(kind, 'lost');
+        kind === 'done' &&
+        this.#waiting.length < this.#options.limits.waitingMax &&
+        !this.#stop.signal.aborted;
+      this.#options.log.warn(
+        { requestId: event.requestId, waits, err: error },
+        'an audit event was not recorded',
+      );
+      if (!waits) return this.#options.counted(kind, 'lost');
       this.#waiting.push(waiting);
       this.#catchingUp ??= this.#catchUp();
     }
@@ -102,13 +99,17 @@ export class Audit {
     this.#stop.abort();
     await this.#catchingUp;
     if (this.#waiting.length === 0) return;
-    for (const _ of this.#waiting) this.#counted('done', 'lost');
-    this.#log.error({ lost: this.#waiting.length }, 'audit events are lost but for this log');
+    for (const _ of this.#waiting) this.#options.counted('done', 'lost');
+    this.#options.log.error({ lost: this.#waiting.length }, 'audit events are lost but for this log');
   }
 
   async #write(kind: AuditKind, waiting: Waiting): Promise<void> {
-    const args = [JSON.stringify(waiting.event), this.#limits.kept[kind], waiting.id];
-    const { reply, replicated } = await this.#writer.run(recordScript, [auditStream(kind), auditAgain], args);
+    const args = [JSON.stringify(waiting.event), this.#options.limits.kept[kind], waiting.id];
+    const { reply, replicated } = await this.#options.writer.run(
+      recordScript,
+      [auditStream(kind), auditAgain],
+      args,
+    );
     waiting.id = String(reply);
     if (!replicated) throw unavailable('not all replicas confirmed the event');
   }
@@ -120,13 +121,16 @@ export class Audit {
         while (this.#waiting[0]) {
           await this.#write('done', this.#waiting[0]);
           this.#waiting.shift();
-          this.#counted('done', 'late');
+          this.#options.counted('done', 'late');
         }
       } catch (error) {
-        this.#log.debug({ waiting: this.#waiting.length, err: error }, 'audit events still wait for Redis');
+        this.#options.log.debug(
+          { waiting: this.#waiting.length, err: error },
+          'audit events still wait for Redis',
+        );
         if (last) return;
         const waitMs = backoffMs(attempt, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random);
-        await pause(this.#clock, waitMs, this.#stop.signal);
+        await pause(this.#options.clock, waitMs, this.#stop.signal);
       }
     }
     this.#catchingUp = undefined;
@@ -146,14 +150,14 @@ export class Audit {
     sinceMs?: number,
   ): Promise<{ events: ListedEvent[]; next?: string }> {
     const stream = auditStream(kind);
-    const redis = await this.#nodes.connection(stream);
     const oldest = sinceMs === undefined ? '-' : sinceMs;
     const events: ListedEvent[] = [];
     let next = before ?? '';
     for (let examined = 0; examined < EXAMINED_MAX; examined += BATCH) {
       const newest = next === '' ? '+' : `(${next}`;
-      const range = redis.xrevrange(stream, newest, oldest, 'COUNT', BATCH + 1);
-      const batch = await this.#nodes.within(redis, range);
+      const batch = await this.#options.nodes.run(stream, (redis) =>
+        redis.xrevrange(stream, newest, oldest, 'COUNT', BATCH + 1),
+      );
       for (const [i, [id, fields]] of batch.slice(0, BATCH).entries()) {
         next = id;
         const event = readEvent(id, fields[1]);

@@ -53,12 +53,16 @@ export class DurableWriter {
   async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]) {
     const [key = ''] = keys;
     if (this.#replicas === 0) {
-      const redis = await this.#nodes.connection(key);
-      return { reply: await this.#nodes.within(redis, script.run(redis, keys, args)), replicated: true };
+      return {
+        reply: await this.#nodes.run(key, (redis) => script.run(redis, keys, args)),
+        replicated: true,
+      };
     }
-    const redis = await this.#nodes.connection(key, `write-${this.#turn++ % WRITE_LANES}`);
-    const work = script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS);
-    const { reply, confirmed } = await this.#nodes.within(redis, work);
+    const { reply, confirmed } = await this.#nodes.run(
+      key,
+      (redis) => script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
+      `write-${this.#turn++ % WRITE_LANES}`,
+    );
     return { reply, replicated: confirmed >= this.#replicas };
   }
 
@@ -191,8 +195,7 @@ export class RedisChangeLog implements ChangeLog {
     keys: string[],
     args: readonly (string | number)[],
   ): Promise<unknown> {
-    const redis: Redis = await this.#nodes.connection(apiKeys(apiId).head);
-    return this.#nodes.within(redis, script.run(redis, keys, args));
+    return this.#nodes.run(apiKeys(apiId).head, (redis) => script.run(redis, keys, args));
   }
 }
 

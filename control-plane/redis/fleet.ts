@@ -62,13 +62,13 @@ export class FleetView {
    * @returns `next`: the id to go on after; undefined on the last page
    */
   async list(after: string, limit: number): Promise<{ verifiers: VerifierStatus[]; next?: string }> {
-    const redis = await this.#nodes.connection(verifierIds);
     const from = after === '' ? '-' : `(${after}`;
-    const range = redis.zrangebylex(verifierIds, from, '+', 'LIMIT', 0, limit + 1);
-    const ids = await this.#nodes.within(redis, range);
+    const ids = await this.#nodes.run(verifierIds, (redis) =>
+      redis.zrangebylex(verifierIds, from, '+', 'LIMIT', 0, limit + 1),
+    );
     const page = ids.slice(0, limit);
     if (page.length === 0) return { verifiers: [] };
-    const reports = await this.#nodes.within(redis, redis.mget(page.map(verifierStatus)));
+    const reports = await this.#nodes.run(verifierIds, (redis) => redis.mget(page.map(verifierStatus)));
     const verifiers = reports.map(parse).filter((status) => status !== undefined);
     const next = ids.length > limit ? page.at(-1) : undefined;
     return { verifiers, ...(next === undefined ? {} : { next }) };

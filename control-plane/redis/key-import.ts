@@ -20,23 +20,19 @@ export type Imported =
   | { readonly result: 'created' | 'exists'; readonly keyId: string }
   | { readonly result: 'TAKEN' };
 
+interface KeyImportOptions {
+  readonly writer: DurableWriter;
+  readonly keys: Keys;
+  readonly clock: Clock;
+  readonly limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+}
+
 /** Takes in keys that were made elsewhere, known only by the hash of their secret. */
 export class KeyImport {
-  readonly #writer: DurableWriter;
-  readonly #keys: Keys;
-  readonly #clock: Clock;
-  readonly #limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+  readonly #options: KeyImportOptions;
 
-  constructor(options: {
-    writer: DurableWriter;
-    keys: Keys;
-    clock: Clock;
-    limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
-  }) {
-    this.#writer = options.writer;
-    this.#keys = options.keys;
-    this.#clock = options.clock;
-    this.#limits = options.limits;
+  constructor(options: KeyImportOptions) {
+    this.#options = options;
   }
 
   /**
@@ -46,7 +42,7 @@ export class KeyImport {
    * created; or with SERVICE_UNAVAILABLE, and then any part of it may have been.
    */
   async run(apiId: string, wanted: readonly KeyToImport[]): Promise<Imported[]> {
-    const nowMs = this.#clock.wallMs();
+    const nowMs = this.#options.clock.wallMs();
     const offered = wanted.map(() => generateId('key', nowMs));
     const held = await this.#point(
       wanted.map(({ secretHash }, i) => [secretPointer(secretHash), formatPointer(apiId, offered[i] ?? '')]),
@@ -80,28 +76,28 @@ export class KeyImport {
   /** @returns what each pointer holds now */
   async #point(pointers: readonly (readonly [pointer: string, value: string])[]): Promise<string[]> {
     const calls = pointers.map(([pointer, value]) => ({ keys: [pointer], args: [value] }));
-    const { replies, replicated } = await this.#writer.runAll(pointerScript, calls);
+    const { replies, replicated } = await this.#options.writer.runAll(pointerScript, calls);
     if (!replicated) throw unavailable('not all replicas confirmed; send it again');
     return replies as string[];
   }
 
   async #createRecords(apiId: string, records: readonly NewRecord[]): Promise<unknown[]> {
     const create = async (createApi: boolean) => {
-      const calls = records.map((record) => recordCall(record, createApi, this.#limits.leaseMs));
-      const { replies, replicated } = await this.#writer.runAll(createScript, calls);
+      const calls = records.map((record) => recordCall(record, createApi, this.#options.limits.leaseMs));
+      const { replies, replicated } = await this.#options.writer.runAll(createScript, calls);
       if (!replicated) throw unavailable('not all replicas confirmed; send it again');
       return replies;
     };
     const statuses = await create(false);
-    if (!statuses.includes('NO_API') || !this.#limits.apiAutoCreate) return statuses;
-    await this.#keys.listApi(apiId);
+    if (!statuses.includes('NO_API') || !this.#options.limits.apiAutoCreate) return statuses;
+    await this.#options.keys.listApi(apiId);
     return create(true);
   }
 
   /** Takes back the pointers of keys that could not be created. */
   async #forget(records: readonly NewRecord[]): Promise<void> {
     const calls = records.flatMap(pointersOf).map(([pointer, value]) => ({ keys: [pointer], args: [value] }));
-    await this.#writer.runAll(deletePointerScript, calls);
+    await this.#options.writer.runAll(deletePointerScript, calls);
   }
 }
 

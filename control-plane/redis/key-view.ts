@@ -83,8 +83,7 @@ export class KeyView {
   }
 
   async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
-    const redis = await this.#nodes.connection(keys[0] ?? '');
-    return this.#nodes.within(redis, script.run(redis, keys, args));
+    return this.#nodes.run(keys[0] ?? '', (redis) => script.run(redis, keys, args));
   }
 }
 

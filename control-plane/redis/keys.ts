@@ -28,26 +28,20 @@ export interface NewKey extends NewFields {
   readonly byteLength: number;
 }
 
+interface KeysOptions {
+  readonly nodes: RedisNodes;
+  readonly writer: DurableWriter;
+  readonly log: ChangeLog;
+  readonly clock: Clock;
+  readonly limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+}
+
 /** Keys in Redis: creating and finding them. Changing them is the change log's business, showing them KeyView's. */
 export class Keys {
-  readonly #nodes: RedisNodes;
-  readonly #writer: DurableWriter;
-  readonly #log: ChangeLog;
-  readonly #clock: Clock;
-  readonly #limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+  readonly #options: KeysOptions;
 
-  constructor(options: {
-    nodes: RedisNodes;
-    writer: DurableWriter;
-    log: ChangeLog;
-    clock: Clock;
-    limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
-  }) {
-    this.#nodes = options.nodes;
-    this.#writer = options.writer;
-    this.#log = options.log;
-    this.#clock = options.clock;
-    this.#limits = options.limits;
+  constructor(options: KeysOptions) {
+    this.#options = options;
   }
 
   /**
@@ -60,7 +54,7 @@ export class Keys {
     const { apiId } = key;
     const secret = generateKey(byteLength, prefix);
     const secretHash = hashSecret(secret);
-    const nowMs = this.#clock.wallMs();
+    const nowMs = this.#options.clock.wallMs();
     const keyId = generateId('key', nowMs);
     const start = startOf(secret);
     const record = { ...given, keyId, secretHash, start, createdAt: nowMs, foreign: false };
@@ -70,7 +64,7 @@ export class Keys {
         this.#point(idPointer(keyId), apiId),
       ]);
       let status = await this.#createRecord(record, false);
-      if (status === 'NO_API' && this.#limits.apiAutoCreate) {
+      if (status === 'NO_API' && this.#options.limits.apiAutoCreate) {
         await this.listApi(apiId);
         status = await this.#createRecord(record, true);
       }
@@ -87,44 +81,45 @@ export class Keys {
   /** The API that a key is of; undefined when the id is unknown. A deleted key may still point to its API. */
   async apiOf(keyId: string): Promise<string | undefined> {
     const pointer = idPointer(keyId);
-    const redis = await this.#nodes.connection(pointer);
-    return (await this.#nodes.within(redis, redis.get(pointer))) ?? undefined;
+    return (await this.#options.nodes.run(pointer, (redis) => redis.get(pointer))) ?? undefined;
   }
 
   /** Whether an API was deleted and its keys are not all swept yet. */
   async isApiDeleted(apiId: string): Promise<boolean> {
     const { head } = apiKeys(apiId);
-    const redis = await this.#nodes.connection(head);
-    return (await this.#nodes.within(redis, redis.hexists(head, 'deleted'))) === 1;
+    return (await this.#options.nodes.run(head, (redis) => redis.hexists(head, 'deleted'))) === 1;
   }
 
   /** The sequence of a key's latest change; 0 when it never had one, undefined when there is no such key. */
   async lastSequence(apiId: string, keyId: string): Promise<number | undefined> {
     const record = recordKey(apiId, keyId);
-    const redis = await this.#nodes.connection(record);
-    const [secretHash, version] = await this.#nodes.within(redis, redis.hmget(record, 'p', 'v'));
+    const [secretHash, version] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'p', 'v'),
+    );
     return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
   }
 
   /** Takes a deleted key's pointers away. They lead nowhere already, so failing to is harmless. */
   async forgetPointers(apiId: string, keyId: string, secretHash: string): Promise<void> {
     await Promise.all([
-      this.#writer.run(deletePointerScript, [secretPointer(secretHash)], [formatPointer(apiId, keyId)]),
-      this.#writer.run(deletePointerScript, [idPointer(keyId)], [apiId]),
+      this.#options.writer.run(
+        deletePointerScript,
+        [secretPointer(secretHash)],
+        [formatPointer(apiId, keyId)],
+      ),
+      this.#options.writer.run(deletePointerScript, [idPointer(keyId)], [apiId]),
     ]);
   }
 
   /** The hash of a key's secret, for `forgetPointers`. */
   async secretHashOf(apiId: string, keyId: string): Promise<string | undefined> {
     const record = recordKey(apiId, keyId);
-    const redis = await this.#nodes.connection(record);
-    return (await this.#nodes.within(redis, redis.hget(record, 'p'))) ?? undefined;
+    return (await this.#options.nodes.run(record, (redis) => redis.hget(record, 'p'))) ?? undefined;
   }
 
   /** Makes listApis know an API that is about to be created. */
   async listApi(apiId: string): Promise<void> {
-    const redis = await this.#nodes.connection(apiList);
-    await this.#nodes.within(redis, redis.zadd(apiList, 0, apiId));
+    await this.#options.nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
   }
 
   /**
@@ -141,21 +136,21 @@ export class Keys {
   }
 
   async #point(pointer: string, value: string): Promise<void> {
-    const { reply, replicated } = await this.#writer.run(pointerScript, [pointer], [value]);
+    const { reply, replicated } = await this.#options.writer.run(pointerScript, [pointer], [value]);
     if (reply !== value) throw new ApiError('CONFLICT', 'the secret exists already');
     if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
   }
 
   async #createRecord(record: NewRecord, createApi: boolean): Promise<unknown> {
-    const { keys, args } = recordCall(record, createApi, this.#limits.leaseMs);
-    const { reply, replicated } = await this.#writer.run(createScript, keys, args);
+    const { keys, args } = recordCall(record, createApi, this.#options.limits.leaseMs);
+    const { reply, replicated } = await this.#options.writer.run(createScript, keys, args);
     if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
     return reply;
   }
 
   async #undo(apiId: string, keyId: string, secretHash: string): Promise<void> {
     try {
-      await this.#log.write({ apiId, operation: 'delete', keyId, fields: {} });
+      await this.#options.log.write({ apiId, operation: 'delete', keyId, fields: {} });
       await this.forgetPointers(apiId, keyId, secretHash);
     } catch {
       return; // Redis is away; what remains is a key whose secret nobody has

@@ -60,8 +60,7 @@ export class RootKeys {
 
   /** @returns the secret too, which is not kept */
   async create(name: string, permissions: readonly string[], nowMs: number) {
-    const redis = await this.#nodes.connection(rootKeyIndex);
-    const count = await this.#nodes.within(redis, redis.hlen(rootKeyIndex));
+    const count = await this.#nodes.run(rootKeyIndex, (redis) => redis.hlen(rootKeyIndex));
     if (count >= ROOT_KEYS_MAX)
       throw new ApiError('CONFLICT', `there are ${ROOT_KEYS_MAX} root keys already`);
     const rootKeyId = generateId('root', nowMs);
@@ -90,14 +89,13 @@ export class RootKeys {
 
   /** @returns undefined when there is none */
   async get(rootKeyId: string): Promise<RootKey | undefined> {
-    const redis = await this.#nodes.connection(rootKeyIndex);
-    const secretHash = await this.#nodes.within(redis, redis.hget(rootKeyIndex, rootKeyId));
+    const secretHash = await this.#nodes.run(rootKeyIndex, (redis) => redis.hget(rootKeyIndex, rootKeyId));
     return secretHash ? this.#read(secretHash) : undefined;
   }
 
   async setEnabled(rootKeyId: string, enabled: boolean): Promise<void> {
-    const redis = await this.#nodes.connection(rootKeyIndex);
-    const secretHash = (await this.#nodes.within(redis, redis.hget(rootKeyIndex, rootKeyId))) ?? '';
+    const secretHash =
+      (await this.#nodes.run(rootKeyIndex, (redis) => redis.hget(rootKeyIndex, rootKeyId))) ?? '';
     const args = [rootKeyId, enabled ? '1' : '0'];
     const { reply, replicated } = await this.#writer.run(updateScript, [rootKeyRecord(secretHash)], args);
     if (reply !== 'OK') throw new ApiError('NOT_FOUND', `root key ${rootKeyId} not found`);
@@ -105,8 +103,7 @@ export class RootKeys {
   }
 
   async list(): Promise<RootKey[]> {
-    const redis = await this.#nodes.connection(rootKeyIndex);
-    const hashes = await this.#nodes.within(redis, redis.hvals(rootKeyIndex));
+    const hashes = await this.#nodes.run(rootKeyIndex, (redis) => redis.hvals(rootKeyIndex));
     const rootKeys = await Promise.all(hashes.map((secretHash) => this.#read(secretHash)));
     return rootKeys
       .filter((rootKey) => rootKey !== undefined)
@@ -115,8 +112,7 @@ export class RootKeys {
 
   async #read(secretHash: string): Promise<RootKey | undefined> {
     const record = rootKeyRecord(secretHash);
-    const redis = await this.#nodes.connection(record);
-    const reply = (await this.#nodes.within(redis, readScript.run(redis, [record], []))) as string[];
+    const reply = (await this.#nodes.run(record, (redis) => readScript.run(redis, [record], []))) as string[];
     if (reply.length === 0) return undefined;
     const fields = Object.fromEntries(pairs(reply));
     return {

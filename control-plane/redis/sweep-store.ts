@@ -33,9 +33,7 @@ export class RedisSweepStore implements SweepStore {
 
   async head(apiId: string): Promise<Head> {
     const { head, members } = apiKeys(apiId);
-    const redis = await this.#nodes.connection(head);
-    const [fields, count, killed] = await this.#nodes.within(
-      redis,
+    const [fields, count, killed] = await this.#nodes.run(head, (redis) =>
       Promise.all([
         redis.hmget(head, 's', 'L', 'Lf', 't', 'c', 'deleted'),
         redis.zcard(members),
@@ -66,10 +64,8 @@ export class RedisSweepStore implements SweepStore {
 
   async removeKeys(apiId: string): Promise<boolean> {
     const { head, index } = apiKeys(apiId);
-    const redis = await this.#nodes.connection(head);
     // Asked for last: somebody may have ended the API and created it anew, and these be its new keys.
-    const [keyIds, deleted] = await this.#nodes.within(
-      redis,
+    const [keyIds, deleted] = await this.#nodes.run(head, (redis) =>
       Promise.all([redis.zrange(index, '0', String(SWEEP_BATCH - 1)), redis.hget(head, 'deleted')]),
     );
     if (keyIds.length === 0 || !deleted) return false;
@@ -88,10 +84,9 @@ export class RedisSweepStore implements SweepStore {
     const { head, log, members, index, creations } = apiKeys(apiId);
     const { reply } = await this.#writer.run(forgetScript, [head, log, members, index, creations], []);
     if (reply !== 1) return false;
-    const list = await this.#nodes.connection(apiList);
-    await this.#nodes.within(list, list.zrem(apiList, apiId));
+    await this.#nodes.run(apiList, (redis) => redis.zrem(apiList, apiId));
     // Somebody may have created it anew in between.
-    if ((await this.head(apiId)).created) await this.#nodes.within(list, list.zadd(apiList, 0, apiId));
+    if ((await this.head(apiId)).created) await this.#keys.listApi(apiId);
     return true;
   }
 }

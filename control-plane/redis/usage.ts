@@ -27,8 +27,7 @@ export class UsageView {
   /** Unix milliseconds of the latest report of an accepted verification; undefined = none that is still known. */
   async lastUsedAt(apiId: string, keyId: string): Promise<number | undefined> {
     const usage = usageKey(apiId, keyId);
-    const redis = await this.#nodes.connection(usage);
-    return count(await this.#nodes.within(redis, redis.hget(usage, LAST_USED))) || undefined;
+    return count(await this.#nodes.run(usage, (redis) => redis.hget(usage, LAST_USED))) || undefined;
   }
 
   /**
@@ -44,8 +43,7 @@ export class UsageView {
     endMs = nowMs,
   ): Promise<UsageBucket[]> {
     const usage = usageKey(apiId, keyId);
-    const redis = await this.#nodes.connection(usage);
-    const fields = await this.#nodes.within(redis, redis.hgetall(usage));
+    const fields = await this.#nodes.run(usage, (redis) => redis.hgetall(usage));
     const length = LENGTH_MS[granularity];
     const numberOf = (timeMs: number) => Math.floor(timeMs / length);
     const last = Math.min(numberOf(endMs), numberOf(nowMs));

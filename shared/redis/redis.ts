@@ -176,6 +176,12 @@ export class RedisNodes {
     throw unavailable('no node of the Redis Cluster is in reach', cause);
   }
 
+  /** `work` on the connection to the primary that owns `key`, as `connection` and `within` have it. */
+  async run<T>(key: string, work: (redis: Redis) => Promise<T>, lane?: string): Promise<T> {
+    const redis = await this.connection(key, lane);
+    return this.within(redis, work(redis));
+  }
+
   /**
    * `work` on that connection, its failures translated by `asOutage`. After REDIS_COMMAND_TIMEOUT_MS the connection is cut,
    * which fails all work on it: a late reply must find nobody.

@@ -114,9 +114,11 @@ class RedisSession implements Session {
 
   /** WAIT blocks its connection, so this has one of its own, to the same server as the session's. */
   async #registerAndWait(keys: string[], args: string[]): Promise<Registration> {
-    const redis = await this.#nodes.connection(keys[0] ?? '', 'register');
-    const work = registerScript.runAndWait(redis, keys, args, this.#replicas, WAIT_MS);
-    const { reply, confirmed } = await this.#nodes.within(redis, work);
+    const { reply, confirmed } = await this.#nodes.run(
+      keys[0] ?? '',
+      (redis) => registerScript.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
+      'register',
+    );
     if (confirmed < this.#replicas) {
       throw unavailable(`${confirmed} of ${this.#replicas} replicas confirmed the registration`);
     }

@@ -61,17 +61,15 @@ export class StatusReport {
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#attempt('leave the list', async () => {
-      const redis = await this.#nodes.connection(verifierIds);
-      await this.#nodes.within(redis, redis.del(verifierStatus(this.id)));
-      await this.#nodes.within(redis, redis.zrem(verifierIds, this.id));
+      await this.#nodes.run(verifierIds, (redis) => redis.del(verifierStatus(this.id)));
+      await this.#nodes.run(verifierIds, (redis) => redis.zrem(verifierIds, this.id));
     });
   }
 
   async #report(): Promise<void> {
-    const redis = await this.#nodes.connection(verifierIds);
     const keys = [verifierIds, verifierStatus(this.id)];
     const args = [this.id, JSON.stringify(this.#status()), PERIODS_KEPT * this.#periodMs, verifierStatus('')];
-    await this.#nodes.within(redis, reportScript.run(redis, keys, args));
+    await this.#nodes.run(verifierIds, (redis) => reportScript.run(redis, keys, args));
   }
 
   #status(): VerifierStatus {

@@ -34,14 +34,11 @@ export async function examineFleet(nodes: RedisNodes, verifierId: string | undef
 }
 
 async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {
-  const list = await nodes.connection(apiList);
-  const apiIds = await nodes.within(list, list.zrange(apiList, '0', String(APIS_MAX - 1)));
+  const apiIds = await nodes.run(apiList, (redis) => redis.zrange(apiList, '0', String(APIS_MAX - 1)));
   const facts = await Promise.all(
     apiIds.map(async (apiId) => {
       const { head } = apiKeys(apiId);
-      const redis = await nodes.connection(head);
-      const [leaseMs, foreign, deleted] = await nodes.within(
-        redis,
+      const [leaseMs, foreign, deleted] = await nodes.run(head, (redis) =>
         redis.hmget(head, 'L', 'foreign', 'deleted'),
       );
       return deleted ? [] : [{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign) }];

@@ -111,8 +111,7 @@ function memoryOf(all: readonly RedisFacts[]): Finding {
 
 async function replicationOf(nodes: RedisNodes, { settings }: RedisFacts, config: Config): Promise<Finding> {
   const wanted = config.REDIS_REPLICAS;
-  const redis = await nodes.connection(apiList);
-  const info = await nodes.within(redis, redis.info('replication'));
+  const info = await nodes.run(apiList, (redis) => redis.info('replication'));
   const present = Number(/connected_slaves:(\d+)/.exec(info)?.[1] ?? 0);
   const check = 'replication';
   const found = `${present} replicas; writes wait for ${wanted} (REDIS_REPLICAS)`;
@@ -174,8 +173,7 @@ async function strangers(config: Config): Promise<Finding[]> {
   const nodes = connect({ ...config, REDIS_URL: urls, REDIS_USERNAME: '', REDIS_PASSWORD: '' });
   const check = 'strangers';
   try {
-    const redis = await nodes.connection(apiList);
-    await nodes.within(redis, redis.exists(apiList));
+    await nodes.run(apiList, (redis) => redis.exists(apiList));
     const change = 'whoever reaches Redis can change every key: set `user default off`, or a password';
     return [{ check, found: 'are let in without a password', change }];
   } catch (error) {
