@@ -15,7 +15,7 @@ import { documentRoutes } from './http/openapi.ts';
 import { limitRates } from './http/rate-limits.ts';
 import { apiRoutes } from './http/routes/apis.ts';
 import { auditRoutes } from './http/routes/audit.ts';
-import { keepAuditTrail } from './http/routes/audit-hooks.ts';
+import { recordCalls } from './http/routes/audit-hooks.ts';
 import { fleetRoutes } from './http/routes/fleet.ts';
 import { importRoutes } from './http/routes/import.ts';
 import { keyRoutes } from './http/routes/keys.ts';
@@ -66,7 +66,7 @@ export async function startControlPlane(
   const nodes = new RedisNodes(config, clock, log);
   const writer = new DurableWriter(nodes, replicas, metrics.wrote);
   const changes = new RedisChangeLog(nodes, writer, replicas, () => clock.wallMs());
-  const promises = new DurabilityCheck(nodes, replicas, clock, log);
+  const durability = new DurabilityCheck(nodes, replicas, clock, log);
   const fence = new Fence(changes, clock, deposedMs, metrics.fenceEvents(log));
   const limits = {
     fenceWaitMs: config.FENCE_WAIT_MS,
@@ -78,7 +78,7 @@ export async function startControlPlane(
     fence,
     clock,
     limits,
-    durable: (apiId) => promises.keeps(apiKeys(apiId).head),
+    durable: (apiId) => durability.keeps(apiKeys(apiId).head),
     events: metrics.propagationEvents(log),
   });
   const keyLimits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
@@ -95,7 +95,7 @@ export async function startControlPlane(
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
   const rootKeys = new RootKeys(nodes, writer, bootstrapKeys);
   const sweep = new Sweep({
-    upkeep: new RedisSweepStore(nodes, writer, apis, keys),
+    store: new RedisSweepStore(nodes, writer, apis, keys),
     log: changes,
     fence,
     clock,
@@ -114,10 +114,10 @@ export async function startControlPlane(
     counted: (kind, result) => metrics.audit.inc({ kind, result }),
     log,
   });
-  metrics.watch(fence, promises, audit, bootstrapWatch);
+  metrics.watch(fence, durability, audit, bootstrapWatch);
 
   const app = createServer(config, log);
-  keepAuditTrail(app, audit, clock);
+  recordCalls(app, audit, clock);
   await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, shed: () => metrics.shed.inc() });
   const rates = await limitRates(app, {
     nodes,
@@ -157,12 +157,12 @@ export async function startControlPlane(
 
   const admin = createAdminServer({
     metrics: metrics.registry,
-    notReady: () => (stopping ? 'stopping' : promises.reached ? undefined : notAnswered(nodes)),
+    notReady: () => (stopping ? 'stopping' : durability.reached ? undefined : notAnswered(nodes)),
   });
   const { HOST: host, PORT: port } = config;
   const address = await listening('PORT', `${host}:${port}`, app.listen({ host, port }));
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  void promises.run();
+  void durability.run();
   void sweep.run();
   void bootstrapWatch.run();
   log.info({ address, adminAddress }, 'control plane listening');
@@ -174,7 +174,7 @@ export async function startControlPlane(
       await pause(clock, drainMs);
       sweep.stop();
       bootstrapWatch.stop();
-      promises.stop();
+      durability.stop();
       propagator.stop();
       await app.close();
       await audit.stop();

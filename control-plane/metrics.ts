@@ -89,7 +89,7 @@ export class Metrics {
   /** Values that are read when somebody asks. */
   watch(
     fence: Pick<Fence, 'pending' | 'oldestMs'>,
-    promises: Pick<DurabilityCheck, 'answering' | 'durable' | 'evictedKeys'>,
+    durability: Pick<DurabilityCheck, 'answering' | 'durable' | 'evictedKeys'>,
     audit: Pick<Audit, 'waiting'>,
     bootstrap: Pick<BootstrapWatch, 'differing'>,
   ): void {
@@ -125,17 +125,17 @@ export class Metrics {
     gauge(
       'keyfence_redis_reachable',
       '1 when Redis answered when this process last looked, every 5 s; in a Cluster, every primary. 0 while it does not.',
-      () => (promises.answering ? 1 : 0),
+      () => (durability.answering ? 1 : 0),
     );
     gauge(
       'keyfence_durable',
       '1 when every primary of Redis was seen to keep what it acknowledges when this process last looked, at most 5 s ago: appendfsync always and no-appendfsync-on-rewrite no, or replicas; and nothing evicted. 0 means that a crash or a full memory of Redis can lose a disable; answers say it by `durable`, from a look of their own.',
-      () => (promises.durable ? 1 : 0),
+      () => (durability.durable ? 1 : 0),
     );
     gauge(
       'keyfence_redis_evicted_keys',
       'Keys that Redis threw away because its memory was full, since it started. Above zero means that acknowledged keys, or what disables count on, are lost; set maxmemory-policy noeviction. All control planes tell of the same Redis: take the maximum.',
-      () => promises.evictedKeys,
+      () => durability.evictedKeys,
     );
   }
 

@@ -1,9 +1,9 @@
 import { CommanderError } from 'commander';
 import { isWellFormed } from '#shared/key-format.ts';
 import { CliError } from './exit.ts';
-import { json, printable } from './output.ts';
 import { createProgram } from './program.ts';
 import { Session } from './session.ts';
+import { json, printable } from './terminal/output.ts';
 
 // Who reads the output may have seen enough: `keyfence keys export shop | head`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

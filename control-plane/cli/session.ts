@@ -2,10 +2,10 @@ import { existsSync, readFileSync } from 'node:fs';
 import { loadConfigOrExit } from '#shared/process/config.ts';
 import { Client } from './client.ts';
 import { CliError, EXITS, type Exit } from './exit.ts';
-import { json } from './output.ts';
-import { askSecret, canAsk } from './prompt.ts';
 import { type CliConfig, settings } from './settings.ts';
 import { type Started, started } from './started.ts';
+import { json } from './terminal/output.ts';
+import { askSecret, canAsk } from './terminal/prompt.ts';
 
 /** One run of the command line: whom it talks to, how it prints, and how it ends. */
 export class Session {

@@ -30,7 +30,7 @@ export interface Written {
  * Where a change stands. LOST: a failover took it, and the log now tells another history. TRIMMED: the log no
  * longer reaches back to it, so that only who saw it on all replicas knows that it is there.
  */
-export type Standing =
+export type LogStatus =
   | { readonly state: 'LOST' }
   | {
       readonly state: 'INTACT' | 'TRIMMED';
@@ -79,7 +79,7 @@ export interface ChangeLog {
     readonly names: number;
     /** Later change that the same log must hold too, or else the answer is LOST: proves where the answer comes from. */
     readonly later?: Pick<Written, 'sequence' | 'hash'>;
-  }): Promise<Standing>;
+  }): Promise<LogStatus>;
   /** Kills every follower that has not acknowledged the change, if the history still holds it. */
   close(apiId: string, sequence: number, hash: string): Promise<Closing>;
   /** Removes followers, unless they are no longer killed, or by another kill. */

@@ -161,15 +161,15 @@ export class Fence {
   async #look(change: Open): Promise<boolean> {
     const { apiId, keyId, sequence, hash, replicated } = change;
     try {
-      const standing = await this.#log.check({ apiId, keyId, sequence, hash, replicated, names: 0 });
-      if (standing.state === 'LOST') return this.#settle(change, 'lost');
-      if (standing.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');
-      change.followers = standing.followers;
-      if (standing.replicatedSequence >= sequence) change.replicated = true;
+      const logStatus = await this.#log.check({ apiId, keyId, sequence, hash, replicated, names: 0 });
+      if (logStatus.state === 'LOST') return this.#settle(change, 'lost');
+      if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');
+      change.followers = logStatus.followers;
+      if (logStatus.replicatedSequence >= sequence) change.replicated = true;
       if (!change.replicated) return false;
       // Of a trimmed change a deposed primary would say the same: its members follow another history.
-      const isHere = standing.state === 'INTACT';
-      if (isHere && standing.laggards === 0) return this.#settle(change, 'acks');
+      const isHere = logStatus.state === 'INTACT';
+      if (isHere && logStatus.laggards === 0) return this.#settle(change, 'acks');
       if (this.#clock.monotonicMs() < change.closesAtMs) return false;
       const closing = await this.#log.close(apiId, sequence, hash);
       if (closing.state === 'LOST') return this.#settle(change, 'lost');
@@ -192,8 +192,8 @@ export class Fence {
         const { keyId, sequence, hash } = change;
         // A deposed primary may answer this, while the no-op was written at its successor, which lacks the change.
         const asked = { apiId, keyId, sequence, hash, replicated: false, names: 0, later: noop };
-        const standing = await this.#log.check(asked);
-        if (standing.state === 'INTACT' && sequence < noop.sequence) change.replicated = true;
+        const logStatus = await this.#log.check(asked);
+        if (logStatus.state === 'INTACT' && sequence < noop.sequence) change.replicated = true;
       }
     } catch {
       return; // tried again in the next period

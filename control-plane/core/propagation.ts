@@ -23,7 +23,7 @@ export interface Propagation {
 }
 
 /** A change looked at later: with the followers that have not acknowledged it, the first 100 of them. */
-export interface Standing extends Propagation {
+export interface ChangeStatus extends Propagation {
   readonly laggards?: readonly string[];
 }
 
@@ -133,12 +133,12 @@ export class Propagator {
    * @param isLatest whether the key's record says that this is its latest change, so that it is there for certain
    * @returns undefined when the key never had one; rejects with CONFLICT when a failover took it, or may have
    */
-  async standing(
+  async status(
     apiId: string,
     keyId: string,
     sequence: number | undefined,
     isLatest = false,
-  ): Promise<Standing | undefined> {
+  ): Promise<ChangeStatus | undefined> {
     if (sequence === undefined) return undefined;
     if (sequence === 0)
       return {
@@ -149,19 +149,19 @@ export class Propagator {
         waitedMs: 0,
       };
     const change = { apiId, keyId, sequence, hash: '', replicated: false, names: LAGGARDS_NAMED_MAX };
-    const standing = await this.#options.log.check(change);
-    if (standing.state === 'LOST')
+    const logStatus = await this.#options.log.check(change);
+    if (logStatus.state === 'LOST')
       throw new ApiError('CONFLICT', `sequence: ${sequence} is not a change of this key`);
-    if (standing.state === 'TRIMMED' && this.#options.limits.replicated && !isLatest)
+    if (logStatus.state === 'TRIMMED' && this.#options.limits.replicated && !isLatest)
       throw new ApiError('CONFLICT', `sequence: the log no longer reaches back to ${sequence}`);
-    const replicated = !this.#options.limits.replicated || standing.replicatedSequence >= sequence;
+    const replicated = !this.#options.limits.replicated || logStatus.replicatedSequence >= sequence;
     return {
-      state: standing.laggards === 0 && replicated ? 'complete' : 'pending',
+      state: logStatus.laggards === 0 && replicated ? 'complete' : 'pending',
       sequence,
       durable: replicated && (await this.#options.durable(apiId)),
-      verifiers: standing.followers,
+      verifiers: logStatus.followers,
       waitedMs: 0,
-      laggards: standing.names,
+      laggards: logStatus.names,
     };
   }
 

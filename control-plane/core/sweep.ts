@@ -26,7 +26,7 @@ interface Seen {
 }
 
 interface SweepOptions {
-  readonly upkeep: SweepStore;
+  readonly store: SweepStore;
   readonly log: ChangeLog;
   readonly fence: Fence;
   readonly clock: Clock;
@@ -60,7 +60,7 @@ export class Sweep {
     let after = '';
     while (!this.#stop.signal.aborted) {
       try {
-        const ids = await this.#options.upkeep.ids(after, APIS_PER_TICK);
+        const ids = await this.#options.store.ids(after, APIS_PER_TICK);
         for (const apiId of ids) await this.#visit(apiId);
         after = ids.length < APIS_PER_TICK ? '' : (ids.at(-1) ?? '');
       } catch (error) {
@@ -75,7 +75,7 @@ export class Sweep {
   }
 
   async #visit(apiId: string): Promise<void> {
-    const head = await this.#options.upkeep.head(apiId);
+    const head = await this.#options.store.head(apiId);
     if (!head.created) {
       this.#seen.delete(apiId);
       return;
@@ -124,20 +124,17 @@ export class Sweep {
    * that leads the token; so control planes with different leases, as in a roll-out, never take turns.
    */
   async #changeLease(apiId: string, head: Head, seen: Seen): Promise<void> {
+    const { logger, leaseMs } = this.#options;
     const nowMs = this.#options.clock.monotonicMs();
-    const set = (step: LeaseStep, token: string) =>
-      this.#options.upkeep.setLease(apiId, step, this.#options.leaseMs, token);
-    if (head.grantedMs !== this.#options.leaseMs) {
+    const set = (step: LeaseStep, token: string) => this.#options.store.setLease(apiId, step, leaseMs, token);
+    if (head.grantedMs !== leaseMs) {
       const decidedMs = Number.parseInt(head.token, 10) || 0;
       if (decidedMs >= this.#startedMs && head.token !== seen.leaseToken) return;
       const token = `${this.#startedMs}.${this.#token()}`;
       seen.leaseToken = token;
-      if (this.#options.leaseMs > head.fencedMs && !(await set('fence-first', token))) return;
+      if (leaseMs > head.fencedMs && !(await set('fence-first', token))) return;
       if (!(await set('grant', token))) return;
-      this.#options.logger.info(
-        { apiId, fromMs: head.grantedMs, toMs: this.#options.leaseMs },
-        'lease changed',
-      );
+      logger.info({ apiId, fromMs: head.grantedMs, toMs: leaseMs }, 'lease changed');
       return;
     }
     if (head.fencedMs <= head.grantedMs) return;
@@ -148,10 +145,10 @@ export class Sweep {
 
   /** One batch of a deleted API's keys; at the end, two fences later, the API itself. */
   async #takeApart(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
-    if (await this.#options.upkeep.removeKeys(apiId)) return;
+    if (await this.#options.store.removeKeys(apiId)) return;
     seen.emptySinceMs ??= nowMs;
     if (nowMs - seen.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#options.deposedMs)) return;
-    if (!(await this.#options.upkeep.forget(apiId))) return;
+    if (!(await this.#options.store.forget(apiId))) return;
     this.#seen.delete(apiId);
     this.#options.logger.info({ apiId }, 'a deleted API is gone');
   }

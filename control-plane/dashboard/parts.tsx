@@ -98,7 +98,7 @@ export function Time({ at, none = '–' }: { at: number | undefined; none?: stri
   return <time dateTime={date.toISOString()}>{DATE.format(date)}</time>;
 }
 
-/** One word of standing: told by its text, not by its colour alone. */
+/** One word on a state: told by its text, not by its colour alone. */
 export function Badge({ kind, children }: { kind: 'good' | 'bad' | 'warn'; children: ComponentChildren }) {
   return <span class={`badge ${kind}`}>{children}</span>;
 }

@@ -56,16 +56,20 @@ export async function limitRates(
     const check = app.createRateLimit({ max, timeWindow: WINDOW_MS, keyGenerator: whose });
     return async (request: FastifyRequest, reply: FastifyReply) => {
       if (max === 0) return;
-      const standing = await check(request);
-      if (standing.isAllowed || !standing.isExceeded) return;
+      const allowance = await check(request);
+      if (allowance.isAllowed || !allowance.isExceeded) return;
       counted(name);
-      reply.header('retry-after', String(Math.max(1, standing.ttlInSeconds)));
+      reply.header('retry-after', String(Math.max(1, allowance.ttlInSeconds)));
       throw new ApiError('RATE_LIMITED', `more than ${max} ${name} within a minute`);
     };
   };
   return {
     called: limit('calls', options.callsMax, ({ caller, method }) => `${caller?.rootKeyId}:${method}`),
-    failed: limit('failures', options.failuresMax, ({ trail }) => `address:${normalizeIP(trail.address)}`),
+    failed: limit(
+      'failures',
+      options.failuresMax,
+      ({ auditNotes }) => `address:${normalizeIP(auditNotes.address)}`,
+    ),
   };
 }
 

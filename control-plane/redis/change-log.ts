@@ -4,7 +4,7 @@ import { KEY_LETTERS } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
-import type { ChangeLog, Closing, Killed, Standing, Write, Written } from '../core/change-log.ts';
+import type { ChangeLog, Closing, Killed, LogStatus, Write, Written } from '../core/change-log.ts';
 
 const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
 const checkScript = new Script(new URL('./lua/fence-check.lua', import.meta.url));
@@ -138,7 +138,7 @@ export class RedisChangeLog implements ChangeLog {
     };
   }
 
-  async check(change: Parameters<ChangeLog['check']>[0]): Promise<Standing> {
+  async check(change: Parameters<ChangeLog['check']>[0]): Promise<LogStatus> {
     const { head, log, members } = apiKeys(change.apiId);
     const replicated = change.replicated && this.#replicas > 0 ? '1' : '0';
     const reply = await this.#read(

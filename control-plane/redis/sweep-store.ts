@@ -13,7 +13,7 @@ const forgetScript = new Script(new URL('./lua/forget-api.lua', import.meta.url)
 /** Records of a deleted API removed by one script. */
 const SWEEP_BATCH = 500;
 
-/** The upkeep of real Redis. */
+/** The sweep store in real Redis. */
 export class RedisSweepStore implements SweepStore {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;

@@ -3,9 +3,9 @@ import { describe, expect, test } from 'vitest';
 import { jsonObject, moment, whole } from '../../control-plane/cli/arguments.ts';
 import type { Client } from '../../control-plane/cli/client.ts';
 import { CliError } from '../../control-plane/cli/exit.ts';
-import { count, json, list, printable, table, time } from '../../control-plane/cli/output.ts';
 import { collect, pages } from '../../control-plane/cli/pages.ts';
 import { callPatiently } from '../../control-plane/cli/retry.ts';
+import { count, json, list, printable, table, time } from '../../control-plane/cli/terminal/output.ts';
 
 /** The parts of the command line by themselves. */
 

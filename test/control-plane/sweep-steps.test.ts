@@ -32,7 +32,7 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
   const set = (change: Partial<Head>) => {
     state.head = { ...state.head, ...change };
   };
-  const upkeep: SweepStore = {
+  const store: SweepStore = {
     ids: async () => ['a'],
     head: async () => state.head,
     setLease: async (_apiId, step, ms, token) => {
@@ -64,7 +64,7 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
   const logger = createLogger('control-plane', 'silent');
   let n = 0;
   const token = () => `t${++n}`;
-  const sweep = new Sweep({ upkeep, log, fence, clock, logger, leaseMs, deposedMs, token });
+  const sweep = new Sweep({ store, log, fence, clock, logger, leaseMs, deposedMs, token });
   void sweep.run();
   return { timeline, state, set, steps, told: () => steps.map(({ step }) => step) };
 }

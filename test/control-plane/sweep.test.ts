@@ -48,7 +48,7 @@ function sweepOver(members: Readonly<Record<string, number>>) {
   const ids = Object.keys(members).sort();
   const [visited, written]: [string[], { apiId: string; atMs: number }[]] = [[], []];
   const sequences = new Map<string, number>();
-  const upkeep: SweepStore = {
+  const store: SweepStore = {
     ids: async (after, limit) => ids.filter((apiId) => apiId > after).slice(0, limit),
     head: async (apiId): Promise<Head> => {
       visited.push(apiId);
@@ -76,7 +76,7 @@ function sweepOver(members: Readonly<Record<string, number>>) {
   };
   const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
   const logger = createLogger('control-plane', 'silent');
-  const sweep = new Sweep({ upkeep, log, fence, clock, logger, leaseMs: LEASE_MS, deposedMs: 0 });
+  const sweep = new Sweep({ store, log, fence, clock, logger, leaseMs: LEASE_MS, deposedMs: 0 });
   void sweep.run();
   return { clock, visited, written, sweep };
 }

@@ -92,11 +92,11 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       [
         'return this.run(apiId, (state) => state.close(apiId, sequence, hash, kill));',
         `const change = { apiId, sequence, hash, keyId: '', replicated: false, names: 100 };
-         return this.run(apiId, (state) => state.check(change)).then((standing) =>
-           standing.state === 'LOST'
-             ? standing
+         return this.run(apiId, (state) => state.check(change)).then((logStatus) =>
+           logStatus.state === 'LOST'
+             ? logStatus
              : this.run(apiId, (state) => {
-                 for (const name of standing.names) state.api(apiId).members.set(name, kill);
+                 for (const name of logStatus.names) state.api(apiId).members.set(name, kill);
                  return state.close(apiId, sequence, hash, kill);
                }),
          );`,
@@ -137,7 +137,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     seed: 102,
     file: FENCE,
     edits: [
-      ["if (standing.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');", ''],
+      ["if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');", ''],
     ],
   },
   'F without X': {
@@ -185,10 +185,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     seed: 91,
     file: 'control-plane/core/sweep.ts',
     edits: [
-      [
-        'this.#logger.info({ apiId, fromMs',
-        "await set('fence-last', token);\n      this.#logger.info({ apiId, fromMs",
-      ],
+      ['logger.info({ apiId, fromMs', "await set('fence-last', token);\n      logger.info({ apiId, fromMs"],
     ],
   },
 };

@@ -2,7 +2,7 @@ import type {
   ChangeLog,
   Closing,
   Killed,
-  Standing,
+  LogStatus,
   Write,
   Written,
 } from '../../control-plane/core/change-log.ts';
@@ -188,7 +188,7 @@ export class SimulatedChangeLog implements ChangeLog {
     return { ...reply, replicated };
   }
 
-  check(change: CheckedChange): Promise<Standing> {
+  check(change: CheckedChange): Promise<LogStatus> {
     const replicated = change.replicated && this.#lanes.network.group.replicas > 0;
     return this.run(change.apiId, (state) => state.check({ ...change, replicated }));
   }
@@ -216,8 +216,8 @@ export class SimulatedChangeLog implements ChangeLog {
   }
 }
 
-/** The sweep's port to the simulated Redis; does as redis-upkeep.ts. */
-export class SimulatedUpkeep implements SweepStore {
+/** The sweep's port to the simulated Redis; does as sweep-store.ts. */
+export class SimulatedSweepStore implements SweepStore {
   readonly #log: SimulatedChangeLog;
   readonly #apiIds: readonly string[];
 

@@ -1,5 +1,5 @@
 import { hash as digest } from 'node:crypto';
-import type { Closing, Killed, Standing, Write, Written } from '../../control-plane/core/change-log.ts';
+import type { Closing, Killed, LogStatus, Write, Written } from '../../control-plane/core/change-log.ts';
 import type { Head, LeaseStep } from '../../control-plane/core/sweep-store.ts';
 import type { Change } from '../../shared/change.ts';
 import { KEY_LETTERS } from '../../shared/key-record.ts';
@@ -218,7 +218,7 @@ export class RedisState {
   }
 
   /** fence-check.lua */
-  check({ apiId, sequence, hash, keyId, replicated, names, later }: CheckedChange): Outcome<Standing> {
+  check({ apiId, sequence, hash, keyId, replicated, names, later }: CheckedChange): Outcome<LogStatus> {
     const api = this.api(apiId);
     const entry = api.at(sequence);
     if (api.sequence < sequence) return read({ state: 'LOST' });
@@ -280,7 +280,7 @@ export class RedisState {
     return { reply: true, wrote: true };
   }
 
-  /** What redis-upkeep.ts reads. */
+  /** What sweep-store.ts reads. */
   head(apiId: string): Outcome<Head> {
     const api = this.apis.get(apiId) ?? new ApiState();
     const { sequence, grantedMs, fencedMs, token, created, deleted, members } = api;

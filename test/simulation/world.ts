@@ -16,7 +16,7 @@ import {
   type SessionEvents,
   SimulatedChangeLog,
   SimulatedDirectory,
-  SimulatedUpkeep,
+  SimulatedSweepStore,
 } from './ports.ts';
 import { Random } from './random.ts';
 import { RedisState } from './redis.ts';
@@ -215,7 +215,7 @@ export class World {
       chance: this.random.next,
     });
     const sweep = new Sweep({
-      upkeep: new SimulatedUpkeep(log, this.plan.apiIds),
+      store: new SimulatedSweepStore(log, this.plan.apiIds),
       log,
       fence,
       clock: machine,
@@ -353,7 +353,7 @@ export class World {
     const process = this.controlPlanes.length > 0 ? this.random.pick(this.controlPlanes) : undefined;
     if (!process) return;
     process.machine.deliver(() => {
-      process.propagator.standing(apiId, keyId, sequence).then(
+      process.propagator.status(apiId, keyId, sequence).then(
         (standing) => {
           this.note(process.machine.name, 'standing', keyId, sequence, standing?.state ?? '');
           if (standing?.state !== 'complete') return;

@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
-import type { Standing } from '../../core/propagation.ts';
+import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Api } from '../../redis/apis.ts';
 import { whole } from '../arguments.ts';
-import { list, table, time } from '../output.ts';
 import { collect } from '../pages.ts';
-import { confirm, printChange, waitOption } from '../print-change.ts';
 import type { Session } from '../session.ts';
+import { list, table, time } from '../terminal/output.ts';
+import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 
 /** `keyfence apis …` */
 export function apiCommands(program: Command, session: Session): void {
@@ -55,7 +55,7 @@ export function apiCommands(program: Command, session: Session): void {
       await confirm(`delete ${apiId} and all its keys`, yes === true);
       const waitMs = wait === undefined ? undefined : wait * 1000;
       const client = await session.controlPlane();
-      const answer = await client.call<{ propagation: Standing }>('apis.deleteApi', { apiId, waitMs });
+      const answer = await client.call<{ propagation: ChangeStatus }>('apis.deleteApi', { apiId, waitMs });
       printChange(session, `deleted ${apiId}`, answer);
     });
 }

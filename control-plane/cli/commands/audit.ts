@@ -1,9 +1,9 @@
 import { type Command, Option } from 'commander';
 import type { ListedEvent } from '../../core/audit-event.ts';
 import { pastMoment, whole } from '../arguments.ts';
-import { table, time } from '../output.ts';
 import { collect } from '../pages.ts';
 import type { Session } from '../session.ts';
+import { table, time } from '../terminal/output.ts';
 
 /** `keyfence audit` */
 export function auditCommand(program: Command, session: Session): void {

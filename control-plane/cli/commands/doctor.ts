@@ -1,8 +1,8 @@
 import { styleText } from 'node:util';
 import type { Command } from 'commander';
 import type { Finding } from '../doctor/finding.ts';
-import { printable } from '../output.ts';
 import type { Session } from '../session.ts';
+import { printable } from '../terminal/output.ts';
 
 /** `keyfence doctor`. What it needs is loaded only then: the other commands have no use for a Redis client. */
 export function doctorCommand(program: Command, session: Session): void {

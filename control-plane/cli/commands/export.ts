@@ -3,11 +3,11 @@ import { type FileHandle, open } from 'node:fs/promises';
 import type { Key } from '../../redis/key-view.ts';
 import type { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
-import { count, json } from '../output.ts';
 import { pages } from '../pages.ts';
-import { Progress } from '../progress.ts';
 import { callPatiently } from '../retry.ts';
 import type { Session } from '../session.ts';
+import { count, json } from '../terminal/output.ts';
+import { Progress } from '../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 
 /** How far an export is: what the file holds up to `bytes` is whole. */

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { systemClock } from '#shared/clock.ts';
 import type { VerifierStatus } from '#shared/verifier-status.ts';
-import { count, table } from '../output.ts';
 import { collect } from '../pages.ts';
 import type { Session } from '../session.ts';
+import { count, table } from '../terminal/output.ts';
 
 /** `keyfence fleet` */
 export function fleetCommand(program: Command, session: Session): void {

@@ -2,20 +2,20 @@ import type { Command } from 'commander';
 import { Option } from 'commander';
 import { CLEARABLE, KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
 import { USAGE_COLUMNS } from '#shared/usage.ts';
-import type { Standing } from '../../core/propagation.ts';
+import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Key } from '../../redis/key-view.ts';
 import type { UsageBucket } from '../../redis/usage.ts';
 import { jsonObject, moment, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
-import { count, list, table, time } from '../output.ts';
 import { collect } from '../pages.ts';
-import { confirm, printChange, waitOption } from '../print-change.ts';
-import { askSecret, canAsk, readInput } from '../prompt.ts';
 import type { Session } from '../session.ts';
+import { count, list, table, time } from '../terminal/output.ts';
+import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
+import { askSecret, canAsk, readInput } from '../terminal/prompt.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
 
-type Change = { propagation: Standing };
+type Change = { propagation: ChangeStatus };
 
 /** `keyfence keys …` */
 export function keyCommands(program: Command, session: Session): void {

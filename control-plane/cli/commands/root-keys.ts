@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { RootKey } from '../../redis/root-keys.ts';
-import { list, table, time } from '../output.ts';
 import type { Session } from '../session.ts';
+import { list, table, time } from '../terminal/output.ts';
 
 /** `keyfence root-keys …` */
 export function rootKeyCommands(program: Command, session: Session): void {

@@ -11,11 +11,11 @@ import { Hidden } from './hidden.ts';
 declare module 'fastify' {
   interface FastifyRequest {
     /** What is known of a call, for the audit log. */
-    trail: Trail;
+    auditNotes: AuditNotes;
   }
 }
 
-interface Trail {
+interface AuditNotes {
   readonly arrivedAt: number;
   /** Where the call came from, as it was when it arrived: a caller who hangs up has no address any more. */
   readonly address: string;
@@ -30,19 +30,19 @@ interface Trail {
  * permission, or to a caller who was not told whether that was why. The answer waits for it, so that who has an answer finds it listed. Not recorded: what somebody with
  * the permission merely read, calls over a rate limit, and those that met an outage before they did anything.
  */
-export function keepAuditTrail(app: App, audit: Audit, clock: Clock): void {
-  app.decorateRequest('trail');
+export function recordCalls(app: App, audit: Audit, clock: Clock): void {
+  app.decorateRequest('auditNotes');
   app.addHook('onRequest', async (request) => {
     const address = request.ip ?? 'unknown';
-    request.trail = { arrivedAt: clock.wallMs(), address, letThrough: false, on: {}, effect: {} };
+    request.auditNotes = { arrivedAt: clock.wallMs(), address, letThrough: false, on: {}, effect: {} };
   });
   app.addHook('preHandler', async (request) => {
-    request.trail.letThrough = true;
+    request.auditNotes.letThrough = true;
   });
   app.addHook('onSend', async (request, _reply, payload) => {
     const kind = kindOf(request);
     if (kind !== undefined) {
-      const { arrivedAt, address, on, effect } = request.trail;
+      const { arrivedAt, address, on, effect } = request.auditNotes;
       await audit.record(kind, {
         time: arrivedAt,
         requestId: request.id,
@@ -59,8 +59,8 @@ export function keepAuditTrail(app: App, audit: Audit, clock: Clock): void {
 
 /** Adds to what is known of a call. */
 export function note(request: FastifyRequest, on: Subject, effect: Effect = {}): void {
-  request.trail.on = { ...request.trail.on, ...on };
-  request.trail.effect = { ...request.trail.effect, ...effect };
+  request.auditNotes.on = { ...request.auditNotes.on, ...on };
+  request.auditNotes.effect = { ...request.auditNotes.effect, ...effect };
 }
 
 /** For a change of a key that was written: gives the turn back, and notes what was before, and what is now; nothing where it was deleted. */
@@ -94,7 +94,7 @@ function kindOf(request: FastifyRequest): AuditKind | undefined {
       return undefined;
     case 'SERVICE_UNAVAILABLE':
     case 'INTERNAL_SERVER_ERROR':
-      return changes && request.trail.letThrough ? 'done' : undefined;
+      return changes && request.auditNotes.letThrough ? 'done' : undefined;
     case 'UNAUTHORIZED':
     case 'INSUFFICIENT_PERMISSIONS':
       return 'refused';

@@ -3,7 +3,7 @@ import type { App } from '../server.ts';
 import { callerOf, requireRoot } from './authorization.ts';
 import { listEvents } from './operations.ts';
 
-/** The operation on the audit log: reading it. It is written by `trail.ts`. */
+/** The operation on the audit log: reading it. It is written by `audit-hooks.ts`. */
 export function auditRoutes(app: App, { audit }: { audit: Audit }) {
   app.get('/v1/audit.listEvents', { schema: listEvents }, async (request) => {
     requireRoot(callerOf(request), 'read_audit');

@@ -52,7 +52,7 @@ export function keyRoutes(
     const fields = storedFields(patch);
     const propagation =
       Object.keys(fields).length === 0
-        ? await propagator.standing(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
+        ? await propagator.status(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
         : await propagator.apply(
             { apiId, operation: 'update', keyId, fields },
             waitMs,
@@ -98,7 +98,7 @@ export function keyRoutes(
   app.get('/v1/keys.getPropagation', { schema: getPropagation }, async (request) => {
     const { keyId, sequence } = request.query;
     const apiId = await requireKey(keys, request, keyId, 'read_key');
-    const propagation = await propagator.standing(apiId, keyId, Number(sequence));
+    const propagation = await propagator.status(apiId, keyId, Number(sequence));
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };
   });

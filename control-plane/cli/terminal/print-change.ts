@@ -1,11 +1,11 @@
 import { styleText } from 'node:util';
 import { Option } from 'commander';
-import type { Propagation, Standing } from '../core/propagation.ts';
-import { whole } from './arguments.ts';
-import { CliError } from './exit.ts';
+import type { ChangeStatus, Propagation } from '../../core/propagation.ts';
+import { whole } from '../arguments.ts';
+import { CliError } from '../exit.ts';
+import type { Session } from '../session.ts';
 import { count, time } from './output.ts';
 import { ask, canAsk } from './prompt.ts';
-import type { Session } from './session.ts';
 
 /** How long the control plane is to hold its answer for a change, at most. */
 export const waitOption = () =>
@@ -15,7 +15,7 @@ export const waitOption = () =>
   ).argParser(whole(0, 60));
 
 /** Prints how far a change has come, and ends with PENDING where it is not complete. */
-export function printChange(session: Session, what: string, answer: { propagation: Standing }): void {
+export function printChange(session: Session, what: string, answer: { propagation: ChangeStatus }): void {
   const { propagation } = answer;
   session.print(answer, () => `${what}: ${describe(propagation)}`);
   if (!propagation.durable) {
@@ -45,7 +45,7 @@ function describe({
   waitedMs,
   completeBy,
   laggards,
-}: Propagation & Standing): string {
+}: Propagation & ChangeStatus): string {
   const all = `${count(verifiers)} ${verifiers === 1 ? 'verifier' : 'verifiers'}`;
   if (state === 'pending') {
     const late = laggards ? ` Not confirmed by ${laggards.join(', ') || 'its replicas'}.` : '';
