@@ -1,5 +1,15 @@
 import { execFile, execFileSync, spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -125,4 +135,88 @@ describe("the README's commands", () => {
       expect.objectContaining({ total: before + 1 }),
     ]);
   });
+});
+
+test("CONTRIBUTING's way along one request and one key leads where it says", async () => {
+  const contributing = readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8');
+  const recipe = /## Following one request[\s\S]*?```sh\n([\s\S]*?)```/.exec(contributing)?.[1] ?? '';
+  const fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
+  try {
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+    await fleet.verdict(key);
+    const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: true });
+    const SEQUENCE = String(propagation.sequence);
+    const script = recipe
+      .replaceAll('http://127.0.0.1:3000', fleet.controlPlanes[0]?.address ?? '')
+      .replaceAll('http://127.0.0.1:3001', fleet.verifiers[0]?.address ?? '')
+      .replaceAll('http://127.0.0.1:9301', fleet.verifiers[0]?.adminAddress ?? '');
+    const { stdout } = await promisify(execFile)(
+      'sh',
+      ['-ec', `curl() { command curl -f "$@"; echo; }\n${script}`],
+      { encoding: 'utf8', env: bareEnv({ ROOT_KEY, KEY: key, KEY_ID: keyId, SEQUENCE }) },
+    );
+    const answers = stdout
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line));
+    expect(answers).toEqual([
+      expect.objectContaining({ code: 'VALID', keyId }),
+      expect.objectContaining({ code: 'VALID', keyId }),
+      { events: expect.arrayContaining([expect.objectContaining({ operation: 'keys.updateKey' })]) },
+      expect.objectContaining({ propagation: expect.objectContaining({ state: 'complete' }) }),
+      { verifiers: [expect.anything()] },
+    ]);
+    expect(stdout).toMatch(/^keyfence_fast_lane_requests_total [1-9]/m);
+    expect(stdout).toMatch(/^keyfence_fast_lane_handovers_total [1-9]/m);
+  } finally {
+    await fleet.stop();
+  }
+});
+
+test('a release is made as CONTRIBUTING says: number, changelog, manifests, tag and package', {
+  timeout: 120_000,
+}, () => {
+  const contributing = readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8');
+  const recipe = /## Releasing[\s\S]*?```sh\n([\s\S]*?)```/.exec(contributing)?.[1] ?? '';
+  const folder = mkdtempSync(join(tmpdir(), 'keyfence-release-'));
+  try {
+    const git = (...args: string[]) =>
+      execFileSync('git', args, { cwd: folder, encoding: 'utf8', stdio: 'pipe' }).trim();
+    const files = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
+      cwd: ROOT,
+      encoding: 'utf8',
+    });
+    for (const file of files
+      .trim()
+      .split('\n')
+      .filter((name) => existsSync(join(ROOT, name))))
+      cpSync(join(ROOT, file), join(folder, file), { recursive: true, verbatimSymlinks: true });
+    appendFileSync(join(folder, '.gitignore'), 'node_modules\n');
+    symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'));
+    const who = { NAME: 'Somebody', EMAIL: 'somebody@example.org' };
+    const env = bareEnv({
+      GIT_AUTHOR_NAME: who.NAME,
+      GIT_AUTHOR_EMAIL: who.EMAIL,
+      GIT_COMMITTER_NAME: who.NAME,
+      GIT_COMMITTER_EMAIL: who.EMAIL,
+    });
+    const sh = (script: string) =>
+      execFileSync('sh', ['-ec', script], { cwd: folder, encoding: 'utf8', env, stdio: 'pipe' });
+    sh('git init -q -b main && git add -A && git commit -qm before');
+    sh(recipe);
+    expect(git('tag')).toBe('v0.2.0');
+    expect(git('status', '--porcelain', '--untracked-files=no')).toBe('');
+    expect(git('show', 'v0.2.0:CHANGELOG.md')).toMatch(
+      /\n## \[Unreleased\]\n\n## \[0\.2\.0\] - \d{4}-\d\d-\d\d\n/,
+    );
+    expect(JSON.parse(git('show', 'v0.2.0:verifier/openapi.json')).info.version).toBe('0.2.0');
+    expect(git('show', 'v0.2.0:deploy/helm/keyfence/Chart.yaml')).toMatch(
+      /^version: 0\.2\.0\nappVersion: 0\.2\.0$/m,
+    );
+    const old = ['0', '1', '0'].join('\\.');
+    expect(sh(`git grep -nE 'keyfence:${old}|(VERSION|newTag): ${old}' v0.2.0 -- deploy || true`)).toBe('');
+    expect(existsSync(join(folder, 'keyfence-0.2.0.tgz'))).toBe(true);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 });

@@ -1,0 +1,36 @@
+// `npm version 0.2.0` runs this when package.json has its new number, and commits and tags what it leaves.
+import { execFileSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { scriptArguments } from './arguments.ts';
+
+const USAGE = `npm version NUMBER   (runs node deploy/dev/release.ts)
+
+Gives the changelog, the images of deploy/ and the chart the number that package.json has, and commits and tags it.`;
+
+const ROOT = join(import.meta.dirname, '..', '..');
+/** The number of a release where it stands for Keyfence: behind an image's name, or as the value of one of these. */
+const OURS =
+  /((?:keyfence:|VERSION: |newTag: |\/version: |^version: |^appVersion: ))\d+\.\d+\.\d+(?:-[\w.]+)?(?![\w.])/gm;
+
+/** The changelog with all that was unreleased below a heading of its own. */
+function released(changelog: string, version: string, day: string): string {
+  const [before, after, ...more] = changelog.split('## [Unreleased]\n');
+  if (before === undefined || after === undefined || more.length > 0)
+    throw new Error('CHANGELOG.md: one heading "## [Unreleased]" is needed');
+  if (/^\s*(?:## |$)/.test(after)) throw new Error('CHANGELOG.md: nothing is unreleased');
+  return `${before}## [Unreleased]\n\n## [${version}] - ${day}\n${after}`;
+}
+
+scriptArguments(USAGE, {});
+const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+const change = (file: string, by: (text: string) => string) =>
+  writeFileSync(join(ROOT, file), by(readFileSync(join(ROOT, file), 'utf8')));
+
+change('CHANGELOG.md', (text) => released(text, version, new Date().toISOString().slice(0, 10)));
+const deployed = execFileSync('git', ['ls-files', 'deploy/*.yaml', 'deploy/*.md'], {
+  cwd: ROOT,
+  encoding: 'utf8',
+});
+for (const file of deployed.trim().split('\n'))
+  change(file, (text) => text.replace(OURS, (_, before: string) => before + version));
