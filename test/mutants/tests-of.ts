@@ -149,7 +149,14 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [/^verifier\/control-plane-proxy\.ts$/, ['verifier/forward']],
   [
     /^verifier\/(?:tls|unix-socket|server|listeners)\.ts$/,
-    ['verifier/tls', 'verifier/http', 'verifier/limits', 'verifier/proxy', 'gateways/settings'],
+    [
+      'verifier/tls',
+      'verifier/unix-socket',
+      'verifier/http',
+      'verifier/limits',
+      'verifier/proxy',
+      'gateways/settings',
+    ],
   ],
   [/^verifier\/(?:usage-report\.ts|lua\/add-usage\.lua)$/, ['verifier/usage', 'control-plane/usage']],
   [/^verifier\/status-report\.ts$|^verifier\/lua\/report/, ['verifier/status', 'control-plane/fleet']],

@@ -1,8 +1,4 @@
-import { fork } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
@@ -592,40 +588,6 @@ describe.each([
       await server.close(50);
       expect(await stuck.rest()).toBe('');
       expect(await partial.rest()).toBe('');
-    });
-  });
-
-  describe('a Unix socket', () => {
-    let folder: string;
-    beforeEach(async () => {
-      folder = await mkdtemp(join(tmpdir(), 'keyfence-'));
-    });
-    afterEach(() => rm(folder, { recursive: true }));
-
-    const create = () => createVerifierServer({ answers, limits, log: { error: () => undefined } });
-
-    test('is served, is refused while another serves it, and is replaced once that one is dead', async () => {
-      const path = join(folder, 'verifier.sock');
-      const script = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => process.send('up'))`;
-      await writeFile(join(folder, 'other.cjs'), script);
-      const other = fork(join(folder, 'other.cjs'));
-      await new Promise((resolve) => other.once('message', resolve));
-      const ours = create();
-      await expect(ours.listenUnix(path)).rejects.toMatchObject({ code: 'EADDRINUSE' });
-      const dead = new Promise((resolve) => other.once('exit', resolve));
-      other.kill('SIGKILL');
-      await dead;
-      expect(await ours.listenUnix(path)).toBe(path);
-      const one = new Wire(path).send(verifyKey({ key: 'good' }));
-      expect((await one.response()).status).toBe(200);
-      one.close();
-      await ours.close(1000);
-    });
-
-    test('a file that is no socket is left alone', async () => {
-      const path = join(folder, 'precious');
-      await writeFile(path, 'data');
-      await expect(create().listenUnix(path)).rejects.toMatchObject({ code: 'EADDRINUSE' });
     });
   });
 

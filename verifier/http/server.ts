@@ -77,6 +77,7 @@ export function createListener(options: ListenerOptions): Listener {
   const latest = new WeakMap<Duplex, Received>();
   const sockets = new Set<Socket>();
   let closing = false;
+  let removeSocket: (() => void) | undefined;
 
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     const requestId = requestIdFrom(request.headers['x-request-id']);
@@ -205,12 +206,16 @@ export function createListener(options: ListenerOptions): Listener {
       const address = await listen(server, host, port);
       return certificate === undefined ? address : address.replace('http:', 'https:');
     },
-    listenUnix: (path) => listenUnix(server, path),
+    async listenUnix(path) {
+      removeSocket = await listenUnix(server, path);
+      return path;
+    },
     drain,
     async close(graceMs) {
       drain();
       // What reached this machine before is read in the next turns of the event loop, and answered.
       for (let turn = 0; turn < 2; turn++) await new Promise(setImmediate);
+      removeSocket?.();
       const closed = new Promise((resolve) => server.close(resolve));
       lane?.endIdle();
       const timer = setTimeout(() => {
