@@ -57,7 +57,7 @@ function secretHashOf(keyId: string): string {
 const verifier = new Verifier({
   directory,
   clock: systemClock,
-  random: () => 'n',
+  newNonce: () => 'n',
   limits: { ...verifierLimits, syncPeriodMs: 60_000, cacheKeysMax: count },
   apiIds: ['bench'],
   foreignKeys: false,

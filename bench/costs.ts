@@ -129,7 +129,7 @@ async function lookups(backend: Backend, meter: Meter, keys: readonly string[]):
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
-    random: () => Math.random().toString(36),
+    newNonce: () => Math.random().toString(36),
     limits: verifierLimits,
     apiIds: ['bench'],
     foreignKeys: false,

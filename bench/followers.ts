@@ -20,7 +20,7 @@ const verifiers = Array.from({ length: Number(count) }, () => {
   return new Verifier({
     directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
-    random: uniqueTexts(),
+    newNonce: uniqueTexts(),
     limits: verifierLimits,
     apiIds: [apiId],
     foreignKeys: false,

@@ -20,7 +20,7 @@ const nodes = new RedisNodes(
 const verifier = new Verifier({
   directory: new RedisDirectory(nodes, 0, systemClock),
   clock: systemClock,
-  random: uniqueTexts(),
+  newNonce: uniqueTexts(),
   limits: verifierLimits,
   apiIds: ['bench'],
   foreignKeys: false,

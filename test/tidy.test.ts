@@ -171,6 +171,32 @@ test('every Lua script says its keys, its arguments and what it returns', () => 
   }
 });
 
+/** Names of exported types that one program has twice. The dashboard is a program of its own. */
+function namedTwice(files: ReadonlyMap<string, string>): string[] {
+  const programs = [
+    /^(shared|verifier)\//,
+    /^(shared|control-plane\/(?!dashboard))/,
+    /^control-plane\/dashboard/,
+  ];
+  return programs.flatMap((program) => {
+    const names = [...files]
+      .filter(([file]) => program.test(file))
+      .flatMap(([, text]) => [...text.matchAll(/^export (?:abstract )?(?:class|interface|type) (\w+)/gm)])
+      .map(([, name = '']) => name);
+    return names.filter((name, i) => names.indexOf(name) !== i);
+  });
+}
+
+test('no two exported types of one program have the same name', () => {
+  expect(namedTwice(sources)).toEqual([]);
+  const planted = new Map([
+    ['shared/a.ts', 'export interface Status {}'],
+    ['verifier/core/b.ts', 'export type Status = 1;'],
+    ['control-plane/dashboard/c.ts', 'export type Status = 2;'],
+  ]);
+  expect(namedTwice(planted)).toEqual(['Status']);
+});
+
 test('there are no folders for leftovers', () => {
   expect(
     tracked.filter((file) => /(^|\/)(utils?|helpers?|common|types|constants)(\/|\.ts$)/.test(file)),

@@ -42,7 +42,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock),
     clock,
-    random: uniqueTexts(),
+    newNonce: uniqueTexts(),
     limits: {
       syncPeriodMs: config.SYNC_PERIOD_MS,
       syncDeadlineMs: config.SYNC_DEADLINE_MS,

@@ -59,9 +59,9 @@ export function createVerifierServer(options: {
     log,
     certificate,
     ...(crowded ? { crowded } : {}),
-    serve(request, response, requestId, hooks) {
+    serve(request, response, requestId, events) {
       identify(response, requestId);
-      return route(request, response, requestId, hooks);
+      return route(request, response, requestId, events);
     },
     ...(limits.FAST_LANE && certificate === undefined
       ? {

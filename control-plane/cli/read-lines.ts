@@ -4,7 +4,7 @@ import { isUtf8 } from 'node:buffer';
 export const LINE_BYTES_MAX = 65_536;
 
 /** One line of a file, without its line break. */
-export interface Line {
+export interface InputLine {
   /** From 1 on. */
   readonly number: number;
   /** Where the next line begins, bytes from the start of the file. */
@@ -20,12 +20,12 @@ export interface Line {
  */
 export async function* readLines(
   chunks: AsyncIterable<Buffer>,
-  after: Pick<Line, 'number' | 'end'>,
-): AsyncGenerator<Line> {
+  after: Pick<InputLine, 'number' | 'end'>,
+): AsyncGenerator<InputLine> {
   let { number, end } = after;
   let held: Buffer[] = [];
   let heldBytes = 0;
-  const next = (breakBytes: number): Line => {
+  const next = (breakBytes: number): InputLine => {
     number += 1;
     end += heldBytes + breakBytes;
     const bytes = Buffer.concat(held);

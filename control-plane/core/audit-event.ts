@@ -46,7 +46,7 @@ export interface Subject {
 }
 
 /** Changed fields of a call, as `shown` shows them. */
-export interface Effect {
+export interface AuditedEffect {
   readonly before?: object;
   readonly after?: object;
   /** Of the change in its API's log. */
@@ -54,7 +54,7 @@ export interface Effect {
 }
 
 /** One management call. Holds no key, no hash and no meta. */
-export interface AuditEvent extends Effect {
+export interface AuditEvent extends AuditedEffect {
   /** When the call arrived, Unix milliseconds. */
   readonly time: number;
   readonly requestId: string;

@@ -19,6 +19,7 @@ import {
   RETRY_AFTER_SECONDS,
 } from '#shared/errors.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
+import { UNHANDLED } from '#shared/unhandled-error.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
 
@@ -147,7 +148,7 @@ function answerError(
 ): FastifyReply {
   request.failure = meaningOf(error, request);
   const { code, message } = request.failure;
-  if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ requestId: request.id, err: error }, 'a bug');
+  if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ requestId: request.id, err: error }, UNHANDLED);
   if (code === 'SERVICE_UNAVAILABLE') {
     request.log.warn({ requestId: request.id, err: error.cause ?? error }, message);
     reply.header('retry-after', String(RETRY_AFTER_SECONDS));

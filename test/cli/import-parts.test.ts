@@ -6,14 +6,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Checkpoint } from '../../control-plane/cli/commands/checkpoint.ts';
 import { readCandidate } from '../../control-plane/cli/commands/import-line.ts';
 import { CliError } from '../../control-plane/cli/exit.ts';
-import { LINE_BYTES_MAX, type Line, readLines } from '../../control-plane/cli/read-lines.ts';
+import { type InputLine, LINE_BYTES_MAX, readLines } from '../../control-plane/cli/read-lines.ts';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
 
 /** The parts of an import by themselves. */
 
 describe('lines of a file', () => {
-  const read = async (chunks: readonly Buffer[], after = { number: 0, end: 0 }): Promise<Line[]> => {
-    const lines: Line[] = [];
+  const read = async (chunks: readonly Buffer[], after = { number: 0, end: 0 }): Promise<InputLine[]> => {
+    const lines: InputLine[] = [];
     async function* source() {
       yield* chunks;
     }

@@ -11,7 +11,7 @@ beforeAll(async () => {
   base = fleet.controlPlanes[0]?.address ?? '';
 });
 afterAll(async () => {
-  expect(fleet.logged.filter((line) => line.includes('a bug'))).toEqual([]);
+  expect(fleet.logged.filter((line) => line.includes('unhandled error'))).toEqual([]);
   await fleet.stop();
 });
 

@@ -209,7 +209,7 @@ test('an event-loop stall past the lease: the very first decision after it is by
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, 0, systemClock),
     clock: systemClock,
-    random: randomUUID,
+    newNonce: randomUUID,
     apiIds: ['stall'],
     foreignKeys: false,
     limits: {

@@ -144,8 +144,8 @@ export class World {
     const verifier = new Verifier({
       directory,
       clock: machine,
-      random: this.random.token,
-      chance: this.random.next,
+      newNonce: this.random.token,
+      random: this.random.next,
       limits: this.plan.limits,
       apiIds: [],
       foreignKeys: true,

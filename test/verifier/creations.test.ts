@@ -33,7 +33,7 @@ async function follower() {
   let turns = 0;
   const following = new Follower({
     ...{ apiId: 'api', open: async () => session, cache: new KeyCache(10), clock: systemClock },
-    ...{ random: () => String(turns++), chance: () => 0.5 },
+    ...{ newNonce: () => String(turns++), random: () => 0.5 },
     limits: { syncPeriodMs: LEASE_MS, syncDeadlineMs: LEASE_MS },
     events: {
       ...{

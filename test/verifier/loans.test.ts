@@ -47,7 +47,7 @@ describe.each([
         exact: {
           '/slow': {
             async GET(_request, response, _requestId, hooks) {
-              hooks.closed = () => void (response.writableEnded || givenUp++);
+              hooks.onClose = () => void (response.writableEnded || givenUp++);
               await slow.promise;
               response.end('slow');
             },

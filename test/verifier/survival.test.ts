@@ -68,7 +68,7 @@ class Subject {
   /** The end of it, or what it met that it did not foresee. */
   get fault(): string | undefined {
     const { exitCode, signalCode } = this.child;
-    const bug = /^.*"msg":"(?:a bug|stopping[^"]*)".*$/m.exec(this.output)?.[0];
+    const bug = /^.*"msg":"(?:unhandled error|stopping[^"]*)".*$/m.exec(this.output)?.[0];
     return exitCode === null && signalCode === null ? bug : `ended: ${exitCode ?? signalCode} ${bug}`;
   }
 

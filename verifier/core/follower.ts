@@ -62,8 +62,8 @@ export class Follower {
   readonly #open: (apiId: string) => Promise<Session>;
   readonly #cache: KeyCache;
   readonly #clock: Clock;
-  readonly #random: () => string;
-  readonly #chance: () => number;
+  readonly #newNonce: () => string;
+  readonly #random: () => number;
   readonly #limits: FollowerLimits;
   readonly #events: FollowerEvents;
 
@@ -92,9 +92,9 @@ export class Follower {
     cache: KeyCache;
     clock: Clock;
     /** A fresh unguessable text at each call: member names and nonces. */
-    random: () => string;
+    newNonce: () => string;
     /** From 0 to below 1 at each call: jitter and backoff. */
-    chance: () => number;
+    random: () => number;
     limits: FollowerLimits;
     events: FollowerEvents;
   }) {
@@ -102,8 +102,8 @@ export class Follower {
     this.#open = options.open;
     this.#cache = options.cache;
     this.#clock = options.clock;
+    this.#newNonce = options.newNonce;
     this.#random = options.random;
-    this.#chance = options.chance;
     this.#limits = options.limits;
     this.#events = options.events;
   }
@@ -171,7 +171,7 @@ export class Follower {
       }
       this.#session?.end('quietly');
       this.#session = undefined;
-      const waitMs = backoffMs(attempt, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, this.#chance);
+      const waitMs = backoffMs(attempt, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, this.#random);
       await pause(this.#clock, waitMs, this.#stop.signal);
     }
   }
@@ -255,7 +255,7 @@ export class Follower {
       }
       dropped = false;
       onLive();
-      const jitter = 0.9 + 0.2 * this.#chance();
+      const jitter = 0.9 + 0.2 * this.#random();
       await pause(this.#clock, this.#limits.syncPeriodMs * jitter, this.#wake.signal);
     }
     if (!this.#stop.signal.aborted) throw unavailable('the connection to Redis ended');
@@ -263,7 +263,7 @@ export class Follower {
 
   async #register(session: Session): Promise<void> {
     void this.#leaveAll(session);
-    const [nonce, member] = [this.#random(), this.#random()];
+    const [nonce, member] = [this.#newNonce(), this.#newNonce()];
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
@@ -297,7 +297,7 @@ export class Follower {
       position: this.#position,
       hash: this.#hash,
       creations: this.#creations,
-      nonce: this.#random(),
+      nonce: this.#newNonce(),
       ...wanted,
     };
     const sentAt = instant(this.#clock);

@@ -53,8 +53,8 @@ export class LookupGivenUp extends ApiError {
 export class Verifier {
   readonly #directory: Directory;
   readonly #clock: Clock;
-  readonly #random: () => string;
-  readonly #chance: () => number;
+  readonly #newNonce: () => string;
+  readonly #random: () => number;
   readonly #limits: VerifierLimits;
   /** Empty = all. */
   readonly #apiIds: ReadonlySet<string>;
@@ -77,9 +77,9 @@ export class Verifier {
   constructor(options: {
     directory: Directory;
     clock: Clock;
-    random: () => string;
+    newNonce: () => string;
     /** From 0 to below 1 at each call: jitter and backoff. */
-    chance?: () => number;
+    random?: () => number;
     limits: VerifierLimits;
     apiIds: readonly string[];
     /** Whether keys that are not of our format may be looked up. */
@@ -91,8 +91,8 @@ export class Verifier {
     const { limits, clock } = options;
     this.#directory = options.directory;
     this.#clock = clock;
-    this.#random = options.random;
-    this.#chance = options.chance ?? Math.random;
+    this.#newNonce = options.newNonce;
+    this.#random = options.random ?? Math.random;
     this.#limits = limits;
     this.#apiIds = new Set(options.apiIds);
     this.#foreignKeys = options.foreignKeys;
@@ -236,8 +236,8 @@ export class Verifier {
       open: (id) => this.#directory.open(id),
       cache: this.#cache,
       clock: this.#clock,
+      newNonce: this.#newNonce,
       random: this.#random,
-      chance: this.#chance,
       limits: this.#limits,
       events: this.#events(apiId),
     });

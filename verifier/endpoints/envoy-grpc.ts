@@ -1,9 +1,10 @@
 import { fileURLToPath } from 'node:url';
 import type { ServerInterceptor, ServerUnaryCall, ServiceDefinition, sendUnaryData } from '@grpc/grpc-js';
-import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import { port, type Setting } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { requestIdFrom } from '#shared/request-id.ts';
+import { toApiError, UNHANDLED } from '#shared/unhandled-error.ts';
 import { asset } from '../assets.ts';
 import type { HttpLimits } from '../http/limits.ts';
 import { problemBody } from '../http/problem.ts';
@@ -147,9 +148,7 @@ function checkMethod({
           : (answers.decide(asked.key, asked.apiId) ?? (await answers.lookUp(asked.key, asked.apiId)));
       return authzAnswer(outcome, requestId, authz.withMeta);
     } catch (error) {
-      if (!(error instanceof ApiError)) log.error({ requestId, err: error }, 'a bug');
-      const [status, code] =
-        error instanceof ApiError ? [error.status, error.code] : [500, 'INTERNAL_SERVER_ERROR'];
+      const { status, code } = toApiError(error, log, requestId);
       const body = problemBody({ status, code, requestId });
       return { status, body, headers: status === 503 ? [['Retry-After', String(RETRY_AFTER_SECONDS)]] : [] };
     }
@@ -162,7 +161,7 @@ function checkMethod({
       .then((answer) => reply(null, checkResponse(answer, request, authz)))
       .catch((err: unknown) => {
         // Envoy refuses then. Nobody is behind this: what it rejects with would end the process.
-        log.error({ err }, 'a bug');
+        log.error({ err }, UNHANDLED);
         reply({ code: GRPC_INTERNAL });
       });
 }

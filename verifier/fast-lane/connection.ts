@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import { ApiError } from '#shared/errors.ts';
 import { readBuffer, readIntoBuffer, restOf } from '#shared/read-buffer.ts';
 import { newRequestId } from '#shared/request-id.ts';
+import { UNHANDLED } from '#shared/unhandled-error.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { Loan } from '../http/loan.ts';
 import type { RequestEvents } from '../http/router.ts';
@@ -12,7 +13,7 @@ import { parseCall } from './parse-call.ts';
 import { type ParsedQuestion, parseQuestion } from './parse-question.ts';
 import { plainLength } from './plain-request.ts';
 import { type RawAnswers, rawJson } from './reply.ts';
-import type { Line } from './response-writer.ts';
+import type { ClientConnection } from './response-writer.ts';
 
 /** Answers gathered before they are written, characters; a reader that is slower than this is waited for. */
 const WRITE_LENGTH_MAX = 65_536;
@@ -21,7 +22,7 @@ const WRITE_LENGTH_MAX = 65_536;
 const LENT_IN_A_ROW_MAX = 8;
 
 /** The request in hand: filled by `parseQuestion`, read before anything else runs. */
-const found: ParsedQuestion = {
+const parsed: ParsedQuestion = {
   key: '',
   apiId: undefined,
   requestId: '',
@@ -33,9 +34,9 @@ const found: ParsedQuestion = {
 const NOTHING = Buffer.alloc(0);
 
 /** A connection of the fast lane, until it is closed or Node's. */
-export class LaneConnection implements Line, RequestEvents {
+export class LaneConnection implements ClientConnection, RequestEvents {
   readonly socket: Socket;
-  closed: (() => void) | undefined;
+  onClose: (() => void) | undefined;
   readonly #lane: Lane;
   readonly #giveToNode: (connection: Duplex) => void;
   /**
@@ -98,11 +99,11 @@ export class LaneConnection implements Line, RequestEvents {
   };
   readonly #forget = () => {
     this.#lane.forget(this);
-    const { closed } = this;
+    const { onClose } = this;
     if (this.#passing) this.#passedOn();
     this.#begun.take();
     this.#loan?.destroy();
-    closed?.();
+    onClose?.();
   };
 
   /** What is read when the connection is Node's goes the way of other sockets' bytes. */
@@ -124,7 +125,7 @@ export class LaneConnection implements Line, RequestEvents {
 
   /** Ends this connection, and none else, on a bug of ours. */
   readonly #giveUp = (err: unknown): void => {
-    this.#lane.options.log.error({ err }, 'a bug');
+    this.#lane.options.log.error({ err }, UNHANDLED);
     this.socket.destroy();
   };
 
@@ -157,15 +158,15 @@ export class LaneConnection implements Line, RequestEvents {
         if (out !== '') this.socket.write(out, ascii ? 'latin1' : 'utf8');
         if (verdict === 'begun' && at > 0 && this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
         else if (verdict === undefined) this.#lookUp(restOf(bytes, at));
-        else if (verdict === 'for Node' || !this.#receive(bytes, at, found.length, at > 0 ? 0 : sinceMs))
+        else if (verdict === 'for Node' || !this.#receive(bytes, at, parsed.length, at > 0 ? 0 : sinceMs))
           this.#toNode(restOf(bytes, at));
         return;
       }
       this.#lane.options.counts.answered++;
       this.#lentInARow = 0;
-      out += this.#raw.decided(verdict, found.requestId || newRequestId(), this.keepAliveS);
+      out += this.#raw.decided(verdict, parsed.requestId || newRequestId(), this.keepAliveS);
       ascii &&= verdict.entry?.details === undefined;
-      at += found.length;
+      at += parsed.length;
       if (this.#isLast) break;
     }
     this.socket.write(out, ascii ? 'latin1' : 'utf8');
@@ -173,15 +174,15 @@ export class LaneConnection implements Line, RequestEvents {
     else if (at < bytes.length || this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
   }
 
-  /** The verdict on the request at `at`, left in `found`; undefined = it must be looked up. */
+  /** The verdict on the request at `at`, left in `parsed`; undefined = it must be looked up. */
   #judge(bytes: Buffer, at: number): Verdict | undefined | 'begun' | 'for Node' {
     const { closing, options } = this.#lane;
     if (closing) return 'for Node';
-    const recognition = parseQuestion(bytes, at, options.limits.BODY_BYTES_MAX, options.authz, found);
-    if (recognition !== 'whole') return recognition;
-    this.#isLast = found.isLast;
+    const result = parseQuestion(bytes, at, options.limits.BODY_BYTES_MAX, options.authz, parsed);
+    if (result !== 'whole') return result;
+    this.#isLast = parsed.isLast;
     try {
-      return options.answers.decide(found.key, found.apiId);
+      return options.answers.decide(parsed.key, parsed.apiId);
     } catch {
       // A bug of ours: the reference meets it again, and reports it.
       return 'for Node';
@@ -195,7 +196,7 @@ export class LaneConnection implements Line, RequestEvents {
    * @returns false where that would be more than may be kept
    */
   #receive(bytes: Buffer, at: number, length: number, sinceMs: number): boolean {
-    if (!this.#begun.begin(bytes, at, length, length > 0 ? found.requestId : '')) return false;
+    if (!this.#begun.begin(bytes, at, length, length > 0 ? parsed.requestId : '')) return false;
     this.#state = 'receiving';
     this.#quietMs = sinceMs;
     return true;
@@ -209,16 +210,16 @@ export class LaneConnection implements Line, RequestEvents {
 
   /** In which form the request in hand is answered. */
   get #raw(): RawAnswers {
-    return found.fromGateway ? this.#lane.rawAuthz : rawJson;
+    return parsed.fromGateway ? this.#lane.rawAuthz : rawJson;
   }
 
   /** Answers the first request of `bytes` by a look-up. What comes meanwhile is kept for after it, in order. */
   #lookUp(bytes: Buffer): void {
     const { answers, limits } = this.#lane.options;
     if (this.#lane.inFlight >= limits.REQUESTS_IN_FLIGHT_MAX) return void this.#handOver(bytes);
-    const { key, apiId, length } = found;
+    const { key, apiId, length } = parsed;
     const raw = this.#raw;
-    const requestId = found.requestId || newRequestId();
+    const requestId = parsed.requestId || newRequestId();
     this.#state = 'waiting';
     this.#lane.inFlight++;
     answers
@@ -288,7 +289,7 @@ export class LaneConnection implements Line, RequestEvents {
 
   #passedOn(): void {
     this.#passing = false;
-    this.closed = undefined;
+    this.onClose = undefined;
     this.#lane.inFlight--;
   }
 

@@ -6,7 +6,7 @@ import type { HttpLimits } from '../http/limits.ts';
 import type { RequestEvents } from '../http/router.ts';
 import type { Call } from './parse-call.ts';
 import type { RawAnswers } from './reply.ts';
-import type { Line } from './response-writer.ts';
+import type { ClientConnection } from './response-writer.ts';
 
 /** What became of what came to the lane. */
 export interface LaneCounts {
@@ -27,7 +27,7 @@ export interface LaneOptions {
   /** Answers a connection whose request did not come in time, and closes it. */
   readonly tooSlow: (socket: Socket, requestId?: string) => void;
   /** In proxy mode, what answers a call; then nothing else is asked here. */
-  readonly passOn?: (call: Call, connection: Line & RequestEvents) => void;
+  readonly passOn?: (call: Call, connection: ClientConnection & RequestEvents) => void;
   readonly log: Pick<Logger, 'error'>;
   readonly counts: LaneCounts;
 }
@@ -43,5 +43,5 @@ export interface Lane {
   /** Set, new requests are for Node, which answers them with `Connection: close`. */
   readonly closing: boolean;
   /** Lets go of a connection that is closed or Node's. */
-  forget(connection: Line): void;
+  forget(connection: ClientConnection): void;
 }

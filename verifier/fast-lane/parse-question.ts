@@ -36,7 +36,7 @@ export interface ParsedQuestion {
 }
 
 /** `begun`: such a request, as far as it is here. */
-type Recognition = 'whole' | 'begun' | 'for Node';
+type ParseResult = 'whole' | 'begun' | 'for Node';
 
 /**
  * Recognises a common request at `at`: exactly the shape that ordinary clients of verifyKey and gateways send, where
@@ -50,13 +50,13 @@ export function parseQuestion(
   at: number,
   bodyBytesMax: number,
   authz: AuthzSettings | undefined,
-  found: ParsedQuestion,
-): Recognition {
-  found.fromGateway = false;
-  found.length = 0;
+  parsed: ParsedQuestion,
+): ParseResult {
+  parsed.fromGateway = false;
+  parsed.length = 0;
   if (!follows(bytes, at, VERIFY_KEY)) {
     if (endsIn(bytes, at, VERIFY_KEY)) return 'begun';
-    return authz === undefined ? 'for Node' : recogniseAuthz(bytes, at, authz, found);
+    return authz === undefined ? 'for Node' : parseAuthz(bytes, at, authz, parsed);
   }
   const version = at + VERIFY_KEY.length;
   if (!isVersion(bytes, version)) return isBegunVersion(bytes, version) ? 'begun' : 'for Node';
@@ -65,17 +65,17 @@ export function parseQuestion(
   if ((head.seen & NEEDED) !== NEEDED) return 'for Node';
   const end = body + head.length;
   if (head.length === 0 || head.length > bodyBytesMax) return 'for Node';
-  found.requestId = head.requestId;
-  found.isLast = isLast(bytes, version);
-  found.length = end - at;
+  parsed.requestId = head.requestId;
+  parsed.isLast = isLast(bytes, version);
+  parsed.length = end - at;
   if (end > bytes.length) return 'begun';
-  return scanBody(bytes, body, end, found) || parseBody(bytes.subarray(body, end), found)
+  return scanBody(bytes, body, end, parsed) || parseBody(bytes.subarray(body, end), parsed)
     ? 'whole'
     : 'for Node';
 }
 
 /** A GET below `/authz/` without a body and with one key, the same where it comes twice. */
-function recogniseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, found: ParsedQuestion): Recognition {
+function parseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, parsed: ParsedQuestion): ParseResult {
   // Where the key may be in the query, what the gateway says of the client's target counts too.
   if (authz.sources.includes('query')) return 'for Node';
   if (!follows(bytes, at, GET_AUTHZ)) return endsIn(bytes, at, GET_AUTHZ) ? 'begun' : 'for Node';
@@ -91,21 +91,21 @@ function recogniseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, found: 
   const end = scanHead(bytes, at, version + VERSION_LENGTH - at, AUTHZ_HEADERS);
   if (end < 0) return end === BEGUN ? 'begun' : 'for Node';
   if ((head.seen & HOST) === 0 || head.length !== 0) return 'for Node';
-  found.requestId = head.requestId;
-  found.isLast = isLast(bytes, version);
-  found.key = '';
+  parsed.requestId = head.requestId;
+  parsed.isLast = isLast(bytes, version);
+  parsed.key = '';
   if (head.bearer > 0 && authz.sources.includes('bearer')) {
-    found.key = bytes.toString('latin1', head.bearer, head.bearerEnd);
+    parsed.key = bytes.toString('latin1', head.bearer, head.bearerEnd);
   }
   if (head.apiKey > 0 && authz.sources.includes('x-api-key')) {
     const key = bytes.toString('latin1', head.apiKey, head.apiKeyEnd);
-    if (found.key !== '' && found.key !== key) return 'for Node';
-    found.key = key;
+    if (parsed.key !== '' && parsed.key !== key) return 'for Node';
+    parsed.key = key;
   }
-  if (found.key === '') return 'for Node';
-  found.apiId = known.apiId;
-  found.fromGateway = true;
-  found.length = end - at;
+  if (parsed.key === '') return 'for Node';
+  parsed.apiId = known.apiId;
+  parsed.fromGateway = true;
+  parsed.length = end - at;
   return 'whole';
 }
 
@@ -160,10 +160,10 @@ const FIELD_API_ID = Buffer.from('"apiId":');
 const OPEN = Buffer.from('{');
 
 /** A body as `JSON.stringify` makes it, or with single spaces as others do: no escapes, nothing but ASCII. */
-function scanBody(bytes: Buffer, at: number, end: number, found: ParsedQuestion): boolean {
+function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion): boolean {
   if (!follows(bytes, at, OPEN)) return false;
-  found.key = '';
-  found.apiId = undefined;
+  parsed.key = '';
+  parsed.apiId = undefined;
   for (let i = at + 1; ; i++) {
     const isKey = follows(bytes, i, FIELD_KEY);
     if (!isKey && !follows(bytes, i, FIELD_API_ID)) return false;
@@ -175,26 +175,26 @@ function scanBody(bytes: Buffer, at: number, end: number, found: ParsedQuestion)
     if (bytes[i] !== QUOTE) return false;
     // A field that comes twice, a key of the wrong length and an apiId that breaks its rule are for the validator.
     if (isKey) {
-      if (found.key !== '' || i === value || i - value > KEY_LENGTH_MAX) return false;
-      found.key = bytes.toString('latin1', value, i);
+      if (parsed.key !== '' || i === value || i - value > KEY_LENGTH_MAX) return false;
+      parsed.key = bytes.toString('latin1', value, i);
     } else {
       const apiId = bytes.toString('latin1', value, i);
-      if (found.apiId !== undefined || !API_ID.test(apiId)) return false;
-      found.apiId = apiId;
+      if (parsed.apiId !== undefined || !API_ID.test(apiId)) return false;
+      parsed.apiId = apiId;
     }
     i++;
-    if (bytes[i] === CLOSE) return i + 1 === end && found.key !== '';
+    if (bytes[i] === CLOSE) return i + 1 === end && parsed.key !== '';
     if (bytes[i] !== COMMA) return false;
     if (bytes[i + 1] === SPACE) i++;
   }
 }
 
 /** Any other body that the reference accepts, read as the reference reads it. */
-function parseBody(body: Buffer, found: ParsedQuestion): boolean {
+function parseBody(body: Buffer, parsed: ParsedQuestion): boolean {
   try {
     const { key, apiId } = questionOf(parseJson(body));
-    found.key = key;
-    found.apiId = apiId;
+    parsed.key = key;
+    parsed.apiId = apiId;
     return true;
   } catch {
     return false;

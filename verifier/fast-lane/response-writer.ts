@@ -14,8 +14,8 @@ export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flu
   destroy(): unknown;
 };
 
-/** What a raw response is on. */
-export interface Line {
+/** The connection of a client, as far as a raw response needs it. */
+export interface ClientConnection {
   readonly socket: Socket;
   /** Seconds that the connection stays open after the present response; undefined = it does not. */
   readonly keepAliveS: number | undefined;
@@ -29,7 +29,7 @@ export interface Line {
 export class RawResponse implements Downstream {
   headersSent = false;
   readonly socket = null;
-  readonly #line: Line;
+  readonly #connection: ClientConnection;
   readonly #toHead: boolean;
   /** Not yet written. */
   #head = '';
@@ -37,13 +37,13 @@ export class RawResponse implements Downstream {
   #trailers = '';
 
   /** @param toHead whether the request was a HEAD */
-  constructor(line: Line, toHead: boolean) {
-    this.#line = line;
+  constructor(connection: ClientConnection, toHead: boolean) {
+    this.#connection = connection;
     this.#toHead = toHead;
   }
 
   get destroyed(): boolean {
-    return this.#line.socket.destroyed;
+    return this.#connection.socket.destroyed;
   }
 
   writeHead(status: number, message: string, headers: readonly string[]): void {
@@ -59,7 +59,7 @@ export class RawResponse implements Downstream {
     }
     const isEmpty = this.#toHead || status === 204 || status === 304;
     this.#framing = isEmpty ? 'none' : hasLength ? 'length' : 'chunked';
-    text += addedLines(isDated, this.#line.keepAliveS);
+    text += addedLines(isDated, this.#connection.keepAliveS);
     this.#head = this.#framing === 'chunked' ? `${text}Transfer-Encoding: chunked\r\n\r\n` : `${text}\r\n`;
     this.headersSent = true;
   }
@@ -70,18 +70,18 @@ export class RawResponse implements Downstream {
 
   flushHeaders(): void {
     if (this.#head === '') return;
-    this.#line.moved();
-    this.#line.socket.write(this.#head, 'latin1');
+    this.#connection.moved();
+    this.#connection.socket.write(this.#head, 'latin1');
     this.#head = '';
   }
 
   /** @returns false where the client should be waited for; then there will be a `drain` */
   write(chunk: Buffer): boolean {
-    const { socket } = this.#line;
+    const { socket } = this.#connection;
     socket.cork();
     this.flushHeaders();
     if (this.#framing !== 'none' && chunk.length > 0) {
-      this.#line.moved();
+      this.#connection.moved();
       if (this.#framing === 'chunked') socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
       socket.write(chunk);
       if (this.#framing === 'chunked') socket.write('\r\n', 'latin1');
@@ -101,26 +101,26 @@ export class RawResponse implements Downstream {
       if (body !== '') text += `${body.length.toString(16)}\r\n${body}\r\n`;
       text += `0\r\n${this.#trailers}\r\n`;
     }
-    if (text !== '') this.#line.socket.write(text, 'latin1');
-    this.#line.answered();
+    if (text !== '') this.#connection.socket.write(text, 'latin1');
+    this.#connection.answered();
   }
 
   /** A whole response, made elsewhere. */
   answer(text: string): void {
     this.headersSent = true;
-    this.#line.socket.write(
+    this.#connection.socket.write(
       this.#toHead ? text.slice(0, text.indexOf(HEAD_END) + HEAD_END.length) : text,
       'latin1',
     );
-    this.#line.answered();
+    this.#connection.answered();
   }
 
   once(event: 'drain', then: () => void): void {
-    this.#line.socket.once(event, then);
+    this.#connection.socket.once(event, then);
   }
 
   destroy(): void {
-    this.#line.socket.destroy();
+    this.#connection.socket.destroy();
   }
 }
 

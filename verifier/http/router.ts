@@ -9,7 +9,7 @@ export type Handler = (
   request: IncomingMessage,
   response: ServerResponse,
   requestId: string,
-  hooks: RequestEvents,
+  events: RequestEvents,
 ) => void | Promise<void>;
 
 /** What a handler may leave with its request. */
@@ -18,7 +18,7 @@ export interface RequestEvents {
    * Called when the response is closed, sent or not. In place of a listener of its own: with two of them on `close`,
    * nearly every response survives its scavenges, which then take 10 times as long (Node 24).
    */
-  closed: (() => void) | undefined;
+  onClose: (() => void) | undefined;
 }
 
 /** Which paths there are, and who answers them. */
@@ -32,14 +32,14 @@ export interface Routes {
 /** Finds who answers a request. The query plays no part. */
 export function createRouter({ exact, below }: Routes): Handler {
   const paths = new Map(Object.entries(exact));
-  return (request, response, requestId, hooks) => {
+  return (request, response, requestId, events) => {
     const [path = ''] = (request.url ?? '').split('?', 1);
     const methods = paths.get(path);
     const handler =
       methods === undefined
         ? below.find(([prefix]) => path.startsWith(prefix))?.[1]
         : methods[request.method ?? ''];
-    if (handler !== undefined) return handler(request, response, requestId, hooks);
+    if (handler !== undefined) return handler(request, response, requestId, events);
     if (methods === undefined) throw new ApiError('NOT_FOUND', 'no such path');
     const allowed = Object.keys(methods).join(', ');
     response.setHeader('Allow', allowed);

@@ -6,6 +6,7 @@ import { ApiError, type ErrorCode, unavailable } from '#shared/errors.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import { SlotList } from '#shared/slot-list.ts';
+import { toApiError, UNHANDLED } from '#shared/unhandled-error.ts';
 import type { HttpLimits } from './limits.ts';
 import { Loan } from './loan.ts';
 import { refusalAsJson, refusalAsProblem } from './raw-head.ts';
@@ -82,24 +83,22 @@ export function createListener(options: ListenerOptions): Listener {
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     const requestId = requestIdFrom(request.headers['x-request-id']);
     if (closing) response.shouldKeepAlive = false;
-    const received: Received = { response, requestId, closed: undefined, refused: false };
+    const received: Received = { response, requestId, onClose: undefined, refused: false };
     latest.set(request.socket, received);
     const place = open.add(response);
     response.once('close', () => {
       open.remove(place);
-      received.closed?.();
+      received.onClose?.();
       if (request.socket instanceof Loan) request.socket.answered();
     });
     const fail = (error: unknown) => {
-      const isBug = !(error instanceof ApiError);
-      if (isBug) log.error({ requestId, err: error }, 'a bug');
-      if (response.headersSent) return void (isBug && response.destroy());
-      const bug = new ApiError('INTERNAL_SERVER_ERROR', 'something went wrong on our side');
+      const told = toApiError(error, log, requestId);
+      if (response.headersSent) return void (told !== error && response.destroy());
       try {
-        answerError(response, isBug ? bug : error, requestId, problems);
+        answerError(response, told, requestId, problems);
       } catch (err) {
         // Nobody is behind this: what it threw would end the process, with the requests of all others.
-        log.error({ requestId, err }, 'a bug');
+        log.error({ requestId, err }, UNHANDLED);
         response.destroy();
       }
     };
@@ -122,7 +121,7 @@ export function createListener(options: ListenerOptions): Listener {
       const { response, requestId } = last;
       if (response.writableFinished) return socket.destroy();
       // Of somebody else's answer, which would look whole.
-      if (response.headersSent && last.closed) return response.destroy();
+      if (response.headersSent && last.onClose) return response.destroy();
       response.shouldKeepAlive = false;
       if (!response.headersSent) answerError(response, error, requestId, problems);
       return response.end();

@@ -75,8 +75,13 @@ export async function createControlPlaneProxy(
     timeoutMs: config.CONTROL_PLANE_TIMEOUT_MS,
     headerBytesMax: config.HEADER_BYTES_MAX,
   };
-  const relay = await UpstreamPool.to(url, limits, new FaultLog('the control plane', clock, log), clock);
-  const handler: Handler = async (request, response, requestId, hooks) => {
+  const controlPlane = await UpstreamPool.to(
+    url,
+    limits,
+    new FaultLog('the control plane', clock, log),
+    clock,
+  );
+  const handler: Handler = async (request, response, requestId, events) => {
     const { method = '', url: target = '', rawHeaders, headers } = request;
     if (!OPERATION.test(target)) throw new ApiError('NOT_FOUND', 'no such path');
     const hops = headers.via ?? '';
@@ -89,11 +94,11 @@ export async function createControlPlaneProxy(
     const client = forwardedFor(headers['x-forwarded-for']?.toString(), request.socket.remoteAddress);
     try {
       const body = bodyOf(request, response);
-      await relay.send(response, {
+      await controlPlane.send(response, {
         method,
         body,
         target,
-        hooks,
+        events,
         requestId,
         headers: [...kept, 'X-Forwarded-For', client, 'X-Request-Id', requestId, 'Via', `1.1 ${id}`],
       });
@@ -101,7 +106,7 @@ export async function createControlPlaneProxy(
       throw error instanceof UpstreamError ? unavailable(MESSAGES[error.fault], error) : error;
     }
   };
-  return { below: [['/v1/', handler]], stats: relay, close: () => relay.close() };
+  return { below: [['/v1/', handler]], stats: controlPlane, close: () => controlPlane.close() };
 }
 
 const LOOP = 'CONTROL_PLANE_URL of the verifier leads back to it: say in it where the control plane is';

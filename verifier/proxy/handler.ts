@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { ApiError, type ErrorCode } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
+import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type AuthzOutcome, authzAnswer, clientQuestion, sendAnswer } from '../endpoints/authz.ts';
@@ -14,7 +15,7 @@ import {
 import type { Question } from '../endpoints/verify-key.ts';
 import type { Call } from '../fast-lane/parse-call.ts';
 import { rawAuthz } from '../fast-lane/reply.ts';
-import { type Downstream, type Line, RawResponse } from '../fast-lane/response-writer.ts';
+import { type ClientConnection, type Downstream, RawResponse } from '../fast-lane/response-writer.ts';
 import { identify } from '../http/respond.ts';
 import type { Handler, RequestEvents } from '../http/router.ts';
 import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
@@ -41,15 +42,15 @@ interface Asking {
 }
 
 /** Passes on what a key allows. */
-export class Passing {
-  readonly #relay: UpstreamPool;
-  readonly #ongoing: Rechecker;
+export class Forwarder {
+  readonly #upstream: UpstreamPool;
+  readonly #rechecker: Rechecker;
   readonly #options: ProxyOptions;
   readonly #isSecure: boolean;
 
-  constructor(relay: UpstreamPool, ongoing: Rechecker, options: ProxyOptions) {
-    this.#relay = relay;
-    this.#ongoing = ongoing;
+  constructor(upstream: UpstreamPool, rechecker: Rechecker, options: ProxyOptions) {
+    this.#upstream = upstream;
+    this.#rechecker = rechecker;
     this.#options = options;
     this.#isSecure = options.certificate !== undefined;
   }
@@ -60,7 +61,7 @@ export class Passing {
     identity: readonly HeaderLine[],
     response: Downstream,
     body: Body,
-    hooks: RequestEvents,
+    events: RequestEvents,
   ): Promise<void> {
     const { authz, clock } = this.#options;
     const { question, entry, method, target, requestId, tunnelIdleMs } = asking;
@@ -70,14 +71,14 @@ export class Passing {
     if (this.#isSecure) kept.push('X-Forwarded-Proto', 'https');
     kept.push('X-Request-Id', requestId);
     const checkedMs = (clock.monotonicMs() - asking.startedAtMs).toFixed(2);
-    const place = question && entry ? this.#ongoing.begin(response, question, entry) : undefined;
+    const place = question && entry ? this.#rechecker.begin(response, question, entry) : undefined;
     try {
-      await this.#relay.send(response, {
+      await this.#upstream.send(response, {
         method,
         body,
         target: withoutKey(target, authz.sources),
         headers: kept,
-        hooks,
+        events,
         requestId,
         responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
         tunnelIdleMs,
@@ -85,7 +86,7 @@ export class Passing {
     } catch (error) {
       throw error instanceof UpstreamError ? gatewayError(error) : error;
     } finally {
-      if (place !== undefined) this.#ongoing.end(place);
+      if (place !== undefined) this.#rechecker.end(place);
     }
   }
 
@@ -103,9 +104,9 @@ export class Passing {
 }
 
 /** Answers what Node's server has read. */
-export function handler(passing: Passing, { answers, authz, config, clock }: ProxyOptions): Handler {
+export function handler(forwarder: Forwarder, { answers, authz, config, clock }: ProxyOptions): Handler {
   const apiId = config.PROXY_API_ID || undefined;
-  return (request, response, requestId, hooks) => {
+  return (request, response, requestId, events) => {
     const startedAtMs = clock.monotonicMs();
     const { method = '', url: target = '', rawHeaders, headers } = request;
     // Now, because a socket has none any more when its client has gone.
@@ -134,7 +135,7 @@ export function handler(passing: Passing, { answers, authz, config, clock }: Pro
           ? { tunnelIdleMs: config.WEBSOCKET_IDLE_MS }
           : {}),
       };
-      return passing.send(asking, answer.headers, response, bodyOf(request, response), hooks);
+      return forwarder.send(asking, answer.headers, response, bodyOf(request, response), events);
     };
     if ('code' in asked) return proceed(asked);
     const verdict = answers.decide(asked.key, asked.apiId);
@@ -144,9 +145,9 @@ export function handler(passing: Passing, { answers, authz, config, clock }: Pro
 
 /** The same for what the fast lane has read. */
 export function laneHandler(
-  passing: Passing,
+  forwarder: Forwarder,
   { answers, authz, config, clock, log }: ProxyOptions,
-): (call: Call, connection: Line & RequestEvents) => void {
+): (call: Call, connection: ClientConnection & RequestEvents) => void {
   const apiId = config.PROXY_API_ID || undefined;
   const raw = rawAuthz(authz.withMeta);
   return (call, connection) => {
@@ -166,7 +167,7 @@ export function laneHandler(
         requestId,
         startedAtMs,
       };
-      return passing.send(
+      return forwarder.send(
         asking,
         identityHeaders(verdict.entry, authz.withMeta),
         response,
@@ -175,9 +176,8 @@ export function laneHandler(
       );
     };
     const fail = (error: unknown) => {
-      if (!(error instanceof ApiError)) log.error({ requestId, err: error }, 'a bug');
+      const told = toApiError(error, log, requestId);
       if (response.headersSent || response.destroyed) return;
-      const told = error instanceof ApiError ? error : new ApiError('INTERNAL_SERVER_ERROR', 'a bug');
       response.answer(raw.refused(told, requestId, connection.keepAliveS));
     };
     try {

@@ -3,7 +3,7 @@ import { FastLane } from '../fast-lane/fast-lane.ts';
 import type { LaneCounts } from '../fast-lane/lane.ts';
 import { createListener, type Listener } from '../http/server.ts';
 import { FaultLog } from './fault-log.ts';
-import { handler, laneHandler, Passing } from './handler.ts';
+import { Forwarder, handler, laneHandler } from './handler.ts';
 import type { ProxyOptions } from './options.ts';
 import { Rechecker } from './recheck.ts';
 import { UpstreamPool, type UpstreamStats } from './upstream.ts';
@@ -25,18 +25,18 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     timeoutMs: config.UPSTREAM_TIMEOUT_MS,
     headerBytesMax: limits.HEADER_BYTES_MAX,
   };
-  const relay = await UpstreamPool.to(
+  const upstream = await UpstreamPool.to(
     url,
     bounds,
     new FaultLog('the API', options.clock, log),
     options.clock,
   );
-  const ongoing = new Rechecker(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
-  const passing = new Passing(relay, ongoing, options);
+  const rechecker = new Rechecker(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
+  const forwarder = new Forwarder(upstream, rechecker, options);
   const lane = { answered: 0, lent: 0, handedOver: 0 };
   // Which of several keys in a query counts is for the reference to say.
   const hasLane = limits.FAST_LANE && certificate === undefined && !options.authz.sources.includes('query');
-  const passOn = laneHandler(passing, options);
+  const passOn = laneHandler(forwarder, options);
   // A long body may take long; STALL_TIMEOUT_MS bounds the time in which nothing of it comes.
   const ownLimits = { ...limits, REQUEST_TIMEOUT_MS: 0 };
   const listener = createListener({
@@ -48,7 +48,7 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     // Clients that leave rarely say more than this, and the API may be at work for them.
     endIsAbort: true,
     mayUpgrade: isWebSocket,
-    serve: handler(passing, options),
+    serve: handler(forwarder, options),
     ...(hasLane
       ? {
           lane: (server, tooSlow) =>
@@ -58,12 +58,12 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
   });
   const { close } = listener;
   return Object.assign(listener, {
-    stats: relay,
+    stats: upstream,
     lane,
     async close(graceMs: number) {
       await close(graceMs);
-      ongoing.close();
-      await relay.close();
+      rechecker.close();
+      await upstream.close();
     },
   });
 }

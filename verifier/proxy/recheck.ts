@@ -1,7 +1,7 @@
 import type { Clock } from '#shared/clock.ts';
-import { ApiError } from '#shared/errors.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { SlotList } from '#shared/slot-list.ts';
+import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { Lease } from '../core/lease.ts';
 import type { Decider, Question } from '../endpoints/verify-key.ts';
@@ -69,7 +69,7 @@ export class Rechecker {
       if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
       else lease.follow(verdict.entry.epoch.lease);
     } catch (err) {
-      if (!(err instanceof ApiError)) this.#log.error({ err }, 'a bug');
+      toApiError(err, this.#log);
       if (!lease.holds()) response.destroy();
     }
   }

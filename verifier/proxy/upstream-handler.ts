@@ -59,7 +59,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
 
   constructor(
     response: Downstream,
-    hooks: RequestEvents,
+    events: RequestEvents,
     added: readonly string[],
     tunnelIdleMs: number | undefined,
     limit: HeadLimit,
@@ -70,7 +70,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#tunnelIdleMs = tunnelIdleMs;
     // Not written where it is assigned: see "Garbage" in README.md.
     const abort = () => this.#controller?.abort(new Error('the client has gone'));
-    hooks.closed = abort;
+    events.onClose = abort;
   }
 
   get settled(): Promise<void> {

@@ -86,7 +86,7 @@ export class UpstreamPool implements UpstreamStats {
    * @param options.body `null` = none; see `bodyOf`
    * @param options.target path and query to ask for
    * @param options.headers names and values in turn
-   * @param options.hooks those of the request
+   * @param options.events those of the request
    * @param options.responseHeaders likewise, added to those of the response
    * @param options.tunnelIdleMs with it the request asks for a WebSocket: where the server agrees, both connections
    *   become one, until either ends or nothing moved for so long
@@ -98,7 +98,7 @@ export class UpstreamPool implements UpstreamStats {
       body: Body;
       target: string;
       headers: string[];
-      hooks: RequestEvents;
+      events: RequestEvents;
       requestId: string;
       responseHeaders?: readonly string[];
       tunnelIdleMs?: number | undefined;
@@ -110,16 +110,16 @@ export class UpstreamPool implements UpstreamStats {
     if (this.#inFlight >= this.#limits.connectionsMax) throw this.#noted(new UpstreamError('busy'), options);
     this.#inFlight++;
     try {
-      const { method, body, headers, hooks, responseHeaders = [], tunnelIdleMs } = options;
+      const { method, body, headers, events, responseHeaders = [], tunnelIdleMs } = options;
       const upgrade = tunnelIdleMs === undefined ? null : 'websocket';
       const path = this.#path + options.target;
       // `servername` is missing from the types; without it the client's Host would choose whose certificate will do.
       const sent = { method, path, headers, body, upgrade, servername: this.#servername };
       const limit = { clock: this.#clock, timeoutMs: this.#limits.timeoutMs };
       const dispatch = () => {
-        const exchange = new UpstreamHandler(response, hooks, responseHeaders, tunnelIdleMs, limit);
-        this.#pool.dispatch(sent, exchange);
-        return exchange.settled;
+        const handler = new UpstreamHandler(response, events, responseHeaders, tunnelIdleMs, limit);
+        this.#pool.dispatch(sent, handler);
+        return handler.settled;
       };
       const mayRepeat = body === null && SAFE_METHODS.has(method);
       await dispatch().catch((error: UpstreamError) => {

@@ -35,7 +35,7 @@ export class RedisDirectory implements Directory {
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
   readonly #keys: PointerBatcher;
-  readonly #lines = new WeakMap<Redis, Line>();
+  readonly #lines = new WeakMap<Redis, SharedConnection>();
 
   /** @param replicas how many must hold a registration before it counts */
   constructor(nodes: RedisNodes, replicas: number, clock: Clock) {
@@ -48,7 +48,7 @@ export class RedisDirectory implements Directory {
     const redis = await this.#nodes.connection(apiKeys(apiId).head);
     let line = this.#lines.get(redis);
     if (!line) {
-      line = new Line(redis);
+      line = new SharedConnection(redis);
       this.#lines.set(redis, line);
     }
     return new RedisSession(apiId, line, this.#nodes, this.#replicas);
@@ -60,7 +60,7 @@ export class RedisDirectory implements Directory {
 }
 
 /** One connection, and who listens to what on it. */
-class Line {
+class SharedConnection {
   readonly redis: Redis;
   readonly listeners = new Map<string, (message: string) => void>();
   readonly ended = new Set<() => void>();
@@ -79,7 +79,7 @@ class Line {
 class RedisSession implements Session {
   readonly findsKeys: boolean;
   readonly #apiId: string;
-  readonly #line: Line;
+  readonly #line: SharedConnection;
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
   /** How pointers to keys of this API begin, and the names of its records and long metas. */
@@ -87,7 +87,7 @@ class RedisSession implements Session {
   #listener: ((message: string) => void) | undefined;
   #ended: (() => void) | undefined;
 
-  constructor(apiId: string, line: Line, nodes: RedisNodes, replicas: number) {
+  constructor(apiId: string, line: SharedConnection, nodes: RedisNodes, replicas: number) {
     this.#apiId = apiId;
     this.#line = line;
     this.#nodes = nodes;

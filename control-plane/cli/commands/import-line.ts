@@ -1,5 +1,5 @@
 import { hashSecret, isWellFormed, startOf } from '#shared/key-format.ts';
-import { LINE_BYTES_MAX, type Line } from '../read-lines.ts';
+import { type InputLine, LINE_BYTES_MAX } from '../read-lines.ts';
 
 /** A key as it is to be sent, and where it stood. */
 export interface Candidate {
@@ -23,7 +23,7 @@ const KEY_LENGTH_MAX = 512;
  * the server knows beside it and judges.
  * @returns undefined for an empty line
  */
-export function readCandidate({ number, text }: Line): Candidate | Refusal | undefined {
+export function readCandidate({ number, text }: InputLine): Candidate | Refusal | undefined {
   const refuse = (message: string): Refusal => ({ line: number, code: 'BAD_REQUEST', message });
   if (text === undefined) return refuse(`longer than ${LINE_BYTES_MAX} bytes, or not UTF-8`);
   const json = text.replace(/^\ufeff/, '').trim();

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import { CliError } from '../exit.ts';
-import { type Line, readLines } from '../read-lines.ts';
+import { type InputLine, readLines } from '../read-lines.ts';
 import { callPatiently } from '../retry.ts';
 import type { Session } from '../session.ts';
 import { count, json } from '../terminal/output.ts';
@@ -29,7 +29,7 @@ interface Done {
 }
 
 interface Batch {
-  readonly last: Line;
+  readonly last: InputLine;
   readonly keys: readonly Candidate[];
   readonly refusals: readonly Refusal[];
 }
@@ -118,12 +118,12 @@ async function markAt(source: FileHandle, end: number): Promise<string> {
 }
 
 /** Batches of what fits into one call, CALLS_AT_ONCE of them together; they cover all lines without a gap. */
-async function* rounds(lines: AsyncIterable<Line>): AsyncGenerator<Batch[]> {
+async function* rounds(lines: AsyncIterable<InputLine>): AsyncGenerator<Batch[]> {
   let round: Batch[] = [];
   let keys: Candidate[] = [];
   let refusals: Refusal[] = [];
   let bytes = 0;
-  let last: Line | undefined;
+  let last: InputLine | undefined;
   const close = () => {
     if (last) round.push({ last, keys, refusals });
     keys = [];

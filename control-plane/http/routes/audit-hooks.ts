@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Clock } from '#shared/clock.ts';
 import { isWellFormed } from '#shared/key-format.ts';
 import type { StoredFields } from '#shared/key-record.ts';
-import { type AuditKind, type Effect, type Subject, shown } from '../../core/audit-event.ts';
+import { type AuditedEffect, type AuditKind, type Subject, shown } from '../../core/audit-event.ts';
 import type { Written } from '../../core/change-log.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { App } from '../server.ts';
@@ -22,7 +22,7 @@ interface AuditNotes {
   /** Whether the call was let through to its handler, so that an outage leaves its outcome unknown. */
   letThrough: boolean;
   on: Subject;
-  effect: Effect;
+  effect: AuditedEffect;
 }
 
 /**
@@ -58,7 +58,7 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
 }
 
 /** Adds to what is known of a call. */
-export function note(request: FastifyRequest, on: Subject, effect: Effect = {}): void {
+export function note(request: FastifyRequest, on: Subject, effect: AuditedEffect = {}): void {
   request.auditNotes.on = { ...request.auditNotes.on, ...on };
   request.auditNotes.effect = { ...request.auditNotes.effect, ...effect };
 }
