@@ -15,15 +15,17 @@ export const adminSettings = (byDefault: number) => ({
   ),
 });
 
-/** What the admin listener tells. */
+/** Answers of the admin listener. */
 export interface AdminOptions {
   readonly metrics: Registry;
-  /** What is still missing before traffic may come; undefined = ready. */
+  /** Reports what is still missing before traffic may come; undefined = ready. */
   readonly notReady: () => string | undefined;
 }
 
 const CONNECTIONS_MAX = 100;
-/** How long a connection may stay silent, which takes a probe's place. Node looks every 30 s unless told otherwise. */
+/**
+ * Longest silence of a connection, which otherwise takes a probe's place. Node looks every 30 s unless told otherwise.
+ */
 const REQUEST_TIMEOUT_MS = 5000;
 
 /**

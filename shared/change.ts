@@ -31,7 +31,7 @@ export function parsePublished(message: string): PublishedChange | undefined {
   };
 }
 
-/** What a change does to a follower's memory. */
+/** The effect of a change on a follower's memory. */
 export type Effect =
   | { readonly kind: 'set'; readonly secretHash: string; readonly state: KeyState }
   /** The key is gone, or its new state was too long for the log: forget what is cached. */

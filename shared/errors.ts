@@ -33,7 +33,7 @@ export const ERRORS = {
   GATEWAY_TIMEOUT: [504, 'In proxy mode only: the API behind the verifier did not answer in time.'],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 
-/** What a client may rely on to tell errors apart; never renamed, never reused. */
+/** A code by which clients tell errors apart; never renamed, never reused. */
 export type ErrorCode = keyof typeof ERRORS;
 
 /** An error meant for the client. The message must hold no secret; `cause` goes to the log only. */

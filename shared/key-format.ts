@@ -17,7 +17,7 @@ export function generateKey(byteLength: number, prefix?: string, random = random
   return body + checksum(body);
 }
 
-/** Whether `key` is of our format and its checksum holds. Says nothing about whether it exists. */
+/** Tells whether `key` is of our format and its checksum holds, not whether it exists. */
 export function isWellFormed(key: string): boolean {
   if (!KEY_PATTERN.test(key)) return false;
   const split = key.length - CHECKSUM_LENGTH;

@@ -3,7 +3,7 @@ import { ERROR_DOCS_PATH, ERRORS, type ErrorCode } from './errors.ts';
 const RETRIED: ReadonlySet<string> = new Set<ErrorCode>(['RATE_LIMITED', 'SERVICE_UNAVAILABLE']);
 const RETRY_AFTER = { 'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } } };
 
-/** What every OpenAPI document of ours says of errors; its `components`. */
+/** Schemas of errors, the same in every OpenAPI document of ours; its `components`. */
 export const errorComponents = {
   schemas: {
     Error: {
@@ -55,7 +55,7 @@ export function errorResponses(codes: readonly ErrorCode[]): Record<string, { re
   );
 }
 
-/** What any request can end in, whatever it asks. */
+/** Errors that any request can end in. */
 export const ANY_REQUEST: readonly ErrorCode[] = [
   'BAD_REQUEST',
   'REQUEST_TIMEOUT',
@@ -64,5 +64,5 @@ export const ANY_REQUEST: readonly ErrorCode[] = [
   'INTERNAL_SERVER_ERROR',
   'SERVICE_UNAVAILABLE',
 ];
-/** What those with a body can end in besides. */
+/** Further errors of requests with a body. */
 export const ANY_BODY: readonly ErrorCode[] = ['PAYLOAD_TOO_LARGE', 'UNSUPPORTED_MEDIA_TYPE'];

@@ -7,7 +7,7 @@ const READ_BYTES_MAX = 65_536;
 /** Told that `length` bytes are at the start of `readBuffer`, where the next read of any socket overwrites them. */
 type OnRead = (length: number) => boolean;
 
-/** Where the sockets of `readIntoBuffer` read to. */
+/** The memory into which the sockets of `readIntoBuffer` read. */
 export const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES_MAX);
 
 /**
@@ -34,7 +34,7 @@ export function readCopies(socket: Socket): void {
   readIntoBuffer(socket, (length) => socket.push(Buffer.from(readBuffer.subarray(0, length))));
 }
 
-/** What is left of `bytes` from `at` on, fit to be kept. */
+/** Returns `bytes` from `at` on, as a copy where they lie in the shared memory and must be kept. */
 export function restOf(bytes: Buffer, at: number): Buffer {
   if (bytes.buffer !== readBuffer.buffer) return bytes.subarray(at);
   const copy = Buffer.allocUnsafe(bytes.length - at);

@@ -4,9 +4,9 @@ interface VerdictRow {
   readonly status: 200 | 401 | 403;
   /** Tells a person what the verdict means. A gateway may hand it on to its client. */
   readonly sentence: string;
-  /** Whether the response shows the key; otherwise it tells nothing about it. */
+  /** True if the response shows the key; otherwise it tells nothing about it. */
   readonly showsKey: boolean;
-  /** Where usage counts it: a letter in Redis, a field in responses. undefined = there is no key to count it for. */
+  /** Its counter in usage: a letter in Redis, a field in responses. undefined = there is no key to count it for. */
   readonly usage: { readonly letter: string; readonly field: string } | undefined;
 }
 

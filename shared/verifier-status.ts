@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 
-/** What a verifier reports of itself now and then, for people to look at; nothing decides on it. */
+/** A verifier's report about itself, for people to look at; nothing decides on it. */
 export interface VerifierStatus {
-  /** Of this process; another after a restart. Ids sort by start. */
+  /** Id of the process; another after a restart. Ids sort by start. */
   readonly id: string;
   readonly host: string;
   readonly version: string;
@@ -20,7 +20,7 @@ export interface VerifierStatus {
   readonly apisNotShown: number;
 }
 
-/** How a verifier stands with one API. */
+/** A verifier's state in one API. */
 export interface FollowedApi {
   readonly apiId: string;
   /** The name of the registration, as `propagation.laggards` gives it; empty before the first. */

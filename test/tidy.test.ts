@@ -160,6 +160,21 @@ test('every exported function, class and type says what it promises', () => {
   expect(bare).toEqual([]);
 });
 
+/** Doc comments that begin with a question, which a reader has to turn into a statement first. */
+const asRiddles = (text: string) =>
+  [...text.matchAll(/\/\*\*\s+(?:\* )?((?:What|Who|Whose|How|Whether|Where|Why|Which)\b[^\n]*)/g)].map(
+    ([, said]) => said,
+  );
+
+test('doc comments begin with a noun or a verb', () => {
+  const inRooms = [...sources].filter(([file]) => /^(verifier|shared)\//.test(file));
+  expect(inRooms.flatMap(([file, text]) => asRiddles(text).map((said) => `${file}: ${said}`))).toEqual([]);
+  expect(asRiddles('/** What a key is. */\nexport type Key = 1;\n/**\n * Whether it is.\n */')).toHaveLength(
+    2,
+  );
+  expect(asRiddles('/** A key. */')).toEqual([]);
+});
+
 test('every Lua script says its keys, its arguments and what it returns', () => {
   const scripts = tracked.filter((file) => file.endsWith('.lua') && /^(control-plane|verifier)\//.test(file));
   expect(scripts.length).toBeGreaterThan(10);

@@ -122,7 +122,10 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   };
 }
 
-/** What a verifier still lacks before traffic may come; later losses of Redis do not make it unready again. */
+/**
+ * Returns what is still missing before traffic may come. A later loss of Redis does not make the verifier unready
+ * again.
+ */
 async function whatIsMissing(
   verifier: Verifier,
   nodes: RedisNodes,

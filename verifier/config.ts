@@ -145,7 +145,7 @@ export const settings = {
 /** A verifier's settings, read and checked. */
 export type Config = ConfigOf<typeof settings>;
 
-/** What the settings cannot be together. */
+/** Returns what is wrong with the settings together. */
 export function configFaults(config: Config): string[] {
   return [...redisFaults(config), ...tlsFaults(config), ...forwardFaults(config), ...proxyFaults(config)];
 }

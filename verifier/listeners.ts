@@ -13,7 +13,7 @@ import { createProxy } from './proxy/proxy.ts';
 import type { UpstreamStats } from './proxy/upstream.ts';
 import { createVerifierServer } from './verifier-server.ts';
 
-/** Where a verifier is asked. */
+/** The addresses of a verifier. */
 export interface Addresses {
   /** As `http://host:port`, or `https:`. */
   readonly address: string;
@@ -27,9 +27,9 @@ export interface Addresses {
 export interface Listeners extends Addresses {
   /** Being received or looked up; what is passed on in proxy mode is in `relays`. */
   readonly requestsInFlight: number;
-  /** Of the fast lanes together. */
+  /** Counts of all fast lanes together. */
   readonly lane: Readonly<LaneCounts>;
-  /** What became of what was passed on, by where to. */
+  /** Requests passed on, by the name of their server. */
   readonly relays: Readonly<Record<string, UpstreamStats>>;
   /** Tells health checks that traffic may come. */
   ready(): void;
@@ -118,7 +118,7 @@ export async function openListeners(options: {
   };
 }
 
-/** Of a relay that is not configured: its series are there all the same. */
+/** Counts of an upstream that is not configured, so that its series exist all the same. */
 const NOTHING: UpstreamStats = {
   inFlight: 0,
   faults: { busy: 0, unreachable: 0, late: 0, cut: 0, invalid: 0 },

@@ -8,7 +8,7 @@ export interface Setting<T> {
   readonly parse: (text: string) => T;
   /** As one would write it in the environment; undefined = required, `''` = off unless set. */
   readonly default: string | undefined;
-  /** What is allowed, with the unit: `integer 1..100 ms`. */
+  /** The values that are allowed, with the unit: `integer 1..100 ms`. */
   readonly rule: string;
   readonly help: string;
   /** A secret may also come from the file that `<NAME>_FILE` names, and is never shown. */

@@ -2,7 +2,7 @@ import { createServer } from 'node:net';
 
 /** A listener that could not be opened, said to whoever chose its address. */
 class CannotListen extends Error {
-  /** Whether trying again may help: the address is in use, perhaps by a process that is about to end. */
+  /** True if another attempt may help: the address is in use, perhaps by a process that is about to end. */
   readonly inUse: boolean;
 
   constructor(setting: string, place: string, { code = '', message }: NodeJS.ErrnoException) {
@@ -23,7 +23,7 @@ const ADVICE: Readonly<Record<string, string>> = {
 };
 
 /**
- * What `open` resolves with. Where it fails, rejects with CannotListen.
+ * Resolves with the result of `open`. Rejects with CannotListen where that fails.
  * @param setting the one that says where
  * @param place as in that setting
  */
@@ -47,7 +47,10 @@ export function tryListening(host: string, port: number): Promise<void> {
 /** sysexits.h EX_CONFIG: to start it again would not help. */
 const EXIT_CONFIG = 78;
 
-/** What `start` resolves with; where that cannot listen, says why on standard error and ends the process. */
+/**
+ * Resolves with the result of `start`. Where that cannot listen, writes the reason to standard error and ends the
+ * process.
+ */
 export async function startOrExit<T>(start: Promise<T>): Promise<T> {
   try {
     return await start;

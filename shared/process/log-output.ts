@@ -3,7 +3,7 @@ import { systemClock } from '../clock.ts';
 
 /** Characters that wait at most, when nothing can be written. */
 const WAITING_LENGTH_MAX = 1_048_576;
-/** How long a reader is waited for that takes nothing more, milliseconds. */
+/** Longest wait for a reader that takes nothing more, milliseconds. */
 const FULL_PIPE_MS = 100;
 
 type Write = (fd: number, bytes: Buffer, done: (error: Error | null, written: number) => void) => void;
@@ -17,7 +17,7 @@ export class LogOutput {
   readonly #fd: number;
   readonly #write: Write;
   #waiting = '';
-  /** What is left of what is being written. */
+  /** The rest of the line that is being written. */
   #begun: Buffer = Buffer.alloc(0);
   #busy = false;
 

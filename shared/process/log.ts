@@ -1,7 +1,7 @@
 import { type DestinationStream, type LoggerOptions, pino } from 'pino';
 import { LogOutput } from './log-output.ts';
 
-/** What modules need of a logger. */
+/** A logger, as far as modules need one. */
 export type Logger = Pick<pino.Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
 
 /**

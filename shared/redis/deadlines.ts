@@ -5,7 +5,7 @@ import { SlotList } from '../slot-list.ts';
 export interface Deadline<T> {
   readonly item: T;
   readonly dueMs: number;
-  /** Whether it did not. */
+  /** True once the deadline has passed. */
   passed: boolean;
   place: number;
 }

@@ -4,7 +4,7 @@ import type { Logger } from '../process/log.ts';
 /** Oldest major version of Redis that has all that the scripts use. */
 const REDIS_MAJOR_MIN = 7;
 
-/** How often the same trouble is said again, milliseconds. */
+/** Pause before the same trouble is logged again, milliseconds. */
 const SAID_AGAIN_MS = 30_000;
 
 /** The value of a line of INFO; undefined where it has none. */
@@ -12,7 +12,7 @@ export function infoLine(info: string, name: string): string | undefined {
   return new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1];
 }
 
-/** Why a server that says this of itself (INFO) cannot be used; undefined = it can. */
+/** Returns why a server cannot be used, from what it says about itself (INFO); undefined = it can. */
 export function unusable(info: string): string | undefined {
   const version = infoLine(info, 'redis_version');
   if (version !== undefined && Number.parseInt(version, 10) < REDIS_MAJOR_MIN)
@@ -26,7 +26,7 @@ const PASSWORD =
 const AUTHORITY =
   'set REDIS_TLS_CA_FILE to the authority that signed its certificate, and name in REDIS_URL the host that the certificate is for';
 
-/** What to do about a failed connection, by the code of the system's or TLS' error, or the first word of Redis' reply. */
+/** Advice on a failed connection, by the code of the system's or TLS' error, or by the first word of Redis' reply. */
 const ADVICE: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there: start Redis, or say in REDIS_URL where it is',
   ENOENT: 'there is no such socket: start Redis, or say in REDIS_URL where it is',
@@ -47,7 +47,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   CERT_HAS_EXPIRED: 'its certificate has expired: give Redis a new one',
 };
 
-/** Why Redis cannot be reached, and what to do, in a sentence that holds no secret. */
+/** Explains why Redis cannot be reached and what to do, without any secret. */
 export function troubleOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code = '', message } = error as NodeJS.ErrnoException;
@@ -66,7 +66,7 @@ export class ReachLog {
     this.#log = log;
   }
 
-  /** Why Redis was out of reach at the last attempt; undefined = it was not. */
+  /** The reason why Redis was out of reach at the last attempt; undefined = it was not. */
   get trouble(): string | undefined {
     return this.#said?.trouble;
   }

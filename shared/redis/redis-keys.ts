@@ -1,7 +1,7 @@
 /**
- * Where everything lies in Redis. All keys of one API carry the hash tag `{apiId}`, so that a Redis Cluster
- * holds them in one slot and one script can change them atomically. `!` cannot occur in an apiId, so the
- * project's own tags never meet one.
+ * Names of all keys in Redis. All keys of one API carry the hash tag `{apiId}`, so that a Redis Cluster holds them in
+ * one slot and one script can change them atomically. `!` cannot occur in an API's id, so the project's own tags never
+ * meet one.
  */
 
 /** Everything about one API that scripts touch together. */

@@ -40,7 +40,7 @@ export const redisSettings = {
 /** The values of `redisSettings`. */
 export type RedisConfig = ConfigOf<typeof redisSettings>;
 
-/** What is wrong with these settings together. */
+/** Returns what is wrong with these settings together. */
 export function redisFaults(config: RedisConfig): string[] {
   const faults: string[] = [];
   if (config.REDIS_URL.length > 1 && config.REDIS_MODE === 'single') {
@@ -52,7 +52,7 @@ export function redisFaults(config: RedisConfig): string[] {
   return faults;
 }
 
-/** What connections are made with. */
+/** Options of a connection. */
 export type Options = Omit<RedisOptions, 'replyMapping'>;
 
 /** A server. */
@@ -74,7 +74,7 @@ export function nodeOf(url: URL): Node {
   return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 6379) };
 }
 
-/** How ioredis is to connect: one session each, nothing queued, nothing sent twice. */
+/** Makes the options of ioredis: one session each, nothing queued, nothing sent twice. */
 export function connectionOptions(config: RedisConfig): Options {
   const urls = config.REDIS_URL;
   const [first] = urls as readonly [URL];

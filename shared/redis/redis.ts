@@ -45,7 +45,7 @@ export class RedisNodes {
     this.#deadlines = new Deadlines(clock, config.REDIS_COMMAND_TIMEOUT_MS, cut);
   }
 
-  /** Why Redis was out of reach at the last attempt to connect; undefined = it was not. */
+  /** The reason why Redis was out of reach at the last attempt to connect; undefined = it was not. */
   get trouble(): string | undefined {
     return this.#reach.trouble;
   }
@@ -202,9 +202,9 @@ export class RedisNodes {
   }
 
   /**
-   * What a failed command means. A connection that was lost and a refusal that says the node cannot serve now
-   * (deposed, loading, out of memory, not permitted …) are outages; a deposed or wrong node's connection is cut,
-   * so that the next call looks for the right one. Anything else is a bug and passes through.
+   * Interprets a failed command. A lost connection is an outage, and so is a refusal that says the node cannot serve
+   * now (deposed, loading, out of memory, not permitted …). The connection to a deposed or wrong node is cut, so that
+   * the next call looks for the right one. Any other error is a fault of ours and passes through.
    */
   asOutage(redis: Redis, error: unknown): unknown {
     if (error instanceof ApiError) return error;
@@ -221,7 +221,7 @@ const REFUSALS = new Set(
   'LOADING MISCONF OOM NOPERM NOAUTH WRONGPASS TRYAGAIN MASTERDOWN BUSY UNKILLABLE'.split(' '),
 );
 
-/** Whether Redis itself answered with an error, so that it is known not to have done what was asked. */
+/** Tells whether Redis itself answered with an error, so that it is known not to have done what was asked. */
 function isReplyError(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }
@@ -244,5 +244,5 @@ export function cut(redis: Redis): void {
   stream?.destroy();
 }
 
-/** What the types of ioredis leave out. */
+/** Members of ioredis that its types leave out. */
 const internals = (redis: Redis) => redis as unknown as { stream?: Socket };

@@ -4,7 +4,7 @@ import type { ChainableCommander, Redis } from 'ioredis';
 
 type Argument = string | number;
 
-/** What one run of a script is given. */
+/** The keys and arguments of one run of a script. */
 export interface ScriptCall {
   readonly keys: readonly string[];
   readonly args: readonly Argument[];

@@ -1,6 +1,6 @@
 import type { Clock } from '#shared/clock.ts';
 
-/** How long a date must have stood, less than STEP_MS from where it was first seen, to be relied on. */
+/** Time that a date must have stood, less than STEP_MS from where it was first seen, to be relied on. */
 const STANDING_MS = 3_600_000;
 /** A smaller change of the date is no step: rounding, and clocks that are brought into line. */
 const STEP_MS = 1000;
@@ -13,9 +13,9 @@ const STEP_MS = 1000;
  */
 export class ExpiryClock {
   readonly #clock: Clock;
-  /** Of the latest date that has stood for an hour, or of the first; milliseconds. */
+  /** Offset of the latest date that has stood for an hour, or of the first; milliseconds. */
   #standingMs: number;
-  /** Of the date there is, and since when, on the monotonic clock; milliseconds. */
+  /** Offset of the present date, and since when it stands, on the monotonic clock; milliseconds. */
   #presentMs: number;
   #sinceMs: number;
 

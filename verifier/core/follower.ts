@@ -6,7 +6,7 @@ import { Entry, type Epoch, type KeyCache } from './key-cache.ts';
 import { instant, Lease } from './lease.ts';
 import type { Mark, Pointer, Session, SyncReply, SyncRequest } from './redis-port.ts';
 
-/** Why a follower forgot everything it had. */
+/** The reason why a follower forgot everything it had. */
 export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
 
 /** The periods of a follower. */
@@ -17,7 +17,7 @@ export interface FollowerLimits {
   readonly syncDeadlineMs: number;
 }
 
-/** What a follower tells about itself as it happens; for logs, metrics and the tests' checker. */
+/** Events of a follower, for logs, metrics and the tests' checker. */
 export interface FollowerEvents {
   live(position: number, leaseMs: number): void;
   dropped(reason: DropReason, position: number): void;
@@ -71,7 +71,10 @@ export class Follower {
   /** undefined in INIT. */
   #epoch: Epoch | undefined;
   #member = '';
-  /** Names that may still be registered although nothing is remembered under them; what is too much, a fence finds. */
+  /**
+   * Names that may still be registered although nothing is remembered under them. A fence removes those that do not fit
+   * here.
+   */
   readonly #former = new Set<string>();
   #position = 0;
   #hash = '';
@@ -108,22 +111,22 @@ export class Follower {
     this.#events = options.events;
   }
 
-  /** Whether it is registered and following, whatever its lease says. */
+  /** True while it is registered and follows, whatever its lease says. */
   get live(): boolean {
     return this.#epoch !== undefined;
   }
 
-  /** Whether the API was deleted; then every key of it is unknown. Only meaningful while `canAnswer`. */
+  /** True if the API was deleted; then every key of it is unknown. Only meaningful while `canAnswer`. */
   get apiDeleted(): boolean {
     return this.#apiDeleted;
   }
 
-  /** Whether what it knows may be told at this instant. */
+  /** True while the follower may answer from memory. */
   get canAnswer(): boolean {
     return this.#epoch?.lease.holds() ?? false;
   }
 
-  /** Whether anybody asked for a key of this API since the last call. */
+  /** Tells whether anybody asked for a key of this API since the last call. */
   takeUsed(): boolean {
     const used = this.#epoch?.used ?? true;
     if (this.#epoch) this.#epoch.used = false;
@@ -196,14 +199,14 @@ export class Follower {
     return waiter.promise;
   }
 
-  /** Whether `fill` can find keys by their secret at this moment. */
+  /** True while `fill` can find keys by their secret. */
   get findsKeys(): boolean {
     return this.live && this.#session?.findsKeys === true;
   }
 
   /**
-   * Reads a key's record at the head of the log, remembers and returns it; undefined when the key does not exist.
-   * Cached only when nothing newer was applied meanwhile. Rejects with SERVICE_UNAVAILABLE.
+   * Reads a key's record at the head of the log, caches and returns it; undefined when the key does not exist. Nothing
+   * is cached where something newer was applied meanwhile. Rejects with SERVICE_UNAVAILABLE.
    * @param wanted by its secret only where this `findsKeys`
    */
   async fill(wanted: { readonly keyId: string }): Promise<Entry | undefined>;

@@ -19,7 +19,7 @@ export interface Epoch {
 /** The rare parts of a key, apart so that a plain key stays small. */
 export type Details = Omit<KeyState, 'enabled' | 'expires'>;
 
-/** What a change may change of a key. */
+/** The part of a key that a change may change. */
 interface Facts {
   readonly enabled: boolean;
   /** Unix milliseconds, 0 = never. */
@@ -33,8 +33,8 @@ const PLAIN: Facts = Object.freeze({ enabled: true, expires: 0, details: undefin
 const PLAIN_DISABLED: Facts = Object.freeze({ enabled: false, expires: 0, details: undefined });
 
 /**
- * The verdicts on a key that are not reported yet. As a number: so many VALID and no other, which is how almost all keys
- * go and needs no memory of its own.
+ * Verdicts on a key that are not reported yet. A plain number counts VALID verdicts and stands for no others: almost
+ * all keys need nothing more, and it takes no memory of its own.
  */
 export type Unreported = VerdictCounts | number;
 

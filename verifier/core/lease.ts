@@ -14,7 +14,7 @@ export class Lease {
     this.#clock = clock;
   }
 
-  /** Whether an answer from memory is allowed at this instant. */
+  /** Tells whether an answer from memory is allowed at this instant. */
   holds(): boolean {
     return this.#clock.monotonicMs() < this.#untilMonotonicMs && this.#clock.wallMs() < this.#untilWallMs;
   }

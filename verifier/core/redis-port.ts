@@ -1,6 +1,6 @@
 import type { Change } from '#shared/change.ts';
 
-/** Where a secret's record lies. Immutable. */
+/** The place of a secret's record. Immutable. */
 export interface Pointer {
   readonly apiId: string;
   readonly keyId: string;
@@ -13,7 +13,7 @@ export interface Registration {
   readonly hash: string;
   readonly leaseMs: number;
   readonly apiDeleted: boolean;
-  /** Of the last creation; see `Mark`. */
+  /** Mark of the last creation; see `Mark`. */
   readonly creations: Mark;
 }
 
@@ -23,7 +23,7 @@ export interface Registration {
  */
 export type Mark = string;
 
-/** What a SYNC says and asks. */
+/** The content of a SYNC request. */
 export interface SyncRequest {
   readonly member: string;
   readonly position: number;
@@ -52,7 +52,7 @@ export interface SyncReply {
   readonly entries: readonly Change[];
   /** `[secretHash, creation number, …fields in the order of KEY_FIELDS]`; empty when there is no such record. */
   readonly record: readonly string[];
-  /** Of a request with `secretHash`: where its record lies; undefined when there is none. */
+  /** The place of the record, for a request with `secretHash`; undefined when there is none. */
   readonly pointer?: Pointer | undefined;
 }
 
@@ -62,7 +62,7 @@ export interface SyncReply {
  * Redis is out of reach or refuses.
  */
 export interface Session {
-  /** Whether a SYNC can find a key by its secret. Not in a Redis Cluster, where the pointer may lie on another node. */
+  /** True if a SYNC can find a key by its secret. Not in a Redis Cluster, where the pointer may lie on another node. */
   readonly findsKeys: boolean;
   /** Resolves when Redis has confirmed the subscription. Messages arrive whole, perhaps late, twice or never. */
   subscribe(onMessage: (message: string) => void): Promise<void>;
@@ -77,10 +77,10 @@ export interface Session {
   end(how: 'quietly' | 'cut'): void;
 }
 
-/** What a verifier needs of Redis. */
+/** Redis, as far as a verifier needs it. */
 export interface Directory {
   /** Opens a session for an API. Rejects with SERVICE_UNAVAILABLE. */
   open(apiId: string): Promise<Session>;
-  /** Where the key with this secret lies; undefined when there is none. Rejects with SERVICE_UNAVAILABLE. */
+  /** Finds the key with this secret; undefined when there is none. Rejects with SERVICE_UNAVAILABLE. */
   find(secretHash: string): Promise<Pointer | undefined>;
 }

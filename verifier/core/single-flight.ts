@@ -16,10 +16,10 @@ interface Running<Q, A> {
 /** About as many as there may be look-ups by default, queued ones included. */
 const CHAINS = 1024;
 
-/** How `SingleFlight` looks up, and what it makes of it. */
+/** The look-up that `SingleFlight` shares, and its result for each who asks. */
 interface Options<T, Q, A> {
   readonly clock: Clock;
-  /** How long one who asks waits, milliseconds; the look-up goes on. */
+  /** Longest wait of one who asks, milliseconds; the look-up goes on. */
   readonly waitMs: number;
   read(digest: string): Promise<T>;
   /** May throw. */

@@ -20,11 +20,11 @@ interface VerdictCounter {
 export interface VerifierLimits extends FollowerLimits {
   readonly cacheKeysMax: number;
   readonly unknownKeysMax: number;
-  /** How long an unknown key is remembered as such, milliseconds. */
+  /** Time for which an unknown key is remembered as such, milliseconds. */
   readonly unknownTtlMs: number;
   readonly lookupsInFlightMax: number;
   readonly lookupsQueuedMax: number;
-  /** How long a request waits for a look-up, which then goes on without it, milliseconds. */
+  /** Longest wait of a request for its look-up, which then goes on without it, milliseconds. */
   readonly lookupWaitMs: number;
   readonly apisMax: number;
   readonly apiIdleMs: number;
@@ -67,7 +67,9 @@ export class Verifier {
   readonly #lookups: SingleFlight<Entry | Verdict, Asked, Verdict>;
   readonly #slots: Semaphore;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
-  /** Of which API the next key that memory does not have will be: then one step at Redis finds and reads it. */
+  /**
+   * The likely API of the next key that memory does not have: a follower finds and reads a key in one step at Redis.
+   */
   #likely: Follower | undefined;
   #idleCheck: { cancel(): void } | undefined;
   #stopped = false;
@@ -82,7 +84,7 @@ export class Verifier {
     random?: () => number;
     limits: VerifierLimits;
     apiIds: readonly string[];
-    /** Whether keys that are not of our format may be looked up. */
+    /** True if keys of another format than ours may be looked up. */
     foreignKeys: boolean;
     events: (apiId: string) => FollowerEvents;
     /** Told every verdict on a known key; undefined = nobody counts them. */
@@ -212,8 +214,8 @@ export class Verifier {
   }
 
   /**
-   * What Redis said of a secret that is of no key, for all who wait: some may have asked long after Redis did answer, where
-   * the reply was held up or this process was, and the key may have been created before they asked.
+   * Refuses to pass on a late reply about an unknown secret. If the reply was delayed, the key may exist by now: answer
+   * 503, not NOT_FOUND.
    */
   #unlessLate(verdict: Verdict, sinceMs: number): Verdict {
     const { unknownTtlMs, lookupWaitMs } = this.#limits;

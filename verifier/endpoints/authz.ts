@@ -10,16 +10,16 @@ import { AUTHZ_PREFIX, type OriginalRequest, parseAuthzPath } from './dialects.t
 import { type HeaderLine, identityHeaders } from './identity-headers.ts';
 import type { Decider, Question } from './verify-key.ts';
 
-/** What the process's configuration says about questions of gateways. */
+/** Settings of the endpoints for gateways. */
 export interface AuthzSettings {
   readonly sources: readonly Source[];
-  /** Whether `X-Key-Meta` is one of the identity headers. */
+  /** True if `X-Key-Meta` is one of the identity headers. */
   readonly withMeta: boolean;
-  /** Whether a CORS preflight, which never carries a key, is allowed without one. */
+  /** True if a CORS preflight, which never carries a key, is allowed without one. */
   readonly allowPreflight: boolean;
 }
 
-/** What became of a question: a verdict, or why there was no key to judge. */
+/** The outcome of a question: a verdict, or why there was no key to judge. */
 export type AuthzOutcome = Verdict | { readonly code: CredentialFault | 'PREFLIGHT' };
 
 /** An answer to a gateway. Where there is a body its type is `PROBLEM_TYPE`. */
@@ -44,7 +44,7 @@ export function authzRoutes(answers: Decider, settings: AuthzSettings): Routes['
   return [[AUTHZ_PREFIX, handler]];
 }
 
-/** Which key to judge, and of which API it must be; or the outcome where there is no key to judge. */
+/** The key to judge, and the API that it must be of; or the outcome where there is no key to judge. */
 export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
 
 /** Reads a gateway's question. Throws ApiError NOT_FOUND when no dialect has its path. */
@@ -56,7 +56,7 @@ function authzQuestion(method: string, url: string, headers: HeaderLines, settin
 }
 
 /**
- * What a client's request asks.
+ * Reads the question in a client's request.
  * @param original as the client sent it, where that is known
  * @param apiId the API that the key must be of; undefined = any
  */

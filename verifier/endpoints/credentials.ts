@@ -1,4 +1,4 @@
-/** Where a client may put its key: `Authorization: Bearer`, `X-Api-Key`, or the query parameter `api_key`. */
+/** Places where a client may put its key: `Authorization: Bearer`, `X-Api-Key`, or the query parameter `api_key`. */
 export const SOURCES = ['bearer', 'x-api-key', 'query'] as const;
 /** One of `SOURCES`. */
 export type Source = (typeof SOURCES)[number];
@@ -33,7 +33,7 @@ export function credentialOf(
   return key === '' ? { fault: 'KEY_MISSING' } : { key };
 }
 
-/** Whether a header is one that a key may be in, so that what is behind us is not to see it. `name` in lower case. */
+/** Tells whether a header may hold a key, so that it must not reach the API. `name` in lower case. */
 export function mayHoldKey(name: string, value: string, sources: readonly Source[]): boolean {
   if (name === 'authorization') return sources.includes('bearer') && /^bearer\b/i.test(value);
   return name === 'x-api-key' && sources.includes('x-api-key');

@@ -19,7 +19,7 @@ interface ArrivedQuestion {
 export interface Dialect {
   /** Last part of its two paths, `/authz/<name>` and `/authz/api/<apiId>/<name>`. */
   readonly name: string;
-  /** Whether the gateway puts the client's path and query behind that. */
+  /** True if the gateway puts the client's path and query behind that. */
   readonly takesPath: boolean;
   /** Finds what the client asked for. */
   readonly original: (question: ArrivedQuestion) => OriginalRequest;

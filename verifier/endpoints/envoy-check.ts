@@ -48,7 +48,7 @@ interface HeaderValueOption {
 /** The extension by which Envoy's configuration says of which API a key must be; without it, of any. */
 const API_EXTENSION = 'api_id';
 
-/** What Envoy asks. Throws ApiError BAD_REQUEST where its configuration names an impossible API. */
+/** Reads Envoy's question. Throws ApiError BAD_REQUEST where Envoy's configuration names an impossible API. */
 export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): Asked {
   const apiId = attributes.context_extensions?.[API_EXTENSION];
   if (apiId !== undefined && !API_ID.test(apiId))

@@ -35,7 +35,7 @@ export const grpcSettings = { EXT_AUTHZ_GRPC_PORT: grpcPort };
 export interface GrpcListener {
   /** As `host:port`. */
   readonly address: string;
-  /** What health checks are told; not serving until told. */
+  /** The answer to health checks; not serving until told. */
   serving: boolean;
   /** Answers what has arrived; what is still open after `graceMs` is cut. */
   close(graceMs: number): Promise<void>;

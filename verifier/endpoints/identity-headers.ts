@@ -7,8 +7,8 @@ export type HeaderLine = readonly [name: string, value: string];
 const META_BYTES_MAX = 2048;
 
 /**
- * Who a key belongs to, for the API behind the gateway. Every header is always there, empty where there is no value:
- * some gateways pass on a placeholder, or the client's own header, for one that is missing.
+ * Makes the headers that tell the API behind a gateway whose key it was. Every header is always there, empty where
+ * there is no value: some gateways pass on a placeholder, or the client's own header, for one that is missing.
  * @param entry undefined = nobody: all are empty
  * @param withMeta whether `X-Key-Meta` is one of them; empty where meta is longer than 2 KiB
  */
@@ -24,7 +24,7 @@ export function identityHeaders(entry: Entry | undefined, withMeta: boolean): He
   return headers;
 }
 
-/** Whether a header is one that only we may set; a client's own are to be removed before the API sees them. */
+/** Tells whether only this process may set a header; the client's own is removed before the API sees it. */
 export function isIdentityHeader(name: string): boolean {
   return /^x[^a-z\d]key[^a-z\d]/i.test(name);
 }

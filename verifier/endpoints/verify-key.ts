@@ -5,7 +5,7 @@ import { readJson } from '../http/json-body.ts';
 import { answerJson } from '../http/respond.ts';
 import type { Handler } from '../http/router.ts';
 
-/** Who decides: `Verifier`, or anything like it. */
+/** Decides on keys: `Verifier`, or anything like it. */
 export interface Decider {
   /**
    * The verdict from memory; undefined = `lookUp` must be asked. Never waits.
@@ -16,7 +16,7 @@ export interface Decider {
   lookUp(key: string, askedApi?: string, isAgain?: boolean): Promise<Verdict>;
 }
 
-/** What a verifyKey request asks. */
+/** The content of a verifyKey request. */
 export interface Question {
   readonly key: string;
   readonly apiId: string | undefined;

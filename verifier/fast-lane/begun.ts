@@ -2,7 +2,7 @@ import type { Lane } from './lane.ts';
 
 const NOTHING = Buffer.alloc(0);
 
-/** What is here of a request that is not whole yet. */
+/** A request of which only a part is here. */
 export class Begun {
   /** The client's own, once the head is here; `''` = none was sent. Stays until the next one begins. */
   requestId = '';
@@ -51,7 +51,7 @@ export class Begun {
     return length < this.#needed ? undefined : this.take();
   }
 
-  /** What is here of it; nothing is kept. */
+  /** Returns what is here of it and keeps nothing. */
   take(): Buffer {
     const bytes = this.#bytes.subarray(0, this.#length);
     if (this.#needed > 0) this.#lane.inFlight--;

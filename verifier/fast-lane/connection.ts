@@ -47,15 +47,15 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   /** Since something moved; while a request is received, since that began. */
   #quietMs = 0;
   readonly #begun: Begun;
-  /** Whether the connection is closed after the answer to the request in hand. */
+  /** True if the connection is closed after the answer to the request in hand. */
   #isLast = false;
-  /** Where Node has the request in hand. */
+  /** The loan by which Node answers the request in hand. */
   #loan: Loan | undefined;
   /** Requests that Node got since one was answered here. */
   #lentInARow = 0;
-  /** Whether a call is passed on. */
+  /** True while a call is passed on. */
   #passing = false;
-  /** What came while a request was answered. */
+  /** Bytes that came while a request was answered. */
   #early: Buffer = NOTHING;
 
   constructor(socket: Socket, lane: Lane, giveToNode: (connection: Duplex) => void) {
@@ -106,7 +106,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     onClose?.();
   };
 
-  /** What is read when the connection is Node's goes the way of other sockets' bytes. */
+  /** Reads into the shared memory. Once the connection is Node's, bytes go the way of other sockets' bytes. */
   readonly #read = (length: number): boolean => {
     const bytes = readBuffer.subarray(0, length);
     if (this.#state === 'given') return this.socket.push(Buffer.from(bytes));
@@ -114,7 +114,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     return true;
   };
 
-  /** Nobody is behind this: what it threw would end the process. */
+  /** Serves bytes, and ends the connection on an unhandled error, which would otherwise end the process. */
   readonly #guarded = (bytes: Buffer): void => {
     try {
       this.#serve(bytes);
@@ -123,7 +123,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     }
   };
 
-  /** Ends this connection, and none else, on a bug of ours. */
+  /** Ends this connection, and no other, on an unhandled error. */
   readonly #giveUp = (err: unknown): void => {
     this.#lane.options.log.error({ err }, UNHANDLED);
     this.socket.destroy();

@@ -8,7 +8,7 @@ import type { Call } from './parse-call.ts';
 import type { RawAnswers } from './reply.ts';
 import type { ClientConnection } from './response-writer.ts';
 
-/** What became of what came to the lane. */
+/** Counts of a lane. */
 export interface LaneCounts {
   /** Requests answered here. */
   answered: number;
@@ -18,7 +18,7 @@ export interface LaneCounts {
   handedOver: number;
 }
 
-/** What the lane answers with, and within which bounds. */
+/** Dependencies and limits of a lane. */
 export interface LaneOptions {
   readonly answers: Decider;
   readonly limits: HttpLimits;

@@ -30,7 +30,7 @@ export interface Call {
   readonly connection: string | undefined;
   /** `X-Forwarded-For`. */
   readonly forwardedFor: string | undefined;
-  /** Whether the connection is closed after the answer. */
+  /** True if the connection is closed after the answer. */
   readonly isLast: boolean;
   /** A copy; null = there is none. */
   readonly body: Buffer | null;

@@ -21,15 +21,15 @@ import {
   TARGET,
 } from './scan-head.ts';
 
-/** What was recognised; one object is filled again and again. */
+/** The question that was read; one object is filled again and again. */
 export interface ParsedQuestion {
   key: string;
   apiId: string | undefined;
   /** The client's own, well-formed; `''` = none was sent. */
   requestId: string;
-  /** Whether a gateway asks, and is answered as one. */
+  /** True if a gateway asks, and is answered as one. */
   fromGateway: boolean;
-  /** Whether the connection is closed after the answer. */
+  /** True if the connection is closed after the answer. */
   isLast: boolean;
   /** Bytes of the whole request; 0 = so much is not known yet. */
   length: number;
@@ -113,19 +113,19 @@ const VERSIONS = [Buffer.from('1\r\n'), Buffer.from('0\r\n')] as const;
 const VERSION_LENGTH = VERSIONS[0].length;
 const VERSION_START = Buffer.from(' HTTP/1.');
 
-/** Whether HTTP/1.1 or HTTP/1.0 ends the request line; `at` is behind the point. */
+/** Tells whether HTTP/1.1 or HTTP/1.0 ends the request line; `at` is behind the point. */
 const isVersion = (bytes: Buffer, at: number) =>
   follows(bytes, at, VERSIONS[0]) || follows(bytes, at, VERSIONS[1]);
 const isBegunVersion = (bytes: Buffer, at: number) =>
   endsIn(bytes, at, VERSIONS[0]) || endsIn(bytes, at, VERSIONS[1]);
-/** What the head just read makes of the connection: HTTP/1.0 keeps it open only where asked to. */
+/** Tells whether the head just read is the last of its connection: HTTP/1.0 keeps it open only where asked to. */
 const isLast = (bytes: Buffer, version: number) =>
   bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
 
 /** The last target that was one of ours: a gateway sends the same again and again. */
 const known: { target: Buffer; apiId: string | undefined } = { target: Buffer.from(' '), apiId: undefined };
 
-/** Whether the target is one of ours; then `known` has it. */
+/** Tells whether the target is one of ours; then `known` has it. */
 function isOurs(bytes: Buffer, from: number, to: number): boolean {
   if (to - from === known.target.length && follows(bytes, from, known.target)) return true;
   const path = parseAuthzPath(bytes.toString('latin1', from, to));
@@ -152,7 +152,7 @@ const AUTHZ_HEADERS = headersOf({
   'access-control-request-method': FOR_NODE,
 });
 
-/** What stands for itself in a JSON string. */
+/** Characters that stand for themselves in a JSON string. */
 const PLAIN = bytesOf(/[ !#-[\]-~]/);
 
 const FIELD_KEY = Buffer.from('"key":');

@@ -4,7 +4,7 @@ import { addedLines } from '../http/raw-head.ts';
 
 /** Response to a client, as far as the proxy writes it. */
 export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flushHeaders'> & {
-  /** Of a request for a WebSocket. */
+  /** The connection of a request for a WebSocket; else null. */
   readonly socket: Socket | null;
   writeHead(status: number, message: string, headers: string[]): unknown;
   write(chunk: Buffer): boolean;
@@ -132,5 +132,5 @@ function line(name: string, value: string): string {
 const HEAD_END = '\r\n\r\n';
 const DATE = 'date';
 const LENGTH = 'content-length';
-/** What no header's value and no reason phrase may have in it; as in `node:http`. */
+/** Characters that no header's value and no reason phrase may have; as in `node:http`. */
 const FORBIDDEN = /[^\t\x20-\x7e\x80-\xff]/;

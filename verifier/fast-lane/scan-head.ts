@@ -3,16 +3,16 @@ import { requestIdFrom } from '#shared/request-id.ts';
 /** A longer head is not a common request; well below what Node accepts. */
 const HEAD_BYTES_MAX = 4096;
 
-/** What the last head said that `scanHead` read; one object is filled again and again. */
+/** The last head that `scanHead` read; one object is filled again and again. */
 export const head = {
   /** The headers that were there, as bits. */
   seen: 0,
   /** `Content-Length`; 0 where there is none. */
   length: 0,
-  /** What `Connection` asks for. */
+  /** The wish of `Connection`. */
   keepsAlive: false,
   closes: false,
-  /** Where the value of `Authorization: Bearer` begins and ends, and that of `X-Api-Key`; 0 = not there. */
+  /** Places at which the value of `Authorization: Bearer` begins and ends, and that of `X-Api-Key`; 0 = not there. */
   bearer: 0,
   bearerEnd: 0,
   apiKey: 0,
@@ -95,7 +95,7 @@ export function scanHead(bytes: Buffer, at: number, lineLength: number, headers:
   return bytes[i + 1] !== LF || i + 2 - at > HEAD_BYTES_MAX ? ODD : i + 2;
 }
 
-/** What a head is that ends with `bytes`. */
+/** Judges a head that ends with `bytes`. */
 const begun = (bytes: Buffer, at: number) => (bytes.length - at > HEAD_BYTES_MAX ? ODD : BEGUN);
 
 /** Reads `Connection` where it names only what is known: what shall become of the connection, and what a server may ignore. */
@@ -114,7 +114,7 @@ function readConnection(bytes: Buffer, from: number, to: number): boolean {
   }
 }
 
-/** How a request line ends. */
+/** The end of a request line. */
 export const VERSION = Buffer.from(' HTTP/1.1\r\n');
 const JSON_TYPES = [
   'application/json',
@@ -150,7 +150,7 @@ const LONGEST_NAME = 'access-control-request-method'.length;
 /** Names in lower case, by their length. */
 type Headers = readonly (readonly { readonly name: Buffer; readonly header: number }[] | undefined)[];
 
-/** What to notice in a head besides what is noticed in all. */
+/** Lists the headers to notice, besides those that are noticed in every head. */
 export function headersOf(own: Readonly<Record<string, number>>): Headers {
   const all = {
     ...own,
@@ -171,9 +171,9 @@ export function headersOf(own: Readonly<Record<string, number>>): Headers {
 
 const NAME = bytesOf(/[A-Za-z0-9_-]/);
 const VISIBLE = bytesOf(/[ -~]/);
-/** What a request target is made of; a fragment is not for servers. */
+/** Characters of a request target; a fragment is not for servers. */
 export const TARGET = bytesOf(/[!"$-~]/);
-/** Which ASCII bytes are such characters. */
+/** Marks the ASCII bytes that match. */
 export function bytesOf(pattern: RegExp): Uint8Array {
   return Uint8Array.from({ length: 256 }, (_, byte) =>
     byte < 128 && pattern.test(String.fromCharCode(byte)) ? 1 : 0,
@@ -191,7 +191,7 @@ function headerOf(headers: Headers, bytes: Buffer, at: number, length: number): 
   return ANY;
 }
 
-/** Whether `bytes` end within `expected`, and so far have nothing else there. */
+/** Tells whether `bytes` end within `expected`, and so far have nothing else there. */
 export function endsIn(bytes: Buffer, at: number, expected: Buffer): boolean {
   const length = bytes.length - at;
   if (length >= expected.length) return false;
@@ -199,7 +199,7 @@ export function endsIn(bytes: Buffer, at: number, expected: Buffer): boolean {
   return true;
 }
 
-/** Whether exactly `expected` is there. */
+/** Tells whether exactly `expected` is there. */
 export function follows(bytes: Buffer, at: number, expected: Buffer): boolean {
   for (let i = 0; i < expected.length; i++) if (bytes[at + i] !== expected[i]) return false;
   return true;
@@ -213,7 +213,7 @@ function isOneOf(texts: readonly Buffer[], bytes: Buffer, at: number, length: nu
   return false;
 }
 
-/** Whether `name`, in lower case, is there in any case; `bytes` must be visible ASCII there. */
+/** Tells whether `name`, in lower case, is there in any case; `bytes` must be visible ASCII there. */
 function named(bytes: Buffer, at: number, name: Buffer): boolean {
   for (let i = 0; i < name.length; i++) if (((bytes[at + i] as number) | 0x20) !== name[i]) return false;
   return true;

@@ -51,7 +51,10 @@ export class Loan extends Duplex {
     this.#return();
   }
 
-  /** Where Node keeps the connection, it is the lender's again: this one's parser is thrown away, whatever it holds. */
+  /**
+   * Gives the connection back once Node has answered and keeps it open. This one's parser is thrown away, whatever it
+   * holds.
+   */
   #return(): void {
     if (!this.#isAnswered || this.#missing > 0 || this.destroyed || this.writableEnded) return;
     this.#isReturned = true;
@@ -69,7 +72,7 @@ export class Loan extends Duplex {
     return this;
   }
 
-  /** Only where that undoes `pause`: else the lender says when it reads. */
+  /** Reads on only where that undoes `pause`; else the lender says when it reads. */
   override resume(): this {
     if (this.#isHeld) this.#lender.socket.resume();
     this.#isHeld = false;

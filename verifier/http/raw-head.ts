@@ -48,7 +48,7 @@ export function head(
   return `${STARTS[status]}${requestId}\r\nCache-Control: no-store\r\n${lines}Content-Length: ${bytes}${makeEnds(keepAliveS).both}`;
 }
 
-/** How an answer begins, by its status. */
+/** Beginnings of a response, by its status. */
 const STARTS = Object.fromEntries(
   Object.entries(STATUS_CODES).map(([status, reason]) => [
     status,
@@ -56,7 +56,7 @@ const STARTS = Object.fromEntries(
   ]),
 );
 
-/** How a head ends: the date, and what becomes of the connection; made once a second for either of the two. */
+/** Ends of a head: the date, and what becomes of the connection; made once a second for either of the two. */
 const endsOf = () => ({
   s: 0,
   keepAliveS: undefined as number | undefined,

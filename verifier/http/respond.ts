@@ -5,7 +5,9 @@ import { PROBLEM_TYPE, problemBody } from './problem.ts';
 /** The content type of all but a gateway's answers. */
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** How long a connection is kept to read what a client still sends after its request was refused, milliseconds. */
+/**
+ * Time for which a connection is kept to read what a client still sends after its request was refused, milliseconds.
+ */
 export const LINGER_MS = 1000;
 /** Bytes of a refused body that are read and thrown away before the connection is cut. */
 const LINGER_BYTES_MAX = 1_048_576;
@@ -35,7 +37,7 @@ export function answerJson(response: ServerResponse, status: number, body: strin
   answer(response, status, JSON_TYPE, body);
 }
 
-/** What every answer of ours says of itself. */
+/** Sets the headers that every answer of ours has. */
 export function identify(response: ServerResponse, requestId: string): void {
   response.setHeader('X-Request-Id', requestId).setHeader('Cache-Control', 'no-store');
 }
@@ -63,7 +65,7 @@ function told(error: ApiError, requestId: string, isProblem = false): { type: st
     : { type: JSON_TYPE, body: JSON.stringify(errorBody(code, message, requestId)) };
 }
 
-/** Whether much may still come of a request that is being answered; a short rest is left to Node to skip. */
+/** Tells whether much may still come of a request that is being answered; a short rest is left to Node to skip. */
 function mayBeLong({ req: request }: ServerResponse): boolean {
   if (request.complete) return false;
   const { 'transfer-encoding': coding, 'content-length': length, expect } = request.headers;

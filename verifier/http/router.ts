@@ -12,7 +12,7 @@ export type Handler = (
   events: RequestEvents,
 ) => void | Promise<void>;
 
-/** What a handler may leave with its request. */
+/** Callbacks that a handler may set for its request. */
 export interface RequestEvents {
   /**
    * Called when the response is closed, sent or not. In place of a listener of its own: with two of them on `close`,
@@ -21,7 +21,7 @@ export interface RequestEvents {
   onClose: (() => void) | undefined;
 }
 
-/** Which paths there are, and who answers them. */
+/** The paths of a listener and their handlers. */
 export interface Routes {
   /** By whole path, then by method: another method is 405. */
   readonly exact: Readonly<Record<string, Readonly<Record<string, Handler>>>>;

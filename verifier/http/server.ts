@@ -31,7 +31,7 @@ export interface Listener {
   readonly requestsInFlight: number;
 }
 
-/** What answers some requests before Node's server sees them. */
+/** A lane: answers some requests before Node's server sees them. */
 interface Lane {
   /** Requests that it is receiving or answering. */
   readonly inFlight: number;
@@ -41,7 +41,7 @@ interface Lane {
   endIdle(): void;
 }
 
-/** What a listener does, and within which bounds. */
+/** Behaviour and limits of a listener. */
 export interface ListenerOptions {
   readonly serve: Handler;
   readonly limits: HttpLimits;
@@ -50,11 +50,13 @@ export interface ListenerOptions {
   readonly crowded?: () => void;
   /** With it the listener speaks HTTPS. */
   readonly certificate?: Certificate | undefined;
-  /** Whether errors are told as RFC 9457 has it, rather than in the contract's shape. */
+  /** True if errors are told as RFC 9457 has it, rather than in the contract's shape. */
   readonly problems?: boolean;
-  /** Whether a client that ends its side gives up what it asked for; otherwise that is answered all the same. */
+  /** True if a client that ends its side gives up its request; otherwise that is answered all the same. */
   readonly endIsAbort?: boolean;
-  /** Which requests may take their connection over: `serve` gets them with `upgrade` true. None unless told. */
+  /**
+   * Chooses the requests that may take their connection over: `serve` gets them with `upgrade` true. None unless told.
+   */
   readonly mayUpgrade?: (request: IncomingMessage) => boolean;
   /** Puts a lane in front. @param tooSlow answers a connection whose request did not come in time, and closes it */
   readonly lane?: (server: Server, tooSlow: (socket: Duplex, requestId?: string) => void) => Lane;
@@ -64,7 +66,7 @@ export interface ListenerOptions {
 interface Received extends RequestEvents {
   readonly response: ServerResponse;
   readonly requestId: string;
-  /** Whether what came behind it will be refused when it is answered. */
+  /** True if what came behind it will be refused when it is answered. */
   refused: boolean;
 }
 
@@ -226,14 +228,14 @@ export function createListener(options: ListenerOptions): Listener {
   };
 }
 
-/** What Node refuses by itself, in the contract's words. */
+/** Refusals that Node makes by itself, in the contract's words. */
 const BROKEN = {
   HPE_HEADER_OVERFLOW: ['HEADERS_TOO_LARGE', 'headers: over the limit'],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ['PAYLOAD_TOO_LARGE', 'body: chunk extensions over the limit'],
   ERR_HTTP_REQUEST_TIMEOUT: ['REQUEST_TIMEOUT', 'the request did not arrive in time'],
 } as const satisfies Record<string, readonly [ErrorCode, string]>;
 
-/** What HTTP/1.1 asks of every request, whatever its path (RFC 9110 §10.1.1, RFC 9112 §3.2). */
+/** Checks what HTTP/1.1 asks of every request, whatever its path (RFC 9110 §10.1.1, RFC 9112 §3.2). */
 function judgeHead({ headers, httpVersion }: IncomingMessage): void {
   if (httpVersion !== '1.1') return;
   if (headers.host === undefined) throw new ApiError('BAD_REQUEST', 'Host: required');

@@ -25,7 +25,7 @@ export const tlsSettings = {
 type TlsConfig = ConfigOf<typeof tlsSettings>;
 type Pair = { readonly cert: string; readonly key: string };
 
-/** What is wrong with the two files, so that a process does not start with them. */
+/** Returns what is wrong with the two files, so that a process does not start with them. */
 export function tlsFaults(config: TlsConfig): string[] {
   const { TLS_CERT_FILE, TLS_KEY_FILE } = config;
   if (!TLS_CERT_FILE !== !TLS_KEY_FILE) return ['TLS_CERT_FILE, TLS_KEY_FILE: set both or none'];
@@ -102,8 +102,9 @@ export function followCertificate(
 }
 
 /**
- * Where it is destroyed before its turn has come, its connection ends when it has: Node's own would wait for ever. And what
- * is written after its end goes nowhere: of Node's own nobody hears the error, and that would end the process.
+ * A response that ends its connection in its turn where it is destroyed before; with Node's own the connection would
+ * wait for ever. Writing after its end is ignored: with Node's own, nobody hears that error, and it would end the
+ * process.
  */
 export class Response<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
   constructor(...of: ConstructorParameters<typeof ServerResponse<Request>>) {

@@ -72,7 +72,7 @@ async function place(own: string, path: string): Promise<void> {
 }
 
 /**
- * Whether the file at `path` is another's; a socket of a dead process is removed. That is up to whoever has the claim to
+ * Tells whether the file at `path` is another's; a socket of a dead process is removed. That is up to whoever has the claim to
  * that very file, lest two find it dead and the second removes what the first has put there. A claim is a name of a live
  * socket, so that one whose process died is removed in the same way.
  */
@@ -95,14 +95,14 @@ export function claimOn(path: string, identity: string): string {
   return join(dirname(path), `.${createHash('sha256').update(identity).digest('base64url').slice(0, 8)}`);
 }
 
-/** Which file it is, now and among those that have its inode later; undefined = none. */
+/** Identifies a file, also among those that have its inode later; undefined = there is none. */
 export async function identityOf(path: string): Promise<string | undefined> {
   const found = await lstat(path, { bigint: true }).catch(unless('ENOENT'));
   if (found === undefined) return undefined;
   return found.isSocket() ? `${found.dev} ${found.ino} ${found.mtimeNs}` : 'no socket';
 }
 
-/** Whether it could be done; not where a file is there. */
+/** Gives a file a second name; false where there is a file of that name. */
 async function linked(from: string, to: string): Promise<boolean> {
   return (await link(from, to).then(() => true, unless('EEXIST'))) === true;
 }
@@ -114,7 +114,7 @@ function unless(expected: string): (error: NodeJS.ErrnoException) => undefined {
   };
 }
 
-/** Whether a process listens on the socket at `path`. */
+/** Tells whether a process listens on the socket at `path`. */
 function isAnswered(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = connect(path);

@@ -13,7 +13,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** Whether a header, its name in lower case, speaks of one connection only, or of the framing or host on it. */
+/** Tells whether a header, its name in lower case, speaks of one connection only, or of the framing or host on it. */
 export function isOfConnection(name: string): boolean {
   return HOP_BY_HOP.has(name) || name === 'content-length' || name === 'host';
 }

@@ -2,7 +2,7 @@ import type { Clock } from '#shared/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { UpstreamError, UpstreamFault } from './upstream-handler.ts';
 
-/** How often each fault is logged at most: a server that is down would otherwise fill the log. */
+/** Shortest time between two log lines on one fault: a server that is down would otherwise fill the log. */
 const PERIOD_MS = 1000;
 
 /** Says in the log why requests that were passed on got no response. */

@@ -28,7 +28,7 @@ import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 /** A request, however it was read. */
 interface Asking {
   readonly question: Question | undefined;
-  /** Of the key; undefined = nobody asks, as in a preflight. */
+  /** The entry of the key; undefined = nobody asks, as in a preflight. */
   readonly entry: Entry | undefined;
   readonly method: string;
   readonly target: string;
@@ -90,7 +90,7 @@ export class Forwarder {
     }
   }
 
-  /** What stays behind, in any spelling that the API may take for it. */
+  /** Drops headers that must not reach the API, in any spelling that it may take for them. */
   readonly #drop = (spelt: string, value: string) => {
     const name = asReadByServers(spelt);
     return (
@@ -191,7 +191,7 @@ export function laneHandler(
   };
 }
 
-/** What we say to the API ourselves, in place of the client's own. */
+/** Headers that the proxy sets itself, in place of the client's own. */
 const OURS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-id']);
 
 /** Throws for what the API might understand in another way than we do, and for what shows its caller our headers. */

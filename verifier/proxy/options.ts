@@ -72,7 +72,7 @@ export function proxyFaults(
   ];
 }
 
-/** What a proxy works with. */
+/** Dependencies and settings of a proxy. */
 export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'crowded' | 'certificate'> {
   readonly log: Pick<Logger, 'error' | 'warn'>;
   readonly answers: Decider;

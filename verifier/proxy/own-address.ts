@@ -1,4 +1,4 @@
-/** Whether requests to `url` arrive at a listener of ours on `host` and `port`, as far as the texts tell. */
+/** Tells whether requests to `url` arrive at a listener of ours on `host` and `port`, as far as the texts tell. */
 export function leadsTo(url: URL, host: string, port: number): boolean {
   const urlPort = Number(url.port) || (url.protocol === 'https:' ? 443 : 80);
   if (urlPort !== port) return false;
@@ -10,5 +10,5 @@ export function leadsTo(url: URL, host: string, port: number): boolean {
 const ANY: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '::1', 'localhost', ...ANY]);
 
-/** Whether it names the loopback of IPv4, where it names a loopback at all. */
+/** Tells whether a host is the loopback of IPv4, where it is a loopback at all. */
 const isIpv4 = (host: string) => host === '127.0.0.1' || host === 'localhost';

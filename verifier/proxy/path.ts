@@ -1,9 +1,9 @@
-/** How often a path is decoded: a server may do so again after a gateway did. */
+/** Number of times that a path is decoded: a server may do so again after a gateway did. */
 const DECODINGS = 3;
 
 /**
- * Whether a server might read a path as one that leads above where it begins: with `..` in any encoding, with `\` as `/`,
- * without parameters (`..;a`), and with empty segments counted as none.
+ * Tells whether a server might read a path as one that leads above where it begins: with `..` in any encoding, with `\`
+ * as `/`, without parameters (`..;a`), and with empty segments counted as none.
  * @param target path and query; only the path is looked at
  */
 export function mayClimb(target: string): boolean {

@@ -9,17 +9,17 @@ import type { Downstream } from '../fast-lane/response-writer.ts';
 
 interface Asked extends Question {
   readonly response: Downstream;
-  /** Until when the last verdict may be gone by: the end of the lease with which it was given. */
+  /** The lease under which the last verdict was given. The request may go on until it ends. */
   readonly lease: Lease;
   /** Half periods since it began. */
   age: number;
 }
 
 /**
- * Requests that their key allowed and that still go on. Those that last, such as WebSockets, are judged again once a
- * period, the first time before they are a period old; what the key no longer allows is cut. Without a verdict they go on
- * for as long as the last one may be gone by, which is the lease that it was given with, and then they are cut: a change
- * that is complete by fence has waited for no more than that.
+ * Rechecks the keys of requests that go on for long, such as WebSockets. Each is judged again once a period, the first
+ * time before it is a period old, and is cut when its key is no longer good. Without a verdict, a request goes on until
+ * the lease of its last verdict ends, and is cut then: a change that is complete by fence has waited for no more than
+ * that.
  */
 export class Rechecker {
   readonly #requests = new SlotList<Asked>();

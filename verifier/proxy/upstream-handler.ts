@@ -8,16 +8,16 @@ import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
 import { join } from './tunnel.ts';
 
 /**
- * Why a request got no response: `busy` = over `connectionsMax`, `unreachable` = no connection, both before anything
- * was sent; `late` = no head in time, `cut` = the connection ended and `invalid` = what came is no response that can be
- * passed on, all three with an outcome that nobody knows.
+ * The reason why a request got no response. Before anything was sent: `busy` = over `connectionsMax`, `unreachable` =
+ * no connection. After that, with an outcome that nobody knows: `late` = no head in time, `cut` = the connection ended,
+ * `invalid` = no response that can be passed on.
  */
 export type UpstreamFault = 'busy' | 'unreachable' | 'late' | 'cut' | 'invalid';
 
 /** No response came; nothing was written to the client. */
 export class UpstreamError extends Error {
   readonly fault: UpstreamFault;
-  /** Whether something of a response had come. */
+  /** True if something of a response had come. */
   readonly begun: boolean;
   constructor(fault: UpstreamFault, cause?: unknown, begun = false) {
     super(`no response: ${fault}`, { cause });
@@ -27,7 +27,7 @@ export class UpstreamError extends Error {
   }
 }
 
-/** How long a response may keep its head back once the request is sent. */
+/** The longest wait for the head of a response once the request is sent. */
 export interface HeadLimit {
   readonly clock: Clock;
   readonly timeoutMs: number;
@@ -46,13 +46,13 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
   readonly #limit: HeadLimit;
   /** When the last of the request was sent. */
   #sentMs: number | undefined;
-  /** Of a response whose head is not its first. */
+  /** Timer of a response whose head is not its first. */
   #headTimer: Timer | undefined;
   #late = false;
   /** The first piece of the body. */
   #first: Buffer | undefined;
   #begun = false;
-  /** Whether the head that came could not be written. */
+  /** True while the head that came is being written, and if it could not be. */
   #unfit = false;
   #flushed = false;
   #over = false;

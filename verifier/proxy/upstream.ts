@@ -9,7 +9,7 @@ import type { FaultLog } from './fault-log.ts';
 import { mayClimb } from './path.ts';
 import { UpstreamError, type UpstreamFault, UpstreamHandler } from './upstream-handler.ts';
 
-/** Bounds of a relay. */
+/** Limits of an upstream pool. */
 export interface UpstreamLimits {
   /** Requests passed on at once, each on a connection of its own. */
   readonly connectionsMax: number;
@@ -19,7 +19,7 @@ export interface UpstreamLimits {
   readonly headerBytesMax: number;
 }
 
-/** What became of the requests that a relay was given. */
+/** Counts of the requests passed on to one server. */
 export interface UpstreamStats {
   /** Passed on and not yet answered whole. */
   readonly inFlight: number;
@@ -28,7 +28,7 @@ export interface UpstreamStats {
 }
 
 const CONNECT_TIMEOUT_MS = 2000;
-/** What may be asked twice without another effect than once. */
+/** Methods that may be sent twice without another effect than once. */
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 /**
  * Passes requests on to one server over pooled HTTP/1.1 connections. Bodies stream both ways at the pace of the

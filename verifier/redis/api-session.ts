@@ -82,7 +82,7 @@ class RedisSession implements Session {
   readonly #line: SharedConnection;
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
-  /** How pointers to keys of this API begin, and the names of its records and long metas. */
+  /** Prefixes of the pointers to keys of this API, of its records and of its long metas. */
   readonly #own: readonly string[];
   #listener: ((message: string) => void) | undefined;
   #ended: (() => void) | undefined;

@@ -8,7 +8,7 @@ import type { Pointer } from '../core/redis-port.ts';
 
 const findScript = new Script(asset('redis/lua/find-keys.lua'));
 
-/** How long after a command the next waits for more to go with it, milliseconds. */
+/** Time after a command for which the next waits for more to go with it, milliseconds. */
 const HOLD_MS = 5;
 /** As many go at once. */
 const TOGETHER_MAX = 16;

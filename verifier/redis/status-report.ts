@@ -25,7 +25,7 @@ export class StatusReport {
   readonly #periodMs: number;
   readonly #startedAt: number;
   readonly #settings: VerifierStatus['settings'] & {};
-  /** Of this process, as the list names it. */
+  /** Id of this process, as the list of verifiers names it. */
   readonly id: string;
   readonly #stop = new AbortController();
 

@@ -13,7 +13,7 @@ const addScript = new Script(asset('redis/lua/add-usage.lua'));
 /** Keys in one call, so that it holds neither Redis nor this process up for a millisecond. */
 const BATCH_KEYS_MAX = 25;
 
-/** How much longer a report rests after each call than the call took: what it counts is answered meanwhile. */
+/** Ratio of a report's rest after each call to the time that the call took: meanwhile requests are answered. */
 const REST = 9;
 
 type Counted = readonly [entry: Entry, counts: VerdictCounts];
