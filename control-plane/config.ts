@@ -108,7 +108,7 @@ export const settings = {
     300_000,
     'ms',
     10_000,
-    'How long requests in flight may take to finish after DRAIN_MS',
+    'Longest time that requests in flight may take to finish after DRAIN_MS',
   ),
 };
 

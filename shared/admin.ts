@@ -11,7 +11,7 @@ export const adminSettings = (byDefault: number) => ({
     300_000,
     'ms',
     1000,
-    'How long after SIGTERM requests are still taken, each connection being closed after its answer, while `/readyz` says 503: longer than a balancer needs to turn away',
+    'Time after SIGTERM in which requests are still taken, each connection is closed after its answer, and `/readyz` says 503. Set it longer than a balancer needs to turn away',
   ),
 });
 

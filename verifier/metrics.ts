@@ -47,7 +47,7 @@ export class Metrics {
     });
     this.#lookups = new Histogram({
       name: 'keyfence_lookup_seconds',
-      help: 'How long requests waited that memory could not answer. "undecided" ended in 503; those near LOOKUP_WAIT_MS gave up waiting for Redis.',
+      help: 'Waits of requests that memory could not answer. "undecided" ended in 503; those near LOOKUP_WAIT_MS gave up waiting for Redis.',
       labelNames: ['outcome'],
       buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
       registers,
@@ -60,18 +60,18 @@ export class Metrics {
     });
     this.#drops = new Counter({
       name: 'keyfence_drops_total',
-      help: 'How often an API was forgotten and followed anew. noreg: a fence gave this verifier up, or Redis was emptied; trimmed: it slept through more changes or creations than are kept; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that cannot be, look at the network and at who writes to this Redis.',
+      help: 'APIs that were forgotten and followed anew. noreg: a fence removed this verifier because it did not acknowledge in time, or Redis was emptied; trimmed: it missed more changes or creations than are kept; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that cannot be; look at the network and at who writes to this Redis.',
       labelNames: ['reason'],
       registers,
     });
     this.#disconnects = new Counter({
       name: 'keyfence_sync_failures_total',
-      help: 'Sessions with Redis that ended or did not begin, per followed API and attempt. Leases go on until they run out.',
+      help: 'Sessions with Redis that ended or could not begin, one for each followed API and attempt. Memory goes on answering until its lease runs out.',
       registers,
     });
     this.#gaps = new Counter({
       name: 'keyfence_gaps_total',
-      help: 'Messages that did not follow on what was applied, so that a SYNC fetched what was missing. A few at reconnects are normal; a steady rate is lost messages.',
+      help: 'Messages that did not follow the last applied change; a SYNC then fetched what was missing. A few at reconnects are normal; a steady rate is lost messages.',
       registers,
     });
     this.#applied = new Counter({
@@ -187,7 +187,7 @@ export class Metrics {
     );
     count(
       'keyfence_stale_answers_prevented_total',
-      'Times that memory had an answer but its lease had run out, so that Redis was asked. Rises when Redis is away or this process was paused.',
+      'Look-ups at Redis because the lease of an answer in memory had run out. Rises when Redis is away or this process was paused.',
       () => counts.stale,
     );
     count(
@@ -207,12 +207,12 @@ export class Metrics {
     );
     count(
       'keyfence_fast_lane_handovers_total',
-      'Connections given to Node for good. Many, and few requests in the fast lane: clients send something uncommon, such as chunked bodies, Expect or a head over 4 KiB, or ask for nothing but other paths; or so many requests come in parts that FAST_LANE_WAIT_BYTES_MAX is used up.',
+      "Connections handed over to Node's HTTP server; a connection never comes back to the fast lane. If there are many and few requests in the fast lane, clients send something uncommon (chunked bodies, Expect, a head over 4 KiB), or ask for other paths only, or so many requests come in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
       () => server.lane.handedOver,
     );
     count(
       'keyfence_usage_dropped_total',
-      "Verdicts that are in no key's usage, because there were more keys than USAGE_KEYS_MAX or Redis failed while it was told. The verdicts themselves were given.",
+      'Verdicts that are missing from usage, because there were more keys than USAGE_KEYS_MAX or Redis failed during a report. The verdicts themselves were given.',
       () => usage?.dropped ?? 0,
     );
     gauge(
@@ -236,7 +236,7 @@ export class Metrics {
     );
     perApi(
       'keyfence_lease_remaining_seconds',
-      'How much longer memory may answer without hearing from Redis. Near LEASE_MS is normal; 0 means 503 for known keys.',
+      'Time for which memory may still answer without hearing from Redis. Near LEASE_MS is normal; 0 means 503 for known keys.',
       (follower) => follower.leaseRemainingMs / 1000,
       Math.min,
     );
@@ -248,7 +248,7 @@ export class Metrics {
     );
     perApi(
       'keyfence_sync_lag_changes',
-      'Changes that are known to exist and not yet applied. Above 0 for more than a moment: this verifier holds disables up.',
+      'Changes that exist and are not yet applied. Above 0 for more than a moment, this verifier holds disables up.',
       (follower) => follower.lag,
       Math.max,
     );

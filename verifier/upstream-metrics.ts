@@ -6,7 +6,7 @@ export function watchUpstreams(registry: Registry, relays: Readonly<Record<strin
   const registers = [registry];
   new Gauge({
     name: 'keyfence_relayed_in_flight',
-    help: 'Requests and WebSockets passed on and not over, to the API in proxy mode or to the control plane. At UPSTREAM_CONNECTIONS_MAX or CONTROL_PLANE_CONNECTIONS_MAX more are answered 503.',
+    help: 'Requests and WebSockets that were passed on and are not over, to the API in proxy mode or to the control plane. At UPSTREAM_CONNECTIONS_MAX or CONTROL_PLANE_CONNECTIONS_MAX more are answered 503.',
     labelNames: ['to'],
     registers,
     collect() {

@@ -8,7 +8,7 @@ export const httpSettings = {
   ),
   BODY_BYTES_MAX: integer(1024, 1_048_576, 'bytes', 65_536, 'Largest request body'),
   HEADER_BYTES_MAX: integer(4096, 65_536, 'bytes', 16_384, 'Largest request head'),
-  REQUEST_TIMEOUT_MS: integer(1000, 300_000, 'ms', 15_000, 'The longest that receiving a request may take'),
+  REQUEST_TIMEOUT_MS: integer(1000, 300_000, 'ms', 15_000, 'Longest time for receiving a whole request'),
   KEEP_ALIVE_TIMEOUT_MS: integer(
     1000,
     600_000,

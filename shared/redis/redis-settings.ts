@@ -11,7 +11,7 @@ export const redisSettings = {
     'Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`: several sentinels or seed nodes',
     parseUrls,
   ),
-  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single', 'What REDIS_URL leads to'),
+  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single', 'Kind of Redis that REDIS_URL leads to'),
   REDIS_SENTINEL_NAME: text('mymaster', "The primary's name at the sentinels"),
   REDIS_USERNAME: text('', 'ACL user, where the URL names none'),
   REDIS_PASSWORD: secret('', 'text', 'Password, where the URL has none; better from REDIS_PASSWORD_FILE'),
@@ -27,13 +27,13 @@ export const redisSettings = {
     0,
     'Replicas that must hold a write before it is acknowledged (WAIT). All of them, or a failover can lose acknowledged writes',
   ),
-  REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000, 'The longest that opening a connection may take'),
+  REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000, 'Longest time for opening a connection'),
   REDIS_COMMAND_TIMEOUT_MS: integer(
     50,
     60_000,
     'ms',
     2000,
-    'The longest that a command may take before its connection is given up; above the 1000 ms that WAIT may take',
+    'Longest time that a command may take before its connection is cut. Set it above the 1000 ms that WAIT may take',
   ),
 };
 

@@ -13,21 +13,21 @@ import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 
 export const forwardSettings = {
   CONTROL_PLANE_URL: httpUrl(
-    'The control plane; set, every other `/v1/` call is passed on to it, so that clients need one address only',
+    'Address of the control plane. Where it is set, every other `/v1/` call is passed on to it, so that clients need one address only',
   ),
   CONTROL_PLANE_TIMEOUT_MS: integer(
     1000,
     300_000,
     'ms',
     75_000,
-    'How long such a call waits for an answer; above the 60,000 that an update may be held, below STALL_TIMEOUT_MS',
+    'Longest wait of such a call for an answer. Set it above the 60,000 that an update may be held, and below STALL_TIMEOUT_MS',
   ),
   CONTROL_PLANE_CONNECTIONS_MAX: integer(
     1,
     10_000,
     'connections',
     100,
-    'Such calls at once, each on a connection of its own; more are answered 503',
+    'Most such calls at once, each on a connection of its own; more are answered 503',
   ),
 };
 

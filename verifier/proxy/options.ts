@@ -19,7 +19,7 @@ const apiId: Setting<string> = {
 
 export const proxySettings = {
   UPSTREAM_URL: httpUrl(
-    'Proxy mode: the API itself. Set, PROXY_PORT takes its requests and passes those on that a key allows',
+    "Proxy mode: address of the API itself. Where it is set, PROXY_PORT takes the API's requests and passes on those that a key allows",
   ),
   PROXY_HOST: text('127.0.0.1', 'Address of the listener in front of the API'),
   PROXY_PORT: port(3002, 'Port of the listener in front of the API'),
@@ -29,28 +29,28 @@ export const proxySettings = {
     10_000,
     'connections',
     1000,
-    'Requests and WebSockets at the API at once, each on a connection of its own; more are answered 503',
+    'Most requests and WebSockets at the API at once, each on a connection of its own; more are answered 503',
   ),
   UPSTREAM_TIMEOUT_MS: integer(
     100,
     300_000,
     'ms',
     60_000,
-    'How long the API may take to answer, and then to go on with its answer; below STALL_TIMEOUT_MS',
+    "Longest wait for the head of the API's answer, and then for each next piece of it. Set it below STALL_TIMEOUT_MS",
   ),
   WEBSOCKET_IDLE_MS: integer(
     1000,
     86_400_000,
     'ms',
     600_000,
-    'How long a WebSocket on which nothing moves stays open',
+    'Time after which a WebSocket is closed on which nothing moves',
   ),
   PROXY_RECHECK_MS: integer(
     100,
     3_600_000,
     'ms',
     1000,
-    'How often the key of a request or WebSocket that goes on is judged again; it is cut when the key is no longer good, and when the lease has passed without a verdict',
+    'Period after which the key of a request or WebSocket that goes on is judged again. It is cut when the key is no longer good, and when the lease has passed without a verdict',
   ),
 };
 
