@@ -38,7 +38,7 @@ import { UsageView } from './redis/usage.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
-  /** Where it listens, as `http://host:port`. */
+  /** Its address, as `http://host:port`. */
   readonly address: string;
   readonly adminAddress: string;
   /**
@@ -48,7 +48,7 @@ export interface ControlPlane {
   stop(drainMs?: number): Promise<void>;
 }
 
-/** Why it is not ready before Redis has answered once. */
+/** The reason why it is not ready before the first answer of Redis. */
 function notAnswered({ trouble }: RedisNodes): string {
   return `Redis has not answered yet${trouble ? `: ${trouble}` : ''}`;
 }

@@ -24,14 +24,14 @@ export class Metrics {
     const registers = [this.registry];
     this.requests = new Histogram({
       name: 'keyfence_control_plane_request_duration_seconds',
-      help: 'How long requests took, waits for the fence included. A slow updateKey with outcome "fence" in keyfence_propagation_seconds is a verifier that did not answer, not a slow control plane.',
+      help: 'Duration of requests, waits for the fence included. A slow updateKey with outcome "fence" in keyfence_propagation_seconds is a verifier that did not answer, not a slow control plane.',
       labelNames: ['operation', 'status'],
       buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
       registers,
     });
     this.#propagation = new Histogram({
       name: 'keyfence_propagation_seconds',
-      help: 'From a change being written until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not and were waited out, about LEASE_MS; a steady rate of these is verifiers crashing or cut off. "lost": a failover of Redis took it.',
+      help: 'Time from the write of a change until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not, and their leases were waited out, about LEASE_MS; a steady rate means that verifiers crash or are cut off. "lost": a failover of Redis took it.',
       labelNames: ['outcome'],
       buckets: [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
       registers,
@@ -50,12 +50,12 @@ export class Metrics {
     });
     this.shed = new Counter({
       name: 'keyfence_shed_total',
-      help: 'Calls refused with 503 because the event loop lagged. Add a control plane, or look for who calls so much.',
+      help: 'Calls refused with 503 because the event loop lagged. Add a control plane, or find the caller that sends so many.',
       registers,
     });
     this.#killed = new Counter({
       name: 'keyfence_laggards_killed_total',
-      help: 'Verifiers (registrations) that a fence gave up waiting for. They register anew by themselves when they are back.',
+      help: 'Verifiers (registrations) that a fence removed from the wait because they did not acknowledge in time. They register anew by themselves when they are back.',
       registers,
     });
     this.#reaped = new Counter({
@@ -71,7 +71,7 @@ export class Metrics {
     });
     this.#writes = new Counter({
       name: 'keyfence_writes_total',
-      help: 'Writing scripts run at Redis. "replicated": held by as many replicas as REDIS_REPLICAS asks for; "short": written, but a replica is missing or slow, so that changes stay pending and verifiers cannot register; "failed": not written, or nobody knows, and answered 503.',
+      help: 'Writing scripts run at Redis. "replicated": held by as many replicas as REDIS_REPLICAS asks for; "short": written, but a replica is missing or slow, so that changes stay pending and verifiers cannot register; "failed": not written or outcome unknown, answered 503.',
       labelNames: ['result'],
       registers,
     });
@@ -109,32 +109,32 @@ export class Metrics {
     );
     gauge(
       'keyfence_fence_oldest_seconds',
-      'How long the oldest of the changes that are not complete has been waiting; 0 without any. Much more than LEASE_MS: Redis is out of reach, or a replica is missing.',
+      'Age of the oldest change that is not complete; 0 without any. Much more than LEASE_MS: Redis is out of reach, or a replica is missing.',
       () => fence.oldestMs / 1000,
     );
     gauge(
       'keyfence_audit_events_waiting',
-      'Events of changes that wait in memory because Redis did not take them. Beyond AUDIT_WAITING_MAX they are lost but for the process log, and so are those that wait when the process is killed.',
+      'Audit events of changes that wait in memory because Redis did not take them. Those beyond AUDIT_WAITING_MAX are only in the process log, and so are all that wait when the process is killed.',
       () => audit.waiting,
     );
     gauge(
       'keyfence_bootstrap_root_keys_differing',
-      'Other sets of bootstrap root keys than its own that control planes of the same Redis had within the last 90 s; looked at every 30 s. Above 0 during a rotation only: else some control plane takes root keys that you may have withdrawn.',
+      'Sets of bootstrap root keys, other than its own, that control planes of the same Redis had within the last 90 s; looked at every 30 s. Above 0 outside of a rotation: some control plane accepts root keys that you may have withdrawn.',
       () => bootstrap.differing,
     );
     gauge(
       'keyfence_redis_reachable',
-      '1 when Redis answered when this process last looked, every 5 s; in a Cluster, every primary. 0 while it does not.',
+      '1 if Redis answered the last look, one every 5 s; in a Cluster, every primary. 0 otherwise.',
       () => (durability.answering ? 1 : 0),
     );
     gauge(
       'keyfence_durable',
-      '1 when every primary of Redis was seen to keep what it acknowledges when this process last looked, at most 5 s ago: appendfsync always and no-appendfsync-on-rewrite no, or replicas; and nothing evicted. 0 means that a crash or a full memory of Redis can lose a disable; answers say it by `durable`, from a look of their own.',
+      '1 if every primary of Redis keeps what it acknowledges, by the last look, at most 5 s ago: appendfsync always and no-appendfsync-on-rewrite no, or replicas; and nothing evicted. 0: a crash or a full memory of Redis can lose a disable. The `durable` of answers comes from a look of their own.',
       () => (durability.durable ? 1 : 0),
     );
     gauge(
       'keyfence_redis_evicted_keys',
-      'Keys that Redis threw away because its memory was full, since it started. Above zero means that acknowledged keys, or what disables count on, are lost; set maxmemory-policy noeviction. All control planes tell of the same Redis: take the maximum.',
+      'Keys that Redis evicted because its memory was full, since it started. Above zero: acknowledged keys, or records that disables depend on, are lost; set maxmemory-policy noeviction. All control planes report the same Redis: take the maximum.',
       () => durability.evictedKeys,
     );
   }

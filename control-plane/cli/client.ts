@@ -51,7 +51,7 @@ export class Client {
     });
   }
 
-  /** Whether who answered 404 knows the operations of whom it should be, so that it is what was asked for that is not there. */
+  /** Tells whether a 404 comes from the right server, so that the thing asked for does not exist. */
   async #isWhoWeAsk(operation: string): Promise<boolean> {
     // Verifying answers 200 about keys that there are not.
     if (this.#who === 'verifier' || operation === ALWAYS_THERE) return false;
@@ -60,7 +60,7 @@ export class Client {
     return response.status !== 404;
   }
 
-  /** Where it is, as people write it. */
+  /** Its address, as people write it. */
   get place(): string {
     return `${this.base.origin}${this.#path}`;
   }
@@ -81,7 +81,7 @@ export class Client {
     return `${this.place} is no ${who}; it answers as ${other} does: say in ${setting} where the ${who} is`;
   }
 
-  /** Who a verifier says it is, as the fleet's list names it; undefined where it does not say. */
+  /** The id of a verifier, as the fleet's list has it; undefined where it tells none. */
   async verifierId(): Promise<string | undefined> {
     const url = new URL(`${this.#path}/openapi.json`, this.base);
     const options: RequestInit = { redirect: 'error', signal: AbortSignal.timeout(CALL_MS_MAX) };

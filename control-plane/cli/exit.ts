@@ -1,6 +1,6 @@
 import type { ErrorCode } from '#shared/errors.ts';
 
-/** What the exit status of the command line says, for scripts; never renumbered. From 64 on as in sysexits.h. */
+/** Exit statuses of the command line, for scripts; never renumbered. From 64 on as in sysexits.h. */
 export const EXITS = {
   OK: [0, 'Done. `keys verify`: the key is valid. `doctor`: nothing to change.'],
   NO: [
@@ -23,7 +23,7 @@ export const EXITS = {
   INTERRUPTED: [130, 'Ctrl-C. `keys import` and `keys export` go on where they were when run again.'],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 
-/** How a run of the command line ends. */
+/** Name of an exit status. */
 export type Exit = keyof typeof EXITS;
 
 /** An error meant for the person or script that ran the command. The message must hold no secret. */
@@ -48,7 +48,7 @@ export class CliError extends Error {
   }
 }
 
-/** How the command line ends when a server answered with this error. */
+/** Exit status for an error of a server. */
 export const EXIT_OF: Readonly<Record<ErrorCode, Exit>> = {
   BAD_REQUEST: 'USAGE',
   UNAUTHORIZED: 'NOT_PERMITTED',

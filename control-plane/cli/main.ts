@@ -5,7 +5,7 @@ import { createProgram } from './program.ts';
 import { Session } from './session.ts';
 import { json, printable } from './terminal/output.ts';
 
-// Who reads the output may have seen enough: `keyfence keys export shop | head`.
+// The reader of the output may stop early: `keyfence keys export shop | head`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') end(new CliError('USAGE', `standard output cannot be written: ${error.code}`));
   process.exit();

@@ -17,7 +17,7 @@ export function createProgram(session = new Session()): Command {
     .option('--json', 'answer with one line of JSON, and put errors as JSON on standard error')
     .exitOverride()
     .showSuggestionAfterError()
-    // What stands behind `=`, or in a place where nothing belongs, may be a secret.
+    // A text behind `=`, or in a place where nothing belongs, may be a secret.
     .configureOutput({
       outputError: (text, write) => write(`keyfence: ${text.replace(/=\S*|(?<=but got \d+): .*/g, '…')}`),
     })

@@ -7,7 +7,7 @@ export const LINE_BYTES_MAX = 65_536;
 export interface InputLine {
   /** From 1 on. */
   readonly number: number;
-  /** Where the next line begins, bytes from the start of the file. */
+  /** Beginning of the next line, bytes from the start of the file. */
   readonly end: number;
   /** undefined = longer than LINE_BYTES_MAX, or not UTF-8. */
   readonly text: string | undefined;

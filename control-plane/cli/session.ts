@@ -9,7 +9,7 @@ import { askSecret, canAsk } from './terminal/prompt.ts';
 
 /** One run of the command line: whom it talks to, how it prints, and how it ends. */
 export class Session {
-  /** Whether answers are printed for scripts. */
+  /** True with `--json`: output is for scripts. */
   json = false;
   #config: CliConfig | undefined;
 

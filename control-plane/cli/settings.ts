@@ -1,11 +1,11 @@
 import { type ConfigOf, type Setting, secret, text } from '#shared/process/config.ts';
 
-/** What the command line reads from the environment; `doctor` reads the control plane's REDIS_… too. */
+/** Environment variables of the command line; `doctor` reads the control plane's REDIS_… too. */
 export const settings = {
-  KEYFENCE_URL: address('http://127.0.0.1:3000', 'Where the control plane is'),
+  KEYFENCE_URL: address('http://127.0.0.1:3000', 'Address of the control plane'),
   KEYFENCE_VERIFIER_URL: address(
     'http://127.0.0.1:3001',
-    'Where a verifier is, for `keys verify` and `doctor`',
+    'Address of a verifier, for `keys verify` and `doctor`',
   ),
   KEYFENCE_ROOT_KEY: secret(
     '',

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** What `npm start` says of itself in its folder while it runs. */
+/** The note that `npm start` leaves in its folder while it runs. */
 export interface Started {
   readonly controlPlane: string;
   readonly verifier: string;
@@ -14,7 +14,7 @@ export interface Started {
 /** The folder in which `npm start` keeps its data unless KEYFENCE_DATA says otherwise. */
 const FOLDER = join(import.meta.dirname, '..', '..', '.keyfence');
 
-/** Whether `npm start` runs on this machine, as its folder says; undefined = not that we know. */
+/** The running `npm start` of this machine, as its folder tells; undefined = none is known. */
 export function started(folder: string): Started | undefined {
   const directory = folder || FOLDER;
   try {

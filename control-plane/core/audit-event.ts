@@ -9,7 +9,7 @@ const Effect = (description: string) =>
   Type.Optional(Type.Object({}, { additionalProperties: true, description }));
 const EventCaller = Type.Object({
   rootKeyId: Type.Optional(Id('who called')),
-  address: Type.String({ description: 'Where the call came from; unknown where that could not be told.' }),
+  address: Type.String({ description: 'Address of the caller; `unknown` where it could not be told.' }),
 });
 const EventSubject = Type.Object({
   apiId: Type.Optional(Type.String()),
@@ -25,12 +25,12 @@ export const Event = Type.Object({
   outcome: Type.String({ description: 'OK, or the code of the error.' }),
   by: EventCaller,
   on: EventSubject,
-  before: Effect('What was changed, as it was; of meta only the length and a hash.'),
-  after: Effect('What was changed, as it is.'),
+  before: Effect('Changed fields before the call; of meta only the length and a hash.'),
+  after: Effect('Changed fields after the call.'),
   sequence: Type.Optional(Sequence),
   incomplete: Type.Optional(
     Type.Literal(true, {
-      description: 'What is stored of it does not fit; what could not be read is left out or `unknown`.',
+      description: 'The stored event is damaged; unreadable parts are left out or `unknown`.',
     }),
   ),
 });
@@ -55,7 +55,7 @@ export interface AuditedEffect {
 
 /** One management call. Holds no key, no hash and no meta. */
 export interface AuditEvent extends AuditedEffect {
-  /** When the call arrived, Unix milliseconds. */
+  /** Arrival of the call, Unix milliseconds. */
   readonly time: number;
   readonly requestId: string;
   readonly operation: string;
@@ -100,7 +100,7 @@ function parsed(text: string | undefined): Record<string, unknown> {
   }
 }
 
-/** What of `value` has the form that `properties` ask for, each by itself. */
+/** The parts of `value` that have the form that `properties` ask for, each by itself. */
 function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown): object {
   return Object.fromEntries(
     Object.entries(Object(value)).filter(([name, part]) => {

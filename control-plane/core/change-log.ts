@@ -22,12 +22,12 @@ export interface Written {
   readonly previousVersion: string;
   /** The record's fields before it, for the audit log; all empty where it is about no key. */
   readonly before?: StoredFields;
-  /** Whether every replica that must hold it was seen to hold it. Always true where there are none. */
+  /** True if every required replica confirmed it; always true where none is required. */
   readonly replicated: boolean;
 }
 
 /**
- * Where a change stands. LOST: a failover took it, and the log now tells another history. TRIMMED: the log no
+ * State of a change in the log. LOST: a failover took it, and the log now tells another history. TRIMMED: the log no
  * longer reaches back to it, so that only who saw it on all replicas knows that it is there.
  */
 export type LogStatus =
@@ -49,7 +49,7 @@ export interface Killed {
   readonly kill: number;
 }
 
-/** What became of an attempt to complete a change by fence. */
+/** Outcome of an attempt to complete a change by fence. */
 export type Closing =
   | { readonly state: 'LOST' }
   | {
@@ -73,9 +73,9 @@ export interface ChangeLog {
     readonly sequence: number;
     readonly hash: string;
     readonly keyId: string;
-    /** Whether the caller saw it on all replicas; recorded for others. */
+    /** True if the caller saw it on all replicas; recorded for others. */
     readonly replicated: boolean;
-    /** How many laggards to name. */
+    /** Number of laggards to name. */
     readonly names: number;
     /** Later change that the same log must hold too, or else the answer is LOST: proves where the answer comes from. */
     readonly later?: Pick<Written, 'sequence' | 'hash'>;

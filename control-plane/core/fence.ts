@@ -1,7 +1,7 @@
 import { type Clock, pause } from '#shared/clock.ts';
 import type { ChangeLog, Killed, Written } from './change-log.ts';
 
-/** How a change came to be complete, or that a failover took it; also where nothing shows any more that it did not. */
+/** End of a change: complete by acks or by fence, or `lost` in a failover, also where that can no longer be excluded. */
 export type FenceOutcome = 'acks' | 'fence' | 'lost';
 
 /** A change on its way to every follower. */
@@ -12,14 +12,14 @@ export interface Tracked {
   readonly hash: string;
   /** Settles once, possibly never while Redis is away. */
   readonly settled: Promise<FenceOutcome>;
-  /** When it completes by fence at the latest, on the monotonic clock, milliseconds. */
+  /** Latest time of completion by fence, on the monotonic clock, milliseconds. */
   readonly closesAtMs: number;
   /** As of the last look. */
   readonly replicated: boolean;
   readonly followers: number;
 }
 
-/** What the fence tells as it happens; for logs and metrics. */
+/** Events of the fence, for logs and metrics. */
 export interface FenceEvents {
   settled(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
   killed(apiId: string, followers: readonly Killed[], sequence: number): void;
@@ -82,7 +82,7 @@ export class Fence {
     return this.#pending;
   }
 
-  /** How long the oldest of them has been waiting, milliseconds; 0 without any. */
+  /** Age of the oldest of them, milliseconds; 0 without any. */
   get oldestMs(): number {
     const starts = [...this.#apis.values()].flatMap(({ open }) => open.map((change) => change.startedAtMs));
     return starts.length === 0 ? 0 : this.#clock.monotonicMs() - starts.reduce((a, b) => Math.min(a, b));

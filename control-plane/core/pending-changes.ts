@@ -44,7 +44,7 @@ export class PendingChanges {
   }
 }
 
-/** Whether losing the write, or not making it, would let a key through that the caller wanted refused. */
+/** Tells whether a lost write would let a key through that the caller wanted refused. */
 export function isRefusal({ operation, fields }: Pick<Write, 'operation' | 'fields'>): boolean {
   return (
     operation === 'delete' || operation === 'api-deleted' || (operation === 'update' && fields.e === '0')

@@ -1,6 +1,6 @@
 import { API_ID_PATTERN } from '#shared/api-id.ts';
 
-/** What may be permitted on an API, or on all of them. */
+/** Actions that can be permitted on an API, or on all of them. */
 export const API_ACTIONS = [
   'create_key',
   'read_key',
@@ -10,7 +10,7 @@ export const API_ACTIONS = [
   'create_api',
   'delete_api',
 ] as const;
-/** What may be permitted of what belongs to no API. */
+/** Actions on what belongs to no API. */
 export const ROOT_ACTIONS = [
   'create_root_key',
   'read_root_key',
@@ -19,15 +19,15 @@ export const ROOT_ACTIONS = [
   'read_audit',
 ] as const;
 
-/** What may be done with an API and its keys. */
+/** An action on an API and its keys. */
 export type ApiAction = (typeof API_ACTIONS)[number];
-/** What may be done with root keys, and with what belongs to no API. */
+/** An action on root keys, and on what belongs to no API. */
 export type RootAction = (typeof ROOT_ACTIONS)[number];
 
 /** `*`, `api.<apiId|*>.<action>` or `root.*.<action>`. */
 export const PERMISSION_PATTERN = `^(\\*|api\\.(\\*|${API_ID_PATTERN})\\.(${API_ACTIONS.join('|')})|root\\.\\*\\.(${ROOT_ACTIONS.join('|')}))$`;
 
-/** What a root key may do. */
+/** The permissions of a root key. */
 export class Permissions {
   readonly #granted: ReadonlySet<string>;
 
@@ -35,12 +35,12 @@ export class Permissions {
     this.#granted = new Set(granted);
   }
 
-  /** Whether `action` is allowed on this API; on all of them where `apiId` is `*`. */
+  /** Tells whether `action` is allowed on this API; on all of them where `apiId` is `*`. */
   allows(apiId: string, action: ApiAction): boolean {
     return this.#has('*') || this.#has(`api.*.${action}`) || this.#has(`api.${apiId}.${action}`);
   }
 
-  /** Whether anything at all is allowed on this API, so that its existence is no secret to the caller. */
+  /** Tells whether any action is allowed on this API, so that the caller may know that it exists. */
   touches(apiId: string): boolean {
     return API_ACTIONS.some((action) => this.allows(apiId, action));
   }
@@ -52,7 +52,7 @@ export class Permissions {
     return named.flatMap(([, apiId = '', granted]) => (granted === action ? [apiId] : [])).sort();
   }
 
-  /** Whether no API's existence is a secret to the caller. */
+  /** Tells whether the caller may know of every API. */
   touchesAll(): boolean {
     return this.touches('*');
   }
@@ -61,7 +61,7 @@ export class Permissions {
     return this.#has('*') || this.#has(`root.*.${action}`);
   }
 
-  /** Whether everything in `others` is allowed, so that nobody can hand out more than they have. */
+  /** Tells whether all `others` are allowed: nobody can hand out more than they have. */
   covers(others: Iterable<string>): boolean {
     return [...others].every((permission) => {
       if (this.#has('*') || this.#has(permission)) return true;

@@ -4,15 +4,15 @@ import type { ChangeLog, Write, Written } from './change-log.ts';
 import type { Fence, Tracked } from './fence.ts';
 import { isRefusal, PendingChanges, type PendingLimits } from './pending-changes.ts';
 
-/** How far a change has come, as updateKey answers it. */
+/** Progress of a change, as updateKey answers it. */
 export interface Propagation {
   readonly state: 'complete' | 'pending';
   /** `acks`: every registered verifier has applied it. `fence`: those that had not can no longer answer. */
   readonly by?: 'acks' | 'fence';
   readonly sequence: number;
   /**
-   * Whether the write survives what the configuration promises (fsync; all replicas), by a look at the server that holds
-   * it, begun after it was written.
+   * True if the write survives what the configuration promises (fsync; all replicas), by a look at its server that began
+   * after the write.
    */
   readonly durable: boolean;
   /** Followers registered for the API, as of the last look. */
@@ -37,11 +37,11 @@ export interface PropagationLimits {
   /** The longest that a caller is held, milliseconds. */
   readonly fenceWaitMs: number;
   readonly pending: PendingLimits;
-  /** Whether writes must be on replicas. */
+  /** True if writes must be on replicas. */
   readonly replicated: boolean;
 }
 
-/** What propagation tells as it happens; for logs and metrics. */
+/** Events of propagation, for logs and metrics. */
 export interface PropagationEvents {
   /** A disable or delete that a failover took was written again, or could not be. */
   rewritten(apiId: string, keyId: string, outcome: 'written' | 'conflict' | 'given up'): void;
@@ -129,7 +129,7 @@ export class Propagator {
   }
 
   /**
-   * How far an earlier change has come, as this or any other control plane may have written it.
+   * Status of an earlier change, whichever control plane wrote it.
    * @param isLatest whether the key's record says that this is its latest change, so that it is there for certain
    * @returns undefined when the key never had one; rejects with CONFLICT when a failover took it, or may have
    */
@@ -186,7 +186,7 @@ export class Propagator {
     }
   }
 
-  /** What settles within `holdMs`; undefined when it does not, or this process stops. */
+  /** The result, if it comes within `holdMs`; undefined if it does not, or this process stops. */
   async #within<T>(settling: Promise<T>, holdMs: number): Promise<T | undefined> {
     const waited = new AbortController();
     if (this.#stop.signal.aborted) waited.abort();

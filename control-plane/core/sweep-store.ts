@@ -22,7 +22,7 @@ export interface Head {
  */
 export type LeaseStep = 'fence-first' | 'grant' | 'fence-last';
 
-/** What the sweep needs of Redis besides the change log. Every method rejects with SERVICE_UNAVAILABLE. */
+/** The sweep's operations on Redis besides the change log. Every method rejects with SERVICE_UNAVAILABLE. */
 export interface SweepStore {
   /** At most `limit` ids of APIs in order after `after`; '' = from the start. */
   ids(after: string, limit: number): Promise<string[]>;

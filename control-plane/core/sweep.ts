@@ -11,13 +11,13 @@ const APIS_PER_TICK = 200;
 /** A log idle for this long, with followers, gets a no-op, so that crashed ones are found before a disable waits for them. */
 const IDLE_MS = 30_000;
 
-/** What this control plane saw of an API, on its own monotonic clock. */
+/** Observations of an API by this control plane, on its own monotonic clock. */
 interface Seen {
   sequence: number;
   sinceMs: number;
   /** Followers found killed, by name and kill, and since when. */
   killed: Map<string, { killed: Killed; sinceMs: number }>;
-  /** When this process first saw nothing left to sweep of the deleted API. */
+  /** Time at which this process first saw nothing left to sweep of the deleted API. */
   emptySinceMs?: number;
   /** Of this process's own change of the lease. */
   leaseToken?: string;
@@ -38,8 +38,8 @@ interface SweepOptions {
 }
 
 /**
- * What happens to APIs without anybody asking: crashed followers are found by no-ops and removed, a changed
- * lease is brought in, deleted APIs are taken apart. Every control plane does it; nothing is locked, because
+ * Maintains APIs in the background: finds crashed followers by no-ops and removes them, brings in a changed
+ * lease, takes deleted APIs apart. Every control plane does it; nothing is locked, because
  * each step is either conditional or harmless to repeat, and every wait is on the waiting process's own clock.
  */
 export class Sweep {

@@ -22,7 +22,7 @@ interface Decider {
 
 /** A key as getKey and listKeys answer it. */
 export type Key = Static<typeof answers.UsedKey>;
-/** How far a change has come. */
+/** Progress of a change. */
 export type Propagation = Static<typeof answers.Propagated>['propagation'];
 /** A root key, without its secret. */
 export type RootKey = Decider['rootKeys.listRootKeys']['rootKeys'][number];
@@ -32,7 +32,7 @@ export type AuditEvent = Decider['audit.listEvents']['events'][number];
 export type Verifier = Static<typeof answers.VerifierPage>['verifiers'][number];
 type Input = Readonly<Record<string, unknown>>;
 
-/** Why a call did not succeed: the API's code, or UNREACHABLE where no answer of the API came. */
+/** Reason why a call failed: the API's code, or UNREACHABLE where no answer of the API came. */
 export class Failure extends Error {
   readonly code: string;
   readonly requestId: string | undefined;
@@ -43,7 +43,7 @@ export class Failure extends Error {
     this.requestId = requestId;
   }
 
-  /** Whether it may be over by itself soon. */
+  /** True if it may pass by itself soon. */
   get passes(): boolean {
     return ['UNREACHABLE', 'SERVICE_UNAVAILABLE', 'RATE_LIMITED'].includes(this.code);
   }
@@ -58,9 +58,9 @@ const CHANGE_MS_MAX = 75_000;
 let rootKey = sessionStorage.getItem(STORED) ?? '';
 let clockAheadMs = 0;
 
-/** What is told of the session: that it began or ended, and why; that the connection was lost, or is back. */
+/** Events of the session: begun, ended and why, connection lost, connection back. */
 export const events = new EventTarget();
-/** Whether there is a root key, which the API accepted once. */
+/** True if there is a root key that the API accepted once. */
 export const isSignedIn = () => rootKey !== '';
 /** The server's clock, Unix milliseconds, up to a second late: what its times are compared with. */
 export const serverNow = () => Date.now() + clockAheadMs;
@@ -153,7 +153,7 @@ async function send<Name extends keyof Decider>(
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
-/** Whether a text is a key, by its checksum: the last 6 characters are the CRC-32 of those before them. */
+/** Tells by its checksum whether a text is a key: the last 6 characters are the CRC-32 of those before them. */
 function looksLikeKey(text: string): boolean {
   if (!/^(?:\w{1,16}_)?[0-9A-Za-z]{22,350}$/.test(text)) return false;
   let crc = -1;

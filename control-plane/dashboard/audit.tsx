@@ -3,7 +3,7 @@ import { type AuditEvent, call } from './api.ts';
 import { Loaded, useLoad } from './loading.tsx';
 import { Badge, fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
 
-/** Who did what, or tried to. */
+/** The audit log: calls that changed something, or were refused. */
 export function Audit({ keyId = '' }: { keyId?: string }) {
   const [filter, setFilter] = useState({
     refused: 'false',

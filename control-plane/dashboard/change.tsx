@@ -10,7 +10,7 @@ const NAMES_EVERY = 10;
 const LAGGARDS_NAMED_MAX = 100;
 const HISTORY_MAX = 60;
 const SHOWN_MAX = 5;
-/** How far the clock of a proxy, which may have dated the answer, is believed to be from the control plane's. */
+/** Assumed difference between the control plane's clock and that of a proxy, which may have dated the answer. */
 const SKEW_MS = 500;
 
 /** A change of a key on its way to every verifier. */
@@ -76,7 +76,7 @@ export function useChange(onWritten: () => void) {
   return { apply, panel: changes.map((change) => <Fence key={change.keyId} change={change} />) };
 }
 
-/** What is known of the change, again and again until it is complete. */
+/** Yields the state of a change until it is complete. */
 async function* follow(
   { keyId, apiId }: { keyId: string; apiId: string },
   what: string,

@@ -10,7 +10,7 @@ export interface Series {
   readonly tone: string;
 }
 
-/** What was counted at one place of the horizontal axis, in the order of the series. */
+/** Counts at one place of the horizontal axis, in the order of the series. */
 export interface Point {
   readonly title: string;
   readonly values: readonly number[];

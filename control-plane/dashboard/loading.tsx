@@ -53,7 +53,7 @@ export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], e
 const failureOf = (error: unknown) =>
   error instanceof Failure ? error : new Failure('INTERNAL', String(error));
 
-/** What was loaded, or why it is not there. */
+/** Loaded data, or the reason why there is none. */
 export function Loaded<T>({ of, children }: { of: Load<T>; children: (data: T) => ComponentChildren }) {
   const { data, failure, busy } = of;
   return (

@@ -103,7 +103,7 @@ export function Badge({ kind, children }: { kind: 'good' | 'bad' | 'warn'; child
   return <span class={`badge ${kind}`}>{children}</span>;
 }
 
-/** What a form holds, texts trimmed. */
+/** The values of a form, texts trimmed. */
 export function fieldsOf(event: Event): (name: string) => string {
   event.preventDefault();
   const data = new FormData(event.currentTarget as HTMLFormElement);

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import type { FastifyInstance } from 'fastify';
 import { ApiError } from '#shared/errors.ts';
 
-/** What a string must be that is to be stored as it was sent, and not as another one. */
+/** The form of a string that can be stored exactly as it was sent. */
 const RULE = 'must be well-formed Unicode';
 
 /** A route that judges the parts of its body one by one says so, and calls `checkStrings` for each. */

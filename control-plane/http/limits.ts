@@ -14,7 +14,7 @@ export const httpSettings = {
     600_000,
     'ms',
     90_000,
-    "How long an idle connection stays open; above the balancer's own",
+    "Time for which an idle connection stays open; set it above the balancer's own",
   ),
   CONNECTIONS_MAX: integer(1, 100_000, 'connections', 1000, 'Connections at once; more are refused'),
 };

@@ -20,7 +20,7 @@ const REFERENCE_CSP = {
 
 /** The page's own look: that of the dashboard, on phones and in the dark too. */
 const STYLE = readFileSync(new URL('./openapi.css', import.meta.url), 'utf8');
-/** What the page of the library leaves out: the width of phones, and the scheme that its reader prefers. */
+/** Additions to the library's page: the width of phones, and the reader's colour scheme. */
 const SCRIPT = `
 const width = document.createElement('meta');
 width.name = 'viewport';
@@ -31,7 +31,7 @@ const follow = () => document.documentElement.classList.toggle('dark-mode', dark
 dark.addEventListener('change', follow);
 follow();
 `;
-/** What a verifier answers, for people who look for it here; written by `npm run docs`. */
+/** The verifier's operation, for people who look for it here; written by `npm run docs`. */
 const VERIFY_KEY = JSON.parse(readFileSync(new URL('./verify-key.json', import.meta.url), 'utf8')) as object;
 
 /** Documents the routes that are added after it: at `/openapi.json` for machines, at `/docs` for people. */
@@ -103,7 +103,7 @@ function withErrors(document: object): object {
   return { ...rest, components: { ...components, ...errorComponents }, paths };
 }
 
-/** What has a default need not be sent. Validation has filled it in by then, so that to the code it is always there. */
+/** A field with a default need not be sent: validation fills it in, so the code always sees it. */
 function requireNoDefaults(schema: Schema): void {
   const { required, properties = {}, items } = schema;
   if (required) schema.required = required.filter((name) => properties[name]?.default === undefined);

@@ -85,7 +85,7 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
     reply.header('x-request-id', request.id).header('cache-control', 'no-store');
   });
   app.addHook('preParsing', async (request, reply) => {
-    // What is sent to a path that does not exist plays no part in the answer.
+    // The body sent to a path that does not exist plays no part in the answer.
     if (request.is404) throw noSuchPath(request, reply);
   });
   app.addHook('onResponse', async (request, reply) => {
@@ -116,7 +116,7 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
   return app;
 }
 
-/** What a request was refused with; an ApiError where one was thrown. */
+/** The error that refused a request; an ApiError where one was thrown. */
 interface Failure {
   readonly code: ErrorCode;
   readonly message: string;
@@ -130,7 +130,7 @@ declare module 'fastify' {
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** Which of our codes Fastify's own refusals are. */
+/** Our codes for Fastify's own refusals. */
 const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: ['UNSUPPORTED_MEDIA_TYPE', 'Content-Type: must be application/json'],
   FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'body: over the limit'],
@@ -186,7 +186,7 @@ function explain(error: FastifyError, request: FastifyRequest): string {
 
 type Fault = Pick<FastifySchemaValidationError, 'keyword' | 'instancePath' | 'params' | 'message'>;
 
-/** What the first fault of a validation says: `field: rule`. Never the value, which might be a secret. */
+/** The first fault of a validation as `field: rule`. Never the value, which might be a secret. */
 export function faultText(faults: readonly Fault[] | null | undefined, whole: string, part: string): string {
   const fault = faults?.[0];
   if (!faults || !fault) return `${whole}: is wrong`;

@@ -9,12 +9,12 @@ import type { DurableWriter } from './change-log.ts';
 
 const recordScript = new Script(new URL('./lua/record-event.lua', import.meta.url));
 
-/** Which events a listing is to show; all conditions must hold. */
+/** Conditions on the events of a listing; all must hold. */
 export interface AuditFilter {
   readonly operation?: string;
   readonly apiId?: string;
   readonly keyId?: string;
-  /** Who called. */
+  /** The caller. */
   readonly rootKeyId?: string;
 }
 

@@ -20,7 +20,7 @@ const KILL_MAX = 2 ** 48 - 1;
 /** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
 const WRITE_LANES = 8;
 
-/** What became of a write; `short` = not on all replicas. */
+/** Outcome of a write; `short` = not on all replicas. */
 export type WriteResult = 'replicated' | 'short' | 'failed';
 
 /**

@@ -29,11 +29,11 @@ export class DurabilityCheck {
   readonly #off = new WeakMap<Redis, string>();
   #said: string | undefined;
   #evictedKeys = 0;
-  /** Whether Redis ever answered; once true it stays so. */
+  /** True from the first answer of Redis on. */
   reached = false;
-  /** Whether it answered the last look. */
+  /** True if Redis answered the last look. */
   answering = false;
-  /** Whether all servers kept what they acknowledge, at the last look. */
+  /** True if all servers kept what they acknowledge, at the last look. */
   durable = false;
 
   constructor(nodes: RedisNodes, replicas: number, clock: Clock, log: Logger) {
@@ -69,7 +69,7 @@ export class DurabilityCheck {
   }
 
   /**
-   * Whether the server that owns `key` keeps what it acknowledged before this call, as far as it is for its
+   * Tells whether the server that owns `key` keeps what it acknowledged before this call, as far as it is for its
    * settings: by a look that begins now or later. Never rejects: where nothing is known, it is false.
    */
   async keeps(key: string): Promise<boolean> {
@@ -118,7 +118,7 @@ export class DurabilityCheck {
     };
   }
 
-  /** Whether its append-only file is off, or was and is not complete yet, as far as looks saw. A restart reads what it has. */
+  /** True if its append-only file is off, or was and is not complete yet, as far as looks saw. A restart reads what it has. */
   #wasOff(redis: Redis, { settings, runId, rewriting }: RedisFacts): boolean {
     const appendOnly = settings.get('appendonly');
     if (appendOnly === 'no') this.#off.set(redis, runId);

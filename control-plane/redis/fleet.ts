@@ -8,17 +8,17 @@ import { List, Sequence, Time } from '../core/field-schemas.ts';
 const FollowedApi = Type.Object({
   apiId: Type.String(),
   member: Type.String({
-    description: 'The name that `propagation.laggards` gives, should it hold a change up.',
+    description: 'Its name in `propagation.laggards`, where it holds a change up.',
   }),
   state: Type.Union([Type.Literal('live'), Type.Literal('fenced'), Type.Literal('joining')], {
     description:
       'live: answers from memory. fenced: its lease ran out. joining: not in sync yet, or not any more.',
   }),
   position: Sequence,
-  lag: Type.Integer({ minimum: 0, description: 'Changes that it knows of and has not applied.' }),
+  lag: Type.Integer({ minimum: 0, description: 'Changes that it has heard of and not applied yet.' }),
   leaseRemainingMs: Type.Integer({
     minimum: 0,
-    description: 'How much longer it may answer from memory without hearing from Redis, ms.',
+    description: 'Time left for answers from memory without hearing from Redis, ms.',
   }),
 });
 
@@ -26,12 +26,12 @@ const FollowedApi = Type.Object({
 export const Verifier = Type.Object({
   id: Type.String({
     pattern: '^verifier_[0-9A-Za-z]{20}$',
-    description: 'Of this process; ids sort by start.',
+    description: 'The id of the process; ids sort by start.',
   }),
   host: Type.String({ maxLength: 256 }),
   version: Type.String({ maxLength: 64 }),
   startedAt: Time('When it started'),
-  reportedAt: Time('When it said all this'),
+  reportedAt: Time('Time of this report'),
   verdicts: Type.Object(
     { memory: Type.Integer({ minimum: 0 }), redis: Type.Integer({ minimum: 0 }) },
     { description: 'Verdicts since its start; the hit rate is memory ÷ both.' },
@@ -47,7 +47,7 @@ export const Verifier = Type.Object({
   apisNotShown: Type.Integer({ minimum: 0, description: 'Followed APIs beyond those.' }),
 });
 
-/** What verifiers reported of themselves. They write it, so it is believed only as far as it has the form. */
+/** Reports of verifiers about themselves. A report without the right form is ignored. */
 export class FleetView {
   readonly #nodes: RedisNodes;
 

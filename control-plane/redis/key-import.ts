@@ -15,7 +15,7 @@ import {
 /** A key that was made elsewhere: its secret's hash, and the rest of its record. */
 export type KeyToImport = Omit<NewRecord, 'apiId' | 'keyId' | 'createdAt'>;
 
-/** What became of one key; `TAKEN` = the secret belongs to a key of another API. */
+/** Outcome for one key; `TAKEN` = the secret belongs to a key of another API. */
 export type Imported =
   | { readonly result: 'created' | 'exists'; readonly keyId: string }
   | { readonly result: 'TAKEN' };

@@ -16,7 +16,7 @@ export type Key = KeyFields & {
   readonly updatedAt?: number;
 };
 
-/** Which keys a listing is to show; all conditions must hold. */
+/** Conditions on the keys of a listing; all must hold. */
 export interface KeyFilter {
   readonly enabled?: boolean;
   readonly externalId?: string;
@@ -32,14 +32,14 @@ export interface KeyPage {
   readonly next?: number;
 }
 
-/** What the scripts are to tell of a key, besides its meta. */
+/** Letters of the fields that the scripts return besides meta. */
 const LETTERS = ['s', 'c', 'u', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
 /** Most keys that one page examines under a filter that has no index. */
 const EXAMINED_MAX = 1000;
 
 /**
- * Keys as they are in Redis. What one call tells was all true at one moment: a meta may lie in the record or beside it, and
- * a change moves it, so that whoever reads them one after the other may find neither.
+ * Reads keys from Redis. Each call is one script, so its answer was true at one moment. Separate reads could miss a meta that
+ * a change moves between the record and a key of its own.
  */
 export class KeyView {
   readonly #nodes: RedisNodes;

@@ -84,7 +84,7 @@ export class Keys {
     return (await this.#options.nodes.run(pointer, (redis) => redis.get(pointer))) ?? undefined;
   }
 
-  /** Whether an API was deleted and its keys are not all swept yet. */
+  /** Tells whether an API was deleted and some of its keys are not swept yet. */
   async isApiDeleted(apiId: string): Promise<boolean> {
     const { head } = apiKeys(apiId);
     return (await this.#options.nodes.run(head, (redis) => redis.hexists(head, 'deleted'))) === 1;

@@ -3,7 +3,7 @@ import { type KeyFields, storedFields } from '#shared/key-record.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 
-/** Creates records; what `recordCall` is for. */
+/** Creates records; `recordCall` makes its arguments. */
 export const createScript = new Script(new URL('./lua/create-key.lua', import.meta.url));
 /** Sets pointers, which come before the record. */
 export const pointerScript = new Script(new URL('./lua/set-pointer.lua', import.meta.url));
@@ -35,7 +35,7 @@ export interface NewRecord extends NewFields {
 }
 
 /**
- * What `createScript` is given to create a record.
+ * The call of `createScript` that creates a record.
  * @param createApi whether the API is to be created too, where it is not there
  */
 export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {

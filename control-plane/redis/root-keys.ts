@@ -25,7 +25,7 @@ export interface RootKey {
   readonly createdAt: number;
 }
 
-/** Who is calling. */
+/** The caller of an operation. */
 export interface Caller {
   readonly rootKeyId: string;
   readonly permissions: Permissions;

@@ -3,23 +3,23 @@ import { ApiError } from '#shared/errors.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { infoLine } from '#shared/redis/redis-fault.ts';
 
-/** What one Redis server says of itself and of how it is set up. */
+/** State and settings of one Redis server. */
 export interface RedisFacts {
-  /** Another after each start of the server. */
+  /** Changes at each start of the server. */
   readonly runId: string;
   readonly version: string;
-  /** Settings that decide what it keeps; none where it does not let us see them. */
+  /** Settings that decide what it keeps; empty where it does not show them. */
   readonly settings: ReadonlyMap<string, string>;
-  /** Why it does not let us see them, in its own words; undefined = it does. */
+  /** Its reason not to show them, in its own words; undefined = it shows them. */
   readonly refusal: string | undefined;
-  /** Whether it writes its append-only file anew, is about to, or failed to the last time. */
+  /** True if it rewrites its append-only file, is about to, or failed to the last time. */
   readonly rewriting: boolean;
-  /** Whether that file was written anew before, since the server has it. */
+  /** True if that file was rewritten at least once. */
   readonly rewritten: boolean;
-  /** Bytes from which on it makes room; 0 = never. */
+  /** Memory limit, bytes; 0 = none. */
   readonly memoryMax: number;
   readonly memoryPolicy: string;
-  /** Keys that it threw away to make room, since it started. */
+  /** Keys that it evicted since it started. */
   readonly evicted: number;
 }
 
@@ -33,7 +33,7 @@ const SETTINGS = [
 
 /** Asks one server. Rejects with SERVICE_UNAVAILABLE. */
 export async function lookAt(nodes: RedisNodes, redis: Redis): Promise<RedisFacts> {
-  // In this order: what is set takes effect over time, which only what is looked at later can show.
+  // In this order: a setting takes effect over time, and only the later look shows that it did.
   const [{ settings, refusal }, info] = await Promise.all([
     settingsOf(nodes, redis),
     nodes.within(redis, redis.info('server', 'memory', 'stats', 'persistence')),
@@ -69,15 +69,15 @@ async function settingsOf(
   }
 }
 
-/** What could lose a write that this server acknowledged, where no replica has it: by the setting to change. */
+/** Reasons why this server could lose an acknowledged write that no replica has, each with the setting to change. */
 export function crashFaults(
   { settings, refusal, rewriting, rewritten }: RedisFacts,
-  /** Whether the append-only file was seen to be off, and not yet to be complete since. */
+  /** True if the append-only file was seen to be off, and not seen to be complete since. */
   wasOff = false,
 ): string[] {
   if (refusal !== undefined)
     return [
-      `Redis does not let us see whether it keeps what it acknowledges (CONFIG GET: ${refusal}): permit +config|get`,
+      `Redis does not show whether it keeps what it acknowledges (CONFIG GET: ${refusal}): permit +config|get`,
     ];
   const faults: string[] = [];
   if (settings.get('appendonly') !== 'yes' || settings.get('appendfsync') !== 'always')
@@ -96,7 +96,7 @@ export function crashFaults(
   return faults;
 }
 
-/** What could lose it on replicas too: keys thrown away to make room. */
+/** Reasons why replicas could lose it too: keys that are evicted. */
 export function evictionFaults({ memoryMax, memoryPolicy, evicted }: RedisFacts): string[] {
   const faults: string[] = [];
   if (memoryMax > 0 && memoryPolicy !== 'noeviction')

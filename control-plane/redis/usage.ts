@@ -12,11 +12,11 @@ import {
 
 /** Verdicts on a key in one hour or day. */
 export interface UsageBucket extends Readonly<Record<UsageField, number>> {
-  /** When it began, Unix milliseconds. */
+  /** Its beginning, Unix milliseconds. */
   readonly time: number;
 }
 
-/** What verifiers reported of how keys are used. They write it, so it is believed only as far as it is numbers. */
+/** Use of keys, as verifiers reported it. Anything but a number counts as 0. */
 export class UsageView {
   readonly #nodes: RedisNodes;
 

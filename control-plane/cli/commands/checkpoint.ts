@@ -1,7 +1,7 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { CliError } from '../exit.ts';
 
-/** How far a long run has come, in a file beside what it reads or writes, so that the next run can go on from there. */
+/** Progress of a long run, kept in a file beside its input or output, from which the next run goes on. */
 export class Checkpoint<State extends object> {
   readonly file: string;
   readonly #of: string;

@@ -10,7 +10,7 @@ import { count, json } from '../terminal/output.ts';
 import { Progress } from '../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 
-/** How far an export is: what the file holds up to `bytes` is whole. */
+/** Progress of an export: the file is whole up to `bytes`. */
 interface Done {
   readonly bytes: number;
   readonly keys: number;

@@ -8,7 +8,7 @@ export interface Candidate {
   readonly body: object;
 }
 
-/** Why a line was not taken in. Holds nothing of the line but names of fields. */
+/** Reason why a line was refused. Contains nothing of the line but names of fields. */
 export interface Refusal {
   readonly line: number;
   readonly code: string;
@@ -38,7 +38,7 @@ export function readCandidate({ number, text }: InputLine): Candidate | Refusal 
     return refuse(`key: must be 1 to ${KEY_LENGTH_MAX} printable ASCII characters`);
   }
   const foreign = !isWellFormed(key);
-  // Where another format ends what may be shown, nobody knows: such a key has a start only where the line gives one.
+  // The part of a foreign key that may be shown is unknown: it has a start only where the line gives one.
   const start = foreign ? {} : { start: startOf(key) };
   return { line: number, foreign, body: { ...start, ...rest, foreign, sha256: hashSecret(key) } };
 }

@@ -13,12 +13,12 @@ const KEYS_PER_CALL = 500;
 /** Below the server's limit of 1 MiB for one call. */
 const BYTES_PER_CALL = 900_000;
 const CALLS_AT_ONCE = 4;
-/** How much of the file before the place to go on from has to be as it was. */
+/** Bytes of the file before the resumption point that must be unchanged. */
 const MARK_BYTES = 4096;
 
 type Result = { result: 'created' | 'exists' } | { result: 'refused'; code: string; message: string };
 
-/** How far an import is. */
+/** Progress of an import. */
 interface Done {
   /** The last line that is dealt with, and where the next one begins. */
   readonly number: number;

@@ -21,10 +21,10 @@ type Change = { propagation: ChangeStatus };
 export function keyCommands(program: Command, session: Session): void {
   const keys = program.command('keys').description('keys: who may call your APIs');
 
-  described(keys.command('create <apiId>').description('make a key and show it, this once'))
-    .option('--prefix <prefix>', 'what the key begins with, before an underscore')
+  described(keys.command('create <apiId>').description('make a key and show it, only this once'))
+    .option('--prefix <prefix>', 'beginning of the key, before an underscore')
     .option('--byte-length <bytes>', 'random bytes in the key, 16 to 255', whole(16, 255))
-    .option('--disabled', 'not accepted until it is enabled')
+    .option('--disabled', 'refused until it is enabled')
     .action(async (apiId: string, { disabled, ...fields }) => {
       const client = await session.controlPlane();
       const input = { apiId, ...fields, ...(disabled ? { enabled: false } : {}) };
@@ -76,8 +76,8 @@ export function keyCommands(program: Command, session: Session): void {
       if (cursor) session.note(`More: --cursor ${cursor}`);
     });
 
-  described(keys.command('update <keyId>').description('change what is known of a key'))
-    .addOption(new Option('--clear <field...>', 'take a field away').choices(CLEARABLE))
+  described(keys.command('update <keyId>').description('change the fields of a key'))
+    .addOption(new Option('--clear <field...>', 'clear a field').choices(CLEARABLE))
     .addOption(waitOption())
     .action(async (keyId: string, { clear = [], wait, ...fields }) => {
       const patch = { ...fields, ...Object.fromEntries(clear.map((field: string) => [field, null])) };
@@ -141,7 +141,7 @@ export function keyCommands(program: Command, session: Session): void {
   keys
     .command('verify')
     .description('ask a verifier about a key from KEYFENCE_KEY, standard input or a prompt')
-    .option('--api <apiId>', 'the API that the key must be of')
+    .option('--api <apiId>', 'the API that the key must belong to')
     .action(async ({ api }) => {
       const given = session.config.KEYFENCE_KEY;
       const key = given || (canAsk() ? await askSecret('Key: ') : await readInput());
@@ -159,7 +159,7 @@ export function keyCommands(program: Command, session: Session): void {
     .description('take in keys that were made elsewhere, from NDJSON; - is standard input')
     .option(
       '--progress-file <file>',
-      'where to note how far it is; default: the file with .progress behind it',
+      'file for the progress; default: the imported file with .progress behind its name',
     )
     .action((apiId: string, file: string, { progressFile }) =>
       importKeys(session, apiId, file, progressFile),
@@ -168,7 +168,7 @@ export function keyCommands(program: Command, session: Session): void {
   keys
     .command('export <apiId>')
     .description('write all keys of an API as NDJSON, without their secrets')
-    .option('--output <file>', 'where to; an interrupted export goes on. Default: standard output')
+    .option('--output <file>', 'file to write; an interrupted export goes on. Default: standard output')
     .action((apiId: string, { output }) => exportKeys(session, apiId, output));
 
   async function change(operation: string, what: string, input: object, waitS: number | undefined) {

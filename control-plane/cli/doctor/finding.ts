@@ -2,6 +2,6 @@
 export interface Finding {
   readonly check: string;
   readonly found: string;
-  /** What to change; undefined = nothing. */
+  /** The change to make; undefined = none. */
   readonly change?: string;
 }

@@ -9,16 +9,16 @@ const APIS_MAX = 1000;
 const VERIFIERS_MAX = 1000;
 const NAMED_MAX = 5;
 
-/** What of an API must fit the settings of verifiers. */
+/** Facts about an API that must fit the settings of verifiers. */
 interface ApiFacts {
   readonly apiId: string;
   readonly leaseMs: number;
-  /** Whether it has keys of another format than ours. */
+  /** True if some of its keys are not in our format. */
   readonly foreign: boolean;
 }
 
 /**
- * Whether the verifiers that report themselves to this Redis fit together, and the one that was asked is one of them.
+ * Checks that the verifiers of this Redis fit together, and that the verifier that was asked is one of them.
  * @param verifierId who answered as the verifier; undefined = nobody, or an earlier version
  */
 export async function examineFleet(nodes: RedisNodes, verifierId: string | undefined): Promise<Finding[]> {

@@ -25,7 +25,7 @@ const NEEDED = `
   xadd ${K} * f v, xrange ${K} - +, xrevrange ${K} + -`
   .trim()
   .split(/,\s+/);
-/** What no process of ours ever does. */
+/** Commands that no process of ours uses. */
 const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list', 'shutdown'];
 
 const { REDIS_MIN_REPLICAS_MAX_LAG_S } = settings;
@@ -78,7 +78,7 @@ function reason(error: unknown): string {
   throw error;
 }
 
-/** What is wrong at any of them, each said once. */
+/** The faults of all servers, each once. */
 function faultsOf(
   all: readonly RedisFacts[],
   of: (facts: RedisFacts) => readonly string[],
@@ -163,10 +163,10 @@ const nameOf = (command: string) =>
     : (/^(config|cluster) \w+|^\w+/.exec(command)?.[0] ?? command);
 const permit = (names: readonly string[]) => names.map((name) => `+${name.replace(' ', '|')}`).join(' ');
 
-/** Whether the network cannot reach it: a unix socket. */
+/** True for a unix socket, which the network cannot reach. */
 const isPrivate = (config: Config) => config.REDIS_URL[0]?.protocol === 'unix:';
 
-/** Whether Redis lets somebody in who has no password. */
+/** Checks that Redis refuses clients without a password. */
 async function strangers(config: Config): Promise<Finding[]> {
   if (isPrivate(config)) return [];
   const urls = config.REDIS_URL.map((url) => Object.assign(new URL(url), { username: '', password: '' }));

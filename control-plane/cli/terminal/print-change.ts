@@ -7,14 +7,14 @@ import type { Session } from '../session.ts';
 import { count, time } from './output.ts';
 import { ask, canAsk } from './prompt.ts';
 
-/** How long the control plane is to hold its answer for a change, at most. */
+/** The option for the longest time that the control plane holds its answer. */
 export const waitOption = () =>
   new Option(
     '--wait <seconds>',
-    'how long to wait for every verifier; default: as long as the server will',
+    'longest wait for every verifier; default: the limit of the server',
   ).argParser(whole(0, 60));
 
-/** Prints how far a change has come, and ends with PENDING where it is not complete. */
+/** Prints the status of a change, and ends with PENDING where it is not complete. */
 export function printChange(session: Session, what: string, answer: { propagation: ChangeStatus }): void {
   const { propagation } = answer;
   session.print(answer, () => `${what}: ${describe(propagation)}`);
@@ -28,7 +28,7 @@ export function printChange(session: Session, what: string, answer: { propagatio
   if (propagation.state === 'pending') session.end('PENDING');
 }
 
-/** Asks whether to go on with something that cannot be undone; who cannot be asked has to say `--yes`. */
+/** Asks for confirmation of something that cannot be undone; without a terminal, `--yes` is required. */
 export async function confirm(what: string, yes: boolean): Promise<void> {
   if (yes) return;
   if (!canAsk()) throw new CliError('USAGE', `${what} cannot be undone: say --yes`);

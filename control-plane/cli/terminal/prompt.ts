@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises';
 import { Writable } from 'node:stream';
 import { CliError } from '../exit.ts';
 
-/** Whether there is somebody to ask. */
+/** True on a terminal, where a person can answer. */
 export const canAsk = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true;
 
 /** Asks on the terminal. Rejects with INTERRUPTED on Ctrl-C and Ctrl-D. */

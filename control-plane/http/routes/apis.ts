@@ -39,7 +39,7 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     const { cursor } = request.query;
     const limit = Number(request.query.limit);
     const [after = ''] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'listApis');
-    // Where the caller may read some APIs only, others are not even looked at: neither a cursor nor how long it takes nor
+    // A caller who may read only some APIs causes no look at others: neither a cursor nor how long it takes nor
     // a page that is short then tells that they are there.
     const mine = callerOf(request).permissions.apisWith('read_api');
     const page = mine ? await apis.among(mine, after, limit) : await apis.list(after, limit);

@@ -10,16 +10,16 @@ import { Hidden } from './hidden.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What is known of a call, for the audit log. */
+    /** Notes on the call, for the audit log. */
     auditNotes: AuditNotes;
   }
 }
 
 interface AuditNotes {
   readonly arrivedAt: number;
-  /** Where the call came from, as it was when it arrived: a caller who hangs up has no address any more. */
+  /** Address of the caller, taken on arrival: after a hang-up the connection has none. */
   readonly address: string;
-  /** Whether the call was let through to its handler, so that an outage leaves its outcome unknown. */
+  /** True once the handler runs: from then on an outage leaves the outcome unknown. */
   letThrough: boolean;
   on: Subject;
   effect: AuditedEffect;

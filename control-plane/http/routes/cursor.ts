@@ -9,7 +9,7 @@ export function makeCursor(place: string): string {
 }
 
 /**
- * What matches of the place in a cursor. Throws BAD_REQUEST where it is of another listing.
+ * The matched parts of the place in a cursor. Throws BAD_REQUEST where it is of another listing.
  * @param listing the operation that gives such cursors, as clients call it
  */
 export function openCursor(cursor: string, place: RegExp, listing: string): readonly string[] {

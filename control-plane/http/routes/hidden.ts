@@ -5,7 +5,7 @@ import { ApiError } from '#shared/errors.ts';
  * there. Only the audit log is told which. Each leaves an event, or the time that it costs would tell them apart.
  */
 export class Hidden extends ApiError {
-  /** What the audit log is told. */
+  /** Outcome in the audit log. */
   readonly outcome: 'INSUFFICIENT_PERMISSIONS' | 'NOT_FOUND';
 
   constructor(message: string, outcome: Hidden['outcome']) {

@@ -13,7 +13,7 @@ import { ImportedKey } from './requests.ts';
 /** 500 keys with 2 KiB each; callers with longer metas send fewer at once. */
 const IMPORT_BODY_BYTES_MAX = 1_048_576;
 
-/** What became of one key of an import, in the place of that key. */
+/** Outcome for one key of an import, in the place of that key. */
 type Result =
   | { result: 'created' | 'exists'; keyId: string }
   | { result: 'refused'; code: string; message: string };
@@ -74,7 +74,7 @@ function told(imported: Imported | undefined): Result {
   return { result: 'refused', code: 'CONFLICT', message: 'the secret exists already' };
 }
 
-/** How many of each, for the audit log. */
+/** Number of each outcome, for the audit log. */
 function tally(results: readonly Result[]) {
   const count = (wanted: Result['result']) => results.filter(({ result }) => result === wanted).length;
   return { created: count('created'), exists: count('exists'), refused: count('refused') };

@@ -1,12 +1,12 @@
 import { ApiError } from '#shared/errors.ts';
 
 const BYTES_MAX = 8192;
-/** Below what parsers of JSON bear that are in use; verifiers hand metas to programs of every kind. */
+/** Common JSON parsers accept this depth; verifiers hand metas to programs of every kind. */
 const DEPTH_MAX = 32;
 
 /** Throws BAD_REQUEST where a meta is too deep or too long. */
 export function checkMeta(meta: object): void {
-  // First: writing it as text is recursive, and ends with an error of its own where it is deep.
+  // Depth first: JSON.stringify is recursive and fails on its own where the meta is too deep.
   if (isDeeper(meta, DEPTH_MAX)) {
     throw new ApiError('BAD_REQUEST', `meta: must be at most ${DEPTH_MAX} levels deep`);
   }
@@ -15,7 +15,7 @@ export function checkMeta(meta: object): void {
   }
 }
 
-/** Whether objects and lists lie within each other in more levels than `levels`. */
+/** Tells whether objects and lists are nested deeper than `levels`. */
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false;
   return levels === 0 || Object.values(value).some((part) => isDeeper(part, levels - 1));

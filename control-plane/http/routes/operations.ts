@@ -8,7 +8,7 @@ import * as answers from './responses.ts';
 export const createKey = posts('keys.createKey', asked.CreateKey, answers.CreatedKey, {
   summary: 'Create a key',
   description:
-    'The key works at every verifier from this answer on. An unknown API is created with it, unless API_AUTO_CREATE is off.',
+    'Every verifier accepts the key once this call has answered. An unknown API is created with it, unless API_AUTO_CREATE is off.',
   permission: 'api.<apiId>.create_key',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
@@ -16,7 +16,7 @@ export const createKey = posts('keys.createKey', asked.CreateKey, answers.Create
 
 export const importKeys = posts('keys.importKeys', asked.ImportKeys, answers.ImportResults, {
   summary: 'Import keys that were made elsewhere',
-  description: 'Only hashes travel. Safe to send again: a secret that is there keeps its key.',
+  description: 'Keys are sent as hashes only. Safe to send again: a secret that exists keeps its key.',
   permission: 'api.<apiId>.create_key',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: {
@@ -28,7 +28,7 @@ export const importKeys = posts('keys.importKeys', asked.ImportKeys, answers.Imp
 export const updateKey = posts('keys.updateKey', asked.UpdateKey, answers.Propagated, {
   summary: 'Change, disable or enable a key',
   description:
-    'Answers when the change is complete: when no verifier, anywhere, still answers by what was before. Absent keeps, null clears.',
+    'Answers when the change is complete: no verifier, anywhere, still answers by the state before it. An absent field is kept, null clears.',
   permission: 'api.<apiId>.update_key',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
@@ -36,7 +36,7 @@ export const updateKey = posts('keys.updateKey', asked.UpdateKey, answers.Propag
 
 export const deleteKey = posts('keys.deleteKey', asked.DeleteKey, answers.Propagated, {
   summary: 'Delete a key for good',
-  description: 'Answers when it is complete, as updateKey does.',
+  description: 'Answers when the deletion is complete, as updateKey does.',
   permission: 'api.<apiId>.delete_key',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d' },
@@ -44,7 +44,7 @@ export const deleteKey = posts('keys.deleteKey', asked.DeleteKey, answers.Propag
 
 export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
   summary: 'Look at a key',
-  description: 'Never its secret.',
+  description: 'Shows all but its secret.',
   permission: 'api.<apiId>.read_key',
   errors: ['NOT_FOUND'],
 });
@@ -52,7 +52,7 @@ export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
 export const getVerifications = gets('keys.getVerifications', asked.GetVerifications, answers.Verifications, {
   summary: 'See how often a key was verified',
   description:
-    'By the hour for two days, by the day for a month; as verifiers reported it, up to their USAGE_PERIOD_MS late.',
+    'Hours go back two days, days go back a month. Verifiers report up to their USAGE_PERIOD_MS late.',
   permission: 'api.<apiId>.read_key',
   errors: ['NOT_FOUND'],
 });
@@ -67,14 +67,14 @@ export const getPropagation = gets('keys.getPropagation', asked.GetPropagation, 
 export const listKeys = gets('apis.listKeys', asked.ListKeys, answers.KeyPage, {
   summary: 'List the keys of an API',
   description:
-    'In order of creation; following the cursors visits each key once. Under a filter a page may be short and still have a cursor.',
+    'In order of creation; following the cursors visits each key once. With a filter, a page may be short and still have a cursor.',
   permission: 'api.<apiId>.read_key and api.<apiId>.read_api',
   errors: ['NOT_FOUND'],
 });
 
 export const createApi = posts('apis.createApi', asked.CreateApi, answers.CreatedApi, {
   summary: 'Create an API',
-  description: 'An API is what keys belong to. One comes into being with its first key, too.',
+  description: 'Keys belong to an API. The first key of an unknown API creates it too.',
   permission: 'api.<apiId>.create_api',
   errors: ['CONFLICT'],
   example: { name: 'Shop', apiId: 'shop' },
@@ -89,7 +89,7 @@ export const getApi = gets('apis.getApi', asked.GetApi, answers.Api, {
 
 export const listApis = gets('apis.listApis', asked.ListApis, answers.ApiPage, {
   summary: 'List APIs',
-  description: 'Those that the root key may read; a page may be short and still have a cursor.',
+  description: 'Lists the APIs that the root key may read. A page may be short and still have a cursor.',
   permission: 'api.<apiId>.read_api',
   errors: [],
 });
@@ -97,7 +97,7 @@ export const listApis = gets('apis.listApis', asked.ListApis, answers.ApiPage, {
 export const deleteApi = posts('apis.deleteApi', asked.DeleteApi, answers.Propagated, {
   summary: 'Delete an API with all its keys',
   description:
-    'Answers when it is complete, as updateKey does. Its id is free again when its keys are swept.',
+    'Answers when the deletion is complete, as updateKey does. The id is free again once its keys are removed.',
   permission: 'api.<apiId>.delete_api',
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop' },
@@ -105,7 +105,7 @@ export const deleteApi = posts('apis.deleteApi', asked.DeleteApi, answers.Propag
 
 export const createRootKey = posts('rootKeys.createRootKey', asked.CreateRootKey, answers.CreatedRootKey, {
   summary: 'Create a root key',
-  description: 'Nobody can hand out more than they may do themselves.',
+  description: 'A root key can give another one only permissions that it has itself.',
   permission: 'root.*.create_root_key',
   errors: ['CONFLICT'],
   example: { name: 'support', permissions: ['api.shop.read_key', 'api.shop.read_api'] },
@@ -113,7 +113,7 @@ export const createRootKey = posts('rootKeys.createRootKey', asked.CreateRootKey
 
 export const updateRootKey = posts('rootKeys.updateRootKey', asked.UpdateRootKey, answers.UpdatedRootKey, {
   summary: 'Disable or enable a root key',
-  description: 'It is refused from the next call on.',
+  description: 'A disabled root key is refused from the next call on.',
   permission: 'root.*.update_root_key',
   errors: ['NOT_FOUND'],
   example: { rootKeyId: 'root_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
@@ -121,21 +121,21 @@ export const updateRootKey = posts('rootKeys.updateRootKey', asked.UpdateRootKey
 
 export const listRootKeys = gets('rootKeys.listRootKeys', asked.ListRootKeys, answers.RootKeyList, {
   summary: 'List root keys',
-  description: 'Never their secrets. Those of the configuration are not among them.',
+  description: 'Shows all but their secrets. Root keys of the configuration are not listed.',
   permission: 'root.*.read_root_key',
   errors: [],
 });
 
 export const listEvents = gets('audit.listEvents', asked.ListEvents, answers.EventPage, {
-  summary: 'List what was done, or refused, over this interface',
-  description: 'The latest first. Under a filter a page may be short and still have a cursor.',
+  summary: 'List calls that changed something or were refused',
+  description: 'The latest come first. With a filter, a page may be short and still have a cursor.',
   permission: 'root.*.read_audit',
   errors: [],
 });
 
 export const listVerifiers = gets('fleet.listVerifiers', asked.ListVerifiers, answers.VerifierPage, {
   summary: 'List the verifiers',
-  description: 'As each reported itself lately, in order of start.',
+  description: 'Shows the latest report of each, in order of start.',
   permission: 'root.*.read_fleet',
   errors: [],
 });
@@ -143,9 +143,9 @@ export const listVerifiers = gets('fleet.listVerifiers', asked.ListVerifiers, an
 interface Said {
   readonly summary: string;
   readonly description: string;
-  /** What the root key needs. */
+  /** Permission that the root key needs. */
   readonly permission: string;
-  /** What it can end in besides what any call can. */
+  /** Errors of this operation besides those of every call. */
   readonly errors: readonly ErrorCode[];
 }
 

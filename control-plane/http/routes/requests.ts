@@ -3,7 +3,7 @@ import { API_ID } from '#shared/api-id.ts';
 import { CHANGED_FIELDS, FIELDS, OPTIONAL_FIELDS } from '../../core/field-schemas.ts';
 import { PERMISSION_PATTERN } from '../../core/permissions.ts';
 
-/** Every request's shape: the single source of its type, its validation and its documentation. */
+/** Schemas of all requests: the single source of their types, validation and documentation. */
 
 const strict = { additionalProperties: false } as const;
 
@@ -16,7 +16,7 @@ const { name: Name, externalId: ExternalId } = FIELDS;
 const WaitMs = Type.Integer({
   minimum: 0,
   maximum: 60_000,
-  description: 'How long to hold the answer until the change is complete, ms.',
+  description: 'Longest time to hold the answer until the change is complete, ms.',
 });
 
 const { name: _name, ...described } = OPTIONAL_FIELDS;
@@ -27,7 +27,7 @@ export const CreateKey = Type.Object(
     prefix: Type.Optional(
       Type.String({
         pattern: '^[A-Za-z0-9_]{1,16}$',
-        description: 'What the key begins with, before an underscore.',
+        description: 'Beginning of the key, before an underscore.',
       }),
     ),
     byteLength: Type.Integer({
@@ -37,7 +37,7 @@ export const CreateKey = Type.Object(
       description: 'Random bytes in the key.',
     }),
     ...described,
-    enabled: Type.Boolean({ default: true, description: 'Whether the key is accepted from the start.' }),
+    enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
   },
   strict,
 );
@@ -63,16 +63,16 @@ export const ImportedKey = Type.Object(
   {
     sha256: Hash,
     start: Type.Optional(
-      Type.String({ pattern: '^[!-~]{1,21}$', description: 'The beginning of the key, to be shown.' }),
+      Type.String({ pattern: '^[!-~]{1,21}$', description: 'Beginning of the key, shown to people.' }),
     ),
     foreign: Type.Optional(
       Type.Boolean({
         description:
-          'Whether the key is of another format than ours; true unless said otherwise. Such keys are found only by verifiers with FOREIGN_KEYS on.',
+          'true, the default: the key is not in the format of Keyfence. Only verifiers with FOREIGN_KEYS on find such keys.',
       }),
     ),
     ...OPTIONAL_FIELDS,
-    enabled: Type.Optional(Type.Boolean({ description: 'Whether the key is accepted; true when absent.' })),
+    enabled: Type.Optional(Type.Boolean({ description: 'false: the key is refused. true when absent.' })),
   },
   strict,
 );
@@ -127,9 +127,7 @@ export const ListKeys = Type.Object(
     cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: 'From the page before.' })),
     enabled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
     externalId: Type.Optional(ExternalId),
-    name: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 256, description: 'What the name begins with.' }),
-    ),
+    name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Beginning of the name.' })),
     sort: Type.Union([Type.Literal('createdAt'), Type.Literal('-createdAt')], { default: 'createdAt' }),
   },
   strict,
@@ -193,7 +191,7 @@ export const ListEvents = Type.Object(
     ),
     refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
       default: 'false',
-      description: 'true: the calls that were refused. false: those that did something, or may have.',
+      description: 'true: refused calls. false: calls that changed something, or may have.',
     }),
     since: Type.Optional(
       Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; nothing older.' }),
@@ -203,7 +201,9 @@ export const ListEvents = Type.Object(
     ),
     apiId: Type.Optional(ApiId),
     keyId: Type.Optional(KeyId),
-    rootKeyId: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'Who called.' })),
+    rootKeyId: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'The root key that called.' }),
+    ),
   },
   strict,
 );

@@ -4,12 +4,12 @@ import { Event } from '../../core/audit-event.ts';
 import { Cursor, Id, List, Sequence, SHOWN_FIELDS, Time } from '../../core/field-schemas.ts';
 import { Verifier } from '../../redis/fleet.ts';
 
-/** Every answer's shape: the single source of its serialisation and its documentation. */
+/** Schemas of all responses: the single source of their serialisation and documentation. */
 
 export const CreatedKey = Type.Object(
   {
     keyId: Id('the key'),
-    key: Type.String({ description: 'The secret. It is told this once and kept nowhere.' }),
+    key: Type.String({ description: 'The secret. Shown this once and stored nowhere.' }),
   },
   { examples: [{ keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' }] },
 );
@@ -20,7 +20,7 @@ const Key = Type.Object({
   id: Id('the key'),
   keyId: Type.String({ description: 'The same.' }),
   apiId: Id('its API'),
-  start: Type.String({ description: 'What the secret begins with.' }),
+  start: Type.String({ description: 'Beginning of the secret.' }),
   ...described,
   enabled,
   createdAt: Time('When it was created'),
@@ -61,13 +61,13 @@ export const ImportResults = Type.Object({
       }),
       Type.Object({ result: Type.Literal('refused'), code: Type.String(), message: Type.String() }),
     ]),
-    { description: 'What became of each key, in its place.' },
+    { description: 'The outcome for each key, in its place.' },
   ),
 });
 
 const Propagation = Type.Object({
   state: Type.Union([Type.Literal('complete'), Type.Literal('pending')], {
-    description: 'complete: no verifier answers by what was before.',
+    description: 'complete: no verifier answers by the state before the change any more.',
   }),
   by: Type.Optional(
     Type.Union([Type.Literal('acks'), Type.Literal('fence')], {
@@ -75,7 +75,7 @@ const Propagation = Type.Object({
     }),
   ),
   sequence: Sequence,
-  durable: Type.Boolean({ description: 'Whether it survives a crash or a failover of Redis.' }),
+  durable: Type.Boolean({ description: 'true: the change survives a crash or a failover of Redis.' }),
   verifiers: Type.Integer({ minimum: 0, description: 'Verifiers registered for the API.' }),
   waitedMs: Type.Number({ minimum: 0 }),
   completeBy: Type.Optional(Time('Pending: when it is complete at the latest, if Redis stays in reach')),
@@ -116,7 +116,7 @@ export const ApiPage = Type.Object({ apis: List(Api), cursor: Cursor });
 
 export const CreatedRootKey = Type.Object({
   rootKeyId: Id('the root key'),
-  key: Type.String({ description: 'The secret. It is told this once and kept nowhere.' }),
+  key: Type.String({ description: 'The secret. Shown this once and stored nowhere.' }),
 });
 export const UpdatedRootKey = Type.Object({ rootKeyId: Id('the root key'), enabled: Type.Boolean() });
 export const RootKeyList = Type.Object({

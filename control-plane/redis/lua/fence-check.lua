@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- How far a change has come. Not flagged `no-writes`, so that a deposed primary does not answer.
+-- Tells how far a change has come. Not flagged `no-writes`, so that a deposed primary does not answer.
 --
 -- KEYS 1 head  2 log  3 members
 -- ARGV 1 sequence  2 its hash ('' = unknown, then 3 decides)  3 its keyId

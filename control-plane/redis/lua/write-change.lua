@@ -38,7 +38,7 @@ elseif condition ~= '' and tonumber(condition) ~= s then
   return {'CONFLICT'}
 end
 
--- What the record will be, so that the log entry, appended first, holds the whole new state.
+-- The record after the change: the log entry, appended first, holds the whole new state.
 local change = {}
 for i = 9, #ARGV, 2 do change[ARGV[i]] = ARGV[i + 1] end
 local payload = ''
