@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { bareEnv } from './bare-machine.ts';
+import { bareEnv } from './harness/bare-machine.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const { scripts, bin } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {

@@ -14,8 +14,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { documents } from '../deploy/dev/docs.ts';
-import { bareEnv, SHELLS } from './bare-machine.ts';
-import { Fleet, ROOT_KEY } from './fleet.ts';
+import { bareEnv, SHELLS } from './harness/bare-machine.ts';
+import { Fleet, ROOT_KEY } from './harness/fleet.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');

@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterEach, expect, test } from 'vitest';
-import { Fleet } from './fleet.ts';
+import { Fleet } from './harness/fleet.ts';
 
 let fleet: Fleet;
 afterEach(() => fleet.stop());

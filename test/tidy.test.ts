@@ -221,8 +221,8 @@ test('there are no folders for leftovers', () => {
 /** Tests that wait for time to pass, each with the reason why there is nothing else to wait for. */
 const WAITING: Readonly<Record<string, string>> = {
   'shared/redis.test.ts': 'the second command has a later time-out than the first',
-  'verifier/limits.test.ts': 'a time-out of idle connections must have run out',
-  'verifier/ext-authz-grpc.test.ts': 'the time for a request must have run out',
+  'verifier/http/limits.test.ts': 'a time-out of idle connections must have run out',
+  'verifier/endpoints/ext-authz-grpc.test.ts': 'the time for a request must have run out',
   'dashboard/dashboard.test.ts': 'what an attacker would say in the browser',
 };
 

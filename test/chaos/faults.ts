@@ -1,6 +1,6 @@
-import type { RedisCluster } from '../redis/cluster.ts';
-import type { RedisNode, SentinelGroup } from '../redis/nodes.ts';
-import type { Process } from './processes.ts';
+import type { Process } from '../harness/processes.ts';
+import type { RedisCluster } from '../harness/redis-cluster.ts';
+import type { RedisNode, SentinelGroup } from '../harness/redis-nodes.ts';
 import type { FaultProxy } from './proxy.ts';
 
 /** Everything that faults are done to. */

@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Agent, request } from 'undici';
 import { numberArgument, scriptArguments, wrongArguments } from '../../deploy/dev/arguments.ts';
-import { RedisCluster } from '../redis/cluster.ts';
-import { RedisNode, SentinelGroup } from '../redis/nodes.ts';
+import { Process } from '../harness/processes.ts';
+import { RedisCluster } from '../harness/redis-cluster.ts';
+import { RedisNode, SentinelGroup } from '../harness/redis-nodes.ts';
 import { API_IDS, type Fault, faultsOf, type World } from './faults.ts';
 import { History } from './history.ts';
-import { Process } from './processes.ts';
 import { FaultProxy } from './proxy.ts';
 
 const ROOT_KEY = 'chaos-root-key-0123456789abcdef0123456789';

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/key-format.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
-import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { envOf, type Run, start } from './keyfence.ts';
 
 let fleet: Fleet;

@@ -7,8 +7,8 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { hashSecret } from '../../shared/key-format.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
-import { Fleet, ROOT_KEY } from '../fleet.ts';
-import { RedisNode } from '../redis/nodes.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
+import { RedisNode } from '../harness/redis-nodes.ts';
 import { envOf, start } from './keyfence.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');

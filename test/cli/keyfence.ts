@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { vi } from 'vitest';
-import { type Fleet, ROOT_KEY } from '../fleet.ts';
+import { type Fleet, ROOT_KEY } from '../harness/fleet.ts';
 
 // Every command is a process of its own, which takes seconds where the machine is busy.
 vi.setConfig({ testTimeout: 120_000 });

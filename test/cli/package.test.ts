@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 import { envOf } from './keyfence.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { generateKey } from '../../shared/key-format.ts';
-import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { envOf, start, startOnTerminal } from './keyfence.ts';
 
 let fleet: Fleet;

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/key-format.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 import { envOf, start } from './keyfence.ts';
 
 let fleet: Fleet;

@@ -2,7 +2,7 @@ import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { expect } from 'vitest';
-import { ROOT_KEY } from '../fleet.ts';
+import { ROOT_KEY } from '../harness/fleet.ts';
 
 /** Debian's Chromium, or another; undefined where there is none. */
 export const executable = (process.env['PATH'] ?? '')

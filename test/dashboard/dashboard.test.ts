@@ -8,9 +8,9 @@ import { LENGTH_MS, usageField } from '../../shared/usage.ts';
 import { VERDICTS } from '../../shared/verdict-codes.ts';
 import type { VerifierStatus as Verifier } from '../../shared/verifier-status.ts';
 import { FaultProxy } from '../chaos/proxy.ts';
-import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { lacking } from '../harness/programs.ts';
-import { RedisNode } from '../redis/nodes.ts';
+import { RedisNode } from '../harness/redis-nodes.ts';
 import { Dashboard, executable, startChromium } from './chromium.ts';
 
 const SCREENSHOTS = join(import.meta.dirname, '..', '..', 'control-plane', 'dashboard', 'screenshots');

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { lacking } from '../harness/programs.ts';
 import { executable, startChromium } from './chromium.ts';
 

@@ -5,7 +5,7 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'vite';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import config from '../../control-plane/dashboard/vite.config.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 
 const ASSETS = join(import.meta.dirname, '..', '..', 'control-plane', 'dashboard', 'assets');
 const contentOf = (folder: string) =>

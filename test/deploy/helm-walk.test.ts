@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { CHART, helm, helmArguments, isHook, noHelm, renderChart, runHelm } from './helm.ts';
 
 const run = promisify(execFile);

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { lacking } from '../harness/programs.ts';
-import { untilPrinted } from './until-printed.ts';
+import { untilPrinted } from '../harness/until-printed.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const BUILD_MS_MAX = 300_000;

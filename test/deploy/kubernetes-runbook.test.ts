@@ -3,10 +3,10 @@ import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { Load } from '../end-to-end/load.ts';
-import { Fleet } from '../fleet.ts';
-import { RedisCluster } from '../redis/cluster.ts';
-import { RedisNode } from '../redis/nodes.ts';
+import { Fleet } from '../harness/fleet.ts';
+import { Load } from '../harness/load.ts';
+import { RedisCluster } from '../harness/redis-cluster.ts';
+import { RedisNode } from '../harness/redis-nodes.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 import { PATIENT, RedisPods } from './redis-pods.ts';
 

@@ -4,8 +4,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Process } from '../chaos/processes.ts';
-import { ROOT_KEY } from '../fleet.ts';
+import { ROOT_KEY } from '../harness/fleet.ts';
+import { Process } from '../harness/processes.ts';
 import { lacking } from '../harness/programs.ts';
 import { PATIENT, RedisPods } from './redis-pods.ts';
 

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 import { freePort } from '../harness/ports.ts';
 
 const API = join(import.meta.dirname, '../../deploy/kubernetes/example/api/api.mjs');

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { Load } from '../end-to-end/load.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
+import { Load } from '../harness/load.ts';
 import { PATIENT, RedisPods } from './redis-pods.ts';
 
 /** Long enough that the next pod would go while one syncs, were nobody to look. */

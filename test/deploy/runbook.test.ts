@@ -6,12 +6,12 @@ import { Readable } from 'node:stream';
 import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { refusedSince } from '../../deploy/refused-since.ts';
-import { bareEnv, SHELLS } from '../bare-machine.ts';
-import { Process } from '../chaos/processes.ts';
-import { Balancer, hasBalancer } from '../end-to-end/balancer.ts';
-import { Load } from '../end-to-end/load.ts';
+import { Balancer, hasBalancer } from '../harness/balancer.ts';
+import { bareEnv, SHELLS } from '../harness/bare-machine.ts';
+import { Load } from '../harness/load.ts';
+import { Process } from '../harness/processes.ts';
 import { lacking } from '../harness/programs.ts';
-import { RedisNode } from '../redis/nodes.ts';
+import { RedisNode } from '../harness/redis-nodes.ts';
 
 const DEPLOY = join(import.meta.dirname, '../../deploy');
 /** A machine that stands still for seconds, as shared ones do, is no failed call. */

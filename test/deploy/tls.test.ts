@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 const redisTls = execFileSync('redis-cli', ['--help'], { encoding: 'utf8' }).includes('--tls');

@@ -15,7 +15,7 @@ import {
   secretPointer,
   usageKey,
 } from '../../shared/redis/redis-keys.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 const LEASE_MS = '500';

@@ -13,8 +13,8 @@ import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
-import { Process } from '../chaos/processes.ts';
-import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
+import { Process } from '../harness/processes.ts';
 
 let fleet: Fleet;
 const processes: Process[] = [];

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
-import { Process } from '../chaos/processes.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
+import { Process } from '../harness/processes.ts';
 
 const API = 'creations';
 let fleet: Fleet;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { clients, ENDPOINTS, run } from '../../bench/clients/programs.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 import { lacking } from '../harness/programs.ts';
 
 const REQUESTS = 200;

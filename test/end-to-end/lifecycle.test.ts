@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
-import { Process } from '../chaos/processes.ts';
+import { Balancer, hasBalancer } from '../harness/balancer.ts';
+import { Load } from '../harness/load.ts';
+import { Process } from '../harness/processes.ts';
 import { lacking } from '../harness/programs.ts';
 import { eventually } from '../harness/waiting.ts';
-import { Balancer, hasBalancer } from './balancer.ts';
-import { Load } from './load.ts';
 
 const ROOT_KEY = 'lifecycle-root-key-0123456789abcdef0123456789';
 const ADMIN = { authorization: `Bearer ${ROOT_KEY}` };

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { hashSecret } from '../../shared/key-format.ts';
-import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 
 test('no secret is in any log line, listing, error, metric or value in Redis', async () => {
   const fleet = await Fleet.start({ env: { LOG_LEVEL: 'trace' } });

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { bareEnv } from '../bare-machine.ts';
+import { bareEnv } from '../harness/bare-machine.ts';
 import { freePort } from '../harness/ports.ts';
 import { eventually } from '../harness/waiting.ts';
 

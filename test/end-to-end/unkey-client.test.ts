@@ -1,6 +1,6 @@
 import { Unkey } from '@unkey/api';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Fleet, ROOT_KEY } from '../fleet.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 
 /** A client that others wrote, unchanged: one instance for the control plane, one for the verifier. */
 let fleet: Fleet;

@@ -1,6 +1,6 @@
-import { Process } from '../chaos/processes.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 import { freePort } from '../harness/ports.ts';
+import { Process } from '../harness/processes.ts';
 import { type Around, type Ask, Gateway, type GatewayName, type Got, gatewayNames } from './gateways.ts';
 import { Upstream } from './upstream.ts';
 

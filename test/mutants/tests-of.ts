@@ -5,6 +5,9 @@ import { dirname, join, normalize } from 'node:path';
 const ROOM =
   /(?<=^(?:control-plane|verifier|shared))\/(?:core|redis|http|endpoints|fast-lane|proxy|process)\//;
 
+/** The same of a test's path. */
+const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|endpoints|fast-lane|proxy)\//;
+
 /**
  * Which tests are to notice a mistake in which files, before those of its folder that import it: the first row that fits counts.
  * Cheap ones come first, because the first that fails ends it.
@@ -88,10 +91,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [/^control-plane\/lua\/check-rights\.lua$/, ['cli/doctor', 'deploy/users']],
-  [
-    /^control-plane\/durability\.ts$/,
-    ['control-plane/redis-promises', 'control-plane/contract', 'cli/doctor'],
-  ],
+  [/^control-plane\/durability\.ts$/, ['control-plane/durability', 'control-plane/contract', 'cli/doctor']],
   [/^control-plane\/usage\.ts$/, ['control-plane/usage']],
   [/^control-plane\/fleet\.ts$/, ['control-plane/fleet']],
   [
@@ -193,7 +193,9 @@ export function testsOf(root: string, file: string, files: readonly string[]): s
     ? ['control-plane/scripts', 'control-plane/key-scripts', 'verifier/sync-script']
     : [];
   const row = [...scripts, ...(ROWS.find(([pattern]) => pattern.test(file.replace(ROOM, '/')))?.[1] ?? [])];
-  const named = row.map((name) => `test/${name}.test.ts`).filter((test) => tests.includes(test));
+  const named = row.flatMap(
+    (name) => tests.find((test) => test.replace(TEST_ROOM, '/') === `test/${name}.test.ts`) ?? [],
+  );
   const folder = `test/${file.split('/')[0]}/`;
   const own = tests.filter((test) => test.startsWith(folder) && importsOf(root, test).includes(file));
   return [...new Set([...named, ...own])];

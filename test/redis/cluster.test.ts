@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
 import { auditStream, idPointer } from '../../shared/redis/redis-keys.ts';
-import { Fleet } from '../fleet.ts';
-import { RedisCluster } from './cluster.ts';
+import { Fleet } from '../harness/fleet.ts';
+import { RedisCluster } from '../harness/redis-cluster.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-cluster-'));
 let cluster: RedisCluster;

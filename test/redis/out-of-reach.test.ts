@@ -9,10 +9,10 @@ import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { troubleOf } from '../../shared/redis/redis-fault.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
-import { Process } from '../chaos/processes.ts';
 import { start } from '../cli/keyfence.ts';
 import { freePort } from '../harness/ports.ts';
-import { RedisNode } from './nodes.ts';
+import { Process } from '../harness/processes.ts';
+import { RedisNode } from '../harness/redis-nodes.ts';
 import { OldRedis } from './old-redis.ts';
 
 const ROOT_KEY = `root-key-${'0123456789'.repeat(3)}`;

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hashSecret } from '../../shared/key-format.ts';
-import { Fleet } from '../fleet.ts';
-import { SentinelGroup } from './nodes.ts';
+import { Fleet } from '../harness/fleet.ts';
+import { SentinelGroup } from '../harness/redis-nodes.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-sentinel-'));
 let group: SentinelGroup;

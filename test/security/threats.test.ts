@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { settings as controlPlaneSettings } from '../../control-plane/config.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { settings as verifierSettings } from '../../verifier/config.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { createLogger } from '../../shared/process/log.ts';
 import { LogOutput } from '../../shared/process/log-output.ts';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 
 function logged(level: string, write: (log: ReturnType<typeof createLogger>) => void): string[] {
   const lines: string[] = [];

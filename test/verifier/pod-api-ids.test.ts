@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Fleet } from '../fleet.ts';
+import { Fleet } from '../harness/fleet.ts';
 
 let fleet: Fleet;
 beforeAll(async () => {

@@ -1,0 +1,67 @@
+import { expect, test } from 'vitest';
+import type { ChangeLog } from '../../../control-plane/core/change-log.ts';
+import { Fence, type FenceOutcome } from '../../../control-plane/core/fence.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { Timeline } from '../../simulation/clock.ts';
+import { RedisState, type Script } from '../../simulation/redis.ts';
+
+const nothing = () => undefined;
+const UPDATE = { apiId: 'a', operation: 'update', keyId: 'k', fields: { e: '0' } } as const;
+const LIMITS = {
+  logEntries: 1024,
+  creationsKept: 1024,
+  payloadBytesMax: 1024,
+  batchEntriesMax: 1024,
+  batchBytesMax: 1024,
+};
+
+/** A failover took a change: it was written at a primary that is deposed, and its successor has another one. */
+async function afterFailover(where: { writes: 'deposed' | 'successor'; looks: 'deposed' | 'successor' }) {
+  const timeline = new Timeline();
+  const clock: Clock = {
+    monotonicMs: () => timeline.nowMs,
+    wallMs: () => timeline.nowMs,
+    after: (ms, run) => timeline.after(ms, run),
+  };
+  const before = new RedisState(LIMITS);
+  Object.assign(before.api('a'), { created: true, grantedMs: 500, fencedMs: 500 });
+  before.api('a').records.set('k', { p: 'digest', e: '1' });
+  const servers = { deposed: before, successor: before.clone() };
+  const run = async <T>(server: RedisState, script: Script<T>) => script(server).reply;
+  const write =
+    (server: RedisState, replicated: boolean): ChangeLog['write'] =>
+    async (change) => {
+      const written = await run(server, (state) => state.write(change, 0));
+      return written.status === 'OK' ? { ...written, replicated } : written;
+    };
+  const log: ChangeLog = {
+    write: write(servers[where.writes], true),
+    check: (change) => run(servers[where.looks], (state) => state.check(change)),
+    close: (apiId, sequence, hash) =>
+      run(servers[where.looks], (state) => state.close(apiId, sequence, hash, -1)),
+    reap: async () => 0,
+  };
+  const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
+  const taken = await write(servers.deposed, false)(UPDATE);
+  if (taken.status !== 'OK') throw new Error(taken.status);
+  await write(servers.successor, true)({ ...UPDATE, fields: { n: 'another' } });
+  let outcome: FenceOutcome | undefined;
+  void fence.track('a', 'k', taken).settled.then((settled) => {
+    outcome = settled;
+  });
+  await timeline.run(10_000);
+  fence.stop();
+  return outcome;
+}
+
+test('a change is not proven by a later write at another server, where one process reaches two primaries', async () => {
+  expect(await afterFailover({ writes: 'successor', looks: 'deposed' })).toBeUndefined();
+});
+
+test('a change is complete when a later write at the same server is on all replicas', async () => {
+  expect(await afterFailover({ writes: 'deposed', looks: 'deposed' })).toBe('acks');
+});
+
+test('a change that a failover took is lost as soon as the successor is asked', async () => {
+  expect(await afterFailover({ writes: 'successor', looks: 'successor' })).toBe('lost');
+});

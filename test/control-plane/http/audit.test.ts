@@ -1,0 +1,270 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { auditStream } from '../../../shared/redis/redis-keys.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+
+let fleet: Fleet;
+let base: string;
+let redis: Redis;
+
+beforeAll(async () => {
+  const env = { AUDIT_EVENTS_MAX: '1000', AUDIT_REFUSED_MAX: '1000', FAILURES_PER_MINUTE: '0' };
+  fleet = await Fleet.start({ verifiers: 0, env });
+  base = fleet.controlPlanes[0]?.address ?? '';
+  redis = new Redis(fleet.redisUrl);
+});
+afterAll(async () => {
+  redis.disconnect();
+  await fleet.stop();
+});
+
+// biome-ignore lint/suspicious/noExplicitAny: tests look into events of every shape
+const events = async (query: object = {}): Promise<any[]> =>
+  (await fleet.ok('audit.listEvents', query)).events;
+const rootKeyWith = (...permissions: string[]): Promise<{ rootKeyId: string; key: string }> =>
+  fleet.ok('rootKeys.createRootKey', { name: 'limited', permissions });
+const metric = async (labels: string) => {
+  const { body } = await fleet.get(`${fleet.controlPlanes[0]?.adminAddress}/metrics`);
+  return Number(body.split(`keyfence_audit_events_total{${labels}} `)[1]?.split('\n')[0] ?? 0);
+};
+
+describe('what was done', () => {
+  test('a disable shows who did it, to what, and what was before and after', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'audited', name: 'Ada' });
+    const answer = await fleet.admin('keys.updateKey', { keyId, enabled: false });
+    expect(await events({ keyId })).toEqual([
+      {
+        id: expect.stringMatching(/^\d+-\d+$/),
+        time: expect.any(Number),
+        requestId: answer.headers['x-request-id'],
+        operation: 'keys.updateKey',
+        outcome: 'OK',
+        by: { rootKeyId: expect.stringMatching(/^bootstrap_[0-9a-f]{8}$/), address: '127.0.0.1' },
+        on: { apiId: 'audited', keyId },
+        before: { enabled: true },
+        after: { enabled: false },
+        sequence: answer.body.propagation.sequence,
+      },
+      expect.objectContaining({ operation: 'keys.createKey', on: { apiId: 'audited', keyId } }),
+    ]);
+  });
+
+  test('before is what the write itself found, whatever else was written meanwhile', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'racing', name: '0' });
+    const names = ['1', '2', '3', '4', '5', '6', '7', '8'];
+    await Promise.all(names.map((name) => fleet.ok('keys.updateKey', { keyId, name })));
+    const updates = (await events({ keyId, operation: 'keys.updateKey' })).toSorted(
+      (a, b) => a.sequence - b.sequence,
+    );
+    expect(updates.map(({ before }) => before.name)).toEqual(
+      ['0', ...updates.map(({ after }) => after.name)].slice(0, -1),
+    );
+  });
+
+  test('every field is shown as it was set or cleared, of meta only its length and a hash', async () => {
+    const given = { name: 'one', externalId: 'o', expires: Date.now() + 60_000, meta: { card: '4111' } };
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'fields', ...given });
+    const meta = { bytes: 15, sha256: expect.stringMatching(/^[0-9a-f]{16}$/) };
+    await fleet.ok('keys.updateKey', { keyId, name: null, expires: null, meta: { text: 'x'.repeat(3000) } });
+    await fleet.ok('keys.updateKey', { keyId, externalId: 'p' });
+    await fleet.ok('keys.deleteKey', { keyId });
+    const [deleted, moved, cleared, created] = await events({ keyId });
+    expect(created.after).toEqual({ ...given, enabled: true, meta });
+    expect(cleared.before).toEqual({ name: 'one', expires: given.expires, meta });
+    expect(cleared.after).toEqual({ name: null, expires: null, meta: { ...meta, bytes: 3011 } });
+    expect([moved.before, moved.after]).toEqual([{ externalId: 'o' }, { externalId: 'p' }]);
+    expect(deleted.before).toMatchObject({
+      enabled: true,
+      name: null,
+      externalId: 'p',
+      meta: { bytes: 3011 },
+    });
+    expect(deleted).not.toHaveProperty('after');
+  });
+
+  test('APIs and root keys are there too', async () => {
+    const { rootKeyId } = await rootKeyWith('api.*.read_key', 'api.*.read_api');
+    await fleet.ok('rootKeys.updateRootKey', { rootKeyId, enabled: false });
+    await fleet.ok('apis.createApi', { name: 'Shop', apiId: 'shop' });
+    await fleet.ok('apis.deleteApi', { apiId: 'shop' });
+    const [gone, made, disabled, granted] = await events({ limit: '4' });
+    expect(gone).toMatchObject({ operation: 'apis.deleteApi', on: { apiId: 'shop' }, sequence: 1 });
+    expect(made).toMatchObject({
+      operation: 'apis.createApi',
+      on: { apiId: 'shop' },
+      after: { name: 'Shop' },
+    });
+    expect(disabled).toMatchObject({
+      on: { rootKeyId },
+      before: { enabled: true },
+      after: { enabled: false },
+    });
+    expect(granted).toMatchObject({
+      operation: 'rootKeys.createRootKey',
+      on: { rootKeyId },
+      after: { name: 'limited', permissions: ['api.*.read_key', 'api.*.read_api'] },
+    });
+  });
+
+  test('an import is one event, with how many keys it brought', async () => {
+    const keys = [{ sha256: 'ab'.repeat(32) }, { sha256: 'no hash' }];
+    await fleet.ok('keys.importKeys', { apiId: 'imported', keys });
+    await fleet.ok('keys.importKeys', { apiId: 'imported', keys });
+    const [again, first] = await events({ apiId: 'imported' });
+    expect(first).toMatchObject({ operation: 'keys.importKeys', on: { apiId: 'imported' } });
+    expect(first.after).toEqual({ created: 1, exists: 0, refused: 1 });
+    expect(again.after).toEqual({ created: 0, exists: 1, refused: 1 });
+  });
+
+  test('reading leaves no event', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'read' });
+    await fleet.ok('keys.getKey', { keyId });
+    await fleet.ok('apis.listKeys', { apiId: 'read' });
+    expect(await events({ apiId: 'read' })).toHaveLength(1);
+  });
+});
+
+describe('what was refused', () => {
+  const refused = (query: object = {}) => events({ refused: 'true', ...query });
+
+  test('is listed apart, with the reason, and is no event of what was done', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'guarded' });
+    const { rootKeyId, key: rootKey } = await rootKeyWith('api.guarded.read_key');
+    await fleet.admin('keys.updateKey', { keyId, enabled: false }, { rootKey });
+    await fleet.admin('keys.updateKey', { keyId, enabeld: false });
+    await fleet.admin('keys.updateKey', { keyId: 'key_none', enabled: false });
+    await fleet.get(`${base}/v1/keys.getKey?keyId=${keyId}`);
+    const [stranger, unknown, mistyped, notAllowed] = await refused({ limit: '4' });
+    expect(stranger).toMatchObject({ operation: 'keys.getKey', outcome: 'UNAUTHORIZED', on: { keyId } });
+    expect(stranger.by).toEqual({ address: '127.0.0.1' });
+    expect(unknown).toMatchObject({ outcome: 'NOT_FOUND', on: { keyId: 'key_none' } });
+    expect(mistyped).toMatchObject({ outcome: 'BAD_REQUEST', on: { keyId } });
+    expect(notAllowed).toMatchObject({
+      outcome: 'INSUFFICIENT_PERMISSIONS',
+      by: { rootKeyId },
+      on: { apiId: 'guarded', keyId },
+    });
+    expect(await events({ keyId })).toHaveLength(1);
+  });
+
+  test('tells what the caller was not told: that the key is there, and that it may not see it', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'hidden' });
+    const { rootKeyId, key: rootKey } = await rootKeyWith('api.other.read_key');
+    expect((await fleet.admin('keys.getKey', { keyId }, { rootKey })).body.error.code).toBe('NOT_FOUND');
+    const [event] = await refused({ rootKeyId });
+    expect(event).toMatchObject({ outcome: 'INSUFFICIENT_PERMISSIONS', on: { apiId: 'hidden', keyId } });
+  });
+
+  test('cannot push out what was done, however much of it comes', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'flooded' });
+    for (let round = 0; round < 40; round++) {
+      await Promise.all(
+        Array.from({ length: 50 }, () => fleet.post(`${base}/v1/keys.updateKey`, { keyId, enabled: false })),
+      );
+    }
+    const length = await redis.xlen(auditStream('refused'));
+    expect(length).toBeGreaterThanOrEqual(1000);
+    expect(length).toBeLessThan(1500);
+    expect(await events({ keyId })).toHaveLength(1);
+  });
+});
+
+describe('listing', () => {
+  test('gives every event once, the latest first, and stops at a time', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'paged' });
+    const created = (await events({ keyId }))[0];
+    for (let i = 0; i < 6; i++) await fleet.ok('keys.updateKey', { keyId, name: `n${i}` });
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const query = { apiId: 'paged', limit: '2', ...(cursor ? { cursor } : {}) };
+      const page = await fleet.ok('audit.listEvents', query);
+      seen.push(...page.events.map(({ after }: { after: { name: string } }) => after.name));
+      cursor = page.cursor;
+    } while (cursor);
+    expect(seen).toEqual(['n5', 'n4', 'n3', 'n2', 'n1', 'n0', undefined]);
+    const since = String(Number(created.id.split('-')[0]) + 1);
+    expect((await events({ apiId: 'paged', since })).length).toBeGreaterThanOrEqual(5);
+    expect(await events({ apiId: 'paged', since: String(Date.now() + 60_000) })).toEqual([]);
+  });
+
+  test('looks at a bounded number of events a page, and goes on from there', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'needle' });
+    const event = JSON.stringify({
+      time: 1,
+      requestId: 'r',
+      operation: 'x.y',
+      outcome: 'OK',
+      by: { address: 'a' },
+      on: {},
+    });
+    const pipeline = redis.pipeline();
+    // More than one page looks at, by less than a page's last look.
+    for (let i = 0; i < 1100; i++) pipeline.xadd(auditStream('done'), '*', 'e', event);
+    await pipeline.exec();
+    const first = await fleet.ok('audit.listEvents', { keyId });
+    expect(first).toEqual({ events: [], cursor: expect.any(String) });
+    const second = await fleet.ok('audit.listEvents', { keyId, cursor: first.cursor });
+    expect(second.events).toHaveLength(1);
+  });
+
+  test('needs the permission to', async () => {
+    const reader = await rootKeyWith('root.*.read_audit');
+    const other = await rootKeyWith('root.*.read_fleet', 'api.*.read_key');
+    expect((await fleet.admin('audit.listEvents', {}, { rootKey: reader.key })).status).toBe(200);
+    expect((await fleet.admin('audit.listEvents', {}, { rootKey: other.key })).status).toBe(403);
+  });
+});
+
+test('neither the streams nor the log hold a key, also where somebody put one in place of an id', async () => {
+  const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'secret', meta: { pin: 'swordfish-1' } });
+  const { key: rootKey } = await rootKeyWith('api.*.read_key');
+  await fleet.admin('keys.updateKey', { keyId: key, enabled: false });
+  await fleet.admin('keys.updateKey', { keyId, enabled: false }, { rootKey });
+  const kept = JSON.stringify([
+    await redis.xrange(auditStream('done'), '-', '+'),
+    await redis.xrange(auditStream('refused'), '-', '+'),
+    fleet.logged,
+  ]);
+  for (const secret of [key, rootKey, ROOT_KEY, 'swordfish']) expect(kept).not.toContain(secret);
+  expect(kept).toContain(keyId);
+});
+
+test('an event that Redis does not take fails no disable, and is listed as soon as Redis takes it', async () => {
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'unrecorded' });
+  const late = 'kind="done",result="late"';
+  const before = await metric(late);
+  await redis.rename(auditStream('done'), 'aside');
+  await redis.set(auditStream('done'), 'not a stream');
+  const { headers, body } = await fleet.admin('keys.updateKey', { keyId, enabled: false });
+  expect(body.propagation.state).toBe('complete');
+  expect((await fleet.ok('keys.getKey', { keyId })).enabled).toBe(false);
+  const line = fleet.logged.find(
+    (text) => text.includes(`"requestId":"${headers['x-request-id']}"`) && text.includes('"audit":'),
+  );
+  expect(JSON.parse(line ?? '{}').audit).toMatchObject({ on: { keyId }, after: { enabled: false } });
+  const warned = fleet.logged.map((text) => JSON.parse(text)).filter(({ waits }) => waits === true);
+  expect(warned).toEqual([
+    expect.objectContaining({ level: 40, requestId: headers['x-request-id'], err: expect.anything() }),
+  ]);
+
+  await redis.rename('aside', auditStream('done'));
+  await fleet.until(async () => (await metric(late)) === before + 1);
+  expect((await events({ keyId }))[0]).toMatchObject({ outcome: 'OK', after: { enabled: false } });
+});
+
+test('an event that Redis never takes is counted as lost when the process stops', async () => {
+  const controlPlane = await fleet.addControlPlane();
+  const at = fleet.controlPlanes.length - 1;
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'lost' }, { at });
+  await redis.rename(auditStream('done'), 'aside');
+  await redis.set(auditStream('done'), 'not a stream');
+  await fleet.admin('keys.updateKey', { keyId, enabled: false }, { at });
+  const started = fleet.logged.length;
+  await controlPlane.stop();
+  await redis.rename('aside', auditStream('done'));
+  fleet.controlPlanes.splice(at, 1);
+  expect(fleet.logged.slice(started).filter((line) => line.includes('audit events are lost'))).toHaveLength(
+    1,
+  );
+});

@@ -1,0 +1,108 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { apiKeys, recordKey } from '../../../shared/redis/redis-keys.ts';
+import { Fleet } from '../../harness/fleet.ts';
+
+/** Calls that end badly, and what the log and the audit log say of them. */
+let fleet: Fleet;
+let redis: Redis;
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 0 });
+  redis = new Redis(fleet.redisUrl);
+});
+afterAll(async () => {
+  redis.disconnect();
+  await fleet.stop();
+});
+
+const linesOf = (requestId: unknown) =>
+  fleet.logged.map((line) => JSON.parse(line)).filter((line) => line.requestId === requestId);
+const auditOf = async (requestId: unknown, query: object = {}) =>
+  (await fleet.ok('audit.listEvents', query)).events.filter(
+    (event: { requestId: string }) => event.requestId === requestId,
+  );
+
+describe('a mistake of ours', () => {
+  test('in a change is 500, in the log with its cause, and in the audit log, because something may have been done', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'damaged' });
+    const { head } = apiKeys('damaged');
+    await redis.rename(head, 'aside');
+    await redis.set(head, 'not a hash');
+    const { status, body, headers } = await fleet.admin('keys.updateKey', { keyId, enabled: false });
+    expect([status, body.error.code, body.error.message]).toEqual([
+      500,
+      'INTERNAL_SERVER_ERROR',
+      'something went wrong on our side',
+    ]);
+    const requestId = headers['x-request-id'];
+    const [line] = linesOf(requestId).filter(({ level }) => level === 50);
+    expect(line.err).toMatchObject({
+      message: expect.stringMatching(/WRONGTYPE/),
+      stack: expect.any(String),
+    });
+    expect(await auditOf(requestId)).toEqual([
+      expect.objectContaining({ outcome: 'INTERNAL_SERVER_ERROR', on: { apiId: 'damaged', keyId } }),
+    ]);
+    await redis.rename('aside', head);
+  });
+
+  test('in reading is 500 and in the log, and in no audit log', async () => {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'unreadable' });
+    await redis.hset(recordKey('unreadable', keyId), 'm', '{');
+    const { status, headers } = await fleet.admin('keys.getKey', { keyId });
+    expect(status).toBe(500);
+    const requestId = headers['x-request-id'];
+    expect(linesOf(requestId).map(({ level }) => level)).toContain(50);
+    expect([...(await auditOf(requestId)), ...(await auditOf(requestId, { refused: 'true' }))]).toEqual([]);
+  });
+});
+
+test('every answered call is one line of the log: what, by whom, how it ended and how long it took', async () => {
+  const { headers } = await fleet.admin('keys.getKey', { keyId: 'key_none' });
+  const [line, ...more] = linesOf(headers['x-request-id']).filter(({ msg }) => msg === 'request');
+  expect(more).toEqual([]);
+  expect(line).toMatchObject({
+    level: 30,
+    method: 'GET',
+    path: '/v1/keys.getKey',
+    status: 404,
+    rootKeyId: expect.stringMatching(/^bootstrap/),
+  });
+  expect(line.ms).toBeGreaterThan(0);
+  expect(line.ms).toBeLessThan(60_000);
+});
+
+describe('a meta', () => {
+  /** As JSON it has so many bytes; half as many letters. */
+  const metaOf = (bytes: number) => ({
+    t: `${'é'.repeat((bytes - 8 - (bytes % 2)) / 2)}${'x'.repeat(bytes % 2)}`,
+  });
+
+  test.each(['keys.createKey', 'keys.updateKey', 'keys.importKeys'])(
+    'of 8192 bytes is taken by %s, and none that is longer',
+    async (operation) => {
+      const { keyId } = await fleet.ok('keys.createKey', { apiId: 'metas' });
+      const send = async (meta: object, sha256: string) => {
+        expect(Buffer.byteLength(JSON.stringify(meta))).toBeGreaterThan(8000);
+        if (operation === 'keys.createKey') return fleet.admin(operation, { apiId: 'metas', meta });
+        if (operation === 'keys.updateKey') return fleet.admin(operation, { keyId, meta });
+        const answer = await fleet.ok(operation, { apiId: 'metas', keys: [{ sha256, meta }] });
+        const [{ result, code, message }] = answer.results;
+        return result === 'refused' ? { status: 400, body: { error: { code, message } } } : { status: 200 };
+      };
+      expect(Buffer.byteLength(JSON.stringify(metaOf(8192)))).toBe(8192);
+      expect((await send(metaOf(8192), 'ab'.repeat(32))).status).toBe(200);
+      expect(await send(metaOf(8193), 'cd'.repeat(32))).toMatchObject({
+        status: 400,
+        body: { error: { code: 'BAD_REQUEST', message: 'meta: must be at most 8192 bytes of JSON' } },
+      });
+    },
+  );
+
+  test('that is refused changes nothing', async () => {
+    const meta = { kept: true };
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'metas', meta });
+    await fleet.admin('keys.updateKey', { keyId, meta: metaOf(9000), enabled: false });
+    expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ meta, enabled: true });
+  });
+});

@@ -1,0 +1,163 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
+import { auditStream, callCounter } from '../../../shared/redis/redis-keys.ts';
+import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+
+const [BOOTSTRAP = ''] = new BootstrapKeys([ROOT_KEY]).ids;
+
+let fleet: Fleet;
+let redis: Redis;
+let base: string;
+
+beforeAll(async () => {
+  const env = { ROOT_KEY_CALLS_PER_MINUTE: '20', FAILURES_PER_MINUTE: '5', TRUSTED_PROXIES: '127.0.0.1' };
+  fleet = await Fleet.start({ verifiers: 0, env });
+  await fleet.addControlPlane(env);
+  base = fleet.controlPlanes[0]?.address ?? '';
+  redis = new Redis(fleet.redisUrl);
+});
+afterAll(async () => {
+  redis.disconnect();
+  await fleet.stop();
+});
+
+/** The bootstrap key's limits are for nobody to wait for. */
+const forgetCounts = () => redis.del(callCounter(`${BOOTSTRAP}:GET`), callCounter(`${BOOTSTRAP}:POST`));
+const rootKeyWith = async (...permissions: string[]): Promise<string> => {
+  await forgetCounts();
+  return (await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions })).key;
+};
+const newKey = async (): Promise<string> => {
+  await forgetCounts();
+  return (await fleet.ok('keys.createKey', { apiId: 'limited' })).keyId;
+};
+const metric = async (name: string) => {
+  const { body } = await fleet.get(`${fleet.controlPlanes[0]?.adminAddress}/metrics`);
+  return Number(body.split(`${name} `)[1]?.split('\n')[0] ?? 0);
+};
+const strangerFrom = (address: string, rootKey = 'nobody-knows-this-root-key-00000000') =>
+  fleet.get(`${base}/v1/apis.listApis`, { authorization: `Bearer ${rootKey}`, 'x-forwarded-for': address });
+
+function expectLimited(answer: Answer | undefined) {
+  expect(answer?.status).toBe(429);
+  expect(answer?.body.error.code).toBe('RATE_LIMITED');
+  const seconds = Number(answer?.headers['retry-after']);
+  expect(seconds).toBeGreaterThanOrEqual(1);
+  expect(seconds).toBeLessThanOrEqual(60);
+}
+
+describe('a root key over its limit', () => {
+  test('is refused with 429 at every control plane, and others are not', async () => {
+    const [greedy, other] = [await rootKeyWith('api.*.read_api'), await rootKeyWith('api.*.read_api')];
+    for (let i = 0; i < 20; i++) await fleet.ok('apis.listApis', {}, { rootKey: greedy, at: i % 2 });
+    for (const at of [0, 1]) expectLimited(await fleet.admin('apis.listApis', {}, { rootKey: greedy, at }));
+    await fleet.ok('apis.listApis', {}, { rootKey: other });
+  });
+
+  test('by reading too much can still disable a key', async () => {
+    const keyId = await newKey();
+    const rootKey = await rootKeyWith('api.*.read_key', 'api.*.update_key');
+    for (let i = 0; i < 21; i++) await fleet.admin('keys.getKey', { keyId }, { rootKey });
+    expectLimited(await fleet.admin('keys.getKey', { keyId }, { rootKey }));
+    await fleet.ok('keys.updateKey', { keyId, enabled: false }, { rootKey });
+  });
+
+  test('may call again when the minute is over', async () => {
+    const rootKey = await rootKeyWith('api.*.read_api');
+    for (let i = 0; i < 21; i++) await fleet.admin('apis.listApis', {}, { rootKey });
+    expectLimited(await fleet.admin('apis.listApis', {}, { rootKey }));
+    const counters = await redis.keys(`${callCounter('root_')}*:GET`);
+    // A machine that is busy may let the second pass before the call; then it counts from one again.
+    await fleet.until(async () => {
+      for (const counter of counters) await redis.pexpire(counter, 1000);
+      const { status, headers } = await fleet.admin('apis.listApis', {}, { rootKey });
+      if (status === 429) expect(headers['retry-after']).toBe('1');
+      return status === 429;
+    });
+    for (const counter of counters) await redis.pexpire(counter, 1);
+    await fleet.until(async () => (await fleet.admin('apis.listApis', {}, { rootKey })).status === 200);
+  });
+});
+
+describe('an address without a valid root key', () => {
+  test('is told so, and after that refused with 429', async () => {
+    const answers: Answer[] = [];
+    for (let i = 0; i < 7; i++) answers.push(await strangerFrom('198.51.100.1'));
+    expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 401, 429, 429]);
+    expectLimited(answers.at(-1));
+    expect((await strangerFrom('198.51.100.2')).status).toBe(401);
+  });
+
+  test('cannot lock out whoever has one and comes from the same address', async () => {
+    for (let i = 0; i < 7; i++) await strangerFrom('198.51.100.3');
+    await forgetCounts();
+    expect((await strangerFrom('198.51.100.3', ROOT_KEY)).status).toBe(200);
+  });
+
+  test('counts as one however many addresses of its IPv6 network it uses', async () => {
+    for (let i = 0; i < 6; i++) await strangerFrom(`2001:db8:1:1::${i}`);
+    expectLimited(await strangerFrom('2001:db8:1:1:ffff::1'));
+    expect((await strangerFrom('2001:db8:1:2::1')).status).toBe(401);
+  });
+
+  test('leaves no more events in the audit log than its limit', async () => {
+    for (let i = 0; i < 20; i++) await strangerFrom('198.51.100.4');
+    const events = await redis.xrange(auditStream('refused'), '-', '+');
+    const mine = events.filter(([, [, event]]) => JSON.parse(event ?? '{}').by.address === '198.51.100.4');
+    expect(mine).toHaveLength(5);
+  });
+
+  test('is not believed about whom it speaks for, unless it is a trusted proxy', async () => {
+    const trusting = await fleet.addControlPlane({ FAILURES_PER_MINUTE: '5' });
+    const ask = (forwarded: string) =>
+      fleet.get(`${trusting.address}/v1/apis.listApis`, { 'x-forwarded-for': forwarded });
+    for (let i = 0; i < 6; i++) await ask(`203.0.113.${i}`);
+    expectLimited(await ask('203.0.113.99'));
+  });
+});
+
+test('a disable goes through while Redis does not count calls', async () => {
+  const keyId = await newKey();
+  await redis.del(callCounter(`${BOOTSTRAP}:POST`));
+  await redis.lpush(callCounter(`${BOOTSTRAP}:POST`), 'not a number');
+  const unchecked = await metric('keyfence_rate_limited_total{limit="unchecked"}');
+  await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  expect(await metric('keyfence_rate_limited_total{limit="unchecked"}')).toBe(unchecked + 1);
+  await forgetCounts();
+});
+
+test('while load lasts, calls are refused with 503, but not those that disable a key', async () => {
+  const keyId = await newKey();
+  const busy = await fleet.addControlPlane({ EVENT_LOOP_DELAY_MS_MAX: '1' });
+  const at = fleet.controlPlanes.indexOf(busy);
+  const blocked = setInterval(() => {
+    const until = performance.now() + 30;
+    while (performance.now() < until);
+  }, 1);
+  try {
+    await fleet.until(async () => {
+      await forgetCounts();
+      return (await fleet.admin('keys.getKey', { keyId }, { at })).status === 503;
+    });
+    const { status, body, headers } = await fleet.admin('keys.getKey', { keyId }, { at });
+    expect([status, body.error.code, headers['retry-after']]).toEqual([503, 'SERVICE_UNAVAILABLE', '1']);
+    expect((await fleet.admin('keys.createKey', { apiId: 'limited' }, { at })).status).toBe(503);
+    await fleet.ok('keys.updateKey', { keyId, enabled: false }, { at });
+  } finally {
+    clearInterval(blocked);
+  }
+});
+
+test('every answer forbids framing, sniffing and scripts, errors too', async () => {
+  for (const path of ['/docs/errors', '/v1/apis.listApis', '/nowhere']) {
+    const { headers } = await fleet.get(base + path);
+    expect(headers).toMatchObject({
+      'content-security-policy': expect.stringContaining("default-src 'none'"),
+      'x-content-type-options': 'nosniff',
+      'x-frame-options': 'DENY',
+      'referrer-policy': 'no-referrer',
+      'cache-control': 'no-store',
+    });
+  }
+});

@@ -1,0 +1,179 @@
+import { execFileSync } from 'node:child_process';
+import fc from 'fast-check';
+import { Value } from 'typebox/value';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { Document, inputsOf, type Operation } from '../../harness/openapi.ts';
+
+let fleet: Fleet;
+let base: string;
+let document: Document;
+let operations: Operation[];
+
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { STATUS_PERIOD_MS: '100' } });
+  base = fleet.controlPlanes[0]?.address ?? '';
+  document = new Document((await fleet.get(`${base}/openapi.json`)).body);
+  ({ operations } = document);
+});
+afterAll(() => fleet.stop());
+
+function call({ method, path }: Operation, input: object, rootKey = ROOT_KEY): Promise<Answer> {
+  const headers = { authorization: `Bearer ${rootKey}` };
+  if (method === 'POST') return fleet.post(base + path, input, headers);
+  const texts = Object.entries(input).map(([name, value]): [string, string] => [
+    name,
+    typeof value === 'string' ? value.toWellFormed() : JSON.stringify(value),
+  ]);
+  return fleet.get(`${base}${path}?${new URLSearchParams(texts)}`, headers);
+}
+
+describe('the document', () => {
+  test('is OpenAPI 3.1, for whoever asks', async () => {
+    await document.check();
+  });
+
+  test('says of every operation what it does, what it needs and how it can end', () => {
+    expect(operations.length).toBeGreaterThan(15);
+    expect(new Set(operations.map(({ operationId }) => operationId)).size).toBe(operations.length);
+    for (const { path, summary, description, responses } of operations) {
+      expect(summary, path).toMatch(/^[A-Z]/);
+      expect(description, path).toMatch(/Needs the permission `(api|root)\./);
+      expect(Object.keys(responses), path).toEqual(
+        expect.arrayContaining(['200', '400', '401', '403', '429', '500', '503']),
+      );
+    }
+  });
+
+  test('requires nothing that has a default, and shows of every body one that is taken as it is', async () => {
+    const bodies = operations.flatMap(({ operationId, requestBody, parameters = [] }) => {
+      for (const { name, required, schema } of parameters)
+        expect(required === true && schema['default'] !== undefined, `${operationId} ${name}`).toBe(false);
+      const { schema, example } = requestBody?.content['application/json'] ?? {};
+      return schema ? [{ operationId, schema, example }] : [];
+    });
+    expect(bodies.map(({ operationId }) => operationId)).toContain('createKey');
+    for (const { operationId, schema, example } of bodies) {
+      const defaulted = Object.entries(schema.properties ?? {}).filter(
+        ([, of]) => of['default'] !== undefined,
+      );
+      for (const [name] of defaulted) expect(schema.required, `${operationId} ${name}`).not.toContain(name);
+      expect(Value.Check(schema, example), operationId).toBe(true);
+      expect(example, operationId).not.toHaveProperty('expires');
+    }
+    const created = operations.find(({ operationId }) => operationId === 'createKey') as Operation;
+    const { example } = bodies.find(({ operationId }) => operationId === 'createKey') ?? {};
+    expect((await call(created, example as object)).status).toBe(200);
+  });
+
+  test('leaves out no operation that there is', () => {
+    const found = execFileSync('grep', ['-rhoE', "'/v1/[a-zA-Z.]+'", 'control-plane/http/routes'], {
+      encoding: 'utf8',
+    });
+    const paths = found.trim().replaceAll("'", '').split('\n');
+    expect(operations.map(({ path }) => path).sort()).toEqual(paths.sort());
+  });
+});
+
+test('every documented operation succeeds, and answers what the document says and no more', async () => {
+  const expires = Date.now() + 1_000_000;
+  const key = { apiId: 'shop', name: 'Ada', externalId: 'ada', expires, meta: { plan: 'pro' } };
+  const { keyId } = await fleet.ok('keys.createKey', key);
+  const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['*'] });
+  await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length > 0);
+  // In this order: what deletes comes last.
+  const inputs: Readonly<Record<string, object>> = {
+    createApi: { name: 'Books', apiId: 'books' },
+    createKey: key,
+    importKeys: { apiId: 'shop', keys: [{ sha256: 'ab'.repeat(32) }, { sha256: 'no' }] },
+    updateKey: { keyId, name: null, enabled: false },
+    getKey: { keyId },
+    getVerifications: { keyId, granularity: 'hour' },
+    getPropagation: { keyId, sequence: '1' },
+    listKeys: { apiId: 'shop', limit: '1' },
+    getApi: { apiId: 'shop' },
+    listApis: { limit: '1' },
+    createRootKey: { name: 'n', permissions: ['api.*.read_key'] },
+    updateRootKey: { rootKeyId, enabled: false },
+    listRootKeys: {},
+    listVerifiers: {},
+    listEvents: { limit: '5' },
+    deleteKey: { keyId },
+    deleteApi: { apiId: 'books' },
+  };
+  expect(operations.map(({ operationId }) => operationId).sort()).toEqual(Object.keys(inputs).sort());
+  for (const [name, input] of Object.entries(inputs)) {
+    const operation = operations.find(({ operationId }) => operationId === name) as Operation;
+    const answer = await call(operation, input);
+    expect(answer.status, name).toBe(200);
+    expect(document.faults(operation, answer), name).toEqual([]);
+  }
+});
+
+test('every documented operation refuses a stranger, and a root key without permissions, as documented', async () => {
+  const { key } = await fleet.ok('rootKeys.createRootKey', {
+    name: 'n',
+    permissions: ['api.none.create_key'],
+  });
+  for (const operation of operations) {
+    const stranger = await call(operation, {}, 'nobody-knows-this-root-key-00000000');
+    expect(stranger.status, operation.path).toBe(401);
+    expect(document.faults(operation, stranger)).toEqual([]);
+    const [input] = fc.sample(inputsOf(operation, {}), 1);
+    const limited = await call(operation, input ?? {}, key);
+    expect([200, 400, 403, 404], operation.path).toContain(limited.status);
+    expect(document.faults(operation, limited)).toEqual([]);
+  }
+});
+
+test('whatever is sent to whatever operation, the answer is a documented one, and never our fault', async () => {
+  const created = await Promise.all([1, 2, 3].map(() => fleet.ok('keys.createKey', { apiId: 'fuzzed' })));
+  const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['*'] });
+  const known = {
+    apiId: ['fuzzed'],
+    keyId: created.map(({ keyId }) => keyId),
+    rootKeyId: [rootKeyId],
+    sequence: ['1'],
+  };
+  for (const operation of operations) {
+    await fc.assert(
+      fc.asyncProperty(inputsOf(operation, known), async (input) => {
+        const answer = await call(operation, input);
+        expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(500);
+        expect(document.faults(operation, answer)).toEqual([]);
+      }),
+      { numRuns: 20 },
+    );
+  }
+});
+
+describe('the reference at /docs', () => {
+  test('is a page whose scripts and styles are files of this server', async () => {
+    const page = await fleet.get(`${base}/docs`);
+    expect(page.status).toBe(200);
+    const files = [...page.body.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, file]) => String(file));
+    expect(files.length).toBeGreaterThan(3);
+    expect(page.body).not.toMatch(/<script(?![^>]*\bsrc=)|<style|\son\w+=/);
+    for (const file of files) {
+      expect(file).toMatch(/^\/docs\//);
+      expect((await fleet.get(base + file)).status, file).toBe(200);
+    }
+  });
+
+  test('may load nothing from elsewhere, and run nothing inline', async () => {
+    for (const path of ['/docs', '/docs/static/swagger-initializer.js']) {
+      const policy = String((await fleet.get(base + path)).headers['content-security-policy']);
+      expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self';");
+      expect(policy).not.toMatch(/unsafe|https?:|\*/);
+    }
+  });
+
+  test('shows the same document, and verifyKey of the verifier', async () => {
+    const [shown, served] = await Promise.all(
+      ['/docs/json', '/openapi.json'].map((p) => fleet.get(base + p)),
+    );
+    const { '/v1/keys.verifyKey': verifyKey, ...paths } = shown?.body.paths ?? {};
+    expect({ ...shown?.body, paths }).toEqual(served?.body);
+    expect(verifyKey.post.description).toMatch(/^A verifier answers this/);
+  });
+});

@@ -1,0 +1,275 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { API_ACTIONS, ROOT_ACTIONS } from '../../../control-plane/core/permissions.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { type Answer, Fleet } from '../../harness/fleet.ts';
+import { Document, type Operation } from '../../harness/openapi.ts';
+
+/**
+ * Every operation with every permission. What an operation needs is read from the OpenAPI document, so that one that
+ * is added is tried, too: it fails here until it says what it needs and has an input.
+ */
+const MINE = 'mine';
+const THEIRS = 'theirs';
+
+let fleet: Fleet;
+let redis: Redis;
+let operations: Operation[];
+const secrets = new Map<string, string>();
+
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 0, env: { ROOT_KEY_CALLS_PER_MINUTE: '0' } });
+  redis = new Redis(fleet.redisUrl);
+  const { body } = await fleet.get(`${fleet.controlPlanes[0]?.address}/openapi.json`);
+  ({ operations } = new Document(body));
+  for (const apiId of [MINE, THEIRS]) await fleet.ok('apis.createApi', { apiId, name: apiId });
+});
+afterAll(async () => {
+  redis.disconnect();
+  await fleet.stop();
+});
+
+/** A root key with these permissions; none where there are none, which no root key can have. */
+async function rootKeyWith(permissions: readonly string[]): Promise<string> {
+  const name = JSON.stringify(permissions);
+  const known = secrets.get(name);
+  if (known) return known;
+  const { key } = await fleet.ok('rootKeys.createRootKey', { name: 'limited', permissions });
+  secrets.set(name, key);
+  return key;
+}
+
+const newKey = async (apiId: string): Promise<string> => (await fleet.ok('keys.createKey', { apiId })).keyId;
+const newRootKey = async (...permissions: string[]): Promise<string> =>
+  (await fleet.ok('rootKeys.createRootKey', { name: 'target', permissions })).rootKeyId;
+/** No API of this name; not deleted and swept, which would take seconds each time. */
+async function gone(apiId: string): Promise<string> {
+  const { channel: _, ...kept } = apiKeys(apiId);
+  await redis.del(...Object.values(kept));
+  return apiId;
+}
+/** An API of this name, whatever was done to it before. */
+async function fresh(apiId: string): Promise<string> {
+  if ((await fleet.admin('apis.getApi', { apiId })).status !== 200) {
+    await fleet.ok('apis.createApi', { apiId: await gone(apiId), name: apiId });
+  }
+  return apiId;
+}
+
+/** Something for each operation to be done with on this API. `spent` by a call that was allowed. */
+interface Target {
+  readonly input: (apiId: string) => Promise<object>;
+  readonly spent?: boolean;
+}
+
+const onKey = async (apiId: string) => ({ keyId: await newKey(apiId) });
+const TARGETS: Readonly<Record<string, Target>> = {
+  createKey: { input: async (apiId) => ({ apiId }) },
+  importKeys: { input: async (apiId) => ({ apiId, keys: [{ sha256: 'ab'.repeat(32) }] }) },
+  updateKey: { input: async (apiId) => ({ ...(await onKey(apiId)), enabled: false }) },
+  deleteKey: { input: onKey, spent: true },
+  getKey: { input: onKey },
+  getVerifications: { input: onKey },
+  getPropagation: {
+    input: async (apiId) => {
+      const { keyId } = await onKey(apiId);
+      const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
+      return { keyId, sequence: String(propagation.sequence) };
+    },
+  },
+  listKeys: { input: async (apiId) => ({ apiId }) },
+  getApi: { input: async (apiId) => ({ apiId }) },
+  listApis: { input: async () => ({}) },
+  createRootKey: { input: async () => ({ name: 'x', permissions: ['root.*.create_root_key'] }) },
+  updateRootKey: {
+    input: async () => ({ rootKeyId: await newRootKey('root.*.update_root_key'), enabled: true }),
+  },
+  listRootKeys: { input: async () => ({}) },
+  listVerifiers: { input: async () => ({}) },
+  listEvents: { input: async () => ({}) },
+  createApi: { input: async (apiId) => ({ apiId: await gone(apiId), name: apiId }), spent: true },
+  deleteApi: { input: async (apiId) => ({ apiId: await fresh(apiId) }), spent: true },
+};
+
+/** What the document says that an operation needs: actions on its API, and actions at the root. */
+function needsOf({ path, description }: Operation): { api: string[]; root: string[] } {
+  const said = [...description.matchAll(/`?\b(api\.<apiId>|root\.\*)\.([a-z_]+)/g)];
+  const needs = (service: string) =>
+    said.filter(([, of]) => of?.startsWith(service)).map(([, , action]) => action ?? '');
+  const { api, root } = { api: needs('api'), root: needs('root') };
+  expect(api.length + root.length, `${path} says what it needs`).toBeGreaterThan(0);
+  expect(API_ACTIONS).toEqual(expect.arrayContaining(api));
+  expect(ROOT_ACTIONS).toEqual(expect.arrayContaining(root));
+  return { api, root };
+}
+
+const of = (apiId: string, actions: readonly string[]) => actions.map((action) => `api.${apiId}.${action}`);
+const ofRoot = (actions: readonly string[]) => actions.map((action) => `root.*.${action}`);
+const SINGLES = [
+  '*',
+  ...of('*', API_ACTIONS),
+  ...of(MINE, API_ACTIONS),
+  ...of(THEIRS, API_ACTIONS),
+  ...ofRoot(ROOT_ACTIONS),
+];
+
+/** Lists of permissions that tell a right check from a wrong one. */
+function listsFor(needs: { api: string[]; root: string[] }): string[][] {
+  const otherActions = API_ACTIONS.filter((action) => !needs.api.includes(action));
+  const otherRoot = ROOT_ACTIONS.filter((action) => !needs.root.includes(action));
+  const [first = '', ...rest] = needs.api;
+  return [
+    ...SINGLES.map((permission) => [permission]),
+    // just what is needed, on that API, on all, on both, and on the wrong one
+    [...of(MINE, needs.api), ...ofRoot(needs.root)],
+    [...of('*', needs.api), ...ofRoot(needs.root)],
+    [...of('*', needs.api.slice(0, 1)), ...of(MINE, rest), ...ofRoot(needs.root)],
+    [...of(MINE, needs.api), ...of(THEIRS, API_ACTIONS), ...ofRoot(otherRoot), ...ofRoot(needs.root)],
+    [...of(THEIRS, API_ACTIONS), ...ofRoot(otherRoot)],
+    // all but what is needed
+    [...of(MINE, otherActions), ...of('*', otherActions), ...ofRoot(otherRoot)],
+    [...of(MINE, otherActions), ...of(THEIRS, API_ACTIONS), ...ofRoot(otherRoot)],
+    // all but one of what is needed
+    ...needs.api.map((missing) => [
+      ...of('*', API_ACTIONS).filter((permission) => permission !== `api.*.${missing}`),
+      ...of(THEIRS, [missing]),
+      ...ofRoot(ROOT_ACTIONS),
+    ]),
+    ...needs.root.map((missing) => [
+      ...of('*', API_ACTIONS),
+      ...ofRoot(ROOT_ACTIONS).filter((permission) => permission !== `root.*.${missing}`),
+    ]),
+    // `*` first, in the middle and last
+    ['*', ...of(THEIRS, [first || 'read_key'])],
+    [...of(THEIRS, ['read_api']), '*', ...ofRoot(['read_fleet'])],
+    [...ofRoot(['read_fleet']), ...of(THEIRS, ['read_api']), '*'],
+  ].filter((list) => list.length > 0);
+}
+
+/** How a call on MINE has to end, told from the list alone. */
+function expected({ operationId }: Operation, needs: { api: string[]; root: string[] }, list: string[]) {
+  const has = (permission: string) => list.includes('*') || list.includes(permission);
+  const hasOnMine = (action: string) => has(`api.*.${action}`) || has(`api.${MINE}.${action}`);
+  if (operationId === 'listApis') return 'OK'; // of which APIs, is another matter
+  if (needs.root.every((action) => has(`root.*.${action}`)) && needs.api.every(hasOnMine)) return 'OK';
+  // An API that is not there yet is no secret.
+  const hidden = needs.api.length > 0 && operationId !== 'createApi' && !API_ACTIONS.some(hasOnMine);
+  return hidden ? 'NOT_FOUND' : 'INSUFFICIENT_PERMISSIONS';
+}
+
+const codeOf = ({ status, body }: Answer) => (status === 200 ? 'OK' : body.error.code);
+
+describe('every operation', () => {
+  test('has an input here, and needs permissions that there are; each permission is needed somewhere', () => {
+    expect(operations.map(({ operationId }) => operationId).sort()).toEqual(Object.keys(TARGETS).sort());
+    const needed = operations.map(needsOf);
+    expect(new Set(needed.flatMap(({ api }) => api))).toEqual(new Set(API_ACTIONS));
+    expect(new Set(needed.flatMap(({ root }) => root))).toEqual(new Set(ROOT_ACTIONS));
+  });
+
+  // Named here because the document is only there when the process runs; the test above holds the list to it.
+  test.each(Object.keys(TARGETS))(
+    '%s is done by who has the permission, and by nobody else',
+    async (operationId) => {
+      const operation = operations.find((one) => one.operationId === operationId);
+      const target = TARGETS[operationId];
+      if (!operation || !target) throw new Error(`no ${operationId}`);
+      const name = operation.path.slice('/v1/'.length);
+      const needs = needsOf(operation);
+      let input: object | undefined;
+      let done = 0;
+      for (const list of listsFor(needs)) {
+        const rootKey = await rootKeyWith(list);
+        input ??= await target.input(MINE);
+        const wanted = expected(operation, needs, list);
+        const code = codeOf(await fleet.admin(name, input, { rootKey }));
+        expect(code, `${name} with ${list.join(' ')}`).toBe(wanted);
+        if (code === 'OK') done++;
+        if (code === 'OK' && target.spent) input = undefined;
+      }
+      expect(done).toBeGreaterThan(3);
+      // What was refused was not done: it still can be.
+      expect(codeOf(await fleet.admin(name, input ?? (await target.input(MINE))))).toBe('OK');
+    },
+  );
+});
+
+test('an API without a name of its own choice is created by who may create any', async () => {
+  const create = async (...permissions: string[]) =>
+    codeOf(await fleet.admin('apis.createApi', { name: 'x' }, { rootKey: await rootKeyWith(permissions) }));
+  for (const permission of ['*', 'api.*.create_api']) expect(await create(permission)).toBe('OK');
+  expect(await create(...of(MINE, API_ACTIONS), ...ofRoot(ROOT_ACTIONS))).toBe('INSUFFICIENT_PERMISSIONS');
+});
+
+describe('an API that a root key has nothing to do with', () => {
+  test('answers as one that is not there', async () => {
+    const rootKey = await rootKeyWith([...of(THEIRS, API_ACTIONS), ...ofRoot(ROOT_ACTIONS)]);
+    for (const operation of operations) {
+      const { operationId, path } = operation;
+      if (needsOf(operation).api.length === 0 || ['createApi', 'listApis'].includes(operationId)) continue;
+      const name = path.slice('/v1/'.length);
+      const hidden = await TARGETS[operationId]?.input(await fresh(MINE));
+      const answer = await fleet.admin(name, hidden, { rootKey });
+      const absent = Object.fromEntries(
+        Object.entries(hidden ?? {}).map(([field, value]) => [
+          field,
+          field === 'apiId' ? 'nowhere' : field === 'keyId' ? 'key_nowhere' : value,
+        ]),
+      );
+      const nowhere = await fleet.admin(name, absent, { rootKey });
+      const told = ({ status, body }: Answer) => [
+        status,
+        body.error.code,
+        body.error.message.replace(/^(api|key) \S+/, '$1 …'),
+      ];
+      expect(told(answer), name).toEqual(told(nowhere));
+    }
+  });
+
+  test('is not listed, and those that it may read are', async () => {
+    for (const apiId of [MINE, THEIRS]) await fresh(apiId);
+    const shown = async (...permissions: string[]) => {
+      const { apis } = await fleet.ok('apis.listApis', {}, { rootKey: await rootKeyWith(permissions) });
+      return [MINE, THEIRS].filter((apiId) => apis.some(({ id }: { id: string }) => id === apiId));
+    };
+    for (const permission of SINGLES) {
+      const [, api, action] = permission.split('.');
+      const all = permission === '*' || permission === 'api.*.read_api';
+      const one = action === 'read_api' && api ? [MINE, THEIRS].filter((apiId) => apiId === api) : [];
+      expect(await shown(permission), permission).toEqual(all ? [MINE, THEIRS] : one);
+    }
+    const others = API_ACTIONS.filter((action) => action !== 'read_api');
+    expect(await shown(...of('*', others), ...of(THEIRS, ['read_api']))).toEqual([THEIRS]);
+  });
+});
+
+describe('a root key that may create or change others', () => {
+  const held = ['root.*.create_root_key', 'root.*.update_root_key', ...of('*', ['read_key'])];
+  const covered = [held, of(MINE, ['read_key']), ['api.*.read_key', ...of(THEIRS, ['read_key'])]];
+  const beyond = SINGLES.filter((one) => !held.includes(one) && !one.endsWith('.read_key'));
+
+  test('hands out what it has, and no list with anything more, wherever in the list that is', async () => {
+    const rootKey = await rootKeyWith(held);
+    const wish = async (permissions: readonly string[]) =>
+      codeOf(await fleet.admin('rootKeys.createRootKey', { name: 'x', permissions }, { rootKey }));
+    for (const permissions of covered) expect(await wish(permissions), permissions.join(' ')).toBe('OK');
+    for (const more of beyond) {
+      for (const list of [[more], [more, ...held], [...held, more], held.toSpliced(1, 0, more)]) {
+        expect(await wish(list), list.join(' ')).toBe('INSUFFICIENT_PERMISSIONS');
+      }
+    }
+  });
+
+  test('disables those that may no more than itself, and no others', async () => {
+    const rootKey = await rootKeyWith(held);
+    const disable = async (permissions: readonly string[]) => {
+      const rootKeyId = await newRootKey(...permissions);
+      return codeOf(await fleet.admin('rootKeys.updateRootKey', { rootKeyId, enabled: false }, { rootKey }));
+    };
+    for (const permissions of covered) expect(await disable(permissions), permissions.join(' ')).toBe('OK');
+    for (const more of beyond) {
+      expect(await disable([more]), more).toBe('INSUFFICIENT_PERMISSIONS');
+      expect(await disable([...held, more]), more).toBe('INSUFFICIENT_PERMISSIONS');
+    }
+  });
+});

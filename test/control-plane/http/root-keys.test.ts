@@ -1,0 +1,86 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { rootKeyIndex } from '../../../shared/redis/redis-keys.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+
+let fleet: Fleet;
+let redis: Redis;
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 0, env: { FAILURES_PER_MINUTE: '0' } });
+  redis = new Redis(fleet.redisUrl);
+});
+afterAll(async () => {
+  redis.disconnect();
+  await fleet.stop();
+});
+
+describe('the Authorization header', () => {
+  const statusWith = async (authorization: string) =>
+    (await fleet.get(`${fleet.controlPlanes[0]?.address}/v1/apis.listApis`, { authorization })).status;
+
+  test.each([`Bearer ${ROOT_KEY}`, `bearer ${ROOT_KEY}`, `BEARER   ${ROOT_KEY}`, `Bearer ${ROOT_KEY}  `])(
+    'may be written %j',
+    async (header) => {
+      expect(await statusWith(header)).toBe(200);
+    },
+  );
+
+  test.each([
+    ROOT_KEY,
+    `Bearer${ROOT_KEY}`,
+    `Bearers ${ROOT_KEY}`,
+    `Bearer ${ROOT_KEY} x`,
+    `Bearer x ${ROOT_KEY}`,
+    `Bearer x Bearer ${ROOT_KEY}`,
+    `Basic Bearer ${ROOT_KEY}`,
+    `Bearer ${ROOT_KEY},`,
+    `Bearer ${ROOT_KEY.slice(0, -1)}`,
+    `Bearer ${ROOT_KEY.toUpperCase()}`,
+  ])('is refused as %j', async (header) => {
+    expect(await statusWith(header)).toBe(401);
+  });
+
+  test('takes a token of 512 characters, and tells one that is longer or not ASCII from an unknown one', async () => {
+    const messageFor = async (token: string) => {
+      const headers = { authorization: `Bearer ${token}` };
+      const { body } = await fleet.get(`${fleet.controlPlanes[0]?.address}/v1/apis.listApis`, headers);
+      return body.error.message;
+    };
+    expect(await messageFor('x'.repeat(512))).toMatch(/unknown or disabled/);
+    for (const token of ['x'.repeat(513), 'ä'.repeat(40), 'x\tx'])
+      expect(await messageFor(token)).toMatch(/must be of the form/);
+  });
+});
+
+test('there are at most 1000 root keys, so that listing them is one answer', async () => {
+  const present = await redis.hlen(rootKeyIndex);
+  const names = Array.from({ length: 999 - present }, (_, i) => [`root_filler${i}`, 'no hash of any key']);
+  await redis.hset(rootKeyIndex, Object.fromEntries(names));
+  const create = () => fleet.admin('rootKeys.createRootKey', { name: 'n', permissions: ['api.*.read_key'] });
+  expect((await create()).status).toBe(200);
+  const { status, body } = await create();
+  expect([status, body.error.code, body.error.message]).toEqual([
+    409,
+    'CONFLICT',
+    'there are 1000 root keys already',
+  ]);
+  await redis.hdel(rootKeyIndex, ...names.map(([name = '']) => name));
+});
+
+test('root keys are listed in the order in which they were created, with what they may', async () => {
+  const made: string[] = [];
+  for (const permissions of [['*'], ['api.*.read_key', 'root.*.read_fleet']])
+    made.push((await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions })).rootKeyId);
+  const { rootKeys } = await fleet.ok('rootKeys.listRootKeys');
+  const ids = rootKeys.map(({ rootKeyId }: { rootKeyId: string }) => rootKeyId);
+  expect(ids).toEqual(ids.toSorted());
+  expect(ids.slice(-2)).toEqual(made);
+  expect(rootKeys.at(-1)).toEqual({
+    rootKeyId: made[1],
+    name: 'n',
+    permissions: ['api.*.read_key', 'root.*.read_fleet'],
+    enabled: true,
+    createdAt: expect.any(Number),
+  });
+  expect(rootKeys.at(-1).createdAt).toBeGreaterThan(Date.now() - 60_000);
+});

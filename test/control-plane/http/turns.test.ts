@@ -1,0 +1,101 @@
+import { Redis } from 'ioredis';
+import { expect, test } from 'vitest';
+import { settings } from '../../../control-plane/config.ts';
+import { Permissions } from '../../../control-plane/core/permissions.ts';
+import { createServer } from '../../../control-plane/http/server.ts';
+import { Turns, takeTurns } from '../../../control-plane/http/turns.ts';
+import { loadConfig } from '../../../shared/process/config.ts';
+import { createLogger } from '../../../shared/process/log.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+
+/** Those who have their turn, in order. */
+async function begun(turns: Turns, callers: readonly string[]) {
+  const order: string[] = [];
+  const back = new Map<string, () => void>();
+  callers.forEach((name) => {
+    void turns.take(name[0] ?? '').then((giveBack) => {
+      order.push(name);
+      back.set(name, giveBack);
+    });
+  });
+  const settle = () => new Promise((resolve) => setImmediate(resolve));
+  await settle();
+  return { order, giveBack: async (name: string) => [back.get(name)?.(), await settle()] };
+}
+
+test('a caller with too many calls waits for itself, in order, and nobody else waits for it', async () => {
+  const { order, giveBack } = await begun(new Turns(2), ['a1', 'a2', 'a3', 'a4', 'b1']);
+  expect(order).toEqual(['a1', 'a2', 'b1']);
+  await giveBack('a2');
+  expect(order).toEqual(['a1', 'a2', 'b1', 'a3']);
+  await giveBack('a2');
+  expect(order, 'a turn that is given back twice is one').toHaveLength(4);
+  await giveBack('b1');
+  expect(order).toHaveLength(4);
+  await giveBack('a1');
+  expect(order.at(-1)).toBe('a4');
+});
+
+test('a caller who has given everything back begins anew', async () => {
+  const turns = new Turns(1);
+  for (let i = 0; i < 3; i++) {
+    const { order, giveBack } = await begun(turns, ['a1', 'a2']);
+    expect(order).toEqual(['a1']);
+    await giveBack('a1');
+    expect(order).toEqual(['a1', 'a2']);
+    await giveBack('a2');
+  }
+});
+
+test('of the calls of one root key 32 are worked on at once, each until its answer, and those of others beside them', async () => {
+  const log = createLogger('control-plane', 'silent');
+  const app = createServer(loadConfig(settings, { ROOT_KEY }), log);
+  app.decorateRequest('caller', undefined);
+  app.addHook('onRequest', async (request) => {
+    const rootKeyId = String(request.headers['x-who']);
+    request.caller = { rootKeyId, permissions: new Permissions([]) };
+  });
+  takeTurns(app);
+  const working: string[] = [];
+  const answer: (() => void)[] = [];
+  app.get('/work', async (request) => {
+    working.push(String(request.headers['x-who']));
+    await new Promise<void>((resolve) => answer.push(resolve));
+    if (working.length % 2) throw new Error('no good'); // however it ends
+    return 'done';
+  });
+  const ask = (who: string) => app.inject({ url: '/work', headers: { 'x-who': who } });
+  const calls = [...Array.from({ length: 40 }, () => ask('a')), ask('b')];
+  const count = (who: string) => working.filter((one) => one === who).length;
+  await expect.poll(() => [count('a'), count('b')]).toEqual([32, 1]);
+  for (const end of answer.splice(0, 8)) end();
+  await expect.poll(() => count('a')).toBe(40);
+  for (const end of answer.splice(0)) end();
+  await Promise.all(calls);
+  await app.close();
+});
+
+test('a change that waits for its fence has given its turn back, so that its root key can go on', async () => {
+  const fleet = await Fleet.start({ verifiers: 0 });
+  const redis = new Redis(fleet.redisUrl);
+  try {
+    const { keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+    const { log, members } = apiKeys('shop');
+    // A verifier that acknowledges nothing is waited for.
+    await redis.zadd(members, 0, 'silent');
+    let answered = 0;
+    const changes = Array.from({ length: 40 }, async (_, i) => {
+      await fleet.admin('keys.updateKey', { keyId, name: `name ${i}` });
+      answered++;
+    });
+    await fleet.until(async () => (await redis.xlen(log)) === changes.length);
+    expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ keyId });
+    expect(answered).toBe(0);
+    await redis.zrem(members, 'silent');
+    await Promise.all(changes);
+  } finally {
+    redis.disconnect();
+    await fleet.stop();
+  }
+}, 60_000);

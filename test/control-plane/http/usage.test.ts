@@ -1,0 +1,236 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { usageKey } from '../../../shared/redis/redis-keys.ts';
+import { type Answer, Fleet } from '../../harness/fleet.ts';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+/** A busy machine is to end neither a lease, after which a key in memory is counted anew, nor a look-up. */
+const PATIENT = { LEASE_MS: '30000', LOOKUP_WAIT_MS: '5000' };
+
+let fleet: Fleet;
+let redis: Redis;
+
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 2, env: { ...PATIENT, USAGE_PERIOD_MS: '50' } });
+  redis = new Redis(fleet.redisUrl);
+});
+afterAll(async () => {
+  redis.disconnect();
+  await fleet.stop();
+});
+
+interface Bucket {
+  time: number;
+  success: number;
+  disabled: number;
+  expired: number;
+  forbidden: number;
+}
+
+const create = (input: object = {}): Promise<{ keyId: string; key: string }> =>
+  fleet.ok('keys.createKey', { apiId: 'used', ...input });
+const series = async (keyId: string, query: object = {}): Promise<Bucket[]> =>
+  (await fleet.ok('keys.getVerifications', { keyId, ...query })).verifications;
+const total = (buckets: readonly Bucket[], what: keyof Bucket) =>
+  buckets.reduce((sum, bucket) => sum + bucket[what], 0);
+const counted = async (keyId: string, what: keyof Bucket, count: number) => {
+  await fleet.until(
+    async () => total(await series(keyId), what) >= count,
+    `${count} ${what} are not reported`,
+  );
+  expect(total(await series(keyId), what)).toBe(count);
+};
+/** Verifies so often, and only answers that were decided count. */
+const verify = async (key: string, times: number, options: { apiId?: string; at?: number } = {}) => {
+  await fleet.verdict(key, options);
+  const rest = Array.from({ length: times - 1 }, (): Promise<Answer> => fleet.verify(key, options));
+  for (const { status } of await Promise.all(rest)) expect(status).toBe(200);
+};
+const metricOf = async (adminAddress: string, name: string) => {
+  const { body } = await fleet.get(`${adminAddress}/metrics`);
+  return Number(body.split(`\n${name} `)[1]?.split('\n')[0]);
+};
+
+describe('usage of a key', () => {
+  test('is counted once for each verification, by verdict, over all verifiers', async () => {
+    const { keyId, key } = await create();
+    await Promise.all([verify(key, 30, { at: 0 }), verify(key, 12, { at: 1 })]);
+    await verify(key, 5, { apiId: 'another' });
+    await counted(keyId, 'success', 42);
+    await fleet.ok('keys.updateKey', { keyId, enabled: false });
+    await verify(key, 7);
+    await fleet.ok('keys.updateKey', { keyId, enabled: true, expires: 1 });
+    await verify(key, 3);
+    await counted(keyId, 'disabled', 7);
+    await counted(keyId, 'expired', 3);
+    await counted(keyId, 'forbidden', 5);
+    await counted(keyId, 'success', 42);
+  });
+
+  test('counts verifications that came before the key was in memory, and those that waited together', async () => {
+    const { keyId, key } = await create();
+    const answers = await Promise.all(Array.from({ length: 20 }, () => fleet.verify(key)));
+    await counted(keyId, 'success', answers.filter(({ status }) => status === 200).length);
+  });
+
+  test('says when it was last accepted, and a refusal is no use', async () => {
+    const { keyId, key } = await create({ enabled: false });
+    const before = Date.now();
+    await verify(key, 1);
+    await counted(keyId, 'disabled', 1);
+    expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('lastUsedAt');
+    await fleet.ok('keys.updateKey', { keyId, enabled: true });
+    await verify(key, 1);
+    await counted(keyId, 'success', 1);
+    const { lastUsedAt } = await fleet.ok('keys.getKey', { keyId });
+    expect(lastUsedAt).toBeGreaterThanOrEqual(before);
+    expect(lastUsedAt).toBeLessThanOrEqual(Date.now());
+  });
+
+  test('is nothing before the first verification, and 404 for a key that is not there', async () => {
+    const { keyId } = await create();
+    expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('lastUsedAt');
+    expect(total(await series(keyId), 'success')).toBe(0);
+    expect((await fleet.admin('keys.getVerifications', { keyId: 'key_none' })).status).toBe(404);
+    await fleet.ok('keys.deleteKey', { keyId });
+    expect((await fleet.admin('keys.getVerifications', { keyId })).status).toBe(404);
+  });
+
+  test('is shown to who may read keys of the API', async () => {
+    const { keyId } = await create();
+    const statusFor = async (...permissions: string[]) => {
+      const { key } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions });
+      return (await fleet.admin('keys.getVerifications', { keyId }, { rootKey: key })).status;
+    };
+    expect(await statusFor('api.used.read_key')).toBe(200);
+    expect(await statusFor('api.used.create_key')).toBe(403);
+    expect(await statusFor('api.other.read_key')).toBe(404);
+  });
+});
+
+describe('a series', () => {
+  test('has every hour of two days, or every day of a month, in order', async () => {
+    const { keyId, key } = await create();
+    await verify(key, 4);
+    await counted(keyId, 'success', 4);
+    for (const [granularity, length, count] of [
+      ['hour', HOUR_MS, 48],
+      ['day', DAY_MS, 31],
+    ] as const) {
+      const buckets = await series(keyId, { granularity });
+      const last = buckets.at(-1)?.time ?? 0;
+      expect(buckets.map(({ time }) => time)).toEqual(
+        Array.from({ length: count }, (_, i) => last - (count - 1 - i) * length),
+      );
+      expect(last % length).toBe(0);
+      expect(Date.now() - last).toBeLessThan(length + 60_000);
+      expect(total(buckets.slice(-2), 'success')).toBe(4);
+    }
+  });
+
+  test('is of the time asked for, as far as it is kept', async () => {
+    const { keyId } = await create();
+    const now = Date.now();
+    const times = async (start: number, end: number) =>
+      (await series(keyId, { granularity: 'hour', start: String(start), end: String(end) })).map(
+        ({ time }) => time,
+      );
+    const hour = now - (now % HOUR_MS) - 5 * HOUR_MS;
+    expect(await times(hour + 1, hour + HOUR_MS)).toEqual([hour, hour + HOUR_MS]);
+    expect(await times(hour, hour)).toEqual([hour]);
+    expect(await times(hour, hour - HOUR_MS)).toEqual([]);
+    expect(await times(now - 100 * DAY_MS, now - 90 * DAY_MS)).toEqual([]);
+    expect((await times(0, now + 100 * DAY_MS)).length).toBeLessThanOrEqual(49);
+  });
+
+  test('is not led astray by what is no number, which a verifier may have written', async () => {
+    const { keyId } = await create();
+    const day = Math.floor(Date.now() / DAY_MS);
+    await redis.hset(usageKey('used', keyId), { [`d${day}V`]: 'many', [`d${day}D`]: '-4', t: '1e400' });
+    expect(total(await series(keyId), 'success')).toBe(0);
+    expect(total(await series(keyId), 'disabled')).toBe(0);
+    expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('lastUsedAt');
+  });
+});
+
+test('hours and days that are no longer kept are thrown away, and all of it a month after the last use', async () => {
+  const { keyId, key } = await create();
+  const [hour, day] = [Math.floor(Date.now() / HOUR_MS), Math.floor(Date.now() / DAY_MS)];
+  const usage = usageKey('used', keyId);
+  const kept = [`h${hour - 40}V`, `d${day - 25}V`];
+  await redis.hset(usage, {
+    [kept[0] ?? '']: 1,
+    [kept[1] ?? '']: 1,
+    [`h${hour - 60}V`]: 1,
+    [`d${day - 40}E`]: 1,
+  });
+  await verify(key, 1);
+  await fleet.until(async () => (await redis.hget(usage, 't')) !== null);
+  const fields = await redis.hkeys(usage);
+  expect(fields).toEqual(expect.arrayContaining(kept));
+  expect(fields).toHaveLength(5);
+  const ttl = await redis.pttl(usage);
+  expect(ttl).toBeGreaterThan(31 * DAY_MS);
+  expect(ttl).toBeLessThanOrEqual(32 * DAY_MS);
+});
+
+describe('a verifier', () => {
+  test('reports what it counted before it stops', async () => {
+    const verifier = await fleet.addVerifier({ ...PATIENT, USAGE_PERIOD_MS: '3600000' });
+    const at = fleet.verifiers.length - 1;
+    const { keyId, key } = await create();
+    await verify(key, 6, { at });
+    expect(await metricOf(verifier.adminAddress, 'keyfence_usage_keys')).toBe(1);
+    expect(total(await series(keyId), 'success')).toBe(0);
+    await verifier.stop();
+    fleet.verifiers.splice(at, 1);
+    expect(total(await series(keyId), 'success')).toBe(6);
+  });
+
+  test('drops counts of more keys than it may keep, says how many, and gives the verdicts all the same', async () => {
+    const env = { ...PATIENT, USAGE_PERIOD_MS: '3600000', USAGE_KEYS_MAX: '2' };
+    const verifier = await fleet.addVerifier(env);
+    const at = fleet.verifiers.length - 1;
+    for (let i = 0; i < 4; i++) await verify((await create()).key, 3, { at });
+    expect(await metricOf(verifier.adminAddress, 'keyfence_usage_keys')).toBe(2);
+    expect(await metricOf(verifier.adminAddress, 'keyfence_usage_dropped_total')).toBe(6);
+  });
+
+  test('that is told not to count writes nothing', async () => {
+    const verifier = await fleet.addVerifier({ ...PATIENT, USAGE_PERIOD_MS: '0' });
+    const at = fleet.verifiers.length - 1;
+    const { keyId, key } = await create();
+    await verify(key, 3, { at });
+    await verifier.stop();
+    fleet.verifiers.splice(at, 1);
+    expect(await redis.exists(usageKey('used', keyId))).toBe(0);
+  });
+
+  test('counts while Redis is away, and reports it when Redis is back', async () => {
+    const { keyId, key } = await create();
+    await verify(key, 2);
+    await counted(keyId, 'success', 2);
+    const dropped = async () =>
+      Promise.all(
+        fleet.verifiers.map(({ adminAddress }) => metricOf(adminAddress, 'keyfence_usage_dropped_total')),
+      ).then((counts) => counts.reduce((a, b) => a + b));
+    const droppedBefore = await dropped();
+    redis.disconnect();
+    await fleet.redis.stop();
+    let given = 0;
+    await fleet.until(async () => {
+      if ((await fleet.verify(key)).status === 200) given++;
+      return fleet.logged.some(
+        (line) => line.includes('usage was not reported') && line.includes('"sent":false'),
+      );
+    });
+    await fleet.startRedis();
+    await fleet.until(async () => (await fleet.admin('keys.getKey', { keyId })).status === 200);
+    // Those of a report that was on its way when Redis went are lost, or they might be counted twice.
+    const lost = (await dropped()) - droppedBefore;
+    expect(given).toBeGreaterThan(lost);
+    await counted(keyId, 'success', 2 + given - lost);
+  });
+});

@@ -1,0 +1,134 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { Script } from '../../../shared/redis/script.ts';
+import { Fleet } from '../../harness/fleet.ts';
+
+/** Scripts that create and read keys, by themselves: each does and answers what its head says. */
+let fleet: Fleet;
+let redis: Redis;
+beforeAll(async () => {
+  fleet = new Fleet();
+  await fleet.startRedis();
+  redis = new Redis(fleet.redisUrl);
+});
+afterAll(async () => {
+  redis.disconnect();
+  await fleet.stop();
+});
+beforeEach(() => redis.flushall());
+
+const controlPlane = (name: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
+  new Script(new URL(`../../../control-plane/redis/lua/${name}.lua`, import.meta.url)).run(redis, keys, args);
+
+describe('keys', () => {
+  const CREATIONS_KEPT = 100;
+  /** What is asked for of a key: its start, name, owner and whether it is enabled. */
+  const LETTERS = ['s', 'n', 'o', 'e'];
+  const FIELDS = ['p', 'hash', 's', 'shop_1', 'e', '1', 'c', '7'];
+  const create = (
+    keyId: string,
+    options: { auto?: string; meta?: string; owner?: string; foreign?: string; content?: string } = {},
+  ) =>
+    controlPlane('create-key', CREATE_KEYS(keyId, options.owner), [
+      keyId,
+      7,
+      options.auto ?? '1',
+      500,
+      options.meta ?? '',
+      options.owner ?? '',
+      options.foreign ?? '0',
+      CREATIONS_KEPT,
+      options.content ?? 'content',
+      ...FIELDS,
+    ]);
+  const CREATE_KEYS = (keyId: string, owner?: string) => [
+    'head',
+    'index',
+    `k:${keyId}`,
+    `m:${keyId}`,
+    owner === undefined ? `k:${keyId}` : `o:${owner}`,
+    'creations',
+  ];
+  const list = (source: string, ...args: (string | number)[]) =>
+    controlPlane('list-keys', ['head', 'index', source], ['k:', 'm:', ...args, ...LETTERS]) as Promise<
+      unknown[]
+    >;
+  const idsOf = ([, , ...keys]: unknown[]) => keys.map((key) => (key as string[])[0]);
+
+  test('are created with their API or without, once, and not in one that is swept', async () => {
+    expect(await create('key_1', { auto: '0' })).toBe('NO_API');
+    expect(await redis.keys('*')).toEqual([]);
+    expect(await create('key_1')).toBe('OK');
+    expect(await redis.hmget('head', 'c', 'L', 'Lf', 'foreign')).toEqual(['7', '500', '500', null]);
+    expect(await create('key_1')).toBe('EXISTS');
+    expect(await create('key_2', { auto: '0', foreign: '1', owner: 'ann', meta: '{"a":1}' })).toBe('OK');
+    expect(await redis.hget('head', 'foreign')).toBe('1');
+    expect(await redis.zrange('index', '0', '-1', 'WITHSCORES')).toEqual(['key_1', '1', 'key_2', '2']);
+    expect(await redis.zrange('o:ann', '0', '-1', 'WITHSCORES')).toEqual(['key_2', '2']);
+    await redis.hset('head', 'deleted', '9');
+    expect(await create('key_3')).toBe('DELETED');
+    expect(await redis.exists('k:key_3')).toBe(0);
+  });
+
+  test('leave a mark each: a number, and a hash over what they are and all that were before', async () => {
+    const marks = async (...contents: string[]) => {
+      await redis.flushall();
+      for (const [i, content] of contents.entries()) await create(`key_${i}`, { content });
+      const [n, g] = await redis.hmget('head', 'n', 'g');
+      const creations = await redis.xrange('creations', '-', '+');
+      expect(n).toBe(String(contents.length));
+      expect(creations.map(([id]) => id)).toEqual(contents.map((_, i) => `${i + 1}-0`));
+      expect(g).toBe(`${n}-${creations.at(-1)?.[1][1]}`);
+      return creations.map(([, [, hash]]) => hash);
+    };
+    const [one, two] = await marks('a', 'b');
+    expect([one, two].every((hash) => /^[0-9a-f]{16}$/.test(hash ?? ''))).toBe(true);
+    expect(await marks('a', 'b')).toEqual([one, two]);
+    const [other, after] = await marks('x', 'b');
+    expect([other === one, after === two]).toEqual([false, false]);
+    expect((await marks('a', 'c'))[1]).not.toBe(two);
+  });
+
+  test('have a short meta in their record and a long one beside it, and are read whole', async () => {
+    const [short, long] = [`"${'s'.repeat(62)}"`, `"${'l'.repeat(63)}"`];
+    await create('short', { meta: short, owner: 'ann' });
+    await create('long', { meta: long });
+    expect([await redis.hget('k:short', 'm'), await redis.exists('m:short')]).toEqual([short, 0]);
+    expect([await redis.hget('k:long', 'm'), await redis.get('m:long')]).toEqual([null, long]);
+    const read = (keyId: string) => controlPlane('read-key', ['head', `k:${keyId}`, `m:${keyId}`], LETTERS);
+    expect(await read('short')).toEqual([short, 'shop_1', '', 'ann', '1']);
+    expect(await read('long')).toEqual([long, 'shop_1', '', '', '1']);
+    expect(await read('none')).toEqual([]);
+    await redis.hset('head', 'deleted', '9');
+    const gone = await read('short');
+    expect(gone).toEqual([]);
+  });
+
+  test('are listed page by page, in either order, from either index, under every filter', async () => {
+    expect(await list('index', 'asc', '', 2, 10, '', '')).toEqual([]);
+    for (let i = 1; i <= 7; i++) {
+      await create(`key_${i}`, i % 2 ? { owner: 'ann' } : {});
+      await redis.hset(`k:key_${i}`, { n: i < 4 ? `first ${i}` : `later ${i}`, e: i === 5 ? '0' : '1' });
+    }
+    const whole = (i: number) => [`key_${i}`, '', 'shop_1', `first ${i}`, i % 2 ? 'ann' : '', '1'];
+    expect(await list('index', 'asc', '', 2, 10, '', '')).toEqual([7, '3', whole(1), whole(2)]);
+    const from3 = await list('index', 'asc', '3', 5, 10, '', '');
+    expect([from3[1], idsOf(from3)]).toEqual(['', ['key_3', 'key_4', 'key_5', 'key_6', 'key_7']]);
+    const back = await list('index', 'desc', '5', 3, 10, '', '');
+    expect([back[1], idsOf(back)]).toEqual(['2', ['key_5', 'key_4', 'key_3']]);
+    expect(idsOf(await list('o:ann', 'asc', '', 9, 10, '', ''))).toEqual([
+      'key_1',
+      'key_3',
+      'key_5',
+      'key_7',
+    ]);
+    expect(idsOf(await list('index', 'asc', '', 9, 10, '0', ''))).toEqual(['key_5']);
+    expect(idsOf(await list('index', 'asc', '', 9, 10, '1', 'later'))).toEqual(['key_4', 'key_6', 'key_7']);
+    // Three are examined, of which none fits; the fourth is where to go on.
+    expect(await list('index', 'asc', '', 9, 3, '', 'later')).toEqual([7, '4']);
+    const some = await list('index', 'asc', '', 2, 10, '', 'first');
+    expect([some[1], idsOf(some)]).toEqual(['3', ['key_1', 'key_2']]);
+    await redis.hset('head', 'deleted', '9');
+    expect(await list('index', 'asc', '', 2, 10, '', '')).toEqual([]);
+  });
+});

@@ -1,0 +1,115 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Killed } from '../../../control-plane/core/change-log.ts';
+import { Apis } from '../../../control-plane/redis/apis.ts';
+import { DurableWriter, RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
+import { Keys } from '../../../control-plane/redis/keys.ts';
+import { RedisSweepStore } from '../../../control-plane/redis/sweep-store.ts';
+import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { loadConfig } from '../../../shared/process/config.ts';
+import { createLogger } from '../../../shared/process/log.ts';
+import { RedisNodes } from '../../../shared/redis/redis.ts';
+import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import { RedisDirectory } from '../../../verifier/redis/api-session.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'keyfence-test-'));
+const { head, members } = apiKeys('api');
+let server: RedisServer;
+let nodes: RedisNodes;
+let log: RedisChangeLog;
+
+beforeEach(async () => {
+  server = await startRedis(join(directory, 'redis'));
+  nodes = new RedisNodes(
+    loadConfig(redisSettings, { REDIS_URL: server.url }),
+    systemClock,
+    createLogger('control-plane', 'silent'),
+  );
+  log = new RedisChangeLog(nodes, new DurableWriter(nodes, 0), 0, Date.now);
+  const redis = await nodes.connection(head);
+  await redis.flushall();
+  await redis.hset(head, { c: 1, L: 1000, Lf: 1000 });
+  await redis.zadd(members, 0, 'silent');
+});
+
+afterEach(async () => {
+  await nodes.close();
+  await server.stop();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+function upkeep(): RedisSweepStore {
+  const writer = new DurableWriter(nodes, 0);
+  const limits = { leaseMs: 1000, apiAutoCreate: false };
+  const keys = new Keys({ nodes, writer, log, clock: systemClock, limits });
+  return new RedisSweepStore(nodes, writer, new Apis(nodes, writer, systemClock, 1000), keys);
+}
+
+/** A change, completed by fence at once; whom that killed. */
+async function completeByFence(): Promise<readonly Killed[]> {
+  const written = await log.write({ apiId: 'api', operation: 'noop', keyId: '', fields: {} });
+  if (written.status !== 'OK') throw new Error(written.status);
+  const closing = await log.close('api', written.sequence, written.hash);
+  if (closing.state === 'LOST') throw new Error('lost');
+  return closing.killed;
+}
+
+test('what waited for a kill that a failover lost does not remove the follower that was killed anew', async () => {
+  const first = await completeByFence();
+  expect(first).toMatchObject([{ name: 'silent' }]);
+  const redis = await nodes.connection(head);
+  await redis.zadd(members, 0, 'silent'); // as on a replica that the kill had not reached
+  const second = await completeByFence();
+  expect(await log.reap('api', first)).toBe(0);
+  expect(await redis.zcard(members)).toBe(1);
+  expect(await log.reap('api', second)).toBe(1);
+});
+
+test('a follower that is killed already keeps its kill, so that what waits for it still removes it', async () => {
+  const first = await completeByFence();
+  expect(await completeByFence()).toEqual([]);
+  expect(await log.reap('api', first)).toBe(1);
+});
+
+describe('a follower whose score somebody set to what no acknowledgement gives', () => {
+  const scores = ['-inf', '-1.5', '-1e300', '+inf', '1e300', '3.5'];
+
+  test.each(scores)('%s: no change is complete by its acknowledgement', async (score) => {
+    const redis = await nodes.connection(head);
+    await redis.zadd(members, score, 'silent');
+    const written = await log.write({ apiId: 'api', operation: 'noop', keyId: '', fields: {} });
+    if (written.status !== 'OK') throw new Error(written.status);
+    const { sequence, hash } = written;
+    const standing = await log.check({
+      apiId: 'api',
+      sequence,
+      hash,
+      keyId: '',
+      replicated: false,
+      names: 9,
+    });
+    expect(standing).toMatchObject({ state: 'INTACT', laggards: 1, names: ['silent'] });
+  });
+
+  test.each(scores)('%s: its SYNC is refused, so that it registers anew', async (score) => {
+    const redis = await nodes.connection(head);
+    await redis.zadd(members, score, 'silent');
+    const session = await new RedisDirectory(nodes, 0, systemClock).open('api');
+    const request = { member: 'silent', position: 0, hash: '', creations: '0-', nonce: 'n' };
+    expect(await session.sync(request)).toMatchObject({ status: 'NOREG' });
+  });
+
+  test.each(scores)('%s: it is killed by a fence where it is not killed yet, and reaped', async (score) => {
+    const redis = await nodes.connection(head);
+    await redis.zadd(members, score, 'silent');
+    await completeByFence();
+    const { killed } = await upkeep().head('api');
+    expect(killed).toMatchObject([{ name: 'silent' }]);
+    expect(await log.reap('api', killed)).toBe(1);
+    expect(await redis.zcard(members)).toBe(0);
+  });
+});

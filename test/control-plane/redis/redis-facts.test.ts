@@ -1,0 +1,51 @@
+import { expect, test } from 'vitest';
+import { crashFaults, evictionFaults, type RedisFacts } from '../../../control-plane/redis/server-facts.ts';
+
+const good: RedisFacts = {
+  runId: 'r',
+  version: '7.0.15',
+  settings: new Map([
+    ['appendonly', 'yes'],
+    ['appendfsync', 'always'],
+    ['no-appendfsync-on-rewrite', 'no'],
+  ]),
+  refusal: undefined,
+  rewriting: false,
+  rewritten: true,
+  memoryMax: 0,
+  memoryPolicy: 'noeviction',
+  evicted: 0,
+};
+
+test('a policy counts where there is a limit that it begins at, and a limit where it throws keys away', () => {
+  expect(evictionFaults({ ...good, memoryPolicy: 'allkeys-lru' })).toEqual([]);
+  expect(evictionFaults({ ...good, memoryMax: 1 })).toEqual([]);
+  for (const memoryPolicy of ['allkeys-lru', 'allkeys-random', 'volatile-ttl'])
+    expect(evictionFaults({ ...good, memoryMax: 1, memoryPolicy })).toEqual([
+      expect.stringContaining('maxmemory-policy noeviction'),
+    ]);
+  expect(evictionFaults({ ...good, evicted: 1 })).toEqual([expect.stringContaining('thrown 1 keys away')]);
+});
+
+test('each setting that lets a crash lose writes is a fault of its own, and so is not to know them', () => {
+  expect(crashFaults(good)).toEqual([]);
+  const changed = (name: string, value: string) =>
+    crashFaults({ ...good, settings: new Map([...good.settings, [name, value]]) });
+  expect(changed('appendonly', 'no')).toEqual([expect.stringContaining('appendonly no')]);
+  expect(changed('appendfsync', 'everysec')).toEqual([expect.stringContaining('appendfsync everysec')]);
+  expect(changed('no-appendfsync-on-rewrite', 'yes')).toEqual([
+    expect.stringContaining('no-appendfsync-on-rewrite no'),
+  ]);
+  expect(crashFaults({ ...good, settings: new Map(), refusal: 'NOPERM no' })).toEqual([
+    expect.stringContaining('NOPERM no'),
+  ]);
+});
+
+test('an append-only file that is not complete yet is none, and one that is written anew is one', () => {
+  const incomplete = [expect.stringContaining('until the append-only file is complete')];
+  expect(crashFaults({ ...good, rewriting: true })).toEqual([]);
+  expect(crashFaults({ ...good, rewritten: false })).toEqual([]);
+  expect(crashFaults({ ...good, rewriting: true, rewritten: false })).toEqual(incomplete);
+  expect(crashFaults({ ...good, rewriting: true }, true)).toEqual(incomplete);
+  expect(crashFaults(good, true)).toEqual([]);
+});

@@ -1,0 +1,143 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { Apis } from '../../../control-plane/redis/apis.ts';
+import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
+import { DurableWriter, RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
+import { KeyImport } from '../../../control-plane/redis/key-import.ts';
+import { Keys } from '../../../control-plane/redis/keys.ts';
+import { RootKeys } from '../../../control-plane/redis/root-keys.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { loadConfig } from '../../../shared/process/config.ts';
+import { createLogger } from '../../../shared/process/log.ts';
+import { RedisNodes } from '../../../shared/redis/redis.ts';
+import { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import type { ScriptCall } from '../../../shared/redis/script.ts';
+import { Fleet } from '../../harness/fleet.ts';
+
+/** Writes each of which may be the one that replicas do not confirm, as when they are lost half-way through a call. */
+let fleet: Fleet;
+let redis: Redis;
+let nodes: RedisNodes;
+beforeAll(async () => {
+  fleet = new Fleet();
+  await fleet.startRedis();
+  redis = new Redis(fleet.redisUrl);
+  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl });
+  nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
+});
+afterAll(async () => {
+  redis.disconnect();
+  await nodes.close();
+  await fleet.stop();
+});
+beforeEach(() => redis.flushall());
+
+/** Writes to Redis, and says of the writes to keys that fit the pattern that replicas did not confirm them. */
+class ShortWriter extends DurableWriter {
+  short: RegExp | undefined;
+
+  override async run(...call: Parameters<DurableWriter['run']>) {
+    const done = await super.run(...call);
+    return { ...done, replicated: done.replicated && !this.short?.test(call[1][0] ?? '') };
+  }
+
+  override async runAll(script: Parameters<DurableWriter['runAll']>[0], calls: readonly ScriptCall[]) {
+    const done = await super.runAll(script, calls);
+    const short = calls.some(({ keys }) => this.short?.test(keys[0] ?? ''));
+    return { ...done, replicated: done.replicated && !short };
+  }
+}
+
+function parts(apiAutoCreate = true) {
+  const writer = new ShortWriter(nodes, 0);
+  const log = new RedisChangeLog(nodes, writer, 0, () => 1);
+  const limits = { leaseMs: 500, apiAutoCreate };
+  const keys = new Keys({ nodes, writer, log, clock: systemClock, limits });
+  const keyImport = new KeyImport({ writer, keys, clock: systemClock, limits });
+  return { writer, keys, keyImport, apis: new Apis(nodes, writer, systemClock, 500) };
+}
+
+const NEW_KEY = { apiId: 'shop', byteLength: 16, meta: {}, enabled: true };
+const IMPORTED = { secretHash: 'a'.repeat(43), start: '', foreign: false, meta: {}, enabled: true };
+const pointers = async () => (await redis.keys('kf:*')).filter((key) => /^kf:[pi]:/.test(key)).sort();
+const records = async () => (await redis.keys('kf:*')).filter((key) => key.includes(':k:'));
+const outage = expect.objectContaining({ code: 'SERVICE_UNAVAILABLE' });
+
+describe('a key', () => {
+  test.each([
+    ['the pointer of its secret', /^kf:p:/],
+    ['the pointer of its id', /^kf:i:/],
+    ['its record', /:head$/],
+  ])('of which %s was not confirmed is not created, and leaves nothing behind', async (_, short) => {
+    const { keys, writer, apis } = parts();
+    await apis.create('Shop', 'shop');
+    writer.short = short;
+    await expect(keys.create(NEW_KEY)).rejects.toEqual(outage);
+    expect([await pointers(), await records()]).toEqual([[], []]);
+    writer.short = undefined;
+    await expect(keys.create(NEW_KEY)).resolves.toMatchObject({ keyId: expect.stringMatching(/^key_/) });
+    expect((await pointers()).length).toBe(2);
+  });
+
+  test('of an API that there is not is not created where none is made, and leaves nothing behind', async () => {
+    const { keys } = parts(false);
+    await expect(keys.create(NEW_KEY)).rejects.toEqual(expect.objectContaining({ code: 'NOT_FOUND' }));
+    expect(await redis.keys('*')).toEqual([]);
+    await expect(parts(true).keys.create(NEW_KEY)).resolves.toBeDefined();
+  });
+
+  test('that was deleted has its pointers back where an import brought it back meanwhile', async () => {
+    const { keys, keyImport } = parts();
+    const [imported] = await keyImport.run('shop', [IMPORTED]);
+    const keyId = imported && 'keyId' in imported ? imported.keyId : '';
+    const before = await pointers();
+    expect(before).toHaveLength(2);
+    await keys.forgetDeleted('shop', keyId, IMPORTED.secretHash);
+    expect(await pointers()).toEqual(before);
+    await keys.forgetDeleted('shop', keyId, 'another');
+    expect((await pointers()).length).toBe(1);
+  });
+});
+
+describe('an import', () => {
+  test.each([
+    ['the pointers of secrets', /^kf:p:/],
+    ['the pointers of ids', /^kf:i:/],
+    ['the records', /:head$/],
+  ])('of which %s were not confirmed is an outage, and finished when it is sent again', async (_, short) => {
+    const { keyImport, writer } = parts();
+    writer.short = short;
+    await expect(keyImport.run('shop', [IMPORTED])).rejects.toEqual(outage);
+    writer.short = undefined;
+    const [again] = await keyImport.run('shop', [IMPORTED]);
+    expect(again).toMatchObject({ keyId: expect.stringMatching(/^key_/) });
+    const [third] = await keyImport.run('shop', [IMPORTED]);
+    expect(third).toEqual({ ...again, result: 'exists' });
+    expect([(await pointers()).length, (await records()).length]).toEqual([2, 1]);
+  });
+
+  test('into an API that there is not is refused where none is made, and takes back what it set only', async () => {
+    const { keyImport } = parts(false);
+    await redis.set(`kf:p:${'b'.repeat(43)}`, 'other key_1');
+    const both = [IMPORTED, { ...IMPORTED, secretHash: 'b'.repeat(43) }];
+    await expect(keyImport.run('shop', both)).rejects.toEqual(expect.objectContaining({ code: 'NOT_FOUND' }));
+    expect(await redis.keys('*')).toEqual([`kf:p:${'b'.repeat(43)}`]);
+    expect(await parts().keyImport.run('shop', both)).toEqual([
+      { result: 'created', keyId: expect.any(String) },
+      { result: 'TAKEN' },
+    ]);
+  });
+});
+
+test('an API, a root key and what is done to it are outages where they are not confirmed', async () => {
+  const { writer, apis } = parts();
+  const rootKeys = new RootKeys(nodes, writer, new BootstrapKeys([]));
+  const { rootKeyId } = await rootKeys.create('n', ['*'], 1);
+  writer.short = /./;
+  await expect(apis.create('Shop', 'shop')).rejects.toEqual(outage);
+  await expect(rootKeys.create('n', ['*'], 1)).rejects.toEqual(outage);
+  await expect(rootKeys.setEnabled(rootKeyId, false)).rejects.toEqual(outage);
+  await expect(rootKeys.setEnabled('root_none', false)).rejects.toEqual(
+    expect.objectContaining({ code: 'NOT_FOUND' }),
+  );
+});

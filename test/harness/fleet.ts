@@ -1,0 +1,171 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Agent, type Dispatcher, request } from 'undici';
+import { type ControlPlane, startControlPlane } from '../../control-plane/app.ts';
+import { settings as controlPlaneSettings } from '../../control-plane/config.ts';
+import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
+import { type Clock, systemClock } from '../../shared/clock.ts';
+import { loadConfig } from '../../shared/process/config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { type RunningVerifier, startVerifier } from '../../verifier/app.ts';
+import { settings as verifierSettings } from '../../verifier/config.ts';
+import { eventually } from './waiting.ts';
+
+export const ROOT_KEY = 'test-root-key-0123456789abcdef0123456789';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape
+  readonly body: any;
+}
+
+type Env = Readonly<Record<string, string>>;
+
+const UNTIL_MS_MAX = 30_000;
+
+/** A private Redis, control planes and verifiers in this process, listening on ports of their own. */
+export class Fleet {
+  readonly directory = mkdtempSync(join(tmpdir(), 'keyfence-test-'));
+  readonly controlPlanes: ControlPlane[] = [];
+  readonly verifiers: RunningVerifier[] = [];
+  /** Every line that any of the processes logged. */
+  readonly logged: string[] = [];
+  readonly #agent = new Agent({ connections: 50 });
+  #redis: RedisServer | undefined;
+  #url = '';
+
+  static async start(options: { verifiers?: number; env?: Env; redisUrl?: string } = {}): Promise<Fleet> {
+    const fleet = new Fleet();
+    if (options.redisUrl) fleet.#url = options.redisUrl;
+    else await fleet.startRedis();
+    await fleet.addControlPlane(options.env);
+    for (let i = 0; i < (options.verifiers ?? 1); i++) await fleet.addVerifier(options.env);
+    return fleet;
+  }
+
+  get redis(): RedisServer {
+    if (!this.#redis) throw new Error('this fleet has no Redis of its own');
+    return this.#redis;
+  }
+
+  get redisUrl(): string {
+    return this.#url;
+  }
+
+  /** Starts the fleet's Redis, or starts it again over the same data. */
+  async startRedis(options: readonly string[] = []): Promise<void> {
+    this.#redis = await startRedis(join(this.directory, 'redis'), options);
+    this.#url = this.#redis.url;
+  }
+
+  async addControlPlane(env: Env = {}): Promise<ControlPlane> {
+    const config = loadConfig(controlPlaneSettings, {
+      ...this.#env(env),
+      ...(env['ROOT_KEY_FILE'] || env['ROOT_KEY'] ? {} : { ROOT_KEY }),
+    });
+    const controlPlane = await startControlPlane(config, systemClock, this.#log('control-plane'));
+    this.controlPlanes.push(controlPlane);
+    await this.until(async () => (await this.get(`${controlPlane.adminAddress}/readyz`)).status === 200);
+    return controlPlane;
+  }
+
+  async addVerifier(
+    env: Env = {},
+    waitUntilReady = true,
+    clock: Clock = systemClock,
+  ): Promise<RunningVerifier> {
+    const config = loadConfig(verifierSettings, this.#env(env));
+    const verifier = await startVerifier(config, clock, this.#log('verifier'));
+    this.verifiers.push(verifier);
+    if (waitUntilReady) {
+      await this.until(async () => (await this.get(`${verifier.adminAddress}/readyz`)).status === 200);
+    }
+    return verifier;
+  }
+
+  /** A call to a control plane: GET with a query, or POST with a body. */
+  async admin(
+    operation: string,
+    input: object = {},
+    options: { rootKey?: string; at?: number } = {},
+  ): Promise<Answer> {
+    const base = this.controlPlanes[options.at ?? 0]?.address ?? '';
+    const headers = { authorization: `Bearer ${options.rootKey ?? ROOT_KEY}` };
+    if (!/\.(get|list)/.test(operation)) return this.post(`${base}/v1/${operation}`, input, headers);
+    const query = new URLSearchParams(input as Record<string, string>).toString();
+    return this.get(`${base}/v1/${operation}?${query}`, headers);
+  }
+
+  /** As `admin`, and it must succeed. */
+  async ok(operation: string, input: object = {}, options: { rootKey?: string; at?: number } = {}) {
+    const answer = await this.admin(operation, input, options);
+    if (answer.status !== 200)
+      throw new Error(`${operation}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    return answer.body;
+  }
+
+  /** Asks a verifier once. */
+  verify(key: string, options: { apiId?: string; at?: number } = {}): Promise<Answer> {
+    const { at = 0, apiId } = options;
+    return this.post(`${this.verifiers[at]?.address}/v1/keys.verifyKey`, {
+      key,
+      ...(apiId ? { apiId } : {}),
+    });
+  }
+
+  /** The code of a verdict; while a verifier cannot decide yet, which callers must bear, asks again. */
+  async verdict(key: string, options: { apiId?: string; at?: number } = {}): Promise<string> {
+    let answer = await this.verify(key, options);
+    await this.until(async () => {
+      if (answer.status !== 503) return true;
+      answer = await this.verify(key, options);
+      return false;
+    });
+    return answer.body.code;
+  }
+
+  post(url: string, body: object, headers: Env = {}): Promise<Answer> {
+    return this.send(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body: JSON.stringify(body),
+    });
+  }
+
+  get(url: string, headers: Env = {}): Promise<Answer> {
+    return this.send(url, { method: 'GET', headers });
+  }
+
+  async send(
+    url: string,
+    options: { method: Dispatcher.HttpMethod; headers?: Env; body?: string | Buffer },
+  ): Promise<Answer> {
+    const { statusCode, headers, body } = await request(url, { ...options, dispatcher: this.#agent });
+    const text = await body.text();
+    const isJson = String(headers['content-type']).startsWith('application/json');
+    return { status: statusCode, headers, body: isJson ? JSON.parse(text) : text };
+  }
+
+  /** Looks again and again until something holds; fails after 30 s. */
+  async until(holds: () => Promise<boolean> | boolean, what = 'it did not come to hold'): Promise<void> {
+    await eventually(holds, what, UNTIL_MS_MAX);
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.verifiers.map((verifier) => verifier.stop()));
+    await Promise.all(this.controlPlanes.map((controlPlane) => controlPlane.stop()));
+    await this.#redis?.stop();
+    await this.#agent.close();
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  #env(env: Env): Env {
+    return { REDIS_URL: this.#url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'debug', LEASE_MS: '2000', ...env };
+  }
+
+  #log(process: 'control-plane' | 'verifier') {
+    return createLogger(process, 'debug', { write: (line) => void this.logged.push(line) });
+  }
+}

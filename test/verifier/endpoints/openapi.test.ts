@@ -1,0 +1,89 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Fleet } from '../../harness/fleet.ts';
+import { Document, inputsOf, type Operation } from '../../harness/openapi.ts';
+
+let fleet: Fleet;
+let base: string;
+let document: Document;
+let verifyKey: Operation;
+
+beforeAll(async () => {
+  fleet = await Fleet.start();
+  base = fleet.verifiers[0]?.address ?? '';
+  document = new Document((await fleet.get(`${base}/openapi.json`)).body);
+  verifyKey = document.operations[0] as Operation;
+});
+afterAll(() => fleet.stop());
+
+test('the document is OpenAPI 3.1 and says how each operation can end', async () => {
+  await document.check();
+  expect(document.operations).toHaveLength(7);
+  for (const { responses } of document.operations) {
+    expect(Object.keys(responses)).toEqual(expect.arrayContaining(['200', '503']));
+  }
+  expect(Object.keys(verifyKey.responses)).toEqual(
+    expect.arrayContaining(['200', '400', '413', '415', '503']),
+  );
+});
+
+test('every verdict is what the document says and no more', async () => {
+  const details = { name: 'Ada', externalId: 'ada', meta: { plan: 'pro' }, expires: Date.now() + 1_000_000 };
+  const [plain, detailed, disabled, expiring] = await Promise.all([
+    fleet.ok('keys.createKey', { apiId: 'documented' }),
+    fleet.ok('keys.createKey', { apiId: 'documented', ...details }),
+    fleet.ok('keys.createKey', { apiId: 'documented', enabled: false }),
+    fleet.ok('keys.createKey', { apiId: 'documented', expires: Date.now() + 300 }),
+  ]);
+  const ask = async (key: string, apiId?: string) => {
+    const answer = await fleet.verify(key, apiId === undefined ? {} : { apiId });
+    expect(document.faults(verifyKey, answer)).toEqual([]);
+    return answer.body.code;
+  };
+  for (const key of [plain.key, detailed.key, disabled.key, expiring.key]) await fleet.verdict(key);
+  expect(await ask(plain.key)).toBe('VALID');
+  expect(await ask(detailed.key)).toBe('VALID');
+  expect(await ask(disabled.key)).toBe('DISABLED');
+  expect(await ask(plain.key, 'other')).toBe('FORBIDDEN');
+  expect(await ask('nobody')).toBe('NOT_FOUND');
+  await fleet.until(async () => (await ask(expiring.key)) === 'EXPIRED');
+});
+
+test('every answer to a gateway is what the document says', async () => {
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  await fleet.verdict(key);
+  const gateways = document.operations.filter(({ path }) => path.startsWith('/authz/'));
+  for (const operation of gateways) {
+    const ask = async (apiId: string, headers: Readonly<Record<string, string>>) => {
+      const path = operation.path.replace('{apiId}', apiId).replace('{path}', 'books/1?page=2');
+      const answer = await fleet.get(base + path, headers);
+      const body = answer.body && typeof answer.body === 'string' ? JSON.parse(answer.body) : answer.body;
+      expect(document.faults(operation, { ...answer, body }), operation.path).toEqual([]);
+      return answer;
+    };
+    const passed = await ask('shop', { 'x-api-key': key });
+    expect(passed.status).toBe(200);
+    const promised = Object.keys(operation.responses['200']?.headers ?? {});
+    expect(promised).toHaveLength(4);
+    for (const name of promised) expect(passed.headers).toHaveProperty(name.toLowerCase());
+    expect((await ask('shop', {})).status).toBe(401);
+    expect((await ask('shop', { 'x-api-key': 'nobody' })).status).toBe(401);
+    const other = await ask('other', { 'x-api-key': key });
+    expect(other.status).toBe(operation.path.includes('{apiId}') ? 403 : 200);
+    const none = await ask('%1A', { 'x-api-key': key });
+    expect(none.status).toBe(operation.path.includes('{apiId}') ? 404 : 200);
+  }
+});
+
+test('whatever is sent, the answer is a documented one, and never our fault', async () => {
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'fuzzed' });
+  await fleet.verdict(key);
+  await fc.assert(
+    fc.asyncProperty(inputsOf(verifyKey, { key: [key], apiId: ['fuzzed'] }), async (input) => {
+      const answer = await fleet.post(base + verifyKey.path, input);
+      expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(500);
+      expect(document.faults(verifyKey, answer)).toEqual([]);
+    }),
+    { numRuns: 100 },
+  );
+});

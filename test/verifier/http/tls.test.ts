@@ -1,0 +1,219 @@
+import { copyFileSync, mkdtempSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { connect as connectTcp } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect, type TLSSocket } from 'node:tls';
+import { Client, request } from 'undici';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Clock, systemClock } from '#shared/clock.ts';
+import { loadConfig } from '#shared/process/config.ts';
+import { configFaults, settings } from '../../../verifier/config.ts';
+import { type Certificate, followCertificate } from '../../../verifier/http/tls.ts';
+import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
+import { type MadeCertificate, makeCertificate } from '../../harness/certificates.ts';
+import { Fleet } from '../../harness/fleet.ts';
+import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
+import { eventually } from '../../harness/waiting.ts';
+import { verifyKey, Wire } from '../../harness/wire.ts';
+
+let directory: string;
+let first: MadeCertificate;
+let second: MadeCertificate;
+let answers: ScriptedAnswers;
+let certificate: Certificate | undefined;
+let server: VerifierServer;
+let address: string;
+let logged: string[];
+/** How often the files have been looked at. */
+let looks = 0;
+const countingClock: Clock = {
+  ...systemClock,
+  after: (ms, work) =>
+    systemClock.after(ms, () => {
+      work();
+      looks++;
+    }),
+};
+
+beforeEach(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'keyfence-tls-'));
+  [first, second] = [makeCertificate(directory, 'first'), makeCertificate(directory, 'second')];
+  logged = [];
+  answers = new ScriptedAnswers();
+  const log = {
+    info: (_: unknown, message?: string) => void logged.push(`info ${message}`),
+    warn: (_: unknown, message?: string) => void logged.push(`warn ${message}`),
+    error: (fields: unknown) => expect.fail(JSON.stringify(fields)),
+  };
+  certificate = followCertificate(
+    { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile },
+    countingClock,
+    log,
+  );
+  server = createVerifierServer({ answers, limits, log, certificate });
+  address = await server.listen('127.0.0.1', 0);
+});
+afterEach(async () => {
+  answers.release();
+  await server.close(0);
+  certificate?.close();
+  rmSync(directory, { recursive: true });
+});
+
+async function handshake(trusted: MadeCertificate): Promise<TLSSocket> {
+  const socket = connect({ port: Number(new URL(address).port), host: '127.0.0.1', ca: trusted.cert });
+  socket.on('error', () => socket.destroy());
+  await new Promise((resolve, reject) => {
+    socket.once('secureConnect', resolve).once('error', reject);
+  });
+  return socket;
+}
+
+/** Whose certificate a new connection is shown; it must be the one that is trusted. */
+async function shown(trusted: MadeCertificate): Promise<string> {
+  const socket = await handshake(trusted);
+  const { CN } = socket.getPeerCertificate().subject;
+  socket.destroy();
+  return String(CN);
+}
+
+function ask(socket: TLSSocket): Promise<string> {
+  socket.setEncoding('utf8').write(verifyKey({ key: 'good' }));
+  return new Promise((resolve) => socket.once('data', (text: string) => resolve(text)));
+}
+
+function replace(from: MadeCertificate, file: 'certFile' | 'keyFile'): void {
+  copyFileSync(from[file], `${first[file]}.new`);
+  renameSync(`${first[file]}.new`, first[file]);
+}
+
+test('verifyKey is answered over TLS to a client that knows the authority, and to no other', async () => {
+  expect(address).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/);
+  const client = new Client(address, { connect: { ca: first.cert } });
+  const headers = { 'content-type': 'application/json' };
+  const path = '/v1/keys.verifyKey';
+  const answer = await client.request({ method: 'POST', path, headers, body: '{"key":"good"}' });
+  expect(await answer.body.json()).toMatchObject({ valid: true, keyId: 'key_good' });
+  await client.close();
+  await expect(request(address)).rejects.toMatchObject({ code: 'DEPTH_ZERO_SELF_SIGNED_CERT' });
+});
+
+describe('a certificate', () => {
+  test('that replaces the present one is shown to new connections, and those that are open go on', async () => {
+    const open = await handshake(first);
+    expect(await shown(first)).toBe('first');
+    replace(second, 'keyFile');
+    replace(second, 'certFile');
+    await eventually(() => logged.includes('info the certificate was replaced'));
+    expect(await shown(second)).toBe('second');
+    expect(await ask(open)).toContain('"valid":true');
+    open.destroy();
+  });
+
+  test('without its key leaves the present one in use until the key has come', async () => {
+    replace(second, 'certFile');
+    await eventually(() => logged.some((line) => line.startsWith('warn')));
+    expect(await shown(first)).toBe('first');
+    const before = looks;
+    await eventually(() => looks > before + 1);
+    expect(logged).toHaveLength(1);
+    replace(second, 'keyFile');
+    await eventually(() => logged.includes('info the certificate was replaced'));
+    expect(await shown(second)).toBe('second');
+  });
+
+  test('behind a symbolic link is replaced when the link is', async () => {
+    const link = join(directory, 'current');
+    symlinkSync('first', link);
+    const log = {
+      info: (_: unknown, message?: string) => void logged.push(`${message}`),
+      warn: () => undefined,
+    };
+    const files = { TLS_CERT_FILE: join(link, 'tls.crt'), TLS_KEY_FILE: join(link, 'tls.key') };
+    const followed = followCertificate(files, systemClock, log);
+    symlinkSync('second', `${link}.new`);
+    renameSync(`${link}.new`, link);
+    await eventually(() => followed?.pair.cert === second.cert);
+    followed?.close();
+  });
+});
+
+describe('a connection', () => {
+  test('that does not speak TLS is closed, and others are served', async () => {
+    const plain = new Wire(address.replace('https', 'http')).send(verifyKey({ key: 'good' }));
+    await plain.rest();
+    expect(answers.asked).toEqual([]);
+    expect(await ask(await handshake(first))).toContain('"valid":true');
+  });
+
+  test('that does not finish its handshake in the time for a request head is cut', async () => {
+    const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
+    const brief = { ...limits, HEADERS_TIMEOUT_MS: 300 };
+    const other = createVerifierServer({ answers, limits: brief, log, certificate });
+    const { port } = new URL(await other.listen('127.0.0.1', 0));
+    const silent = connectTcp(Number(port), '127.0.0.1').on('error', () => undefined);
+    // Without a limit of ours it would be two minutes.
+    await new Promise((resolve) => silent.resume().once('close', resolve));
+    await other.close(0);
+  });
+
+  test('in the middle of its handshake is cut when the listener closes', async () => {
+    const silent = connectTcp(Number(new URL(address).port), '127.0.0.1').on('error', () => undefined);
+    await new Promise((resolve) => silent.once('connect', resolve));
+    const ended = new Promise((resolve) => silent.resume().once('close', resolve));
+    await handshake(first);
+    await server.close(0);
+    await ended;
+  });
+});
+
+test('files that are no certificate and key are found at the start', () => {
+  const faults = (cert: string, key: string) =>
+    configFaults(loadConfig(settings, { TLS_CERT_FILE: cert, TLS_KEY_FILE: key }));
+  const garbage = join(directory, 'garbage');
+  writeFileSync(garbage, 'not PEM');
+  expect(faults(first.certFile, first.keyFile)).toEqual([]);
+  expect(faults('', '')).toEqual([]);
+  expect(faults(first.certFile, '')).toEqual([expect.stringContaining('set both or none')]);
+  expect(faults(join(directory, 'none'), first.keyFile)).toEqual([expect.stringContaining('ENOENT')]);
+  expect(faults(garbage, first.keyFile)).toHaveLength(1);
+  expect(faults(first.certFile, second.keyFile)).toEqual([expect.stringMatching(/MISMATCH|mismatch/)]);
+});
+
+test('one process listens with TLS at its port and without at its Unix socket, and gives both up', async () => {
+  const fleet = await Fleet.start({ verifiers: 0 });
+  try {
+    const path = join(directory, 'verifier.sock');
+    const env = { TLS_CERT_FILE: first.certFile, TLS_KEY_FILE: first.keyFile, LISTEN_UNIX: path };
+    const verifier = await fleet.addVerifier(env);
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+    const client = new Client(verifier.address, { connect: { ca: first.cert } });
+    const headers = { 'content-type': 'application/json' };
+    const body = JSON.stringify({ key });
+    let code: string | undefined;
+    while (code !== 'VALID') {
+      const call = { method: 'POST', path: '/v1/keys.verifyKey', headers, body } as const;
+      const answer = await client.request(call);
+      code = ((await answer.body.json()) as { code?: string }).code;
+    }
+    // Every local user may: who can reach it is decided by its directory.
+    expect(statSync(path).mode & 0o666).toBe(0o666);
+    const local = new Wire(path).send(verifyKey({ key }));
+    expect(JSON.parse((await local.response()).body)).toMatchObject({ code: 'VALID', apiId: 'shop' });
+    local.close();
+    await client.close();
+    await verifier.stop();
+    await expect(request(verifier.address)).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    expect(() => statSync(path)).toThrow(/ENOENT/);
+    fleet.verifiers.pop();
+  } finally {
+    await fleet.stop();
+  }
+});
+
+test('the path of a Unix socket is checked at the start', () => {
+  for (const path of ['relative.sock', `/${'x'.repeat(107)}`]) {
+    expect(() => loadConfig(settings, { LISTEN_UNIX: path })).toThrow(/LISTEN_UNIX/);
+  }
+  expect(loadConfig(settings, { LISTEN_UNIX: `/${'x'.repeat(106)}` }).LISTEN_UNIX).toHaveLength(107);
+});

@@ -1,0 +1,125 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { claimOn, identityOf } from '../../../verifier/http/unix-socket.ts';
+import { createVerifierServer } from '../../../verifier/verifier-server.ts';
+import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
+import { verifyKey, Wire } from '../../harness/wire.ts';
+
+let folder: string;
+let path: string;
+const processes = new Set<ChildProcess>();
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'keyfence-'));
+  path = join(folder, 'verifier.sock');
+});
+
+afterEach(async () => {
+  for (const holder of processes) await killed(holder);
+  rmSync(folder, { recursive: true });
+});
+
+const create = () =>
+  createVerifierServer({ answers: new ScriptedAnswers(), limits, log: { error: () => undefined } });
+
+async function holder(): Promise<ChildProcess> {
+  const made = fork(new URL('socket-holder.ts', import.meta.url));
+  processes.add(made);
+  await once(made, 'message');
+  return made;
+}
+
+/** What it says to that: `up`, or a code. */
+async function listens(asked: ChildProcess): Promise<unknown> {
+  asked.send(path);
+  return (await once(asked, 'message'))[0];
+}
+
+async function killed(running: ChildProcess): Promise<void> {
+  const gone = once(running, 'exit');
+  running.kill('SIGKILL');
+  await gone;
+  processes.delete(running);
+}
+
+async function answers(): Promise<void> {
+  const wire = new Wire(path).send(verifyKey({ key: 'good' }));
+  expect((await wire.response()).status).toBe(200);
+  wire.close();
+}
+
+test('is served, is refused while another serves it, is replaced once that one is dead, and leaves nothing', async () => {
+  const other = await holder();
+  expect(await listens(other)).toBe('up');
+  const ours = create();
+  await expect(ours.listenUnix(path)).rejects.toMatchObject({ code: 'EADDRINUSE' });
+  await killed(other);
+  expect(await ours.listenUnix(path)).toBe(path);
+  expect(statSync(path).mode & 0o666).toBe(0o666);
+  await answers();
+  expect(readdirSync(folder)).toEqual(['verifier.sock']);
+  await ours.close(1000);
+  expect(readdirSync(folder)).toEqual([]);
+});
+
+test('a file that is no socket is left alone', async () => {
+  writeFileSync(path, 'data');
+  await expect(create().listenUnix(path)).rejects.toMatchObject({ code: 'EADDRINUSE' });
+  expect(readdirSync(folder)).toEqual(['verifier.sock']);
+});
+
+test('who closes takes away its own file only', async () => {
+  const [first, second] = [create(), create()];
+  await first.listenUnix(path);
+  rmSync(path);
+  await second.listenUnix(path);
+  await first.close(1000);
+  await answers();
+  rmSync(path);
+  await second.close(1000);
+
+  const third = create();
+  await third.listenUnix(path);
+  rmSync(path);
+  const other = await holder();
+  expect(await listens(other)).toBe('up');
+  await third.close(1000);
+  expect(await new Wire(path).rest()).toBe(String(other.pid));
+});
+
+test('of many that find a dead one, one alone takes its place', { timeout: 60_000 }, async () => {
+  let last = await holder();
+  expect(await listens(last)).toBe('up');
+  const racing = await Promise.all(Array.from({ length: 5 }, holder));
+  for (let round = 0; round < 12; round++) {
+    await killed(last);
+    const told = await Promise.all(racing.map(listens));
+    expect(told.toSorted()).toEqual(['EADDRINUSE', 'EADDRINUSE', 'EADDRINUSE', 'EADDRINUSE', 'up']);
+    const winner = racing.splice(told.indexOf('up'), 1)[0];
+    expect(await new Wire(path).rest()).toBe(String(winner?.pid));
+    if (winner) last = winner;
+    racing.push(await holder());
+  }
+});
+
+test('a claim of a process that died with it stands in nobody’s way', async () => {
+  const [dead, claimant] = [await holder(), await holder()];
+  expect(await listens(dead)).toBe('up');
+  const claim = claimOn(path, (await identityOf(path)) ?? '');
+  renameSync(path, join(folder, 'dead'));
+  expect(await listens(claimant)).toBe('up');
+  renameSync(path, claim);
+  renameSync(join(folder, 'dead'), path);
+  await killed(dead);
+  const ours = create();
+  await expect(ours.listenUnix(path)).rejects.toMatchObject({ code: 'EADDRINUSE' });
+  await killed(claimant);
+  await ours.listenUnix(path);
+  await answers();
+  expect(readdirSync(folder)).toEqual(['verifier.sock']);
+  await ours.close(1000);
+});

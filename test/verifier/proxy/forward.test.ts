@@ -1,0 +1,407 @@
+import { execFileSync } from 'node:child_process';
+import { createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '#shared/clock.ts';
+import { loadConfig } from '#shared/process/config.ts';
+import { configFaults, settings } from '../../../verifier/config.ts';
+import {
+  type ControlPlaneProxy,
+  createControlPlaneProxy,
+} from '../../../verifier/proxy/control-plane-proxy.ts';
+import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
+import { Upstream } from '../../harness/upstream.ts';
+import { eventually } from '../../harness/waiting.ts';
+import { verifyKey, Wire } from '../../harness/wire.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..', '..');
+
+describe('one address for the whole interface', () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await Fleet.start({ verifiers: 0 });
+    await fleet.addVerifier({ CONTROL_PLANE_URL: fleet.controlPlanes[0]?.address ?? '' });
+  });
+  afterAll(() => fleet.stop());
+
+  test('every operation answers at the verifier as at the control plane', async () => {
+    const base = `${fleet.verifiers[0]?.address}/v1`;
+    const root = { authorization: `Bearer ${ROOT_KEY}` };
+    const created = await fleet.post(`${base}/keys.createKey`, { apiId: 'shop', name: 'Zoë' }, root);
+    expect(created).toMatchObject({ status: 200, body: { keyId: expect.any(String) } });
+    const { key, keyId } = created.body;
+    expect(await fleet.verdict(key)).toBe('VALID');
+    const updated = await fleet.post(`${base}/keys.updateKey`, { keyId, enabled: false }, root);
+    expect(updated.body.propagation).toMatchObject({ state: 'complete', by: 'acks', verifiers: 1 });
+    expect((await fleet.verify(key)).body).toMatchObject({ valid: false, code: 'DISABLED', name: 'Zoë' });
+    const read = await fleet.get(`${base}/keys.getKey?keyId=${keyId}`, root);
+    expect(read.body).toEqual((await fleet.admin('keys.getKey', { keyId })).body);
+    expect((await fleet.get(`${base}/apis.listKeys?apiId=shop`, root)).body).toMatchObject({ total: 1 });
+  });
+
+  test("the control plane's refusals are passed on as they are", async () => {
+    const base = `${fleet.verifiers[0]?.address}/v1`;
+    const refused = await fleet.post(`${base}/keys.createKey`, {}, { 'x-request-id': 'mine-1' });
+    expect(refused).toMatchObject({
+      status: 401,
+      headers: { 'www-authenticate': 'Bearer', 'x-request-id': 'mine-1', 'cache-control': 'no-store' },
+      body: { error: { code: 'UNAUTHORIZED', requestId: 'mine-1' } },
+    });
+    expect(await fleet.post(`${base}/keys.getKey`, {})).toMatchObject({
+      status: 405,
+      headers: { allow: 'GET' },
+    });
+    expect((await fleet.get(`${base}/keys.noSuch`)).status).toBe(404);
+  });
+
+  test('a verifier that knows no control plane says whose the operation is', async () => {
+    const { address } = await fleet.addVerifier();
+    const message =
+      'no such path: this is a verifier, which answers keys.verifyKey only; ask the control plane';
+    expect(await fleet.get(`${address}/v1/keys.getKey?keyId=k`)).toMatchObject({
+      status: 404,
+      body: { error: { code: 'NOT_FOUND', message: expect.stringContaining(message) } },
+    });
+    for (const path of ['/v1/keys.verifyKey/', '/v1/', '/v2/keys.getKey'])
+      expect((await fleet.get(`${address}${path}`)).body.error.message, path).toBe('no such path');
+  });
+
+  test('verifyKey goes on being answered when the control plane is gone, and the rest is 503', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+    expect(await fleet.verdict(key)).toBe('VALID');
+    await fleet.controlPlanes.pop()?.stop();
+    expect(await fleet.verdict(key)).toBe('VALID');
+    expect(await fleet.get(`${fleet.verifiers[0]?.address}/v1/apis.listApis`)).toMatchObject({
+      status: 503,
+      headers: { 'retry-after': '1' },
+      body: { error: { code: 'SERVICE_UNAVAILABLE', message: expect.stringContaining('nothing was done') } },
+    });
+  });
+});
+
+describe('a call', () => {
+  let upstream: Upstream;
+  let forward: ControlPlaneProxy;
+  let server: VerifierServer;
+  let wires: Wire[];
+  let address: string;
+  let warnings: string[];
+
+  async function start(url: string, changed: { timeoutMs?: number; connections?: number } = {}) {
+    const config = {
+      ...limits,
+      CONTROL_PLANE_URL: undefined,
+      CONTROL_PLANE_TIMEOUT_MS: changed.timeoutMs ?? 75_000,
+      CONTROL_PLANE_CONNECTIONS_MAX: changed.connections ?? 100,
+    };
+    warnings = [];
+    const warn = (_fields: unknown, message?: string) => void warnings.push(message ?? '');
+    forward = await createControlPlaneProxy(new URL(url), {
+      id: 'v-here',
+      config,
+      clock: systemClock,
+      log: { warn },
+    });
+    const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
+    const answers = new ScriptedAnswers();
+    server = createVerifierServer({ answers, limits, log, routes: { below: forward.below } });
+    address = await server.listen('127.0.0.1', 0);
+  }
+  async function restart(...options: Parameters<typeof start>) {
+    await server.close(0);
+    await forward.close();
+    await start(...options);
+  }
+  const wire = () => {
+    const made = new Wire(address);
+    wires.push(made);
+    return made;
+  };
+  const call = (lines: readonly string[] = [], body = '') =>
+    `POST /v1/keys.updateKey?a=%20b HTTP/1.1\r\nHost: verifier\r\n${lines.map((line) => `${line}\r\n`).join('')}\r\n${body}`;
+  const ask = async (text: string) => {
+    const { status, headers, body } = await wire().send(text).response();
+    return { status, headers, ...JSON.parse(body).error };
+  };
+
+  beforeEach(async () => {
+    wires = [];
+    upstream = await Upstream.start();
+    await start(`${upstream.address}/behind/`);
+  });
+  afterEach(async () => {
+    for (const made of wires) made.close();
+    await server.close(0);
+    await forward.close();
+    await upstream.close();
+  });
+
+  test('arrives with its target, its root key and its request id, and without what was meant for this hop', async () => {
+    const lines = [
+      'Authorization: Bearer root',
+      'X-Request-Id: mine-2',
+      'Connection: keep-alive, X-Hop',
+      'X-Hop: 1',
+      'Keep-Alive: timeout=5',
+      'TE: trailers',
+      'Upgrade: h2c',
+      'Proxy-Authorization: Basic eDp5',
+      'Content-Length: 4',
+      'X-Twice: 1',
+      'X-Twice: 2',
+    ];
+    const answer = await wire().send(call(lines, 'body')).response();
+    expect(answer).toMatchObject({ status: 200, body: 'ok', headers: { 'x-request-id': 'mine-2' } });
+    expect(upstream.seen).toEqual([
+      {
+        method: 'POST',
+        url: '/behind/v1/keys.updateKey?a=%20b',
+        body: 'body',
+        aborted: false,
+        headers: expect.anything(),
+        rawHeaders: [
+          ...['host', `127.0.0.1:${upstream.port}`, 'connection', 'keep-alive'],
+          ...['Authorization', 'Bearer root', 'X-Twice', '1', 'X-Twice', '2'],
+          ...['X-Forwarded-For', '127.0.0.1', 'X-Request-Id', 'mine-2', 'Via', '1.1 v-here'],
+          ...['content-length', '4'],
+        ],
+      },
+    ]);
+  });
+
+  test('that comes back to the verifier which sent it is refused, and says which setting is wrong', async () => {
+    expect(
+      (
+        await wire()
+          .send(call(['Via: 1.0 proxy']))
+          .response()
+      ).status,
+    ).toBe(200);
+    const { via } = upstream.seen[0]?.headers ?? {};
+    expect(via).toBe('1.0 proxy, 1.1 v-here');
+    const message =
+      'CONTROL_PLANE_URL of the verifier leads back to it: say in it where the control plane is';
+    for (let i = 0; i < 2; i++)
+      expect(await ask(call([`Via: ${via}`, 'Via: 1.1 other']))).toMatchObject({
+        status: 503,
+        code: 'SERVICE_UNAVAILABLE',
+        message,
+      });
+    expect(upstream.seen).toHaveLength(1);
+    expect(warnings).toEqual([message]);
+    // Another verifier on the way is none of its business.
+    expect(
+      (
+        await wire()
+          .send(call(['Via: 1.1 v-her, 1.1 v-heres']))
+          .response()
+      ).status,
+    ).toBe(200);
+  });
+
+  test("has its client's address behind what the client says, however the client spells that", async () => {
+    const said = ['X-Forwarded-For: 10.0.0.9', 'x-forwarded-for: 10.0.0.8', 'X_Forwarded_For: 10.0.0.7'];
+    expect((await wire().send(call(said)).response()).status).toBe(200);
+    const { headers, rawHeaders } = upstream.seen[0] ?? {};
+    expect(headers?.['x-forwarded-for']).toBe('10.0.0.9, 10.0.0.8, 127.0.0.1');
+    expect(rawHeaders?.join()).not.toContain('10.0.0.7');
+  });
+
+  test('gets the answer without what was meant for the other hop', async () => {
+    upstream.handle = (_, response) => {
+      response.writeHead(200, [
+        'Connection',
+        'X-Hop',
+        'X-Hop',
+        '1',
+        'Set-Cookie',
+        'a',
+        'Set-Cookie',
+        'b',
+        'Content-Length',
+        '2',
+      ]);
+      response.end('{}');
+    };
+    const { raw } = await wire()
+      .send(call(['Connection: keep-alive']))
+      .response();
+    expect(raw).not.toMatch(/x-hop/i);
+    expect(raw.match(/Set-Cookie: [ab]\r\n/g)).toHaveLength(2);
+    expect(raw).toContain('Connection: keep-alive\r\n');
+  });
+
+  test('verifyKey stays here, however it is spelt', async () => {
+    const answered = await wire()
+      .send(verifyKey({ key: 'good' }))
+      .response();
+    expect(JSON.parse(answered.body)).toMatchObject({ code: 'VALID' });
+    for (const path of [
+      'keys.verifykey',
+      'KEYS.verifyKey',
+      'keys%2EverifyKey',
+      'keys.verifyKey/',
+      'keys.verifyKey;x=1',
+      './keys.verifyKey',
+      'x/../keys.verifyKey',
+      '../metrics',
+      '',
+    ]) {
+      const { status, code } = await ask(`GET /v1/${path} HTTP/1.1\r\nHost: verifier\r\n\r\n`);
+      expect([path, status, code]).toEqual([path, 404, 'NOT_FOUND']);
+    }
+    expect(upstream.seen).toEqual([]);
+  });
+
+  test('reuses connections', async () => {
+    const one = wire();
+    for (let i = 0; i < 5; i++) expect((await one.send(call()).response()).status).toBe(200);
+    expect(upstream).toMatchObject({ connections: 1, seen: { length: 5 } });
+  });
+
+  test('that is refused before its body is read leaves the connection usable', async () => {
+    upstream.handle = (_, response) => {
+      response.writeHead(413, { 'content-length': 8 }).end('too long');
+    };
+    const one = wire().send(call(['Content-Length: 5000000']));
+    one.send(Buffer.alloc(2_500_000, 'x'));
+    expect((await one.response()).status).toBe(413);
+    one.send(Buffer.alloc(2_500_000, 'x'));
+    upstream.handle = (_, response) => void response.writeHead(200, { 'content-length': 4 }).end('next');
+    expect((await one.send(call()).response()).body).toBe('next');
+  });
+
+  test('with Expect is told to continue when the control plane is reached, and not when it is not', async () => {
+    const one = wire().send(call(['Expect: 100-continue', 'Content-Length: 4']));
+    expect((await one.response()).status).toBe(100);
+    expect(await one.send('body').response()).toMatchObject({ status: 200, body: 'ok' });
+    expect(upstream.seen[0]?.body).toBe('body');
+    await upstream.close();
+    const other = wire().send(call(['Expect: 100-continue', 'Content-Length: 4']));
+    expect((await other.response()).status).toBe(503);
+  });
+
+  test('that cannot be delivered says that nothing was done', async () => {
+    await restart('http://127.0.0.1:1');
+    const refused = await ask(call(['X-Request-Id: mine-3']));
+    expect(refused).toMatchObject({ status: 503, code: 'SERVICE_UNAVAILABLE', requestId: 'mine-3' });
+    expect(refused.headers).toMatchObject({ 'retry-after': '1', 'cache-control': 'no-store' });
+    expect(refused.message).toBe('the control plane is out of reach; nothing was done');
+  });
+
+  test('that is not answered in time says that the outcome is not known', async () => {
+    upstream.handle = () => undefined;
+    await restart(upstream.address, { timeoutMs: 100 });
+    expect((await ask(call())).message).toMatch(/in time.*not known$/);
+    await eventually(() => upstream.seen[0]?.aborted === true);
+  });
+
+  test('whose connection ends before the answer says that the outcome is not known', async () => {
+    upstream.handle = (request) => request.socket.destroy();
+    expect((await ask(call())).message).toMatch(/broke off.*not known$/);
+  });
+
+  test('beyond the bound is refused and does not wait', async () => {
+    const held: (() => void)[] = [];
+    upstream.handle = (_, response) => void held.push(() => response.end('late'));
+    await restart(upstream.address, { connections: 1 });
+    const first = wire().send(call());
+    await eventually(() => held.length === 1);
+    expect((await ask(call())).message).toMatch(/too many calls/);
+    for (const release of held) release();
+    expect((await first.response()).body).toBe('late');
+  });
+
+  test('whose answer breaks off is cut, never ended as if it were whole', async () => {
+    upstream.handle = (request, response) => {
+      response.write('first');
+      setImmediate(() => request.socket.destroy());
+    };
+    const text = await wire().send(call()).rest();
+    expect(text).toContain('first');
+    expect(text).not.toContain('\r\n0\r\n');
+  });
+
+  test('that the client gives up is given up at the control plane', async () => {
+    upstream.handle = () => undefined;
+    const one = wire().send(call());
+    await eventually(() => upstream.seen.length === 1);
+    one.socket.resetAndDestroy();
+    await eventually(() => upstream.seen[0]?.aborted === true);
+  });
+
+  test('whose framing two readers could see differently is refused', async () => {
+    const chunked = 'Transfer-Encoding: chunked';
+    expect((await ask(call(['Transfer-Encoding: gzip, chunked'], '0\r\n\r\n'))).status).toBe(400);
+    expect((await ask(call([chunked, 'Content-Length: 5'], '0\r\n\r\n'))).status).toBe(400);
+    const old = call([chunked], '0\r\n\r\n').replace('HTTP/1.1', 'HTTP/1.0');
+    expect((await ask(old)).status).toBe(400);
+    expect(upstream.seen).toEqual([]);
+  });
+});
+
+test('a control plane that accepts and says nothing is 503, and its connections are bounded', async () => {
+  const sockets = new Set<object>();
+  const silent: Server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined).on('close', () => sockets.delete(socket));
+  });
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+  const { port } = silent.address() as { port: number };
+  const forward = await createControlPlaneProxy(new URL(`http://127.0.0.1:${port}`), {
+    id: 'v-here',
+    config: {
+      ...limits,
+      CONTROL_PLANE_URL: undefined,
+      CONTROL_PLANE_TIMEOUT_MS: 100,
+      CONTROL_PLANE_CONNECTIONS_MAX: 4,
+    },
+    clock: systemClock,
+    log: { warn: () => undefined },
+  });
+  const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
+  const routes = { below: forward.below };
+  const server = createVerifierServer({ answers: new ScriptedAnswers(), limits, log, routes });
+  const { port: own } = new URL(await server.listen('127.0.0.1', 0));
+  const statuses = await Promise.all(
+    Array.from({ length: 10 }, async () => {
+      const one = new Wire(`http://127.0.0.1:${own}`);
+      const { status } = await one
+        .send('GET /v1/apis.listApis HTTP/1.1\r\nHost: v\r\n\r\n')
+        .response()
+        .finally(() => one.close());
+      expect(sockets.size).toBeLessThanOrEqual(4);
+      return status;
+    }),
+  );
+  expect(statuses).toEqual(Array.from({ length: 10 }, () => 503));
+  await server.close(0);
+  await forward.close();
+  silent.close();
+});
+
+test('a verifier that passes nothing on does not load the client for it', () => {
+  const program = `
+    import { createRequire } from 'node:module';
+    await import('./verifier/app.ts');
+    const loaded = () => Object.keys(createRequire(import.meta.url).cache).filter((p) => p.includes('/undici/')).length;
+    const before = loaded();
+    const { UpstreamPool } = await import('./verifier/proxy/upstream.ts');
+    await UpstreamPool.to(new URL('http://127.0.0.1:1'), { connectionsMax: 1, timeoutMs: 1000 });
+    process.stdout.write(JSON.stringify([before, loaded() > 0]));`;
+  const output = execFileSync(process.execPath, ['--input-type=module', '-e', program], { cwd: ROOT });
+  expect(JSON.parse(output.toString())).toEqual([0, true]);
+});
+
+test('the address is checked at the start, and a password in it is not repeated', () => {
+  for (const url of ['ftp://x', 'nonsense', 'http://user:hunter2@x', 'http://x/?a=1']) {
+    const load = () => loadConfig(settings, { CONTROL_PLANE_URL: url });
+    expect(load).toThrow(/CONTROL_PLANE_URL: not such a URL/);
+    expect(load).not.toThrow(/hunter2/);
+  }
+  const config = loadConfig(settings, { CONTROL_PLANE_URL: 'http://x', CONTROL_PLANE_TIMEOUT_MS: '120000' });
+  expect(configFaults(config)).toEqual(['CONTROL_PLANE_TIMEOUT_MS: must be below STALL_TIMEOUT_MS']);
+  expect(configFaults(loadConfig(settings, {}))).toEqual([]);
+});

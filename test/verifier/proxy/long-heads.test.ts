@@ -1,0 +1,21 @@
+import { expect, test } from 'vitest';
+import { checkQuestion } from '../../../verifier/endpoints/envoy-check.ts';
+import { endToEndHeaders } from '../../../verifier/proxy/end-to-end-headers.ts';
+
+// Compared each with each, these would take minutes, in which nobody is answered.
+const MANY = 100_000;
+
+test('headers that stay behind are found at once, however many are named and sent', () => {
+  const named = Array.from({ length: MANY }, (_, i) => `h${i}`);
+  const raw = named.flatMap((name, i) => [i % 2 === 0 ? name : `kept-${name}`, '1']);
+  const kept = endToEndHeaders(raw, named.join(', '), () => false);
+  expect(kept.length).toBe(MANY);
+  expect(kept.slice(0, 4)).toEqual(['kept-h1', '1', 'kept-h3', '1']);
+});
+
+test('a check reads a header of many lines at once', () => {
+  const headers = Array.from({ length: MANY }, (_, i) => ({ key: 'X-Api-Key', value: `${i}` }));
+  const request = { attributes: { request: { http: { header_map: { headers } } } } };
+  const settings = { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false } as const;
+  expect(checkQuestion(request, settings)).toEqual({ code: 'KEY_AMBIGUOUS' });
+});

@@ -1,0 +1,120 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { loadConfig } from '../../../shared/process/config.ts';
+import { createLogger } from '../../../shared/process/log.ts';
+import { RedisNodes } from '../../../shared/redis/redis.ts';
+import { formatPointer, secretPointer } from '../../../shared/redis/redis-keys.ts';
+import { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import { PointerBatcher } from '../../../verifier/redis/pointer-batcher.ts';
+
+let directory: string;
+let server: RedisServer;
+let nodes: RedisNodes;
+let keys: PointerBatcher;
+/** The end of the hold. */
+let over: (() => void) | undefined;
+const release = () => over?.();
+
+beforeEach(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'kf-find-keys-'));
+  server = await startRedis(directory, ['--appendonly', 'no']);
+  const config = loadConfig(redisSettings, { REDIS_URL: server.url });
+  nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
+  over = undefined;
+  keys = new PointerBatcher(nodes, {
+    ...systemClock,
+    after(_delayMs, run) {
+      const end = () => {
+        over = undefined;
+        run();
+      };
+      over = end;
+      return {
+        cancel() {
+          if (over === end) over = undefined;
+        },
+      };
+    },
+  });
+  const redis = await nodes.connection('');
+  for (const name of ['a', 'b']) await redis.set(secretPointer(name), formatPointer('api', `key-${name}`));
+  await redis.set(secretPointer('damaged'), 'damaged');
+  await keys.find('a'); // Redis knows the script from here on
+  release();
+  await redis.config('RESETSTAT');
+});
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await nodes.close();
+  await server.stop();
+  rmSync(directory, { recursive: true });
+});
+
+const commands = async () => {
+  const redis = await nodes.connection('', 'counting');
+  return Number(/^cmdstat_evalsha:calls=(\d+)/m.exec(await redis.info('commandstats'))?.[1] ?? 0);
+};
+const codeOf = (work: Promise<unknown>) => work.catch(({ code, message }) => code ?? message);
+
+test('the first is asked for at once, those soon after it with one command, each with its own answer', async () => {
+  expect(await keys.find('a')).toEqual({ apiId: 'api', keyId: 'key-a' });
+  const held = Promise.all(['none', 'b', 'other', 'a'].map((name) => keys.find(name)));
+  expect(await commands()).toBe(1);
+  release();
+  expect(await held).toEqual([
+    undefined,
+    { apiId: 'api', keyId: 'key-b' },
+    undefined,
+    { apiId: 'api', keyId: 'key-a' },
+  ]);
+  expect(await commands()).toBe(2);
+  // What comes soon after these is held, too; but not what comes later.
+  const again = keys.find('b');
+  expect(await commands()).toBe(2);
+  release();
+  expect(await again).toBeDefined();
+  release();
+  expect(over).toBeUndefined();
+  expect(await keys.find('none')).toBeUndefined();
+  expect(await commands()).toBe(4);
+});
+
+test('no more than 16 are held', async () => {
+  await keys.find('a');
+  const held = Array.from({ length: 40 }, (_, i) => keys.find(i % 2 ? 'b' : `none-${i}`));
+  expect((await Promise.all(held.slice(0, 32))).filter((found) => found !== undefined)).toHaveLength(16);
+  expect(await commands()).toBe(3);
+  release();
+  await Promise.all(held);
+  expect(await commands()).toBe(4);
+});
+
+test('a damaged pointer fails for whom it is, and nobody else', async () => {
+  await keys.find('a');
+  const held = ['a', 'damaged', 'b'].map((name) => codeOf(keys.find(name)));
+  release();
+  expect(await Promise.all(held)).toEqual([
+    { apiId: 'api', keyId: 'key-a' },
+    'a key pointer in Redis is damaged',
+    { apiId: 'api', keyId: 'key-b' },
+  ]);
+});
+
+test('a reply that was meant for others, and a Redis that is gone, fail all who are held', async () => {
+  await keys.find('a');
+  const redis = await nodes.connection('');
+  vi.spyOn(redis, 'evalsha').mockResolvedValueOnce([secretPointer('a'), ['api key-a']]);
+  const mistaken = ['a', 'none'].map((name) => codeOf(keys.find(name)));
+  release();
+  expect(await Promise.all(mistaken)).toEqual(['SERVICE_UNAVAILABLE', 'SERVICE_UNAVAILABLE']);
+  await vi.waitFor(async () => expect(await nodes.connection('')).not.toBe(redis));
+
+  const held = ['a', 'none'].map((name) => codeOf(keys.find(name)));
+  await server.stop();
+  release();
+  expect(await Promise.all(held)).toEqual(['SERVICE_UNAVAILABLE', 'SERVICE_UNAVAILABLE']);
+});
