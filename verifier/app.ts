@@ -5,11 +5,13 @@ import { RedisNodes } from '#shared/redis/redis.ts';
 import { uniqueTexts } from '#shared/request-id.ts';
 import type { Config } from './config.ts';
 import { Verifier } from './core/verifier.ts';
+import { followerLog } from './follower-log.ts';
 import { type Addresses, openListeners } from './listeners.ts';
-import { followerLog, Metrics } from './metrics.ts';
+import { Metrics } from './metrics.ts';
 import { RedisDirectory } from './redis/api-session.ts';
 import { StatusReport } from './redis/status-report.ts';
 import { Usage } from './redis/usage-report.ts';
+import { watchState } from './state-metrics.ts';
 import { watchUpstreams } from './upstream-metrics.ts';
 
 /** A verifier process, from its start until `stop`. */
@@ -96,7 +98,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     log,
     crowded: metrics.crowded,
   });
-  metrics.watch(verifier, apiIds, listeners, usage);
+  watchState(metrics.registry, verifier, apiIds, listeners, usage);
   watchUpstreams(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
   verifier.start();

@@ -15,6 +15,7 @@ import { KEY_FIELDS, RECORD_FACTS } from '../../shared/key-record.ts';
 import type { Settings } from '../../shared/process/config.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
+import { watchState } from '../../verifier/state-metrics.ts';
 import { watchUpstreams } from '../../verifier/upstream-metrics.ts';
 import { scriptArguments } from './arguments.ts';
 import { chartValues } from './chart-values.ts';
@@ -32,7 +33,8 @@ export async function documents(): Promise<{ file: string; present: string; want
     { differing: 0 },
   );
   const verifierMetrics = new VerifierMetrics();
-  verifierMetrics.watch(
+  watchState(
+    verifierMetrics.registry,
     {
       followers: [],
       counts: { fills: 0, malformed: 0, stale: 0 },

@@ -1,0 +1,34 @@
+import type { Logger } from '#shared/process/log.ts';
+import type { FollowerEvents } from './core/follower.ts';
+
+/** Logs the events of a follower. Of a row of failures it logs only the first, so that an outage is one line per API. */
+export function followerLog(apiId: string, log: Logger): FollowerEvents {
+  let failing = false;
+  return {
+    live(position, leaseMs) {
+      failing = false;
+      log.info({ apiId, position, leaseMs }, 'following');
+    },
+    dropped(reason, position) {
+      log.warn({ apiId, reason, position }, 'out of sync: forgot everything, registering anew');
+    },
+    disconnected(reason, position) {
+      const say = failing ? log.debug.bind(log) : log.warn.bind(log);
+      say(
+        { apiId, position, err: reason },
+        'no session with Redis; answering from memory while the lease holds',
+      );
+      failing = true;
+    },
+    resumed(position) {
+      failing = false;
+      log.info({ apiId, position }, 'in touch with Redis again');
+    },
+    gap(position, received) {
+      log.debug({ apiId, position, received }, 'a message was missed; synchronising');
+    },
+    applied({ sequence, keyId }, source) {
+      log.debug({ apiId, sequence, keyId, source }, 'change applied');
+    },
+  };
+}

@@ -1,0 +1,150 @@
+import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Follower } from './core/follower.ts';
+import type { Verifier } from './core/verifier.ts';
+import type { Usage } from './redis/usage-report.ts';
+import type { VerifierServer } from './verifier-server.ts';
+
+/** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
+const OTHER_APIS = 'other';
+
+/** Metrics of the state that a verifier is in; they are read when somebody scrapes. */
+export function watchState(
+  registry: Registry,
+  verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
+  apiIds: readonly string[],
+  server: Pick<VerifierServer, 'requestsInFlight' | 'lane'>,
+  usage: Pick<Usage, 'keys' | 'dropped'> | undefined,
+): void {
+  const registers = [registry];
+  const count = (name: string, help: string, read: () => number) =>
+    new Counter({
+      name,
+      help,
+      registers,
+      collect() {
+        this.reset();
+        this.inc(read());
+      },
+    });
+  const gauge = (name: string, help: string, read: () => number) =>
+    new Gauge({
+      name,
+      help,
+      registers,
+      collect() {
+        this.set(read());
+      },
+    });
+  const perApi = (
+    name: string,
+    help: string,
+    read: (follower: Follower) => number,
+    join: (a: number, b: number) => number,
+  ) =>
+    new Gauge({
+      name,
+      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}".`,
+      labelNames: ['api_id'],
+      registers,
+      collect() {
+        this.reset();
+        for (const [api_id, value] of perLabel(verifier.followers, apiIds, read, join)) {
+          this.set({ api_id }, value);
+        }
+      },
+    });
+
+  const { counts } = verifier;
+  count(
+    'keyfence_lookups_total',
+    'Look-ups sent to Redis; one serves all who ask for that key.',
+    () => counts.fills,
+  );
+  count(
+    'keyfence_malformed_keys_total',
+    'Keys refused by their checksum, without a look-up.',
+    () => counts.malformed,
+  );
+  count(
+    'keyfence_stale_answers_prevented_total',
+    'Look-ups at Redis because the lease of an answer in memory had run out. Rises when Redis is away or this process was paused.',
+    () => counts.stale,
+  );
+  count(
+    'keyfence_cache_evictions_total',
+    'Keys pushed out of memory. A steady rate: raise CACHE_KEYS_MAX.',
+    () => verifier.cache.evictions,
+  );
+  count(
+    'keyfence_fast_lane_requests_total',
+    "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total. Every common client's are: where it is less than 99 %, see the two below.",
+    () => server.lane.answered,
+  );
+  count(
+    'keyfence_fast_lane_loans_total',
+    "Requests answered by Node's HTTP server whose connections stayed in the fast lane: other paths, and what is refused.",
+    () => server.lane.lent,
+  );
+  count(
+    'keyfence_fast_lane_handovers_total',
+    "Connections handed over to Node's HTTP server; a connection never comes back to the fast lane. If there are many and few requests in the fast lane, clients send something uncommon (chunked bodies, Expect, a head over 4 KiB), or ask for other paths only, or so many requests come in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
+    () => server.lane.handedOver,
+  );
+  count(
+    'keyfence_usage_dropped_total',
+    'Verdicts that are missing from usage, because there were more keys than USAGE_KEYS_MAX or Redis failed during a report. The verdicts themselves were given.',
+    () => usage?.dropped ?? 0,
+  );
+  gauge(
+    'keyfence_usage_keys',
+    'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',
+    () => usage?.keys ?? 0,
+  );
+  gauge('keyfence_cache_keys', 'Keys in memory.', () => verifier.cache.size);
+  gauge('keyfence_lookups_in_flight', 'Look-ups under way.', () => verifier.lookupsInFlight);
+  gauge('keyfence_followers', 'APIs followed.', () => verifier.followers.length);
+  gauge(
+    'keyfence_requests_in_flight',
+    'Requests being received or looked up. At REQUESTS_IN_FLIGHT_MAX more are refused with 503.',
+    () => server.requestsInFlight,
+  );
+  perApi(
+    'keyfence_follower_live',
+    '1 where the API is followed and in sync, 0 where it is not and its keys are answered 503.',
+    (follower) => (follower.live ? 1 : 0),
+    Math.min,
+  );
+  perApi(
+    'keyfence_lease_remaining_seconds',
+    'Time for which memory may still answer without hearing from Redis. Near LEASE_MS is normal; 0 means 503 for known keys.',
+    (follower) => follower.leaseRemainingMs / 1000,
+    Math.min,
+  );
+  perApi(
+    'keyfence_sync_position',
+    'The sequence of the last change applied. Compare verifiers of one API with each other.',
+    (follower) => follower.position,
+    Math.max,
+  );
+  perApi(
+    'keyfence_sync_lag_changes',
+    'Changes that exist and are not yet applied. Above 0 for more than a moment, this verifier holds disables up.',
+    (follower) => follower.lag,
+    Math.max,
+  );
+}
+
+function perLabel(
+  followers: readonly Follower[],
+  apiIds: readonly string[],
+  read: (follower: Follower) => number,
+  join: (a: number, b: number) => number,
+): Map<string, number> {
+  const values = new Map<string, number>();
+  for (const follower of followers) {
+    const label = apiIds.includes(follower.apiId) ? follower.apiId : OTHER_APIS;
+    const known = values.get(label);
+    values.set(label, known === undefined ? read(follower) : join(known, read(follower)));
+  }
+  return values;
+}
