@@ -15,36 +15,27 @@ const reportScript = new Script(asset('redis/lua/report-status.lua'));
 /** A report outlives this many periods, so that one lost write does not take a verifier off the list. */
 const PERIODS_KEPT = 3;
 
+/** Subject and period of the report. */
+interface StatusOptions {
+  readonly nodes: RedisNodes;
+  readonly verifier: Verifier;
+  readonly verdicts: () => VerifierStatus['verdicts'];
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly periodMs: number;
+  readonly settings: NonNullable<VerifierStatus['settings']>;
+}
+
 /** Reports this verifier to the fleet's list. Nothing waits for it and nothing decides on it. */
 export class StatusReport {
-  readonly #nodes: RedisNodes;
-  readonly #verifier: Verifier;
-  readonly #verdicts: () => VerifierStatus['verdicts'];
-  readonly #clock: Clock;
-  readonly #log: Logger;
-  readonly #periodMs: number;
+  readonly #options: StatusOptions;
   readonly #startedAt: number;
-  readonly #settings: VerifierStatus['settings'] & {};
   /** Id of this process, as the list of verifiers names it. */
   readonly id: string;
   readonly #stop = new AbortController();
 
-  constructor(options: {
-    nodes: RedisNodes;
-    verifier: Verifier;
-    verdicts: () => VerifierStatus['verdicts'];
-    clock: Clock;
-    log: Logger;
-    periodMs: number;
-    settings: NonNullable<VerifierStatus['settings']>;
-  }) {
-    this.#nodes = options.nodes;
-    this.#verifier = options.verifier;
-    this.#verdicts = options.verdicts;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#periodMs = options.periodMs;
-    this.#settings = options.settings;
+  constructor(options: StatusOptions) {
+    this.#options = options;
     this.#startedAt = options.clock.wallMs();
     this.id = generateId('verifier', this.#startedAt);
   }
@@ -53,7 +44,7 @@ export class StatusReport {
   async run(): Promise<void> {
     while (!this.#stop.signal.aborted) {
       await this.#attempt('report', () => this.#report());
-      await pause(this.#clock, this.#periodMs, this.#stop.signal);
+      await pause(this.#options.clock, this.#options.periodMs, this.#stop.signal);
     }
   }
 
@@ -61,29 +52,34 @@ export class StatusReport {
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#attempt('leave the list', async () => {
-      await this.#nodes.run(verifierIds, (redis) => redis.del(verifierStatus(this.id)));
-      await this.#nodes.run(verifierIds, (redis) => redis.zrem(verifierIds, this.id));
+      await this.#options.nodes.run(verifierIds, (redis) => redis.del(verifierStatus(this.id)));
+      await this.#options.nodes.run(verifierIds, (redis) => redis.zrem(verifierIds, this.id));
     });
   }
 
   async #report(): Promise<void> {
     const keys = [verifierIds, verifierStatus(this.id)];
-    const args = [this.id, JSON.stringify(this.#status()), PERIODS_KEPT * this.#periodMs, verifierStatus('')];
-    await this.#nodes.run(verifierIds, (redis) => reportScript.run(redis, keys, args));
+    const args = [
+      this.id,
+      JSON.stringify(this.#status()),
+      PERIODS_KEPT * this.#options.periodMs,
+      verifierStatus(''),
+    ];
+    await this.#options.nodes.run(verifierIds, (redis) => reportScript.run(redis, keys, args));
   }
 
   #status(): VerifierStatus {
-    const { followers, cache } = this.#verifier;
+    const { followers, cache } = this.#options.verifier;
     const apis = followers.map(standing).sort(worstFirst).slice(0, APIS_SHOWN_MAX);
     return {
       id: this.id,
       host: hostname(),
       version: VERSION,
       startedAt: this.#startedAt,
-      reportedAt: this.#clock.wallMs(),
-      verdicts: this.#verdicts(),
+      reportedAt: this.#options.clock.wallMs(),
+      verdicts: this.#options.verdicts(),
       keysInMemory: cache.size,
-      settings: this.#settings,
+      settings: this.#options.settings,
       apis,
       apisNotShown: followers.length - apis.length,
     };
@@ -93,7 +89,7 @@ export class StatusReport {
     try {
       await work();
     } catch (error) {
-      this.#log.debug({ err: error }, `the verifier could not ${what}`);
+      this.#options.log.debug({ err: error }, `the verifier could not ${what}`);
     }
   }
 }

@@ -18,13 +18,20 @@ const REST = 9;
 
 type Counted = readonly [entry: Entry, counts: VerdictCounts];
 
+/** Period and limit of the counts. */
+interface UsageOptions {
+  readonly nodes: RedisNodes;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Time between two reports, milliseconds. */
+  readonly periodMs: number;
+  /** Most keys between two reports; verdicts on others are dropped. */
+  readonly keysMax: number;
+}
+
 /** Counts verdicts by key and adds them to what Redis keeps, now and then. Nothing waits for it. */
 export class Usage {
-  readonly #nodes: RedisNodes;
-  readonly #clock: Clock;
-  readonly #log: Logger;
-  readonly #periodMs: number;
-  readonly #keysMax: number;
+  readonly #options: UsageOptions;
   readonly #stop = new AbortController();
   #running: Promise<void> | undefined;
   /** Entries that have counts. */
@@ -34,22 +41,8 @@ export class Usage {
   /** Verdicts that are in no key's usage. */
   dropped = 0;
 
-  /**
-   * @param options.periodMs how often counts are reported
-   * @param options.keysMax most keys between two reports; verdicts on others are dropped
-   */
-  constructor(options: {
-    nodes: RedisNodes;
-    clock: Clock;
-    log: Logger;
-    periodMs: number;
-    keysMax: number;
-  }) {
-    this.#nodes = options.nodes;
-    this.#clock = options.clock;
-    this.#log = options.log;
-    this.#periodMs = options.periodMs;
-    this.#keysMax = options.keysMax;
+  constructor(options: UsageOptions) {
+    this.#options = options;
   }
 
   /** Counts a verdict. On the hot path: one increment. */
@@ -77,7 +70,7 @@ export class Usage {
 
   async #report(): Promise<void> {
     while (!this.#stop.signal.aborted) {
-      await pause(this.#clock, this.#periodMs, this.#stop.signal);
+      await pause(this.#options.clock, this.#options.periodMs, this.#stop.signal);
       await this.#flush();
     }
     // What was counted while the last one was on its way.
@@ -94,16 +87,20 @@ export class Usage {
       const counts = batch.flatMap(([, counted]) => USAGE_COLUMNS.map(({ code }) => counted[code]));
       let sent = false;
       try {
-        const redis = await this.#nodes.connection(keys[0] ?? '');
+        const redis = await this.#options.nodes.connection(keys[0] ?? '');
         sent = true;
-        const startedAtMs = this.#clock.monotonicMs();
-        await this.#nodes.within(
+        const startedAtMs = this.#options.clock.monotonicMs();
+        await this.#options.nodes.within(
           redis,
           addScript.run(redis, keys, [KEPT.hour, KEPT.day, LETTERS, ...counts]),
         );
-        await pause(this.#clock, REST * (this.#clock.monotonicMs() - startedAtMs), this.#stop.signal);
+        await pause(
+          this.#options.clock,
+          REST * (this.#options.clock.monotonicMs() - startedAtMs),
+          this.#stop.signal,
+        );
       } catch (error) {
-        this.#log.debug({ err: error, keys: keys.length, sent }, 'usage was not reported');
+        this.#options.log.debug({ err: error, keys: keys.length, sent }, 'usage was not reported');
         // What was sent may have been added, and would be counted twice.
         for (const [entry, lost] of batch) {
           if (sent) this.dropped += sum(lost);
@@ -117,7 +114,7 @@ export class Usage {
   #add(entry: Entry, more: Unreported): void {
     const { usage } = entry;
     if (usage === 0) {
-      if (this.keys >= this.#keysMax) {
+      if (this.keys >= this.#options.keysMax) {
         this.dropped += sum(countsOf(more));
         return;
       }
