@@ -30,8 +30,7 @@ test('of more APIs than a report has room for it has those in trouble, the worst
     zrem: async () => 1,
   };
   const nodes = {
-    connection: async () => redis,
-    within: (_redis: unknown, work: Promise<unknown>) => work,
+    run: (_key: string, work: (one: typeof redis) => Promise<unknown>) => work(redis),
   } as unknown as RedisNodes;
   const followers = [
     ...Array.from({ length: 150 }, (_, n) => healthy(n)),

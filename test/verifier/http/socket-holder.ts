@@ -1,5 +1,5 @@
 import { createServer } from 'node:net';
-import { listenUnix } from '../../verifier/http/unix-socket.ts';
+import { listenUnix } from '../../../verifier/http/unix-socket.ts';
 
 /** A process that listens on a Unix socket as soon as it is told the path, and says its process id to whoever connects. */
 const server = createServer((socket) => socket.end(String(process.pid)).on('error', () => undefined));
