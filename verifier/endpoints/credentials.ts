@@ -46,7 +46,7 @@ export function withoutKey(target: string, sources: readonly Source[]): string {
   const rest = target
     .slice(start + 1)
     .split('&')
-    .filter((pair) => !pair.startsWith(PARAMETER));
+    .filter((pair) => !holdsKey(pair));
   return rest.length === 0 ? target.slice(0, start) : `${target.slice(0, start)}?${rest.join('&')}`;
 }
 
@@ -66,13 +66,35 @@ function valuesOf(source: Source, headers: HeaderLines, target = ''): readonly s
 export const QUERY_PARAMETER = 'api_key';
 const PARAMETER = `${QUERY_PARAMETER}=`;
 
-/** Values of the parameter spelt exactly so: a gateway that takes the key out must find what was found here. */
+/** Names under which a key is in the query, as they are spelt there. */
+export function keyParameters(target: string): string[] {
+  return keyPairs(target).map((pair) => pair.slice(0, pair.indexOf('=')));
+}
+
 function queryKeys(target: string): string[] {
+  return keyPairs(target).map((pair) => pair.slice(pair.indexOf('=') + 1));
+}
+
+function keyPairs(target: string): string[] {
   const start = target.indexOf('?');
-  if (start < 0) return [];
-  return target
-    .slice(start + 1)
-    .split('&')
-    .filter((pair) => pair.startsWith(PARAMETER))
-    .map((pair) => pair.slice(PARAMETER.length));
+  return start < 0
+    ? []
+    : target
+        .slice(start + 1)
+        .split('&')
+        .filter(holdsKey);
+}
+
+/** Says whether a server that decodes names reads the parameter's in a pair. */
+function holdsKey(pair: string): boolean {
+  if (pair.startsWith(PARAMETER)) return true;
+  const end = pair.indexOf('=');
+  // A name is no shorter for being encoded.
+  if (end < PARAMETER.length || pair.lastIndexOf('%', end) < 0) return false;
+  return decoded(pair.slice(0, end)) === QUERY_PARAMETER;
+}
+
+/** Decodes once, and byte for byte; what is no encoding stays as it is. */
+function decoded(name: string): string {
+  return name.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }

@@ -2,7 +2,7 @@ import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
-import { type HeaderLines, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
+import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
 import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
 
 /** `CheckRequest` of protos/ext-authz.proto; every field may be missing. */
@@ -83,12 +83,17 @@ export function checkResponse(
         : lines?.some((line) => mayHoldKey(asReadByServers(name), line, sources)),
     )
     .map(([name]) => name);
+  // Envoy compares names as they are spelt.
+  const parameters = new Set([
+    QUERY_PARAMETER,
+    ...keyParameters(request.attributes?.request?.http?.path ?? ''),
+  ]);
   return {
     status: { code: 0 },
     ok_response: {
       headers: headers.map(overwriting),
       headers_to_remove: removed,
-      query_parameters_to_remove: sources.includes('query') ? [QUERY_PARAMETER] : [],
+      query_parameters_to_remove: sources.includes('query') ? [...parameters] : [],
     },
   };
 }

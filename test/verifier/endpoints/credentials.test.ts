@@ -41,17 +41,10 @@ describe('a key is found', () => {
     expect(of({ ...bearer('Bearer k1'), 'x-api-key': ['k1'] })).toEqual({ key: 'k1' });
   });
 
-  test('in the query only when that is enabled, and only under the exact name', () => {
+  test('in the query only when that is enabled, and only under its name', () => {
     expect(of({}, '/a?api_key=k1')).toEqual(MISSING);
     expect(of({}, '/a?b=1&api_key=k1&c', ['query'])).toEqual({ key: 'k1' });
-    for (const target of [
-      '/a',
-      '/api_key=k1',
-      '/a?API_KEY=k1',
-      '/a?api%5Fkey=k1',
-      '/a?xapi_key=k1',
-      undefined,
-    ])
+    for (const target of ['/a', '/api_key=k1', '/a?API_KEY=k1', '/a?xapi_key=k1', undefined])
       expect(of({}, target, ['query'])).toEqual(MISSING);
   });
 
@@ -90,6 +83,38 @@ describe('no key is chosen', () => {
   test('where a proxy joined two lines: the joined value is no key of either', () => {
     expect(of({ 'x-api-key': ['k1, k2'] })).toEqual({ key: 'k1, k2' });
     expect(of(bearer('Bearer k1, Bearer k1'))).toEqual({ key: 'k1, Bearer k1' });
+  });
+});
+
+describe('a parameter under an encoded name', () => {
+  const query = (target: string) => of({}, target, ['query']);
+  const NAMES = ['%61pi_key', 'api%5Fkey', 'api%5fkey', '%61%70%69%5f%6b%65%79'];
+  const OTHERS =
+    '%zz % %c3%28 %00 api_key%00 %00api_key api_key% %61pi_key%zz %2561pi_key api_key%3d %41PI_KEY api_k%e';
+
+  test('is a key, and with another one it is one too many', () => {
+    for (const name of NAMES) {
+      expect(query(`/a?b=%&${name}=k1&c`)).toEqual({ key: 'k1' });
+      for (const other of ['api_key', name]) {
+        expect(query(`/a?${name}=k1&${other}=k1`)).toEqual(AMBIGUOUS);
+        expect(query(`/a?${other}=k1&${name}=`)).toEqual(AMBIGUOUS);
+      }
+      expect(of(bearer('Bearer k1'), `/a?${name}=k2`, ['bearer', 'query'])).toEqual(AMBIGUOUS);
+      expect(withoutKey(`/a?b=%&${name}=k1&c`, ['query'])).toBe('/a?b=%&c');
+      expect(query(`/a?${name}`)).toEqual(MISSING);
+    }
+  });
+
+  test('that decodes to something else, or to nothing, is none', () => {
+    for (const name of OTHERS.split(' ')) {
+      expect(query(`/a?${name}=k1`)).toEqual(MISSING);
+      expect(withoutKey(`/a?${name}=k1&${name}`, ['query'])).toBe(`/a?${name}=k1&${name}`);
+    }
+  });
+
+  test('has its value as it is spelt', () => {
+    for (const value of ['%zz', '%', '%c3%28', '%00', 'a=%61', '%6b1'])
+      expect(query(`/a?%61pi_key=${value}`)).toEqual({ key: value });
   });
 });
 

@@ -156,6 +156,8 @@ describe('Check', () => {
     const reply = await check(http({ authorization: 'Basic dTpw' }, '/orders?api_key=rich&x=1'));
     expect(reply.ok_response?.headers_to_remove ?? []).toEqual([]);
     expect(reply.ok_response?.query_parameters_to_remove).toEqual(['api_key']);
+    const encoded = await check(http({ authorization: 'Basic dTpw' }, '/orders?%61pi_key=rich&x=1'));
+    expect(encoded.ok_response?.query_parameters_to_remove).toEqual(['api_key', '%61pi_key']);
     expect(told(reply.ok_response?.headers)).toHaveProperty('X-Key-Meta', '{"plan":"\\u65e5\\u672c"}');
   });
 

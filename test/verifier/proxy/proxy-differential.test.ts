@@ -202,7 +202,8 @@ const CHUNKS = call('PUT /length', ['X-Api-Key: good', 'Transfer-Encoding: chunk
 const TRAILED = `${CHUNKS}3\r\nabc\r\n1;a\r\nd\r\n0\r\nX-Sum: 1\r\n\r\n`;
 const KEYS = `good rich large other nobody disabled expired down slow-good slow-down remote-rich slow-disabled cl\xe9`;
 const TARGETS = `//x/../y;z /%00 /a? /a#b /\xe9 /?q=\xe9 /"<>^\`{|} * http://a/length length /length?api_key=good /length?api_key=rich
-  /?a&api_key=good&b /?api_key=good&api_key=good /?api_key= /?API_KEY=rich`;
+  /?a&api_key=good&b /?api_key=good&api_key=good /?api_key= /?API_KEY=rich
+  /?%61pi_key=good /?%61pi_key=good&api_key=rich /?%zz=1&api_key=% /?api_key=%00 /?api_key=%c3%28`;
 const SIZES = [0, 1, 1023, 1024, 1025, 4096, 16_384, 65_000, 70_000, 300_000];
 test.each([
   ['methods', ['PURGE', 'TRACE', 'get', 'CONNECT', 'PRI'].map((method) => call(`${method} /length`))],

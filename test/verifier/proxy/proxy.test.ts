@@ -121,6 +121,7 @@ describe('a request that its key allows', () => {
     const targets = {
       '/a?x=1&api_key=good&y=%2f&y': '/behind/a?x=1&y=%2f&y',
       '/a?api_key=good': '/behind/a',
+      '/a?%zz=%&%61pi%5Fkey=good&%c3%28=%00': '/behind/a?%zz=%&%c3%28=%00',
       '/a?&api_key=good': '/behind/a?',
     };
     for (const [target, wanted] of Object.entries(targets)) {
