@@ -14,9 +14,8 @@ interface Look {
 }
 
 /**
- * What Redis is set up to keep. It decides nothing but what `durable` in our answers may claim: each of these is answered
- * by a look at the server in question that begins after the write. All servers are looked at every 5 s besides, for the
- * metrics and the log.
+ * Checks whether Redis keeps what it acknowledges. Only `durable` in our answers depends on it: each answer looks at the
+ * server of its write, after the write. A look at all servers every 5 s serves the metrics and the log.
  */
 export class DurabilityCheck {
   readonly #nodes: RedisNodes;

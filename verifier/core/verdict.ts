@@ -38,7 +38,7 @@ export function verdictBody({ code, entry }: Verdict, requestId: string): string
       : `${key},"enabled":false,"meta":{}${expires},"requestId":"${requestId}"}`;
   }
   let texts = '';
-  for (const [name, label] of TEXTS) {
+  for (const { name, label } of TEXTS) {
     const value = details[name];
     if (value) texts += label + JSON.stringify(value);
   }
@@ -47,9 +47,10 @@ export function verdictBody({ code, entry }: Verdict, requestId: string): string
 
 /** The fields of a key that follow its meta, and how each begins in a body. */
 const { enabled: _enabled, expires: _expires, meta: _meta, ...others } = KEY_FIELDS;
-const TEXTS = (Object.keys(others) as (keyof typeof others)[]).map(
-  (name) => [name, inOne(`,"${name}":`)] as const,
-);
+const TEXTS = (Object.keys(others) as (keyof typeof others)[]).map((name) => ({
+  name,
+  label: inOne(`,"${name}":`),
+}));
 
 /** Beginnings of a body. */
 const STARTS = perVerdict(({ status }, code) => inOne(`{"valid":${status === 200},"code":"${code}"`));
