@@ -311,6 +311,9 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (this.#state === 'reading' && (this.#lane.closing || readableEnded)) this.socket.destroySoon();
     else if (this.#state === 'receiving' && readableEnded) this.#handOver(this.#begun.take());
     else if (this.#state === 'reading' || this.#state === 'receiving') this.socket.resume();
+    // It was paused behind the request before: the rest of this one's body is still to come, or that the client leaves.
+    else if (this.#early.length === 0 && (this.#passing || this.#loan?.isHeld === false))
+      this.socket.resume();
   }
 
   /** Gives Node the request at the start of `bytes`: alone where its end is plain, else with its connection. */

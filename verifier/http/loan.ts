@@ -30,6 +30,11 @@ export class Loan extends Duplex {
     this.#missing = length;
   }
 
+  /** Whether Node wants nothing more for now. */
+  get isHeld(): boolean {
+    return this.#isHeld;
+  }
+
   get remoteAddress(): string | undefined {
     return this.#lender.socket.remoteAddress;
   }
