@@ -30,7 +30,7 @@ export class Loan extends Duplex {
     this.#missing = length;
   }
 
-  /** Whether Node wants nothing more for now. */
+  /** True while Node wants nothing more. */
   get isHeld(): boolean {
     return this.#isHeld;
   }
