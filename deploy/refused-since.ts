@@ -72,7 +72,7 @@ function refusalOf(calls: readonly Audit[]): string[] {
 }
 
 /**
- * Whether another call of those that `allows` picks was certainly done, and certainly later. Of two that were under way
+ * Tells whether another call of those that `allows` picks was certainly done, and certainly later. Of two that were under way
  * at once only their sequence tells; where that and the time do not agree, as after a failover, the refusal stands.
  */
 function isTakenBack(refusal: Audit, calls: readonly Audit[], allows: (call: Audit) => boolean): boolean {

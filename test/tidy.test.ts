@@ -18,7 +18,7 @@ const sources = new Map(
     .map((file) => [file, readFileSync(join(ROOT, file), 'utf8')]),
 );
 
-/** What a room may import of its own process, besides itself. A file in no room, the process's root, sees all of them. */
+/** Rooms of the same process that a room may import, besides itself. A file in no room, the process's root, sees all of them. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/core': [],
   'verifier/http': [],
@@ -32,7 +32,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/cli': ['control-plane/core', 'control-plane/redis', 'control-plane/config.ts'],
   'control-plane/dashboard': ['control-plane/core', 'control-plane/http'],
 };
-/** What `core/` never sees, so that the simulation runs it as it is. */
+/** Modules that `core/` never imports, so that the simulation runs it as it is. */
 const NEVER_IN_CORE = /^(node:(http|https|net|tls)|ioredis|prom-client|fastify|undici)/;
 
 /** Each import that goes against the arrows, and each file that imports itself by way of others. */

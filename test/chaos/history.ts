@@ -12,7 +12,7 @@ interface KeyHistory {
 }
 
 /**
- * What was written and what was answered, key by key. One writer a key, its writes one after the other, each with a
+ * Record of what was written and what was answered, key by key. One writer a key, its writes one after the other, each with a
  * version of its own in `meta`, so that every answer tells exactly which write it shows.
  *
  * An answer is stale when, before its request began, a later write had said `complete`: the one thing that may never

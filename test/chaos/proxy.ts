@@ -1,6 +1,6 @@
 import { createConnection, createServer, type Server, type Socket } from 'node:net';
 
-/** What a fault does to the bytes that pass. */
+/** Effect of a fault on the bytes that pass. */
 export type ProxyFault = 'none' | 'delay' | 'blackhole' | 'half-open' | 'refuse';
 
 const DELAY_MS = 150;

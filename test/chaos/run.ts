@@ -23,14 +23,14 @@ const TIMING = { LEASE_MS: '2000', SYNC_PERIOD_MS: '300', SYNC_DEADLINE_MS: '250
 
 const DEPLOYMENTS = ['single', 'sentinel', 'cluster'] as const;
 
-/** What a run did and found. Times in milliseconds. */
+/** Report of a run. Times in milliseconds. */
 export interface Report {
   readonly deployment: (typeof DEPLOYMENTS)[number];
   readonly seed: number;
   readonly faults: Readonly<Record<string, number>>;
   readonly counts: History['counts'];
   readonly stale: readonly string[];
-  /** Why the run ended early; undefined = it did not. */
+  /** Reason why the run ended early; undefined = it did not. */
   readonly brokeOff: string | undefined;
   /** From the end of a fault until every verifier decided again and a change was complete by acks, by fault. */
   readonly recoveryMs: Readonly<Record<string, { median: number; max: number }>>;
@@ -204,7 +204,7 @@ class Client {
     }
   }
 
-  /** How long until every verifier decides again and a change is complete by acks, milliseconds. */
+  /** Time until every verifier decides again and a change is complete by acks, milliseconds. */
   async recovery(): Promise<number> {
     const startedAtMs = performance.now();
     const [key] = this.keys;
@@ -241,7 +241,7 @@ class Client {
     this.#history.ended(keyId, write, state, by);
   }
 
-  /** Whether it decided. */
+  /** Tells whether it decided. */
   async #verify({ keyId, key }: Key, verifier: Process): Promise<boolean> {
     const floor = this.#history.floor(keyId);
     const answer = await this.#post(`${verifier.address}/v1/keys.verifyKey`, { key }, {});

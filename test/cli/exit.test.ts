@@ -5,7 +5,7 @@ import { Client } from '../../control-plane/cli/client.ts';
 import { EXITS, type Exit } from '../../control-plane/cli/exit.ts';
 import { ERRORS, type ErrorCode } from '../../shared/errors.ts';
 
-/** What a script that calls the command line may rely on: never renumbered, and no error becomes another kind. */
+/** Statuses that scripts rely on: never renumbered, and no error becomes another kind. */
 const EXPECTED: Readonly<Record<ErrorCode, Exit>> = {
   BAD_REQUEST: 'USAGE',
   UNAUTHORIZED: 'NOT_PERMITTED',

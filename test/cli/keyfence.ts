@@ -8,7 +8,7 @@ vi.setConfig({ testTimeout: 120_000 });
 
 const COMMAND = join(import.meta.dirname, '..', '..', 'control-plane', 'cli', 'keyfence.js');
 
-/** How a run of the command line ended. */
+/** Outcome of a run of the command line. */
 export interface Run {
   readonly status: number | null;
   readonly stdout: string;

@@ -74,7 +74,7 @@ export class Dashboard {
     await this.page.locator('[aria-busy="true"]').first().waitFor({ state: 'detached' });
   }
 
-  /** What is shown in the table of this name, cell by cell. */
+  /** Cells of the table of this name. */
   async rows(label: string): Promise<string[][]> {
     const rows = await this.page.getByRole('table', { name: label }).locator('tbody tr').all();
     return Promise.all(rows.map((row) => row.locator('td').allInnerTexts()));

@@ -1,4 +1,4 @@
-/** What people choose, together: each value is in at least one. */
+/** Sets of choices: each value is in at least one. */
 export const CHOICES: Record<string, Record<string, unknown>> = {
   'a trial': { 'sample.enabled': true },
   'three Redis with TLS, watched': {

@@ -1,7 +1,7 @@
 import { parse } from 'yaml';
 import type { Manifest } from './kustomize.ts';
 
-/** What helm marks its objects with. Kustomize has no releases. */
+/** Labels and annotations that helm adds. Kustomize has no releases. */
 const MARKS = ['app.kubernetes.io/instance', 'app.kubernetes.io/managed-by', 'helm.sh/chart'];
 /** The chart starts pods again when what they read has changed; kustomize gives the ConfigMap another name. */
 const CHECKSUM = 'checksum/';

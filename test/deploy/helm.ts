@@ -15,7 +15,7 @@ export const helm = ['helm', builtPath(HELM)].find((command) => {
   // 3.18 reads the schema as it is written.
   return status === 0 && /^v(3\.(1[89]|[2-9]\d)|[4-9])/.test(stdout);
 });
-/** Why there are no tests with it, for their names. */
+/** Reason why tests are skipped, for their names. */
 export const noHelm = lacking(helm ? [] : ['helm']);
 
 /** Runs helm and returns what it prints. Throws with its own words where it refuses. */
@@ -24,7 +24,7 @@ export function runHelm(...args: string[]): string {
   return execFileSync(helm, args, { encoding: 'utf8', stdio: 'pipe' });
 }
 
-/** What somebody chooses who installs the chart. */
+/** Choices of somebody who installs the chart. */
 export interface Choices {
   readonly release?: string;
   readonly namespace?: string;
@@ -58,5 +58,5 @@ export function renderChart(choices: Choices = {}): Manifest[] {
     .filter((object) => object !== null);
 }
 
-/** Whether helm makes an object for `helm test` alone. */
+/** Tells whether helm makes an object for `helm test` alone. */
 export const isHook = ({ metadata }: Manifest) => metadata.annotations?.['helm.sh/hook'] !== undefined;

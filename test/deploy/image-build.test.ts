@@ -15,7 +15,7 @@ describe.skipIf(reason)(`the image, built with buildah${reason}`, () => {
   const image = 'localhost/keyfence:test';
   let folder = '';
   let container = '';
-  /** Where the image's files lie; `buildah run` sometimes loses what a short command prints. */
+  /** Folder of the image's files; `buildah run` sometimes loses what a short command prints. */
   let files = '';
   afterAll(() => {
     buildah('umount', '--all');
@@ -125,7 +125,7 @@ describe.skipIf(reason)(`the image, built with buildah${reason}`, () => {
   }
 });
 
-/** Why the image cannot be built here; '' when it can. */
+/** Reason why the image cannot be built here; '' when it can. */
 function whyNot(): string {
   if (process.env['TEST_IMAGE'] !== '1')
     return ' (skipped: takes a minute and the network; set TEST_IMAGE=1)';

@@ -30,7 +30,7 @@ export function containersOf(workload: Manifest): { lasting: Container[]; passin
 }
 
 /**
- * What no schema says and Kubernetes would only show at run time, or never: each fault as `kind/name: what`.
+ * Lists faults that no schema tells and Kubernetes would only show at run time, or never: each fault as `kind/name: what`.
  * @param external ConfigMaps that others bring
  */
 export function ruleFaults(all: readonly Manifest[], external: readonly string[] = []): string[] {
@@ -143,7 +143,7 @@ export function ruleFaults(all: readonly Manifest[], external: readonly string[]
   }
 }
 
-/** What the Pod Security Standard `restricted`, and a read-only root file system, ask of every container. */
+/** Rules of the Pod Security Standard `restricted`, and of a read-only root file system, for every container. */
 export function securityFaults(workload: Manifest): string[] {
   const pod = podOf(workload);
   const faults: string[] = [];
@@ -173,7 +173,7 @@ type Labels = Readonly<Record<string, string>>;
 const isSubset = (part: Labels, whole: Labels = {}) =>
   Object.entries(part).every(([name, value]) => whole[name] === value);
 
-/** Whether a file that a setting names is in a volume that the container mounts, as far as the volume lists files. */
+/** Tells whether a file that a setting names is in a volume that the container mounts, as far as the volume lists files. */
 function mountsFile(pod: Manifest['spec'], container: Container, file: string): boolean {
   const mount = container.volumeMounts?.find(({ mountPath }) => file.startsWith(`${mountPath}/`));
   const volume = pod.volumes?.find(({ name }: { name: string }) => name === mount?.name);

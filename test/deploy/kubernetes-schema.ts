@@ -33,7 +33,7 @@ const GROUPS: Record<string, object> = {
 type ModelClass = new (data: object) => { validate(): void };
 
 /**
- * What Kubernetes 1.36 would refuse under strict validation: wrong values, missing fields, and fields that do not
+ * Lists what Kubernetes 1.36 would refuse under strict validation: wrong values, missing fields, and fields that do not
  * exist. Unknown kinds are refused too.
  */
 export function schemaFaults(manifest: Manifest): string[] {

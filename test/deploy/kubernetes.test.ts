@@ -21,7 +21,7 @@ const kustomizations = globSync('**/kustomization.yaml', { cwd: root })
   .sort((a, b) => a.folder.localeCompare(b.folder));
 const { version } = JSON.parse(readFileSync(join(root, '..', '..', 'package.json'), 'utf8'));
 const skipped = lacking(kustomize ? [] : ['kustomize']);
-/** What each brings with it from outside: see deploy/kubernetes/README.md. */
+/** Objects that each needs from outside: see deploy/kubernetes/README.md. */
 const EXTERNAL = ['keyfence-redis', 'keyfence-verifier'];
 /** The socket on the node is a hostPath, and somebody must own its folder. */
 const ON_NODE = ['hostPath volume', 'socket-folder may be root', 'socket-folder has CHOWN'];

@@ -43,7 +43,7 @@ export class OwnFiles {
     for (const user of USERS) writeFileSync(join(this.folder, 'secrets', `${user}-password`), `${user}\n`);
   }
 
-  /** Whether there is a certificate, so that servers speak TLS. */
+  /** Tells whether there is a certificate, so that servers speak TLS. */
   get isCertified(): boolean {
     return existsSync(join(this.folder, 'secrets', 'tls', 'tls.crt'));
   }
@@ -98,7 +98,7 @@ export class OwnRedis {
   readonly host: string;
   readonly port: number;
   readonly #command: readonly string[];
-  /** What its scripts see. */
+  /** Environment of its scripts. */
   readonly env: NodeJS.ProcessEnv;
   readonly #clients: Redis[] = [];
   #server: ChildProcess | undefined;

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { plainLine, printPlainly } from '../../deploy/dev/plain-log.ts';
 import { createLogger } from '../../shared/process/log.ts';
 
-/** What our logger writes of something. */
+/** Returns what our logger writes. */
 function logged(write: (log: ReturnType<typeof createLogger>) => void): string {
   const lines: string[] = [];
   write(createLogger('verifier', 'trace', { write: (line) => void lines.push(line.trimEnd()) }));

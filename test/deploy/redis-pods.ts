@@ -20,7 +20,7 @@ interface ContainerHooks {
   readonly lifecycle?: { preStop?: { exec?: { command: string[] } } };
 }
 
-/** What a manifest under deploy/kubernetes/redis says of its container `redis`. */
+/** Reads a manifest under deploy/kubernetes/redis: its container `redis`. */
 function hooksIn(file: string): ContainerHooks | undefined {
   const documents = parseAllDocuments(readFileSync(join(MANIFESTS, file), 'utf8')).map((each) => each.toJS());
   const set = documents.find(({ kind }) => kind === 'StatefulSet');
@@ -30,7 +30,7 @@ function hooksIn(file: string): ContainerHooks | undefined {
 const READY = hooksIn('server/redis.yaml')?.readinessProbe?.exec?.command ?? [];
 const PRE_STOP = hooksIn('sentinel/redis.yaml')?.lifecycle?.preStop?.exec?.command ?? [];
 
-/** What a pod of the StatefulSet is called in its own namespace. */
+/** Name of a pod of the StatefulSet in its own namespace. */
 const nameOf = (i: number) => `keyfence-redis-${i}.keyfence-redis`;
 
 /** One pod of redis/sentinel: a Redis and a Sentinel as their scripts start them, and its hooks as the manifest has them. */

@@ -20,7 +20,7 @@ import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 const LEASE_MS = '500';
 
-/** What everybody may do, by Redis' own rule. */
+/** Commands that everybody may run, by Redis' own rule. */
 const EVERYBODY = ['auth', 'hello', 'quit', 'reset'];
 /** For replicas, for a Cluster, and what MONITOR does not show. */
 const UNSEEN: Record<string, string[]> = {
@@ -122,7 +122,7 @@ describe('the users of deploy/redis/users.acl', () => {
     ['EVAL', 'return 1', '1', key],
     ['EVALSHA', '0'.repeat(40), '1', key],
   ];
-  /** What would change a key, give it away, or tell more of it than a verifier needs. */
+  /** Commands that would change a key, give it away, or tell more of it than a verifier needs. */
   const others = (key: string) => [
     ['SET', key, 'v'],
     ['DEL', key],

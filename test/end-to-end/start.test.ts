@@ -89,7 +89,7 @@ test('npm start is ready with a walk that works as printed, keeps keys over a re
   expect(JSON.parse(again)).toMatchObject({ valid: true });
 }, 90_000);
 
-/** What the first of them says of itself. */
+/** Facts that the first of them writes of itself. */
 const running = () => JSON.parse(readFileSync(join(data, 'running.json'), 'utf8'));
 const codeOf = (key: string) =>
   JSON.parse(

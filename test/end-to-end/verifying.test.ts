@@ -36,7 +36,7 @@ class Monitor {
 
   #close: () => void = () => undefined;
 
-  /** How often the pointers of these keys were read since the start. */
+  /** Number of times that the pointers of these keys were read since the start. */
   async lookups(...keys: string[]): Promise<number> {
     const mark = `mark-${Math.random()}`;
     await this.#redis.echo(mark);

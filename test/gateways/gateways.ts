@@ -35,10 +35,10 @@ export function describeGateways(tests: (name: GatewayName) => void): void {
   }
 }
 
-/** Where a gateway finds the others, as `host:port`, and which API it fronts. */
+/** Addresses that a gateway needs, as `host:port`, and the API that it fronts. */
 export interface Around {
   readonly VERIFIER: string;
-  /** Where the verifier speaks gRPC. */
+  /** Address of the verifier's gRPC. */
   readonly VERIFIER_GRPC: string;
   readonly UPSTREAM: string;
   readonly API_ID: string;

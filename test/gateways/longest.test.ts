@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.stop());
 
-/** What the API saw of it. */
+/** Request as the API saw it. */
 function identity(got: Got) {
   const seen = world.upstream.take();
   expect({ status: got.status, requests: seen.length }).toEqual({ status: 200, requests: 1 });

@@ -46,7 +46,7 @@ describeGateways((name) => {
     return { got, ...request };
   }
 
-  /** What the client got in the API's place. */
+  /** Answer that the client got in the API's place. */
   async function refused(asked: Ask) {
     const got = await world.decided(name, asked);
     expect(world.upstream.take()).toEqual([]);

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 
 /**
- * What a YAML value may be: a type's name, the strings allowed, a list of one shape, a map of any key, or an object of
+ * Form of a YAML value: a type's name, the strings allowed, a list of one shape, a map of any key, or an object of
  * these fields (with `!` where it must be there) and no other.
  */
 type Shape =

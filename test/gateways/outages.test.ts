@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => world.stop());
 
-/** What a client gets from each gateway, and how many requests the API saw. */
+/** Answers of each gateway, and the number of requests that the API saw. */
 async function asked(shown = key) {
   const answers = gatewayNames.map(async (name) => {
     const { status, headers } = await world.ask(name, showing(shown));

@@ -3,7 +3,7 @@ import { describeGateways } from './gateways.ts';
 import { showing, World } from './world.ts';
 
 const PREFLIGHT = ['Origin', 'https://app.example', 'Access-Control-Request-Method', 'PUT'];
-/** What other gateways than the one in question would say the client asked for. */
+/** Headers by which other gateways would say what the client asked for. */
 const CLAIMS = (method: string, uri: string) =>
   ['X-Original-Method', 'X-Forwarded-Method']
     .flatMap((name) => [name, method])

@@ -31,7 +31,7 @@ export class Upstream {
     return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** What came since the last time. */
+  /** Requests that came since the last call. */
   take(): Seen[] {
     return this.#seen.splice(0);
   }

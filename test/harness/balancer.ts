@@ -12,7 +12,7 @@ export interface Server {
   readonly adminAddress: string;
 }
 
-/** Whether this machine has one. */
+/** True if this machine has one. */
 export const hasBalancer = spawnSync('haproxy', ['-v']).status === 0;
 
 const START_MS_MAX = 15_000;

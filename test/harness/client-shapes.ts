@@ -1,4 +1,4 @@
-/** What follows the first line of a request that a client sends, with its first line's version where that is not 1.1. */
+/** Lines behind the first of a client's request, with the first line's version where that is not 1.1. */
 interface Shape {
   readonly verifyKey: string;
   readonly authz?: string;

@@ -1,6 +1,6 @@
 import { Client, errors } from 'undici';
 
-/** What a caller sends again and again, and how it reads the answer. */
+/** Request that a caller repeats, and its reading of the answer. */
 export interface Ask {
   readonly path: string;
   readonly body: object;
@@ -37,7 +37,7 @@ export class Load {
     this.#callers = Array.from({ length: options.callers }, () => this.#call(address, ask, options));
   }
 
-  /** What came out, each outcome once with its number. */
+  /** Outcomes, each once with its number. */
   get outcomes(): Record<string, number> {
     const counts: Record<string, number> = {};
     for (const { outcome } of this.attempts) counts[outcome] = (counts[outcome] ?? 0) + 1;

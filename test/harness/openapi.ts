@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { Value } from 'typebox/value';
 import type { Answer } from './fleet.ts';
 
-/** What of JSON Schema our documents use. */
+/** Parts of JSON Schema that our documents use. */
 export interface Schema {
   readonly type?: string;
   readonly enum?: readonly unknown[];
@@ -61,7 +61,7 @@ export class Document {
     );
   }
 
-  /** What is wrong with an answer, by the document: another status, or another body, or more than it says. */
+  /** Lists faults of an answer by the document: another status, another body, or more than it says. */
   faults({ responses }: Operation, answer: Answer): unknown[] {
     const described = responses[String(answer.status)];
     if (!described) return [`${answer.status} is not documented: ${JSON.stringify(answer.body)}`];
@@ -100,7 +100,7 @@ function closed(schema: Schema): Schema {
 }
 
 /**
- * What an operation could be sent: fields that fit its schema, now and then one that does not or is too many.
+ * Generator of requests to an operation: fields that fit its schema, now and then one that does not or is too many.
  * @param known values that exist, for fields of these names
  */
 export function inputsOf(

@@ -192,7 +192,7 @@ export const ofClient = (targets: readonly string[]): fc.Arbitrary<string> =>
 
 const request = fc.oneof({ weight: 2, arbitrary: question }, { weight: 1, arbitrary: ofGateway });
 
-/** What breaks parsers, put in or in place of something. */
+/** Bytes that break parsers, put in or in place of others. */
 const FRAGMENTS = [
   '\r\n',
   '\n',
@@ -227,7 +227,7 @@ const FRAGMENTS = [
 
 const mutation = fc.record({
   kind: oneOf('insert', 'replace', 'delete', 'repeat line', 'swap case', 'end line'),
-  /** Where, as a part of the whole. */
+  /** Place, as a part of the whole. */
   at: fc.double({ min: 0, max: 1, maxExcluded: true, noNaN: true }),
   fragment: oneOf(...FRAGMENTS),
   length: fc.integer({ min: 1, max: 4 }),
@@ -286,7 +286,7 @@ export const conversationOf = (
       return [cutAt(bytes, places), manner];
     });
 
-/** What clients and gateways say to a verifier. */
+/** Conversations of clients and gateways with a verifier. */
 export const conversation = conversationOf(request);
 
 /** The same bytes in as many writes as there are places to cut at. */

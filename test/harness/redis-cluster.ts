@@ -113,7 +113,7 @@ export class RedisCluster {
     await Promise.all(this.nodes.map((node) => node.stop()));
   }
 
-  /** What each node that answers says it owns itself, the latest promotion first: an old primary may not know yet. */
+  /** Slots that each answering node says it owns, the latest promotion first: an old primary may not know yet. */
   async #claims(): Promise<{ node: RedisNode; epoch: number; ranges: { from: number; to: number }[] }[]> {
     const claims = await Promise.all(
       this.nodes.map(async (node) => {

@@ -7,29 +7,29 @@ import { limits, ScriptedAnswers } from './scripted-answers.ts';
 
 /** Everything that a client can learn of a server by sending it some bytes. */
 export interface Outcome {
-  /** What came back; dates and made request ids are replaced, and nothing else. */
+  /** Bytes that came back; dates and made request ids are replaced, and nothing else. */
   readonly answered: string;
-  /** How the connection was left; `closed` = by the server, though the client had not ended its side. */
+  /** State of the connection at the end; `closed` = by the server, though the client had not ended its side. */
   readonly left: 'open' | 'closed';
-  /** What came back for one more request on an open connection, which then was ended by the client. */
+  /** Answer to one more request on an open connection, which the client then ended. */
   readonly probed: string;
   /** The questions that were decided, as `key of API`. */
   readonly asked: readonly string[];
-  /** What arrived behind it; made request ids are replaced. */
+  /** Requests that arrived behind it; made request ids are replaced. */
   readonly seen: readonly string[];
 }
 
-/** What is behind a proxy, in the hands of the test. */
+/** Server behind a proxy, in the hands of the test. */
 export interface Behind {
   /** Bytes that arrived so far, on either side. */
   readonly moved: number;
-  /** Whether all that was written has arrived. */
+  /** True if all that was written has arrived. */
   readonly calm: boolean;
   /** Does the next thing that is to be done; false = there is none. */
   goOn(): boolean;
   /** Everything that arrives from now on belongs to the `round`th write of the client. */
   begin(round: number): void;
-  /** What arrived since it was asked last, each with its round in front, sorted. */
+  /** Requests that arrived since the last call, each with its round in front, sorted. */
   take(): string[];
 }
 
@@ -135,7 +135,7 @@ export class Subject<Server extends Listener> {
     return { answered, left, probed: plain(text), asked: this.#asked(), seen };
   }
 
-  /** What arrived behind, once what the client has given up is given up there too. */
+  /** Requests that arrived behind, once those that the client gave up are given up there too. */
   async #seen(): Promise<string[]> {
     if (this.#behind === undefined) return [];
     while (this.server.requestsInFlight > 0 || !this.#behind.calm) await this.#goOn();
@@ -192,7 +192,7 @@ export class Subject<Server extends Listener> {
 const turn = () => new Promise<void>((resolve) => void setImmediate(resolve));
 
 const DATE = /\r\nDate: ([A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT)\r\n/g;
-/** How far a `Date` may be from now, milliseconds. */
+/** Largest distance of a `Date` from now, milliseconds. */
 const DATE_OFF_MS_MAX = 5000;
 
 const DURATION = /(\r\nServer-Timing: keyfence;dur=)\d+\.\d\d(?=\r\n)/g;
@@ -205,7 +205,7 @@ const MADE_HEAD = new RegExp(
 const MADE_LINE = new RegExp(`(\\r\\nX-Request-Id: )${MADE_ID}(?=\\r\\n)`, 'g');
 const MADE_IN_BODY = new RegExp(`"requestId":"${MADE_ID}"`, 'g');
 
-/** What two servers must have in common: all but the times and the request ids they made. */
+/** Returns what two servers must have in common: all but the times and the request ids they made. */
 function plain(text: string): string {
   return text
     .replace(DATE, (line, date: string) =>

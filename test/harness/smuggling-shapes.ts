@@ -23,7 +23,7 @@ const BEARER = 'Authorization: Bearer good';
 const SMUGGLED = `0\r\n\r\n${INNER}`;
 
 /**
- * Where bodies may have 1024 bytes: requests that some server or proxy has once read differently from another, each as latin1, by what is odd about
+ * Requests, for bodies of up to 1024 bytes, that some server or proxy has once read differently from another, each as latin1, by what is odd about
  * them. Some are harmless, some break HTTP; none may be read in two ways here.
  */
 export const SHAPES: Readonly<Record<string, string>> = {

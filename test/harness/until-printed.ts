@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 
-/** What `pattern` finds in a process's output, as soon as it is there; the rest of the output is let go. */
+/** Resolves with what `pattern` matches in a process's output, as soon as it is there. The rest of the output is dropped. */
 export function untilPrinted(output: Readable, pattern: RegExp): Promise<RegExpExecArray> {
   return new Promise((resolve, reject) => {
     let text = '';

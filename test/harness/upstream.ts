@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { type AddressInfo, createServer as createRawServer, type Socket } from 'node:net';
 import type { Behind } from './side-by-side.ts';
 
-/** What a request looked like where it arrived. */
+/** Request as it arrived. */
 export interface Seen {
   readonly method: string;
   readonly url: string;
@@ -11,9 +11,9 @@ export interface Seen {
   readonly rawHeaders: readonly string[];
   /** Names in lower case. */
   readonly headers: IncomingMessage['headers'];
-  /** What has come so far. */
+  /** Bytes that have come so far. */
   body: string;
-  /** Whether the sender broke off. */
+  /** True if the sender broke off. */
   aborted: boolean;
 }
 
@@ -67,11 +67,11 @@ export class Upstream {
 
 /** In place of a piece: the connection is closed. */
 export const END = '';
-/** What to say by the first part of the path, piece by piece, as latin1. Heads are whole in a piece. */
+/** Answers by the first part of the path, piece by piece, as latin1. Heads are whole in a piece. */
 type Pieces = Readonly<Record<string, readonly string[]>>;
 const OTHER = ['HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'];
 
-/** What is to be said to a request, for one that its `head` begins; to HEAD no body. */
+/** Answer to a request that its `head` begins; to HEAD no body. */
 function piecesFor(head: string, answers: Pieces): string[] {
   const [, method, target = ''] = /^(\S+) \/behind\/([^ ?#]*)/.exec(head) ?? [];
   const pieces = answers[target] ?? OTHER;

@@ -57,7 +57,7 @@ export class Wire {
     return this.#received;
   }
 
-  /** Whether the server has closed the connection. */
+  /** Tells whether the server has closed the connection. */
   get ended(): boolean {
     return this.#ended;
   }

@@ -15,7 +15,7 @@ const STOP_MS_MAX = 10_000;
 const POLL_MS = 100;
 const LOG_CHARS = 3000;
 
-/** How a command ended, and what it said. */
+/** Exit status and output of a command. */
 export interface Ended {
   readonly status: number | null;
   readonly stdout: string;

@@ -21,7 +21,7 @@ const PARTS: Record<string, Record<string, string>> = {
   'v1.29.6': { 'k8s.io/endpointslice': 'v0.29.5', 'k8s.io/kube-controller-manager': 'v0.29.5' },
 };
 
-/** What both tests and `npm run test:kubernetes` render charts with. */
+/** Helm that tests and `npm run test:kubernetes` render charts with. */
 export const HELM: GoTool = {
   name: 'helm',
   module: 'helm.sh/helm/v4',
@@ -45,7 +45,7 @@ export const kubernetesTool = (name: string, version: string): GoTool => ({
 const KUBERNETES = 'k8s.io/kubernetes';
 const STAMP = 'k8s.io/component-base/version';
 
-/** Where a tool is when it has been built: outside of the project, for all its clones. */
+/** Path of a tool that was built: outside of the project, for all its clones. */
 export const builtPath = ({ name, version }: GoTool): string =>
   join(
     process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'),

@@ -114,7 +114,7 @@ const podCalled = (name: string, spec: object = {}, namespace = 'apis') => ({
 const names = (pod: Manifest): string[] =>
   (pod['spec'].initContainers ?? []).map(({ name }: { name: string }) => name);
 
-/** What a pod's containers and volumes are, the server's defaults among it. */
+/** Containers and volumes of a pod, with the server's defaults. */
 const essence = ({ spec: { initContainers, containers, volumes } }: Manifest) => ({
   initContainers,
   containers,

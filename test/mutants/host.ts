@@ -1,13 +1,13 @@
 // Runs test files one by one as it is told, in a Vitest that stays: starting one takes longer than most tests.
 import { createVitest } from 'vitest/node';
 
-/** What the runner asks for: one test file, after these files changed. */
+/** Task from the runner: one test file, after these files changed. */
 export interface Order {
   readonly file: string;
   readonly changed: readonly string[];
 }
 
-/** How a test file ended. */
+/** Outcome of a test file. */
 export interface Outcome {
   /** The first test that failed, if any. */
   readonly failed?: string;

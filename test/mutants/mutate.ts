@@ -18,10 +18,10 @@ export interface Tried {
     | { readonly kind: 'accepted'; readonly reason: string };
 }
 
-/** What to mutate, and how. */
+/** Options of a mutation run. */
 export interface Options {
   readonly root: string;
-  /** Which files; all of their lines, or only these of each. */
+  /** Files; all of their lines, or only these of each. */
   readonly files: ReadonlyMap<string, 'all' | ReadonlySet<number>>;
   readonly testsOf: (root: string, file: string, files: readonly string[]) => readonly string[];
   readonly accepted: readonly Accepted[];
@@ -86,7 +86,7 @@ function chosen({ root, files, seed, count }: Options): Omit<Tried, 'fate'>[] {
   );
 }
 
-/** Whether `npm run types` would not let a mutant through. */
+/** Tells whether `npm run types` would not let a mutant through. */
 function refusedByTypes(worker: Worker, mutant: Mutant): boolean {
   if (!mutant.file.endsWith('.ts')) return false;
   return worker.with(mutant, (root) => {

@@ -179,7 +179,7 @@ function* aroundCall(node: Node): Generator<Planting> {
   if (last && other) yield { start: other.end, end: last.end, to: '' };
 }
 
-/** Whether a statement may be taken away: what a constructor keeps may not, since nothing works without. */
+/** Tells whether a statement may be taken away: what a constructor keeps may not, since nothing works without. */
 function mayGo(node: Node, parents: readonly Node[], text: string): boolean {
   const { expression } = node as unknown as { expression: Node };
   if (/^['"]/.test(text.slice(node.start, node.end))) return false;
@@ -233,7 +233,7 @@ function without(node: Node, text: string): Planting {
   return { start: node.start, end: node.end + (comma?.[0].length ?? 0), to: '' };
 }
 
-/** Whether a sum joins texts. */
+/** Tells whether a sum joins texts. */
 function isText(node: Node): boolean {
   if (node.type === 'TemplateLiteral') return true;
   if (node.type === 'Literal') return typeof node['value'] === 'string';

@@ -6,7 +6,7 @@ export interface Mutant {
   readonly file: string;
   /** Counted from 1. */
   readonly line: number;
-  /** Where in the text it begins and ends. */
+  /** Offsets of its begin and its end. */
   readonly start: number;
   readonly end: number;
   /** The text there, and the text that takes its place. */
@@ -37,7 +37,7 @@ export function plant(text: string, { start, end, to }: Mutant): string {
   return text.slice(0, start) + to + text.slice(end);
 }
 
-/** What stands on the mutant's lines before and after, without what they begin with. */
+/** Text of the mutant's lines before and after, without indentation. */
 export function shown(text: string, mutant: Mutant): { before: string; after: string } {
   const from = text.lastIndexOf('\n', mutant.start - 1) + 1;
   const to = (text.indexOf('\n', mutant.end) + text.length + 1) % (text.length + 1);

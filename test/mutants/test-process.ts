@@ -8,7 +8,7 @@ export type Ran = Outcome | 'too slow';
 /** A process that runs test files one by one, with all that these start. */
 export class TestProcess {
   readonly #child: ChildProcess;
-  /** Why the process ended; resolves with it, whenever asked. */
+  /** Reason why the process ended; resolves with it, whenever asked. */
   readonly #ended: Promise<Outcome>;
   #hasEnded = false;
 
@@ -27,7 +27,7 @@ export class TestProcess {
     child.on('error', () => undefined);
   }
 
-  /** Whether it can run nothing more. */
+  /** Tells whether it can run nothing more. */
   get hasEnded(): boolean {
     return this.#hasEnded;
   }

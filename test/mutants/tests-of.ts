@@ -9,7 +9,7 @@ const ROOM =
 const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|endpoints|fast-lane|proxy)\//;
 
 /**
- * Which tests are to notice a mistake in which files, before those of its folder that import it: the first row that fits counts.
+ * Tests that are to notice a mistake in certain files, before those of its folder that import it: the first row that fits counts.
  * Cheap ones come first, because the first that fails ends it.
  */
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [

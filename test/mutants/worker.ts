@@ -3,14 +3,14 @@ import { Copy } from './copy.ts';
 import type { Mutant } from './plant.ts';
 import { type Ran, TestProcess } from './test-process.ts';
 
-/** What became of a mutant. */
+/** Outcome of a mutant. */
 export type Fate =
   | { readonly kind: 'caught' | 'too slow'; readonly by: string }
   | { readonly kind: 'survived' }
   | { readonly kind: 'not decided'; readonly reason: string }
   | { readonly kind: 'no tests' };
 
-/** How long a test file takes without a mutant, or why it cannot be used; shared, so that each is run only once. */
+/** Time that a test file takes without a mutant, or the reason why it cannot be used. Shared, so that each is run only once. */
 export type Baselines = Map<string, Promise<number | { readonly fault: string }>>;
 
 /** A mutant may make a test file this much slower before it counts as caught: it may wait where it did not. */

@@ -25,7 +25,7 @@ export interface KnownKey {
   createdAtMs: number;
 }
 
-/** What a verifier has of one API, as its events and replies tell. */
+/** State of a verifier for one API, as its events and replies tell. */
 export interface Following {
   member: string;
   live: boolean;
@@ -35,7 +35,7 @@ export interface Following {
   leaseUntilMs: number;
 }
 
-/** What a verifier said of a key, and what it had applied at that moment. */
+/** Answer of a verifier about a key, and its state at that moment. */
 export interface Answer {
   readonly verifier: string;
   readonly key: KnownKey;
@@ -229,7 +229,7 @@ const sha1 = (text: string): string => createHash('sha1').update(text).digest('h
 const describe = (change: ChangeNode): string =>
   `change ${change.sequence} of ${change.keyId || change.apiId} (${change.operation} ${change.version.tag})`;
 
-/** Whether `change` is `until` or one of those before it. */
+/** Tells whether `change` is `until` or one of those before it. */
 function contains(until: ChangeNode | undefined, change: ChangeNode): boolean {
   let at = until;
   while (at && at.sequence > change.sequence) at = at.parent;

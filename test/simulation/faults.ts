@@ -93,7 +93,7 @@ export class Faults {
     });
   }
 
-  /** How long most faults last: from a moment to more than a lease. */
+  /** Duration of most faults: from a moment to more than a lease. */
   #spanMs(): number {
     const { random, plan } = this.#world;
     const [leaseMs = 0] = plan.leasesMs;

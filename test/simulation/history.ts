@@ -1,7 +1,7 @@
 import type { Timeline } from './clock.ts';
 import type { ApiState } from './redis.ts';
 
-/** What a key is after a change. */
+/** State of a key after a change. */
 export interface KeyVersion {
   /** Set by each update to a text of its own, so that an answer tells which one it saw. */
   readonly tag: string;
@@ -89,7 +89,7 @@ export class History {
     return changes.findLast((change) => change.sequence === sequence && change.version.tag === tag);
   }
 
-  /** Whether several changes of a key had this sequence, in different histories. */
+  /** Tells whether several changes of a key had this sequence, in different histories. */
   isAmbiguous(keyId: string, sequence: number): boolean {
     return (this.#byKey.get(keyId) ?? []).filter((change) => change.sequence === sequence).length > 1;
   }
@@ -100,7 +100,7 @@ export class History {
     return whole ? [...own, ...whole] : own;
   }
 
-  /** What a key is after a change and all before it. */
+  /** Returns the state of a key after a change and all before it. */
   at(
     key: { readonly keyId: string; readonly created: KeyVersion },
     until: ChangeNode | undefined,
@@ -113,7 +113,7 @@ export class History {
   }
 }
 
-/** What a record says. */
+/** Reads the state of a key from its record. */
 export function versionOf(record: Readonly<Record<string, string>> | undefined): KeyVersion {
   return record ? { tag: record['n'] ?? '', enabled: record['e'] === '1', gone: false } : GONE;
 }

@@ -7,7 +7,7 @@ import type { Script } from './redis.ts';
 /** One direction between a machine and a server. `held`: arrives when it mends. `lost`: never arrives. */
 export type Passage = 'open' | 'held' | 'lost';
 
-/** How a network treats what it carries. */
+/** Manners of a network: losses, delays and doubles. */
 export interface NetworkManners {
   /** Of published messages: the share that never arrives, arrives twice, or is overtaken by others. */
   readonly messageLoss: number;
@@ -111,7 +111,7 @@ export class Network {
     connection.node.clients.delete(connection);
   }
 
-  /** How long one thing is on its way. */
+  /** Draws the time that one message is on its way. */
   latencyMs(): number {
     const { random, manners } = this;
     return random.chance(manners.slowness) ? random.between(1, manners.slowMsMax) : random.between(0.1, 1.5);

@@ -2,7 +2,7 @@ import type { Timeline } from './clock.ts';
 import type { Random } from './random.ts';
 import type { RedisState, Script } from './redis.ts';
 
-/** What a server answers instead of a reply. */
+/** Error that a server answers instead of a reply. */
 export class Refused extends Error {}
 
 /** Somebody connected to a server. */
@@ -26,7 +26,7 @@ export class RedisNode {
   up = true;
   /** A primary that lost its replicas: it refuses every script from this moment on (min-replicas-to-write). */
   refusesFromMs = Number.POSITIVE_INFINITY;
-  /** How much of the present history it has applied. */
+  /** Number of entries of the present history that it has applied. */
   offset = 0;
   readonly clients = new Set<Client>();
 
@@ -48,7 +48,7 @@ export class RedisNode {
 /** The servers of one Redis, who leads them, and what of the history has come where. */
 export class RedisGroup {
   readonly nodes: readonly RedisNode[];
-  /** How many must hold a write. */
+  /** Number of replicas that must hold a write. */
   readonly replicas: number;
   primary: RedisNode;
   /** Replicas whose link to the primary is interrupted. */
@@ -159,7 +159,7 @@ export class RedisGroup {
     });
   }
 
-  /** Whether a server could be promoted. */
+  /** Tells whether a server could be promoted. */
   follows(node: RedisNode): boolean {
     return node.up && node.role === 'replica' && this.#acknowledged.has(node);
   }

@@ -22,13 +22,13 @@ const FAULTS = [
 /** One of FAULTS. */
 export type Fault = (typeof FAULTS)[number];
 
-/** What one run is made of. Drawn from its seed alone. */
+/** Parameters of one run. Drawn from its seed alone. */
 export interface Plan {
   readonly seed: number;
-  /** Whether one step at Redis finds a key and reads it, as everywhere but in a Cluster. */
+  /** True if one step at Redis finds a key and reads it, as everywhere but in a Cluster. */
   readonly findsKeys: boolean;
   readonly replicas: number;
-  /** Whether a server stands by that takes the place of a failed primary. */
+  /** True if a server stands by that takes the place of a failed primary. */
   readonly hasSpare: boolean;
   readonly verifiers: number;
   readonly controlPlanes: number;
@@ -36,14 +36,14 @@ export interface Plan {
   readonly keysPerApi: number;
   /** The lease at first, and what a control plane may bring later. */
   readonly leasesMs: readonly number[];
-  /** How long a deposed primary goes on at the most, true milliseconds; what the fences reckon with. */
+  /** Longest time for which a deposed primary goes on, true milliseconds; fences count with it. */
   readonly deposedMs: number;
   /** Clock rates: no two machines differ by more than 3 %, none from true time either. */
   readonly ratesFrom: number;
   readonly ratesTo: number;
   /** `worst` for fences: verifiers as slow, control planes as fast as can be. */
   readonly rates: 'any' | 'extreme' | 'worst';
-  /** How long faults and load last. */
+  /** Duration of faults and load. */
   readonly activeMs: number;
   readonly writePeriodMs: number;
   readonly verifyPeriodMs: number;
@@ -53,7 +53,7 @@ export interface Plan {
   readonly isolatedWrites: number;
   /** Of the changes that a SYNC brings: the share that can not be acknowledged. */
   readonly isolatedSyncs: number;
-  /** How long machines are cut off on average. */
+  /** Mean time for which machines are cut off. */
   readonly isolationMs: number;
   readonly manners: NetworkManners;
   readonly redis: RedisLimits;

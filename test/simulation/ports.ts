@@ -56,7 +56,7 @@ export class Lanes {
   }
 }
 
-/** What a verifier was granted and told, for the checker. */
+/** Leases and events of a verifier, for the checker. */
 export interface SessionEvents {
   registering(apiId: string, member: string): void;
   registered(apiId: string, reply: Registration): void;

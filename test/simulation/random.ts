@@ -34,7 +34,7 @@ export class Random {
     return this.next() < probability;
   }
 
-  /** How long until the next event of a process without memory. */
+  /** Draws the time until the next event of a process without memory. */
   exponential(mean: number): number {
     return -mean * Math.log(1 - this.next());
   }

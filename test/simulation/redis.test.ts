@@ -63,7 +63,7 @@ afterAll(async () => {
   rmSync(directory, { recursive: true });
 });
 
-/** What both are asked to do: each act with its answers. */
+/** Acts that both are asked for, each with its answers. */
 interface Act {
   readonly name: string;
   readonly ask: () => Promise<unknown>;

@@ -6,7 +6,7 @@ import { KEY_LETTERS } from '../../shared/key-record.ts';
 import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type { Registration, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
 
-/** What the real Redis is told by constants of the modules that speak with it. */
+/** Limits that constants of the modules set for the real Redis. */
 export interface RedisLimits {
   readonly logEntries: number;
   readonly creationsKept: number;
@@ -55,7 +55,7 @@ export class ApiState {
   }
 }
 
-/** What a script says, and what it did besides: whether it wrote (then replicas repeat it) and published. */
+/** Outcome of a script: its reply, whether it wrote (then replicas repeat it), and its message. */
 export interface Outcome<T> {
   readonly reply: T;
   readonly wrote: boolean;
@@ -280,7 +280,7 @@ export class RedisState {
     return { reply: true, wrote: true };
   }
 
-  /** What sweep-store.ts reads. */
+  /** Reads what sweep-store.ts reads. */
   head(apiId: string): Outcome<Head> {
     const api = this.apis.get(apiId) ?? new ApiState();
     const { sequence, grantedMs, fencedMs, token, created, deleted, members } = api;
@@ -340,7 +340,7 @@ export class RedisState {
 export const contentOf = (keyId: string, record: Readonly<Record<string, string>>): string =>
   sha1(encode([keyId, ...Object.entries(record).flat()]));
 
-/** Whether the creations that a follower saw are a prefix of those that there are, as sync.lua finds out. */
+/** Tells whether the creations that a follower saw are a prefix of those that there are, as sync.lua finds out. */
 function compareCreations(api: ApiState, seen: string): 'OK' | 'DIVERGED' | 'TRIMMED' {
   if (seen === api.lastMark) return 'OK';
   const [number = 0, hash] = [Number.parseInt(seen, 10), seen.split('-')[1]];
@@ -351,7 +351,7 @@ function compareCreations(api: ApiState, seen: string): 'OK' | 'DIVERGED' | 'TRI
   return creation.hash === hash ? 'OK' : 'DIVERGED';
 }
 
-/** What fence-check.lua is asked. */
+/** Arguments of fence-check.lua. */
 export interface CheckedChange {
   readonly apiId: string;
   readonly sequence: number;

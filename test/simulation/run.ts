@@ -25,7 +25,7 @@ const from = numberArgument('from', values.from, 0, USAGE);
 const seeds = numberArgument('seeds', values.seeds, 1, USAGE);
 const seed = values.seed === undefined ? undefined : numberArgument('seed', values.seed, 0, USAGE);
 
-/** What a share of the seeds came to. */
+/** Result of a share of the seeds. */
 interface Tally {
   readonly totals: Record<string, number>;
   readonly violations: string[];

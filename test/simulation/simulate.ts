@@ -6,7 +6,7 @@ import { CALM, type Plan, planOf } from './plan.ts';
 import { Trace } from './trace.ts';
 import { type VerifierProcess, World } from './world.ts';
 
-/** How one run ended. */
+/** Outcome of one run. */
 export interface Result {
   readonly seed: number;
   readonly violation: Violation | undefined;

@@ -1,4 +1,4 @@
-/** What happened, as a number that two runs of one seed must share, and as text where somebody wants to read it. */
+/** Record of a run: as a number that two runs of one seed must share, and as text where somebody wants to read it. */
 export class Trace {
   readonly #lines: string[] | undefined;
   #hash = 0x811c9dc5;

@@ -7,7 +7,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { Timeline } from '../../simulation/clock.ts';
 
-/** What the sweep does to one API as time passes, and when. */
+/** Runs the sweep over one API, and records its steps with their times. */
 const TICK_MS = 1000;
 const STARTED_MS = 5_000_000;
 const nothing = () => undefined;

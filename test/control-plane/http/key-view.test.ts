@@ -17,7 +17,7 @@ interface Shown {
   readonly externalId?: string;
 }
 
-/** What `look` finds while `change` goes on, until it has found much. */
+/** Collects the finds of `look` while `change` goes on, until there are many. */
 async function whileChanging(
   change: (round: number) => Promise<unknown>,
   look: () => Promise<readonly Shown[]>,

@@ -91,7 +91,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   deleteApi: { input: async (apiId) => ({ apiId: await fresh(apiId) }), spent: true },
 };
 
-/** What the document says that an operation needs: actions on its API, and actions at the root. */
+/** Permissions that the document asks for an operation: actions on its API, and actions at the root. */
 function needsOf({ path, description }: Operation): { api: string[]; root: string[] } {
   const said = [...description.matchAll(/`?\b(api\.<apiId>|root\.\*)\.([a-z_]+)/g)];
   const needs = (service: string) =>
@@ -146,7 +146,7 @@ function listsFor(needs: { api: string[]; root: string[] }): string[][] {
   ].filter((list) => list.length > 0);
 }
 
-/** How a call on MINE has to end, told from the list alone. */
+/** Computes the outcome of a call on MINE from the list alone. */
 function expected({ operationId }: Operation, needs: { api: string[]; root: string[] }, list: string[]) {
   const has = (permission: string) => list.includes('*') || list.includes(permission);
   const hasOnMine = (action: string) => has(`api.*.${action}`) || has(`api.${MINE}.${action}`);

@@ -22,7 +22,7 @@ const controlPlane = (name: string, keys: readonly string[], args: readonly (str
 
 describe('keys', () => {
   const CREATIONS_KEPT = 100;
-  /** What is asked for of a key: its start, name, owner and whether it is enabled. */
+  /** Fields asked for of a key: its start, name, owner and whether it is enabled. */
   const LETTERS = ['s', 'n', 'o', 'e'];
   const FIELDS = ['p', 'hash', 's', 'shop_1', 'e', '1', 'c', '7'];
   const create = (

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { apiKeys, apiList, ownerKey, recordKey } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
-/** What Redis still holds of what is gone. */
+/** Keys that Redis still holds of what is gone. */
 let fleet: Fleet;
 let redis: Redis;
 

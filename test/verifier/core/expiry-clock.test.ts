@@ -27,7 +27,7 @@ function machine() {
         expiry.nowMs();
       }
     },
-    /** How far the clock for expiry is ahead of what the date would be had nobody set it. */
+    /** Lead of the clock for expiry over the date as it would be had nobody set it. */
     aheadMs: () => Math.round(expiry.nowMs() - START_MS - monotonicMs),
   };
 }

@@ -88,7 +88,7 @@ const TRAILED = [
 export const CLOSE = '<close>';
 export const RESET = '<reset>';
 
-/** What no HTTP server should say, in pieces, as latin1. */
+/** Responses that no HTTP server should send, in pieces, as latin1. */
 export const oddResponse: fc.Arbitrary<string[]> = fc
   .record({
     version: mostly('HTTP/1.1', 'HTTP/1.0', 'HTTP/2.0', 'HTTP/1.9', 'http/1.1', 'ICY', '220', ''),

@@ -22,7 +22,7 @@ const ROOT = join(import.meta.dirname, '..', '..', '..');
 let fleet: Fleet;
 let api: Server;
 let apiUrl: string;
-/** What the API says next, in pieces. */
+/** Next answer of the API, in pieces. */
 let says: readonly string[] = [];
 let key: string;
 

@@ -273,5 +273,5 @@ const REQUESTS = 4000;
 const LARGE_REQUESTS = Array.from({ length: REQUESTS }, (_, i) =>
   verifyKey({ key: 'large' }, [`X-Request-Id: ${i}`]),
 ).join('');
-/** What may wait for a reader in this process: the answers to what was read at once, 64 KiB of requests. */
+/** Bytes that may wait for a reader in this process: the answers to what was read at once, 64 KiB of requests. */
 const PENDING_BYTES_MAX = 8_000_000;

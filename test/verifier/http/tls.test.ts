@@ -24,7 +24,7 @@ let certificate: Certificate | undefined;
 let server: VerifierServer;
 let address: string;
 let logged: string[];
-/** How often the files have been looked at. */
+/** Number of looks at the files. */
 let looks = 0;
 const countingClock: Clock = {
   ...systemClock,

@@ -33,7 +33,7 @@ async function holder(): Promise<ChildProcess> {
   return made;
 }
 
-/** What it says to that: `up`, or a code. */
+/** Answer to that: `up`, or a code. */
 async function listens(asked: ChildProcess): Promise<unknown> {
   asked.send(path);
   return (await once(asked, 'message'))[0];

@@ -16,7 +16,7 @@ const SEED = process.env['DIFFERENTIAL_SEED'];
 
 const CUT_OFF = 'HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 9\r\n\r\nab';
 const CHUNKED = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
-/** What the API says by target, in pieces that never arrive together. Heads are whole in a piece. */
+/** Answers of the API by target, in pieces that never arrive together. Heads are whole in a piece. */
 const ANSWERS: Readonly<Record<string, readonly string[]>> = {
   length: ['HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok'],
   'length-in-pieces': ['HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n', 'ab', 'cd'],

@@ -15,7 +15,7 @@ describe.each([true, false])('with FAST_LANE=%s', (FAST_LANE) => {
   let api: Server;
   /** Requests as they came, whole heads. */
   let seen: string[];
-  /** What the API says to each, as latin1, and closes where that ends so. */
+  /** Answers of the API, as latin1. It closes where an answer ends so. */
   let says: (nth: number) => string;
   let proxy: ProxyListener;
   let address: string;
