@@ -36,6 +36,9 @@ export interface HeadLimit {
 /** Bodies up to here are copied, which costs less than another write. */
 const STRING_BYTES_MAX = 4096;
 
+/** Heads of 1xx before the head that counts; whoever sends more is not about to answer. */
+const INTERIM_HEADS_MAX = 100;
+
 /** One request on its way, as undici tells of it. */
 export class UpstreamHandler implements Dispatcher.DispatchHandler {
   readonly #response: Downstream;
@@ -46,6 +49,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
   readonly #limit: HeadLimit;
   /** When the last of the request was sent. */
   #sentMs: number | undefined;
+  #interimHeads = 0;
   /** Timer of a response whose head is not its first. */
   #headTimer: Timer | undefined;
   #late = false;
@@ -98,6 +102,9 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
   ): void {
     if (status < 200) {
       this.#awaitHead();
+      if (++this.#interimHeads <= INTERIM_HEADS_MAX) return;
+      this.#unfit = true;
+      controller.abort(new Error('too many heads of 1xx'));
       return;
     }
     this.#headTimer?.cancel();

@@ -433,7 +433,7 @@ describe('connections', () => {
     const files = { TLS_CERT_FILE: certFile, TLS_KEY_FILE: keyFile };
     const certificate = followCertificate(files, systemClock, log);
     try {
-      await start({}, certificate, { HEADERS_TIMEOUT_MS: 200, KEEP_ALIVE_TIMEOUT_MS: 200 });
+      await start({}, certificate, { HEADERS_TIMEOUT_MS: 200 });
       const [host = '', port] = listener.address.split(':');
       const half = await opened();
       // The head of a ClientHello of 512 bytes, longer than what a client without TLS begins with.

@@ -141,6 +141,28 @@ describe.each([true, false])('with FAST_LANE=%s', (FAST_LANE) => {
     await eventually(() => closed === 1);
   });
 
+  test('heads of 1xx without end, while a body is still sent, are no answer', async () => {
+    says = () => 'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n'.repeat(10);
+    const wire = ask('POST / HTTP/1.1', ['Transfer-Encoding: chunked']);
+    let ended = false;
+    const answer = wire.response().finally(() => {
+      ended = true;
+    });
+    // Each piece is answered by ten of them.
+    await eventually(() => {
+      wire.send('1\r\na\r\n');
+      return ended;
+    });
+    const { status, body } = await answer;
+    expect([status, JSON.parse(body).code]).toEqual([502, 'BAD_GATEWAY']);
+    expect(warned).toMatchObject([{ fault: 'invalid', reason: expect.stringContaining('1xx'), unsaid: 0 }]);
+  });
+
+  test('a hundred heads of 1xx before an answer pass', async () => {
+    says = () => 'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(100) + OK;
+    expect((await ask().response()).body).toBe('ok');
+  });
+
   test('heads of 1xx before an answer do not end what is left of it later', async () => {
     await restart('', HEAD_BYTES_MAX, { UPSTREAM_TIMEOUT_MS: '600' });
     const pieces = ['HTTP/1.1 103 Early Hints\r\n\r\n', 'HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n'];
