@@ -157,6 +157,19 @@ describe('a connection', () => {
     await other.close(0);
   });
 
+  test('is answered after a thousand handshakes at once', { timeout: 60_000 }, async () => {
+    const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
+    const wide = { ...limits, CONNECTIONS_MAX: 2000, HEADERS_TIMEOUT_MS: 60_000 };
+    const other = createVerifierServer({ answers, limits: wide, log, certificate });
+    address = await other.listen('127.0.0.1', 0);
+    const open = await Promise.all(Array.from({ length: 1000 }, () => handshake(first)));
+    open.push(await handshake(first));
+    for (const socket of [open[0], open[500], open[1000]])
+      expect(socket && (await ask(socket))).toContain('"valid":true');
+    for (const socket of open) socket.destroy();
+    await other.close(0);
+  });
+
   test('in the middle of its handshake is cut when the listener closes', async () => {
     const silent = connectTcp(Number(new URL(address).port), '127.0.0.1').on('error', () => undefined);
     await new Promise((resolve) => silent.once('connect', resolve));
