@@ -113,7 +113,6 @@ describe.skipIf(skipped)(
 const RESOLVER = `
 import dns from 'node:dns';
 import { readFileSync } from 'node:fs';
-import { lacking } from '../harness/programs.ts';
 const lines = readFileSync(process.env.HOSTS_FILE, 'utf8').split('\\n').map((line) => line.split(' '));
 const { lookup } = dns;
 dns.lookup = (name, options, done) => {

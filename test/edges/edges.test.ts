@@ -172,7 +172,7 @@ describe('a clock', () => {
     const clock = shifted();
     await fleet.addVerifier({}, true, clock);
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'clock' });
-    const expiring = await fleet.ok('keys.createKey', { apiId: 'clock', expires: Date.now() + 300 });
+    const expiring = await fleet.ok('keys.createKey', { apiId: 'clock', expires: Date.now() + 2000 });
     expect(await fleet.verdict(key)).toBe('VALID');
     await fleet.until(async () => (await fleet.verdict(expiring.key)) === 'EXPIRED');
     clock.shiftMs = shiftMs;

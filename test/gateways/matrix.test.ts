@@ -20,7 +20,7 @@ beforeAll(async () => {
   const { fleet } = world;
   valid = await world.validKey({ name: 'Zoë', externalId: 'user 1' });
   const key = async (input: object) => (await fleet.ok('keys.createKey', { apiId: API_ID, ...input })).key;
-  const expires = Date.now() + 200;
+  const expires = Date.now() + 2000;
   keys = {
     disabled: await key({ enabled: false }),
     expired: await key({ expires }),

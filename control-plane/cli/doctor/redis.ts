@@ -19,7 +19,7 @@ const K = 'kf:{!doctor}:x';
 const NEEDED = `
   hello 3, info server, config get x, cluster slots, wait 0 0, eval x 0, evalsha x 0, publish kf:{doctor}:chg x,
   get ${K}, mget ${K}, set ${K} v, del ${K}, exists ${K}, incr ${K}, pexpire ${K} 1, pttl ${K},
-  hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hincrby ${K} f 1, hlen ${K}, hvals ${K},
+  hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hlen ${K}, hvals ${K},
   zadd ${K} 0 m, zrem ${K} m, zcard ${K}, zcount ${K} 0 1, zscore ${K} m, zrange ${K} 0 1,
   zrangebyscore ${K} 0 1, zrevrangebyscore ${K} 1 0, zrangebylex ${K} - +,
   xadd ${K} * f v, xrange ${K} - +, xrevrange ${K} + -`
