@@ -1,5 +1,8 @@
 // Ends with what to do where the Node that would run Keyfence is too old. Plain JavaScript, which an old one can read.
-const NEEDED = 24;
+import { readFileSync } from 'node:fs';
+
+const { engines } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+const NEEDED = Number.parseInt(engines.node.replace('>=', ''), 10);
 
 if (Number(process.versions.node.split('.')[0]) < NEEDED) {
   console.error(
