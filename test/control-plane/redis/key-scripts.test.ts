@@ -1,24 +1,8 @@
-import { Redis } from 'ioredis';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { Script } from '../../../shared/redis/script.ts';
-import { Fleet } from '../../harness/fleet.ts';
+import { describe, expect, test } from 'vitest';
+import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts that create and read keys, by themselves: each does and answers what its head says. */
-let fleet: Fleet;
-let redis: Redis;
-beforeAll(async () => {
-  fleet = new Fleet();
-  await fleet.startRedis();
-  redis = new Redis(fleet.redisUrl);
-});
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
-beforeEach(() => redis.flushall());
-
-const controlPlane = (name: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
-  new Script(new URL(`../../../control-plane/redis/lua/${name}.lua`, import.meta.url)).run(redis, keys, args);
+const { at, controlPlane } = scriptsOnRedis();
 
 describe('keys', () => {
   const CREATIONS_KEPT = 100;
@@ -57,25 +41,25 @@ describe('keys', () => {
 
   test('are created with their API or without, once, and not in one that is swept', async () => {
     expect(await create('key_1', { auto: '0' })).toBe('NO_API');
-    expect(await redis.keys('*')).toEqual([]);
+    expect(await at.redis.keys('*')).toEqual([]);
     expect(await create('key_1')).toBe('OK');
-    expect(await redis.hmget('head', 'c', 'L', 'Lf', 'foreign')).toEqual(['7', '500', '500', null]);
+    expect(await at.redis.hmget('head', 'c', 'L', 'Lf', 'foreign')).toEqual(['7', '500', '500', null]);
     expect(await create('key_1')).toBe('EXISTS');
     expect(await create('key_2', { auto: '0', foreign: '1', owner: 'ann', meta: '{"a":1}' })).toBe('OK');
-    expect(await redis.hget('head', 'foreign')).toBe('1');
-    expect(await redis.zrange('index', '0', '-1', 'WITHSCORES')).toEqual(['key_1', '1', 'key_2', '2']);
-    expect(await redis.zrange('o:ann', '0', '-1', 'WITHSCORES')).toEqual(['key_2', '2']);
-    await redis.hset('head', 'deleted', '9');
+    expect(await at.redis.hget('head', 'foreign')).toBe('1');
+    expect(await at.redis.zrange('index', '0', '-1', 'WITHSCORES')).toEqual(['key_1', '1', 'key_2', '2']);
+    expect(await at.redis.zrange('o:ann', '0', '-1', 'WITHSCORES')).toEqual(['key_2', '2']);
+    await at.redis.hset('head', 'deleted', '9');
     expect(await create('key_3')).toBe('DELETED');
-    expect(await redis.exists('k:key_3')).toBe(0);
+    expect(await at.redis.exists('k:key_3')).toBe(0);
   });
 
   test('leave a mark each: a number, and a hash over what they are and all that were before', async () => {
     const marks = async (...contents: string[]) => {
-      await redis.flushall();
+      await at.redis.flushall();
       for (const [i, content] of contents.entries()) await create(`key_${i}`, { content });
-      const [n, g] = await redis.hmget('head', 'n', 'g');
-      const creations = await redis.xrange('creations', '-', '+');
+      const [n, g] = await at.redis.hmget('head', 'n', 'g');
+      const creations = await at.redis.xrange('creations', '-', '+');
       expect(n).toBe(String(contents.length));
       expect(creations.map(([id]) => id)).toEqual(contents.map((_, i) => `${i + 1}-0`));
       expect(g).toBe(`${n}-${creations.at(-1)?.[1][1]}`);
@@ -93,13 +77,13 @@ describe('keys', () => {
     const [short, long] = [`"${'s'.repeat(62)}"`, `"${'l'.repeat(63)}"`];
     await create('short', { meta: short, owner: 'ann' });
     await create('long', { meta: long });
-    expect([await redis.hget('k:short', 'm'), await redis.exists('m:short')]).toEqual([short, 0]);
-    expect([await redis.hget('k:long', 'm'), await redis.get('m:long')]).toEqual([null, long]);
+    expect([await at.redis.hget('k:short', 'm'), await at.redis.exists('m:short')]).toEqual([short, 0]);
+    expect([await at.redis.hget('k:long', 'm'), await at.redis.get('m:long')]).toEqual([null, long]);
     const read = (keyId: string) => controlPlane('read-key', ['head', `k:${keyId}`, `m:${keyId}`], LETTERS);
     expect(await read('short')).toEqual([short, 'shop_1', '', 'ann', '1']);
     expect(await read('long')).toEqual([long, 'shop_1', '', '', '1']);
     expect(await read('none')).toEqual([]);
-    await redis.hset('head', 'deleted', '9');
+    await at.redis.hset('head', 'deleted', '9');
     const gone = await read('short');
     expect(gone).toEqual([]);
   });
@@ -108,7 +92,7 @@ describe('keys', () => {
     expect(await list('index', 'asc', '', 2, 10, '', '')).toEqual([]);
     for (let i = 1; i <= 7; i++) {
       await create(`key_${i}`, i % 2 ? { owner: 'ann' } : {});
-      await redis.hset(`k:key_${i}`, { n: i < 4 ? `first ${i}` : `later ${i}`, e: i === 5 ? '0' : '1' });
+      await at.redis.hset(`k:key_${i}`, { n: i < 4 ? `first ${i}` : `later ${i}`, e: i === 5 ? '0' : '1' });
     }
     const whole = (i: number) => [`key_${i}`, '', 'shop_1', `first ${i}`, i % 2 ? 'ann' : '', '1'];
     expect(await list('index', 'asc', '', 2, 10, '', '')).toEqual([7, '3', whole(1), whole(2)]);
@@ -128,7 +112,7 @@ describe('keys', () => {
     expect(await list('index', 'asc', '', 9, 3, '', 'later')).toEqual([7, '4']);
     const some = await list('index', 'asc', '', 2, 10, '', 'first');
     expect([some[1], idsOf(some)]).toEqual(['3', ['key_1', 'key_2']]);
-    await redis.hset('head', 'deleted', '9');
+    await at.redis.hset('head', 'deleted', '9');
     expect(await list('index', 'asc', '', 2, 10, '', '')).toEqual([]);
   });
 });

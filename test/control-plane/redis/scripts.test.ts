@@ -1,47 +1,28 @@
-import { Redis } from 'ioredis';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { Script } from '../../../shared/redis/script.ts';
-import { Fleet } from '../../harness/fleet.ts';
+import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** Scripts by themselves: each does and answers what its head says. Those of the protocol are held to its simulation. */
-let fleet: Fleet;
-let redis: Redis;
-beforeAll(async () => {
-  fleet = new Fleet();
-  await fleet.startRedis();
-  redis = new Redis(fleet.redisUrl);
-});
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
-beforeEach(() => redis.flushall());
-
-const run = (name: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
-  new Script(new URL(`../../../${name}.lua`, import.meta.url)).run(redis, keys, args);
-const controlPlane = (name: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
-  run(`control-plane/redis/lua/${name}`, keys, args);
-const verifier = (name: string, keys: readonly string[], args: readonly (string | number)[] = []) =>
-  run(`verifier/redis/lua/${name}`, keys, args);
+const { at, controlPlane, verifier } = scriptsOnRedis();
 
 describe('pointers', () => {
   test('are set once, and keep what they hold', async () => {
     expect(await controlPlane('set-pointer', ['p'], ['one'])).toBe('one');
     expect(await controlPlane('set-pointer', ['p'], ['two'])).toBe('one');
-    expect(await redis.get('p')).toBe('one');
+    expect(await at.redis.get('p')).toBe('one');
   });
 
   test("are deleted by whose they are, and no other key's", async () => {
-    await redis.set('p', 'one');
+    await at.redis.set('p', 'one');
     expect(await controlPlane('delete-pointer', ['p'], ['two'])).toBe(0);
-    expect(await redis.get('p')).toBe('one');
+    expect(await at.redis.get('p')).toBe('one');
     expect(await controlPlane('delete-pointer', ['p'], ['one'])).toBe(1);
-    expect(await redis.exists('p')).toBe(0);
+    expect(await at.redis.exists('p')).toBe(0);
     expect(await controlPlane('delete-pointer', ['p'], ['one'])).toBe(0);
   });
 
   test('are looked up together, each in its place', async () => {
-    await redis.mset('p', 'shop key_1', 'r', 'shop key_2');
+    await at.redis.mset('p', 'shop key_1', 'r', 'shop key_2');
     expect(await verifier('find-keys', ['p', 'q', 'r'])).toEqual([
       'p q r',
       ['shop key_1', null, 'shop key_2'],
@@ -51,8 +32,8 @@ describe('pointers', () => {
 
 describe('changes', () => {
   test('are in the log by the names that whoever reads it in redis-cli or by a client of another version goes by', async () => {
-    await redis.hset('record', 'p', 'secret-hash', 'e', '1', 'i', '1');
-    await redis.hset('head', 'c', '1');
+    await at.redis.hset('record', 'p', 'secret-hash', 'e', '1', 'i', '1');
+    await at.redis.hset('head', 'c', '1');
     const write = (operation: string, ...fields: string[]) =>
       controlPlane(
         'write-change',
@@ -62,7 +43,7 @@ describe('changes', () => {
     const [, first, hash] = await write('update', 'e', '0');
     const [, second, next] = await write('delete');
     expect([first, second]).toEqual(['1', '2']);
-    expect(await redis.xrange('log', '-', '+')).toEqual([
+    expect(await at.redis.xrange('log', '-', '+')).toEqual([
       ['1-0', ['h', hash, 'k', 'key_1', 'd', '["set","secret-hash","0","","","",""]']],
       ['2-0', ['h', next, 'k', 'key_1', 'd', '["forget","secret-hash"]']],
     ]);
@@ -80,21 +61,21 @@ describe('root keys', () => {
     expect(await create('record', 'root_1')).toBe('OK');
     expect(await create('record', 'root_2')).toBe('EXISTS');
     expect(await create('another', 'root_1')).toBe('EXISTS');
-    expect(await redis.exists('another')).toBe(0);
-    expect(await redis.hgetall('index')).toEqual({ root_1: 'hash of record' });
+    expect(await at.redis.exists('another')).toBe(0);
+    expect(await at.redis.hgetall('index')).toEqual({ root_1: 'hash of record' });
     const fields = await controlPlane('read-root-key', ['record']);
     expect(fields).toEqual(['id', 'root_1', 'name', 'n', 'enabled', '1']);
     expect(await controlPlane('read-root-key', ['none'])).toEqual([]);
   });
 
   test('are enabled and disabled where they are the one that is meant', async () => {
-    await redis.hset('record', { id: 'root_1', enabled: '1' });
+    await at.redis.hset('record', { id: 'root_1', enabled: '1' });
     expect(await controlPlane('update-root-key', ['record'], ['root_2', '0'])).toBe('NOT_FOUND');
     expect(await controlPlane('update-root-key', ['none'], ['root_1', '0'])).toBe('NOT_FOUND');
-    expect(await redis.hget('record', 'enabled')).toBe('1');
+    expect(await at.redis.hget('record', 'enabled')).toBe('1');
     expect(await controlPlane('update-root-key', ['record'], ['root_1', '0'])).toBe('OK');
-    expect(await redis.hget('record', 'enabled')).toBe('0');
-    expect(await redis.exists('none')).toBe(0);
+    expect(await at.redis.hget('record', 'enabled')).toBe('0');
+    expect(await at.redis.exists('none')).toBe(0);
   });
 
   test('of configurations are told to one another while they are said, at most ten others', async () => {
@@ -104,7 +85,7 @@ describe('root keys', () => {
     expect(await say('b', 1100, 600)).toEqual(['a']);
     expect(await say('a', 1200, 1100)).toEqual(['b']);
     expect(await say('a', 1300, 1101)).toEqual([]);
-    expect(await redis.zrange('said', '0', '-1')).toEqual(['a']);
+    expect(await at.redis.zrange('said', '0', '-1')).toEqual(['a']);
     for (let i = 0; i < 12; i++) await say(`c${i}`, 2000 + i, 0);
     const others = ['c11', 'c10', 'c9', 'c8', 'c7', 'c6', 'c5', 'c4', 'c3', 'c2'];
     expect(await say('a', 3000, 0)).toEqual(others);
@@ -115,53 +96,53 @@ describe('root keys', () => {
 describe('APIs', () => {
   test('are created once, with their lease, and not while they are swept', async () => {
     expect(await controlPlane('create-api', ['head'], [7, 500, 'Shop'])).toBe('OK');
-    expect(await redis.hgetall('head')).toEqual({ c: '7', L: '500', Lf: '500', name: 'Shop' });
+    expect(await at.redis.hgetall('head')).toEqual({ c: '7', L: '500', Lf: '500', name: 'Shop' });
     expect(await controlPlane('create-api', ['head'], [8, 600, 'Other'])).toBe('EXISTS');
-    expect(await redis.hget('head', 'name')).toBe('Shop');
+    expect(await at.redis.hget('head', 'name')).toBe('Shop');
   });
 
   test('that are deleted lose so many keys at a time, with all that belongs to them', async () => {
-    await redis.hset('head', 'c', '1');
+    await at.redis.hset('head', 'c', '1');
     for (const [i, owner] of ['ann', undefined, 'ann'].entries()) {
-      await redis.hset(`k:${i}`, { p: 'hash', ...(owner ? { o: owner } : {}) });
-      await redis.set(`m:${i}`, 'a long meta');
-      await redis.zadd('index', i, String(i));
-      if (owner) await redis.zadd(`o:${owner}`, i, String(i));
+      await at.redis.hset(`k:${i}`, { p: 'hash', ...(owner ? { o: owner } : {}) });
+      await at.redis.set(`m:${i}`, 'a long meta');
+      await at.redis.zadd('index', i, String(i));
+      if (owner) await at.redis.zadd(`o:${owner}`, i, String(i));
     }
     const sweep = (...ids: string[]) =>
       controlPlane('sweep-api', ['head', 'index'], ['k:', 'm:', 'o:', ...ids]);
     expect(await sweep('0')).toBe(-1);
-    expect(await redis.exists('k:0', 'm:0')).toBe(2);
-    await redis.hset('head', 'deleted', '2');
+    expect(await at.redis.exists('k:0', 'm:0')).toBe(2);
+    await at.redis.hset('head', 'deleted', '2');
     expect(await sweep('0', '1')).toBe(1);
-    expect((await redis.keys('*')).sort()).toEqual(['head', 'index', 'k:2', 'm:2', 'o:ann']);
-    expect(await redis.zrange('o:ann', '0', '-1')).toEqual(['2']);
+    expect((await at.redis.keys('*')).sort()).toEqual(['head', 'index', 'k:2', 'm:2', 'o:ann']);
+    expect(await at.redis.zrange('o:ann', '0', '-1')).toEqual(['2']);
     expect(await sweep('2')).toBe(0);
-    expect(await redis.keys('*')).toEqual(['head']);
+    expect(await at.redis.keys('*')).toEqual(['head']);
   });
 
   test('are forgotten when they are deleted and nothing is left of them', async () => {
     const names = ['head', 'log', 'members', 'index', 'creations'];
     const forget = () => controlPlane('forget-api', names);
-    await redis.hset('head', 'c', '1');
-    await redis.zadd('members', 1, 'f');
-    await redis.mset('log', 'x', 'creations', 'x');
+    await at.redis.hset('head', 'c', '1');
+    await at.redis.zadd('members', 1, 'f');
+    await at.redis.mset('log', 'x', 'creations', 'x');
     expect(await forget()).toBe(0);
-    await redis.hset('head', 'deleted', '2');
-    await redis.zadd('index', 1, 'key_1');
+    await at.redis.hset('head', 'deleted', '2');
+    await at.redis.zadd('index', 1, 'key_1');
     expect(await forget()).toBe(0);
-    expect(await redis.exists(...names)).toBe(5);
-    await redis.del('index');
+    expect(await at.redis.exists(...names)).toBe(5);
+    await at.redis.del('index');
     expect(await forget()).toBe(1);
-    expect(await redis.keys('*')).toEqual([]);
+    expect(await at.redis.keys('*')).toEqual([]);
   });
 
   test('change their lease so that fences wait for the longest that may be alive', async () => {
     const set = (step: string, lease: number, token = 't') =>
       controlPlane('set-lease', ['head'], [step, lease, token]);
-    const leases = () => redis.hmget('head', 'L', 'Lf', 't');
+    const leases = () => at.redis.hmget('head', 'L', 'Lf', 't');
     expect(await set('grant', 500)).toEqual(['NO_API']);
-    await redis.hset('head', { c: '1', L: '1000', Lf: '1000' });
+    await at.redis.hset('head', { c: '1', L: '1000', Lf: '1000' });
     expect(await set('grant', 2000)).toEqual(['CONFLICT']);
     expect(await set('fence-first', 2000, 'up')).toEqual(['OK', '2000']);
     expect(await leases()).toEqual(['1000', '2000', 'up']);
@@ -179,22 +160,22 @@ describe('APIs', () => {
 
 describe('followers', () => {
   test('that were killed are removed by the number of their kill', async () => {
-    await redis.zadd('members', -5, 'killed', -6, 'killed anew', 3, 'alive');
+    await at.redis.zadd('members', -5, 'killed', -6, 'killed anew', 3, 'alive');
     const args = ['killed', -5, 'killed anew', -5, 'alive', -5, 'gone', -5];
     expect(await controlPlane('reap-members', ['members'], args)).toBe(1);
-    expect(await redis.zrange('members', '0', '-1')).toEqual(['killed anew', 'alive']);
+    expect(await at.redis.zrange('members', '0', '-1')).toEqual(['killed anew', 'alive']);
     expect(await controlPlane('reap-members', ['members'], ['alive', 3, 'none', 0])).toBe(1);
   });
 
   test('keep their report until it expires, and the list forgets those whose reports have', async () => {
-    await redis.zadd('ids', 0, 'crashed');
+    await at.redis.zadd('ids', 0, 'crashed');
     expect(await verifier('report-status', ['ids', 'v:me'], ['me', '{}', 60_000, 'v:'])).toBe(1);
-    expect(await redis.get('v:me')).toBe('{}');
-    const left = await redis.pttl('v:me');
+    expect(await at.redis.get('v:me')).toBe('{}');
+    const left = await at.redis.pttl('v:me');
     expect(left).toBeGreaterThan(50_000);
     expect(left).toBeLessThanOrEqual(60_000);
     // At most two are looked at, and there are two.
-    expect(await redis.zrange('ids', '0', '-1', 'WITHSCORES')).toEqual(['me', '0']);
+    expect(await at.redis.zrange('ids', '0', '-1', 'WITHSCORES')).toEqual(['me', '0']);
   });
 });
 
@@ -206,9 +187,9 @@ test('calls are counted within the window that the first of them opened', async 
   expect(left).toBeGreaterThan(50_000);
   expect(left).toBeLessThanOrEqual(60_000);
   // One without an end, as a crash between two commands of an older version could leave it, is given one.
-  await redis.persist('counter');
+  await at.redis.persist('counter');
   expect(await count()).toEqual([3, 60_000]);
-  expect(await redis.pttl('counter')).toBeGreaterThan(0);
+  expect(await at.redis.pttl('counter')).toBeGreaterThan(0);
 });
 
 test('events are added to their stream, which keeps the latest', async () => {
@@ -217,13 +198,13 @@ test('events are added to their stream, which keeps the latest', async () => {
   for (let i = 0; i < 400; i++) await add(`event ${i}`);
   const id = await add('the last');
   expect(await add('the last', String(id))).toBe(id); // written before, and not confirmed
-  expect(await redis.xrevrange('stream', '+', '-', 'COUNT', 1)).toEqual([[id, ['e', 'the last']]]);
-  expect(await redis.xlen('stream')).toBeGreaterThanOrEqual(100);
-  expect(await redis.xlen('stream')).toBeLessThan(400);
+  expect(await at.redis.xrevrange('stream', '+', '-', 'COUNT', 1)).toEqual([[id, ['e', 'the last']]]);
+  expect(await at.redis.xlen('stream')).toBeGreaterThanOrEqual(100);
+  expect(await at.redis.xlen('stream')).toBeLessThan(400);
 });
 
 test('commands that a user may not run, or that nobody knows, are told', async () => {
-  await redis.acl(
+  await at.redis.acl(
     'SETUSER',
     'half',
     'on',
@@ -236,7 +217,7 @@ test('commands that a user may not run, or that nobody knows, are told', async (
     '+set',
     '-flushall',
   );
-  const half = redis.duplicate({ username: 'half', password: 'x' });
+  const half = at.redis.duplicate({ username: 'half', password: 'x' });
   try {
     const script = new Script(new URL('../../../control-plane/redis/lua/check-rights.lua', import.meta.url));
     const denied = await script.run(
@@ -251,13 +232,13 @@ test('commands that a user may not run, or that nobody knows, are told', async (
 });
 
 test('usage is added up by hour and day, what is old is dropped, and the last use is known', async () => {
-  const [seconds = 0] = (await redis.time()).map(Number);
+  const [seconds = 0] = (await at.redis.time()).map(Number);
   const [hour, day] = [Math.floor(seconds / 3600), Math.floor(seconds / 86_400)];
   const old = { [`h${hour - 2}V`]: 1, [`h${hour - 1}V`]: 1, [`d${day - 3}E`]: 1, [`d${day - 2}E`]: 1 };
-  await redis.hset('one', old);
+  await at.redis.hset('one', old);
   expect(await verifier('add-usage', ['one', 'two'], [2, 3, 'VDEF', 5, 0, 0, 1, 0, 2, 0, 0])).toBe(1);
   expect(await verifier('add-usage', ['one'], [2, 3, 'VDEF', 1, 0, 4, 0])).toBe(1);
-  const { t: usedAt = '', ...one } = await redis.hgetall('one');
+  const { t: usedAt = '', ...one } = await at.redis.hgetall('one');
   expect(one).toEqual({
     [`h${hour - 1}V`]: '1',
     [`d${day - 2}E`]: '1',
@@ -270,7 +251,7 @@ test('usage is added up by hour and day, what is old is dropped, and the last us
   });
   expect(Number(usedAt)).toBeGreaterThanOrEqual(seconds * 1000);
   expect(Number(usedAt)).toBeLessThan((seconds + 60) * 1000);
-  expect(await redis.hgetall('two')).toEqual({ [`h${hour}D`]: '2', [`d${day}D`]: '2' });
-  for (const usage of ['one', 'two']) expect(await redis.ttl(usage)).toBeGreaterThan(4 * 86_400 - 60);
-  expect(await redis.ttl('one')).toBeLessThanOrEqual(4 * 86_400);
+  expect(await at.redis.hgetall('two')).toEqual({ [`h${hour}D`]: '2', [`d${day}D`]: '2' });
+  for (const usage of ['one', 'two']) expect(await at.redis.ttl(usage)).toBeGreaterThan(4 * 86_400 - 60);
+  expect(await at.redis.ttl('one')).toBeLessThanOrEqual(4 * 86_400);
 });

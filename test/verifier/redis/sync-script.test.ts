@@ -1,38 +1,21 @@
-import { Redis } from 'ioredis';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { Script } from '../../../shared/redis/script.ts';
-import { Fleet } from '../../harness/fleet.ts';
+import { beforeEach, expect, test } from 'vitest';
+import { scriptsOnRedis } from '../../harness/scripts.ts';
 
 /** SYNC by itself, about the keys that a follower saw created; changes and records are held to the simulation. */
-let fleet: Fleet;
-let redis: Redis;
-beforeAll(async () => {
-  fleet = new Fleet();
-  await fleet.startRedis();
-  redis = new Redis(fleet.redisUrl);
-});
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
-beforeEach(async () => {
-  await redis.flushall();
-  await redis.hset('head', { c: '7', L: '500', Lf: '500' });
-});
+const { at, controlPlane, verifier } = scriptsOnRedis<unknown[]>();
+beforeEach(() => at.redis.hset('head', { c: '7', L: '500', Lf: '500' }));
 
-const run = (name: string, keys: readonly string[], args: readonly (string | number)[]) =>
-  new Script(new URL(`../../../${name}.lua`, import.meta.url)).run(redis, keys, args) as Promise<unknown[]>;
 const create = (keyId: string) =>
-  run(
-    'control-plane/redis/lua/create-key',
+  controlPlane(
+    'create-key',
     ['head', 'index', `k:${keyId}`, `m:${keyId}`, `k:${keyId}`, 'creations'],
     [keyId, 7, '1', 500, '', '', '0', 100, keyId, 'p', 'hash'],
   );
-const register = () => run('verifier/redis/lua/register', ['head', 'members'], ['me', 'nonce']);
+const register = () => verifier('register', ['head', 'members'], ['me', 'nonce']);
 /** A SYNC of who applied nothing, with the mark of the last creation that it saw. */
 const sync = (mark: unknown) =>
-  run(
-    'verifier/redis/lua/sync',
+  verifier(
+    'sync',
     ['head', 'log', 'members', 'creations'],
     ['me', 0, '', String(mark), 100, 100_000, 'nonce'],
   );
@@ -65,14 +48,14 @@ test('a follower that saw what nobody can look up any more starts anew', async (
   await register();
   const seen = markOf(await sync('0-'));
   await create('key_2');
-  await redis.xdel('creations', '1-0');
+  await at.redis.xdel('creations', '1-0');
   expect(await sync(seen)).toEqual(['nonce', 'TRIMMED']);
 });
 
 test('a follower that is not registered, was killed, or is of another history is refused', async () => {
   expect(await sync('0-')).toEqual(['nonce', 'NOREG']);
-  await redis.zadd('members', -5, 'me');
+  await at.redis.zadd('members', -5, 'me');
   expect(await sync('0-')).toEqual(['nonce', 'NOREG']);
-  await redis.zadd('members', 3, 'me');
+  await at.redis.zadd('members', 3, 'me');
   expect(await sync('0-')).toEqual(['nonce', 'NOREG']);
 });
