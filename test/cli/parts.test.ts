@@ -129,6 +129,13 @@ describe('patience', () => {
     ).rejects.toThrow('not now');
     expect(stopped.calls()).toBe(1);
   });
+
+  test('ends after as many attempts as asked', async () => {
+    const { client, calls } = failing([away(), away(), away()]);
+    const never = new AbortController().signal;
+    await expect(callPatiently(client, 'x', {}, never, () => undefined, 1)).rejects.toThrow('not now');
+    expect(calls()).toBe(2);
+  });
 });
 
 describe('what is shown', () => {

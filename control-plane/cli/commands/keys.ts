@@ -8,6 +8,7 @@ import type { UsageBucket } from '../../redis/usage.ts';
 import { jsonObject, moment, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import { collect } from '../pages.ts';
+import { callPatiently, RETRIES_FEW } from '../retry.ts';
 import type { Session } from '../session.ts';
 import { count, list, table, time } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
@@ -146,7 +147,14 @@ export function keyCommands(program: Command, session: Session): void {
       const given = session.config.KEYFENCE_KEY;
       const key = given || (canAsk() ? await askSecret('Key: ') : await readInput());
       if (!key) throw new CliError('USAGE', 'no key: set KEYFENCE_KEY_FILE, or give it on standard input');
-      const verdict = await session.verifier().call<Verdict>('keys.verifyKey', { key, apiId: api });
+      const verdict = await callPatiently<Verdict>(
+        session.verifier(),
+        'keys.verifyKey',
+        { key, apiId: api },
+        new AbortController().signal,
+        (text) => session.note(text),
+        RETRIES_FEW,
+      );
       session.print(verdict, () => {
         const { code, keyId, apiId } = verdict;
         return list({ code, keyId, apiId, ...fieldTexts(verdict) });
