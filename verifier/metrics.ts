@@ -2,7 +2,7 @@ import { Counter, Histogram } from 'prom-client';
 import type { Clock } from '#shared/clock.ts';
 import { processMetrics } from '#shared/process/process-metrics.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/verdict-codes.ts';
-import type { DropReason, FollowerEvents } from './core/follower.ts';
+import type { DropReason, FollowerEvents } from './core/follower-events.ts';
 import { LookupGivenUp } from './core/verifier.ts';
 import type { Decider } from './endpoints/verify-key.ts';
 

@@ -20,9 +20,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   'no fill guard': {
     seed: 25,
     file: VERIFIER,
-    edits: [
-      ['if (reply.sequence !== this.#position || this.#epoch !== epoch)', 'if (this.#epoch !== epoch)'],
-    ],
+    edits: [['if (reply.sequence !== this.position || this.#epoch !== epoch)', 'if (this.#epoch !== epoch)']],
   },
   'no lease': {
     seed: 3,
@@ -105,8 +103,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'no prevHash check': {
     seed: 354,
-    file: VERIFIER,
-    edits: [[' || change.previousHash !== this.#hash', '']],
+    file: 'verifier/core/log-prefix.ts',
+    edits: [[' && change.previousHash === this.#hash', '']],
   },
   'no hash chain': {
     seed: 1,

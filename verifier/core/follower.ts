@@ -2,32 +2,12 @@ import { type Change, type Effect, effectOf, parsePublished } from '#shared/chan
 import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { decodeState } from '#shared/key-record.ts';
+import type { DropReason, FollowerEvents, FollowerLimits } from './follower-events.ts';
+import { FormerNames } from './former-names.ts';
 import { Entry, type Epoch, type KeyCache } from './key-cache.ts';
 import { instant, Lease } from './lease.ts';
+import { LogPrefix } from './log-prefix.ts';
 import type { Mark, Pointer, Session, SyncReply, SyncRequest } from './redis-port.ts';
-
-/** The reason why a follower forgot everything it had. */
-export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
-
-/** The periods of a follower. */
-export interface FollowerLimits {
-  /** The period of SYNC, milliseconds; ±10 % at random so that a fleet does not beat in step. */
-  readonly syncPeriodMs: number;
-  /** After this long without a reply the connection is cut, milliseconds. */
-  readonly syncDeadlineMs: number;
-}
-
-/** Events of a follower, for logs, metrics and the tests' checker. */
-export interface FollowerEvents {
-  live(position: number, leaseMs: number): void;
-  dropped(reason: DropReason, position: number): void;
-  disconnected(reason: unknown, position: number): void;
-  /** In touch again after `disconnected`, without having dropped. */
-  resumed(position: number): void;
-  gap(position: number, received: number): void;
-  /** A change was applied to memory, in order. */
-  applied(change: Change, source: 'message' | 'sync'): void;
-}
 
 /** The key to read in a SYNC. */
 type Wanted = Pick<SyncRequest, 'keyId' | 'secretHash'>;
@@ -43,12 +23,9 @@ interface Elsewhere {
   readonly elsewhere: Pointer | undefined;
 }
 
-/** Hashes of the latest applied changes that are kept to compare with late replies. */
-const RING_LENGTH = 4096;
 const FILL_ATTEMPTS_MAX = 5;
 /** REGISTER may be followed by WAIT, which takes up to 1000 ms. */
 const REGISTER_DEADLINE_MS = 2000;
-const FORMER_NAMES_MAX = 16;
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
 
@@ -71,18 +48,8 @@ export class Follower {
   /** undefined in INIT. */
   #epoch: Epoch | undefined;
   #member = '';
-  /**
-   * Names that may still be registered although nothing is remembered under them. A fence removes those that do not fit
-   * here.
-   */
-  readonly #former = new Set<string>();
-  #position = 0;
-  #hash = '';
-  /** The creations that were seen: nothing is remembered of a key that is not among them. */
-  #creations: Mark = '';
-  /** The highest sequence heard of. */
-  #headSeen = 0;
-  readonly #ring: string[] = [];
+  readonly #former = new FormerNames();
+  readonly #known = new LogPrefix();
   #apiDeleted = false;
   #waiters: PromiseWithResolvers<void>[] = [];
   readonly #stop = new AbortController();
@@ -140,12 +107,12 @@ export class Follower {
 
   /** For metrics and status. */
   get position(): number {
-    return this.#position;
+    return this.#known.position;
   }
 
   /** Changes known to exist and not applied yet. */
   get lag(): number {
-    return Math.max(0, this.#headSeen - this.#position);
+    return this.#known.lag;
   }
 
   get leaseRemainingMs(): number {
@@ -164,12 +131,12 @@ export class Follower {
       try {
         await this.#converse(() => {
           attempt = 0;
-          if (failed) this.#events.resumed(this.#position);
+          if (failed) this.#events.resumed(this.position);
           failed = false;
         });
       } catch (error) {
         failed = true;
-        this.#events.disconnected(error, this.#position);
+        this.#events.disconnected(error, this.position);
         for (const waiter of this.#waiters.splice(0)) waiter.reject(error);
       }
       this.#session?.end('quietly');
@@ -186,7 +153,7 @@ export class Follower {
     this.#stop.abort();
     this.#wake.abort();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
-    if (session) await this.#leaveAll(session);
+    if (session) await this.#former.leave(session, this.#member);
     await this.#ended;
   }
 
@@ -219,7 +186,7 @@ export class Follower {
       const { reply, isSeen } = await this.#sync(session, epoch, wanted);
       if (reply.status === 'ELSEWHERE') return { elsewhere: reply.pointer };
       if (this.#apiDeleted || reply.apiDeleted) return undefined;
-      if (reply.sequence !== this.#position || this.#epoch !== epoch) continue;
+      if (reply.sequence !== this.position || this.#epoch !== epoch) continue;
       if (!isSeen) continue;
       const [secretHash, , ...state] = reply.record;
       const keyId = wanted.keyId ?? reply.pointer?.keyId;
@@ -265,41 +232,31 @@ export class Follower {
   }
 
   async #register(session: Session): Promise<void> {
-    void this.#leaveAll(session);
+    void this.#former.leave(session, this.#member);
     const [nonce, member] = [this.#newNonce(), this.#newNonce()];
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
-    if (this.#stop.signal.aborted) await this.#leaveAll(session); // `stop` may have come before it
+    // `stop` may have come before it.
+    if (this.#stop.signal.aborted) await this.#former.leave(session, member);
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
-    this.#position = this.#headSeen = reply.sequence;
-    this.#hash = reply.hash;
-    this.#creations = reply.creations;
-    this.#ring.length = 0;
-    this.#ring[reply.sequence % RING_LENGTH] = reply.hash;
+    this.#known.begin(reply);
     this.#apiDeleted = reply.apiDeleted;
     const lease = new Lease(this.#clock);
     lease.extend(sentAt, reply.leaseMs);
     this.#epoch = { apiId: this.apiId, lease, current: true, used: true };
-    this.#events.live(this.#position, reply.leaseMs);
+    this.#events.live(this.position, reply.leaseMs);
     for (const waiter of this.#waiters.splice(0)) waiter.resolve();
-  }
-
-  /** Takes out every name of this follower. Only where nothing is remembered under any of them. */
-  async #leaveAll(session: Session): Promise<void> {
-    if (this.#member && this.#former.size < FORMER_NAMES_MAX) this.#former.add(this.#member);
-    const left = [...this.#former].map((name) => session.leave(name).then(() => this.#former.delete(name)));
-    await Promise.allSettled(left);
   }
 
   /** One SYNC, and what its reply says applied. Rejects when the reply is void or made the follower drop. */
   async #sync(session: Session, epoch: Epoch, wanted: Wanted = {}): Promise<Synced> {
     const request: SyncRequest = {
       member: this.#member,
-      position: this.#position,
-      hash: this.#hash,
-      creations: this.#creations,
+      position: this.#known.position,
+      hash: this.#known.hash,
+      creations: this.#known.creations,
       nonce: this.#newNonce(),
       ...wanted,
     };
@@ -309,16 +266,17 @@ export class Follower {
     if (reply.nonce !== request.nonce) return this.#desynchronised(session);
     if (reply.status === 'ELSEWHERE') return { reply, isSeen: false };
     if (reply.status !== 'OK') return this.#drop(REASONS[reply.status]);
-    this.#headSeen = reply.sequence;
+    const known = this.#known;
+    known.headIs(reply.sequence);
     for (const change of reply.entries) {
-      if (change.sequence > this.#position + 1) return this.#drop('hole');
-      if (change.sequence === this.#position + 1) this.#apply(epoch, change, 'sync');
-      else if (this.#ring[change.sequence % RING_LENGTH] !== change.hash) return this.#drop('diverged');
+      if (change.sequence > known.position + 1) return this.#drop('hole');
+      if (change.sequence === known.position + 1) this.#apply(epoch, change, 'sync');
+      else if (!known.has(change)) return this.#drop('diverged');
     }
     // Only what this follower had seen when it asked was compared. What it saw since, the next SYNC proves.
-    const isProven = this.#creations === request.creations || this.#creations === reply.creations;
-    if (isProven) this.#creations = reply.creations;
-    if (isProven && this.#position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
+    const isProven = known.creations === request.creations || known.creations === reply.creations;
+    if (isProven) known.creations = reply.creations;
+    if (isProven && known.position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
     return { reply, isSeen: isProven || Number(reply.record[1] ?? 0) <= numberOf(request.creations) };
   }
 
@@ -327,10 +285,10 @@ export class Follower {
     const change = parsePublished(message);
     const epoch = this.#epoch;
     this.#wake.abort();
-    if (!epoch || !change || change.sequence <= this.#position) return;
-    this.#headSeen = Math.max(this.#headSeen, change.sequence);
-    if (change.sequence !== this.#position + 1 || change.previousHash !== this.#hash) {
-      this.#events.gap(this.#position, change.sequence);
+    if (!epoch || !change || change.sequence <= this.position) return;
+    this.#known.heardOf(change.sequence);
+    if (!this.#known.isContinuedBy(change)) {
+      this.#events.gap(this.position, change.sequence);
       return;
     }
     try {
@@ -357,9 +315,7 @@ export class Follower {
       case 'nothing':
         break;
     }
-    this.#position = change.sequence;
-    this.#hash = change.hash;
-    this.#ring[change.sequence % RING_LENGTH] = change.hash;
+    this.#known.add(change);
     this.#events.applied(change, source);
     this.#wake.abort(); // the next SYNC acknowledges it
   }
@@ -371,7 +327,7 @@ export class Follower {
   }
 
   #drop(reason: DropReason): never {
-    this.#events.dropped(reason, this.#position);
+    this.#events.dropped(reason, this.position);
     this.#forgetAll();
     this.#wake.abort();
     throw unavailable(`out of sync with Redis: ${reason}`);
