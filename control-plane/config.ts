@@ -1,112 +1,55 @@
-import { adminSettings } from '#shared/admin.ts';
-import { type ConfigOf, choice, flag, integer, port, secret, text } from '#shared/process/config.ts';
+import { type ConfigOf, flag, integer, port, secret, text } from '#shared/process/config.ts';
+import { processSettings } from '#shared/process/process-settings.ts';
 import { redisSettings } from '#shared/redis/redis-settings.ts';
 import { httpSettings } from './http/limits.ts';
 
 const ROOT_KEY_LENGTH_MIN = 32;
 
 export const settings = {
-  HOST: text('127.0.0.1', 'Address of the API'),
-  PORT: port(3000, 'Port of the API'),
-  ...adminSettings(9300),
-  ROOT_KEY: secret(
-    undefined,
-    'at least 32 characters each',
+  HOST: text('127.0.0.1').help('Address of the API'),
+  PORT: port(3000).help('Port of the API'),
+  ...processSettings(9300),
+  ROOT_KEY: secret(undefined, 'at least 32 characters each', parseRootKeys).help(
     'Bootstrap root keys with all permissions, one a line; better from ROOT_KEY_FILE. List two during a rotation',
-    parseRootKeys,
-  ),
-  LOG_LEVEL: choice(
-    ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'],
-    'info',
-    'Least level that is logged',
   ),
   ...redisSettings,
-  REDIS_MIN_REPLICAS_MAX_LAG_S: integer(
-    1,
-    60,
-    's',
-    2,
+  REDIS_MIN_REPLICAS_MAX_LAG_S: integer(1, 60, 's', 2).help(
     'The `min-replicas-max-lag` of Redis: the time for which a cut-off primary goes on accepting. Used where REDIS_REPLICAS > 0',
   ),
-  API_AUTO_CREATE: flag(true, 'true: the first key of an unknown apiId creates the API; false: it is a 404'),
-  LEASE_MS: integer(
-    500,
-    600_000,
-    'ms',
-    10_000,
+  API_AUTO_CREATE: flag(true).help(
+    'true: the first key of an unknown apiId creates the API; false: it is a 404',
+  ),
+  LEASE_MS: integer(500, 600_000, 'ms', 10_000).help(
     'Time for which a verifier may answer from memory after it last heard from Redis. It bounds staleness, answers without Redis, and the wait of a disable for a verifier out of reach',
   ),
-  FENCE_WAIT_MS: integer(
-    0,
-    60_000,
-    'ms',
-    30_000,
+  FENCE_WAIT_MS: integer(0, 60_000, 'ms', 30_000).help(
     'Longest wait of a call that changes something; the fence goes on after it',
   ),
-  FENCES_PENDING_MAX: integer(
-    1,
-    1_000_000,
-    'changes',
-    10_000,
+  FENCES_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).help(
     'Incomplete changes of one API at once; more are refused with 503',
   ),
-  REFUSALS_PENDING_MAX: integer(
-    1,
-    1_000_000,
-    'changes',
-    10_000,
+  REFUSALS_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).help(
     'Incomplete disables and deletes of one API at once, counted apart from its other changes; more are refused with 503',
   ),
-  AUDIT_EVENTS_MAX: integer(
-    1000,
-    100_000_000,
-    'events',
-    100_000,
+  AUDIT_EVENTS_MAX: integer(1000, 100_000_000, 'events', 100_000).help(
     'Changes kept for audit.listEvents, the latest ones; about 300 bytes of Redis each',
   ),
-  AUDIT_REFUSED_MAX: integer(
-    1000,
-    100_000_000,
-    'events',
-    10_000,
+  AUDIT_REFUSED_MAX: integer(1000, 100_000_000, 'events', 10_000).help(
     'Refused calls kept for audit.listEvents, the latest ones. They are kept apart, so that a flood of them pushes no change out',
   ),
-  AUDIT_WAITING_MAX: integer(
-    0,
-    1_000_000,
-    'events',
-    10_000,
+  AUDIT_WAITING_MAX: integer(0, 1_000_000, 'events', 10_000).help(
     'Audit events of changes that wait in memory while Redis does not take them, about 1 KiB each. More are only in the log of the process, and counted as lost',
   ),
-  ROOT_KEY_CALLS_PER_MINUTE: integer(
-    0,
-    100_000_000,
-    'calls',
-    60_000,
+  ROOT_KEY_CALLS_PER_MINUTE: integer(0, 100_000_000, 'calls', 60_000).help(
     'Reading calls of one root key in a minute, and as many changing calls; more are refused with 429. 0 = no limit',
   ),
-  FAILURES_PER_MINUTE: integer(
-    0,
-    100_000_000,
-    'calls',
-    60,
+  FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
     'Calls without a valid root key from one address in a minute that are answered 401; more are answered 429 and leave no event in the audit log. 0 = no limit',
   ),
-  EVENT_LOOP_DELAY_MS_MAX: integer(
-    0,
-    60_000,
-    'ms',
-    500,
+  EVENT_LOOP_DELAY_MS_MAX: integer(0, 60_000, 'ms', 500).help(
     'Mean delay of the event loop above which calls are refused with 503, except updates and deletes. 0 = never',
   ),
   ...httpSettings,
-  SHUTDOWN_GRACE_MS: integer(
-    0,
-    300_000,
-    'ms',
-    10_000,
-    'Longest time that requests in flight may take to finish after DRAIN_MS',
-  ),
 };
 
 /** A control plane's settings, read and checked. */

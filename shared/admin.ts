@@ -1,19 +1,6 @@
 import { createServer, type Server } from 'node:http';
 import type { Registry } from 'prom-client';
-import { integer, port, text } from './process/config.ts';
 import { listening } from './process/listening.ts';
-
-export const adminSettings = (byDefault: number) => ({
-  ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener: `/livez`, `/readyz`, `/metrics`'),
-  ADMIN_PORT: port(byDefault, 'Port of the admin listener'),
-  DRAIN_MS: integer(
-    0,
-    300_000,
-    'ms',
-    1000,
-    'Time after SIGTERM in which requests are still taken, each connection is closed after its answer, and `/readyz` says 503. Set it longer than a balancer needs to turn away',
-  ),
-});
 
 /** Answers of the admin listener. */
 export interface AdminOptions {

@@ -1,9 +1,9 @@
 import { setFlagsFromString } from 'node:v8';
-import closeWithGrace from 'close-with-grace';
 import { systemClock } from '#shared/clock.ts';
 import { loadConfigOrExit } from '#shared/process/config.ts';
 import { startOrExit } from '#shared/process/listening.ts';
 import { createLogger } from '#shared/process/log.ts';
+import { stopWithGrace } from '#shared/process/stopping.ts';
 import { startVerifier } from './app.ts';
 import { configFaults, settings } from './config.ts';
 
@@ -14,9 +14,4 @@ const verifier = await startOrExit(startVerifier(config, systemClock, log));
 // as large as before, with up to four times the scavenges (Node 24.21, `--trace-gc`). Not earlier: what survives the start
 // would make it large for nothing.
 setFlagsFromString('--semi-space-growth-factor=8');
-const { DRAIN_MS, SHUTDOWN_GRACE_MS } = config;
-closeWithGrace({ delay: DRAIN_MS + SHUTDOWN_GRACE_MS, logger: log }, async ({ signal, err }) => {
-  if (err) log.fatal({ err }, 'stopping after an error that nobody handled');
-  else log.info({ signal }, 'stopping');
-  await verifier.stop(err ? 0 : DRAIN_MS);
-});
+stopWithGrace(verifier, config, log);

@@ -7,20 +7,13 @@ export const settings = {
     'http://127.0.0.1:3001',
     'Address of a verifier, for `keys verify` and `doctor`',
   ),
-  KEYFENCE_ROOT_KEY: secret(
-    '',
-    'printable ASCII',
+  KEYFENCE_ROOT_KEY: secret('', 'printable ASCII', firstLine).help(
     'The root key; better from KEYFENCE_ROOT_KEY_FILE, of which the first line counts. Asked for on a terminal where neither is set',
-    firstLine,
   ),
-  KEYFENCE_KEY: secret(
-    '',
-    'printable ASCII',
+  KEYFENCE_KEY: secret('', 'printable ASCII', firstLine).help(
     'The key that `keys verify` asks about; otherwise standard input, or a prompt on a terminal',
-    firstLine,
   ),
-  KEYFENCE_DATA: text(
-    '',
+  KEYFENCE_DATA: text('').help(
     'The folder of `npm start`, where `doctor` finds what runs there; the default is `.keyfence` in the project',
   ),
 };

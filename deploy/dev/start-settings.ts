@@ -2,10 +2,10 @@ import { type ConfigOf, integer } from '../../shared/process/config.ts';
 
 /** Ports of `npm start`. Port 0 is refused, because the printed walk names the ports. */
 export const startSettings = {
-  CONTROL_PLANE_PORT: port(3000, 'Port of the control plane'),
-  CONTROL_PLANE_ADMIN_PORT: port(9300, 'Port of its admin listener'),
-  VERIFIER_PORT: port(3001, 'Port of the verifier'),
-  VERIFIER_ADMIN_PORT: port(9301, 'Port of its admin listener'),
+  CONTROL_PLANE_PORT: port(3000).help('Port of the control plane'),
+  CONTROL_PLANE_ADMIN_PORT: port(9300).help('Port of its admin listener'),
+  VERIFIER_PORT: port(3001).help('Port of the verifier'),
+  VERIFIER_ADMIN_PORT: port(9301).help('Port of its admin listener'),
 };
 
 /** The values of `startSettings`. */
@@ -34,6 +34,6 @@ const INSTEAD: Readonly<Record<string, string>> = {
   ADMIN_HOST: 'both listen on 127.0.0.1',
 };
 
-function port(byDefault: number, help: string) {
-  return integer(1, 65_535, '', byDefault, help);
+function port(byDefault: number) {
+  return integer(1, 65_535, '', byDefault);
 }

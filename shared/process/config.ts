@@ -72,15 +72,18 @@ export function loadConfigOrExit<S extends Settings>(
   }
 }
 
+/** Completes a setting with its explanation, which the documentation shows. */
+interface Unexplained<T> {
+  help(text: string): Setting<T>;
+}
+
+const unexplained = <T>(setting: Omit<Setting<T>, 'help'>): Unexplained<T> => ({
+  help: (help) => ({ ...setting, help }),
+});
+
 /** A whole number from `min` to `max`, with its unit. */
-export function integer(
-  min: number,
-  max: number,
-  unit: string,
-  byDefault: number,
-  help: string,
-): Setting<number> {
-  return {
+export function integer(min: number, max: number, unit: string, byDefault: number): Unexplained<number> {
+  return unexplained({
     parse(text) {
       const value = Number(text);
       if (!/^-?\d+$/.test(text) || value < min || value > max) throw new Error(`"${text}" is not allowed`);
@@ -88,21 +91,22 @@ export function integer(
     },
     default: String(byDefault),
     rule: `integer ${min}..${max}${unit ? ` ${unit}` : ''}`,
-    help,
-  };
+  });
 }
 
-export const port = (byDefault: number, help: string): Setting<number> =>
-  integer(0, 65_535, '', byDefault, `${help}; 0 = any free one`);
+/** A port to listen on; 0 = any free one. */
+export const port = (byDefault: number): Unexplained<number> => ({
+  help: (text) => integer(0, 65_535, '', byDefault).help(`${text}; 0 = any free one`),
+});
 
 /** Any text; without a default it is required. */
-export function text(byDefault: string | undefined, help: string): Setting<string> {
-  return { parse: (value) => value, default: byDefault, rule: 'text', help };
+export function text(byDefault: string | undefined): Unexplained<string> {
+  return unexplained({ parse: (value) => value, default: byDefault, rule: 'text' });
 }
 
 /** An http:// or https:// address, perhaps with a path to begin at; unset = undefined. */
-export function httpUrl(help: string): Setting<URL | undefined> {
-  return {
+export function httpUrl(): Unexplained<URL | undefined> {
+  return unexplained({
     parse(value) {
       if (value === '') return undefined;
       const url = URL.canParse(value) ? new URL(value) : undefined;
@@ -113,45 +117,36 @@ export function httpUrl(help: string): Setting<URL | undefined> {
     },
     default: '',
     rule: 'http:// or https:// URL without user, query or fragment',
-    help,
-  };
+  });
 }
 
 /** `true` or `false`. */
-export function flag(byDefault: boolean, help: string): Setting<boolean> {
-  return {
-    parse(value) {
-      if (value !== 'true' && value !== 'false') throw new Error(`"${value}" is not allowed`);
-      return value === 'true';
-    },
+export function flag(byDefault: boolean): Unexplained<boolean> {
+  return unexplained({
+    parse: (value) => oneOf(['true', 'false'], value) === 'true',
     default: String(byDefault),
     rule: 'true or false',
-    help,
-  };
+  });
 }
 
 /** One of `values`. */
-export function choice<const T extends string>(values: readonly T[], byDefault: T, help: string): Setting<T> {
-  return {
-    parse(value) {
-      const found = values.find((allowed) => allowed === value);
-      if (found === undefined) throw new Error(`"${value}" is not allowed`);
-      return found;
-    },
+export function choice<const T extends string>(values: readonly T[], byDefault: T): Unexplained<T> {
+  return unexplained({
+    parse: (value) => oneOf(values, value),
     default: byDefault,
     rule: values.join(', '),
-    help,
-  };
+  });
+}
+
+function oneOf<T extends string>(values: readonly T[], text: string): T {
+  const found = values.find((allowed) => allowed === text);
+  if (found === undefined) throw new Error(`"${text}" is not allowed`);
+  return found;
 }
 
 /** Comma-separated values, each of `pattern`; an empty default is an empty list. */
-export function list(
-  pattern: RegExp,
-  rule: string,
-  help: string,
-  byDefault = '',
-): Setting<readonly string[]> {
-  return {
+export function list(pattern: RegExp, rule: string, byDefault = ''): Unexplained<readonly string[]> {
+  return unexplained({
     parse(value) {
       const items = value
         .split(',')
@@ -163,18 +158,16 @@ export function list(
     },
     default: byDefault,
     rule,
-    help,
-  };
+  });
 }
 
 /** A setting that may also come from the file named by `<NAME>_FILE`. `parse` must not put its text into errors. */
 export function secret<T = string>(
   byDefault: string | undefined,
   rule: string,
-  help: string,
   parse: (text: string) => T = (text) => text as T,
-): Setting<T> {
-  return { parse, default: byDefault, rule, help, secret: true };
+): Unexplained<T> {
+  return unexplained({ parse, default: byDefault, rule, secret: true });
 }
 
 /** `NAME`, or the content of the file named by `NAME_FILE` without its last line break; both at once is a fault. */

@@ -8,31 +8,25 @@ export const redisSettings = {
   REDIS_URL: secret(
     'redis://127.0.0.1:6379',
     'redis://, rediss:// or unix:// URLs, comma-separated',
-    'Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`: several sentinels or seed nodes',
     parseUrls,
+  ).help('Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`: several sentinels or seed nodes'),
+  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single').help(
+    'Kind of Redis that REDIS_URL leads to',
   ),
-  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single', 'Kind of Redis that REDIS_URL leads to'),
-  REDIS_SENTINEL_NAME: text('mymaster', "The primary's name at the sentinels"),
-  REDIS_USERNAME: text('', 'ACL user, where the URL names none'),
-  REDIS_PASSWORD: secret('', 'text', 'Password, where the URL has none; better from REDIS_PASSWORD_FILE'),
-  REDIS_SENTINEL_PASSWORD: secret('', 'text', 'Password of the sentinels'),
-  REDIS_TLS_CA_FILE: text(
-    '',
+  REDIS_SENTINEL_NAME: text('mymaster').help("The primary's name at the sentinels"),
+  REDIS_USERNAME: text('').help('ACL user, where the URL names none'),
+  REDIS_PASSWORD: secret('', 'text').help(
+    'Password, where the URL has none; better from REDIS_PASSWORD_FILE',
+  ),
+  REDIS_SENTINEL_PASSWORD: secret('', 'text').help('Password of the sentinels'),
+  REDIS_TLS_CA_FILE: text('').help(
     "PEM file of the certificate authority for `rediss://`, where it is not one of the system's",
   ),
-  REDIS_REPLICAS: integer(
-    0,
-    8,
-    'replicas',
-    0,
+  REDIS_REPLICAS: integer(0, 8, 'replicas', 0).help(
     'Replicas that must hold a write before it is acknowledged (WAIT). All of them, or a failover can lose acknowledged writes',
   ),
-  REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000, 'Longest time for opening a connection'),
-  REDIS_COMMAND_TIMEOUT_MS: integer(
-    50,
-    60_000,
-    'ms',
-    2000,
+  REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000).help('Longest time for opening a connection'),
+  REDIS_COMMAND_TIMEOUT_MS: integer(50, 60_000, 'ms', 2000).help(
     'Longest time that a command may take before its connection is cut. Set it above the 1000 ms that WAIT may take',
   ),
 };

@@ -14,18 +14,18 @@ import {
 
 /** Each kind of setting by itself: what it takes, what it refuses, and that a refusal names it. */
 const settings = {
-  N: integer(-5, 10, 'ms', 3, 'h'),
-  PORT: port(80, 'h'),
-  TEXT: text('t', 'h'),
-  URL: httpUrl('h'),
-  ON: flag(true, 'h'),
-  OFF: flag(false, 'h'),
-  ONE: choice(['a', 'b'], 'b', 'h'),
-  LIST: list(/^[a-z]+$/, 'letters', 'h', 'x'),
-  SECRET: secret('none', 'no spaces', 'h', (value) => {
+  N: integer(-5, 10, 'ms', 3).help('h'),
+  PORT: port(80).help('h'),
+  TEXT: text('t').help('h'),
+  URL: httpUrl().help('h'),
+  ON: flag(true).help('h'),
+  OFF: flag(false).help('h'),
+  ONE: choice(['a', 'b'], 'b').help('h'),
+  LIST: list(/^[a-z]+$/, 'letters', 'x').help('h'),
+  SECRET: secret('none', 'no spaces', (value) => {
     if (value.includes(' ')) throw new Error('has a space');
     return value.length;
-  }),
+  }).help('h'),
 };
 const load = (env: Record<string, string>) => loadConfig(settings, env);
 const faultsOf = (env: Record<string, string>) => {

@@ -23,10 +23,13 @@ import { Connections } from './grpc-connections.ts';
 import { GrpcHealth } from './grpc-health.ts';
 import type { Decider } from './verify-key.ts';
 
+const anyPort = port(0).help(
+  "Port for Envoy's ext_authz over gRPC, at HOST, with `grpc.health.v1`; unset = off",
+);
 const grpcPort: Setting<number | undefined> = {
-  ...port(0, "Port for Envoy's ext_authz over gRPC, at HOST, with `grpc.health.v1`; unset = off"),
+  ...anyPort,
   default: '',
-  parse: (value) => (value === '' ? undefined : port(0, '').parse(value)),
+  parse: (value) => (value === '' ? undefined : anyPort.parse(value)),
 };
 
 export const grpcSettings = { EXT_AUTHZ_GRPC_PORT: grpcPort };

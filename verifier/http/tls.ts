@@ -15,11 +15,10 @@ import { type ConfigOf, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 
 export const tlsSettings = {
-  TLS_CERT_FILE: text(
-    '',
+  TLS_CERT_FILE: text('').help(
     'PEM file of a certificate and its chain: with it the TCP listeners of callers speak HTTPS. Replace both files to renew it; no restart is needed',
   ),
-  TLS_KEY_FILE: text('', 'PEM file of its private key'),
+  TLS_KEY_FILE: text('').help('PEM file of its private key'),
 };
 
 type TlsConfig = ConfigOf<typeof tlsSettings>;

@@ -12,21 +12,13 @@ import { bodyOf, UpstreamPool, type UpstreamStats } from './upstream.ts';
 import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 
 export const forwardSettings = {
-  CONTROL_PLANE_URL: httpUrl(
+  CONTROL_PLANE_URL: httpUrl().help(
     'Address of the control plane. Where it is set, every other `/v1/` call is passed on to it, so that clients need one address only',
   ),
-  CONTROL_PLANE_TIMEOUT_MS: integer(
-    1000,
-    300_000,
-    'ms',
-    75_000,
+  CONTROL_PLANE_TIMEOUT_MS: integer(1000, 300_000, 'ms', 75_000).help(
     'Longest wait of such a call for an answer. Set it above the 60,000 that an update may be held, and below STALL_TIMEOUT_MS',
   ),
-  CONTROL_PLANE_CONNECTIONS_MAX: integer(
-    1,
-    10_000,
-    'connections',
-    100,
+  CONTROL_PLANE_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 100).help(
     'Most such calls at once, each on a connection of its own; more are answered 503',
   ),
 };

@@ -18,38 +18,22 @@ const apiId: Setting<string> = {
 };
 
 export const proxySettings = {
-  UPSTREAM_URL: httpUrl(
+  UPSTREAM_URL: httpUrl().help(
     "Proxy mode: address of the API itself. Where it is set, PROXY_PORT takes the API's requests and passes on those that a key allows",
   ),
-  PROXY_HOST: text('127.0.0.1', 'Address of the listener in front of the API'),
-  PROXY_PORT: port(3002, 'Port of the listener in front of the API'),
+  PROXY_HOST: text('127.0.0.1').help('Address of the listener in front of the API'),
+  PROXY_PORT: port(3002).help('Port of the listener in front of the API'),
   PROXY_API_ID: apiId,
-  UPSTREAM_CONNECTIONS_MAX: integer(
-    1,
-    10_000,
-    'connections',
-    1000,
+  UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
     'Most requests and WebSockets at the API at once, each on a connection of its own; more are answered 503',
   ),
-  UPSTREAM_TIMEOUT_MS: integer(
-    100,
-    300_000,
-    'ms',
-    60_000,
+  UPSTREAM_TIMEOUT_MS: integer(100, 300_000, 'ms', 60_000).help(
     "Longest wait for the head of the API's answer, and then for each next piece of it. Set it below STALL_TIMEOUT_MS",
   ),
-  WEBSOCKET_IDLE_MS: integer(
-    1000,
-    86_400_000,
-    'ms',
-    600_000,
+  WEBSOCKET_IDLE_MS: integer(1000, 86_400_000, 'ms', 600_000).help(
     'Time after which a WebSocket is closed on which nothing moves',
   ),
-  PROXY_RECHECK_MS: integer(
-    100,
-    3_600_000,
-    'ms',
-    1000,
+  PROXY_RECHECK_MS: integer(100, 3_600_000, 'ms', 1000).help(
     'Period after which the key of a request or WebSocket that goes on is judged again. It is cut when the key is no longer good, and when the lease has passed without a verdict',
   ),
 };

@@ -1,0 +1,17 @@
+import closeWithGrace from 'close-with-grace';
+import type { ConfigOf } from './config.ts';
+import type { createLogger } from './log.ts';
+import type { processSettings } from './process-settings.ts';
+
+/** Stops the process on a signal after DRAIN_MS, or at once after an error that nobody handled. */
+export function stopWithGrace(
+  process: { stop(drainMs: number): Promise<void> },
+  { DRAIN_MS, SHUTDOWN_GRACE_MS }: ConfigOf<ReturnType<typeof processSettings>>,
+  log: ReturnType<typeof createLogger>,
+): void {
+  closeWithGrace({ delay: DRAIN_MS + SHUTDOWN_GRACE_MS, logger: log }, async ({ signal, err }) => {
+    if (err) log.fatal({ err }, 'stopping after an error that nobody handled');
+    else log.info({ signal }, 'stopping');
+    await process.stop(err ? 0 : DRAIN_MS);
+  });
+}
