@@ -1,5 +1,5 @@
-import { Counter, Gauge, Histogram } from 'prom-client';
-import { processMetrics } from '#shared/process/process-metrics.ts';
+import { Counter, Histogram } from 'prom-client';
+import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
 import type { Fence, FenceEvents } from './core/fence.ts';
 import type { PropagationEvents } from './core/propagation.ts';
 import type { Audit } from './redis/audit.ts';
@@ -10,76 +10,61 @@ import type { DurabilityCheck } from './redis/durability.ts';
 /** The control plane's metrics. No label has unbounded values. */
 export class Metrics {
   readonly registry = processMetrics();
-  readonly requests: Histogram<'operation' | 'status'>;
-  readonly audit: Counter<'kind' | 'result'>;
-  readonly rates: Counter<'limit'>;
-  readonly shed: Counter;
-  readonly #propagation: Histogram<'outcome'>;
-  readonly #killed: Counter;
-  readonly #reaped: Counter;
-  readonly #rewritten: Counter<'outcome'>;
-  readonly #writes: Counter<'result'>;
+  readonly #make = metricMakers(this.registry);
+  readonly requests = new Histogram({
+    name: 'keyfence_control_plane_request_duration_seconds',
+    help: 'Duration of requests, waits for the fence included. A slow updateKey with outcome "fence" in keyfence_propagation_seconds is a verifier that did not answer, not a slow control plane.',
+    labelNames: ['operation', 'status'],
+    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
+    registers: [this.registry],
+  });
+  readonly #propagation = new Histogram({
+    name: 'keyfence_propagation_seconds',
+    help: 'Time from the write of a change until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not, and their leases were waited out, about LEASE_MS; a steady rate means that verifiers crash or are cut off. "lost": a failover of Redis took it.',
+    labelNames: ['outcome'],
+    buckets: [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
+    registers: [this.registry],
+  });
+  readonly audit = new Counter({
+    name: 'keyfence_audit_events_total',
+    help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "late" waited in memory until Redis took them. Those "lost" are in the process log only; for "done" that takes an outage of Redis that lasted until this process stopped, or more than AUDIT_WAITING_MAX events in one.',
+    labelNames: ['kind', 'result'],
+    registers: [this.registry],
+  });
+  readonly rates = this.#make
+    .counter('keyfence_rate_limited_total', 'limit', ['calls', 'failures', 'unchecked'])
+    .help(
+      'Calls refused with 429: those of a root key over its limit ("calls") and those without one from an address over its limit ("failures"). "unchecked" were let through because Redis did not count them.',
+    );
+  readonly shed = this.#make
+    .counter('keyfence_shed_total')
+    .help(
+      'Calls refused with 503 because the event loop lagged. Add a control plane, or find the caller that sends so many.',
+    );
+  readonly #killed = this.#make
+    .counter('keyfence_laggards_killed_total')
+    .help(
+      'Verifiers (registrations) that a fence removed from the wait because they did not acknowledge in time. They register anew by themselves when they are back.',
+    );
+  readonly #reaped = this.#make
+    .counter('keyfence_laggards_removed_total')
+    .help(
+      'Killed verifiers that were removed, one fence later. Until then every change waits for its fence.',
+    );
+  readonly #rewritten = this.#make
+    .counter('keyfence_lost_refusals_total', 'outcome', ['written', 'conflict', 'given up'])
+    .help(
+      'Disables and deletes that a failover of Redis took and that were written again ("written") or met a later write ("conflict", "given up"). Above zero means that Redis lost acknowledged data: check REDIS_REPLICAS.',
+    );
+  readonly #writes = this.#make
+    .counter('keyfence_writes_total', 'result', ['replicated', 'short', 'failed'])
+    .help(
+      'Writing scripts run at Redis. "replicated": held by as many replicas as REDIS_REPLICAS asks for; "short": written, but a replica is missing or slow, so that changes stay pending and verifiers cannot register; "failed": not written or outcome unknown, answered 503.',
+    );
 
   constructor() {
-    const registers = [this.registry];
-    this.requests = new Histogram({
-      name: 'keyfence_control_plane_request_duration_seconds',
-      help: 'Duration of requests, waits for the fence included. A slow updateKey with outcome "fence" in keyfence_propagation_seconds is a verifier that did not answer, not a slow control plane.',
-      labelNames: ['operation', 'status'],
-      buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
-      registers,
-    });
-    this.#propagation = new Histogram({
-      name: 'keyfence_propagation_seconds',
-      help: 'Time from the write of a change until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not, and their leases were waited out, about LEASE_MS; a steady rate means that verifiers crash or are cut off. "lost": a failover of Redis took it.',
-      labelNames: ['outcome'],
-      buckets: [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
-      registers,
-    });
-    this.audit = new Counter({
-      name: 'keyfence_audit_events_total',
-      help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "late" waited in memory until Redis took them. Those "lost" are in the process log only; for "done" that takes an outage of Redis that lasted until this process stopped, or more than AUDIT_WAITING_MAX events in one.',
-      labelNames: ['kind', 'result'],
-      registers,
-    });
-    this.rates = new Counter({
-      name: 'keyfence_rate_limited_total',
-      help: 'Calls refused with 429: those of a root key over its limit ("calls") and those without one from an address over its limit ("failures"). "unchecked" were let through because Redis did not count them.',
-      labelNames: ['limit'],
-      registers,
-    });
-    this.shed = new Counter({
-      name: 'keyfence_shed_total',
-      help: 'Calls refused with 503 because the event loop lagged. Add a control plane, or find the caller that sends so many.',
-      registers,
-    });
-    this.#killed = new Counter({
-      name: 'keyfence_laggards_killed_total',
-      help: 'Verifiers (registrations) that a fence removed from the wait because they did not acknowledge in time. They register anew by themselves when they are back.',
-      registers,
-    });
-    this.#reaped = new Counter({
-      name: 'keyfence_laggards_removed_total',
-      help: 'Killed verifiers that were removed, one fence later. Until then every change waits for its fence.',
-      registers,
-    });
-    this.#rewritten = new Counter({
-      name: 'keyfence_lost_refusals_total',
-      help: 'Disables and deletes that a failover of Redis took and that were written again ("written") or met a later write ("conflict", "given up"). Above zero means that Redis lost acknowledged data: check REDIS_REPLICAS.',
-      labelNames: ['outcome'],
-      registers,
-    });
-    this.#writes = new Counter({
-      name: 'keyfence_writes_total',
-      help: 'Writing scripts run at Redis. "replicated": held by as many replicas as REDIS_REPLICAS asks for; "short": written, but a replica is missing or slow, so that changes stay pending and verifiers cannot register; "failed": not written or outcome unknown, answered 503.',
-      labelNames: ['result'],
-      registers,
-    });
     // A series must be there before its first event, or a rate misses that one.
     for (const outcome of ['acks', 'fence', 'lost']) this.#propagation.zero({ outcome });
-    for (const outcome of ['written', 'conflict', 'given up']) this.#rewritten.inc({ outcome }, 0);
-    for (const result of ['replicated', 'short', 'failed']) this.#writes.inc({ result }, 0);
-    for (const limit of ['calls', 'failures', 'unchecked']) this.rates.inc({ limit }, 0);
     for (const result of ['written', 'late', 'lost']) {
       this.audit.inc({ kind: 'done', result }, 0);
       if (result !== 'late') this.audit.inc({ kind: 'refused', result }, 0);
@@ -93,49 +78,27 @@ export class Metrics {
     audit: Pick<Audit, 'waiting'>,
     bootstrap: Pick<BootstrapWatch, 'differing'>,
   ): void {
-    const gauge = (name: string, help: string, read: () => number) =>
-      new Gauge({
-        name,
-        help,
-        registers: [this.registry],
-        collect() {
-          this.set(read());
-        },
-      });
-    gauge(
-      'keyfence_fences_pending',
+    const { gauge } = this.#make;
+    gauge('keyfence_fences_pending', () => fence.pending).help(
       'Changes that are not complete. Stays above zero while a verifier is unreachable, for up to LEASE_MS, or while Redis is.',
-      () => fence.pending,
     );
-    gauge(
-      'keyfence_fence_oldest_seconds',
+    gauge('keyfence_fence_oldest_seconds', () => fence.oldestMs / 1000).help(
       'Age of the oldest change that is not complete; 0 without any. Much more than LEASE_MS: Redis is out of reach, or a replica is missing.',
-      () => fence.oldestMs / 1000,
     );
-    gauge(
-      'keyfence_audit_events_waiting',
+    gauge('keyfence_audit_events_waiting', () => audit.waiting).help(
       'Audit events of changes that wait in memory because Redis did not take them. Those beyond AUDIT_WAITING_MAX are only in the process log, and so are all that wait when the process is killed.',
-      () => audit.waiting,
     );
-    gauge(
-      'keyfence_bootstrap_root_keys_differing',
+    gauge('keyfence_bootstrap_root_keys_differing', () => bootstrap.differing).help(
       'Sets of bootstrap root keys, other than its own, that control planes of the same Redis had within the last 90 s; looked at every 30 s. Above 0 outside of a rotation: some control plane accepts root keys that you may have withdrawn.',
-      () => bootstrap.differing,
     );
-    gauge(
-      'keyfence_redis_reachable',
+    gauge('keyfence_redis_reachable', () => (durability.answering ? 1 : 0)).help(
       '1 if Redis answered the last look, one every 5 s; in a Cluster, every primary. 0 otherwise.',
-      () => (durability.answering ? 1 : 0),
     );
-    gauge(
-      'keyfence_durable',
+    gauge('keyfence_durable', () => (durability.durable ? 1 : 0)).help(
       '1 if every primary of Redis keeps what it acknowledges, by the last look, at most 5 s ago: appendfsync always and no-appendfsync-on-rewrite no, or replicas; and nothing evicted. 0: a crash or a full memory of Redis can lose a disable. The `durable` of answers comes from a look of their own.',
-      () => (durability.durable ? 1 : 0),
     );
-    gauge(
-      'keyfence_redis_evicted_keys',
+    gauge('keyfence_redis_evicted_keys', () => durability.evictedKeys).help(
       'Keys that Redis evicted because its memory was full, since it started. Above zero: acknowledged keys, or records that disables depend on, are lost; set maxmemory-policy noeviction. All control planes report the same Redis: take the maximum.',
-      () => durability.evictedKeys,
     );
   }
 

@@ -1,6 +1,6 @@
 import { Counter, Histogram } from 'prom-client';
 import type { Clock } from '#shared/clock.ts';
-import { processMetrics } from '#shared/process/process-metrics.ts';
+import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/verdict-codes.ts';
 import type { DropReason, FollowerEvents } from './core/follower-events.ts';
 import { LookupGivenUp } from './core/verifier.ts';
@@ -21,21 +21,49 @@ export class Metrics {
     memory: perVerdict(() => 0),
     redis: perVerdict(() => 0),
   };
-  readonly #lookups: Histogram<'outcome'>;
-  readonly #undecided: Counter<'reason'>;
-  readonly #drops: Counter<'reason'>;
-  readonly #disconnects: Counter;
-  readonly #gaps: Counter;
-  readonly #applied: Counter<'source'>;
+  readonly #make = metricMakers(this.registry);
+  readonly #lookups = new Histogram({
+    name: 'keyfence_lookup_seconds',
+    help: 'Waits of requests that memory could not answer. "undecided" ended in 503; those near LOOKUP_WAIT_MS gave up waiting for Redis.',
+    labelNames: ['outcome'],
+    buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
+    registers: [this.registry],
+  });
+  readonly #undecided = this.#make
+    .counter('keyfence_undecided_total', 'reason', UNDECIDED_REASONS)
+    .help(
+      'Verifications answered 503; callers must refuse. crowded: more requests at once than REQUESTS_IN_FLIGHT_MAX; shed: more look-ups at once than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow; slow: no answer within LOOKUP_WAIT_MS; redis: out of reach, or this API not in sync. The rate of outages is this ÷ (this + keyfence_verdicts_total).',
+    );
+  readonly #drops = this.#make
+    .counter('keyfence_drops_total', 'reason', DROP_REASONS)
+    .help(
+      'APIs that were forgotten and followed anew. noreg: a fence removed this verifier because it did not acknowledge in time, or Redis was emptied; trimmed: it missed more changes or creations than are kept; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that cannot be; look at the network and at who writes to this Redis.',
+    );
+  readonly #disconnects = this.#make
+    .counter('keyfence_sync_failures_total')
+    .help(
+      'Sessions with Redis that ended or could not begin, one for each followed API and attempt. Memory goes on answering until its lease runs out.',
+    );
+  readonly #gaps = this.#make
+    .counter('keyfence_gaps_total')
+    .help(
+      'Messages that did not follow the last applied change; a SYNC then fetched what was missing. A few at reconnects are normal; a steady rate is lost messages.',
+    );
+  readonly #applied = this.#make
+    .counter('keyfence_changes_applied_total', 'source', ['message', 'sync'])
+    .help(
+      'Changes applied, by how they came. "message" is the fast way; much "sync" means that pub/sub loses messages.',
+    );
 
   constructor() {
-    const registers = [this.registry];
+    // A series must be there before its first event, or a rate misses that one.
+    for (const outcome of ['decided', 'undecided']) this.#lookups.zero({ outcome });
     const verdicts = this.#verdicts;
     new Counter({
       name: 'keyfence_verdicts_total',
       help: `Decided verifications by verdict, and whether memory or a look-up at Redis decided. VALID was allowed; ${REFUSED} are known keys that were refused, NOT_FOUND unknown or mistyped ones. The hit rate is memory ÷ all. Outages are not counted here: see keyfence_undecided_total.`,
       labelNames: ['code', 'source'],
-      registers,
+      registers: [this.registry],
       collect() {
         this.reset();
         for (const source of ['memory', 'redis'] as const) {
@@ -43,46 +71,6 @@ export class Metrics {
         }
       },
     });
-    this.#lookups = new Histogram({
-      name: 'keyfence_lookup_seconds',
-      help: 'Waits of requests that memory could not answer. "undecided" ended in 503; those near LOOKUP_WAIT_MS gave up waiting for Redis.',
-      labelNames: ['outcome'],
-      buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
-      registers,
-    });
-    this.#undecided = new Counter({
-      name: 'keyfence_undecided_total',
-      help: 'Verifications answered 503; callers must refuse. crowded: more requests at once than REQUESTS_IN_FLIGHT_MAX; shed: more look-ups at once than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow; slow: no answer within LOOKUP_WAIT_MS; redis: out of reach, or this API not in sync. The rate of outages is this ÷ (this + keyfence_verdicts_total).',
-      labelNames: ['reason'],
-      registers,
-    });
-    this.#drops = new Counter({
-      name: 'keyfence_drops_total',
-      help: 'APIs that were forgotten and followed anew. noreg: a fence removed this verifier because it did not acknowledge in time, or Redis was emptied; trimmed: it missed more changes or creations than are kept; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that cannot be; look at the network and at who writes to this Redis.',
-      labelNames: ['reason'],
-      registers,
-    });
-    this.#disconnects = new Counter({
-      name: 'keyfence_sync_failures_total',
-      help: 'Sessions with Redis that ended or could not begin, one for each followed API and attempt. Memory goes on answering until its lease runs out.',
-      registers,
-    });
-    this.#gaps = new Counter({
-      name: 'keyfence_gaps_total',
-      help: 'Messages that did not follow the last applied change; a SYNC then fetched what was missing. A few at reconnects are normal; a steady rate is lost messages.',
-      registers,
-    });
-    this.#applied = new Counter({
-      name: 'keyfence_changes_applied_total',
-      help: 'Changes applied, by how they came. "message" is the fast way; much "sync" means that pub/sub loses messages.',
-      labelNames: ['source'],
-      registers,
-    });
-    // A series must be there before its first event, or a rate misses that one.
-    for (const outcome of ['decided', 'undecided']) this.#lookups.zero({ outcome });
-    for (const reason of UNDECIDED_REASONS) this.#undecided.inc({ reason }, 0);
-    for (const reason of DROP_REASONS) this.#drops.inc({ reason }, 0);
-    for (const source of ['message', 'sync']) this.#applied.inc({ source }, 0);
   }
 
   /** Verdicts since the start, by where they came from. */

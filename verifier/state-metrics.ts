@@ -1,4 +1,5 @@
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { Gauge, type Registry } from 'prom-client';
+import { metricMakers } from '#shared/process/process-metrics.ts';
 import type { Follower } from './core/follower.ts';
 import type { Verifier } from './core/verifier.ts';
 import type { Usage } from './redis/usage-report.ts';
@@ -15,26 +16,7 @@ export function watchState(
   server: Pick<VerifierServer, 'requestsInFlight' | 'lane'>,
   usage: Pick<Usage, 'keys' | 'dropped'> | undefined,
 ): void {
-  const registers = [registry];
-  const count = (name: string, help: string, read: () => number) =>
-    new Counter({
-      name,
-      help,
-      registers,
-      collect() {
-        this.reset();
-        this.inc(read());
-      },
-    });
-  const gauge = (name: string, help: string, read: () => number) =>
-    new Gauge({
-      name,
-      help,
-      registers,
-      collect() {
-        this.set(read());
-      },
-    });
+  const { count, gauge } = metricMakers(registry);
   const perApi = (
     name: string,
     help: string,
@@ -45,7 +27,7 @@ export function watchState(
       name,
       help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}".`,
       labelNames: ['api_id'],
-      registers,
+      registers: [registry],
       collect() {
         this.reset();
         for (const [api_id, value] of perLabel(verifier.followers, apiIds, read, join)) {
@@ -55,58 +37,38 @@ export function watchState(
     });
 
   const { counts } = verifier;
-  count(
-    'keyfence_lookups_total',
+  count('keyfence_lookups_total', () => counts.fills).help(
     'Look-ups sent to Redis; one serves all who ask for that key.',
-    () => counts.fills,
   );
-  count(
-    'keyfence_malformed_keys_total',
+  count('keyfence_malformed_keys_total', () => counts.malformed).help(
     'Keys refused by their checksum, without a look-up.',
-    () => counts.malformed,
   );
-  count(
-    'keyfence_stale_answers_prevented_total',
+  count('keyfence_stale_answers_prevented_total', () => counts.stale).help(
     'Look-ups at Redis because the lease of an answer in memory had run out. Rises when Redis is away or this process was paused.',
-    () => counts.stale,
   );
-  count(
-    'keyfence_cache_evictions_total',
+  count('keyfence_cache_evictions_total', () => verifier.cache.evictions).help(
     'Keys pushed out of memory. A steady rate: raise CACHE_KEYS_MAX.',
-    () => verifier.cache.evictions,
   );
-  count(
-    'keyfence_fast_lane_requests_total',
+  count('keyfence_fast_lane_requests_total', () => server.lane.answered).help(
     "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total. Every common client's are: where it is less than 99 %, see the two below.",
-    () => server.lane.answered,
   );
-  count(
-    'keyfence_fast_lane_loans_total',
+  count('keyfence_fast_lane_loans_total', () => server.lane.lent).help(
     "Requests answered by Node's HTTP server whose connections stayed in the fast lane: other paths, and what is refused.",
-    () => server.lane.lent,
   );
-  count(
-    'keyfence_fast_lane_handovers_total',
+  count('keyfence_fast_lane_handovers_total', () => server.lane.handedOver).help(
     "Connections handed over to Node's HTTP server; a connection never comes back to the fast lane. If there are many and few requests in the fast lane, clients send something uncommon (chunked bodies, Expect, a head over 4 KiB), or ask for other paths only, or so many requests come in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
-    () => server.lane.handedOver,
   );
-  count(
-    'keyfence_usage_dropped_total',
+  count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
     'Verdicts that are missing from usage, because there were more keys than USAGE_KEYS_MAX or Redis failed during a report. The verdicts themselves were given.',
-    () => usage?.dropped ?? 0,
   );
-  gauge(
-    'keyfence_usage_keys',
+  gauge('keyfence_usage_keys', () => usage?.keys ?? 0).help(
     'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',
-    () => usage?.keys ?? 0,
   );
-  gauge('keyfence_cache_keys', 'Keys in memory.', () => verifier.cache.size);
-  gauge('keyfence_lookups_in_flight', 'Look-ups under way.', () => verifier.lookupsInFlight);
-  gauge('keyfence_followers', 'APIs followed.', () => verifier.followers.length);
-  gauge(
-    'keyfence_requests_in_flight',
+  gauge('keyfence_cache_keys', () => verifier.cache.size).help('Keys in memory.');
+  gauge('keyfence_lookups_in_flight', () => verifier.lookupsInFlight).help('Look-ups under way.');
+  gauge('keyfence_followers', () => verifier.followers.length).help('APIs followed.');
+  gauge('keyfence_requests_in_flight', () => server.requestsInFlight).help(
     'Requests being received or looked up. At REQUESTS_IN_FLIGHT_MAX more are refused with 503.',
-    () => server.requestsInFlight,
   );
   perApi(
     'keyfence_follower_live',

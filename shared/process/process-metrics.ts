@@ -1,4 +1,4 @@
-import { collectDefaultMetrics, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 
 /** Gauges that prom-client names like counters, which promtool refuses; the same numbers by type remain. */
 const MISNAMED = [
@@ -15,4 +15,57 @@ export function processMetrics(): Registry {
   collectDefaultMetrics({ register, eventLoopMonitoringPrecision: EVENT_LOOP_PRECISION_MS });
   for (const name of MISNAMED) register.removeSingleMetric(name);
   return register;
+}
+
+/** Completes a metric with the text that says how to read it. */
+interface Unexplained<Metric> {
+  help(text: string): Metric;
+}
+
+/** Makes the metrics of a registry. What has known `values` of its label shows them before the first event, or a rate misses that one. */
+export function metricMakers(registry: Registry) {
+  const registers = [registry];
+  return {
+    counter: <Label extends string = never>(
+      name: string,
+      label?: Label,
+      values: readonly string[] = [],
+    ): Unexplained<Counter<Label>> => ({
+      help(help) {
+        const counter = new Counter({
+          name,
+          help,
+          registers,
+          labelNames: label === undefined ? [] : [label],
+        });
+        for (const value of values) counter.labels(value).inc(0);
+        return counter;
+      },
+    }),
+    /** A counter that something else counts; it is read at a scrape. */
+    count: (name: string, read: () => number): Unexplained<Counter> => ({
+      help: (help) =>
+        new Counter({
+          name,
+          help,
+          registers,
+          collect() {
+            this.reset();
+            this.inc(read());
+          },
+        }),
+    }),
+    /** A present state, read at a scrape. */
+    gauge: (name: string, read: () => number): Unexplained<Gauge> => ({
+      help: (help) =>
+        new Gauge({
+          name,
+          help,
+          registers,
+          collect() {
+            this.set(read());
+          },
+        }),
+    }),
+  };
 }
