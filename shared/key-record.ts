@@ -58,7 +58,21 @@ export const KEY_FIELDS = {
     description: 'Any JSON object, at most 8 KiB and 32 levels deep; every verification returns it.',
     option: ['<json>', 'a JSON object that every verification returns'],
   },
+  environment: {
+    letter: 'E',
+    kind: 'text',
+    lengthMax: 256,
+    description: 'Such as live or test; every verification returns it.',
+    option: ['<name>', 'such as live or test; every verification returns it'],
+  },
 } as const satisfies Readonly<Record<string, Row>>;
+
+/** Other names of fields, for clients that know them by those: taken in requests, and shown beside the field itself. */
+export const ALIASES = { ownerId: 'externalId' } as const satisfies Readonly<
+  Record<string, keyof typeof KEY_FIELDS>
+>;
+/** Other name of a field. */
+export type Alias = keyof typeof ALIASES;
 
 type Fields = typeof KEY_FIELDS;
 /** Name of a field, as people write it. */
@@ -75,6 +89,8 @@ export type Clearable = { [Name in KeyField]: KindOf<Name> extends 'flag' ? neve
 export type KeyFields = { readonly [Name in Always]: Values[KindOf<Name>] } & {
   readonly [Name in Exclude<KeyField, Always>]?: Values[KindOf<Name>];
 };
+/** The same under all their names. */
+export type ShownFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
 /** Fields that are to be set; `null` clears. */
 export type KeyPatch = {
   readonly [Name in KeyField]?: Values[KindOf<Name>] | (Name extends Clearable ? null : never);
@@ -118,6 +134,15 @@ function stored(kind: Kind, value: unknown): string {
   if (kind !== 'object') return String(value);
   const text = JSON.stringify(value);
   return text === '{}' ? '' : text; // an empty object is not stored
+}
+
+/** The fields of a record as people see them, under all their names. */
+export function shownFields(fields: StoredFields): ShownFields {
+  const seen = keyFields(fields);
+  const again = Object.entries(ALIASES).flatMap(([alias, name]) =>
+    seen[name] === undefined ? [] : [[alias, seen[name]]],
+  );
+  return { ...seen, ...Object.fromEntries(again) };
 }
 
 /** The fields of a record as people see them. */

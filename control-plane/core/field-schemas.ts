@@ -7,7 +7,15 @@ import {
   type TUnion,
   Type,
 } from 'typebox';
-import { type Always, CLEARABLE, type Clearable, KEY_FIELDS, type KeyField } from '#shared/key-record.ts';
+import {
+  ALIASES,
+  type Alias,
+  type Always,
+  CLEARABLE,
+  type Clearable,
+  KEY_FIELDS,
+  type KeyField,
+} from '#shared/key-record.ts';
 
 /** Schemas of the fields that several answers have. */
 
@@ -29,32 +37,42 @@ const kinds = {
   text: (options: TSchemaOptions) => Type.String(options),
   object: (options: TSchemaOptions) => Type.Object({}, { additionalProperties: true, ...options }),
 };
-type FieldSchema<Name extends KeyField> = ReturnType<(typeof kinds)[(typeof KEY_FIELDS)[Name]['kind']]>;
+type Named = KeyField | Alias;
+type FieldOf<Name extends Named> = Name extends Alias ? (typeof ALIASES)[Name] : Name;
+type FieldSchema<Name extends Named> = ReturnType<(typeof kinds)[(typeof KEY_FIELDS)[FieldOf<Name>]['kind']]>;
 
 const TIME_MAX = 8_640_000_000_000_000;
 const boundsOf = { flag: {}, time: { minimum: 1, maximum: TIME_MAX }, text: { minLength: 1 }, object: {} };
 /** Taken apart for their order in the document only; a new field is among the others. */
 const { enabled, expires, name, meta, externalId, ...others } = KEY_FIELDS;
-const rows = Object.entries({ name, meta, externalId, ...others, expires, enabled });
+const aliases = Object.entries(ALIASES).map(([alias, of]) => {
+  const description = `Another name of \`${of}\`, for clients of the v1 SDK.`;
+  return [alias, { ...KEY_FIELDS[of], description }] as const;
+});
+const rows = [...Object.entries({ name, meta, externalId, ...others, expires, enabled }), ...aliases];
+const clearable: readonly string[] = [
+  ...CLEARABLE,
+  ...Object.entries(ALIASES).flatMap(([alias, of]) => (CLEARABLE.some((name) => name === of) ? alias : [])),
+];
 
-/** The fields of a key as requests give them. */
+/** The fields of a key as requests give them, under each of their names. */
 export const FIELDS = Object.fromEntries(
   rows.map(([name, { kind, description, ...row }]) => {
     const most = 'lengthMax' in row ? { maxLength: row.lengthMax } : {};
     return [name, kinds[kind]({ ...boundsOf[kind], ...most, description })];
   }),
-) as { [Name in KeyField]: FieldSchema<Name> };
+) as { [Name in Named]: FieldSchema<Name> };
 /** The same, where any of them may be absent. */
 export const OPTIONAL_FIELDS = Type.Partial(Type.Object(FIELDS)).properties;
 /** The same, where `null` clears. */
 export const CHANGED_FIELDS = Object.fromEntries(
   Object.entries(FIELDS).map(([name, schema]) => [
     name,
-    Type.Optional(CLEARABLE.some((field) => field === name) ? Type.Union([schema, Type.Null()]) : schema),
+    Type.Optional(clearable.includes(name) ? Type.Union([schema, Type.Null()]) : schema),
   ]),
 ) as {
-  [Name in KeyField]: TOptional<
-    Name extends Clearable ? TUnion<[FieldSchema<Name>, TNull]> : FieldSchema<Name>
+  [Name in Named]: TOptional<
+    FieldOf<Name> extends Clearable ? TUnion<[FieldSchema<Name>, TNull]> : FieldSchema<Name>
   >;
 };
 /** The fields of a key as answers show them. */
@@ -63,4 +81,4 @@ export const SHOWN_FIELDS = Object.fromEntries(
     const schema = kinds[kind]({ description });
     return [name, kind === 'flag' || kind === 'object' ? schema : Type.Optional(schema)];
   }),
-) as { [Name in KeyField]: Name extends Always ? FieldSchema<Name> : TOptional<FieldSchema<Name>> };
+) as { [Name in Named]: FieldOf<Name> extends Always ? FieldSchema<Name> : TOptional<FieldSchema<Name>> };

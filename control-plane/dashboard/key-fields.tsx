@@ -10,6 +10,7 @@ const FIELDS: {
 } = {
   name: ['text', 'Name'],
   externalId: ['text', 'Owner', 'its id in your own system'],
+  environment: ['text', 'Environment', 'such as live or test'],
   expires: ['time', 'Expires', 'empty = never'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };

@@ -1,4 +1,4 @@
-import { KEY_LETTERS, type KeyFields, keyFields } from '#shared/key-record.ts';
+import { KEY_LETTERS, type ShownFields, shownFields } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
@@ -7,7 +7,7 @@ const readScript = new Script(new URL('./lua/read-key.lua', import.meta.url));
 const listScript = new Script(new URL('./lua/list-keys.lua', import.meta.url));
 
 /** A key as admins see it: never its secret, never its hash. */
-export type Key = KeyFields & {
+export type Key = ShownFields & {
   readonly id: string;
   readonly keyId: string;
   readonly apiId: string;
@@ -97,6 +97,6 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     start: s,
     createdAt: Number(c),
     ...(u ? { updatedAt: Number(u) } : {}),
-    ...keyFields({ ...fields, m }),
+    ...shownFields({ ...fields, m }),
   };
 }

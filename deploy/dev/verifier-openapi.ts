@@ -1,5 +1,5 @@
 import { API_ID } from '../../shared/api-id.ts';
-import { KEY_FIELDS, type KeyField } from '../../shared/key-record.ts';
+import { ALIASES, KEY_FIELDS, type KeyField } from '../../shared/key-record.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
@@ -39,6 +39,7 @@ const verdict = {
     enabled: field('enabled'),
     meta: field('meta'),
     ...Object.fromEntries(Object.keys(others).map((name) => [name, field(name as KeyField)])),
+    ...Object.fromEntries(Object.entries(ALIASES).map(([alias, name]) => [alias, field(name)])),
     expires: field('expires'),
     requestId: text('As in X-Request-Id.'),
   },

@@ -25,24 +25,31 @@ const answer = async (args: string, status = 0, env = {}, input?: string) => {
 describe('keys', () => {
   test('are made, verified, disabled, refused, enabled, changed and deleted', async () => {
     const { keyId, key } = await answer(
-      'keys create shop --name Ada --prefix shop --meta {"plan":"pro"} --expires +1h',
+      'keys create shop --name Ada --prefix shop --meta {"plan":"pro"} --expires +1h --environment live',
     );
     const verify = async (status: number) => {
       await fleet.verdict(key); // callers bear that a verifier cannot decide yet
       return answer('keys verify --api shop', status, { KEYFENCE_KEY: key });
     };
-    expect(await verify(0)).toMatchObject({ valid: true, keyId, name: 'Ada', meta: { plan: 'pro' } });
+    expect(await verify(0)).toMatchObject({
+      valid: true,
+      keyId,
+      name: 'Ada',
+      meta: { plan: 'pro' },
+      environment: 'live',
+    });
     expect((await answer(`keys disable ${keyId}`)).propagation).toMatchObject({
       state: 'complete',
       by: 'acks',
     });
     expect(await verify(1)).toMatchObject({ valid: false, code: 'DISABLED' });
     await answer(`keys enable ${keyId}`);
-    await answer(`keys update ${keyId} --external-id o1 --clear name expires`);
+    await answer(`keys update ${keyId} --external-id o1 --clear name expires environment`);
     const now = await answer(`keys get ${keyId}`);
     expect(now).toMatchObject({ enabled: true, externalId: 'o1', meta: { plan: 'pro' } });
     expect(Object.keys(now)).not.toEqual(expect.arrayContaining(['name']));
     expect(now).not.toHaveProperty('expires');
+    expect(now).not.toHaveProperty('environment');
     expect((await run(`keys delete ${keyId}`)).stderr).toContain('--yes');
     await answer(`keys delete ${keyId} --yes`);
     expect(await verify(1)).toMatchObject({ code: 'NOT_FOUND' });

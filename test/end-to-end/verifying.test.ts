@@ -96,7 +96,8 @@ describe('a verdict', () => {
     const long = { text: 'ä"\\\n'.repeat(1000) };
     const steps = [
       [{ name: 'Zoë "Z"' }, { name: 'Zoë "Z"' }],
-      [{ externalId: 'öwner' }, { externalId: 'öwner', name: 'Zoë "Z"' }],
+      [{ externalId: 'öwner' }, { externalId: 'öwner', ownerId: 'öwner', name: 'Zoë "Z"' }],
+      [{ environment: 'tést' }, { environment: 'tést', externalId: 'öwner' }],
       [{ meta: { a: [1, { b: null }] } }, { meta: { a: [1, { b: null }] } }],
       [{ meta: long }, { meta: long, name: 'Zoë "Z"' }],
       [{ meta: null, name: null }, { meta: {} }],

@@ -1,5 +1,6 @@
 import { systemClock } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
+import { decodeState } from '#shared/key-record.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { instant, Lease } from '../../verifier/core/lease.ts';
 import { FORBIDDEN, judge, NOT_FOUND } from '../../verifier/core/verdict.ts';
@@ -24,7 +25,7 @@ export const lease = new Lease(systemClock);
 export const LEASE_MS = 3_600_000;
 lease.extend(instant(systemClock), LEASE_MS);
 const epoch: Epoch = { apiId: 'payments', lease, current: true, used: false };
-const plain = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}' };
+const plain = decodeState(['1']);
 const entries = new Map(
   Object.entries({
     good: plain,

@@ -41,6 +41,7 @@ test('a change of a key carries its whole new state', () => {
     name: fc.string({ unit: 'grapheme' }),
     externalId: fc.string({ unit: 'grapheme' }),
     meta: fc.jsonValue().map((value) => JSON.stringify({ value })),
+    environment: fc.string({ unit: 'grapheme' }),
   });
   fc.assert(
     fc.property(state, (s) => {
@@ -52,6 +53,7 @@ test('a change of a key carries its whole new state', () => {
         s.name,
         s.externalId,
         s.meta,
+        s.environment,
       ];
       const effect = effectOf({ sequence: 1, hash: '', keyId: 'k', payload: JSON.stringify(fields) });
       expect(effect).toEqual({ kind: 'set', secretHash: 'hash', state: s });

@@ -42,6 +42,7 @@ const patches: fc.Arbitrary<KeyPatch> = fc.record(
     name: fc.option(fc.string({ unit: 'grapheme', minLength: 1 })),
     externalId: fc.option(fc.string({ unit: 'grapheme', minLength: 1 })),
     meta: fc.option(fc.dictionary(fc.string(), fc.jsonValue())),
+    environment: fc.option(fc.string({ unit: 'grapheme', minLength: 1 })),
   },
   { requiredKeys: [] },
 );
@@ -78,14 +79,15 @@ test('only what is given is changed and audited; what is cleared is audited as n
 });
 
 test('a verifier reads a state that was written before a field was there, or after another was added', () => {
-  const none = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}' };
+  const none = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}', environment: '' };
   expect(decodeState(['1'])).toEqual(none);
-  expect(decodeState(['1', '9', 'Ada', 'ada', '{"a":1}', 'of a later version'])).toEqual({
+  expect(decodeState(['1', '9', 'Ada', 'ada', '{"a":1}', 'live', 'of a later version'])).toEqual({
     enabled: true,
     expires: 9,
     name: 'Ada',
     externalId: 'ada',
     meta: '{"a":1}',
+    environment: 'live',
   });
   expect(Object.keys(none)).toEqual(Object.keys(KEY_FIELDS));
 });

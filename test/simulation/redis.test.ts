@@ -128,6 +128,7 @@ class Acts {
       n: ['', 'a "name" / with \\ signs'],
       o: ['', 'owner'],
       m: ['', '{"short":1}', `{"long":"${'x'.repeat(200)}"}`, `{"too long":"${'é'.repeat(600)}"}`],
+      E: ['', 'live'],
     };
     const fields: Partial<Record<Letter, string>> = {};
     for (const [field, texts] of Object.entries(values))

@@ -210,8 +210,7 @@ export class RedisState {
     if (operation === 'noop') return '';
     if (operation === 'api-deleted') return encode(['api-deleted']);
     if (operation === 'delete') return encode(['forget', secretHash]);
-    const { e = '', x = '', n = '', o = '', m = '' } = state;
-    const payload = encode(['set', secretHash, e, x, n, o, m]);
+    const payload = encode(['set', secretHash, ...KEY_LETTERS.map((letter) => state[letter] ?? '')]);
     return Buffer.byteLength(payload) > this.limits.payloadBytesMax
       ? encode(['forget', secretHash, sha1(payload)])
       : payload;

@@ -1,5 +1,5 @@
 import { inOne } from '#shared/in-one.ts';
-import { KEY_FIELDS } from '#shared/key-record.ts';
+import { ALIASES, KEY_FIELDS } from '#shared/key-record.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
 import type { Entry } from './key-cache.ts';
 
@@ -45,12 +45,12 @@ export function verdictBody({ code, entry }: Verdict, requestId: string): string
   return `${key},"enabled":${enabled},"meta":${details.meta}${texts}${expires},"requestId":"${requestId}"}`;
 }
 
-/** The fields of a key that follow its meta, and how each begins in a body. */
+/** The fields of a key that follow its meta, and how each begins in a body, under each of its names. */
 const { enabled: _enabled, expires: _expires, meta: _meta, ...others } = KEY_FIELDS;
-const TEXTS = (Object.keys(others) as (keyof typeof others)[]).map((name) => ({
-  name,
-  label: inOne(`,"${name}":`),
-}));
+const TEXTS = [
+  ...(Object.keys(others) as (keyof typeof others)[]).map((name) => ({ name, label: name })),
+  ...Object.entries(ALIASES).map(([label, name]) => ({ name, label })),
+].map(({ name, label }) => ({ name, label: inOne(`,"${label}":`) }));
 
 /** Beginnings of a body. */
 const STARTS = perVerdict(({ status }, code) => inOne(`{"valid":${status === 200},"code":"${code}"`));

@@ -4,6 +4,7 @@ import { ApiError } from '#shared/errors.ts';
 import type { Imported, KeyImport, KeyToImport } from '../../redis/key-import.ts';
 import { checkStrings } from '../json-body.ts';
 import { type App, faultText } from '../server.ts';
+import { withoutAliases } from './aliases.ts';
 import { note } from './audit-hooks.ts';
 import { callerOf, requireApi } from './authorization.ts';
 import { checkMeta } from './meta.ts';
@@ -63,7 +64,7 @@ function checked(request: FastifyRequest, given: unknown): KeyToImport {
     meta = {},
     enabled = true,
     ...rest
-  } = given as Static<typeof ImportedKey>;
+  } = withoutAliases(given as Static<typeof ImportedKey>);
   checkMeta(meta);
   const secretHash = sha256.length === 64 ? Buffer.from(sha256, 'hex').toString('base64url') : sha256;
   return { secretHash, start, foreign, meta, enabled, ...rest };

@@ -8,6 +8,7 @@ import type { Keys } from '../../redis/keys.ts';
 import type { UsageView } from '../../redis/usage.ts';
 import { neverShed } from '../load-shedding.ts';
 import type { App } from '../server.ts';
+import { withoutAliases } from './aliases.ts';
 import { note, noteChange } from './audit-hooks.ts';
 import { callerOf, recordNotFound, requireApi, requireKey } from './authorization.ts';
 import { makeCursor, openCursor } from './cursor.ts';
@@ -34,8 +35,8 @@ export function keyRoutes(
   }: { keys: Keys; view: KeyView; propagator: Propagator; usage: UsageView; clock: Clock },
 ) {
   app.post('/v1/keys.createKey', { schema: createKey }, async (request) => {
-    const { meta = {}, ...key } = request.body;
-    requireApi(callerOf(request), key.apiId, 'create_key');
+    requireApi(callerOf(request), request.body.apiId, 'create_key');
+    const { meta = {}, ...key } = withoutAliases(request.body);
     checkMeta(meta);
     if (key.expires !== undefined && key.expires <= clock.wallMs()) {
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
@@ -46,8 +47,9 @@ export function keyRoutes(
   });
 
   app.post('/v1/keys.updateKey', { schema: updateKey, config: neverShed }, async (request) => {
-    const { keyId, waitMs, ...patch } = request.body;
+    const { keyId, waitMs, ...given } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
+    const patch = withoutAliases(given);
     checkMeta(patch.meta ?? {});
     const fields = storedFields(patch);
     const propagation =
@@ -104,9 +106,10 @@ export function keyRoutes(
   });
 
   app.get('/v1/apis.listKeys', { schema: listKeys }, async (request) => {
-    const { apiId, limit, cursor, sort, enabled, externalId, name } = request.query;
+    const { apiId } = request.query;
     requireApi(callerOf(request), apiId, 'read_key');
     requireApi(callerOf(request), apiId, 'read_api');
+    const { limit, cursor, sort, enabled, externalId, name } = withoutAliases(request.query);
     const order = sort === 'createdAt' ? 'asc' : 'desc';
     const from = cursor === undefined ? undefined : placeOf(cursor, order);
     const filter: KeyFilter = {

@@ -12,7 +12,7 @@ const KeyId = Type.String({
   pattern: '^[A-Za-z0-9_-]{1,80}$',
   description: "A key's id, as createKey returned it.",
 });
-const { name: Name, externalId: ExternalId } = FIELDS;
+const { name: Name, externalId: ExternalId, ownerId: OwnerId } = FIELDS;
 const WaitMs = Type.Integer({
   minimum: 0,
   maximum: 60_000,
@@ -127,6 +127,7 @@ export const ListKeys = Type.Object(
     cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: 'From the page before.' })),
     enabled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
     externalId: Type.Optional(ExternalId),
+    ownerId: Type.Optional(OwnerId),
     name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Beginning of the name.' })),
     sort: Type.Union([Type.Literal('createdAt'), Type.Literal('-createdAt')], { default: 'createdAt' }),
   },

@@ -13,7 +13,7 @@
 -- Returns {'OK', sequence, hash, Lf, previous version, and what each field held before}
 --         | {'NOT_FOUND'} | {'CONFLICT'}
 -- A key's fields, as shared/key-record.ts orders them; m may lie apart.
-local FIELDS = {'e', 'x', 'n', 'o', 'm'}
+local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E'}
 
 local head, log, index, record, long = unpack(KEYS)
 local operation, keyId, channel, now, maxlen, longest, condition, owners = unpack(ARGV)

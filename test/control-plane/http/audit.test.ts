@@ -62,11 +62,12 @@ describe('what was done', () => {
   });
 
   test('every field is shown as it was set or cleared, of meta only its length and a hash', async () => {
-    const given = { name: 'one', externalId: 'o', expires: Date.now() + 60_000, meta: { card: '4111' } };
+    const expires = Date.now() + 60_000;
+    const given = { name: 'one', externalId: 'o', environment: 'live', expires, meta: { card: '4111' } };
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'fields', ...given });
     const meta = { bytes: 15, sha256: expect.stringMatching(/^[0-9a-f]{16}$/) };
     await fleet.ok('keys.updateKey', { keyId, name: null, expires: null, meta: { text: 'x'.repeat(3000) } });
-    await fleet.ok('keys.updateKey', { keyId, externalId: 'p' });
+    await fleet.ok('keys.updateKey', { keyId, ownerId: 'p' });
     await fleet.ok('keys.deleteKey', { keyId });
     const [deleted, moved, cleared, created] = await events({ keyId });
     expect(created.after).toEqual({ ...given, enabled: true, meta });

@@ -171,6 +171,16 @@ describe('bad input names the field and the rule', () => {
     ['keys.createKey', { apiId: 'a', meta: [] }, /^meta: must be object$/],
     ['keys.createKey', { apiId: 'a', meta: { long: 'm'.repeat(8200) } }, /^meta: must be at most 8192 bytes/],
     ['keys.createKey', { apiId: 'a', externalId: '' }, /^externalId: /],
+    ['keys.createKey', { apiId: 'a', ownerId: '' }, /^ownerId: /],
+    ['keys.createKey', { apiId: 'a', ownerId: null }, /^ownerId: /],
+    [
+      'keys.createKey',
+      { apiId: 'a', ownerId: 'x', externalId: 'y' },
+      /^ownerId: must be the same as externalId/,
+    ],
+    ['keys.createKey', { apiId: 'a', environment: '' }, /^environment: /],
+    ['keys.createKey', { apiId: 'a', environment: null }, /^environment: /],
+    ['keys.createKey', { apiId: 'a', environment: 'x'.repeat(257) }, /^environment: /],
     ['keys.createKey', { apiId: 'a', expires: 1 }, /^expires: must be in the future$/],
     ['keys.createKey', { apiId: 'a', expires: '2030' }, /^expires: must be integer$/],
     ['keys.createKey', { apiId: 'a', enabled: 'false' }, /^enabled: must be boolean$/],
@@ -227,6 +237,8 @@ describe('bad input names the field and the rule', () => {
     ['apis.createApi', {}, /^name: required$/],
     ['keys.createKey', { apiId: 'a', name: 'n\ud800' }, /^name: must be well-formed Unicode$/],
     ['keys.createKey', { apiId: 'a', externalId: '\udfff' }, /^externalId: must be well-formed Unicode$/],
+    ['keys.createKey', { apiId: 'a', ownerId: '\udfff' }, /^ownerId: must be well-formed Unicode$/],
+    ['keys.createKey', { apiId: 'a', environment: '\ud800' }, /^environment: must be well-formed Unicode$/],
     ['keys.createKey', { apiId: 'a', meta: { a: [{ b: '\ud83d' }] } }, /^meta: must be well-formed Unicode$/],
     ['keys.createKey', { apiId: 'a', meta: { '\ud800': 1 } }, /^meta: must be well-formed Unicode$/],
     ['keys.createKey', { apiId: 'a', '\ud800': 1 }, /^names of fields: must be well-formed Unicode$/],
@@ -253,7 +265,9 @@ describe('keys', () => {
     const before = Date.now();
     const expires = before + 3_600_000;
     const meta = { plan: 'pro', nested: { ü: ['☃', 1, null] } };
-    const given = { apiId: 'contract', name: 'Zoë', externalId: 'customer 1', meta, expires, enabled: false };
+    const owner = { externalId: 'customer 1', ownerId: 'customer 1' };
+    const others = { environment: 'live', meta, expires, enabled: false };
+    const given = { apiId: 'contract', name: 'Zoë', ...owner, ...others };
     const { keyId, key } = await fleet.ok('keys.createKey', { ...given, prefix: 'acme', byteLength: 32 });
     expect(keyId).toMatch(/^key_[0-9A-Za-z]{16,}$/);
     expect(key).toMatch(/^acme_[0-9A-Za-z]{49}$/);

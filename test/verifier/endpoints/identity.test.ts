@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '#shared/clock.ts';
+import { decodeState } from '#shared/key-record.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
 import { identityHeaders, isIdentityHeader } from '../../../verifier/endpoints/identity-headers.ts';
@@ -7,17 +8,7 @@ import { identityHeaders, isIdentityHeader } from '../../../verifier/endpoints/i
 const epoch = { apiId: 'shop', lease: new Lease(systemClock), current: true, used: false };
 const headersOf = (state: { name?: string; externalId?: string; meta?: string }, withMeta = true) =>
   Object.fromEntries(
-    identityHeaders(
-      new Entry(epoch, 'key_1', {
-        enabled: true,
-        expires: 0,
-        name: '',
-        externalId: '',
-        meta: '{}',
-        ...state,
-      }),
-      withMeta,
-    ),
+    identityHeaders(new Entry(epoch, 'key_1', { ...decodeState(['1']), ...state }), withMeta),
   );
 
 test('every identity header is there, empty where the key has no such value', () => {

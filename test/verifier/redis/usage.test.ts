@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { decodeState } from '../../../shared/key-record.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
@@ -30,7 +31,7 @@ test('a report of many keys leaves Redis and the verifier free nine tenths of th
   const log = { debug: () => undefined } as never;
   const usage = new Usage({ nodes, clock, log, periodMs: PERIOD_MS, keysMax: KEYS });
   const epoch = { apiId: 'api', lease: new Lease(clock), current: true, used: true };
-  const state = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}' };
+  const state = decodeState(['1']);
   const entries = Array.from({ length: KEYS }, (_, n) => new Entry(epoch, `key_${n}`, state));
   const reported = () => calls.reduce((total, { keys }) => total + keys, 0);
 
@@ -96,7 +97,7 @@ test('verdicts whose report was sent and got no answer are never reported again,
     keysMax: KEYS,
   });
   const epoch = { apiId: 'api', lease: new Lease(clock), current: true, used: true };
-  const state = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}' };
+  const state = decodeState(['1']);
   const entry = new Entry(epoch, 'key_1', state);
   const period = () => timeline.run(timeline.nowMs + PERIOD_MS);
   usage.run();

@@ -11,7 +11,7 @@
 --   record: {} or {secret hash, creation number, and the fields in this order}
 -- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, when the secret is of no key of this API
 -- A key's fields, as shared/key-record.ts orders them.
-local FIELDS = {'e', 'x', 'n', 'o', 'm'}
+local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E'}
 
 local head, log, members, creations, record, long = unpack(KEYS)
 local member, position, hash, mark, most, bytes, nonce, own, records, metas = unpack(ARGV)

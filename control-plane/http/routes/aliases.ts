@@ -1,0 +1,17 @@
+import { ApiError } from '#shared/errors.ts';
+import { ALIASES, type Alias } from '#shared/key-record.ts';
+
+/** The fields of a request, each by its own name. Throws BAD_REQUEST where two names of one say different things. */
+export function withoutAliases<Given extends object>(given: Given): Omit<Given, Alias> {
+  const fields: Record<string, unknown> = Object.fromEntries(Object.entries(given));
+  for (const [alias, name] of Object.entries(ALIASES)) {
+    const value = fields[alias];
+    delete fields[alias];
+    if (value === undefined) continue;
+    if (fields[name] !== undefined && fields[name] !== value) {
+      throw new ApiError('BAD_REQUEST', `${alias}: must be the same as ${name}, or only one of them given`);
+    }
+    fields[name] = value;
+  }
+  return fields as Omit<Given, Alias>;
+}
