@@ -19,6 +19,7 @@ import { recordCalls } from './http/routes/audit-hooks.ts';
 import { fleetRoutes } from './http/routes/fleet.ts';
 import { importRoutes } from './http/routes/import.ts';
 import { keyRoutes } from './http/routes/keys.ts';
+import { manyKeysRoutes } from './http/routes/many-keys.ts';
 import { rootKeyRoutes } from './http/routes/root-keys.ts';
 import { createServer } from './http/server.ts';
 import { takeTurns } from './http/turns.ts';
@@ -26,7 +27,7 @@ import { Metrics } from './metrics.ts';
 import { Apis } from './redis/apis.ts';
 import { Audit } from './redis/audit.ts';
 import { BootstrapKeys, BootstrapWatch } from './redis/bootstrap-keys.ts';
-import { DurableWriter, RedisChangeLog } from './redis/change-log.ts';
+import { BATCH_LIMITS, DurableWriter, RedisChangeLog } from './redis/change-log.ts';
 import { DurabilityCheck } from './redis/durability.ts';
 import { FleetView } from './redis/fleet.ts';
 import { KeyImport } from './redis/key-import.ts';
@@ -72,6 +73,7 @@ export async function startControlPlane(
     fenceWaitMs: config.FENCE_WAIT_MS,
     pending: { changesMax: config.FENCES_PENDING_MAX, refusalsMax: config.REFUSALS_PENDING_MAX },
     replicated: replicas > 0,
+    batch: BATCH_LIMITS,
   };
   const propagator = new Propagator({
     log: changes,
@@ -148,7 +150,12 @@ export async function startControlPlane(
     const operation = request.routeOptions.url ?? 'unknown';
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
   });
-  keyRoutes(app, { keys, view: new KeyView(nodes), propagator, usage: new UsageView(nodes), clock });
+  const view = new KeyView(nodes);
+  keyRoutes(app, { keys, view, propagator, usage: new UsageView(nodes), clock });
+  manyKeysRoutes(app, {
+    ...{ keys, view, apis, propagator, holdMs: config.FENCE_WAIT_MS },
+    monotonicMs: () => clock.monotonicMs(),
+  });
   importRoutes(app, { keyImport });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });

@@ -1,7 +1,7 @@
 import { Counter, Histogram } from 'prom-client';
 import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
 import type { Fence, FenceEvents } from './core/fence.ts';
-import type { PropagationEvents } from './core/propagation.ts';
+import type { JourneyEvents } from './core/journey.ts';
 import type { Audit } from './redis/audit.ts';
 import type { BootstrapWatch } from './redis/bootstrap-keys.ts';
 import type { WriteResult } from './redis/change-log.ts';
@@ -126,9 +126,7 @@ export class Metrics {
     },
   });
 
-  readonly propagationEvents = (log: {
-    warn: (fields: object, message: string) => void;
-  }): PropagationEvents => ({
+  readonly propagationEvents = (log: { warn: (fields: object, message: string) => void }): JourneyEvents => ({
     rewritten: (apiId, keyId, outcome) => {
       this.#rewritten.inc({ outcome });
       log.warn({ apiId, keyId, outcome }, 'a refusal lost in a failover was written again');

@@ -15,6 +15,9 @@ const EventSubject = Type.Object({
   apiId: Type.Optional(Type.String()),
   keyId: Type.Optional(Type.String()),
   rootKeyId: Type.Optional(Type.String()),
+  externalId: Type.Optional(
+    Type.String({ description: 'The owner of the keys, where they were chosen by it.' }),
+  ),
 });
 /** An event of the audit log; `ListedEvent` is its type. */
 export const Event = Type.Object({
@@ -43,6 +46,8 @@ export interface Subject {
   readonly apiId?: string;
   readonly keyId?: string;
   readonly rootKeyId?: string;
+  /** The owner by which keys were chosen. */
+  readonly externalId?: string;
 }
 
 /** Changed fields of a call, as `shown` shows them. */

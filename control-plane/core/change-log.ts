@@ -85,3 +85,16 @@ export interface ChangeLog {
   /** Removes followers, unless they are no longer killed, or by another kill. */
   reap(apiId: string, killed: readonly Killed[]): Promise<number>;
 }
+
+/** A change log that takes many changes of one API in one go, each an ordinary change. */
+export interface BatchedChangeLog extends ChangeLog {
+  /**
+   * Writes changes of one API, of a key each, one after the other on one connection: a history that has one of them has
+   * those before it. Rejects when any of them failed, and then any may have been written.
+   */
+  writeAll(
+    writes: readonly Write[],
+  ): Promise<readonly (Written | { readonly status: 'NOT_FOUND' | 'CONFLICT' })[]>;
+  /** Changes that the slowest follower has not acknowledged, killed ones apart: they begin anew in any case. */
+  lag(apiId: string): Promise<number>;
+}

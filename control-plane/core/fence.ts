@@ -52,6 +52,8 @@ interface Open extends Tracked {
   replicated: boolean;
   followers: number;
   readonly startedAtMs: number;
+  /** Number of changes that are complete with it. */
+  readonly changes: number;
   readonly settle: (outcome: FenceOutcome) => void;
 }
 
@@ -88,8 +90,11 @@ export class Fence {
     return starts.length === 0 ? 0 : this.#clock.monotonicMs() - starts.reduce((a, b) => Math.min(a, b));
   }
 
-  /** Begins to watch a change; to be called as soon as its write returned. */
-  track(apiId: string, keyId: string, written: Written): Tracked {
+  /**
+   * Begins to watch a change; to be called as soon as its write returned.
+   * @param changes how many are complete with it: those that were written with it, and before it
+   */
+  track(apiId: string, keyId: string, written: Written, changes = 1): Tracked {
     const { promise, resolve } = Promise.withResolvers<FenceOutcome>();
     const startedAtMs = this.#clock.monotonicMs();
     const open: Open = {
@@ -100,11 +105,12 @@ export class Fence {
       replicated: written.replicated,
       followers: 0,
       startedAtMs,
+      changes,
       closesAtMs: startedAtMs + fenceMs(written.leaseMs, this.#deposedMs),
       settled: promise,
       settle: resolve,
     };
-    this.#pending++;
+    this.#pending += changes;
     const api = this.#apis.get(apiId);
     if (api) {
       api.open.push(open);
@@ -201,7 +207,7 @@ export class Fence {
   }
 
   #settle(change: Open, outcome: FenceOutcome): true {
-    this.#pending--;
+    this.#pending -= change.changes;
     const tookMs = this.#clock.monotonicMs() - change.startedAtMs;
     this.#events.settled(outcome, change.apiId, change.sequence, tookMs);
     change.settle(outcome);

@@ -21,23 +21,25 @@ export class PendingChanges {
 
   /**
    * Counts a change from now on. Throws SERVICE_UNAVAILABLE where its API has too many.
+   * @param changes of its kind at once; more than the API may have count as those, so that they are let through alone
    * @returns to be called once, when the change is complete or was not made
    */
-  begin(write: Pick<Write, 'apiId' | 'operation' | 'fields'>): () => void {
+  begin(write: Pick<Write, 'apiId' | 'operation' | 'fields'>, changes = 1): () => void {
     const kind: Kind = isRefusal(write) ? 'refusals' : 'changes';
     const { changesMax, refusalsMax } = this.#limits;
     const id = `${kind} ${write.apiId}`;
-    const count = this.#counts.get(id) ?? 0;
-    if (count >= (kind === 'refusals' ? refusalsMax : changesMax)) {
+    const max = kind === 'refusals' ? refusalsMax : changesMax;
+    const [count, added] = [this.#counts.get(id) ?? 0, Math.min(changes, max)];
+    if (count + added > max) {
       throw unavailable(
         kind === 'refusals'
           ? `${refusalsMax} disables and deletes of api ${write.apiId} are not complete yet; nothing was changed`
           : `${changesMax} changes of api ${write.apiId} are not complete yet; nothing was changed`,
       );
     }
-    this.#counts.set(id, count + 1);
+    this.#counts.set(id, count + added);
     return () => {
-      const left = (this.#counts.get(id) ?? 0) - 1;
+      const left = (this.#counts.get(id) ?? 0) - added;
       if (left > 0) this.#counts.set(id, left);
       else this.#counts.delete(id);
     };

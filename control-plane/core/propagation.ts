@@ -1,8 +1,10 @@
-import { backoffMs, type Clock, pause } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import type { ChangeLog, Write, Written } from './change-log.ts';
-import type { Fence, Tracked } from './fence.ts';
-import { isRefusal, PendingChanges, type PendingLimits } from './pending-changes.ts';
+import { type Clock, pause } from '#shared/clock.ts';
+import { ApiError } from '#shared/errors.ts';
+import { type BatchEvents, Batches, type BatchLimits, halfWritten } from './batches.ts';
+import type { BatchedChangeLog, Write, Written } from './change-log.ts';
+import type { Fence } from './fence.ts';
+import { type Journey, type JourneyEvents, Journeys } from './journey.ts';
+import { PendingChanges, type PendingLimits } from './pending-changes.ts';
 
 /** Progress of a change, as updateKey answers it. */
 export interface Propagation {
@@ -27,10 +29,12 @@ export interface ChangeStatus extends Propagation {
   readonly laggards?: readonly string[];
 }
 
+/** Outcome for one of many changes. */
+export type Applied =
+  | { readonly keyId: string; readonly sequence: number }
+  | { readonly keyId: string; readonly failure: ApiError };
+
 const LAGGARDS_NAMED_MAX = 100;
-const REWRITE_FIRST_MS = 50;
-const REWRITE_MAX_MS = 2000;
-const REWRITE_ATTEMPTS_MAX = 50;
 
 /** Limits of the waiting, and what counts as written. */
 export interface PropagationLimits {
@@ -39,28 +43,16 @@ export interface PropagationLimits {
   readonly pending: PendingLimits;
   /** True if writes must be on replicas. */
   readonly replicated: boolean;
-}
-
-/** Events of propagation, for logs and metrics. */
-export interface PropagationEvents {
-  /** A disable or delete that a failover took was written again, or could not be. */
-  rewritten(apiId: string, keyId: string, outcome: 'written' | 'conflict' | 'given up'): void;
-}
-
-/** A change on its way; `now` is replaced when it had to be written again. */
-interface Journey {
-  now: Tracked;
-  /** Rejects with CONFLICT when a failover took the write and another one came after it. */
-  readonly done: Promise<'acks' | 'fence'>;
+  readonly batch: Omit<BatchLimits, 'lagWaitMs'>;
 }
 
 interface PropagatorOptions {
-  readonly log: ChangeLog;
+  readonly log: BatchedChangeLog;
   readonly fence: Fence;
   readonly clock: Clock;
   readonly limits: PropagationLimits;
   readonly durable: (apiId: string) => boolean | Promise<boolean>;
-  readonly events: PropagationEvents;
+  readonly events: JourneyEvents;
   /** From 0 to below 1 at each call: backoff. */
   readonly chance?: () => number;
 }
@@ -69,7 +61,8 @@ interface PropagatorOptions {
 export class Propagator {
   readonly #options: PropagatorOptions;
   readonly #pending: PendingChanges;
-  readonly #chance: () => number;
+  readonly #journeys: Journeys;
+  readonly #batches: Batches;
   readonly #stop = new AbortController();
   /**
    * Of each caller that is held, its wait. Not `AbortSignal.any` with `#stop`: Node keeps such a signal, and all that
@@ -81,7 +74,11 @@ export class Propagator {
   constructor(options: PropagatorOptions) {
     this.#options = options;
     this.#pending = new PendingChanges(options.limits.pending);
-    this.#chance = options.chance ?? Math.random;
+    const { log, fence, clock, events, chance = Math.random } = options;
+    const stop = this.#stop.signal;
+    this.#journeys = new Journeys({ log, fence, clock, events, chance, stop });
+    const limits = { ...options.limits.batch, lagWaitMs: options.limits.fenceWaitMs };
+    this.#batches = new Batches({ log, clock, limits, journeys: this.#journeys, stop });
   }
 
   /**
@@ -100,32 +97,55 @@ export class Propagator {
     const written = await this.#write(write, ended);
     if (!written) return undefined;
     onWritten?.(written);
-    const journey = this.#accompany(
-      write,
-      this.#options.fence.track(write.apiId, write.keyId, written),
-      written.previousVersion,
-    );
+    const journey = this.#journeys.begin({ write, written });
     journey.done.then(ended, ended);
 
     const first = journey.now;
     const kept = this.#options.durable(write.apiId);
-    const holdMs = Math.min(waitMs, this.#options.limits.fenceWaitMs);
-    const by = holdMs > 0 ? await this.#within(journey.done, holdMs) : undefined;
+    const by = await this.#hold(journey.done, waitMs);
     // Written again after a failover, it is on another server.
     const durable = await (journey.now === first ? kept : this.#options.durable(write.apiId));
-    const { sequence, replicated, followers, closesAtMs } = journey.now;
-    const nowMs = this.#options.clock.monotonicMs();
-    return {
-      state: by ? 'complete' : 'pending',
-      ...(by ? { by } : {}),
-      sequence,
-      durable: replicated && durable,
-      verifiers: followers,
-      waitedMs: Math.round(nowMs - startedAtMs),
-      ...(by
-        ? {}
-        : { completeBy: Math.ceil(this.#options.clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
-    };
+    return this.#answer([journey], by, durable, startedAtMs);
+  }
+
+  /**
+   * Writes changes of one API, of a key each, and answers once: when all are complete, with the propagation of the last, and
+   * with what became of each.
+   * @returns without `propagation` where nothing was changed
+   * Rejects with SERVICE_UNAVAILABLE, and then any of them may have been written.
+   */
+  async applyAll(
+    writes: readonly [Write, ...Write[]],
+    waitMs = Number.POSITIVE_INFINITY,
+    events: BatchEvents = {},
+  ): Promise<{ readonly applied: readonly Applied[]; readonly propagation?: Propagation }> {
+    const [{ apiId }] = writes;
+    const ended = this.#pending.begin(writes[0], writes.length);
+    const startedAtMs = this.#options.clock.monotonicMs();
+    const journeys: Journey[] = [];
+    let missing: ReadonlySet<string>;
+    try {
+      missing = await this.#batches.write(writes, journeys, events);
+    } catch (error) {
+      throw halfWritten(error);
+    } finally {
+      void Promise.allSettled(journeys.map(({ done }) => done)).then(ended);
+    }
+    const firsts = journeys.map(({ now }) => now);
+    const kept = this.#options.durable(apiId);
+    const done = togetherBy(journeys);
+    done.catch(() => undefined); // the caller may have its answer already
+    const by = await this.#hold(done, waitMs);
+    const isAsWritten = journeys.every(({ now }, i) => now === firsts[i]);
+    const durable = await (isAsWritten ? kept : this.#options.durable(apiId));
+    const applied = writes.map(({ keyId }) => {
+      if (missing.has(keyId)) return { keyId, failure: new ApiError('NOT_FOUND', `key ${keyId} not found`) };
+      const journey = journeys.find(({ sequences }) => sequences.has(keyId));
+      const failure = journey?.failed.get(keyId);
+      return failure ? { keyId, failure } : { keyId, sequence: journey?.sequences.get(keyId) ?? 0 };
+    });
+    if (!applied.some((outcome) => 'sequence' in outcome)) return { applied };
+    return { applied, propagation: this.#answer(journeys, by, durable, startedAtMs) };
   }
 
   /**
@@ -186,8 +206,35 @@ export class Propagator {
     }
   }
 
-  /** The result, if it comes within `holdMs`; undefined if it does not, or this process stops. */
-  async #within<T>(settling: Promise<T>, holdMs: number): Promise<T | undefined> {
+  /** @param by how all became complete; undefined = they are not, or not all of them */
+  #answer(
+    journeys: readonly Journey[],
+    by: 'acks' | 'fence' | undefined,
+    durable: boolean,
+    startedAtMs: number,
+  ): Propagation {
+    const { clock } = this.#options;
+    const changes = journeys.map(({ now }) => now);
+    const last = changes.reduce((a, b) => (b.sequence > a.sequence ? b : a));
+    const nowMs = clock.monotonicMs();
+    const closesAtMs = Math.max(...changes.map((change) => change.closesAtMs));
+    return {
+      state: by ? 'complete' : 'pending',
+      ...(by ? { by } : {}),
+      sequence: last.sequence,
+      durable: durable && changes.every(({ replicated }) => replicated),
+      verifiers: last.followers,
+      waitedMs: Math.round(nowMs - startedAtMs),
+      ...(by ? {} : { completeBy: Math.ceil(clock.wallMs() + Math.max(0, closesAtMs - nowMs)) }),
+    };
+  }
+
+  /**
+   * The result, if it comes within `waitMs` and FENCE_WAIT_MS; undefined if it does not, or this process stops.
+   */
+  async #hold<T>(settling: Promise<T>, waitMs: number): Promise<T | undefined> {
+    const holdMs = Math.min(waitMs, this.#options.limits.fenceWaitMs);
+    if (holdMs <= 0) return undefined;
     const waited = new AbortController();
     if (this.#stop.signal.aborted) waited.abort();
     this.#held.add(waited);
@@ -197,46 +244,10 @@ export class Propagator {
       this.#held.delete(waited);
     });
   }
+}
 
-  #accompany(write: Write, tracked: Tracked, previousVersion: string): Journey {
-    const { promise, resolve, reject } = Promise.withResolvers<'acks' | 'fence'>();
-    const journey: Journey = { now: tracked, done: promise };
-    promise.catch(() => undefined); // the caller may have its answer already
-    const go = async () => {
-      for (let condition = previousVersion; ; ) {
-        const outcome = await journey.now.settled;
-        if (outcome !== 'lost') return resolve(outcome);
-        if (!isRefusal(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
-        const again = await this.#writeAgain({ ...write, condition });
-        journey.now = this.#options.fence.track(write.apiId, write.keyId, again);
-        condition = again.previousVersion;
-      }
-    };
-    go().catch(reject);
-    return journey;
-  }
-
-  async #writeAgain(write: Write) {
-    for (let attempt = 0; attempt < REWRITE_ATTEMPTS_MAX && !this.#stop.signal.aborted; attempt++) {
-      try {
-        const written = await this.#options.log.write(write);
-        this.#options.events.rewritten(
-          write.apiId,
-          write.keyId,
-          written.status === 'OK' ? 'written' : 'conflict',
-        );
-        if (written.status === 'OK') return written;
-        throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis and overtaken by another');
-      } catch (error) {
-        if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') throw error;
-        await pause(
-          this.#options.clock,
-          backoffMs(attempt, REWRITE_FIRST_MS, REWRITE_MAX_MS, this.#chance),
-          this.#stop.signal,
-        );
-      }
-    }
-    this.#options.events.rewritten(write.apiId, write.keyId, 'given up');
-    throw unavailable('the write was lost in a failover of Redis and could not be written again');
-  }
+/** Resolves when all of several changes are complete. */
+async function togetherBy(journeys: readonly Journey[]): Promise<'acks' | 'fence'> {
+  const ends = await Promise.all(journeys.map(({ done }) => done));
+  return ends.includes('fence') ? 'fence' : 'acks';
 }

@@ -3,9 +3,9 @@ import { unavailable } from '#shared/errors.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditAgain, auditStream } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { Script, type ScriptCall } from '#shared/redis/script.ts';
 import { type AuditEvent, type AuditKind, type ListedEvent, readEvent } from '../core/audit-event.ts';
-import type { DurableWriter } from './change-log.ts';
+import { BATCH_LANE, type DurableWriter } from './change-log.ts';
 
 const recordScript = new Script(new URL('./lua/record-event.lua', import.meta.url));
 
@@ -69,24 +69,45 @@ export class Audit {
    * up. Either way it stands in the process's log, like every event.
    */
   async record(kind: AuditKind, event: AuditEvent): Promise<void> {
-    this.#options.log.info({ audit: event }, `audit: ${kind}`);
+    this.#say(kind, event);
     const waiting: Waiting = { event, id: '' };
     try {
       await this.#write(kind, waiting);
       this.#options.counted(kind, 'written');
     } catch (error) {
-      const waits =
-        kind === 'done' &&
-        this.#waiting.length < this.#options.limits.waitingMax &&
-        !this.#stop.signal.aborted;
-      this.#options.log.warn(
-        { requestId: event.requestId, waits, err: error },
-        'an audit event was not recorded',
-      );
-      if (!waits) return this.#options.counted(kind, 'lost');
-      this.#waiting.push(waiting);
-      this.#catchingUp ??= this.#catchUp();
+      this.#keep(kind, waiting, error);
     }
+  }
+
+  /** As `record`, for events of one call, in their order. */
+  async recordAll(kind: AuditKind, events: readonly AuditEvent[]): Promise<void> {
+    for (let at = 0; at < events.length; at += BATCH) {
+      const part = events.slice(at, at + BATCH).map((event): Waiting => ({ event, id: '' }));
+      for (const { event } of part) this.#say(kind, event);
+      try {
+        await this.#writeAll(kind, part);
+        for (const _ of part) this.#options.counted(kind, 'written');
+      } catch (error) {
+        for (const waiting of part) this.#keep(kind, waiting, error);
+      }
+    }
+  }
+
+  #say(kind: AuditKind, event: AuditEvent): void {
+    this.#options.log.info({ audit: event }, `audit: ${kind}`);
+  }
+
+  /** Has an event wait for Redis, or gives it up. */
+  #keep(kind: AuditKind, waiting: Waiting, err: unknown): void {
+    const { limits, log, counted } = this.#options;
+    const waits = kind === 'done' && this.#waiting.length < limits.waitingMax && !this.#stop.signal.aborted;
+    log.warn({ requestId: waiting.event.requestId, waits, err }, 'an audit event was not recorded');
+    if (!waits) {
+      counted(kind, 'lost');
+      return;
+    }
+    this.#waiting.push(waiting);
+    this.#catchingUp ??= this.#catchUp();
   }
 
   /** Events that wait in memory for Redis to take them. */
@@ -104,14 +125,22 @@ export class Audit {
   }
 
   async #write(kind: AuditKind, waiting: Waiting): Promise<void> {
-    const args = [JSON.stringify(waiting.event), this.#options.limits.kept[kind], waiting.id];
-    const { reply, replicated } = await this.#options.writer.run(
-      recordScript,
-      [auditStream(kind), auditAgain],
-      args,
-    );
+    const { keys, args } = this.#call(kind, waiting);
+    const { reply, replicated } = await this.#options.writer.run(recordScript, keys, args);
     waiting.id = String(reply);
     if (!replicated) throw unavailable('not all replicas confirmed the event');
+  }
+
+  async #writeAll(kind: AuditKind, part: readonly Waiting[]): Promise<void> {
+    const calls = part.map((waiting) => this.#call(kind, waiting));
+    const { replies, replicated } = await this.#options.writer.runAll(recordScript, calls, BATCH_LANE);
+    for (const [i, waiting] of part.entries()) waiting.id = String(replies[i]);
+    if (!replicated) throw unavailable('not all replicas confirmed the events');
+  }
+
+  #call(kind: AuditKind, { event, id }: Waiting): ScriptCall {
+    const keys = [auditStream(kind), auditAgain];
+    return { keys, args: [JSON.stringify(event), this.#options.limits.kept[kind], id] };
   }
 
   async #catchUp(): Promise<void> {

@@ -4,7 +4,7 @@ import { KEY_LETTERS } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
-import type { ChangeLog, Closing, Killed, LogStatus, Write, Written } from '../core/change-log.ts';
+import type { BatchedChangeLog, Closing, Killed, LogStatus, Write, Written } from '../core/change-log.ts';
 
 const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
 const checkScript = new Script(new URL('./lua/fence-check.lua', import.meta.url));
@@ -13,12 +13,16 @@ const reapScript = new Script(new URL('./lua/reap-members.lua', import.meta.url)
 
 /** Entries that every log keeps at least; a follower that slept through more starts anew. */
 const LOG_ENTRIES = 10_000;
+/** Pace of a batch: a part takes Redis a few milliseconds, and what others write meanwhile still finds room in the log. */
+export const BATCH_LIMITS = { partMax: 100, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
 /** A longer new state goes into the log as "forget this key". */
 const PAYLOAD_BYTES_MAX = 1024;
 /** Kills are told apart by a random number below this: scores are doubles, and randomInt ends at 2^48. */
 const KILL_MAX = 2 ** 48 - 1;
 /** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
 const WRITE_LANES = 8;
+/** Connections of batches, so that nothing else waits behind them on its own. */
+export const BATCH_LANE = 'batch';
 
 /** Outcome of a write; `short` = not on all replicas. */
 export type WriteResult = 'replicated' | 'short' | 'failed';
@@ -61,14 +65,31 @@ export class DurableWriter {
     const { reply, confirmed } = await this.#nodes.run(
       key,
       (redis) => script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
-      `write-${this.#turn++ % WRITE_LANES}`,
+      this.#lane(),
     );
     return { reply, replicated: confirmed >= this.#replicas };
   }
 
-  /** As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls. */
-  async runAll(script: Script, calls: readonly ScriptCall[]) {
-    const lane = this.#replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`;
+  /**
+   * As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls.
+   * @param lane of the connection, where it is to be one of its own
+   */
+  async runAll(script: Script, calls: readonly ScriptCall[], lane = this.#lane()) {
+    try {
+      const done = await this.#runAll(script, calls, lane);
+      for (const _ of calls) this.#count(done.replicated ? 'replicated' : 'short');
+      return done;
+    } catch (error) {
+      for (const _ of calls) this.#count('failed');
+      throw error;
+    }
+  }
+
+  #lane(): string {
+    return this.#replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`;
+  }
+
+  async #runAll(script: Script, calls: readonly ScriptCall[], lane: string) {
     const byNode = new Map<Redis, number[]>();
     for (const [i, { keys }] of calls.entries()) {
       const redis = await this.#nodes.connection(keys[0] ?? '', lane);
@@ -92,7 +113,7 @@ export class DurableWriter {
 }
 
 /** The change logs in real Redis. */
-export class RedisChangeLog implements ChangeLog {
+export class RedisChangeLog implements BatchedChangeLog {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;
   readonly #replicas: number;
@@ -107,13 +128,35 @@ export class RedisChangeLog implements ChangeLog {
   }
 
   async write(write: Write): Promise<Written | { status: 'NOT_FOUND' | 'CONFLICT' }> {
-    const { apiId, operation, keyId, fields, condition } = write;
+    const { keys, args } = this.#call(write);
+    const { reply, replicated } = await this.#writer.run(writeScript, keys, args);
+    return writtenOf(reply, replicated);
+  }
+
+  async writeAll(writes: readonly Write[]) {
+    const calls = writes.map((write) => this.#call(write));
+    const { replies, replicated } = await this.#writer.runAll(writeScript, calls, BATCH_LANE);
+    return replies.map((reply) => writtenOf(reply, replicated));
+  }
+
+  async lag(apiId: string): Promise<number> {
+    const { head, members } = apiKeys(apiId);
+    // The score first: what is acknowledged in between makes the lag look longer, never shorter.
+    const [slowest, sequence] = await this.#nodes.run(head, (redis) =>
+      Promise.all([
+        redis.zrangebyscore(members, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1),
+        redis.hget(head, 's'),
+      ]),
+    );
+    return slowest.length === 0 ? 0 : Number(sequence ?? 0) - parseScore(slowest[1]);
+  }
+
+  #call({ apiId, operation, keyId, fields, condition }: Write): ScriptCall {
     const { head, log, index, channel } = apiKeys(apiId);
     const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
-    const { reply, replicated } = await this.#writer.run(
-      writeScript,
-      [head, log, index, ...record],
-      [
+    return {
+      keys: [head, log, index, ...record],
+      args: [
         operation,
         keyId,
         channel,
@@ -124,21 +167,10 @@ export class RedisChangeLog implements ChangeLog {
         ownerKey(apiId, ''),
         ...Object.entries(fields).flat(),
       ],
-    );
-    const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
-    if (status === 'NOT_FOUND' || status === 'CONFLICT') return { status };
-    return {
-      status: 'OK',
-      sequence: Number(sequence),
-      hash: hash ?? '',
-      leaseMs: Number(leaseMs),
-      previousVersion: previousVersion ?? '',
-      before: Object.fromEntries(KEY_LETTERS.map((letter, i) => [letter, before[i] ?? ''])),
-      replicated,
     };
   }
 
-  async check(change: Parameters<ChangeLog['check']>[0]): Promise<LogStatus> {
+  async check(change: Parameters<BatchedChangeLog['check']>[0]): Promise<LogStatus> {
     const { head, log, members } = apiKeys(change.apiId);
     const replicated = change.replicated && this.#replicas > 0 ? '1' : '0';
     const reply = await this.#read(
@@ -197,6 +229,23 @@ export class RedisChangeLog implements ChangeLog {
   ): Promise<unknown> {
     return this.#nodes.run(apiKeys(apiId).head, (redis) => script.run(redis, keys, args));
   }
+}
+
+function writtenOf(
+  reply: unknown,
+  replicated: boolean,
+): Written | { readonly status: 'NOT_FOUND' | 'CONFLICT' } {
+  const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
+  if (status === 'NOT_FOUND' || status === 'CONFLICT') return { status };
+  return {
+    status: 'OK',
+    sequence: Number(sequence),
+    hash: hash ?? '',
+    leaseMs: Number(leaseMs),
+    previousVersion: previousVersion ?? '',
+    before: Object.fromEntries(KEY_LETTERS.map((letter, i) => [letter, before[i] ?? ''])),
+    replicated,
+  };
 }
 
 /** A sorted set's score as Redis writes it. Not `Number`, which knows no `-inf`: no kill of ours, but somebody's by hand. */

@@ -4,6 +4,7 @@ import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.
 import { Script } from '#shared/redis/script.ts';
 
 const readScript = new Script(new URL('./lua/read-key.lua', import.meta.url));
+const idsScript = new Script(new URL('./lua/list-ids.lua', import.meta.url));
 const listScript = new Script(new URL('./lua/list-keys.lua', import.meta.url));
 
 /** A key as admins see it: never its secret, never its hash. */
@@ -80,6 +81,23 @@ export class KeyView {
       total,
       ...(next ? { next: Number(next) } : {}),
     };
+  }
+
+  /**
+   * One page of the ids of an API's keys, or of one owner's, in order of creation, from creation number `from` on; undefined
+   * when there is no such API.
+   */
+  async ids(
+    apiId: string,
+    externalId: string | undefined,
+    limit: number,
+    from?: number,
+  ): Promise<{ readonly keyIds: readonly string[]; readonly next?: number } | undefined> {
+    const { head, index } = apiKeys(apiId);
+    const source = externalId === undefined ? index : ownerKey(apiId, externalId);
+    const reply = await this.#run(idsScript, [head, source], [from ?? '', limit]);
+    const [next, ...keyIds] = reply as string[];
+    return next === undefined ? undefined : { keyIds, ...(next === '' ? {} : { next: Number(next) }) };
   }
 
   async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {

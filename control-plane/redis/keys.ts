@@ -11,7 +11,7 @@ import {
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog } from '../core/change-log.ts';
-import type { DurableWriter } from './change-log.ts';
+import { BATCH_LANE, type DurableWriter } from './change-log.ts';
 import {
   createScript,
   deletePointerScript,
@@ -26,6 +26,12 @@ export interface NewKey extends NewFields {
   readonly apiId: string;
   readonly prefix?: string;
   readonly byteLength: number;
+}
+
+/** A key that was deleted, and the hash of the secret that it had. */
+export interface DeletedKey {
+  readonly keyId: string;
+  readonly secretHash: string;
 }
 
 interface KeysOptions {
@@ -122,17 +128,35 @@ export class Keys {
     await this.#options.nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
   }
 
+  /** The same for several keys, in their order. */
+  async secretHashesOf(apiId: string, keyIds: readonly string[]): Promise<(string | undefined)[]> {
+    const hashes = await this.#options.nodes.run(recordKey(apiId, ''), (redis) =>
+      Promise.all(keyIds.map((keyId) => redis.hget(recordKey(apiId, keyId), 'p'))),
+    );
+    return hashes.map((secretHash) => secretHash ?? undefined);
+  }
+
   /**
-   * `forgetPointers` of a key that was just deleted. An import of the same secret may have brought the key back under
+   * `forgetPointers` of keys that were just deleted. An import of the same secret may have brought a key back under
    * the pointers that it found; it sets them again after its record, and this gives them back where it came too late.
    */
-  async forgetDeleted(apiId: string, keyId: string, secretHash: string): Promise<void> {
-    await this.forgetPointers(apiId, keyId, secretHash);
-    if ((await this.secretHashOf(apiId, keyId)) !== secretHash) return;
-    await Promise.all([
-      this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
-      this.#point(idPointer(keyId), apiId),
+  async forgetDeleted(apiId: string, deleted: readonly DeletedKey[]): Promise<void> {
+    const pointers = deleted.flatMap(({ keyId, secretHash }) => [
+      { keys: [secretPointer(secretHash)], args: [formatPointer(apiId, keyId)] },
+      { keys: [idPointer(keyId)], args: [apiId] },
     ]);
+    await this.#options.writer.runAll(deletePointerScript, pointers, BATCH_LANE);
+    const hashes = await this.secretHashesOf(
+      apiId,
+      deleted.map(({ keyId }) => keyId),
+    );
+    const back = deleted.filter(({ secretHash }, i) => hashes[i] === secretHash);
+    await Promise.all(
+      back.flatMap(({ keyId, secretHash }) => [
+        this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
+        this.#point(idPointer(keyId), apiId),
+      ]),
+    );
   }
 
   async #point(pointer: string, value: string): Promise<void> {

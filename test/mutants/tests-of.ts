@@ -46,6 +46,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/limits',
     ],
   ],
+  [/^control-plane\/(?:routes\/many-keys\.ts|lua\/list-ids)/, ['control-plane/many-keys']],
   [/^control-plane\/load-shedding\.ts$/, ['control-plane/protection', 'control-plane/limits']],
   [/^control-plane\/turns\.ts$/, ['control-plane/turns']],
   [/^control-plane\/(?:rate-limits|lua\/count-call)\b/, ['control-plane/limits']],
@@ -69,6 +70,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/listing',
       'control-plane/left-behind',
       'control-plane/unconfirmed',
+      'control-plane/many-keys',
       'control-plane/audit',
       'control-plane/import',
       'control-plane/usage',
@@ -81,9 +83,10 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ['control-plane/sweep', 'control-plane/sweep-steps', 'simulation/redis', 'control-plane/left-behind'],
   ],
   [
-    /^control-plane\/(?:fence|propagation|change-log)\.ts$/,
+    /^control-plane\/(?:fence|propagation|journey|batches|change-log)\.ts$/,
     [
       'control-plane/fence',
+      'control-plane/batches',
       'simulation/redis',
       'control-plane/contract',
       'control-plane/replicas',

@@ -28,7 +28,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     edits: [['this.#clock.monotonicMs() < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
   'timer-driven fence': {
-    seed: 19,
+    seed: 8,
     file: 'verifier/core/lease.ts',
     edits: [
       [
@@ -78,7 +78,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     edits: [['names: 0, later: noop }', 'names: 0 }']],
   },
   'laggard removed at F': {
-    seed: 68,
+    seed: 375,
     file: FENCE,
     edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
   },
@@ -165,7 +165,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'no name in a look-up': {
-    seed: 902,
+    seed: 948,
     file: PORTS,
     edits: [['if (name !== key) {', "if (name === '') {"]],
   },
@@ -173,6 +173,27 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     seed: 6610,
     file: 'verifier/core/verifier.ts',
     edits: [['this.#clock.monotonicMs() - sinceMs <= Math.max(unknownTtlMs, lookupWaitMs)', 'true']],
+  },
+  'first of a batch instead of the last': {
+    seed: 405,
+    file: 'control-plane/core/batches.ts',
+    edits: [['beginTogether(changes, last)', 'beginTogether(changes, changes[0] ?? last)']],
+  },
+  'a key of a batch left out': {
+    seed: 54,
+    file: 'control-plane/core/journey.ts',
+    edits: [['const alone = changes.map(', 'const alone = changes.slice(-1).map(']],
+  },
+  'batch over several connections': {
+    seed: 384,
+    file: PORTS,
+    edits: [
+      ["const connection = await this.#lanes.get('batch');\n", ''],
+      [
+        'writes.map((write, i) => {',
+        'writes.map(async (write, i) => {\n        const connection = await this.#lanes.get("batch-" + i);',
+      ],
+    ],
   },
   'M not scaled with L': {
     seed: 38,

@@ -46,6 +46,8 @@ export interface Plan {
   /** Duration of faults and load. */
   readonly activeMs: number;
   readonly writePeriodMs: number;
+  /** Of the changes: the share that is written for all keys of an API at once. */
+  readonly batches: number;
   readonly verifyPeriodMs: number;
   readonly faults: readonly Fault[];
   readonly faultPeriodMs: number;
@@ -65,6 +67,9 @@ const AIMED: Readonly<Record<'failovers' | 'lowering' | 'drift', readonly Fault[
   lowering: ['isolation', 'lease'],
   drift: [],
 };
+
+/** Remainders of the seeds that write batches; the others are as they were before there were any. */
+const BATCHED = [5, 6];
 
 /** A network that does nothing but take a moment. */
 export const CALM: NetworkManners = {
@@ -113,6 +118,7 @@ export function planOf(seed: number): Plan {
     rates: aim === 'drift' ? 'worst' : random.pick(['any', 'extreme', 'worst']),
     activeMs: random.between(4, 10) * leaseMs,
     writePeriodMs: random.pick([100, 300, 1000]),
+    batches: BATCHED.includes(seed % 7) ? 0.3 : 0,
     verifyPeriodMs: random.pick([15, 40]),
     faults,
     faultPeriodMs: random.pick(aim ? [100, 200] : [100, 300, 1000]),

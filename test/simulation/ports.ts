@@ -1,5 +1,5 @@
 import type {
-  ChangeLog,
+  BatchedChangeLog,
   Closing,
   Killed,
   LogStatus,
@@ -19,7 +19,7 @@ import type {
 } from '../../verifier/core/redis-port.ts';
 import type { Machine } from './clock.ts';
 import type { Connection, Network } from './network.ts';
-import type { CheckedChange, Script } from './redis.ts';
+import type { CheckedChange, Script, WriteReply } from './redis.ts';
 
 /** One process's connections, by what they are for. */
 export class Lanes {
@@ -169,7 +169,7 @@ class SimulatedSession implements Session {
 const WRITE_LANES = 8;
 
 /** The control plane's port to the simulated Redis; does as redis-change-log.ts. */
-export class SimulatedChangeLog implements ChangeLog {
+export class SimulatedChangeLog implements BatchedChangeLog {
   readonly #lanes: Lanes;
   readonly #durable: (apiId: string, hash: string) => void;
   #turn = 0;
@@ -186,6 +186,28 @@ export class SimulatedChangeLog implements ChangeLog {
     if (reply.status !== 'OK') return reply;
     if (replicated) this.#durable(write.apiId, reply.hash);
     return { ...reply, replicated };
+  }
+
+  async writeAll(writes: readonly Write[]): Promise<(Written | { status: 'NOT_FOUND' | 'CONFLICT' })[]> {
+    const nowMs = this.#lanes.machine.wallMs();
+    const { replicas } = this.#lanes.network.group;
+    const connection = await this.#lanes.get('batch');
+    const done = await Promise.all(
+      writes.map((write, i) => {
+        const script: Script<WriteReply> = (state) => state.write(write, nowMs);
+        return connection.call('write', write.apiId, script, i === writes.length - 1 ? replicas : 0);
+      }),
+    );
+    const replicated = (done.at(-1)?.confirmed ?? 0) >= replicas;
+    return done.map(({ reply }, i) => {
+      if (reply.status !== 'OK') return reply;
+      if (replicated) this.#durable(writes[i]?.apiId ?? '', reply.hash);
+      return { ...reply, replicated };
+    });
+  }
+
+  lag(apiId: string): Promise<number> {
+    return this.run(apiId, (state) => state.lag(apiId));
   }
 
   check(change: CheckedChange): Promise<LogStatus> {

@@ -90,6 +90,7 @@ class Acts {
       ...some(4, () => this.#register()),
       ...some(4, () => this.#check()),
       ...some(2, () => this.#close()),
+      ...some(1, () => this.#lag()),
       ...some(2, () => this.#reapOrLeave()),
       ...some(3, () => this.#create()),
       ...some(2, () => this.#lease()),
@@ -208,6 +209,11 @@ class Acts {
       },
       simulated: (state) => state.close(apiId, sequence, hash, kill),
     };
+  }
+
+  #lag(): Act {
+    const { apiId } = this;
+    return { name: 'lag', ask: () => real.log.lag(apiId), simulated: (state) => state.lag(apiId) };
   }
 
   #reapOrLeave(): Act {

@@ -67,6 +67,9 @@ export type Script<T> = (state: RedisState) => Outcome<T>;
 
 const read = <T>(reply: T): Outcome<T> => ({ reply, wrote: false });
 
+/** Reply of write-change.lua. */
+export type WriteReply = Omit<Written, 'replicated'> | { readonly status: 'NOT_FOUND' | 'CONFLICT' };
+
 /** The data of one Redis server, and the scripts of both processes as functions on it. Knows nothing of time. */
 export class RedisState {
   readonly limits: RedisLimits;
@@ -161,10 +164,7 @@ export class RedisState {
   }
 
   /** write-change.lua; `nowMs` becomes `updatedAt` */
-  write(
-    write: Write,
-    nowMs: number,
-  ): Outcome<Omit<Written, 'replicated'> | { status: 'NOT_FOUND' | 'CONFLICT' }> {
+  write(write: Write, nowMs: number): Outcome<WriteReply> {
     const { apiId, operation, keyId, fields, condition = '' } = write;
     const api = this.api(apiId);
     if (api.deleted) return read({ status: 'NOT_FOUND' });
@@ -277,6 +277,13 @@ export class RedisState {
       api.fencedMs = leaseMs;
     }
     return { reply: true, wrote: true };
+  }
+
+  /** Reads what change-log.ts reads before it writes part of a batch. */
+  lag(apiId: string): Outcome<number> {
+    const api = this.api(apiId);
+    const [[, slowest] = ['', api.sequence]] = ranked(api, (score) => score >= 0);
+    return read(api.sequence - slowest);
   }
 
   /** Reads what sweep-store.ts reads. */

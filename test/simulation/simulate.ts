@@ -75,8 +75,10 @@ function change(world: World): void {
   const { keyId, apiId: home } = random.pick(keys.filter(exists));
   const waitMs = random.pick([0, 100, Number.POSITIVE_INFINITY]);
   const kind = random.next();
+  const batch = plan.batches > 0 && random.chance(plan.batches) ? batchOf(world, home) : undefined;
   process.machine.deliver(() => {
-    if (kind < 0.08) void world.createKey(process, apiId);
+    if (batch) void world.writeAll(process, batch, waitMs);
+    else if (kind < 0.08) void world.createKey(process, apiId);
     else if (kind < 0.1)
       void world.write(process, { apiId: home, operation: 'delete', keyId, fields: {} }, waitMs);
     else if (kind < 0.103)
@@ -94,6 +96,19 @@ function change(world: World): void {
   });
 }
 
+/** A change of every key of an API, in any order: mostly to be refused. */
+function batchOf(world: World, apiId: string): readonly [Write, ...Write[]] | undefined {
+  const { random, keys } = world;
+  const enabled = random.chance(0.3);
+  const writes = keys
+    .filter((key) => exists(key) && key.apiId === apiId)
+    .map(({ keyId }): [number, Write] => {
+      return [random.next(), { apiId, operation: 'update', keyId, fields: world.fields(enabled) }];
+    });
+  const [first, ...others] = writes.sort(([a], [b]) => a - b).map(([, write]) => write);
+  return first && [first, ...others];
+}
+
 const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAtMs);
 
 /** Nothing breaks any more: whoever was cut off recovers, what is written completes, all agree. */
@@ -109,6 +124,14 @@ async function end(world: World): Promise<void> {
     ...plan.apiIds.map((apiId) => ({ apiId, operation: 'noop', keyId: '', fields: {} }) as const),
   ];
   await done(world, fenceMs + LOST_CONNECTIONS_MS, 'a change in calm did not complete', writes, completed);
+  const batches = plan.batches > 0 ? plan.apiIds.flatMap((apiId) => [batchOf(world, apiId) ?? []]) : [];
+  await done(
+    world,
+    fenceMs + LOST_CONNECTIONS_MS,
+    'a batch in calm did not complete',
+    batches,
+    batchCompleted,
+  );
   await done(world, recoveryMs(plan), 'a verifier refused to answer in calm', world.verifiers, allAnswered);
   await until(world, SWEEP_MS + 2 * fenceMs, () => otherMembers(world));
   if (!world.timeline.halted) world.check(() => world.checker.agree(world.keys));
@@ -162,6 +185,14 @@ function notRecovered({ verifiers, group }: World): string | undefined {
 async function completed(world: World, write: Write): Promise<void> {
   const process = world.random.pick(world.controlPlanes);
   while (!(await world.write(process, write, Number.POSITIVE_INFINITY))) await pause(process.machine, 20);
+}
+
+async function batchCompleted(world: World, writes: readonly Write[]): Promise<void> {
+  const [first, ...others] = writes;
+  const process = world.random.pick(world.controlPlanes);
+  while (first && !(await world.writeAll(process, [first, ...others], Number.POSITIVE_INFINITY))) {
+    await pause(process.machine, 20);
+  }
 }
 
 /** Asks a verifier for one key after the other; a refusal may be the discovery of a dead connection. */

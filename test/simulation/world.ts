@@ -207,6 +207,8 @@ export class World {
         fenceWaitMs: 30_000,
         pending: { changesMax: 100, refusalsMax: 100 },
         replicated: replicas > 0,
+        // Parts of two fit into the shortest log beside what a follower lacks.
+        batch: { partMax: 2, giveWayMs: 25, lagMax: 1 },
       },
       durable: () => true,
       events: {
@@ -300,6 +302,30 @@ export class World {
     } catch (error) {
       this.note(process.machine.name, 'failed', about, (error as Error).message);
       return undefined;
+    }
+  }
+
+  /** Changes several keys of an API at once and waits as the caller of updateKeys does; whether all is complete. */
+  async writeAll(
+    process: ControlPlaneProcess,
+    writes: readonly [Write, ...Write[]],
+    waitMs: number,
+  ): Promise<boolean> {
+    this.note(process.machine.name, 'batch', ...writes.map(({ keyId, fields }) => `${keyId} ${fields.n}`));
+    try {
+      const { applied, propagation } = await process.propagator.applyAll(writes, waitMs);
+      const { state, by, sequence } = propagation ?? { state: 'nothing to change', sequence: 0 };
+      this.note(process.machine.name, 'batch', state, sequence, by ?? '');
+      for (const [i, outcome] of applied.entries()) {
+        const write = writes[i];
+        if (!write || 'failure' in outcome) continue;
+        if (by) this.#completed(write.keyId, write.fields.n ?? '', outcome.sequence, by);
+        else this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, outcome.sequence));
+      }
+      return by !== undefined || !propagation;
+    } catch (error) {
+      this.note(process.machine.name, 'batch failed', (error as Error).message);
+      return false;
     }
   }
 

@@ -2,7 +2,13 @@ import type { FastifyRequest } from 'fastify';
 import type { Clock } from '#shared/clock.ts';
 import { isWellFormed } from '#shared/key-format.ts';
 import type { StoredFields } from '#shared/key-record.ts';
-import { type AuditedEffect, type AuditKind, type Subject, shown } from '../../core/audit-event.ts';
+import {
+  type AuditEvent,
+  type AuditedEffect,
+  type AuditKind,
+  type Subject,
+  shown,
+} from '../../core/audit-event.ts';
 import type { Written } from '../../core/change-log.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { App } from '../server.ts';
@@ -12,6 +18,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Notes on the call, for the audit log. */
     auditNotes: AuditNotes;
+    /** Records the keys that were noted by `noteKeys` up to now. */
+    recordKeys: () => Promise<void>;
   }
 }
 
@@ -23,6 +31,16 @@ interface AuditNotes {
   letThrough: boolean;
   on: Subject;
   effect: AuditedEffect;
+  /** Of a call that changes many keys: those that it changed, or may have, and that are not recorded yet. */
+  keys: readonly AuditedKey[];
+}
+
+/** One of many keys that a call changes. */
+export interface AuditedKey {
+  readonly keyId: string;
+  /** `SERVICE_UNAVAILABLE`: it may have been changed. */
+  readonly outcome: 'OK' | 'SERVICE_UNAVAILABLE';
+  readonly effect: AuditedEffect;
 }
 
 /**
@@ -32,9 +50,37 @@ interface AuditNotes {
  */
 export function recordCalls(app: App, audit: Audit, clock: Clock): void {
   app.decorateRequest('auditNotes');
+  app.decorateRequest('recordKeys');
+  const eventOf = (
+    request: FastifyRequest,
+    outcome: AuditEvent['outcome'],
+    on: Subject,
+    effect: AuditedEffect,
+  ) => ({
+    time: request.auditNotes.arrivedAt,
+    requestId: request.id,
+    operation: operationOf(request),
+    outcome,
+    by: {
+      ...(request.caller ? { rootKeyId: request.caller.rootKeyId } : {}),
+      address: request.auditNotes.address,
+    },
+    on,
+    ...effect,
+  });
   app.addHook('onRequest', async (request) => {
     const address = request.ip ?? 'unknown';
-    request.auditNotes = { arrivedAt: clock.wallMs(), address, letThrough: false, on: {}, effect: {} };
+    const fresh = { letThrough: false, on: {}, effect: {}, keys: [] };
+    request.auditNotes = { arrivedAt: clock.wallMs(), address, ...fresh };
+    request.recordKeys = async () => {
+      const { apiId } = asked(request);
+      const { keys } = request.auditNotes;
+      request.auditNotes.keys = [];
+      const events = keys.map(({ keyId, outcome, effect }) =>
+        eventOf(request, outcome, { ...(apiId === undefined ? {} : { apiId }), keyId }, effect),
+      );
+      await audit.recordAll('done', events);
+    };
   });
   app.addHook('preHandler', async (request) => {
     request.auditNotes.letThrough = true;
@@ -42,19 +88,17 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
   app.addHook('onSend', async (request, _reply, payload) => {
     const kind = kindOf(request);
     if (kind !== undefined) {
-      const { arrivedAt, address, on, effect } = request.auditNotes;
-      await audit.record(kind, {
-        time: arrivedAt,
-        requestId: request.id,
-        operation: operationOf(request),
-        outcome: outcomeOf(request),
-        by: { ...(request.caller ? { rootKeyId: request.caller.rootKeyId } : {}), address },
-        on: { ...asked(request), ...on },
-        ...effect,
-      });
+      const { on, effect } = request.auditNotes;
+      await request.recordKeys();
+      await audit.record(kind, eventOf(request, outcomeOf(request), { ...asked(request), ...on }, effect));
     }
     return payload;
   });
+}
+
+/** Adds to the keys that a call changed, or may have. */
+export function noteKeys(request: FastifyRequest, keys: readonly AuditedKey[]): void {
+  request.auditNotes.keys = [...request.auditNotes.keys, ...keys];
 }
 
 /** Adds to what is known of a call. */
@@ -65,12 +109,20 @@ export function note(request: FastifyRequest, on: Subject, effect: AuditedEffect
 
 /** For a change of a key that was written: gives the turn back, and notes what was before, and what is now; nothing where it was deleted. */
 export function noteChange(request: FastifyRequest, fields?: StoredFields) {
-  return ({ sequence, before }: Pick<Written, 'sequence' | 'before'>) => {
+  return (written: Pick<Written, 'sequence' | 'before'>) => {
     request.giveTurnBack?.();
-    const changed = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);
-    const after = fields === undefined ? {} : { after: shown(fields) };
-    note(request, {}, { sequence, before: shown(Object.fromEntries(changed)), ...after });
+    note(request, {}, effectOf(written, fields));
   };
+}
+
+/** The fields of a key before a change and after it; none after it where it was deleted. */
+export function effectOf(
+  { sequence, before }: Pick<Written, 'sequence' | 'before'>,
+  fields?: StoredFields,
+): AuditedEffect {
+  const changed = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);
+  const after = fields === undefined ? {} : { after: shown(fields) };
+  return { sequence, before: shown(Object.fromEntries(changed)), ...after };
 }
 
 const PREFIX = '/v1/';

@@ -90,7 +90,7 @@ export function keyRoutes(
     const propagation = await propagator.apply(write, waitMs, noteChange(request));
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     if (secretHash) {
-      await keys.forgetDeleted(apiId, keyId, secretHash).catch((error: unknown) => {
+      await keys.forgetDeleted(apiId, [{ keyId, secretHash }]).catch((error: unknown) => {
         request.log.warn({ keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
       });
     }

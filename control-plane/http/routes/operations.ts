@@ -42,6 +42,23 @@ export const deleteKey = posts('keys.deleteKey', asked.DeleteKey, answers.Propag
   example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d' },
 });
 
+export const updateKeys = posts('keys.updateKeys', asked.UpdateKeys, answers.UpdatedKeys, {
+  summary: 'Change, disable or enable many keys at once',
+  description:
+    'Up to 1,000 keys of an API, by their ids or by their owner. Answers once, when every change is complete, as updateKey does; a key that the API does not have is reported among the results. After 503 any of them may be changed: send it again, which is harmless. Of an owner with more keys the answer has a cursor for the next call. The owner itself cannot be changed here.',
+  permission: 'api.<apiId>.update_key',
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', externalId: 'ada', enabled: false },
+});
+
+export const deleteKeys = posts('keys.deleteKeys', asked.DeleteKeys, answers.DeletedKeys, {
+  summary: 'Delete many keys for good',
+  description: 'Chooses keys and answers as updateKeys does.',
+  permission: 'api.<apiId>.delete_key',
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', keyIds: ['key_0mzc9k4q8r2wfXa1Bc2d'] },
+});
+
 export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
   summary: 'Look at a key',
   description: 'Shows all but its secret.',
@@ -103,6 +120,16 @@ export const deleteApi = posts('apis.deleteApi', asked.DeleteApi, answers.Propag
   example: { apiId: 'shop' },
 });
 
+export const deleteAllKeys = posts('apis.deleteKeys', asked.DeleteAllKeys, answers.DeletedAllKeys, {
+  id: 'deleteAllKeys',
+  summary: 'Delete all keys of an API for good',
+  description:
+    'The API stays. Answers when every deletion is complete, as updateKey does. Where there are so many keys that it takes longer than FENCE_WAIT_MS, it answers 503: send it again for the others.',
+  permission: 'api.<apiId>.delete_key',
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop' },
+});
+
 export const createRootKey = posts('rootKeys.createRootKey', asked.CreateRootKey, answers.CreatedRootKey, {
   summary: 'Create a root key',
   description: 'A root key can give another one only permissions that it has itself.',
@@ -141,6 +168,8 @@ export const listVerifiers = gets('fleet.listVerifiers', asked.ListVerifiers, an
 });
 
 interface Said {
+  /** The operation's id, where its method's name is also another's. */
+  readonly id?: string;
   readonly summary: string;
   readonly description: string;
   /** Permission that the root key needs. */
@@ -171,7 +200,7 @@ function about<Answer extends TSchema>(name: string, answer: Answer, said: Said)
   const [service = '', method = ''] = name.split('.');
   return {
     tags: [service],
-    operationId: method,
+    operationId: said.id ?? method,
     summary: said.summary,
     description: `${said.description}\n\nNeeds the permission \`${said.permission}\`.`,
     'x-errors': said.errors,

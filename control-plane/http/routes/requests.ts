@@ -53,6 +53,57 @@ export const UpdateKey = Type.Object(
   strict,
 );
 
+/** Most keys that one call changes. */
+export const MANY_KEYS_MAX = 1000;
+/** The keys that a call is about. */
+const choice = {
+  apiId: ApiId,
+  keyIds: Type.Optional(
+    Type.Array(KeyId, {
+      minItems: 1,
+      maxItems: MANY_KEYS_MAX,
+      description: 'The keys. Those that the API does not have are reported among the results.',
+    }),
+  ),
+  externalId: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 256,
+      description: `Instead of keyIds: the owner whose keys are meant, ${MANY_KEYS_MAX} in a call.`,
+    }),
+  ),
+  cursor: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 64,
+      description: "For an owner's next keys, from the call before.",
+    }),
+  ),
+};
+const { externalId: _owner, ...changedOfMany } = changed;
+export const UpdateKeys = Type.Object(
+  {
+    ...choice,
+    enabled: Type.Optional(Type.Boolean({ description: 'false disables the keys, true brings them back.' })),
+    ...changedOfMany,
+    waitMs: Type.Optional(WaitMs),
+  },
+  strict,
+);
+export const DeleteKeys = Type.Object({ ...choice, waitMs: Type.Optional(WaitMs) }, strict);
+export const DeleteAllKeys = Type.Object(
+  {
+    apiId: ApiId,
+    permanent: Type.Optional(
+      Type.Literal(true, {
+        description: 'Keys are deleted for good; to bring them back, disable them instead.',
+      }),
+    ),
+    waitMs: Type.Optional(WaitMs),
+  },
+  strict,
+);
+
 const Hash = Type.String({
   pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$',
   description: 'SHA-256 of the key, in hex or base64url without padding.',

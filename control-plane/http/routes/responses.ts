@@ -101,6 +101,46 @@ export const Propagated = Type.Object(
   },
 );
 
+/** Outcomes for many keys, and the propagation of the last change. */
+const manyResults = <Result extends string>(result: Result, example: object) =>
+  Type.Object(
+    {
+      results: List(
+        Type.Union([
+          Type.Object({ result: Type.Literal(result), keyId: Id('the key'), sequence: Sequence }),
+          Type.Object({
+            result: Type.Literal('refused'),
+            keyId: Id('the key'),
+            code: Type.String({ description: 'NOT_FOUND: the API has no such key.' }),
+            message: Type.String(),
+          }),
+        ]),
+        { description: 'The outcome for each key, once.' },
+      ),
+      propagation: Type.Optional(Propagation),
+      cursor: Type.Optional(
+        Type.String({ description: "For the owner's next keys; absent when there are none." }),
+      ),
+    },
+    { examples: [example] },
+  );
+const complete = { state: 'complete', by: 'acks', durable: true, verifiers: 2 };
+export const UpdatedKeys = manyResults('updated', {
+  results: [
+    { result: 'updated', keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', sequence: 7 },
+    { result: 'refused', keyId: 'key_none', code: 'NOT_FOUND', message: 'key key_none not found' },
+  ],
+  propagation: { ...complete, sequence: 7, waitedMs: 4 },
+});
+export const DeletedKeys = manyResults('deleted', {
+  results: [{ result: 'deleted', keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', sequence: 8 }],
+  propagation: { ...complete, sequence: 8, waitedMs: 4 },
+});
+export const DeletedAllKeys = Type.Object({
+  deletedKeys: Type.Integer({ minimum: 0, description: 'Keys that this call deleted.' }),
+  propagation: Type.Optional(Propagation),
+});
+
 export const CreatedApi = Type.Object({ apiId: Id('the API'), name: Type.String() });
 export const Api = Type.Object({
   id: Id('the API'),

@@ -87,6 +87,7 @@ test('every documented operation succeeds, and answers what the document says an
     createKey: key,
     importKeys: { apiId: 'shop', keys: [{ sha256: 'ab'.repeat(32) }, { sha256: 'no' }] },
     updateKey: { keyId, name: null, enabled: false },
+    updateKeys: { apiId: 'shop', keyIds: [keyId, 'none'], enabled: false },
     getKey: { keyId },
     getVerifications: { keyId, granularity: 'hour' },
     getPropagation: { keyId, sequence: '1' },
@@ -99,6 +100,8 @@ test('every documented operation succeeds, and answers what the document says an
     listVerifiers: {},
     listEvents: { limit: '5' },
     deleteKey: { keyId },
+    deleteKeys: { apiId: 'shop', externalId: 'ada' },
+    deleteAllKeys: { apiId: 'shop' },
     deleteApi: { apiId: 'books' },
   };
   expect(operations.map(({ operationId }) => operationId).sort()).toEqual(Object.keys(inputs).sort());
@@ -145,7 +148,7 @@ test('whatever is sent to whatever operation, the answer is a documented one, an
       { numRuns: 20 },
     );
   }
-});
+}, 60_000);
 
 describe('the reference at /docs', () => {
   test('is a page whose scripts and styles are files of this server', async () => {

@@ -63,11 +63,15 @@ interface Target {
 }
 
 const onKey = async (apiId: string) => ({ keyId: await newKey(apiId) });
+const onKeys = async (apiId: string) => ({ apiId, keyIds: [await newKey(apiId)] });
 const TARGETS: Readonly<Record<string, Target>> = {
   createKey: { input: async (apiId) => ({ apiId }) },
   importKeys: { input: async (apiId) => ({ apiId, keys: [{ sha256: 'ab'.repeat(32) }] }) },
   updateKey: { input: async (apiId) => ({ ...(await onKey(apiId)), enabled: false }) },
   deleteKey: { input: onKey, spent: true },
+  updateKeys: { input: async (apiId) => ({ ...(await onKeys(apiId)), enabled: false }) },
+  deleteKeys: { input: onKeys, spent: true },
+  deleteAllKeys: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   getKey: { input: onKey },
   getVerifications: { input: onKey },
   getPropagation: {

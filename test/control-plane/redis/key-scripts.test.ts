@@ -115,4 +115,17 @@ describe('keys', () => {
     await at.redis.hset('head', 'deleted', '9');
     expect(await list('index', 'asc', '', 2, 10, '', '')).toEqual([]);
   });
+
+  test('are listed by their ids, page after page, of an API that is there', async () => {
+    const ids = (source: string, ...args: (string | number)[]) =>
+      controlPlane('list-ids', ['head', source], args);
+    expect(await ids('index', '', 2)).toEqual([]);
+    for (const [i, owner] of ['ann', 'bob', 'ann'].entries()) await create(`key_${i}`, { owner });
+    expect(await ids('index', '', 2)).toEqual(['3', 'key_0', 'key_1']);
+    expect(await ids('index', '3', 2)).toEqual(['', 'key_2']);
+    expect(await ids('o:ann', '', 2)).toEqual(['', 'key_0', 'key_2']);
+    expect(await ids('o:none', '', 2)).toEqual(['']);
+    await at.redis.hset('head', 'deleted', '9');
+    expect(await ids('index', '', 2)).toEqual([]);
+  });
 });

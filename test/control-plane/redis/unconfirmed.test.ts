@@ -92,9 +92,9 @@ describe('a key', () => {
     const keyId = imported && 'keyId' in imported ? imported.keyId : '';
     const before = await pointers();
     expect(before).toHaveLength(2);
-    await keys.forgetDeleted('shop', keyId, IMPORTED.secretHash);
+    await keys.forgetDeleted('shop', [{ keyId, secretHash: IMPORTED.secretHash }]);
     expect(await pointers()).toEqual(before);
-    await keys.forgetDeleted('shop', keyId, 'another');
+    await keys.forgetDeleted('shop', [{ keyId, secretHash: 'another' }]);
     expect((await pointers()).length).toBe(1);
   });
 });

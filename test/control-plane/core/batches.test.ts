@@ -1,0 +1,201 @@
+import { describe, expect, test } from 'vitest';
+import type { BatchEvents } from '../../../control-plane/core/batches.ts';
+import type { BatchedChangeLog, Write } from '../../../control-plane/core/change-log.ts';
+import { Fence } from '../../../control-plane/core/fence.ts';
+import { Propagator } from '../../../control-plane/core/propagation.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { unavailable } from '../../../shared/errors.ts';
+import { Timeline } from '../../simulation/clock.ts';
+import { RedisState, type Script } from '../../simulation/redis.ts';
+
+const nothing = () => undefined;
+const LEASE_MS = 500;
+
+/** A control plane's propagation over a simulated Redis, and what it wrote there, part by part. */
+function world(pending = { changesMax: 100, refusalsMax: 100 }) {
+  const timeline = new Timeline();
+  const clock: Clock = {
+    monotonicMs: () => timeline.nowMs,
+    wallMs: () => timeline.nowMs,
+    after: (ms, run) => timeline.after(ms, run),
+  };
+  const limits = { logEntries: 9, creationsKept: 9, payloadBytesMax: 1024 };
+  const state = new RedisState({ ...limits, batchEntriesMax: 9, batchBytesMax: 1024 });
+  for (const apiId of ['a', 'b']) {
+    Object.assign(state.api(apiId), { created: true, grantedMs: LEASE_MS, fencedMs: LEASE_MS });
+    for (let i = 0; i < 10; i++) state.api(apiId).records.set(`${apiId}${i}`, { p: `digest ${i}`, e: '1' });
+  }
+  const at = { server: state, failsAtPart: 0, parts: [] as string[] };
+  const run = async <T>(script: Script<T>) => script(at.server).reply;
+  const write: BatchedChangeLog['write'] = async (change) => {
+    const written = await run((server) => server.write(change, 0));
+    return written.status === 'OK' ? { ...written, replicated: true } : written;
+  };
+  const log: BatchedChangeLog = {
+    write,
+    async writeAll(writes) {
+      at.parts.push(writes.map(({ keyId }) => keyId).join(' '));
+      if (at.parts.length === at.failsAtPart) throw unavailable('the connection to Redis was lost');
+      return Promise.all(writes.map(write));
+    },
+    lag: (apiId) => run((server) => server.lag(apiId)),
+    check: (change) => run((server) => server.check(change)),
+    close: (apiId, sequence, hash) => run((server) => server.close(apiId, sequence, hash, -1)),
+    reap: (apiId, killed) => run((server) => server.reap(apiId, killed)),
+  };
+  const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
+  const propagator = new Propagator({
+    ...{ log, fence, clock, durable: () => true, events: { rewritten: nothing } },
+    limits: { fenceWaitMs: 400, pending, replicated: false, batch: { partMax: 2, giveWayMs: 20, lagMax: 4 } },
+  });
+  const writes = (apiId: string, count: number, fields: Write['fields'] = { e: '0' }) => {
+    const [first, ...others] = Array.from({ length: count }, (_, i): Write => {
+      return { apiId, operation: 'update', keyId: `${apiId}${i}`, fields };
+    });
+    if (!first) throw new Error('no writes');
+    return [first, ...others] as const;
+  };
+  const begin = (apiId: string, count: number, fields?: Write['fields'], events?: BatchEvents) => {
+    const ended = { value: undefined as unknown };
+    propagator.applyAll(writes(apiId, count, fields), undefined, events).then(
+      (value) => Object.assign(ended, { value }),
+      (error: Error) => Object.assign(ended, { value: error.message }),
+    );
+    return ended;
+  };
+  return { timeline, at, state, fence, propagator, writes, begin };
+}
+
+describe('a batch', () => {
+  test('is complete with its last change, of which every follower tells all others', async () => {
+    const { timeline, state, begin, fence } = world();
+    state.api('a').members.set('follower', 0);
+    const ended = begin('a', 5);
+    await timeline.run(100);
+    expect([state.api('a').sequence, fence.pending]).toEqual([5, 5]);
+    state.api('a').members.set('follower', 4);
+    await timeline.run(200);
+    expect(ended.value).toBeUndefined();
+    state.api('a').members.set('follower', 5);
+    await timeline.run(400);
+    expect(ended.value).toMatchObject({
+      applied: [1, 2, 3, 4, 5].map((sequence) => ({ keyId: `a${sequence - 1}`, sequence })),
+      propagation: { state: 'complete', by: 'acks', sequence: 5, verifiers: 1, durable: true },
+    });
+    expect(fence.pending).toBe(0);
+    fence.stop();
+  });
+
+  test('waits for a follower before the log no longer reaches back to it, and goes on when it has caught up', async () => {
+    const { timeline, state, begin, fence } = world();
+    state.api('a').members.set('slow', 0).set('killed', -7);
+    begin('a', 10);
+    await timeline.run(300);
+    expect(state.api('a').sequence).toBe(6);
+    expect(state.api('a').log[0]?.sequence).toBe(1);
+    state.api('a').members.set('slow', 6);
+    await timeline.run(390);
+    expect(state.api('a').sequence).toBe(10);
+    fence.stop();
+  });
+
+  test('that a follower holds up for too long is 503, and its caller may send it again', async () => {
+    const { timeline, state, begin, fence, propagator, writes } = world();
+    state.api('a').members.set('slow', 0);
+    const ended = begin('a', 10);
+    await timeline.run(490);
+    expect(ended.value).toBe(
+      'a verifier is behind by 6 changes of api a; any of the keys may have been changed: send the call again',
+    );
+    // By then a fence has killed it.
+    await timeline.run(700);
+    const again = propagator.applyAll(writes('a', 10), 0);
+    await timeline.run(1000);
+    expect((await again).applied).toHaveLength(10);
+    expect(state.api('a').sequence).toBe(16);
+    fence.stop();
+  });
+
+  test('stands in line with others of its API, part by part, and in nobody else’s', async () => {
+    const { timeline, at, begin, fence } = world();
+    at.server.api('a').members.set('slow', 0);
+    begin('a', 4);
+    begin('a', 4, { e: '1' });
+    begin('b', 4);
+    await timeline.run(10);
+    expect(at.parts).toEqual(['a0 a1', 'b0 b1', 'b2 b3']);
+    await timeline.run(300);
+    expect(at.parts.filter((part) => part.startsWith('a'))).toEqual(['a0 a1', 'a0 a1', 'a2 a3']);
+    fence.stop();
+  });
+
+  test('of which a part failed is 503: it is told what is written, what may be, and the rest is not begun', async () => {
+    const { timeline, at, begin, fence, propagator, writes } = world({ changesMax: 6, refusalsMax: 6 });
+    at.failsAtPart = 2;
+    const told: string[] = [];
+    const ended = begin('a', 6, undefined, {
+      written: (changes) => void told.push(...changes.map(({ write }) => `written ${write.keyId}`)),
+      unknown: (unwritten) => void told.push(...unwritten.map(({ keyId }) => `unknown ${keyId}`)),
+    });
+    await timeline.run(100);
+    expect(ended.value).toBe(
+      'the connection to Redis was lost; any of the keys may have been changed: send the call again',
+    );
+    expect(told).toEqual(['written a0', 'written a1', 'unknown a2', 'unknown a3']);
+    expect(at.parts).toEqual(['a0 a1', 'a2 a3']);
+    const again = propagator.applyAll(writes('a', 6), 0);
+    await timeline.run(200);
+    expect((await again).applied).toHaveLength(6);
+    fence.stop();
+  });
+
+  test('counts among the incomplete changes of its API: it is refused whole, or let through alone', async () => {
+    const { timeline, state, begin, fence, propagator, writes } = world({ changesMax: 2, refusalsMax: 3 });
+    state.api('a').members.set('silent', 0);
+    begin('a', 4);
+    await timeline.run(100);
+    expect(state.api('a').sequence).toBe(4);
+    const refused = propagator.applyAll(writes('a', 1), 0);
+    await expect(refused).rejects.toMatchObject({
+      code: 'SERVICE_UNAVAILABLE',
+      message: '3 disables and deletes of api a are not complete yet; nothing was changed',
+    });
+    state.api('a').members.set('silent', 4);
+    await timeline.run(300);
+    await expect(propagator.applyAll(writes('a', 1), 0)).resolves.toBeDefined();
+    fence.stop();
+  });
+});
+
+describe('a failover that takes the end of a batch', () => {
+  test.each([
+    ['has those disables written again that it took', { e: '0' }, 'complete'],
+    ['is told to the caller for each other change that it took', { e: '1' }, 'conflict'],
+  ] as const)('%s', async (_, fields, outcome) => {
+    const { timeline, at, state, begin, fence } = world();
+    state.api('a').members.set('follower', 0);
+    const ended = begin('a', 2, fields);
+    await timeline.run(1);
+    const successor = state.clone();
+    const [kept] = successor.api('a').log.splice(1);
+    expect(kept?.sequence).toBe(2);
+    const { sequence = 0, hash = '' } = successor.api('a').log[0] ?? {};
+    Object.assign(successor.api('a'), { sequence, hash });
+    successor.api('a').records.set('a1', { p: 'digest 1', e: '1' });
+    at.server = successor;
+    await timeline.run(100);
+    successor.api('a').members.set('follower', successor.api('a').sequence);
+    await timeline.run(390);
+    expect(successor.api('a').sequence).toBe(outcome === 'complete' ? 2 : 1);
+    const second =
+      outcome === 'complete' ? { sequence: 2 } : { failure: expect.objectContaining({ code: 'CONFLICT' }) };
+    expect(ended.value).toMatchObject({
+      applied: [
+        { keyId: 'a0', sequence: 1 },
+        { keyId: 'a1', ...second },
+      ],
+      propagation: { state: 'complete', sequence: outcome === 'complete' ? 2 : 1 },
+    });
+    fence.stop();
+  });
+});
