@@ -1,7 +1,5 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { Redis } from 'ioredis';
-import { recordCall } from '../control-plane/redis/new-record.ts';
+import { createScript, recordCall } from '../control-plane/redis/new-record.ts';
 import { type Benchmark, inDirectory, median } from './harness.ts';
 import { inParallel, startBackend } from './servers.ts';
 
@@ -19,13 +17,8 @@ const writes: Benchmark = ({ quick }) =>
     };
     try {
       // The bare script: createKey's own, called as the control plane calls it, and nothing around it.
-      const script = readFileSync(
-        join(import.meta.dirname, '../control-plane/redis/lua/create-key.lua'),
-        'utf8',
-      );
-      const sha = String(await redis.script('LOAD', script));
       for (let round = 0; round < (quick ? 1 : 5); round++) {
-        rates.script.push(await rate((i) => createWithScript(redis, sha, `key_${round}_${i}`)));
+        rates.script.push(await rate((i) => createWithScript(redis, `key_${round}_${i}`)));
         const ids: string[] = [];
         rates.create.push(
           await rate(async (i) => {
@@ -60,11 +53,11 @@ const writes: Benchmark = ({ quick }) =>
     };
   });
 
-function createWithScript(redis: Redis, sha: string, keyId: string): Promise<unknown> {
+function createWithScript(redis: Redis, keyId: string): Promise<unknown> {
   const nowMs = Date.now();
   const key = { apiId: 'bare', keyId, secretHash: 'x'.repeat(43), start: 'kf_1234', meta: {}, enabled: true };
   const { keys, args } = recordCall({ ...key, createdAt: nowMs, foreign: false }, true, 10_000);
-  return redis.evalsha(sha, keys.length, ...keys, ...args);
+  return createScript.run(redis, keys, args);
 }
 
 export default writes;

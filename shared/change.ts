@@ -1,4 +1,5 @@
 import { decodeState, type KeyState } from './key-record.ts';
+import { PROTOCOL } from './protocol.ts';
 
 /**
  * One entry of an API's change log. `hash` covers the whole history up to here
@@ -39,16 +40,21 @@ export type Effect =
   | { readonly kind: 'api-deleted' }
   | { readonly kind: 'nothing' };
 
-/** Decodes a change's payload, as written by write-change.lua. Throws when it is damaged. */
+/** In an API that needs a protocol above the first, new states are of a kind that tells it. */
+const SET = /^set(?::(\d{1,3}))?$/;
+
+/** Decodes a change's payload, as written by write-change.lua. Throws when it is damaged, or of a later protocol. */
 export function effectOf(change: Change): Effect {
   if (change.payload === '') return { kind: 'nothing' };
   const fields: unknown = JSON.parse(change.payload);
   if (!Array.isArray(fields) || !fields.every((field) => typeof field === 'string')) {
     throw new Error(`change ${change.sequence} has a damaged payload`);
   }
-  const [kind, secretHash, ...state] = fields;
+  const [kind = '', secretHash, ...state] = fields;
   if (kind === 'api-deleted') return { kind };
-  if (kind === 'set' && secretHash) return { kind, secretHash, state: decodeState(state) };
+  const set = SET.exec(kind);
+  if (set && Number(set[1] ?? 1) <= PROTOCOL && secretHash)
+    return { kind: 'set', secretHash, state: decodeState(state) };
   if (kind === 'forget' && secretHash) return { kind, secretHash };
   throw new Error(`change ${change.sequence} is of an unknown kind`);
 }

@@ -15,6 +15,10 @@ export const ERRORS = {
     409,
     'The id is in use or still being deleted, the secret exists already, or the write was lost in a failover and overtaken by another. Read the present state before trying again.',
   ],
+  VERIFIERS_TOO_OLD: [
+    409,
+    'The write uses what some verifiers that follow the API are too old to obey; the message names them. Nothing was written. Upgrade them, then send it again.',
+  ],
   PAYLOAD_TOO_LARGE: [413, 'The body is over the limit that the message names.'],
   URI_TOO_LONG: [414, 'The path or query is over the limit.'],
   UNSUPPORTED_MEDIA_TYPE: [415, 'Send the body as `application/json`.'],

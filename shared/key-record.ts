@@ -19,6 +19,8 @@ interface Row {
   readonly description: string;
   /** The command line's option for it: its argument, and its help. */
   readonly option?: readonly [argument: string, help: string];
+  /** The protocol that verifiers must speak to obey it (protocol.ts); 1 where absent. A write that sets it is refused while older ones follow. */
+  readonly needs?: number;
 }
 
 /**
@@ -108,6 +110,12 @@ const rows = Object.entries(KEY_FIELDS) as [KeyField, Row & { letter: Letter }][
 export const KEY_LETTERS: readonly Letter[] = rows.map(([, { letter }]) => letter);
 /** Names of the fields that a key can be without. */
 export const CLEARABLE = rows.flatMap(([name, { kind }]) => (kind === 'flag' ? [] : [name])) as Clearable[];
+
+/** The protocol that verifiers need to obey these fields; what is cleared needs nothing. */
+export function neededFor(fields: StoredFields, table: Readonly<Record<string, Row>> = KEY_FIELDS): number {
+  const stored: Readonly<Record<string, string>> = fields;
+  return Math.max(1, ...Object.values(table).map(({ letter, needs = 1 }) => (stored[letter] ? needs : 1)));
+}
 
 /** Other fields of the record in Redis, by their letters; each is written by us only. */
 export const RECORD_FACTS = {

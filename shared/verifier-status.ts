@@ -6,6 +6,8 @@ export interface VerifierStatus {
   readonly id: string;
   readonly host: string;
   readonly version: string;
+  /** The protocol that it speaks (protocol.ts); absent where the verifier is of an earlier version, which is 1. */
+  readonly protocol?: number;
   /** Unix milliseconds, on the verifier's clock. */
   readonly startedAt: number;
   readonly reportedAt: number;

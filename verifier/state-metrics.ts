@@ -1,5 +1,6 @@
 import { Gauge, type Registry } from 'prom-client';
 import { metricMakers } from '#shared/process/process-metrics.ts';
+import { PROTOCOL } from '#shared/protocol.ts';
 import type { Follower } from './core/follower.ts';
 import type { Verifier } from './core/verifier.ts';
 import type { Usage } from './redis/usage-report.ts';
@@ -63,6 +64,9 @@ export function watchState(
   );
   gauge('keyfence_usage_keys', () => usage?.keys ?? 0).help(
     'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',
+  );
+  gauge('keyfence_protocol', () => PROTOCOL).help(
+    'What this verifier understands. While one of a fleet is lower, keys that need more are refused with VERIFIERS_TOO_OLD in the APIs that it follows.',
   );
   gauge('keyfence_cache_keys', () => verifier.cache.size).help('Keys in memory.');
   gauge('keyfence_lookups_in_flight', () => verifier.lookupsInFlight).help('Look-ups under way.');

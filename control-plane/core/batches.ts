@@ -2,6 +2,7 @@ import { type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import type { BatchedChangeLog, Write } from './change-log.ts';
 import type { Journey, Journeys, WrittenChange } from './journey.ts';
+import { notWritten } from './not-written.ts';
 
 /** The pace of a batch, so that it keeps nobody else waiting. */
 export interface BatchLimits {
@@ -50,23 +51,24 @@ export class Batches {
   /**
    * Writes changes of one API, of a key each.
    * @param journeys takes up those that begin, also where it rejects
+   * @returns why keys were not changed, by their ids
    * Rejects with SERVICE_UNAVAILABLE, and then any of them may have been written.
    */
   async write(
     writes: readonly Write[],
     journeys: Journey[],
     events: BatchEvents,
-  ): Promise<ReadonlySet<string>> {
+  ): Promise<ReadonlyMap<string, ApiError>> {
     const { partMax } = this.#options.limits;
-    const missing = new Set<string>();
+    const refused = new Map<string, ApiError>();
     for (let at = 0; at < writes.length; at += partMax) {
       const part = writes.slice(at, at + partMax);
       const written = await this.#inLine(part[0]?.apiId ?? '', () => this.#writePart(part, events));
       if (written.journey) journeys.push(written.journey);
-      for (const keyId of written.missing) missing.add(keyId);
+      for (const [keyId, error] of written.refused) refused.set(keyId, error);
     }
     events.allWritten?.();
-    return missing;
+    return refused;
   }
 
   async #writePart(writes: readonly Write[], events: BatchEvents) {
@@ -76,15 +78,15 @@ export class Batches {
       throw error;
     });
     const changes: WrittenChange[] = [];
-    const missing: string[] = [];
+    const refused: [keyId: string, error: ApiError][] = [];
     for (const [i, write] of writes.entries()) {
       const written = outcomes[i];
       if (written?.status === 'OK') changes.push({ write, written });
-      else missing.push(write.keyId);
+      else refused.push([write.keyId, notWritten(write, written ?? { status: 'NOT_FOUND' })]);
     }
     events.written?.(changes);
     const last = changes.at(-1);
-    return { journey: last && this.#options.journeys.beginTogether(changes, last), missing };
+    return { journey: last && this.#options.journeys.beginTogether(changes, last), refused };
   }
 
   /** Waits until every live follower would still find its place in the log after one more part. */

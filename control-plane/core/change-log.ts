@@ -9,7 +9,21 @@ export interface Write {
   readonly fields: StoredFields;
   /** Refuse (CONFLICT) unless the record's version, or for `noop` the log's sequence, is this. */
   readonly condition?: string;
+  /** The protocol that followers must speak for it, where its fields do not tell; see protocol.ts. */
+  readonly needs?: number;
 }
+
+/** Followers are registered that speak an older protocol than a write needs: nothing was written. */
+export interface TooOld {
+  readonly status: 'TOO_OLD';
+  readonly needs: number;
+  readonly followers: number;
+  /** Names of the first of them. */
+  readonly names: readonly string[];
+}
+
+/** Outcome of a write that was not made. */
+export type NotWritten = { readonly status: 'NOT_FOUND' | 'CONFLICT' } | TooOld;
 
 /** A change that is in the log. */
 export interface Written {
@@ -66,7 +80,7 @@ export type Closing =
  * either not happened or its outcome is unknown, as the message says, and is never repeated by itself.
  */
 export interface ChangeLog {
-  write(write: Write): Promise<Written | { readonly status: 'NOT_FOUND' | 'CONFLICT' }>;
+  write(write: Write): Promise<Written | NotWritten>;
   /** @param change `hash` may be empty when unknown; then the entry's keyId identifies it */
   check(change: {
     readonly apiId: string;
@@ -92,9 +106,7 @@ export interface BatchedChangeLog extends ChangeLog {
    * Writes changes of one API, of a key each, one after the other on one connection: a history that has one of them has
    * those before it. Rejects when any of them failed, and then any may have been written.
    */
-  writeAll(
-    writes: readonly Write[],
-  ): Promise<readonly (Written | { readonly status: 'NOT_FOUND' | 'CONFLICT' })[]>;
+  writeAll(writes: readonly Write[]): Promise<readonly (Written | NotWritten)[]>;
   /** Changes that the slowest follower has not acknowledged, killed ones apart: they begin anew in any case. */
   lag(apiId: string): Promise<number>;
 }

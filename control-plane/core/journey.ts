@@ -2,6 +2,7 @@ import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import type { ChangeLog, Write, Written } from './change-log.ts';
 import type { Fence, Tracked } from './fence.ts';
+import { notWritten } from './not-written.ts';
 import { isRefusal } from './pending-changes.ts';
 
 const REWRITE_FIRST_MS = 50;
@@ -118,6 +119,7 @@ export class Journeys {
         const written = await log.write(write);
         events.rewritten(write.apiId, write.keyId, written.status === 'OK' ? 'written' : 'conflict');
         if (written.status === 'OK') return written;
+        if (written.status === 'TOO_OLD') throw notWritten(write, written);
         throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis and overtaken by another');
       } catch (error) {
         if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') throw error;

@@ -4,6 +4,7 @@ import { type BatchEvents, Batches, type BatchLimits, halfWritten } from './batc
 import type { BatchedChangeLog, Write, Written } from './change-log.ts';
 import type { Fence } from './fence.ts';
 import { type Journey, type JourneyEvents, Journeys } from './journey.ts';
+import { notWritten } from './not-written.ts';
 import { PendingChanges, type PendingLimits } from './pending-changes.ts';
 
 /** Progress of a change, as updateKey answers it. */
@@ -85,7 +86,7 @@ export class Propagator {
    * Writes a change and answers when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`.
    * @param onWritten told what was written, as soon as it is
    * @returns undefined when there is no such key or API
-   * Rejects with SERVICE_UNAVAILABLE (not written, or outcome unknown) or CONFLICT.
+   * Rejects with SERVICE_UNAVAILABLE (not written, or outcome unknown), CONFLICT or VERIFIERS_TOO_OLD.
    */
   async apply(
     write: Write,
@@ -123,9 +124,9 @@ export class Propagator {
     const ended = this.#pending.begin(writes[0], writes.length);
     const startedAtMs = this.#options.clock.monotonicMs();
     const journeys: Journey[] = [];
-    let missing: ReadonlySet<string>;
+    let refused: ReadonlyMap<string, ApiError>;
     try {
-      missing = await this.#batches.write(writes, journeys, events);
+      refused = await this.#batches.write(writes, journeys, events);
     } catch (error) {
       throw halfWritten(error);
     } finally {
@@ -139,9 +140,8 @@ export class Propagator {
     const isAsWritten = journeys.every(({ now }, i) => now === firsts[i]);
     const durable = await (isAsWritten ? kept : this.#options.durable(apiId));
     const applied = writes.map(({ keyId }) => {
-      if (missing.has(keyId)) return { keyId, failure: new ApiError('NOT_FOUND', `key ${keyId} not found`) };
       const journey = journeys.find(({ sequences }) => sequences.has(keyId));
-      const failure = journey?.failed.get(keyId);
+      const failure = refused.get(keyId) ?? journey?.failed.get(keyId);
       return failure ? { keyId, failure } : { keyId, sequence: journey?.sequences.get(keyId) ?? 0 };
     });
     if (!applied.some((outcome) => 'sequence' in outcome)) return { applied };
@@ -197,7 +197,7 @@ export class Propagator {
     try {
       const written = await this.#options.log.write(write);
       if (written.status === 'OK') return written;
-      if (written.status === 'CONFLICT') throw new ApiError('CONFLICT', 'another write came first');
+      if (written.status !== 'NOT_FOUND') throw notWritten(write, written);
       ended();
       return undefined;
     } catch (error) {

@@ -24,9 +24,12 @@ export function Fleet() {
               columns={[
                 {
                   title: 'Verifier',
-                  cell: ({ host, id, version }) => (
+                  cell: ({ host, id, version, protocol = 1 }) => (
                     <>
-                      {host} <code>{id.slice(-6)}</code> <small>{version}</small>
+                      {host} <code>{id.slice(-6)}</code>{' '}
+                      <small>
+                        {version}, protocol {protocol}
+                      </small>
                     </>
                   ),
                 },

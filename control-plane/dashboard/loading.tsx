@@ -77,6 +77,7 @@ const EXPLAINED: Readonly<Record<string, string>> = {
   RATE_LIMITED: 'Too many calls',
   BAD_REQUEST: 'Not accepted',
   CONFLICT: 'Conflict',
+  VERIFIERS_TOO_OLD: 'Verifiers are too old',
   UNAUTHORIZED: 'Root key not accepted',
 };
 

@@ -1,10 +1,20 @@
 import { randomInt } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import { KEY_LETTERS } from '#shared/key-record.ts';
+import { KEY_LETTERS, neededFor } from '#shared/key-record.ts';
+import { sequenceOf } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
-import type { BatchedChangeLog, Closing, Killed, LogStatus, Write, Written } from '../core/change-log.ts';
+import type {
+  BatchedChangeLog,
+  Closing,
+  Killed,
+  LogStatus,
+  NotWritten,
+  TooOld,
+  Write,
+  Written,
+} from '../core/change-log.ts';
 
 const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
 const checkScript = new Script(new URL('./lua/fence-check.lua', import.meta.url));
@@ -127,16 +137,16 @@ export class RedisChangeLog implements BatchedChangeLog {
     this.#now = now;
   }
 
-  async write(write: Write): Promise<Written | { status: 'NOT_FOUND' | 'CONFLICT' }> {
+  async write(write: Write): Promise<Written | NotWritten> {
     const { keys, args } = this.#call(write);
     const { reply, replicated } = await this.#writer.run(writeScript, keys, args);
-    return writtenOf(reply, replicated);
+    return outcomeOf(write, reply, replicated);
   }
 
   async writeAll(writes: readonly Write[]) {
     const calls = writes.map((write) => this.#call(write));
     const { replies, replicated } = await this.#writer.runAll(writeScript, calls, BATCH_LANE);
-    return replies.map((reply) => writtenOf(reply, replicated));
+    return writes.map((write, i) => outcomeOf(write, replies[i], replicated));
   }
 
   async lag(apiId: string): Promise<number> {
@@ -148,14 +158,15 @@ export class RedisChangeLog implements BatchedChangeLog {
         redis.hget(head, 's'),
       ]),
     );
-    return slowest.length === 0 ? 0 : Number(sequence ?? 0) - parseScore(slowest[1]);
+    return slowest.length === 0 ? 0 : sequenceOf(sequence) - parseScore(slowest[1]);
   }
 
-  #call({ apiId, operation, keyId, fields, condition }: Write): ScriptCall {
-    const { head, log, index, channel } = apiKeys(apiId);
+  #call(write: Write): ScriptCall {
+    const { apiId, operation, keyId, fields, condition } = write;
+    const { head, log, index, channel, members } = apiKeys(apiId);
     const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
     return {
-      keys: [head, log, index, ...record],
+      keys: [head, log, index, ...record, members],
       args: [
         operation,
         keyId,
@@ -165,6 +176,7 @@ export class RedisChangeLog implements BatchedChangeLog {
         PAYLOAD_BYTES_MAX,
         condition ?? '',
         ownerKey(apiId, ''),
+        neededForWrite(write),
         ...Object.entries(fields).flat(),
       ],
     };
@@ -231,10 +243,17 @@ export class RedisChangeLog implements BatchedChangeLog {
   }
 }
 
-function writtenOf(
-  reply: unknown,
-  replicated: boolean,
-): Written | { readonly status: 'NOT_FOUND' | 'CONFLICT' } {
+const neededForWrite = ({ needs = 1, fields }: Write): number => Math.max(needs, neededFor(fields));
+
+/** The refusal of a script that found older followers (gate.lua); undefined where it found none. */
+export function tooOldOf(reply: unknown, needs: number): TooOld | undefined {
+  const [status, followers, ...names] = Array.isArray(reply) ? reply : [];
+  return status === 'TOO_OLD' ? { status, needs, followers, names } : undefined;
+}
+
+function outcomeOf(write: Write, reply: unknown, replicated: boolean): Written | NotWritten {
+  const refusal = tooOldOf(reply, neededForWrite(write));
+  if (refusal) return refusal;
   const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
   if (status === 'NOT_FOUND' || status === 'CONFLICT') return { status };
   return {

@@ -30,6 +30,13 @@ export const Verifier = Type.Object({
   }),
   host: Type.String({ maxLength: 256 }),
   version: Type.String({ maxLength: 64 }),
+  protocol: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      description:
+        'What it understands; absent for one of a release before there was a number, which is 1. Keys that need more than some verifier of their API speaks are refused with VERIFIERS_TOO_OLD.',
+    }),
+  ),
   startedAt: Time('When it started'),
   reportedAt: Time('Time of this report'),
   verdicts: Type.Object(

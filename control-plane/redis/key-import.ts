@@ -2,12 +2,14 @@ import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId } from '#shared/key-format.ts';
 import { formatPointer, idPointer, parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
-import type { DurableWriter } from './change-log.ts';
+import type { TooOld } from '../core/change-log.ts';
+import { type DurableWriter, tooOldOf } from './change-log.ts';
 import type { Keys } from './keys.ts';
 import {
   createScript,
   deletePointerScript,
   type NewRecord,
+  neededForNew,
   pointerScript,
   recordCall,
 } from './new-record.ts';
@@ -15,10 +17,11 @@ import {
 /** A key that was made elsewhere: its secret's hash, and the rest of its record. */
 export type KeyToImport = Omit<NewRecord, 'apiId' | 'keyId' | 'createdAt'>;
 
-/** Outcome for one key; `TAKEN` = the secret belongs to a key of another API. */
+/** Outcome for one key; `TAKEN` = the secret belongs to a key of another API, `TOO_OLD` = verifiers are too old for it. */
 export type Imported =
   | { readonly result: 'created' | 'exists'; readonly keyId: string }
-  | { readonly result: 'TAKEN' };
+  | { readonly result: 'TAKEN' }
+  | { readonly result: 'TOO_OLD'; readonly refusal: TooOld };
 
 interface KeyImportOptions {
   readonly writer: DurableWriter;
@@ -55,21 +58,27 @@ export class KeyImport {
     const statuses = await this.#createRecords(apiId, records);
 
     const ours = new Set(offered);
-    const refused = statuses.find((status) => status !== 'OK' && status !== 'EXISTS');
+    const isOurs = ({ keyId }: NewRecord) => ours.has(keyId);
+    const refused = statuses.find((status) => status === 'NO_API' || status === 'DELETED');
     if (refused !== undefined) {
-      await this.#forget(records.filter(({ keyId }) => ours.has(keyId)));
+      await this.#forget(records.filter(isOurs));
       if (refused === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
     }
+    const outcomes = records.map((record, i): Imported => {
+      const refusal = tooOldOf(statuses[i], neededForNew(record));
+      if (refusal) return { result: 'TOO_OLD', refusal };
+      return { result: statuses[i] === 'OK' ? 'created' : 'exists', keyId: record.keyId };
+    });
+    await this.#forget(records.filter((record, i) => outcomes[i]?.result === 'TOO_OLD' && isOurs(record)));
     // Pointers that were there without a record may be those of a key that is being deleted, and go with it.
     const found = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ours.has(keyId));
     await this.#point(found.flatMap(pointersOf));
 
     let n = 0;
     return held.map((holder) => {
-      if (parsePointer(holder).apiId !== apiId) return { result: 'TAKEN' };
-      const keyId = records[n]?.keyId ?? '';
-      return { result: statuses[n++] === 'OK' ? 'created' : 'exists', keyId };
+      const isOfThisApi = parsePointer(holder).apiId === apiId;
+      return (isOfThisApi && outcomes[n++]) || { result: 'TAKEN' };
     });
   }
 

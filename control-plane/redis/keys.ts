@@ -11,12 +11,14 @@ import {
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog } from '../core/change-log.ts';
-import { BATCH_LANE, type DurableWriter } from './change-log.ts';
+import { tooOld } from '../core/not-written.ts';
+import { BATCH_LANE, type DurableWriter, tooOldOf } from './change-log.ts';
 import {
   createScript,
   deletePointerScript,
   type NewFields,
   type NewRecord,
+  neededForNew,
   pointerScript,
   recordCall,
 } from './new-record.ts';
@@ -52,7 +54,7 @@ export class Keys {
 
   /**
    * Creates a key, which every verifier knows from the moment this resolves.
-   * Rejects with NOT_FOUND (no such API and none is made), CONFLICT (the API is being deleted) or
+   * Rejects with NOT_FOUND (no such API and none is made), CONFLICT (the API is being deleted), VERIFIERS_TOO_OLD or
    * SERVICE_UNAVAILABLE, and then nobody has the secret and what was written is undone where it can be.
    */
   async create(key: NewKey): Promise<{ keyId: string; key: string }> {
@@ -74,6 +76,8 @@ export class Keys {
         await this.listApi(apiId);
         status = await this.#createRecord(record, true);
       }
+      const refusal = tooOldOf(status, neededForNew(record));
+      if (refusal) throw tooOld(apiId, refusal);
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
       if (status !== 'OK') throw new ApiError('CONFLICT', 'the key exists already');

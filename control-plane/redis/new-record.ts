@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { type KeyFields, storedFields } from '#shared/key-record.ts';
+import { type KeyFields, neededFor, storedFields } from '#shared/key-record.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 
@@ -19,7 +19,11 @@ const CREATIONS_KEPT = 100_000;
 const DIGEST_LENGTH = 32;
 
 /** Fields that a key is created with. */
-export type NewFields = Partial<KeyFields> & Pick<KeyFields, 'enabled'>;
+export type NewFields = Partial<KeyFields> &
+  Pick<KeyFields, 'enabled'> & {
+    /** The protocol that verifiers must speak for it, where its fields do not tell; see protocol.ts. */
+    readonly needs?: number;
+  };
 
 /** A key to be written. */
 export interface NewRecord extends NewFields {
@@ -34,18 +38,30 @@ export interface NewRecord extends NewFields {
   readonly foreign: boolean;
 }
 
+/** The protocol that verifiers must speak to obey all that a key is created with. */
+export const neededForNew = (record: NewRecord): number =>
+  Math.max(record.needs ?? 1, neededFor(storedFields(record)));
+
 /**
  * The call of `createScript` that creates a record.
  * @param createApi whether the API is to be created too, where it is not there
  */
 export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {
   const { apiId, keyId, createdAt } = record;
-  const { head, index, creations } = apiKeys(apiId);
+  const { head, index, creations, members } = apiKeys(apiId);
   const { o: owner = '', m: meta = '', ...plain } = storedFields(record);
   const own = recordKey(apiId, keyId);
   const fields = ['p', record.secretHash, 's', record.start, 'c', createdAt, ...Object.entries(plain).flat()];
   return {
-    keys: [head, index, own, metaKey(apiId, keyId), owner === '' ? own : ownerKey(apiId, owner), creations],
+    keys: [
+      head,
+      index,
+      own,
+      metaKey(apiId, keyId),
+      owner === '' ? own : ownerKey(apiId, owner),
+      creations,
+      members,
+    ],
     args: [
       keyId,
       createdAt,
@@ -56,6 +72,7 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
       record.foreign ? '1' : '0',
       CREATIONS_KEPT,
       digestOf([keyId, meta, owner, ...fields]),
+      neededForNew(record),
       ...fields,
     ],
   };

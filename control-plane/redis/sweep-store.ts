@@ -1,3 +1,4 @@
+import { sequenceOf } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
@@ -42,7 +43,7 @@ export class RedisSweepStore implements SweepStore {
     );
     const [sequence, granted, fenced, token, created, deleted] = fields;
     return {
-      sequence: Number(sequence ?? 0),
+      sequence: sequenceOf(sequence),
       grantedMs: Number(granted ?? 0),
       fencedMs: Number(fenced ?? 0),
       token: token ?? '',

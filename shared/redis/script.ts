@@ -15,9 +15,14 @@ export class Script {
   readonly #lua: string;
   readonly #sha: string;
 
-  /** @param file the script's location, usually `new URL('./lua/name.lua', import.meta.url)` */
+  /**
+   * @param file the script's location, usually `new URL('./lua/name.lua', import.meta.url)`. A line `-- include name.lua`
+   * in it stands for that file beside it.
+   */
   constructor(file: URL) {
-    this.#lua = readFileSync(file, 'utf8');
+    this.#lua = readFileSync(file, 'utf8').replace(/^-- include (\S+)$/gm, (_line, name: string) =>
+      readFileSync(new URL(name, file), 'utf8').trimEnd(),
+    );
     this.#sha = createHash('sha1').update(this.#lua).digest('hex');
   }
 

@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { hashSecret } from '../../shared/key-format.ts';
-import { apiKeys } from '../../shared/redis/redis-keys.ts';
+import { PROTOCOL } from '../../shared/protocol.ts';
+import { apiKeys, verifierIds, verifierStatus } from '../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { RedisNode } from '../harness/redis-nodes.ts';
 import { envOf, start } from './keyfence.ts';
@@ -178,6 +179,28 @@ test('a verifier of another fleet, one that asks too seldom, and keys that none 
     await other.stop();
   }
   await fleet.ok('apis.deleteApi', { apiId: 'old' });
+});
+
+test('verifiers that are too old are named, with the APIs whose keys they can not know', async () => {
+  const id = `verifier_${'0'.repeat(20)}`;
+  const [{ protocol, ...report }] = (await fleet.ok('fleet.listVerifiers')).verifiers;
+  expect(protocol).toBe(PROTOCOL);
+  await redis.set(verifierStatus(id), JSON.stringify({ ...report, id, host: 'back room' }), 'PX', 60_000);
+  await redis.zadd(verifierIds, 0, id);
+  await fleet.ok('apis.createApi', { name: 'Plain' });
+  const { change } = (await examine()).of('fleet') ?? {};
+  expect(change).toMatch(
+    new RegExp(
+      `^${id} on back room speaks protocol 1 and this release ${PROTOCOL}: .* APIs that it follows: upgrade it$`,
+    ),
+  );
+  const { apiId } = await fleet.ok('apis.createApi', { name: 'Newer' });
+  await redis.hset(apiKeys(apiId).head, 's', '2:0');
+  expect((await examine()).of('fleet')?.change).toContain(
+    `; of ${apiId}, which need more already, it knows no key:`,
+  );
+  await redis.zrem(verifierIds, id);
+  expect((await examine()).of('fleet')).not.toHaveProperty('change');
 });
 
 test('without settings of its own it looks at what npm start runs on this machine', async () => {

@@ -2,7 +2,8 @@ import type { ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 
-const ROOT = join(import.meta.dirname, '..', '..');
+/** The code of this release. */
+export const ROOT = join(import.meta.dirname, '..', '..');
 const START_MS_MAX = 30_000;
 const OUTPUT_CHARS_MAX = 100_000;
 
@@ -18,7 +19,15 @@ export class Process {
   /** The last of what it logged. */
   output = '';
 
-  constructor(file: 'control-plane/main.ts' | 'verifier/main.ts', env: Readonly<Record<string, string>>) {
+  /** Where its code is; another release's from the next start on. */
+  root: string;
+
+  constructor(
+    file: 'control-plane/main.ts' | 'verifier/main.ts',
+    env: Readonly<Record<string, string>>,
+    root = ROOT,
+  ) {
+    this.root = root;
     this.#file = file;
     this.#env = env;
   }
@@ -42,7 +51,7 @@ export class Process {
       PORT: this.#port,
       ADMIN_PORT: this.#adminPort,
     };
-    const child = spawnBound(process.execPath, [join(ROOT, this.#file)], env);
+    const child = spawnBound(process.execPath, [join(this.root, this.#file)], env);
     this.#child = child;
     const listening = await new Promise<{ address: string; adminAddress: string }>((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error(`${this.#file} does not listen`)), START_MS_MAX);

@@ -93,6 +93,8 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'simulation/simulation',
     ],
   ],
+  [/^control-plane\/(?:not-written\.ts|lua\/gate\.lua)$/, ['control-plane/gate']],
+  [/^shared\/protocol\.ts$/, ['shared/protocol', 'shared/change', 'control-plane/gate']],
   [/^control-plane\/lua\/check-rights\.lua$/, ['cli/doctor', 'deploy/users']],
   [/^control-plane\/durability\.ts$/, ['control-plane/durability', 'control-plane/contract', 'cli/doctor']],
   [/^control-plane\/usage\.ts$/, ['control-plane/usage']],
@@ -193,7 +195,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
 export function testsOf(root: string, file: string, files: readonly string[]): string[] {
   const tests = files.filter((name) => name.endsWith('.test.ts'));
   const scripts = file.endsWith('.lua')
-    ? ['control-plane/scripts', 'control-plane/key-scripts', 'verifier/sync-script']
+    ? ['control-plane/scripts', 'control-plane/key-scripts', 'verifier/sync-script', 'control-plane/gate']
     : [];
   const row = [...scripts, ...(ROWS.find(([pattern]) => pattern.test(file.replace(ROOM, '/')))?.[1] ?? [])];
   const named = row.flatMap(

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { effectOf, parsePublished } from '../../shared/change.ts';
+import { PROTOCOL } from '../../shared/protocol.ts';
 
 const hash = fc.stringMatching(/^[0-9a-f]{40}$/);
 
@@ -32,6 +33,15 @@ test('a damaged payload is an error and never an effect', () => {
   for (const payload of ['{', '{}', '["set"]', '["set",""]', '["forget"]', '["other","p"]', '[1]', 'null']) {
     expect(() => effectOf({ ...change, payload })).toThrow();
   }
+});
+
+test('a state of a protocol that this code speaks is taken as one, and one of a later protocol is refused', () => {
+  const effect = (kind: string) =>
+    effectOf({ sequence: 1, hash: '', keyId: 'k', payload: JSON.stringify([kind, 'hash', '1']) });
+  for (const kind of ['set', 'set:1', `set:${PROTOCOL}`])
+    expect(effect(kind)).toMatchObject({ kind: 'set', secretHash: 'hash', state: { enabled: true } });
+  for (const kind of [`set:${PROTOCOL + 1}`, 'set:', 'set:x', 'set2', 'set:2 ', 'reset', 'forget:2'])
+    expect(() => effect(kind)).toThrow();
 });
 
 test('a change of a key carries its whole new state', () => {

@@ -3,6 +3,7 @@ import type {
   Closing,
   Killed,
   LogStatus,
+  NotWritten,
   Write,
   Written,
 } from '../../control-plane/core/change-log.ts';
@@ -127,9 +128,10 @@ class SimulatedSession implements Session {
     this.#events.registering(this.#apiId, member);
     const sentAtMs = machine.monotonicMs();
     const connection = replicas === 0 ? this.#line : await this.#lanes.get('register');
-    const script: Script<Registration> = (state) => state.register(this.#apiId, member, nonce);
+    const script: Script<Registration | undefined> = (state) => state.register(this.#apiId, member, nonce);
     const { reply, confirmed } = await connection.call('register', this.#apiId, script, replicas);
     if (confirmed < replicas) throw unavailable('not all replicas confirmed the registration');
+    if (!reply) throw unavailable('this verifier is too old');
     this.#events.registered(this.#apiId, reply);
     this.#events.granted(this.#apiId, sentAtMs, reply.leaseMs);
     return reply;
@@ -180,7 +182,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     this.#durable = durable;
   }
 
-  async write(write: Write): Promise<Written | { status: 'NOT_FOUND' | 'CONFLICT' }> {
+  async write(write: Write): Promise<Written | NotWritten> {
     const nowMs = this.#lanes.machine.wallMs();
     const { reply, replicated } = await this.durably(write.apiId, (state) => state.write(write, nowMs));
     if (reply.status !== 'OK') return reply;
@@ -188,7 +190,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     return { ...reply, replicated };
   }
 
-  async writeAll(writes: readonly Write[]): Promise<(Written | { status: 'NOT_FOUND' | 'CONFLICT' })[]> {
+  async writeAll(writes: readonly Write[]): Promise<(Written | NotWritten)[]> {
     const nowMs = this.#lanes.machine.wallMs();
     const { replicas } = this.#lanes.network.group;
     const connection = await this.#lanes.get('batch');

@@ -100,7 +100,8 @@ class Acts {
   }
 
   #key = (): string => this.#random.pick(['k1', 'k2', 'k3']);
-  #member = (): string => this.#random.pick(['m1', 'm2', 'm3', 'm4']);
+  /** Half of them are of before there was a protocol number. */
+  #member = (): string => this.#random.pick(['m1', 'm2', '2.m3', '2.m4']);
 
   /** Somewhere in the log, or beyond, mostly with the hash that is there. */
   #place(): { sequence: number; hash: string } {
@@ -138,7 +139,11 @@ class Acts {
     const version = keyId ? (api.records.get(keyId)?.['v'] ?? '0') : String(api.sequence);
     const condition = random.pick(['', '', version, '7']);
     const operation = kind === 'end' ? (random.chance(0.2) ? 'api-deleted' : 'noop') : kind;
-    const write: Write = { apiId, operation, keyId, condition, fields: kind === 'update' ? fields : {} };
+    const needs = random.pick([1, 1, 1, 1, 1, 2, 3]);
+    const write: Write = {
+      ...{ apiId, operation, keyId, condition, needs },
+      fields: kind === 'update' ? fields : {},
+    };
     return {
       name: `write ${JSON.stringify(write)}`,
       ask: () =>
@@ -177,7 +182,12 @@ class Acts {
     const [{ apiId }, member] = [this, this.#member()];
     return {
       name: `register ${member}`,
-      ask: async () => (await real.directory.open(apiId)).register(member, 'n'),
+      ask: async () => {
+        const session = await real.directory.open(apiId);
+        return session
+          .register(member, 'n')
+          .catch((error: Error) => void expect(error.message).toContain('too old'));
+      },
       simulated: (state) => state.register(apiId, member, 'n'),
     };
   }
@@ -273,11 +283,12 @@ class Acts {
         simulated: (state) => state.point(pointer, value),
       };
     }
-    const { head, index, creations } = apiKeys(apiId);
+    const { head, index, creations, members } = apiKeys(apiId);
     const record = recordKey(apiId, keyId);
     if (this.#random.chance(0.1) && !this.state.api(apiId).records.has(keyId))
       return this.#createUnmarked(keyId);
     const fields = { p: secretHash, e: '1', n: 'new' };
+    const needs = this.#random.pick([1, 1, 1, 2]);
     const args = [
       keyId,
       NOW_MS,
@@ -288,15 +299,16 @@ class Acts {
       '0',
       LIMITS.creationsKept,
       contentOf(keyId, fields),
+      needs,
       ...Object.entries(fields).flat(),
     ];
     return {
       name: `create ${keyId}`,
       ask: async () => {
-        const keys = [head, index, record, metaKey(apiId, keyId), record, creations];
+        const keys = [head, index, record, metaKey(apiId, keyId), record, creations, members];
         return (await real.writer.run(createKey, keys, args)).reply === 'OK';
       },
-      simulated: (state) => state.createKey(apiId, keyId, fields),
+      simulated: (state) => state.createKey(apiId, keyId, fields, needs),
     };
   }
 

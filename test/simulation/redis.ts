@@ -1,5 +1,13 @@
 import { hash as digest } from 'node:crypto';
-import type { Closing, Killed, LogStatus, Write, Written } from '../../control-plane/core/change-log.ts';
+import type {
+  Closing,
+  Killed,
+  LogStatus,
+  NotWritten,
+  TooOld,
+  Write,
+  Written,
+} from '../../control-plane/core/change-log.ts';
 import type { Head, LeaseStep } from '../../control-plane/core/sweep-store.ts';
 import type { Change } from '../../shared/change.ts';
 import { KEY_LETTERS } from '../../shared/key-record.ts';
@@ -20,6 +28,8 @@ export class ApiState {
   created = false;
   deleted = false;
   sequence = 0;
+  /** Protocol that followers must speak. */
+  needs = 1;
   hash = '';
   grantedMs = 0;
   fencedMs = 0;
@@ -68,7 +78,7 @@ export type Script<T> = (state: RedisState) => Outcome<T>;
 const read = <T>(reply: T): Outcome<T> => ({ reply, wrote: false });
 
 /** Reply of write-change.lua. */
-export type WriteReply = Omit<Written, 'replicated'> | { readonly status: 'NOT_FOUND' | 'CONFLICT' };
+export type WriteReply = Omit<Written, 'replicated'> | NotWritten;
 
 /** The data of one Redis server, and the scripts of both processes as functions on it. Knows nothing of time. */
 export class RedisState {
@@ -101,9 +111,10 @@ export class RedisState {
     return read([name, this.pointers.get(name)]);
   }
 
-  /** register.lua */
-  register(apiId: string, member: string, nonce: string): Outcome<Registration> {
+  /** register.lua; nothing for a follower that is too old */
+  register(apiId: string, member: string, nonce: string): Outcome<Registration | undefined> {
     const api = this.api(apiId);
+    if (protocolOf(member) < api.needs) return read(undefined);
     api.members.set(member, api.sequence);
     const { sequence, hash, grantedMs: leaseMs, deleted: apiDeleted, lastMark: creations } = api;
     return { reply: { nonce, sequence, hash, leaseMs, apiDeleted, creations }, wrote: true };
@@ -128,7 +139,7 @@ export class RedisState {
     if (secretHash !== undefined && pointed.pointer?.apiId !== apiId)
       return read({ ...nothing, status: 'ELSEWHERE', ...pointed });
     const keyId = request.keyId ?? pointed.pointer?.keyId;
-    if (score === undefined || score < 0 || score > api.sequence)
+    if (score === undefined || score < 0 || score > api.sequence || protocolOf(member) < api.needs)
       return read({ ...nothing, status: 'NOREG' });
     const creations = compareCreations(api, request.creations);
     if (creations !== 'OK') return read({ ...nothing, status: creations });
@@ -178,9 +189,11 @@ export class RedisState {
       if (!api.created) return read({ status: 'NOT_FOUND' });
       if (condition !== '' && Number(condition) !== api.sequence) return read({ status: 'CONFLICT' });
     }
+    const tooOld = gate(api, write.needs ?? 1);
+    if (tooOld) return read(tooOld);
     const secretHash = record?.['p'] ?? '';
     const state = { ...record, ...fields };
-    const payload = this.#payload(operation, secretHash, state);
+    const payload = this.#payload(operation, api.needs === 1 ? 'set' : `set:${api.needs}`, secretHash, state);
     const { hash: previousHash, sequence: previous } = api;
     const sequence = previous + 1;
     const hash = sha1(`${previousHash}|${sequence}|${keyId}|${payload}`);
@@ -204,13 +217,14 @@ export class RedisState {
 
   #payload(
     operation: Write['operation'],
+    set: string,
     secretHash: string,
     state: Readonly<Record<string, string>>,
   ): string {
     if (operation === 'noop') return '';
     if (operation === 'api-deleted') return encode(['api-deleted']);
     if (operation === 'delete') return encode(['forget', secretHash]);
-    const payload = encode(['set', secretHash, ...KEY_LETTERS.map((letter) => state[letter] ?? '')]);
+    const payload = encode([set, secretHash, ...KEY_LETTERS.map((letter) => state[letter] ?? '')]);
     return Buffer.byteLength(payload) > this.limits.payloadBytesMax
       ? encode(['forget', secretHash, sha1(payload)])
       : payload;
@@ -327,9 +341,14 @@ export class RedisState {
   }
 
   /** create-key.lua */
-  createKey(apiId: string, keyId: string, record: Readonly<Record<string, string>>): Outcome<boolean> {
+  createKey(
+    apiId: string,
+    keyId: string,
+    record: Readonly<Record<string, string>>,
+    needs = 1,
+  ): Outcome<boolean> {
     const api = this.api(apiId);
-    if (!api.created || api.deleted || api.records.has(keyId)) return read(false);
+    if (!api.created || api.deleted || api.records.has(keyId) || gate(api, needs)) return read(false);
     const [before, number] = [api.keysCreated, api.keysCreated + 1];
     if (!api.mark && before > 0) api.creations.push({ number: before, hash: '' });
     const hash = sha1(`${api.lastMark}|${number}|${contentOf(keyId, record)}`).slice(0, 16);
@@ -340,6 +359,19 @@ export class RedisState {
     api.records.set(keyId, { ...record, i: String(number) });
     return { reply: true, wrote: true };
   }
+}
+
+/** The protocol that a member speaks, by its name. */
+const protocolOf = (member: string): number => Number(/^(\d{1,3})\./.exec(member)?.[1] ?? 1);
+
+/** gate.lua */
+function gate(api: ApiState, needs: number): TooOld | undefined {
+  if (needs <= api.needs) return undefined;
+  const old = ranked(api, () => true).filter(([name]) => protocolOf(name) < needs);
+  const names = old.slice(0, 10).map(([name]) => name);
+  if (old.length > 0) return { status: 'TOO_OLD', needs, followers: old.length, names };
+  api.needs = needs;
+  return undefined;
 }
 
 /** A digest of all that a key is created with, as a control plane sends it. */

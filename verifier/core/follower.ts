@@ -2,6 +2,7 @@ import { type Change, type Effect, effectOf, parsePublished } from '#shared/chan
 import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { decodeState } from '#shared/key-record.ts';
+import { memberName } from '#shared/protocol.ts';
 import type { DropReason, FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { FormerNames } from './former-names.ts';
 import { Entry, type Epoch, type KeyCache } from './key-cache.ts';
@@ -233,7 +234,7 @@ export class Follower {
 
   async #register(session: Session): Promise<void> {
     void this.#former.leave(session, this.#member);
-    const [nonce, member] = [this.#newNonce(), this.#newNonce()];
+    const [nonce, member] = [this.#newNonce(), memberName(this.#newNonce())];
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);

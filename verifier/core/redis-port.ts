@@ -66,7 +66,7 @@ export interface Session {
   readonly findsKeys: boolean;
   /** Resolves when Redis has confirmed the subscription. Messages arrive whole, perhaps late, twice or never. */
   subscribe(onMessage: (message: string) => void): Promise<void>;
-  /** Resolves when all replicas that must hold the registration do; rejects otherwise. */
+  /** Resolves when all replicas that must hold the registration do; rejects otherwise, and where the API needs a later protocol. */
   register(member: string, nonce: string): Promise<Registration>;
   sync(request: SyncRequest): Promise<SyncReply>;
   /** Takes a member of this process out. Only for one whose memory and lease are gone. */

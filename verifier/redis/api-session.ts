@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import type { Change } from '#shared/change.ts';
 import type { Clock } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
+import { PROTOCOL } from '#shared/protocol.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
@@ -105,15 +106,15 @@ class RedisSession implements Session {
 
   async register(member: string, nonce: string): Promise<Registration> {
     const { head, members } = apiKeys(this.#apiId);
-    return this.#replicas === 0
-      ? registrationOf(
-          await this.#within(registerScript.run(this.#line.redis, [head, members], [member, nonce])),
-        )
-      : this.#registerAndWait([head, members], [member, nonce]);
+    const reply =
+      this.#replicas === 0
+        ? await this.#within(registerScript.run(this.#line.redis, [head, members], [member, nonce]))
+        : await this.#registerAndWait([head, members], [member, nonce]);
+    return registrationOf(this.#apiId, reply);
   }
 
   /** WAIT blocks its connection, so this has one of its own, to the same server as the session's. */
-  async #registerAndWait(keys: string[], args: string[]): Promise<Registration> {
+  async #registerAndWait(keys: string[], args: string[]): Promise<unknown> {
     const { reply, confirmed } = await this.#nodes.run(
       keys[0] ?? '',
       (redis) => registerScript.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
@@ -122,7 +123,7 @@ class RedisSession implements Session {
     if (confirmed < this.#replicas) {
       throw unavailable(`${confirmed} of ${this.#replicas} replicas confirmed the registration`);
     }
-    return registrationOf(reply);
+    return reply;
   }
 
   async sync(request: SyncRequest): Promise<SyncReply> {
@@ -177,8 +178,13 @@ class RedisSession implements Session {
   }
 }
 
-function registrationOf(reply: unknown): Registration {
+function registrationOf(apiId: string, reply: unknown): Registration {
   const [nonce, sequence, hash, lease, deleted, creations] = reply as string[];
+  if (sequence === 'TOO_OLD') {
+    throw unavailable(
+      `this verifier is too old: it speaks protocol ${PROTOCOL}, and api ${apiId} has keys that need ${hash}; upgrade it`,
+    );
+  }
   return {
     nonce: nonce ?? '',
     sequence: Number(sequence),

@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { type Clock, pause } from '#shared/clock.ts';
 import { generateId } from '#shared/key-format.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { PROTOCOL } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
@@ -75,6 +76,7 @@ export class StatusReport {
       id: this.id,
       host: hostname(),
       version: VERSION,
+      protocol: PROTOCOL,
       startedAt: this.#startedAt,
       reportedAt: this.#options.clock.wallMs(),
       verdicts: this.#options.verdicts(),

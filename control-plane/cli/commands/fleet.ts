@@ -21,12 +21,24 @@ export function fleetCommand(program: Command, session: Session): void {
 function verifierTable(verifiers: readonly VerifierStatus[]): string {
   const nowMs = systemClock.wallMs();
   const rows = verifiers.map(
-    ({ id, host, version, startedAt, reportedAt, verdicts, keysInMemory, apis, apisNotShown }) => {
+    ({
+      id,
+      host,
+      version,
+      protocol = 1,
+      startedAt,
+      reportedAt,
+      verdicts,
+      keysInMemory,
+      apis,
+      apisNotShown,
+    }) => {
       const asked = verdicts.memory + verdicts.redis;
       return [
         id,
         host,
         version,
+        protocol,
         age(nowMs - startedAt),
         age(nowMs - reportedAt),
         count(asked),
@@ -41,6 +53,7 @@ function verifierTable(verifiers: readonly VerifierStatus[]): string {
     'verifier',
     'host',
     'version',
+    'protocol',
     'up',
     'reported',
     'verdicts',

@@ -1,3 +1,4 @@
+import { neededBy, PROTOCOL } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import type { VerifierStatus } from '#shared/verifier-status.ts';
@@ -15,6 +16,8 @@ interface ApiFacts {
   readonly leaseMs: number;
   /** True if some of its keys are not in our format. */
   readonly foreign: boolean;
+  /** The protocol that its verifiers must speak. */
+  readonly needs: number;
 }
 
 /**
@@ -28,6 +31,7 @@ export async function examineFleet(nodes: RedisNodes, verifierId: string | undef
     ...strangerAmong(verifiers, verifierId),
     ...syncFaults(verifiers, apis),
     ...foreignFaults(verifiers, apis),
+    ...protocolFaults(verifiers, apis),
   ];
   const found = `verifiers that report themselves to this Redis: ${verifiers.length}; APIs looked at: ${apis.length}`;
   return [{ check: 'fleet', found, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
@@ -38,10 +42,11 @@ async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {
   const facts = await Promise.all(
     apiIds.map(async (apiId) => {
       const { head } = apiKeys(apiId);
-      const [leaseMs, foreign, deleted] = await nodes.run(head, (redis) =>
-        redis.hmget(head, 'L', 'foreign', 'deleted'),
+      const [leaseMs, foreign, deleted, s] = await nodes.run(head, (redis) =>
+        redis.hmget(head, 'L', 'foreign', 'deleted', 's'),
       );
-      return deleted ? [] : [{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign) }];
+      if (deleted) return [];
+      return [{ apiId, leaseMs: Number(leaseMs ?? 0), foreign: Boolean(foreign), needs: neededBy(s) }];
     }),
   );
   return facts.flat();
@@ -82,8 +87,23 @@ function foreignFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiF
     });
 }
 
+function protocolFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
+  const old = verifiers.filter(({ protocol = 1 }) => protocol < PROTOCOL);
+  if (old.length === 0) return [];
+  const lowest = Math.min(...old.map(({ protocol = 1 }) => protocol));
+  const closed = apis.filter(({ needs }) => needs > lowest).map(({ apiId }) => apiId);
+  const answers503 =
+    closed.length > 0 ? `; of ${someOf(closed)}, which need more already, it knows no key` : '';
+  return [
+    `${named(old)} speaks protocol ${lowest} and this release ${PROTOCOL}: what only newer verifiers obey is refused with VERIFIERS_TOO_OLD in the APIs that it follows${answers503}: upgrade it`,
+  ];
+}
+
 function named(verifiers: readonly VerifierStatus[]): string {
-  const names = verifiers.slice(0, NAMED_MAX).map(({ id, host }) => `${id} on ${host}`);
-  const more = verifiers.length > NAMED_MAX ? ` and ${verifiers.length - NAMED_MAX} more` : '';
-  return `${names.join(', ')}${more}`;
+  return someOf(verifiers.map(({ id, host }) => `${id} on ${host}`));
+}
+
+function someOf(names: readonly string[]): string {
+  const more = names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : '';
+  return `${names.slice(0, NAMED_MAX).join(', ')}${more}`;
 }

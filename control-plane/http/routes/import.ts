@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { ApiError } from '#shared/errors.ts';
+import { tooOld } from '../../core/not-written.ts';
 import type { Imported, KeyImport, KeyToImport } from '../../redis/key-import.ts';
 import { checkStrings } from '../json-body.ts';
 import { type App, faultText } from '../server.ts';
@@ -36,7 +37,7 @@ export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) 
         good.push({ place, key: checked(request, given) });
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
-        results[place] = { result: 'refused', code: error.code, message: error.message };
+        results[place] = refused(error);
       }
     }
     const imported =
@@ -46,7 +47,7 @@ export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) 
             good.map(({ key }) => key),
           )
         : [];
-    for (const [n, { place }] of good.entries()) results[place] = told(imported[n]);
+    for (const [n, { place }] of good.entries()) results[place] = told(apiId, imported[n]);
     note(request, {}, { after: tally(results) });
     return { results };
   });
@@ -70,10 +71,13 @@ function checked(request: FastifyRequest, given: unknown): KeyToImport {
   return { secretHash, start, foreign, meta, enabled, ...rest };
 }
 
-function told(imported: Imported | undefined): Result {
+function told(apiId: string, imported: Imported | undefined): Result {
+  if (imported?.result === 'TOO_OLD') return refused(tooOld(apiId, imported.refusal));
   if (imported && imported.result !== 'TAKEN') return imported;
   return { result: 'refused', code: 'CONFLICT', message: 'the secret exists already' };
 }
+
+const refused = ({ code, message }: ApiError): Result => ({ result: 'refused', code, message });
 
 /** Number of each outcome, for the audit log. */
 function tally(results: readonly Result[]) {

@@ -10,7 +10,7 @@ export const createKey = posts('keys.createKey', asked.CreateKey, answers.Create
   description:
     'Every verifier accepts the key once this call has answered. An unknown API is created with it, unless API_AUTO_CREATE is off.',
   permission: 'api.<apiId>.create_key',
-  errors: ['NOT_FOUND', 'CONFLICT'],
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
 });
 
@@ -30,7 +30,7 @@ export const updateKey = posts('keys.updateKey', asked.UpdateKey, answers.Propag
   description:
     'Answers when the change is complete: no verifier, anywhere, still answers by the state before it. An absent field is kept, null clears.',
   permission: 'api.<apiId>.update_key',
-  errors: ['NOT_FOUND', 'CONFLICT'],
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
 });
 

@@ -5,20 +5,23 @@
 -- as one prefix with an empty hash.
 --
 -- KEYS 1 head  2 index  3 record  4 long meta  5 owner index (the record again where the key has no owner)  6 creations
+--      7 members
 -- ARGV 1 keyId  2 now, Unix ms  3 '1' = create the API where it is not there  4 lease, ms  5 meta  6 externalId
 --      7 '1' = of another format than ours  8 creations to keep  9 digest of all that the key is created with
---      10… field, value pairs of the record
+--      10 protocol that followers need for it  11… field, value pairs of the record
 -- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
-local head, index, record, long, owners, creations = unpack(KEYS)
-local keyId, now, auto, lease, meta, owner, foreign, kept, content = unpack(ARGV)
+--         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
+-- include gate.lua
+local head, index, record, long, owners, creations, members = unpack(KEYS)
+local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs = unpack(ARGV)
 
-local created, deleted, n, last = unpack(redis.call('HMGET', head, 'c', 'deleted', 'n', 'g'))
+local created, deleted, n, last, s = unpack(redis.call('HMGET', head, 'c', 'deleted', 'n', 'g', 's'))
 if deleted then return 'DELETED' end
-if not created then
-  if auto ~= '1' then return 'NO_API' end
-  redis.call('HSET', head, 'c', now, 'L', lease, 'Lf', lease)
-end
+if not created and auto ~= '1' then return 'NO_API' end
 if redis.call('EXISTS', record) == 1 then return 'EXISTS' end
+local _, refusal = gate(head, members, s, tonumber(needs))
+if refusal then return refusal end
+if not created then redis.call('HSET', head, 'c', now, 'L', lease, 'Lf', lease) end
 
 local before = n or '0'
 local number = string.format('%.0f', before + 1)
@@ -30,7 +33,7 @@ local hash = string.sub(redis.sha1hex(last .. '|' .. number .. '|' .. content), 
 redis.call('XADD', creations, 'MAXLEN', '~', kept, number .. '-0', 'h', hash)
 redis.call('HSET', head, 'n', number, 'g', number .. '-' .. hash)
 
-redis.call('HSET', record, 'i', number, unpack(ARGV, 10))
+redis.call('HSET', record, 'i', number, unpack(ARGV, 11))
 if owner ~= '' then
   redis.call('HSET', record, 'o', owner)
   redis.call('ZADD', owners, number, keyId)

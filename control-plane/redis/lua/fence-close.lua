@@ -12,7 +12,7 @@ local head, log, members = unpack(KEYS)
 local sequence, hash, kill = unpack(ARGV)
 
 local s, Lf = unpack(redis.call('HMGET', head, 's', 'Lf'))
-s = s or '0'
+s = string.match(s or '0', '%d+$')
 if tonumber(s) < tonumber(sequence) then return {'LOST'} end
 local entry = redis.call('XRANGE', log, sequence .. '-0', sequence .. '-0')[1]
 if entry and entry[2][2] ~= hash then return {'LOST'} end

@@ -3,24 +3,25 @@
 -- reaches verifiers. No `no-writes` flag: a deposed primary refuses it (NOREPLICAS, READONLY) even when it
 -- would write nothing. allow-oom: a key can be disabled on a Redis that is full.
 --
--- KEYS 1 head  2 log  3 index  4 record  5 long meta       (4 and 5 repeat the head for `noop`, `api-deleted`)
+-- KEYS 1 head  2 log  3 index  4 record  5 long meta  6 members      (4 and 5 repeat the head for `noop`, `api-deleted`)
 -- ARGV 1 operation: update | delete | noop | api-deleted
 --      2 keyId ('' for noop and api-deleted)   3 channel   4 now, Unix ms
 --      5 log length to keep                    6 longest payload, bytes
 --      7 condition: the record's version (update, delete) or the head's sequence (noop) must equal it, '' = any
 --      8 owner-index prefix
---      9… field, value pairs to set; value '' clears
+--      9 protocol that followers need for it  10… field, value pairs to set; value '' clears
 -- Returns {'OK', sequence, hash, Lf, previous version, and what each field held before}
---         | {'NOT_FOUND'} | {'CONFLICT'}
+--         | {'NOT_FOUND'} | {'CONFLICT'} | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 -- A key's fields, as shared/key-record.ts orders them; m may lie apart.
 local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E'}
+-- include gate.lua
 
-local head, log, index, record, long = unpack(KEYS)
-local operation, keyId, channel, now, maxlen, longest, condition, owners = unpack(ARGV)
+local head, log, index, record, long, members = unpack(KEYS)
+local operation, keyId, channel, now, maxlen, longest, condition, owners, needs = unpack(ARGV)
 
-local s, h, Lf, deleted = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted'))
+local before, h, Lf, deleted = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted'))
 if deleted then return {'NOT_FOUND'} end
-s = tonumber(s or 0)
+local s = tonumber(string.match(before or '0', '%d+$'))
 h = h or ''
 
 local secretHash, version, number, owner, apart
@@ -37,13 +38,16 @@ elseif redis.call('HEXISTS', head, 'c') == 0 then
 elseif condition ~= '' and tonumber(condition) ~= s then
   return {'CONFLICT'}
 end
+local prefix, refusal = gate(head, members, before, tonumber(needs))
+if refusal then return refusal end
 
 -- The record after the change: the log entry, appended first, holds the whole new state.
 local change = {}
-for i = 9, #ARGV, 2 do change[ARGV[i]] = ARGV[i + 1] end
+for i = 10, #ARGV, 2 do change[ARGV[i]] = ARGV[i + 1] end
 local payload = ''
 if operation == 'update' then
-  local state = {'set', secretHash}
+  -- In an API that needs more than the first protocol as `set:2` and so on, which nobody takes for less.
+  local state = {prefix == '' and 'set' or 'set:' .. string.match(prefix, '%d+'), secretHash}
   for i, field in ipairs(FIELDS) do state[i + 2] = change[field] or old[i] or '' end
   payload = cjson.encode(state)
   if #payload > tonumber(longest) then
@@ -59,7 +63,7 @@ end
 local sequence = string.format('%.0f', s + 1)
 local hash = redis.sha1hex(h .. '|' .. sequence .. '|' .. keyId .. '|' .. payload)
 redis.call('XADD', log, 'MAXLEN', '~', maxlen, sequence .. '-0', 'h', hash, 'k', keyId, 'd', payload)
-redis.call('HSET', head, 's', sequence, 'h', hash)
+redis.call('HSET', head, 's', prefix .. sequence, 'h', hash)
 
 if operation == 'update' then
   for field, value in pairs(change) do

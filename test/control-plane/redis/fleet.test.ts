@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { PROTOCOL } from '../../../shared/protocol.ts';
 import { verifierIds, verifierStatus } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
@@ -35,6 +36,7 @@ test('every verifier reports itself and how it stands with each API', async () =
     id: expect.stringMatching(/^verifier_/),
     host: expect.any(String),
     version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+    protocol: PROTOCOL,
     startedAt: expect.any(Number),
     reportedAt: expect.any(Number),
     verdicts: { memory: expect.any(Number), redis: 1 },
@@ -43,7 +45,7 @@ test('every verifier reports itself and how it stands with each API', async () =
     apis: [
       {
         apiId: 'seen',
-        member: expect.any(String),
+        member: expect.stringMatching(`^${PROTOCOL}\\.`),
         state: 'live',
         position: 1,
         lag: 0,

@@ -23,6 +23,7 @@ describe('keys', () => {
       options.foreign ?? '0',
       CREATIONS_KEPT,
       options.content ?? 'content',
+      1,
       ...FIELDS,
     ]);
   const CREATE_KEYS = (keyId: string, owner?: string) => [
@@ -32,6 +33,7 @@ describe('keys', () => {
     `m:${keyId}`,
     owner === undefined ? `k:${keyId}` : `o:${owner}`,
     'creations',
+    'members',
   ];
   const list = (source: string, ...args: (string | number)[]) =>
     controlPlane('list-keys', ['head', 'index', source], ['k:', 'm:', ...args, ...LETTERS]) as Promise<

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { KEY_LETTERS } from '../../../shared/key-record.ts';
 import { Script } from '../../../shared/redis/script.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 
@@ -31,20 +32,23 @@ describe('pointers', () => {
 });
 
 describe('changes', () => {
+  /** Of every field but whether it is enabled. */
+  const NONE = KEY_LETTERS.slice(1).map(() => '');
+
   test('are in the log by the names that whoever reads it in redis-cli or by a client of another version goes by', async () => {
     await at.redis.hset('record', 'p', 'secret-hash', 'e', '1', 'i', '1');
     await at.redis.hset('head', 'c', '1');
     const write = (operation: string, ...fields: string[]) =>
       controlPlane(
         'write-change',
-        ['head', 'log', 'index', 'record', 'long'],
-        [operation, 'key_1', 'channel', 7, 100, 1024, '', 'o:', ...fields],
+        ['head', 'log', 'index', 'record', 'long', 'members'],
+        [operation, 'key_1', 'channel', 7, 100, 1024, '', 'o:', 1, ...fields],
       ) as Promise<string[]>;
     const [, first, hash] = await write('update', 'e', '0');
     const [, second, next] = await write('delete');
     expect([first, second]).toEqual(['1', '2']);
     expect(await at.redis.xrange('log', '-', '+')).toEqual([
-      ['1-0', ['h', hash, 'k', 'key_1', 'd', '["set","secret-hash","0","","","",""]']],
+      ['1-0', ['h', hash, 'k', 'key_1', 'd', JSON.stringify(['set', 'secret-hash', '0', ...NONE])]],
       ['2-0', ['h', next, 'k', 'key_1', 'd', '["forget","secret-hash"]']],
     ]);
   });

@@ -3,8 +3,12 @@
 -- are replicas. allow-oom: a full Redis must not stop verifiers.
 --
 -- KEYS 1 head  2 members
--- ARGV 1 member  2 nonce
+-- ARGV 1 member, which begins with the protocol that it speaks  2 nonce
 -- Returns {nonce, sequence, hash, lease ms, '1' when the API is deleted, mark of the last creation}
+--         | {nonce, 'TOO_OLD', the protocol that the API needs}
 local s, h, L, deleted, n, g = unpack(redis.call('HMGET', KEYS[1], 's', 'h', 'L', 'deleted', 'n', 'g'))
-redis.call('ZADD', KEYS[2], s or 0, ARGV[1])
-return {ARGV[2], s or '0', h or '', L or '0', deleted and '1' or '0', g or (n or '0') .. '-'}
+local needs = string.match(s or '', '^(%d+):') or 1
+if tonumber(needs) > tonumber(string.match(ARGV[1], '^(%d%d?%d?)%.') or 1) then return {ARGV[2], 'TOO_OLD', needs} end
+local sequence = string.match(s or '0', '%d+$')
+redis.call('ZADD', KEYS[2], sequence, ARGV[1])
+return {ARGV[2], sequence, h or '', L or '0', deleted and '1' or '0', g or (n or '0') .. '-'}

@@ -4,7 +4,7 @@
 -- not grant leases. An idle SYNC writes nothing.
 --
 -- KEYS 1 head  2 log  3 members  4 creations, and for a fill 5 record  6 its long meta; or for one by its secret 5 pointer
--- ARGV 1 member  2 position  3 hash at it  4 mark of the last creation seen  5 most entries  6 most bytes of entries
+-- ARGV 1 member, as REGISTER has it  2 position  3 hash at it  4 mark of the last creation seen  5 most entries  6 most bytes of entries
 --      7 nonce, and for a fill by a secret 8 how pointers to this API's keys begin  9 and 10 how records and long metas are named, up to the keyId
 -- Returns {nonce, status, sequence, hash, lease ms, '1' when the API is deleted, mark, entries, record, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED; entries: {sequence, hash, keyId, payload, …};
@@ -28,8 +28,10 @@ end
 local score = tonumber(redis.call('ZSCORE', members, member) or -1)
 if score < 0 then return {nonce, 'NOREG'} end
 local s, h, L, deleted, n, g = unpack(redis.call('HMGET', head, 's', 'h', 'L', 'deleted', 'n', 'g'))
-s = s or '0'
+local needs = tonumber(string.match(s or '', '^(%d+):') or 1)
+s = string.match(s or '0', '%d+$')
 h = h or ''
+if needs > tonumber(string.match(member, '^(%d%d?%d?)%.') or 1) then return {nonce, 'NOREG'} end
 -- Nobody can have acknowledged what is not there yet.
 if score > tonumber(s) then return {nonce, 'NOREG'} end
 local last = g or (n or '0') .. '-'

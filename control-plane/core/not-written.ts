@@ -1,0 +1,18 @@
+import { ApiError } from '#shared/errors.ts';
+import type { NotWritten, TooOld, Write } from './change-log.ts';
+
+/** The error of a change that was not written. */
+export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, outcome: NotWritten): ApiError {
+  if (outcome.status === 'TOO_OLD') return tooOld(apiId, outcome);
+  if (outcome.status === 'CONFLICT') return new ApiError('CONFLICT', 'another write came first');
+  return new ApiError('NOT_FOUND', keyId ? `key ${keyId} not found` : `api ${apiId} not found`);
+}
+
+/** The error of a write that needs a later protocol than that of verifiers which follow the API. */
+export function tooOld(apiId: string, { needs, followers, names }: TooOld): ApiError {
+  const more = followers > names.length ? ` and ${followers - names.length} more` : '';
+  return new ApiError(
+    'VERIFIERS_TOO_OLD',
+    `nothing was written: it needs verifiers of protocol ${needs}, and api ${apiId} is followed by older ones, registered as ${names.join(', ')}${more}; fleet.listVerifiers says where they run`,
+  );
+}
