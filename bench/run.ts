@@ -19,6 +19,7 @@ const names = [
   'start-up',
   'propagation',
   'writes',
+  'many',
   'list-keys',
   'costs',
   'gateways',

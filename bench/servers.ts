@@ -23,6 +23,8 @@ const IMPORT_KEYS = 500;
 /** Redis, control plane and `count` keys of the API `bench`. */
 export interface Backend {
   readonly keys: readonly string[];
+  /** Their ids, in the same order. */
+  readonly keyIds: readonly string[];
   /** The keys, one a line. */
   readonly keysFile: string;
   /** A unix socket. */
@@ -40,7 +42,7 @@ export interface Answer {
   readonly code?: string;
   readonly key?: string;
   readonly keyId?: string;
-  readonly results?: readonly { readonly result: string }[];
+  readonly results?: readonly { readonly result: string; readonly keyId?: string }[];
   readonly propagation?: { readonly sequence: number; readonly by?: string; readonly verifiers?: number };
 }
 
@@ -80,16 +82,19 @@ export async function startBackend(
   const env = { REDIS_URL: redis.url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', LEASE_MS: '60000' };
   const { call, stop } = await startControlPlane(env);
   const keys = Array.from({ length: count }, () => generateKey(16));
-  await inParallel(Math.ceil(count / IMPORT_KEYS), async (i) => {
+  const imports = await inParallel(Math.ceil(count / IMPORT_KEYS), async (i) => {
     const batch = keys.slice(i * IMPORT_KEYS, (i + 1) * IMPORT_KEYS);
     const imported = batch.map((key) => ({ sha256: hashSecret(key), foreign: false }));
     const { results = [] } = await call('keys.importKeys', { apiId: 'bench', keys: imported });
-    if (results.some(({ result }) => result !== 'created')) throw new Error('not imported');
+    const created = results.filter(({ result }) => result === 'created');
+    if (created.length < batch.length) throw new Error('not imported');
+    return results.map(({ keyId = '' }) => keyId);
   });
   const keysFile = join(directory, 'keys.txt');
   writeFileSync(keysFile, keys.join('\n'));
   return {
     keys,
+    keyIds: imports.flat(),
     keysFile,
     redisPath: redis.url.replace('unix://', ''),
     redisPid: redis.process.pid ?? 0,
@@ -117,10 +122,16 @@ export interface BenchVerifier extends Server {
 /**
  * With V8's semi-spaces as the image sets them; peers run as Node comes.
  * @param main what to run as the verifier; relative to the project's root
+ * @param isPinned whether it shares the server core, where it is not one of several
  */
-export async function startVerifier(backend: Backend, main = 'verifier/main.ts'): Promise<BenchVerifier> {
+export async function startVerifier(
+  backend: Pick<Backend, 'env'>,
+  main = 'verifier/main.ts',
+  isPinned = true,
+): Promise<BenchVerifier> {
+  const command = [process.execPath, '--max-semi-space-size=8', resolve(ROOT, main)];
   const verifier = await startProcess<{ address: string; adminAddress: string }>(
-    pinned(SERVER_CORE, [process.execPath, '--max-semi-space-size=8', resolve(ROOT, main)]),
+    isPinned ? pinned(SERVER_CORE, command) : command,
     backend.env,
     'address',
   );

@@ -10,6 +10,7 @@ import type { KeyView } from '../../redis/key-view.ts';
 import type { DeletedKey, Keys } from '../../redis/keys.ts';
 import { neverShed } from '../load-shedding.ts';
 import type { App } from '../server.ts';
+import { withoutAliases } from './aliases.ts';
 import { effectOf, note, noteKeys } from './audit-hooks.ts';
 import { callerOf, requireApi } from './authorization.ts';
 import { makeCursor, openCursor } from './cursor.ts';
@@ -54,13 +55,13 @@ export function manyKeysRoutes(app: App, options: ManyKeysOptions) {
     '/v1/keys.updateKeys',
     { schema: updateKeys, config, bodyLimit: BODY_BYTES_MAX },
     async (request) => {
-      const { apiId, keyIds, externalId, cursor, waitMs, ...patch } = request.body;
+      const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...patch } = request.body;
       requireApi(callerOf(request), apiId, 'update_key');
       checkMeta(patch.meta ?? {});
       const fields = storedFields(patch);
       if (Object.keys(fields).length === 0)
         throw new ApiError('BAD_REQUEST', 'body: names no field to change');
-      const chosen = await choose(request, view, apis, request.body);
+      const chosen = await choose(request, view, apis, withoutAliases(request.body));
       const changed = await change(request, propagator, chosen, 'update', fields, waitMs);
       return { results: changed.applied.map((each) => told('updated', each)), ...rest(changed, chosen) };
     },
@@ -72,7 +73,7 @@ export function manyKeysRoutes(app: App, options: ManyKeysOptions) {
     async (request) => {
       const { apiId, waitMs } = request.body;
       requireApi(callerOf(request), apiId, 'delete_key');
-      const chosen = await choose(request, view, apis, request.body);
+      const chosen = await choose(request, view, apis, withoutAliases(request.body));
       const changed = await remove(request, chosen, waitMs);
       return { results: changed.applied.map((each) => told('deleted', each)), ...rest(changed, chosen) };
     },

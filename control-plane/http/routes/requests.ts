@@ -72,6 +72,7 @@ const choice = {
       description: `Instead of keyIds: the owner whose keys are meant, ${MANY_KEYS_MAX} in a call.`,
     }),
   ),
+  ownerId: Type.Optional(OwnerId),
   cursor: Type.Optional(
     Type.String({
       minLength: 1,
@@ -80,7 +81,7 @@ const choice = {
     }),
   ),
 };
-const { externalId: _owner, ...changedOfMany } = changed;
+const { externalId: _owner, ownerId: _ownerToo, ...changedOfMany } = changed;
 export const UpdateKeys = Type.Object(
   {
     ...choice,

@@ -105,6 +105,9 @@ describe('updateKeys', () => {
     expect(second).not.toHaveProperty('cursor');
     expect(await verdicts(last ? [last] : [])).toEqual(['DISABLED']);
     expect(await verdicts(other ? [other] : [])).toEqual(['VALID']);
+    const { externalId: _, ...named } = { ...input, ownerId: 'acme', enabled: true, cursor: first.cursor };
+    expect((await fleet.ok('keys.updateKeys', named)).results).toHaveLength(1);
+    expect(await verdicts(last ? [last] : [])).toEqual(['VALID']);
   });
 
   test('of nobody, or of no key that there is, changes nothing and says so', async () => {
@@ -119,6 +122,8 @@ describe('updateKeys', () => {
   const WRONG: [string, object, number, RegExp][] = [
     ['neither ids nor an owner', {}, 400, /^keyIds: give either/],
     ['both', { keyIds: ['key_1'], externalId: 'ada' }, 400, /^keyIds: give either/],
+    ['two owners', { externalId: 'ada', ownerId: 'eve' }, 400, /ownerId/],
+    ['ids and an owner by its other name', { keyIds: ['key_1'], ownerId: 'a' }, 400, /^keyIds: give either/],
     ['no ids', { keyIds: [] }, 400, /^keyIds: .*fewer than 1/],
     ['too many ids', { keyIds: Array.from({ length: 1001 }, (_, i) => `key_${i}`) }, 400, /^keyIds: .*1000/],
     ['an id that is none', { keyIds: ['key_1', 'a b'] }, 400, /^keyIds.1: /],
