@@ -33,10 +33,14 @@ export async function refusedSince(lines: AsyncIterable<string>, since: number):
     if (!audit || audit.time < since - EARLIER_MS || !OUTCOMES.has(audit.outcome)) continue;
     const { keyId, rootKeyId, apiId } = audit.on;
     const id = keyId ?? rootKeyId ?? apiId;
-    if (id === undefined || !(isDelete(audit) || isUpdate(audit))) continue;
+    // Of a call that changed many keys, each has an event of its own, and is refused again by itself.
+    const operation =
+      keyId === undefined ? audit.operation : `keys.${audit.operation.replace(/^\w+\.|s$/g, '')}`;
+    const call = { ...audit, operation };
+    if (id === undefined || !(isDelete(call) || isUpdate(call))) continue;
     const known = calls.get(id);
-    if (known) known.push(audit);
-    else calls.set(id, [audit]);
+    if (known) known.push(call);
+    else calls.set(id, [call]);
   }
   return [...calls.values()].flatMap(refusalOf);
 }

@@ -8,7 +8,10 @@ export const EXITS = {
     'The answer is no: there is no such thing, it exists already, the key is not valid, or `doctor` found something to change.',
   ],
   USAGE: [64, 'The command line, a value or a file on it is wrong. Nothing was done.'],
-  DATA: [65, '`keys import` took in what it could and refused some lines, each reported by its number.'],
+  DATA: [
+    65,
+    '`keys import` took in what it could and refused some lines, each reported by its number. Of many keys some could not be changed, each reported by its id.',
+  ],
   UNAVAILABLE: [
     69,
     'The control plane or the verifier is out of reach or could not decide (503, 429). Try again; where the message says so, the outcome is unknown.',
@@ -20,7 +23,10 @@ export const EXITS = {
   ],
   NOT_PERMITTED: [77, 'The root key is missing, unknown, disabled, or lacks the permission.'],
   CONFIG: [78, 'An environment variable is wrong, or leads to somebody else.'],
-  INTERRUPTED: [130, 'Ctrl-C. `keys import` and `keys export` go on where they were when run again.'],
+  INTERRUPTED: [
+    130,
+    'Ctrl-C. `keys import` and `keys export` go on where they were when run again; a change of many keys begins anew, which is harmless.',
+  ],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 
 /** Name of an exit status. */

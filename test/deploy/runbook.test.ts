@@ -79,6 +79,15 @@ test('after a restore, what was refused since is what the logs say last: disable
     line(18, 'keys.updateKey', { keyId: 'key_unknown' }, off, 'SERVICE_UNAVAILABLE'),
     line(19, 'apis.deleteApi', { apiId: 'b' }),
     line(20, 'rootKeys.updateRootKey', { rootKeyId: 'root_1' }, off),
+    line(21, 'keys.updateKeys', { keyId: 'key_many_1', apiId: 'a' }, off),
+    line(21, 'keys.updateKeys', { keyId: 'key_many_2', apiId: 'a' }, off),
+    line(21, 'keys.updateKeys', { keyId: 'key_many_3', apiId: 'a' }, off, 'SERVICE_UNAVAILABLE'),
+    line(21, 'keys.updateKeys', { apiId: 'a', externalId: 'ada' }, { ...off, updated: 2 }),
+    line(22, 'keys.updateKey', { keyId: 'key_many_2', apiId: 'a' }, on),
+    line(23, 'keys.deleteKeys', { keyId: 'key_many_4', apiId: 'a' }),
+    line(23, 'keys.deleteKeys', { apiId: 'a' }, { deleted: 1 }),
+    line(24, 'apis.deleteKeys', { keyId: 'key_all', apiId: 'c' }),
+    line(24, 'apis.deleteKeys', { apiId: 'c' }, { deleted: 1 }),
     'not JSON',
     '{"cut',
   ];
@@ -89,6 +98,10 @@ test('after a restore, what was refused since is what the logs say last: disable
     'keys.updateKey {"keyId":"key_unknown","enabled":false}',
     'apis.deleteApi {"apiId":"b"}',
     'rootKeys.updateRootKey {"rootKeyId":"root_1","enabled":false}',
+    'keys.updateKey {"keyId":"key_many_1","enabled":false}',
+    'keys.updateKey {"keyId":"key_many_3","enabled":false}',
+    'keys.deleteKey {"keyId":"key_many_4"}',
+    'keys.deleteKey {"keyId":"key_all"}',
   ]);
 });
 

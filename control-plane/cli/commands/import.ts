@@ -86,7 +86,8 @@ export async function importKeys(session: Session, apiId: string, file: string, 
   if (refused > 0) session.end('DATA');
 }
 
-async function openFile(file: string): Promise<FileHandle> {
+/** Opens a regular file to read. Rejects with USAGE where it cannot be. */
+export async function openFile(file: string): Promise<FileHandle> {
   const source = await open(file, 'r').catch((error: unknown) => {
     throw fileError(file, error);
   });

@@ -15,6 +15,7 @@ import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { askSecret, canAsk, readInput } from '../terminal/prompt.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
+import { changeMany, isMany, manyOptions } from './many-keys.ts';
 
 type Change = { propagation: ChangeStatus };
 
@@ -87,26 +88,37 @@ export function keyCommands(program: Command, session: Session): void {
     });
 
   for (const [name, enabled, what] of [
-    ['enable', true, 'accept a key again'],
-    ['disable', false, 'refuse a key; when this returns, no verifier accepts it any more'],
+    ['enable', true, 'accept a key again, or many'],
+    ['disable', false, 'refuse a key, or many; when this returns, no verifier accepts them any more'],
   ] as const) {
-    keys
-      .command(`${name} <keyId>`)
-      .description(what)
+    manyOptions(keys.command(`${name} [keyId]`).description(what))
       .addOption(waitOption())
-      .action((keyId: string, { wait }) =>
-        change('keys.updateKey', `${name}d ${keyId}`, { keyId, enabled }, wait),
-      );
+      .action((keyId: string | undefined, { wait, ...chosen }) => {
+        if (isMany(keyId, chosen)) {
+          const change = { operation: 'keys.updateKeys', fields: { enabled }, done: `${name}d` } as const;
+          return changeMany(session, chosen, change, msOf(wait));
+        }
+        return change('keys.updateKey', `${name}d ${keyId}`, { keyId, enabled }, wait);
+      });
   }
 
-  keys
-    .command('delete <keyId>')
-    .description('delete a key; when this returns, no verifier accepts it any more')
+  manyOptions(
+    keys
+      .command('delete [keyId]')
+      .description('delete a key, or many; when this returns, no verifier accepts them any more'),
+  )
     .option('--yes', 'do not ask')
     .addOption(waitOption())
-    .action(async (keyId: string, { yes, wait }) => {
-      await confirm(`delete ${keyId}`, yes === true);
-      await change('keys.deleteKey', `deleted ${keyId}`, { keyId }, wait);
+    .action(async (keyId: string | undefined, { yes, wait, ...chosen }) => {
+      const isOfMany = isMany(keyId, chosen);
+      const { api, owner, file } = chosen;
+      const many = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
+      await confirm(`delete ${isOfMany ? many : keyId}`, yes === true);
+      if (isOfMany) {
+        const change = { operation: 'keys.deleteKeys', fields: {}, done: 'deleted' } as const;
+        return changeMany(session, chosen, change, msOf(wait));
+      }
+      return change('keys.deleteKey', `deleted ${keyId}`, { keyId }, wait);
     });
 
   keys
@@ -180,11 +192,12 @@ export function keyCommands(program: Command, session: Session): void {
     .action((apiId: string, { output }) => exportKeys(session, apiId, output));
 
   async function change(operation: string, what: string, input: object, waitS: number | undefined) {
-    const waitMs = waitS === undefined ? undefined : waitS * 1000;
     const client = await session.controlPlane();
-    printChange(session, what, await client.call<Change>(operation, { ...input, waitMs }));
+    printChange(session, what, await client.call<Change>(operation, { ...input, waitMs: msOf(waitS) }));
   }
 }
+
+const msOf = (seconds: number | undefined) => (seconds === undefined ? undefined : seconds * 1000);
 
 interface Verdict extends Partial<KeyFields> {
   readonly valid: boolean;

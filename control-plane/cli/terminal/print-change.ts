@@ -37,7 +37,8 @@ export async function confirm(what: string, yes: boolean): Promise<void> {
   }
 }
 
-function describe({
+/** Describes how far a change has come. */
+export function describe({
   state,
   by,
   sequence,

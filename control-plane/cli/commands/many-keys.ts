@@ -1,0 +1,207 @@
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import type { Propagation } from '../../core/propagation.ts';
+import type { Client } from '../client.ts';
+import { CliError } from '../exit.ts';
+import { readLines } from '../read-lines.ts';
+import { callPatiently } from '../retry.ts';
+import type { Session } from '../session.ts';
+import { count, json } from '../terminal/output.ts';
+import { describe } from '../terminal/print-change.ts';
+import { Progress } from '../terminal/progress.ts';
+import { stopOnInterrupt } from './checkpoint.ts';
+import { openFile } from './import.ts';
+
+const KEYS_PER_CALL = 1000;
+/** Calls with ids; an owner's keys come page after page. */
+const CALLS_AT_ONCE = 4;
+
+/** The options that choose many keys. */
+export interface ManyOptions {
+  readonly api?: string;
+  readonly owner?: string;
+  readonly file?: string;
+}
+
+/** A change of many keys: the operation, its fields besides those that choose, and what it does in a word. */
+export interface ManyChange {
+  readonly operation: 'keys.updateKeys' | 'keys.deleteKeys';
+  readonly fields: object;
+  readonly done: string;
+}
+
+type Result =
+  | { result: 'updated' | 'deleted' }
+  | { result: 'refused'; keyId: string; code: string; message: string };
+
+interface Answer {
+  readonly results: readonly Result[];
+  readonly propagation?: Propagation;
+  readonly cursor?: string;
+}
+
+/** Adds the options that choose many keys of an API. */
+export function manyOptions(command: Command): Command {
+  return command
+    .option('--api <apiId>', 'the API of many keys, with --owner or --file')
+    .addOption(new Option('--owner <id>', 'all keys of this owner').conflicts('file'))
+    .option('--file <file>', 'the keys whose ids are in a file, one a line; - is standard input');
+}
+
+/** Tells whether many keys are meant. Throws USAGE unless it is either one key, or an API with its owner or file. */
+export function isMany(keyId: string | undefined, { api, owner, file }: ManyOptions): boolean {
+  const chooses = owner !== undefined || file !== undefined;
+  if (keyId !== undefined && !chooses && api === undefined) return false;
+  if (keyId === undefined && chooses && api !== undefined) return true;
+  throw new CliError('USAGE', 'give a keyId, or --api with --owner or --file');
+}
+
+/**
+ * Changes many keys, 1,000 a call, each of which answers when it is complete everywhere. Doing it again is harmless: after a
+ * failure or an interruption the same command finishes it.
+ */
+export async function changeMany(
+  session: Session,
+  { api = '', owner, file }: ManyOptions,
+  change: ManyChange,
+  waitMs: number | undefined,
+): Promise<void> {
+  const ids = file === undefined ? undefined : await readIds(file);
+  const client = await session.controlPlane();
+  const stop = stopOnInterrupt();
+  const progress = new Progress();
+  const tally = new Tally(session, progress, change.done, ids?.length);
+  const input = { apiId: api, ...change.fields, waitMs };
+  const call = async (chosen: object): Promise<string | undefined> => {
+    const answer = await patiently(client, change.operation, { ...input, ...chosen }, stop, (text) => {
+      if (!session.json) progress.say(text);
+    });
+    tally.add(answer);
+    return answer.cursor;
+  };
+  try {
+    if (ids) await inParts(ids, stop, (keyIds) => call({ keyIds }));
+    else {
+      let cursor: string | undefined;
+      do cursor = await call({ externalId: owner, cursor });
+      while (cursor !== undefined && !stop.aborted);
+      if (cursor !== undefined) throw interrupted();
+    }
+  } catch (error) {
+    progress.clear();
+    session.note(`${tally.text} up to here; run it again to finish it.`);
+    throw error;
+  }
+  progress.clear();
+  tally.print();
+}
+
+const interrupted = () => new CliError('INTERRUPTED', 'stopped; run it again to go on');
+
+function patiently(
+  client: Client,
+  operation: string,
+  input: object,
+  stop: AbortSignal,
+  say: (text: string) => void,
+): Promise<Answer> {
+  return callPatiently<Answer>(client, operation, input, stop, say);
+}
+
+/** Sends the ids, several calls at once, until they are done or somebody asks to stop. */
+async function inParts(
+  ids: readonly string[],
+  stop: AbortSignal,
+  send: (keyIds: readonly string[]) => Promise<unknown>,
+): Promise<void> {
+  let at = 0;
+  const caller = async () => {
+    while (at < ids.length && !stop.aborted) {
+      const part = ids.slice(at, at + KEYS_PER_CALL);
+      at += part.length;
+      await send(part);
+    }
+  };
+  const ends = await Promise.allSettled(Array.from({ length: CALLS_AT_ONCE }, caller));
+  for (const end of ends) if (end.status === 'rejected') throw end.reason;
+  if (at < ids.length) throw interrupted();
+}
+
+/** The ids of a file, each once, in its order; empty lines are left out. */
+async function readIds(file: string): Promise<readonly string[]> {
+  const source = file === '-' ? undefined : await openFile(file);
+  const ids = new Set<string>();
+  try {
+    const chunks = source?.createReadStream({ autoClose: false }) ?? process.stdin;
+    for await (const { number, text } of readLines(chunks, { number: 0, end: 0 })) {
+      const id = text?.trim() ?? '-';
+      if (id === '') continue;
+      if (!/^[A-Za-z0-9_-]{2,80}$/.test(id)) {
+        throw new CliError('USAGE', `line ${number} of ${file} is not the id of a key; nothing was done`);
+      }
+      ids.add(id);
+    }
+  } finally {
+    await source?.close();
+  }
+  if (ids.size === 0) throw new CliError('USAGE', `${file} has no ids`);
+  return [...ids];
+}
+
+/** Counts outcomes, tells of each refused key, and sums up. */
+class Tally {
+  readonly #session: Session;
+  readonly #progress: Progress;
+  readonly #done: string;
+  readonly #total: number | undefined;
+  #changed = 0;
+  #refused = 0;
+  #last: Propagation | undefined;
+  #pending: Propagation | undefined;
+
+  /** @param total how many there will be, where that is known */
+  constructor(session: Session, progress: Progress, done: string, total: number | undefined) {
+    this.#session = session;
+    this.#progress = progress;
+    this.#done = done;
+    this.#total = total;
+  }
+
+  add({ results, propagation }: Answer): void {
+    for (const each of results) {
+      if (each.result !== 'refused') this.#changed++;
+      else this.#tell(each);
+    }
+    if (propagation && propagation.sequence > (this.#last?.sequence ?? 0)) this.#last = propagation;
+    if (propagation?.state === 'pending') this.#pending = propagation;
+    const done = this.#changed + this.#refused;
+    this.#progress.show(
+      this.#total === undefined ? undefined : done / this.#total,
+      done,
+      `${count(done)} keys`,
+    );
+  }
+
+  #tell({ keyId, code, message }: Extract<Result, { result: 'refused' }>): void {
+    this.#refused++;
+    this.#progress.clear();
+    process.stderr.write(`${this.#session.json ? json({ keyId, code, message }) : message}\n`);
+  }
+
+  get text(): string {
+    return `${count(this.#changed)} ${this.#changed === 1 ? 'key' : 'keys'} ${this.#done}`;
+  }
+
+  print(): void {
+    const [session, propagation] = [this.#session, this.#pending ?? this.#last];
+    const refused = this.#refused > 0 ? `, ${count(this.#refused)} refused` : '';
+    const state = propagation ? `: ${describe(propagation)}` : '.';
+    const summary = { [this.#done]: this.#changed, refused: this.#refused };
+    session.print(
+      { ...summary, ...(propagation ? { propagation } : {}) },
+      () => `${this.text}${refused}${state}`,
+    );
+    if (this.#refused > 0) session.end('DATA');
+    if (this.#pending) session.end('PENDING');
+  }
+}
