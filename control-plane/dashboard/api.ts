@@ -24,8 +24,6 @@ interface Decider {
 export type Key = Static<typeof answers.UsedKey>;
 /** Progress of a change. */
 export type Propagation = Static<typeof answers.Propagated>['propagation'];
-/** A root key, without its secret. */
-export type RootKey = Decider['rootKeys.listRootKeys']['rootKeys'][number];
 /** One management call. */
 export type AuditEvent = Decider['audit.listEvents']['events'][number];
 /** A verifier as it reported itself. */

@@ -1,49 +1,27 @@
-import { useState } from 'preact/hooks';
 import { call } from './api.ts';
-import { Loaded, useAction, useLoad } from './loading.tsx';
-import { fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
+import { ActionForm, type Entered, Field, Opener } from './forms.tsx';
+import { Loaded, useLoad } from './loading.tsx';
+import { Page, Table, Time, usePages } from './parts.tsx';
 
 /** The APIs that the root key may read, and making one. */
 export function Apis() {
   const pages = usePages();
   const apis = useLoad(() => call('apis.listApis', { limit: '50', cursor: pages.cursor }), [pages.cursor]);
-  const [open, setOpen] = useState(false);
-  const { busy, run, problem } = useAction();
-  const create = (event: Event) => {
-    const field = fieldsOf(event);
-    void run(async () => {
-      const { apiId } = await call('apis.createApi', {
-        name: field('name'),
-        ...(field('apiId') ? { apiId: field('apiId') } : {}),
-      });
-      location.hash = `#/apis/${apiId}`;
-    });
+  const create = async (entered: Entered) => {
+    const id = entered('apiId');
+    const named = { name: entered('name'), ...(id ? { apiId: id } : {}) };
+    const { apiId } = await call('apis.createApi', named);
+    location.hash = `#/apis/${apiId}`;
+    return undefined;
   };
   return (
     <Page title="APIs">
-      <p class="row">
-        <button type="button" class="main" aria-expanded={open} onClick={() => setOpen(!open)}>
-          New API
-        </button>
-      </p>
-      {open && (
-        <form class="panel fields" onSubmit={create} aria-label="New API">
-          <label>
-            Name
-            <input name="name" required maxLength={256} autocomplete="off" />
-          </label>
-          <label>
-            Id <small>empty = a new one</small>
-            <input name="apiId" pattern="[A-Za-z0-9_\-]{1,64}" autocomplete="off" />
-          </label>
-          {problem}
-          <div class="row wide">
-            <button type="submit" class="main" disabled={busy}>
-              Create
-            </button>
-          </div>
-        </form>
-      )}
+      <Opener action="New API">
+        <ActionForm label="New API" action="Create" run={create}>
+          <Field label="Name" name="name" required maxLength={256} />
+          <Field label="Id" hint="empty = a new one" name="apiId" pattern="[A-Za-z0-9_\-]{1,64}" />
+        </ActionForm>
+      </Opener>
       <Loaded of={apis}>
         {(page) => (
           <>

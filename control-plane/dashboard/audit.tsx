@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
 import { type AuditEvent, call } from './api.ts';
+import { Choice, Field } from './forms.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { Badge, fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
 
@@ -18,36 +19,28 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
     [filter, pages.cursor],
   );
   const search = (event: Event) => {
-    const field = fieldsOf(event);
+    const entered = fieldsOf(event);
     pages.reset();
     setFilter({
-      refused: field('refused'),
-      operation: field('operation'),
-      keyId: field('keyId'),
-      apiId: field('apiId'),
-      rootKeyId: field('rootKeyId'),
+      refused: entered('refused'),
+      operation: entered('operation'),
+      keyId: entered('keyId'),
+      apiId: entered('apiId'),
+      rootKeyId: entered('rootKeyId'),
     });
   };
   const text = (name: 'operation' | 'keyId' | 'apiId' | 'rootKeyId', label: string, pattern: string) => (
-    <label>
-      {label}
-      <input type="search" name={name} defaultValue={filter[name]} pattern={pattern} autocomplete="off" />
-    </label>
+    <Field type="search" label={label} name={name} defaultValue={filter[name]} pattern={pattern} />
   );
   return (
     <Page title="Audit">
       <form class="row search" aria-label="Search" onSubmit={search}>
-        <label>
-          Show
-          <select
-            name="refused"
-            value={filter.refused}
-            onChange={(event) => event.currentTarget.form?.requestSubmit()}
-          >
-            <option value="false">what was done</option>
-            <option value="true">what was refused</option>
-          </select>
-        </label>
+        <Choice
+          label="Show"
+          name="refused"
+          value={filter.refused}
+          options={{ false: 'what was done', true: 'what was refused' }}
+        />
         {text('operation', 'Operation', '[A-Za-z]+\\.[A-Za-z]+')}
         {text('apiId', 'API', '[A-Za-z0-9_\\-]{1,64}')}
         {text('keyId', 'Key id', '[A-Za-z0-9_\\-]{1,80}')}

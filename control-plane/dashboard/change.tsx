@@ -35,6 +35,9 @@ interface Follower {
   readonly appliedMs?: number;
 }
 
+/** Makes a change of a key. Resolves when it was written; rejects with a Failure where it was not, or may not have been. */
+export type Apply = (key: { keyId: string; apiId: string }, what: string, patch: object) => Promise<void>;
+
 /** The changes made since the page was loaded, for the chart: the API keeps no such history. */
 export const history: { readonly at: number; readonly tookMs: number; readonly by: 'acks' | 'fence' }[] = [];
 
@@ -57,8 +60,7 @@ export function useChange(onWritten: () => void) {
         ? before.map((change) => (change === known ? seen : change))
         : [seen, ...before].slice(0, SHOWN_MAX);
     });
-  /** Resolves when the change was written; rejects with a Failure where it was not, or may not have been. */
-  const apply = async (key: { keyId: string; apiId: string }, what: string, patch: object) => {
+  const apply: Apply = async (key, what, patch) => {
     const steps = follow(key, what, patch);
     const first = await steps.next();
     if (first.done) return;

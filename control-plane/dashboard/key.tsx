@@ -1,13 +1,14 @@
 import { useState } from 'preact/hooks';
 import type { UsageField } from '#shared/usage.ts';
 import { call, type Key } from './api.ts';
-import { useChange } from './change.tsx';
+import { type Apply, useChange } from './change.tsx';
 import { Bars } from './charts.tsx';
 import { Confirm } from './dialogs.tsx';
+import { ActionForm, type Entered } from './forms.tsx';
 import { enteredOf, KeyFields } from './key-fields.tsx';
-import { KeyState, Switch } from './keys.tsx';
-import { Loaded, useAction, useLoad } from './loading.tsx';
-import { fieldsOf, Page, Time } from './parts.tsx';
+import { KeyState, KeySwitch } from './keys.tsx';
+import { Loaded, useLoad } from './loading.tsx';
+import { Page, Time } from './parts.tsx';
 
 /** One key: what is known of it, changing it, how it is used, deleting it. */
 export function KeyDetail({ keyId }: { keyId: string }) {
@@ -21,7 +22,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
           <>
             <dl class="panel">
               <Fact name="State">
-                <KeyState of={of} /> <Switch of={of} apply={apply} />
+                <KeyState of={of} /> <KeySwitch of={of} apply={apply} />
               </Fact>
               <Fact name="API">
                 <a href={`#/apis/${of.apiId}`}>{of.apiId}</a>
@@ -86,29 +87,19 @@ function Fact({ name, children }: { name: string; children: preact.ComponentChil
   );
 }
 
-function Edit({ of, apply }: { of: Key; apply: ReturnType<typeof useChange>['apply'] }) {
-  const { busy, run, problem } = useAction();
+function Edit({ of, apply }: { of: Key; apply: Apply }) {
   const [said, setSaid] = useState('');
-  const save = (event: Event) => {
-    const field = fieldsOf(event);
-    void run(async () => {
-      const patch = enteredOf(field, of);
-      const nothing = Object.keys(patch).length === 0;
-      setSaid(nothing ? 'Nothing differs.' : '');
-      if (!nothing) await apply(of, 'Saved', patch);
-    });
+  const save = async (entered: Entered) => {
+    const patch = enteredOf(entered, of);
+    const nothing = Object.keys(patch).length === 0;
+    setSaid(nothing ? 'Nothing differs.' : '');
+    if (!nothing) await apply(of, 'Saved', patch);
+    return undefined;
   };
   return (
-    <form class="panel fields" onSubmit={save} aria-label="Change the key">
+    <ActionForm label="Change the key" action="Save" run={save} said={said}>
       <KeyFields of={of} />
-      {problem}
-      <div class="row wide">
-        <button type="submit" class="main" disabled={busy}>
-          Save
-        </button>
-        <span role="status">{said}</span>
-      </div>
-    </form>
+    </ActionForm>
   );
 }
 

@@ -1,9 +1,10 @@
 import { useState } from 'preact/hooks';
 import { call, type Key } from './api.ts';
-import { useChange } from './change.tsx';
-import { Confirm, SecretDialog } from './dialogs.tsx';
+import { type Apply, useChange } from './change.tsx';
+import { Confirm } from './dialogs.tsx';
+import { ActionForm, Choice, type Entered, Field, Opener, Switch } from './forms.tsx';
 import { enteredOf, KeyFields } from './key-fields.tsx';
-import { Loaded, useAction, useLoad } from './loading.tsx';
+import { Loaded, useLoad } from './loading.tsx';
 import { Badge, fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
 
 const PAGE_KEYS = '25';
@@ -18,7 +19,6 @@ interface Filter {
 /** The keys of an API: found, made, disabled and enabled. */
 export function Keys({ apiId }: { apiId: string }) {
   const [filter, setFilter] = useState<Filter>({ name: '', externalId: '', enabled: '', sort: '-createdAt' });
-  const [open, setOpen] = useState(false);
   const [deleting, setDeleting] = useState(false);
   const pages = usePages();
   const keys = useLoad(
@@ -28,15 +28,16 @@ export function Keys({ apiId }: { apiId: string }) {
   const { apply, panel } = useChange(keys.again);
   return (
     <Page title={`Keys of ${apiId}`}>
-      <p class="row">
-        <button type="button" class="main" aria-expanded={open} onClick={() => setOpen(!open)}>
-          New key
-        </button>
-        <button type="button" onClick={() => setDeleting(true)}>
-          Delete API…
-        </button>
-      </p>
-      {open && <NewKey apiId={apiId} onCreated={keys.again} />}
+      <Opener
+        action="New key"
+        beside={
+          <button type="button" onClick={() => setDeleting(true)}>
+            Delete API…
+          </button>
+        }
+      >
+        <NewKey apiId={apiId} onCreated={keys.again} />
+      </Opener>
       {deleting && (
         <Confirm
           title="Delete this API?"
@@ -75,15 +76,7 @@ export function Keys({ apiId }: { apiId: string }) {
   );
 }
 
-function KeyTable({
-  keys,
-  isAll,
-  apply,
-}: {
-  keys: readonly Key[];
-  isAll: boolean;
-  apply: ReturnType<typeof useChange>['apply'];
-}) {
+function KeyTable({ keys, isAll, apply }: { keys: readonly Key[]; isAll: boolean; apply: Apply }) {
   return (
     <Table
       label="Keys"
@@ -99,7 +92,7 @@ function KeyTable({
         { title: 'Owner', cell: ({ externalId }) => externalId ?? '–' },
         { title: 'State', cell: (key) => <KeyState of={key} /> },
         { title: 'Created', cell: ({ createdAt }) => <Time at={createdAt} /> },
-        { title: 'Change', cell: (key) => <Switch of={key} apply={apply} /> },
+        { title: 'Change', cell: (key) => <KeySwitch of={key} apply={apply} /> },
       ]}
     />
   );
@@ -113,114 +106,68 @@ export function KeyState({ of }: { of: Key }) {
 }
 
 /** The button that disables a key, or enables it. */
-export function Switch({ of, apply }: { of: Key; apply: ReturnType<typeof useChange>['apply'] }) {
-  const { busy, run, problem } = useAction();
-  const { enabled, name, start } = of;
-  const verb = enabled ? 'Disable' : 'Enable';
-  const called = name ?? `${start}…`;
+export function KeySwitch({ of, apply }: { of: Key; apply: Apply }) {
   return (
-    <>
-      <button
-        type="button"
-        disabled={busy}
-        class={enabled ? 'danger' : ''}
-        aria-label={`${verb} ${called}`}
-        onClick={() => void run(() => apply(of, `${verb}d ${called}`, { enabled: !enabled }))}
-      >
-        {verb}
-      </button>
-      {problem}
-    </>
+    <Switch
+      enabled={of.enabled}
+      called={of.name ?? `${of.start}…`}
+      change={(enabled, what) => apply(of, what, { enabled })}
+    />
   );
 }
 
 function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter: Filter) => void }) {
   const search = (event: Event) => {
-    const field = fieldsOf(event);
-    const name = field('name');
+    const entered = fieldsOf(event);
+    const name = entered('name');
     if (/^key_[0-9A-Za-z]{20}$/.test(name)) {
       location.hash = `#/keys/${name}`;
       return;
     }
-    onSearch({
-      name,
-      externalId: field('externalId'),
-      enabled: field('enabled'),
-      sort: field('sort'),
-    });
+    const [externalId, enabled, sort] = [entered('externalId'), entered('enabled'), entered('sort')];
+    onSearch({ name, externalId, enabled, sort });
   };
-  const now = (event: Event) => (event.currentTarget as HTMLSelectElement).form?.requestSubmit();
+  const text = { type: 'search', maxLength: 256 } as const;
   return (
     <form class="row search" aria-label="Search" onSubmit={search}>
-      <label>
-        Name begins with, or id
-        <input type="search" name="name" maxLength={256} defaultValue={filter.name} autocomplete="off" />
-      </label>
-      <label>
-        Owner
-        <input
-          type="search"
-          name="externalId"
-          maxLength={256}
-          defaultValue={filter.externalId}
-          autocomplete="off"
-        />
-      </label>
-      <label>
-        State
-        <select name="enabled" value={filter.enabled} onChange={now}>
-          <option value="">any</option>
-          <option value="true">enabled</option>
-          <option value="false">disabled</option>
-        </select>
-      </label>
-      <label>
-        Order
-        <select name="sort" value={filter.sort} onChange={now}>
-          <option value="-createdAt">newest first</option>
-          <option value="createdAt">oldest first</option>
-        </select>
-      </label>
+      <Field label="Name begins with, or id" name="name" defaultValue={filter.name} {...text} />
+      <Field label="Owner" name="externalId" defaultValue={filter.externalId} {...text} />
+      <Choice
+        label="State"
+        name="enabled"
+        value={filter.enabled}
+        options={{ '': 'any', true: 'enabled', false: 'disabled' }}
+      />
+      <Choice
+        label="Order"
+        name="sort"
+        value={filter.sort}
+        options={{ '-createdAt': 'newest first', createdAt: 'oldest first' }}
+      />
       <button type="submit">Search</button>
     </form>
   );
 }
 
 function NewKey({ apiId, onCreated }: { apiId: string; onCreated: () => void }) {
-  const { busy, run, problem } = useAction();
-  const [secret, setSecret] = useState('');
-  const create = (event: Event) => {
-    const field = fieldsOf(event);
-    void run(async () => {
-      const created = await call('keys.createKey', {
-        apiId,
-        ...enteredOf(field),
-        ...(field('prefix') ? { prefix: field('prefix') } : {}),
-        enabled: field('enabled') === 'on',
-      });
-      setSecret(created.key);
-      onCreated();
+  const create = async (entered: Entered) => {
+    const prefix = entered('prefix');
+    const created = await call('keys.createKey', {
+      apiId,
+      ...enteredOf(entered),
+      ...(prefix ? { prefix } : {}),
+      enabled: entered('enabled') === 'on',
     });
+    onCreated();
+    return created;
   };
   return (
-    <>
-      <form class="panel fields" onSubmit={create} aria-label="New key">
-        <KeyFields />
-        <label>
-          Prefix <small>what the key begins with</small>
-          <input name="prefix" pattern="[A-Za-z0-9_]{1,16}" autocomplete="off" />
-        </label>
-        <label class="check">
-          <input type="checkbox" name="enabled" defaultChecked /> Enabled from the start
-        </label>
-        {problem}
-        <div class="row wide">
-          <button type="submit" class="main" disabled={busy}>
-            Create key
-          </button>
-        </div>
-      </form>
-      {secret !== '' && <SecretDialog title="The new key" secret={secret} onClose={() => setSecret('')} />}
-    </>
+    <ActionForm label="New key" action="Create key" run={create}>
+      <KeyFields />
+      <Field label="Prefix" hint="what the key begins with" name="prefix" pattern="[A-Za-z0-9_]{1,16}" />
+      <label class="check">
+        <input type="checkbox" name="enabled" defaultChecked /> Enabled from the start
+      </label>
+    </ActionForm>
   );
 }

@@ -1,0 +1,126 @@
+import type { ComponentChildren, InputHTMLAttributes } from 'preact';
+import { useState } from 'preact/hooks';
+import { SecretDialog } from './dialogs.tsx';
+import { useAction } from './loading.tsx';
+import { fieldsOf } from './parts.tsx';
+
+/** Values of a form by the names of its fields, texts trimmed. */
+export type Entered = ReturnType<typeof fieldsOf>;
+
+/** A text to enter, under its label. */
+export function Field({
+  label,
+  hint,
+  wide = false,
+  ...input
+}: { label: string; hint?: string; wide?: boolean } & InputHTMLAttributes<HTMLInputElement>) {
+  return (
+    <label class={wide ? 'wide' : ''}>
+      {label} {hint && <small>{hint}</small>}
+      <input autocomplete="off" {...input} />
+    </label>
+  );
+}
+
+/** A choice in a search form, which searches at once. */
+export function Choice(props: {
+  label: string;
+  name: string;
+  value: string;
+  options: Readonly<Record<string, string>>;
+}) {
+  return (
+    <label>
+      {props.label}
+      <select
+        name={props.name}
+        value={props.value}
+        onChange={(event) => event.currentTarget.form?.requestSubmit()}
+      >
+        {Object.entries(props.options).map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** A form that does one thing, says what went wrong, and shows the secret once that comes of it. */
+export function ActionForm(props: {
+  label: string;
+  action: string;
+  run: (entered: Entered) => Promise<{ key: string } | undefined>;
+  said?: string;
+  children: ComponentChildren;
+}) {
+  const { busy, run, problem } = useAction();
+  const [secret, setSecret] = useState<string>();
+  const submit = (event: Event) => {
+    const entered = fieldsOf(event);
+    void run(async () => setSecret((await props.run(entered))?.key));
+  };
+  return (
+    <>
+      <form class="panel fields" onSubmit={submit} aria-label={props.label}>
+        {props.children}
+        {problem}
+        <div class="row wide">
+          <button type="submit" class="main" disabled={busy}>
+            {props.action}
+          </button>
+          <span role="status">{props.said}</span>
+        </div>
+      </form>
+      {secret !== undefined && (
+        <SecretDialog
+          title={`The ${props.label.toLowerCase()}`}
+          secret={secret}
+          onClose={() => setSecret(undefined)}
+        />
+      )}
+    </>
+  );
+}
+
+/** A row of buttons, the first of which opens `children`, a form. */
+export function Opener(props: { action: string; beside?: ComponentChildren; children: ComponentChildren }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <p class="row">
+        <button type="button" class="main" aria-expanded={open} onClick={() => setOpen(!open)}>
+          {props.action}
+        </button>
+        {props.beside}
+      </p>
+      {open && props.children}
+    </>
+  );
+}
+
+/** The button that disables something, or enables it. */
+export function Switch(props: {
+  enabled: boolean;
+  called: string;
+  change: (enabled: boolean, what: string) => Promise<unknown>;
+}) {
+  const { busy, run, problem } = useAction();
+  const { enabled, called, change } = props;
+  const verb = enabled ? 'Disable' : 'Enable';
+  return (
+    <>
+      <button
+        type="button"
+        disabled={busy}
+        class={enabled ? 'danger' : ''}
+        aria-label={`${verb} ${called}`}
+        onClick={() => void run(() => change(!enabled, `${verb}d ${called}`))}
+      >
+        {verb}
+      </button>
+      {problem}
+    </>
+  );
+}
