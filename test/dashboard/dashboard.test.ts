@@ -35,7 +35,13 @@ describe.skipIf(skipped)(`in Chromium${skipped}`, { timeout: 60_000 }, () => {
   beforeAll(async () => {
     // On a TCP port, so that a proxy can come between it and a verifier.
     redis = await RedisNode.start(directory);
-    const env = { STATUS_PERIOD_MS: '100', USAGE_PERIOD_MS: '100', FAILURES_PER_MINUTE: '0' };
+    // While a lease lasts, the page must have shown that a verifier is missing.
+    const env = {
+      LEASE_MS: '6000',
+      STATUS_PERIOD_MS: '100',
+      USAGE_PERIOD_MS: '100',
+      FAILURES_PER_MINUTE: '0',
+    };
     [fleet, browser] = await Promise.all([Fleet.start({ env, redisUrl: redis.url }), startChromium()]);
     base = fleet.controlPlanes[0]?.address ?? '';
   });

@@ -60,7 +60,7 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
     expect(await operation.getByRole('button', { name: /Try it out|Cancel/ }).count()).toBe(0);
     await page.close();
 
-    const verifier = await fleet.addVerifier();
+    const verifier = await fleet.addVerifier({ LOOKUP_WAIT_MS: '10000' });
     const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
     const asked = command.replace('http://127.0.0.1:3001', verifier.address).replace('YOUR_KEY', key);
     expect(asked).toContain(verifier.address);
