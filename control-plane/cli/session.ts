@@ -53,6 +53,11 @@ export class Session {
     return new Client(url, 'control plane', rootKey);
   }
 
+  /** Calls one operation of the control plane; see `Client.call`. */
+  async call<T>(operation: string, input: object = {}): Promise<T> {
+    return (await this.controlPlane()).call<T>(operation, input);
+  }
+
   verifier(): Client {
     return new Client(this.config.KEYFENCE_VERIFIER_URL, 'verifier');
   }

@@ -151,10 +151,10 @@ describe('what is shown', () => {
     const lines = stripVTControlCharacters(
       table(
         [
-          ['key_1', undefined, true],
-          ['k', 'a\nb', 7],
+          { id: 'key_1', n: true },
+          { id: 'k', name: 'a\nb', n: 7 },
         ],
-        ['id', 'name', 'n'],
+        { id: ({ id }) => id, name: ({ name }) => name, n: ({ n }) => n },
       ),
     );
     expect(lines.split('\n')).toEqual(['id     name      n', 'key_1  –         true', 'k      a\\u000ab  7']);

@@ -20,68 +20,39 @@ export function fleetCommand(program: Command, session: Session): void {
 
 function verifierTable(verifiers: readonly VerifierStatus[]): string {
   const nowMs = systemClock.wallMs();
-  const rows = verifiers.map(
-    ({
-      id,
-      host,
-      version,
-      protocol = 1,
-      startedAt,
-      reportedAt,
-      verdicts,
-      keysInMemory,
-      apis,
-      apisNotShown,
-    }) => {
-      const asked = verdicts.memory + verdicts.redis;
-      return [
-        id,
-        host,
-        version,
-        protocol,
-        age(nowMs - startedAt),
-        age(nowMs - reportedAt),
-        count(asked),
-        asked > 0 ? `${((100 * verdicts.memory) / asked).toFixed(1)} %` : undefined,
-        count(keysInMemory),
-        count(apis.length + apisNotShown),
-        Math.max(0, ...apis.map(({ lag }) => lag)),
-      ];
-    },
-  );
-  return table(rows, [
-    'verifier',
-    'host',
-    'version',
-    'protocol',
-    'up',
-    'reported',
-    'verdicts',
-    'hits',
-    'keys',
-    'APIs',
-    'lag',
-  ]);
+  return table(verifiers, {
+    verifier: ({ id }) => id,
+    host: ({ host }) => host,
+    version: ({ version }) => version,
+    protocol: ({ protocol = 1 }) => protocol,
+    up: ({ startedAt }) => age(nowMs - startedAt),
+    reported: ({ reportedAt }) => age(nowMs - reportedAt),
+    verdicts: ({ verdicts: { memory, redis } }) => count(memory + redis),
+    hits: ({ verdicts: { memory, redis } }) =>
+      memory + redis > 0 ? `${((100 * memory) / (memory + redis)).toFixed(1)} %` : undefined,
+    keys: ({ keysInMemory }) => count(keysInMemory),
+    APIs: ({ apis, apisNotShown }) => count(apis.length + apisNotShown),
+    lag: ({ apis }) => Math.max(0, ...apis.map(({ lag }) => lag)),
+  });
 }
 
 /** Those APIs that a verifier does not answer for from memory, or only by what was before. */
 function trouble(verifiers: readonly VerifierStatus[]): string[] {
-  const rows = verifiers.flatMap(({ id, apis }) =>
-    apis
-      .filter(({ state, lag }) => state !== 'live' || lag > 0)
-      .map(({ apiId, member, state, position, lag, leaseRemainingMs }) => [
-        id,
-        apiId,
-        state,
-        position,
-        lag,
-        `${count(leaseRemainingMs)} ms`,
-        member || undefined,
-      ]),
-  );
-  return rows.length === 0
-    ? []
-    : [table(rows, ['verifier', 'apiId', 'state', 'position', 'lag', 'lease', 'member'])];
+  const followed = verifiers
+    .flatMap(({ id, apis }) => apis.map((api) => ({ id, ...api })))
+    .filter(({ state, lag }) => state !== 'live' || lag > 0);
+  if (followed.length === 0) return [];
+  return [
+    table(followed, {
+      verifier: ({ id }) => id,
+      apiId: ({ apiId }) => apiId,
+      state: ({ state }) => state,
+      position: ({ position }) => position,
+      lag: ({ lag }) => lag,
+      lease: ({ leaseRemainingMs }) => `${count(leaseRemainingMs)} ms`,
+      member: ({ member }) => member || undefined,
+    }),
+  ];
 }
 
 /** Milliseconds as people read them, in the largest unit that fits. */

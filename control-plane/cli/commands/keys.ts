@@ -7,11 +7,11 @@ import type { Key } from '../../redis/key-view.ts';
 import type { UsageBucket } from '../../redis/usage.ts';
 import { jsonObject, moment, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
-import { collect } from '../pages.ts';
 import { callPatiently, RETRIES_FEW } from '../retry.ts';
 import type { Session } from '../session.ts';
 import { count, list, table, time } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
+import { paged, printListing } from '../terminal/print-listing.ts';
 import { askSecret, canAsk, readInput } from '../terminal/prompt.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
@@ -28,9 +28,8 @@ export function keyCommands(program: Command, session: Session): void {
     .option('--byte-length <bytes>', 'random bytes in the key, 16 to 255', whole(16, 255))
     .option('--disabled', 'refused until it is enabled')
     .action(async (apiId: string, { disabled, ...fields }) => {
-      const client = await session.controlPlane();
       const input = { apiId, ...fields, ...(disabled ? { enabled: false } : {}) };
-      const created = await client.call<{ keyId: string; key: string }>('keys.createKey', input);
+      const created = await session.call<{ keyId: string; key: string }>('keys.createKey', input);
       session.print(created, () => list({ keyId: created.keyId, key: created.key }));
       session.note('The key is not kept anywhere and cannot be shown again.');
     });
@@ -39,8 +38,7 @@ export function keyCommands(program: Command, session: Session): void {
     .command('get <keyId>')
     .description('show a key; never its secret')
     .action(async (keyId: string) => {
-      const client = await session.controlPlane();
-      const key = await client.call<Key & { lastUsedAt?: number }>('keys.getKey', { keyId });
+      const key = await session.call<Key & { lastUsedAt?: number }>('keys.getKey', { keyId });
       session.print(key, () =>
         list({
           keyId: key.keyId,
@@ -54,29 +52,31 @@ export function keyCommands(program: Command, session: Session): void {
       );
     });
 
-  keys
+  const listing = keys
     .command('list <apiId>')
     .description('list the keys of an API')
     .addOption(new Option('--enabled', 'only those that are enabled').conflicts('disabled'))
     .option('--disabled', 'only those that are disabled')
     .option('--name <start>', 'only those whose name begins so')
     .option('--external-id <id>', 'only those of one owner')
-    .option('--newest', 'the newest first; otherwise the oldest')
-    .option('--limit <keys>', 'how many at most', whole(1, 1_000_000), 100)
-    .option('--cursor <cursor>', 'go on after an earlier listing')
-    .action(async (apiId: string, { enabled, disabled, newest, limit, ...filter }) => {
-      const query = {
-        apiId,
-        ...filter,
-        ...(enabled || disabled ? { enabled: enabled === true } : {}),
-        ...(newest ? { sort: '-createdAt' } : {}),
-      };
-      const found = await collect<Key>(await session.controlPlane(), 'apis.listKeys', query, 'keys', limit);
-      const { items, total, cursor } = found;
-      session.print({ keys: items, total, ...(cursor ? { cursor } : {}) }, () => keyTable(items));
-      session.note(`${count(items.length)} shown; the API has ${count(total ?? 0)}.`);
-      if (cursor) session.note(`More: --cursor ${cursor}`);
+    .option('--newest', 'the newest first; otherwise the oldest');
+  paged(listing, 'keys').action((apiId: string, { enabled, disabled, newest, ...filter }) => {
+    const query = {
+      apiId,
+      ...filter,
+      ...(enabled || disabled ? { enabled: enabled === true } : {}),
+      ...(newest ? { sort: '-createdAt' } : {}),
+    };
+    return printListing<Key>(session, 'apis.listKeys', 'keys', query, {
+      keyId: ({ keyId }) => keyId,
+      start: ({ start }) => start || undefined,
+      state: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
+      created: ({ createdAt }) => time(createdAt),
+      expires: ({ expires }) => time(expires),
+      externalId: ({ externalId }) => externalId,
+      name: ({ name }) => name,
     });
+  });
 
   described(keys.command('update <keyId>').description('change the fields of a key'))
     .addOption(new Option('--clear <field...>', 'clear a field').choices(CLEARABLE))
@@ -126,16 +126,20 @@ export function keyCommands(program: Command, session: Session): void {
     .description('how often a key was verified, each day')
     .option('--hourly', 'each hour, as far back as is kept')
     .action(async (keyId: string, { hourly }) => {
-      const client = await session.controlPlane();
       const query = { keyId, granularity: hourly ? 'hour' : 'day' };
-      const answer = await client.call<{ verifications: UsageBucket[] }>('keys.getVerifications', query);
+      const answer = await session.call<{ verifications: UsageBucket[] }>('keys.getVerifications', query);
       session.print(answer, () =>
         table(
-          answer.verifications
-            .map((bucket) => ({ ms: bucket.time, counts: USAGE_COLUMNS.map(({ field }) => bucket[field]) }))
-            .filter(({ counts }) => counts.some((n) => n > 0))
-            .map(({ ms, counts }) => [time(ms), ...counts.map(count)]),
-          ['from', ...USAGE_COLUMNS.map(({ field }) => (field === 'success' ? 'accepted' : field))],
+          answer.verifications.filter((bucket) => USAGE_COLUMNS.some(({ field }) => bucket[field] > 0)),
+          {
+            from: (bucket) => time(bucket.time),
+            ...Object.fromEntries(
+              USAGE_COLUMNS.map(({ field }) => [
+                field === 'success' ? 'accepted' : field,
+                (bucket: UsageBucket) => count(bucket[field]),
+              ]),
+            ),
+          },
         ),
       );
     });
@@ -144,10 +148,7 @@ export function keyCommands(program: Command, session: Session): void {
     .command('propagation <keyId> <sequence>')
     .description('how far an earlier change has come')
     .action(async (keyId: string, sequence: string) => {
-      const answer = await (await session.controlPlane()).call<Change>('keys.getPropagation', {
-        keyId,
-        sequence,
-      });
+      const answer = await session.call<Change>('keys.getPropagation', { keyId, sequence });
       printChange(session, keyId, answer);
     });
 
@@ -192,8 +193,7 @@ export function keyCommands(program: Command, session: Session): void {
     .action((apiId: string, { output }) => exportKeys(session, apiId, output));
 
   async function change(operation: string, what: string, input: object, waitS: number | undefined) {
-    const client = await session.controlPlane();
-    printChange(session, what, await client.call<Change>(operation, { ...input, waitMs: msOf(waitS) }));
+    printChange(session, what, await session.call<Change>(operation, { ...input, waitMs: msOf(waitS) }));
   }
 }
 
@@ -231,17 +231,3 @@ function textOf(value: unknown, kind: Kind): string | undefined {
   if (kind === 'time') return time(Number(value));
   return kind === 'object' ? JSON.stringify(value) : String(value);
 }
-
-const keyTable = (keys: readonly Key[]) =>
-  table(
-    keys.map((key) => [
-      key.keyId,
-      key.start || undefined,
-      key.enabled ? 'enabled' : 'disabled',
-      time(key.createdAt),
-      time(key.expires),
-      key.externalId,
-      key.name,
-    ]),
-    ['keyId', 'start', 'state', 'created', 'expires', 'externalId', 'name'],
-  );

@@ -15,9 +15,8 @@ export function rootKeyCommands(program: Command, session: Session): void {
       'what it may do: *, api.<apiId|*>.<action>, root.*.<action>',
     )
     .action(async (name: string, { permission: permissions }) => {
-      const client = await session.controlPlane();
       const input = { name, permissions };
-      const made = await client.call<{ rootKeyId: string; key: string }>('rootKeys.createRootKey', input);
+      const made = await session.call<{ rootKeyId: string; key: string }>('rootKeys.createRootKey', input);
       session.print(made, () => list({ ...made }));
       session.note('The root key is not kept anywhere and cannot be shown again.');
     });
@@ -26,20 +25,15 @@ export function rootKeyCommands(program: Command, session: Session): void {
     .command('list')
     .description('list all root keys but those of the configuration')
     .action(async () => {
-      const answer = await (await session.controlPlane()).call<{ rootKeys: RootKey[] }>(
-        'rootKeys.listRootKeys',
-      );
+      const answer = await session.call<{ rootKeys: RootKey[] }>('rootKeys.listRootKeys');
       session.print(answer, () =>
-        table(
-          answer.rootKeys.map(({ rootKeyId, enabled, createdAt, name, permissions }) => [
-            rootKeyId,
-            enabled ? 'enabled' : 'disabled',
-            time(createdAt),
-            name,
-            permissions.join(' '),
-          ]),
-          ['rootKeyId', 'state', 'created', 'name', 'permissions'],
-        ),
+        table(answer.rootKeys, {
+          rootKeyId: ({ rootKeyId }) => rootKeyId,
+          state: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
+          created: ({ createdAt }) => time(createdAt),
+          name: ({ name }) => name,
+          permissions: ({ permissions }) => permissions.join(' '),
+        }),
       );
     });
 
@@ -51,8 +45,7 @@ export function rootKeyCommands(program: Command, session: Session): void {
       .command(`${name} <rootKeyId>`)
       .description(what)
       .action(async (rootKeyId: string) => {
-        const client = await session.controlPlane();
-        const answer = await client.call('rootKeys.updateRootKey', { rootKeyId, enabled });
+        const answer = await session.call('rootKeys.updateRootKey', { rootKeyId, enabled });
         session.print(answer, () => `${name}d ${rootKeyId}`);
       });
   }

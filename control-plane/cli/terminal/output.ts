@@ -14,23 +14,23 @@ export function printable(text: string): string {
 /** One line of JSON, safe to show. */
 export const json = (value: unknown): string => printable(JSON.stringify(value));
 
-/** Columns side by side under their names; a cell that is undefined is a dash. */
-export function table(
-  rows: readonly (readonly (string | number | boolean | undefined)[])[],
-  columns: readonly string[],
-): string {
-  const cells = rows.map((row) => row.map((cell) => printable(String(cell ?? '–'))));
-  const widths = columns.map((name, i) => Math.max(name.length, ...cells.map((row) => row[i]?.length ?? 0)));
+type Cell = string | number | boolean | undefined;
+
+/** A line for each item, in columns under their names; a cell that is undefined is a dash. */
+export function table<T>(items: readonly T[], columns: Readonly<Record<string, (item: T) => Cell>>): string {
+  const names = Object.keys(columns);
+  const cells = items.map((item) => Object.values(columns).map((of) => printable(String(of(item) ?? '–'))));
+  const widths = names.map((name, i) => Math.max(name.length, ...cells.map((row) => row[i]?.length ?? 0)));
   const line = (row: readonly string[]) =>
     row
       .map((cell, i) => cell.padEnd(widths[i] ?? 0))
       .join('  ')
       .trimEnd();
-  return [styleText('bold', line(columns)), ...cells.map(line)].join('\n');
+  return [styleText('bold', line(names)), ...cells.map(line)].join('\n');
 }
 
 /** Names and values, one a line; what is undefined is left out. */
-export function list(fields: Readonly<Record<string, string | number | boolean | undefined>>): string {
+export function list(fields: Readonly<Record<string, Cell>>): string {
   const present = Object.entries(fields).filter(([, value]) => value !== undefined);
   const width = Math.max(...present.map(([name]) => name.length));
   return present

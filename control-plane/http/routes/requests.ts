@@ -19,6 +19,18 @@ const WaitMs = Type.Integer({
   description: 'Longest time to hold the answer until the change is complete, ms.',
 });
 
+/** A query's values are texts. */
+const Limit = (items: string) =>
+  Type.String({
+    pattern: '^([1-9][0-9]?|100)$',
+    default: '100',
+    description: `${items} per page, 1..100.`,
+  });
+const Cursor = (form: { pattern: string } | { minLength: number; maxLength: number }) =>
+  Type.Optional(Type.String({ ...form, description: 'From the page before.' }));
+const Moment = (description: string) =>
+  Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: `Unix milliseconds; ${description}` }));
+
 const { name: _name, ...described } = OPTIONAL_FIELDS;
 export const CreateKey = Type.Object(
   {
@@ -147,10 +159,8 @@ export const GetVerifications = Type.Object(
       default: 'day',
       description: 'Hours and days begin as those of UTC do.',
     }),
-    start: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; as far back as is kept.' }),
-    ),
-    end: Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; now.' })),
+    start: Moment('as far back as is kept.'),
+    end: Moment('now.'),
   },
   strict,
 );
@@ -171,12 +181,8 @@ export const GetPropagation = Type.Object(
 export const ListKeys = Type.Object(
   {
     apiId: ApiId,
-    limit: Type.String({
-      pattern: '^([1-9][0-9]?|100)$',
-      default: '100',
-      description: 'Keys per page, 1..100.',
-    }),
-    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 64, description: 'From the page before.' })),
+    limit: Limit('Keys'),
+    cursor: Cursor({ minLength: 1, maxLength: 64 }),
     enabled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
     externalId: Type.Optional(ExternalId),
     ownerId: Type.Optional(OwnerId),
@@ -191,12 +197,8 @@ export const GetApi = Type.Object({ apiId: ApiId }, strict);
 export const DeleteApi = Type.Object({ apiId: ApiId, waitMs: Type.Optional(WaitMs) }, strict);
 export const ListApis = Type.Object(
   {
-    limit: Type.String({
-      pattern: '^([1-9][0-9]?|100)$',
-      default: '100',
-      description: 'APIs per page, 1..100.',
-    }),
-    cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 96, description: 'From the page before.' })),
+    limit: Limit('APIs'),
+    cursor: Cursor({ minLength: 1, maxLength: 96 }),
   },
   strict,
 );
@@ -220,35 +222,21 @@ export const ListRootKeys = Type.Object({}, strict);
 
 export const ListVerifiers = Type.Object(
   {
-    limit: Type.String({
-      pattern: '^([1-9][0-9]?|100)$',
-      default: '100',
-      description: 'Verifiers per page, 1..100.',
-    }),
-    cursor: Type.Optional(
-      Type.String({ pattern: '^[A-Za-z0-9_-]{1,64}$', description: 'From the page before.' }),
-    ),
+    limit: Limit('Verifiers'),
+    cursor: Cursor({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
   },
   strict,
 );
 
 export const ListEvents = Type.Object(
   {
-    limit: Type.String({
-      pattern: '^([1-9][0-9]?|100)$',
-      default: '100',
-      description: 'Events per page, 1..100.',
-    }),
-    cursor: Type.Optional(
-      Type.String({ pattern: '^[1-9][0-9]{0,14}-[0-9]{1,15}$', description: 'From the page before.' }),
-    ),
+    limit: Limit('Events'),
+    cursor: Cursor({ pattern: '^[1-9][0-9]{0,14}-[0-9]{1,15}$' }),
     refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
       default: 'false',
       description: 'true: refused calls. false: calls that changed something, or may have.',
     }),
-    since: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,15}$', description: 'Unix milliseconds; nothing older.' }),
-    ),
+    since: Moment('nothing older.'),
     operation: Type.Optional(
       Type.String({ pattern: '^[A-Za-z]{1,32}\\.[A-Za-z]{1,32}$', description: 'Such as keys.updateKey.' }),
     ),

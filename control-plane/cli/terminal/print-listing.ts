@@ -1,0 +1,34 @@
+import type { Command } from 'commander';
+import { whole } from '../arguments.ts';
+import { collect } from '../pages.ts';
+import type { Session } from '../session.ts';
+import { count, table } from './output.ts';
+
+/** Adds the options of a listing. */
+export const paged = (command: Command, items: string): Command =>
+  command
+    .option(`--limit <${items}>`, 'how many at most', whole(1, 1_000_000), 100)
+    .option('--cursor <cursor>', 'go on after an earlier listing');
+
+/**
+ * Prints up to `limit` items of a listing as a table of `columns`, and says how to go on.
+ * @param field of the answer that holds the items
+ */
+export async function printListing<T>(
+  session: Session,
+  operation: string,
+  field: string,
+  { limit, ...query }: { limit: number; cursor?: string },
+  columns: Parameters<typeof table<T>>[1],
+): Promise<void> {
+  const { items, total, cursor } = await collect<T>(
+    await session.controlPlane(),
+    operation,
+    query,
+    field,
+    limit,
+  );
+  session.print({ [field]: items, total, ...(cursor ? { cursor } : {}) }, () => table(items, columns));
+  if (total !== undefined) session.note(`${count(items.length)} shown; the API has ${count(total)}.`);
+  if (cursor) session.note(`More: --cursor ${cursor}`);
+}
