@@ -1,4 +1,4 @@
-import type { Lane } from './lane.ts';
+import { isFull, type Lane } from './lane.ts';
 
 const NOTHING = Buffer.alloc(0);
 
@@ -30,10 +30,10 @@ export class Begun {
    */
   begin(bytes: Buffer, from: number, needed: number, requestId: string): boolean {
     const lane = this.#lane;
-    const { FAST_LANE_WAIT_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX } = lane.options.limits;
+    const { FAST_LANE_WAIT_BYTES_MAX } = lane.options.limits;
     const size = Math.max(needed, bytes.length - from);
     if (lane.heldBytes + size > FAST_LANE_WAIT_BYTES_MAX) return false;
-    if (needed > 0 && lane.inFlight >= REQUESTS_IN_FLIGHT_MAX) return false;
+    if (needed > 0 && isFull(lane)) return false;
     if (needed > 0) lane.inFlight++;
     lane.heldBytes += size;
     this.requestId = requestId;

@@ -45,3 +45,7 @@ export interface Lane {
   /** Lets go of a connection that is closed or Node's. */
   forget(connection: ClientConnection): void;
 }
+
+/** Tells whether so many requests are in flight that one more is not answered here. */
+export const isFull = ({ inFlight, options }: Lane): boolean =>
+  inFlight >= options.limits.REQUESTS_IN_FLIGHT_MAX;

@@ -3,7 +3,7 @@ import { Duplex } from 'node:stream';
 import { restOf } from '#shared/read-buffer.ts';
 
 /** A connection of which Node's server gets one request. */
-interface Lender {
+export interface Lender {
   readonly socket: Socket;
   /** Something came of the request, or of its answer. */
   moved(): void;
