@@ -141,7 +141,11 @@ export async function startControlPlane(
     }
     await rates.called(request, reply);
   });
-  takeTurns(app);
+  takeTurns(
+    app,
+    { atOnce: config.ROOT_KEY_CALLS_AT_ONCE, waitingMax: config.ROOT_KEY_CALLS_WAITING_MAX },
+    () => metrics.rates.inc({ limit: 'waiting' }),
+  );
   let stopping = false;
   app.addHook('onSend', async (_request, reply) => {
     if (stopping) reply.header('connection', 'close');

@@ -43,6 +43,12 @@ export const settings = {
   ROOT_KEY_CALLS_PER_MINUTE: integer(0, 100_000_000, 'calls', 60_000).help(
     'Reading calls of one root key in a minute, and as many changing calls; more are refused with 429. 0 = no limit',
   ),
+  ROOT_KEY_CALLS_AT_ONCE: integer(1, 10_000, 'calls', 32).help(
+    'Calls of one root key that are worked on at once, each until it has written or is answered; others of it wait, and nobody waits for them',
+  ),
+  ROOT_KEY_CALLS_WAITING_MAX: integer(0, 1_000_000, 'calls', 1000).help(
+    'Calls of one root key that wait for one of those; more are refused with 429',
+  ),
   FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
     'Calls without a valid root key from one address in a minute that are answered 401; more are answered 429 and leave no event in the audit log. 0 = no limit',
   ),

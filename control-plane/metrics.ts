@@ -32,9 +32,9 @@ export class Metrics {
     registers: [this.registry],
   });
   readonly rates = this.#make
-    .counter('keyfence_rate_limited_total', 'limit', ['calls', 'failures', 'unchecked'])
+    .counter('keyfence_rate_limited_total', 'limit', ['calls', 'waiting', 'failures', 'unchecked'])
     .help(
-      'Calls refused with 429: those of a root key over its limit ("calls") and those without one from an address over its limit ("failures"). "unchecked" were let through because Redis did not count them.',
+      'Calls refused with 429: those of a root key over its limit ("calls"), those of a root key of which too many wait ("waiting") and those without one from an address over its limit ("failures"). "unchecked" were let through because Redis did not count them.',
     );
   readonly shed = this.#make
     .counter('keyfence_shed_total')

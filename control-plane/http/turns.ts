@@ -1,3 +1,4 @@
+import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import type { App } from './server.ts';
 
 declare module 'fastify' {
@@ -7,15 +8,29 @@ declare module 'fastify' {
   }
 }
 
-/** Redis does one thing at a time: more at once make no caller faster, and those of others slower. */
-const TURNS_AT_ONCE = 32;
+/** Limits on the calls of one root key. */
+interface TurnLimits {
+  readonly atOnce: number;
+  readonly waitingMax: number;
+}
 
-/** Works on so many calls of one root key at once, from when they are let through until they have written or are answered. */
-export function takeTurns(app: App): void {
-  const turns = new Turns(TURNS_AT_ONCE);
+/**
+ * Works on `atOnce` calls of one root key at once, from when they are let through until they have written or are answered.
+ * Redis does one thing at a time: more at once make no caller faster, and those of others slower.
+ * @param refused told of each call that found no place to wait; it is answered RATE_LIMITED
+ */
+export function takeTurns(app: App, limits: TurnLimits, refused: () => void): void {
+  const turns = new Turns(limits);
   app.decorateRequest('giveTurnBack', undefined);
-  app.addHook('preHandler', async (request) => {
-    if (request.caller) request.giveTurnBack = await turns.take(request.caller.rootKeyId);
+  app.addHook('preHandler', async (request, reply) => {
+    if (!request.caller) return;
+    const turn = turns.take(request.caller.rootKeyId);
+    if (turn === undefined) {
+      refused();
+      reply.header('retry-after', String(RETRY_AFTER_SECONDS));
+      throw new ApiError('RATE_LIMITED', `more than ${limits.waitingMax} calls of this root key wait`);
+    }
+    request.giveTurnBack = await turn;
   });
   // Not `onResponse`, which does not come where the client has gone.
   app.addHook('onSend', async (request, _reply, payload) => {
@@ -29,19 +44,30 @@ export function takeTurns(app: App): void {
  * puts before Redis stays so small that the calls of others do not wait behind it.
  */
 export class Turns {
-  readonly #atOnce: number;
+  readonly #limits: TurnLimits;
   readonly #callers = new Map<string, { taken: number; readonly waiting: (() => void)[] }>();
 
-  constructor(atOnce: number) {
-    this.#atOnce = atOnce;
+  constructor(limits: TurnLimits) {
+    this.#limits = limits;
   }
 
-  /** Resolves when it is the caller's turn, with what gives the turn back; more than once has no effect. */
-  async take(caller: string): Promise<() => void> {
+  /**
+   * Resolves when it is the caller's turn, with what gives the turn back; more than once has no effect.
+   * @returns undefined where so many of the caller's wait already
+   */
+  take(caller: string): Promise<() => void> | undefined {
     const known = this.#callers.get(caller) ?? { taken: 0, waiting: [] };
-    this.#callers.set(caller, known);
-    if (known.taken < this.#atOnce) known.taken++;
-    else await new Promise<void>((resolve) => known.waiting.push(resolve));
+    if (known.taken < this.#limits.atOnce) {
+      this.#callers.set(caller, known);
+      known.taken++;
+      return Promise.resolve(this.#giveBack(caller, known));
+    }
+    if (known.waiting.length >= this.#limits.waitingMax) return undefined;
+    return new Promise((resolve) => known.waiting.push(() => resolve(this.#giveBack(caller, known))));
+  }
+
+  /** Makes what gives one turn back, to whoever waits the longest. */
+  #giveBack(caller: string, known: { taken: number; readonly waiting: (() => void)[] }): () => void {
     let isTaken = true;
     return () => {
       if (!isTaken) return;

@@ -14,7 +14,7 @@ async function begun(turns: Turns, callers: readonly string[]) {
   const order: string[] = [];
   const back = new Map<string, () => void>();
   callers.forEach((name) => {
-    void turns.take(name[0] ?? '').then((giveBack) => {
+    void turns.take(name[0] ?? '')?.then((giveBack) => {
       order.push(name);
       back.set(name, giveBack);
     });
@@ -25,7 +25,13 @@ async function begun(turns: Turns, callers: readonly string[]) {
 }
 
 test('a caller with too many calls waits for itself, in order, and nobody else waits for it', async () => {
-  const { order, giveBack } = await begun(new Turns(2), ['a1', 'a2', 'a3', 'a4', 'b1']);
+  const { order, giveBack } = await begun(new Turns({ atOnce: 2, waitingMax: 9 }), [
+    'a1',
+    'a2',
+    'a3',
+    'a4',
+    'b1',
+  ]);
   expect(order).toEqual(['a1', 'a2', 'b1']);
   await giveBack('a2');
   expect(order).toEqual(['a1', 'a2', 'b1', 'a3']);
@@ -38,7 +44,7 @@ test('a caller with too many calls waits for itself, in order, and nobody else w
 });
 
 test('a caller who has given everything back begins anew', async () => {
-  const turns = new Turns(1);
+  const turns = new Turns({ atOnce: 1, waitingMax: 1 });
   for (let i = 0; i < 3; i++) {
     const { order, giveBack } = await begun(turns, ['a1', 'a2']);
     expect(order).toEqual(['a1']);
@@ -48,7 +54,17 @@ test('a caller who has given everything back begins anew', async () => {
   }
 });
 
-test('of the calls of one root key 32 are worked on at once, each until its answer, and those of others beside them', async () => {
+test('a caller of whom as many wait as may is refused at once, and those that wait are not forgotten', async () => {
+  const turns = new Turns({ atOnce: 1, waitingMax: 1 });
+  const { order, giveBack } = await begun(turns, ['a1', 'a2', 'a3', 'b1']);
+  expect(order).toEqual(['a1', 'b1']);
+  expect(turns.take('a')).toBe(undefined);
+  await giveBack('a1');
+  expect(order).toEqual(['a1', 'b1', 'a2']);
+  expect(turns.take('a'), 'there is a place again').toBeInstanceOf(Promise);
+});
+
+test('of the calls of one root key so many are worked on at once, each until its answer, and those of others beside them', async () => {
   const log = createLogger('control-plane', 'silent');
   const app = createServer(loadConfig(settings, { ROOT_KEY }), log);
   app.decorateRequest('caller', undefined);
@@ -56,7 +72,7 @@ test('of the calls of one root key 32 are worked on at once, each until its answ
     const rootKeyId = String(request.headers['x-who']);
     request.caller = { rootKeyId, permissions: new Permissions([]) };
   });
-  takeTurns(app);
+  takeTurns(app, { atOnce: 32, waitingMax: 8 }, () => undefined);
   const working: string[] = [];
   const answer: (() => void)[] = [];
   app.get('/work', async (request) => {
@@ -75,6 +91,38 @@ test('of the calls of one root key 32 are worked on at once, each until its answ
   await Promise.all(calls);
   await app.close();
 });
+
+test('a control plane works on so many calls of one root key, lets so many wait, and refuses more', async () => {
+  const env = {
+    ROOT_KEY_CALLS_AT_ONCE: '2',
+    ROOT_KEY_CALLS_WAITING_MAX: '1',
+    ROOT_KEY_CALLS_PER_MINUTE: '0',
+    REDIS_COMMAND_TIMEOUT_MS: '60000',
+  };
+  const fleet = await Fleet.start({ verifiers: 0, env });
+  try {
+    await fleet.ok('keys.createKey', { apiId: 'shop' });
+    fleet.redis.process.kill('SIGSTOP');
+    const calls = Array.from({ length: 5 }, () => fleet.admin('apis.getApi', { apiId: 'shop' }));
+    const answers = async () => {
+      const settled = await Promise.all(
+        calls.map((call) => Promise.race([call, Promise.resolve(undefined)])),
+      );
+      return settled.filter((answer) => answer !== undefined);
+    };
+    await fleet.until(async () => (await answers()).length === 2);
+    for (const { status, headers, body } of await answers()) {
+      expect({ status, code: body.error.code }).toEqual({ status: 429, code: 'RATE_LIMITED' });
+      expect(Number(headers['retry-after'])).toBeGreaterThan(0);
+    }
+    fleet.redis.process.kill('SIGCONT');
+    const all = (await Promise.all(calls)).map(({ status }) => status).toSorted();
+    expect(all).toEqual([200, 200, 200, 429, 429]);
+  } finally {
+    fleet.redis.process.kill('SIGCONT');
+    await fleet.stop();
+  }
+}, 60_000);
 
 test('a change that waits for its fence has given its turn back, so that its root key can go on', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
