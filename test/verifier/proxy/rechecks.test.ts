@@ -1,0 +1,156 @@
+import { describe, expect, test } from 'vitest';
+import { systemClock } from '#shared/clock.ts';
+import { unavailable } from '#shared/errors.ts';
+import { instant } from '../../../verifier/core/lease.ts';
+import { Fleet } from '../../harness/fleet.ts';
+import { LEASE_MS, lease } from '../../harness/scripted-answers.ts';
+import { eventually } from '../../harness/waiting.ts';
+import { answers, BEARER, call, proxy, restart, upstream, useProxy, wire } from './proxy-world.ts';
+
+useProxy();
+
+describe('what goes on for longer than PROXY_RECHECK_MS', () => {
+  const stream = async (line: string) => {
+    upstream.handle = (_, response) => void response.write('first');
+    const one = wire().send(call([line]));
+    await eventually(() => one.received.includes('first'));
+    return one;
+  };
+
+  test('is cut, here and at the API, when its key is no longer good, and not before', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100' } });
+    const one = await stream(BEARER);
+    const before = answers.asked.length;
+    await eventually(() => answers.asked.length > before + 2);
+    expect(one.ended).toBe(false);
+    answers.disabled.add('good');
+    await one.rest();
+    await eventually(() => upstream.seen[0]?.aborted === true);
+    expect(proxy.requestsInFlight).toBe(0);
+  });
+
+  const looks = () => answers.asked.filter((key) => key === 'remote-good').length;
+  const cutOff = async () => {
+    throw unavailable('no answer from Redis');
+  };
+
+  test('goes on where there is no verdict while the lease of the last one lasts, and is not asked about once it is over', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100' } });
+    const one = await stream('X-Api-Key: remote-good');
+    answers.lookUp = cutOff;
+    const before = looks();
+    await eventually(() => looks() > before + 2);
+    expect(one.ended).toBe(false);
+    one.close();
+    await eventually(() => proxy.requestsInFlight === 0);
+    const after = looks();
+    // Another one is asked about in each period that passes.
+    await stream(BEARER);
+    const others = answers.asked.length;
+    await eventually(() => answers.asked.length > others + 3);
+    expect(looks()).toBe(after);
+  });
+
+  test('is cut where there is no verdict and the lease of the last one has passed', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100' } });
+    lease.cut();
+    lease.extend(instant(systemClock), 1000);
+    const one = await stream('X-Api-Key: remote-good');
+    answers.lookUp = cutOff;
+    // Given anew to keys that are asked about, which is no verdict on this one.
+    lease.extend(instant(systemClock), LEASE_MS);
+    await one.rest();
+    await eventually(() => upstream.seen[0]?.aborted === true);
+  });
+
+  test('has a new lease with each verdict', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100' } });
+    lease.cut();
+    lease.extend(instant(systemClock), 300);
+    const one = await stream('X-Api-Key: remote-good');
+    lease.extend(instant(systemClock), LEASE_MS);
+    let before = looks();
+    await eventually(() => looks() > before + 4);
+    answers.lookUp = cutOff;
+    before = looks();
+    await eventually(() => looks() > before + 4);
+    expect(one.ended).toBe(false);
+    one.close();
+  });
+});
+
+test('what goes on is one verdict and one use of its key, however often it is judged', async () => {
+  const fleet = await Fleet.start({ verifiers: 0 });
+  try {
+    const { proxyAddress = '', adminAddress } = await fleet.addVerifier({
+      UPSTREAM_URL: upstream.address,
+      PROXY_PORT: '0',
+      PROXY_RECHECK_MS: '100',
+      USAGE_PERIOD_MS: '100',
+    });
+    const [long, short] = [
+      await fleet.ok('keys.createKey', { apiId: 'shop' }),
+      await fleet.ok('keys.createKey', { apiId: 'shop' }),
+    ];
+    for (const { key } of [long, short]) {
+      const status = async () => (await fleet.get(`${proxyAddress}/a`, { 'x-api-key': key })).status;
+      await fleet.until(async () => (await status()) === 200);
+    }
+    const counted = async () => {
+      const { body } = await fleet.get(`${adminAddress}/metrics`);
+      const values = [...String(body).matchAll(/^keyfence_verdicts_total\{.*\} (\d+)$/gm)];
+      return values.reduce((total, [, value]) => total + Number(value), 0);
+    };
+    const used = async () => {
+      const query = { keyId: long.keyId };
+      const { verifications } = await fleet.ok('keys.getVerifications', query);
+      return verifications.reduce((total: number, { success }: { success: number }) => total + success, 0);
+    };
+    await fleet.until(async () => (await used()) > 0);
+    const before = { counted: await counted(), used: await used() };
+    upstream.handle = (_request, response) => void response.write('first');
+    for (let i = 0; i < 4; i++) {
+      const { key, keyId } = i === 0 ? long : short;
+      const one = wire(proxyAddress).send(call([`X-Api-Key: ${key}`]));
+      await eventually(() => one.received.includes('first'));
+      if (i === 0) continue;
+      // It is cut where all that goes on is judged.
+      await fleet.ok('keys.updateKey', { keyId, enabled: false });
+      await one.rest();
+      await fleet.ok('keys.updateKey', { keyId, enabled: true });
+    }
+    expect(await counted()).toBe(before.counted + 4);
+    await fleet.until(async () => (await used()) > before.used);
+    expect(await used()).toBe(before.used + 1);
+  } finally {
+    await fleet.stop();
+  }
+});
+
+test('a disabled key is refused as soon as updateKey returns', async () => {
+  const fleet = await Fleet.start({ verifiers: 0 });
+  try {
+    const { proxyAddress = '', adminAddress } = await fleet.addVerifier({
+      UPSTREAM_URL: upstream.address,
+      PROXY_PORT: '0',
+    });
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', name: 'Zoë' });
+    const status = async () => (await fleet.get(`${proxyAddress}/orders`, { 'x-api-key': key })).status;
+    await fleet.until(async () => (await status()) === 200);
+    expect(upstream.seen.at(-1)).toMatchObject({
+      url: '/orders',
+      headers: { 'x-key-id': keyId, 'x-key-api-id': 'shop', 'x-key-name': 'Zo%C3%AB' },
+    });
+    await fleet.ok('keys.updateKey', { keyId, enabled: false });
+    expect(await status()).toBe(401);
+    await fleet.ok('keys.updateKey', { keyId, enabled: true });
+    await fleet.until(async () => (await status()) === 200);
+    await upstream.close();
+    expect(await status()).toBe(502);
+    const { body } = await fleet.get(`${adminAddress}/metrics`);
+    expect(body).toMatch(/^keyfence_relayed_in_flight\{to="api"\} 0$/m);
+    expect(body).toMatch(/^keyfence_relay_faults_total\{to="api",fault="unreachable"\} 1$/m);
+  } finally {
+    await fleet.stop();
+  }
+});

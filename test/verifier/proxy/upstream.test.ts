@@ -1,0 +1,93 @@
+import { createServer, type Socket } from 'node:net';
+import { describe, expect, test } from 'vitest';
+import { eventually } from '../../harness/waiting.ts';
+import { ask, BEARER, call, restart, upstream, useProxy, wire } from './proxy-world.ts';
+
+useProxy();
+
+describe('an API', () => {
+  const codeOf = async (lines = [BEARER]) => {
+    const { status, headers, body } = await ask(lines);
+    expect(headers['content-type']).toBe('application/problem+json');
+    return [status, JSON.parse(body).code];
+  };
+
+  test('that is not there is 502', async () => {
+    await restart({ url: 'http://127.0.0.1:1' });
+    expect(await codeOf()).toEqual([502, 'BAD_GATEWAY']);
+  });
+
+  test('that breaks off before its answer is 502, and within it the answer is cut', async () => {
+    upstream.handle = ({ socket }) => socket.destroy();
+    expect(await codeOf()).toEqual([502, 'BAD_GATEWAY']);
+    upstream.handle = ({ socket }, response) => {
+      response.write('first');
+      setImmediate(() => socket.destroy());
+    };
+    const text = await wire()
+      .send(call([BEARER]))
+      .rest();
+    expect(text).toContain('first');
+    expect(text).not.toContain('\r\n0\r\n');
+  });
+
+  test('that closes a connection before its answer is asked once more where that is safe, and only then', async () => {
+    const once: typeof upstream.handle = ({ socket }) => {
+      upstream.handle = (_, response) => void response.end('again');
+      socket.destroy();
+    };
+    for (const [first, lines, status, times] of [
+      ['GET / HTTP/1.1', [BEARER], 200, 2],
+      ['POST / HTTP/1.1', [BEARER, 'Content-Length: 0'], 502, 1],
+      ['GET / HTTP/1.1', [BEARER, 'Content-Length: 4'], 502, 1],
+    ] as const) {
+      upstream.seen.length = 0;
+      upstream.handle = once;
+      const one = wire().send(call(lines, 'body'.slice(0, Number(lines[1]?.slice(-1) ?? 0)), first));
+      await eventually(() => one.ended || one.received.includes(`HTTP/1.1 ${status}`));
+      expect([first, upstream.seen.length]).toEqual([first, times]);
+    }
+  });
+
+  test('that says nothing in time is 504', async () => {
+    await restart({ env: { UPSTREAM_TIMEOUT_MS: '100' } });
+    upstream.handle = () => undefined;
+    expect(await codeOf()).toEqual([504, 'GATEWAY_TIMEOUT']);
+    await eventually(() => upstream.seen[0]?.aborted === true);
+  });
+
+  test('gets no more at once than it may, and the others are 503', async () => {
+    await restart({ env: { UPSTREAM_CONNECTIONS_MAX: '2' } });
+    const held: (() => void)[] = [];
+    upstream.handle = (_, response) => void held.push(() => response.end('late'));
+    const first = [0, 1].map(() => wire().send(call([BEARER])));
+    await eventually(() => held.length === 2);
+    expect(await codeOf()).toEqual([503, 'SERVICE_UNAVAILABLE']);
+    for (const release of held) release();
+    for (const each of first) await eventually(() => each.received.includes('late'));
+    expect(upstream.connections).toBe(2);
+  });
+});
+
+test('a silent API holds no more connections than it may', async () => {
+  const sockets = new Set<Socket>();
+  const silent = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined).on('close', () => sockets.delete(socket));
+  });
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+  const { port } = silent.address() as { port: number };
+  await restart({
+    url: `http://127.0.0.1:${port}`,
+    env: { UPSTREAM_CONNECTIONS_MAX: '4', UPSTREAM_TIMEOUT_MS: '300' },
+  });
+  const statuses = await Promise.all(
+    Array.from({ length: 10 }, async () => {
+      const { status } = await ask([BEARER]);
+      expect(sockets.size).toBeLessThanOrEqual(4);
+      return status;
+    }),
+  );
+  expect(statuses.toSorted()).toEqual([503, 503, 503, 503, 503, 503, 504, 504, 504, 504]);
+  silent.close();
+});
