@@ -1,20 +1,10 @@
 import { Redis } from 'ioredis';
 import { afterEach, expect, test } from 'vitest';
 import { Fleet } from './harness/fleet.ts';
+import { metric, metricBy } from './harness/metrics.ts';
 
 let fleet: Fleet;
 afterEach(() => fleet.stop());
-
-/** The values of one metric by one of its labels. */
-async function metric(
-  adminAddress: string | undefined,
-  name: string,
-  label: string,
-): Promise<Record<string, number>> {
-  const text = String((await fleet.get(`${adminAddress}/metrics`)).body);
-  const series = text.matchAll(new RegExp(`^${name}\\{(?:.*,)?${label}="([^"]*)".*\\} (\\S+)$`, 'gm'));
-  return Object.fromEntries([...series].map(([, value, count]) => [value, Number(count)]));
-}
 
 test('every verification that is answered 503 is counted once, by its reason', async () => {
   const limits = { LOOKUPS_IN_FLIGHT_MAX: '1', LOOKUPS_QUEUED_MAX: '1', REQUESTS_IN_FLIGHT_MAX: '5' };
@@ -22,7 +12,7 @@ test('every verification that is answered 503 is counted once, by its reason', a
   const keys: string[] = [];
   for (let i = 0; i < 8; i++) keys.push((await fleet.ok('keys.createKey', { apiId: 'shop' })).key);
   const { adminAddress } = await fleet.addVerifier({ API_IDS: 'shop', LOOKUP_WAIT_MS: '300', ...limits });
-  const undecided = () => metric(adminAddress, 'keyfence_undecided_total', 'reason');
+  const undecided = () => metricBy(adminAddress, 'keyfence_undecided_total', 'reason');
   expect(await undecided()).toEqual({ crowded: 0, shed: 0, slow: 0, redis: 0 });
 
   // Two look-ups wait, three find no place to wait, and there is no room for more requests.
@@ -46,21 +36,16 @@ test('every verification that is answered 503 is counted once, by its reason', a
 test('a write that failed is counted, and a change that waits for a verifier shows how long', async () => {
   fleet = await Fleet.start({ env: { API_IDS: 'shop' } });
   const { adminAddress } = fleet.controlPlanes[0] ?? {};
-  const gauge = async (name: string) =>
-    Number(
-      new RegExp(`^${name} (\\S+)$`, 'm').exec(
-        String((await fleet.get(`${adminAddress}/metrics`)).body),
-      )?.[1],
-    );
+  const gauge = (name: string) => metric(adminAddress, name);
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   expect(await gauge('keyfence_fence_oldest_seconds')).toBe(0);
   expect(await gauge('keyfence_redis_reachable')).toBe(1);
-  const writes = await metric(adminAddress, 'keyfence_writes_total', 'result');
+  const writes = await metricBy(adminAddress, 'keyfence_writes_total', 'result');
   expect(writes).toMatchObject({ short: 0, failed: 0 });
 
   fleet.redis.process.kill('SIGKILL');
   expect((await fleet.admin('keys.createKey', { apiId: 'shop' })).status).toBe(503);
-  const later = await metric(adminAddress, 'keyfence_writes_total', 'result');
+  const later = await metricBy(adminAddress, 'keyfence_writes_total', 'result');
   expect(later['failed']).toBeGreaterThan(0);
   expect(later['replicated']).toBe(writes['replicated']);
 

@@ -14,6 +14,7 @@ import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
+import { metric, metricBy } from '../harness/metrics.ts';
 import { Process } from '../harness/processes.ts';
 
 let fleet: Fleet;
@@ -52,13 +53,6 @@ async function redisCall(...args: string[]): Promise<unknown> {
     redis.disconnect();
   }
 }
-
-const metric = async (adminAddress: string, name: string) =>
-  Number(
-    new RegExp(`^${name} (\\S+)$`, 'm').exec(
-      String((await fleet.get(`${adminAddress}/metrics`)).body),
-    )?.[1] ?? 0,
-  );
 
 describe('Redis', () => {
   test('unreachable at the start: both processes are not ready, answer 503, keep trying, and go on when it is there', async () => {
@@ -288,8 +282,12 @@ test('the lease raised and lowered while verifiers run: fences always wait for t
   const lease = async () =>
     ((await redisCall('HMGET', 'kf:{lease}:head', 'L', 'Lf')) as string[]).map(Number);
   const remaining = async () => {
-    const metrics = String((await fleet.get(`${fleet.verifiers[0]?.adminAddress}/metrics`)).body);
-    return Number(/^keyfence_lease_remaining_seconds\{\S+\} (\S+)$/m.exec(metrics)?.[1]) * 1000;
+    const series = await metricBy(
+      fleet.verifiers[0]?.adminAddress,
+      'keyfence_lease_remaining_seconds',
+      'api_id',
+    );
+    return Number(Object.values(series)[0]) * 1000;
   };
   expect(await lease()).toEqual([1500, 1500]);
   await fleet.addControlPlane({ LEASE_MS: '4000' });

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { clients, ENDPOINTS, run } from '../../bench/clients/programs.ts';
 import { Fleet } from '../harness/fleet.ts';
+import { metricSum } from '../harness/metrics.ts';
 import { lacking } from '../harness/programs.ts';
 
 const REQUESTS = 200;
@@ -16,14 +17,6 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
-/** The sum of a counter's series, as the verifier tells it. */
-async function counted(name: string): Promise<number> {
-  const text = String((await fleet.get(`${fleet.verifiers[0]?.adminAddress}/metrics`)).body);
-  const values = [...text.matchAll(new RegExp(`^${name} (\\S+)$`, 'gm'))].map(([, value]) => Number(value));
-  expect(values.length).toBeGreaterThan(0);
-  return values.reduce((a, b) => a + b);
-}
-
 for (const client of clients) {
   const missing = client.missing();
   const why = lacking(missing === undefined ? [] : [missing]);
@@ -31,13 +24,14 @@ for (const client of clients) {
     `what ${client.name} asks is answered in the fast lane${why}`,
     () => {
       test.each(ENDPOINTS)('%s', { timeout: 120_000 }, async (endpoint) => {
-        const valid = 'keyfence_verdicts_total\\{.*code="VALID".*\\}';
-        const lane = 'keyfence_fast_lane_requests_total';
-        const before = [await counted(valid), await counted(lane)] as const;
+        const { adminAddress } = fleet.verifiers[0] ?? {};
+        const valid = () => metricSum(adminAddress, 'keyfence_verdicts_total', 'code="VALID"');
+        const lane = () => metricSum(adminAddress, 'keyfence_fast_lane_requests_total');
+        const before = [await valid(), await lane()] as const;
         const base = fleet.verifiers[0]?.address ?? '';
         await run(client, { endpoint, base, key, count: REQUESTS, directory: fleet.directory });
-        expect((await counted(valid)) - before[0]).toBe(REQUESTS);
-        expect((await counted(lane)) - before[1]).toBeGreaterThanOrEqual(SHARE_MIN * REQUESTS);
+        expect((await valid()) - before[0]).toBe(REQUESTS);
+        expect((await lane()) - before[1]).toBeGreaterThanOrEqual(SHARE_MIN * REQUESTS);
       });
     },
   );

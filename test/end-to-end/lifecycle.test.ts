@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { Balancer, hasBalancer } from '../harness/balancer.ts';
 import { Load } from '../harness/load.ts';
+import { metric } from '../harness/metrics.ts';
 import { Process } from '../harness/processes.ts';
 import { lacking } from '../harness/programs.ts';
 import { eventually } from '../harness/waiting.ts';
@@ -97,10 +98,7 @@ describe('SIGTERM', () => {
     await load.stop();
     verifier.signal('SIGSTOP');
     const held = call(controlPlane, 'keys.updateKey', { keyId, enabled: false });
-    await eventually(async () => {
-      const { body } = await request(`${controlPlane.adminAddress}/metrics`);
-      return /^keyfence_fences_pending 1$/m.test(await body.text());
-    });
+    await eventually(async () => (await metric(controlPlane.adminAddress, 'keyfence_fences_pending')) === 1);
     expect(await controlPlane.stop('SIGTERM')).toBe(0);
     expect((await held).propagation).toMatchObject({ state: 'pending', verifiers: 1 });
   });

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
 import { auditStream, idPointer } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
+import { metric } from '../harness/metrics.ts';
 import { RedisCluster } from '../harness/redis-cluster.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'keyfence-cluster-'));
@@ -61,9 +62,7 @@ describe('with a Redis Cluster', () => {
     await second.node.command('CONFIG', 'SET', 'appendfsync', 'everysec');
     expect([await durable(first.apiId), await durable(second.apiId)]).toEqual([true, false]);
     const { adminAddress } = fleet.controlPlanes[0] ?? {};
-    await fleet.until(async () =>
-      /^keyfence_durable 0$/m.test((await fleet.get(`${adminAddress}/metrics`)).body),
-    );
+    await fleet.until(async () => (await metric(adminAddress, 'keyfence_durable')) === 0);
     await second.node.command('CONFIG', 'SET', 'appendfsync', 'always');
     expect(await durable(second.apiId)).toBe(true);
   });

@@ -6,6 +6,7 @@ import { settings as controlPlaneSettings } from '../../control-plane/config.ts'
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { settings as verifierSettings } from '../../verifier/config.ts';
 import { Fleet } from '../harness/fleet.ts';
+import { metric } from '../harness/metrics.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const read = (file: string) => readFileSync(join(ROOT, file), 'utf8');
@@ -76,10 +77,7 @@ describe('on a running fleet', () => {
     await fleet.until(() => messages.length === 2);
     return { key, keyId, enabling: messages[0] ?? '' };
   };
-  const drops = async () => {
-    const { body } = await fleet.get(`${fleet.verifiers[0]?.adminAddress}/metrics`);
-    return Number(/^keyfence_drops_total\{reason="diverged"\} (\d+)$/m.exec(String(body))?.[1]);
-  };
+  const drops = () => metric(fleet.verifiers[0]?.adminAddress, 'keyfence_drops_total{reason="diverged"}');
 
   test('a message that is sent again changes nothing', async () => {
     const { key, keyId, enabling } = await disabledKey();

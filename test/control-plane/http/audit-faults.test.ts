@@ -3,6 +3,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { apiKeys, auditStream } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { metric } from '../../harness/metrics.ts';
 
 let fleet: Fleet;
 let redis: Redis;
@@ -20,10 +21,7 @@ afterAll(async () => {
 const events = async (query: object = {}): Promise<any[]> =>
   (await fleet.ok('audit.listEvents', query)).events;
 const newKey = async (apiId: string): Promise<string> => (await fleet.ok('keys.createKey', { apiId })).keyId;
-const metric = async (series: string) => {
-  const { body } = await fleet.get(`${fleet.controlPlanes[0]?.adminAddress}/metrics`);
-  return Number(body.split(`\n${series} `)[1]?.split('\n')[0] ?? Number.NaN);
-};
+const counted = (series: string) => metric(fleet.controlPlanes[0]?.adminAddress, series);
 
 /** A call over a connection of its own, which the caller may hang up before the answer. */
 class Call {
@@ -80,7 +78,7 @@ describe('a caller who hangs up before the answer', () => {
     }
     const [event] = await events({ refused: 'true' });
     expect(event).toMatchObject({ outcome: 'UNAUTHORIZED', by: { address: '127.0.0.1' } });
-    await fleet.until(async () => (await metric('keyfence_rate_limited_total{limit="failures"}')) === 1);
+    await fleet.until(async () => (await counted('keyfence_rate_limited_total{limit="failures"}')) === 1);
   });
 });
 
@@ -150,20 +148,20 @@ describe('while Redis does not take events', () => {
   test('they wait up to a bound, and both are told', async () => {
     const keyIds = await Promise.all(Array.from({ length: 4 }, () => newKey('waiting')));
     const lost = 'keyfence_audit_events_total{kind="done",result="lost"}';
-    const before = await metric(lost);
+    const before = await counted(lost);
     await redis.rename(auditStream('done'), 'aside');
     await redis.set(auditStream('done'), 'not a stream');
     const started = fleet.logged.length;
     for (const keyId of keyIds) await fleet.ok('keys.updateKey', { keyId, enabled: false });
-    expect(await metric('keyfence_audit_events_waiting')).toBe(2);
-    expect(await metric(lost)).toBe(before + 2);
+    expect(await counted('keyfence_audit_events_waiting')).toBe(2);
+    expect(await counted(lost)).toBe(before + 2);
     const told = fleet.logged
       .slice(started)
       .filter((line) => line.includes('an audit event was not recorded'));
     expect(told.map((line) => JSON.parse(line).waits)).toEqual([true, true, false, false]);
 
     await redis.rename('aside', auditStream('done'));
-    await fleet.until(async () => (await metric('keyfence_audit_events_waiting')) === 0);
+    await fleet.until(async () => (await counted('keyfence_audit_events_waiting')) === 0);
     const disables = await events({ apiId: 'waiting', operation: 'keys.updateKey' });
     expect(disables.map(({ on }) => on.keyId)).toEqual(keyIds.slice(0, 2).toReversed());
   });

@@ -2,6 +2,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { auditStream } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { metric } from '../../harness/metrics.ts';
 
 let fleet: Fleet;
 let base: string;
@@ -23,10 +24,8 @@ const events = async (query: object = {}): Promise<any[]> =>
   (await fleet.ok('audit.listEvents', query)).events;
 const rootKeyWith = (...permissions: string[]): Promise<{ rootKeyId: string; key: string }> =>
   fleet.ok('rootKeys.createRootKey', { name: 'limited', permissions });
-const metric = async (labels: string) => {
-  const { body } = await fleet.get(`${fleet.controlPlanes[0]?.adminAddress}/metrics`);
-  return Number(body.split(`keyfence_audit_events_total{${labels}} `)[1]?.split('\n')[0] ?? 0);
-};
+const counted = (labels: string) =>
+  metric(fleet.controlPlanes[0]?.adminAddress, `keyfence_audit_events_total{${labels}}`);
 
 describe('what was done', () => {
   test('a disable shows who did it, to what, and what was before and after', async () => {
@@ -234,7 +233,7 @@ test('neither the streams nor the log hold a key, also where somebody put one in
 test('an event that Redis does not take fails no disable, and is listed as soon as Redis takes it', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'unrecorded' });
   const late = 'kind="done",result="late"';
-  const before = await metric(late);
+  const before = await counted(late);
   await redis.rename(auditStream('done'), 'aside');
   await redis.set(auditStream('done'), 'not a stream');
   const { headers, body } = await fleet.admin('keys.updateKey', { keyId, enabled: false });
@@ -250,7 +249,7 @@ test('an event that Redis does not take fails no disable, and is listed as soon 
   ]);
 
   await redis.rename('aside', auditStream('done'));
-  await fleet.until(async () => (await metric(late)) === before + 1);
+  await fleet.until(async () => (await counted(late)) === before + 1);
   expect((await events({ keyId }))[0]).toMatchObject({ outcome: 'OK', after: { enabled: false } });
 });
 

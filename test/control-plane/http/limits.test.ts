@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
 import { auditStream, callCounter } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
+import { metric } from '../../harness/metrics.ts';
 
 const [BOOTSTRAP = ''] = new BootstrapKeys([ROOT_KEY]).ids;
 
@@ -32,10 +33,7 @@ const newKey = async (): Promise<string> => {
   await forgetCounts();
   return (await fleet.ok('keys.createKey', { apiId: 'limited' })).keyId;
 };
-const metric = async (name: string) => {
-  const { body } = await fleet.get(`${fleet.controlPlanes[0]?.adminAddress}/metrics`);
-  return Number(body.split(`${name} `)[1]?.split('\n')[0] ?? 0);
-};
+const counted = (series: string) => metric(fleet.controlPlanes[0]?.adminAddress, series);
 const strangerFrom = (address: string, rootKey = 'nobody-knows-this-root-key-00000000') =>
   fleet.get(`${base}/v1/apis.listApis`, { authorization: `Bearer ${rootKey}`, 'x-forwarded-for': address });
 
@@ -121,9 +119,9 @@ test('a disable goes through while Redis does not count calls', async () => {
   const keyId = await newKey();
   await redis.del(callCounter(`${BOOTSTRAP}:POST`));
   await redis.lpush(callCounter(`${BOOTSTRAP}:POST`), 'not a number');
-  const unchecked = await metric('keyfence_rate_limited_total{limit="unchecked"}');
+  const unchecked = await counted('keyfence_rate_limited_total{limit="unchecked"}');
   await fleet.ok('keys.updateKey', { keyId, enabled: false });
-  expect(await metric('keyfence_rate_limited_total{limit="unchecked"}')).toBe(unchecked + 1);
+  expect(await counted('keyfence_rate_limited_total{limit="unchecked"}')).toBe(unchecked + 1);
   await forgetCounts();
 });
 

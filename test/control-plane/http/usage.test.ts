@@ -2,6 +2,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { usageKey } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet } from '../../harness/fleet.ts';
+import { metric } from '../../harness/metrics.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -47,10 +48,6 @@ const verify = async (key: string, times: number, options: { apiId?: string; at?
   await fleet.verdict(key, options);
   const rest = Array.from({ length: times - 1 }, (): Promise<Answer> => fleet.verify(key, options));
   for (const { status } of await Promise.all(rest)) expect(status).toBe(200);
-};
-const metricOf = async (adminAddress: string, name: string) => {
-  const { body } = await fleet.get(`${adminAddress}/metrics`);
-  return Number(body.split(`\n${name} `)[1]?.split('\n')[0]);
 };
 
 describe('usage of a key', () => {
@@ -182,7 +179,7 @@ describe('a verifier', () => {
     const at = fleet.verifiers.length - 1;
     const { keyId, key } = await create();
     await verify(key, 6, { at });
-    expect(await metricOf(verifier.adminAddress, 'keyfence_usage_keys')).toBe(1);
+    expect(await metric(verifier.adminAddress, 'keyfence_usage_keys')).toBe(1);
     expect(total(await series(keyId), 'success')).toBe(0);
     await verifier.stop();
     fleet.verifiers.splice(at, 1);
@@ -194,8 +191,8 @@ describe('a verifier', () => {
     const verifier = await fleet.addVerifier(env);
     const at = fleet.verifiers.length - 1;
     for (let i = 0; i < 4; i++) await verify((await create()).key, 3, { at });
-    expect(await metricOf(verifier.adminAddress, 'keyfence_usage_keys')).toBe(2);
-    expect(await metricOf(verifier.adminAddress, 'keyfence_usage_dropped_total')).toBe(6);
+    expect(await metric(verifier.adminAddress, 'keyfence_usage_keys')).toBe(2);
+    expect(await metric(verifier.adminAddress, 'keyfence_usage_dropped_total')).toBe(6);
   });
 
   test('that is told not to count writes nothing', async () => {
@@ -214,7 +211,7 @@ describe('a verifier', () => {
     await counted(keyId, 'success', 2);
     const dropped = async () =>
       Promise.all(
-        fleet.verifiers.map(({ adminAddress }) => metricOf(adminAddress, 'keyfence_usage_dropped_total')),
+        fleet.verifiers.map(({ adminAddress }) => metric(adminAddress, 'keyfence_usage_dropped_total')),
       ).then((counts) => counts.reduce((a, b) => a + b));
     const droppedBefore = await dropped();
     redis.disconnect();

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
+import { metric } from '../../harness/metrics.ts';
 
 const OLD = 'the-old-root-key-0123456789abcdef012345';
 const NEW = 'the-new-root-key-0123456789abcdef012345';
@@ -17,10 +18,8 @@ const warnings = () =>
     .filter((line) => line.includes('other bootstrap root keys'))
     .map((line) => JSON.parse(line))
     .map(({ level, ours, theirs }) => ({ level, ours, theirs }));
-const differing = async (at: number) => {
-  const { body } = await fleet.get(`${fleet.controlPlanes[at]?.adminAddress}/metrics`);
-  return Number(body.split('\nkeyfence_bootstrap_root_keys_differing ')[1]?.split('\n')[0]);
-};
+const differing = (at: number) =>
+  metric(fleet.controlPlanes[at]?.adminAddress, 'keyfence_bootstrap_root_keys_differing');
 
 test('the audit log tells by which root key of the configuration somebody called, and not what it is', async () => {
   await fleet.ok('apis.createApi', { name: 'by the old one', apiId: 'old' }, { rootKey: OLD });

@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { Fleet } from '../../harness/fleet.ts';
+import { metric } from '../../harness/metrics.ts';
 
 let fleet: Fleet;
 let redis: Redis;
@@ -24,12 +25,7 @@ afterAll(async () => {
 
 const durable = async () =>
   (await fleet.ok('keys.updateKey', { keyId, enabled: true })).propagation.durable as boolean;
-const metric = async (name: string) =>
-  Number(
-    new RegExp(`^${name} (\\S+)$`, 'm').exec(
-      (await fleet.get(`${fleet.controlPlanes[0]?.adminAddress}/metrics`)).body,
-    )?.[1],
-  );
+const gauge = (name: string) => metric(fleet.controlPlanes[0]?.adminAddress, name);
 
 test.each([
   ['appendonly', 'no', 'yes'],
@@ -43,12 +39,12 @@ test.each([
     expect(await durable()).toBe(false);
     const propagation = await fleet.ok('keys.getPropagation', { keyId, sequence: '1' });
     expect(propagation.propagation.durable).toBe(false);
-    await fleet.until(async () => (await metric('keyfence_durable')) === 0);
+    await fleet.until(async () => (await gauge('keyfence_durable')) === 0);
     expect(fleet.logged.some((line) => line.includes('not durable: ') && line.includes(name))).toBe(true);
     await redis.config('SET', name, right);
     if (name === 'appendonly') await fleet.until(durable);
     expect(await durable()).toBe(true);
-    await fleet.until(async () => (await metric('keyfence_durable')) === 1);
+    await fleet.until(async () => (await gauge('keyfence_durable')) === 1);
   },
 );
 
@@ -104,7 +100,7 @@ test('keys that were thrown away are counted, and end the claim at once and unti
   await redis.config('SET', 'maxmemory', '0', 'maxmemory-policy', 'noeviction');
   ({ keyId } = await fleet.ok('keys.createKey', { apiId: 'shop-2' }));
   expect(await durable()).toBe(false);
-  await fleet.until(async () => (await metric('keyfence_redis_evicted_keys')) > 0);
+  await fleet.until(async () => (await gauge('keyfence_redis_evicted_keys')) > 0);
   expect(fleet.logged.some((line) => /"level":50.*thrown \d+ keys away/.test(line))).toBe(true);
   await redis.config('RESETSTAT');
   expect(await durable()).toBe(true);
@@ -128,12 +124,12 @@ test('a user who may not ask gets no claim, and the log has the words of Redis',
 });
 
 test('Redis that does not answer is not in reach, and nothing is durable, until it does', async () => {
-  await fleet.until(async () => (await metric('keyfence_durable')) === 1);
-  expect(await metric('keyfence_redis_reachable')).toBe(1);
+  await fleet.until(async () => (await gauge('keyfence_durable')) === 1);
+  expect(await gauge('keyfence_redis_reachable')).toBe(1);
   await fleet.redis.stop();
-  await fleet.until(async () => (await metric('keyfence_redis_reachable')) === 0);
-  expect(await metric('keyfence_durable')).toBe(0);
+  await fleet.until(async () => (await gauge('keyfence_redis_reachable')) === 0);
+  expect(await gauge('keyfence_durable')).toBe(0);
   await fleet.startRedis();
-  await fleet.until(async () => (await metric('keyfence_redis_reachable')) === 1);
-  await fleet.until(async () => (await metric('keyfence_durable')) === 1);
+  await fleet.until(async () => (await gauge('keyfence_redis_reachable')) === 1);
+  await fleet.until(async () => (await gauge('keyfence_durable')) === 1);
 });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Fleet } from '../../harness/fleet.ts';
+import { metric } from '../../harness/metrics.ts';
 
 /** A control plane that needs a replica, at a Redis that has none: no write is ever confirmed, each waits a second. */
 const AT = { at: 1 };
@@ -45,10 +46,8 @@ test.concurrent.each(['keys.updateKey', 'keys.deleteKey'])(
 test('an audit event that no replica confirmed is tried again and again, and listed once', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   await fleet.ok('keys.updateKey', { keyId, enabled: false }, AT);
-  const short = async () => {
-    const { body } = await fleet.get(`${fleet.controlPlanes[AT.at]?.adminAddress}/metrics`);
-    return Number(/^keyfence_writes_total\{result="short"\} (\d+)$/m.exec(body)?.[1]);
-  };
+  const short = () =>
+    metric(fleet.controlPlanes[AT.at]?.adminAddress, 'keyfence_writes_total{result="short"}');
   const before = await short();
   await fleet.until(async () => (await short()) >= before + 2);
   const { events } = await fleet.ok('audit.listEvents', {});

@@ -1,15 +1,14 @@
-import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { once } from 'node:events';
-import type { Socket } from 'node:net';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import type { HttpLimits } from '../../../verifier/http/limits.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
+import { useConnections } from '../../harness/connections.ts';
 import { conversationOf, ofClient } from '../../harness/raw-requests.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
 import { verifierSubject } from '../../harness/side-by-side.ts';
 import { eventually } from '../../harness/waiting.ts';
-import { verifyKey, Wire } from '../../harness/wire.ts';
+import { verifyKey } from '../../harness/wire.ts';
 
 /** Conversations to generate; more = a longer search. */
 const RUNS = Number(process.env['DIFFERENTIAL_RUNS'] ?? 200);
@@ -32,9 +31,6 @@ describe.each([
   let slow: PromiseWithResolvers<void>;
   /** Requests that were given up before they were answered. */
   let givenUp: number;
-  let accepted: Socket[];
-  const wires: Wire[] = [];
-  const onSocket = (message: unknown) => void accepted.push((message as { socket: Socket }).socket);
 
   async function start(changed: Partial<HttpLimits> = {}): Promise<void> {
     slow = Promise.withResolvers();
@@ -75,22 +71,11 @@ describe.each([
     address = await server.listen('127.0.0.1', 0);
   }
 
-  function wire(): Wire {
-    const made = new Wire(address);
-    wires.push(made);
-    return made;
-  }
-
-  beforeEach(() => {
-    accepted = [];
-    subscribe('net.server.socket', onSocket);
-  });
   afterEach(async () => {
-    unsubscribe('net.server.socket', onSocket);
-    for (const made of wires.splice(0)) made.close();
     slow.resolve();
     await server.close(0);
   });
+  const { accepted, wire } = useConnections(() => address);
 
   test('leaves its connection where it was', async () => {
     await start();

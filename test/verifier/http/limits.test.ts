@@ -1,11 +1,10 @@
-import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import type { Socket } from 'node:net';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test } from 'vitest';
 import type { HttpLimits } from '../../../verifier/http/limits.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
+import { useConnections } from '../../harness/connections.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
 import { elapsed, eventually, settled, turns } from '../../harness/waiting.ts';
-import { verifyKey, Wire } from '../../harness/wire.ts';
+import { verifyKey, type Wire } from '../../harness/wire.ts';
 
 describe.each([
   ['with the fast lane', true],
@@ -14,10 +13,6 @@ describe.each([
   let answers: ScriptedAnswers;
   let server: VerifierServer;
   let address: string;
-  /** The server's ends of the connections, in the order in which they came. */
-  let accepted: Socket[];
-  const wires: Wire[] = [];
-  const onSocket = (message: unknown) => void accepted.push((message as { socket: Socket }).socket);
 
   async function start(changed: Partial<HttpLimits>): Promise<void> {
     answers = new ScriptedAnswers();
@@ -29,22 +24,11 @@ describe.each([
     address = await server.listen('127.0.0.1', 0);
   }
 
-  function wire(): Wire {
-    const made = new Wire(address);
-    wires.push(made);
-    return made;
-  }
-
-  beforeEach(() => {
-    accepted = [];
-    subscribe('net.server.socket', onSocket);
-  });
   afterEach(async () => {
-    unsubscribe('net.server.socket', onSocket);
-    for (const made of wires.splice(0)) made.close();
     answers.release();
     await server.close(0);
   });
+  const { accepted, wire } = useConnections(() => address);
 
   const GOOD = verifyKey({ key: 'good' });
   const TIMED_OUT = { status: 408, headers: { connection: 'close' } };

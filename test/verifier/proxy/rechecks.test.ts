@@ -3,6 +3,7 @@ import { systemClock } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
 import { instant } from '../../../verifier/core/lease.ts';
 import { Fleet } from '../../harness/fleet.ts';
+import { metricSum } from '../../harness/metrics.ts';
 import { LEASE_MS, lease } from '../../harness/scripted-answers.ts';
 import { eventually } from '../../harness/waiting.ts';
 import { answers, BEARER, call, proxy, restart, upstream, useProxy, wire } from './proxy-world.ts';
@@ -96,11 +97,7 @@ test('what goes on is one verdict and one use of its key, however often it is ju
       const status = async () => (await fleet.get(`${proxyAddress}/a`, { 'x-api-key': key })).status;
       await fleet.until(async () => (await status()) === 200);
     }
-    const counted = async () => {
-      const { body } = await fleet.get(`${adminAddress}/metrics`);
-      const values = [...String(body).matchAll(/^keyfence_verdicts_total\{.*\} (\d+)$/gm)];
-      return values.reduce((total, [, value]) => total + Number(value), 0);
-    };
+    const counted = () => metricSum(adminAddress, 'keyfence_verdicts_total');
     const used = async () => {
       const query = { keyId: long.keyId };
       const { verifications } = await fleet.ok('keys.getVerifications', query);
