@@ -23,7 +23,7 @@ function identity(got: Got) {
   const seen = world.upstream.take();
   expect({ status: got.status, requests: seen.length }).toEqual({ status: 200, requests: 1 });
   expect(JSON.stringify(seen)).not.toContain('boss');
-  const headers = seen[0]?.headers ?? {};
+  const headers = seen[0]?.headersDistinct ?? {};
   return ['x-key-id', 'x-key-name', 'x-key-external-id', 'x-key-meta'].map(
     (name) => headers[name]?.[0] ?? '',
   );

@@ -43,7 +43,7 @@ describeGateways((name) => {
     expect({ status: got.status, requests: seen.length }).toEqual({ status: 200, requests: 1 });
     const [request] = seen;
     if (!request) throw new Error('the API saw nothing');
-    return { got, ...request };
+    return { got, ...request, headers: request.headersDistinct };
   }
 
   /** Answer that the client got in the API's place. */

@@ -1,8 +1,8 @@
 import { Fleet } from '../harness/fleet.ts';
 import { freePort } from '../harness/ports.ts';
 import { Process } from '../harness/processes.ts';
+import { Upstream } from '../harness/upstream.ts';
 import { type Around, type Ask, Gateway, type GatewayName, type Got, gatewayNames } from './gateways.ts';
-import { Upstream } from './upstream.ts';
 
 /** The API that the gateways front, and another of the same verifier. */
 export const API_ID = 'shop';
@@ -12,12 +12,21 @@ export const OTHER_API_ID = 'other';
 export class World {
   readonly fleet: Fleet;
   readonly verifier: Process;
-  readonly upstream = new Upstream();
+  readonly upstream: Upstream;
   around: Around = { VERIFIER: '', VERIFIER_GRPC: '', UPSTREAM: '', API_ID };
   readonly #gateways = new Map<GatewayName, Gateway>();
 
-  private constructor(fleet: Fleet, grpcPort: number, env: Readonly<Record<string, string>>) {
+  private constructor(
+    fleet: Fleet,
+    upstream: Upstream,
+    grpcPort: number,
+    env: Readonly<Record<string, string>>,
+  ) {
     this.fleet = fleet;
+    this.upstream = upstream;
+    upstream.handle = (request, response) => {
+      request.on('end', () => response.end('from the API'));
+    };
     this.verifier = new Process('verifier/main.ts', {
       REDIS_URL: fleet.redisUrl,
       API_IDS: `${API_ID},${OTHER_API_ID}`,
@@ -30,12 +39,12 @@ export class World {
   static async start(env: Readonly<Record<string, string>> = {}): Promise<World> {
     const grpcPort = await freePort();
     const fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '20000' } });
-    const world = new World(fleet, grpcPort, env);
+    const world = new World(fleet, await Upstream.start(), grpcPort, env);
     await world.verifier.start();
     world.around = {
       VERIFIER: new URL(world.verifier.address).host,
       VERIFIER_GRPC: `127.0.0.1:${grpcPort}`,
-      UPSTREAM: await world.upstream.listen(),
+      UPSTREAM: `127.0.0.1:${world.upstream.port}`,
       API_ID,
     };
     await Promise.all(
@@ -77,7 +86,7 @@ export class World {
 
   async stop(): Promise<void> {
     await Promise.all([...this.#gateways.values()].map((gateway) => gateway.stop()));
-    this.upstream.close();
+    await this.upstream.close();
     this.verifier.signal('SIGCONT');
     await this.verifier.stop('SIGTERM');
     await this.fleet.stop();

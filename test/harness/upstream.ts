@@ -11,6 +11,8 @@ export interface Seen {
   readonly rawHeaders: readonly string[];
   /** Names in lower case. */
   readonly headers: IncomingMessage['headers'];
+  /** The same, with every value of each. */
+  readonly headersDistinct: IncomingMessage['headersDistinct'];
   /** Bytes that have come so far. */
   body: string;
   /** True if the sender broke off. */
@@ -45,6 +47,11 @@ export class Upstream {
     return `http://127.0.0.1:${this.port}`;
   }
 
+  /** Requests that came since the last call. */
+  take(): Seen[] {
+    return this.seen.splice(0);
+  }
+
   async close(): Promise<void> {
     const closed = new Promise((resolve) => this.server.close(resolve));
     this.server.closeAllConnections();
@@ -52,8 +59,8 @@ export class Upstream {
   }
 
   #serve(request: IncomingMessage, response: ServerResponse): void {
-    const { method = '', url = '', rawHeaders, headers } = request;
-    const seen: Seen = { method, url, rawHeaders, headers, body: '', aborted: false };
+    const { method = '', url = '', rawHeaders, headers, headersDistinct } = request;
+    const seen: Seen = { method, url, rawHeaders, headers, headersDistinct, body: '', aborted: false };
     this.seen.push(seen);
     request.on('data', (chunk: Buffer) => {
       seen.body += chunk.toString('latin1');

@@ -161,6 +161,7 @@ describe('a call', () => {
         body: 'body',
         aborted: false,
         headers: expect.anything(),
+        headersDistinct: expect.anything(),
         rawHeaders: [
           ...['host', `127.0.0.1:${upstream.port}`, 'connection', 'keep-alive'],
           ...['Authorization', 'Bearer root', 'X-Twice', '1', 'X-Twice', '2'],

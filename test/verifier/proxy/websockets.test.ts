@@ -36,8 +36,8 @@ describe('a WebSocket', () => {
   function agree(head = `${SWITCHING}Upgrade: websocket\r\n\r\nhello`): void {
     [behind, heard] = [[], ''];
     upstream.server.on('upgrade', (incoming, socket: Socket) => {
-      const { method = '', url = '', rawHeaders, headers } = incoming;
-      upstream.seen.push({ method, url, rawHeaders, headers, body: '', aborted: false });
+      const { method = '', url = '', rawHeaders, headers, headersDistinct } = incoming;
+      upstream.seen.push({ method, url, rawHeaders, headers, headersDistinct, body: '', aborted: false });
       socket.on('error', () => undefined).on('end', () => socket.end());
       socket.on('data', (chunk: Buffer) => {
         heard += chunk;
