@@ -3,7 +3,7 @@ import { call, Failure, listVerifiers, type Propagation, serverNow } from './api
 import { Problem } from './loading.tsx';
 import { Badge } from './parts.tsx';
 
-/** The API holds the answer this long: verifiers that can be reached are done well before, and it says how fast. */
+/** Time for which the API may hold its answer, in which verifiers that can be reached apply the change. */
 const QUICK_MS = 100;
 const POLL_MS = 200;
 const NAMES_EVERY = 10;
@@ -188,8 +188,7 @@ function Fence({ change }: { change: Change }) {
       )}
       {!propagation.durable && (
         <p class="quiet">
-          Redis was not seen to keep this through a crash: see <code>appendfsync</code> and{' '}
-          <code>REDIS_REPLICAS</code>.
+          A crash of Redis can lose this change: see <code>appendfsync</code> and <code>REDIS_REPLICAS</code>.
         </p>
       )}
       {failure && <Problem failure={failure} {...(failure.passes ? { retry: 'by itself' } : {})} />}

@@ -61,7 +61,8 @@ export function Confirm(props: {
     return (
       <Dialog title="Deleted, but not everywhere yet" onClose={props.onDone}>
         <p role="status">
-          A verifier that cannot be reached may go on until <Time at={pending.completeBy} />, and no longer.
+          A verifier that cannot be reached may accept it until <Time at={pending.completeBy} />, and no
+          longer.
         </p>
         <button type="button" onClick={props.onDone}>
           Close

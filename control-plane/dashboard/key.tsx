@@ -52,7 +52,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
             <h2>Change</h2>
             <Edit of={of} apply={apply} />
             <p class="row">
-              <a href={`#/audit/${keyId}`}>What was done to this key</a>
+              <a href={`#/audit/${keyId}`}>Audit log of this key</a>
               <button type="button" class="danger" onClick={() => setDeleting(true)}>
                 Delete key…
               </button>

@@ -100,8 +100,8 @@ function NewRootKey({ onCreated }: { onCreated: () => void }) {
             name="apiId"
             pattern="[A-Za-z0-9_\-]{1,64}"
           />
-          <Actions of={API_ACTIONS} title="With APIs and their keys" />
-          <Actions of={ROOT_ACTIONS} title="With what belongs to no API" />
+          <Actions of={API_ACTIONS} title="Permissions on APIs and their keys" />
+          <Actions of={ROOT_ACTIONS} title="Permissions beyond APIs" />
         </>
       )}
     </ActionForm>

@@ -216,7 +216,7 @@ describe.skipIf(skipped)(`in Chromium${skipped}`, { timeout: 60_000 }, () => {
       await page.getByRole('button', { name: 'Delete for good' }).click();
       await page
         .getByRole('dialog')
-        .getByText(/may go on until .*:.*, and no longer/)
+        .getByText(/may accept it until .*:.*, and no longer/)
         .waitFor();
       await page.getByRole('button', { name: 'Close' }).click();
       await page.getByRole('heading', { name: 'Keys of hasty' }).waitFor();
@@ -268,7 +268,7 @@ describe.skipIf(skipped)(`in Chromium${skipped}`, { timeout: 60_000 }, () => {
       await fleet.admin('keys.updateKey', { keyId, enabled: 'no' });
       const dashboard = await signedIn(`#/keys/${keyId}`);
       const { page } = dashboard;
-      await page.getByRole('link', { name: 'What was done to this key' }).click();
+      await page.getByRole('link', { name: 'Audit log of this key' }).click();
       await page.getByRole('heading', { name: 'Audit' }).waitFor();
       await dashboard.loaded();
       const operations = async () =>
