@@ -64,6 +64,7 @@ export const KEY_FIELDS = {
     letter: 'E',
     kind: 'text',
     lengthMax: 256,
+    needs: 2,
     description: 'Such as live or test; every verification returns it.',
     option: ['<name>', 'such as live or test; every verification returns it'],
   },

@@ -8,6 +8,7 @@ export const API_ACTIONS = [
   'delete_key',
   'read_api',
   'create_api',
+  'update_api',
   'delete_api',
 ] as const;
 /** Actions on what belongs to no API. */

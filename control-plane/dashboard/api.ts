@@ -4,7 +4,9 @@ import type * as answers from '../http/routes/responses.ts';
 /** Each operation that the dashboard calls, and what it answers: the schemas that the server serialises by. */
 interface Decider {
   'apis.listApis': Static<typeof answers.ApiPage>;
+  'apis.getApi': Static<typeof answers.Api>;
   'apis.createApi': Static<typeof answers.CreatedApi>;
+  'apis.updateApi': Static<typeof answers.UpdatedApi>;
   'apis.deleteApi': Static<typeof answers.Propagated>;
   'apis.listKeys': Static<typeof answers.KeyPage>;
   'keys.createKey': Static<typeof answers.CreatedKey>;

@@ -1,4 +1,5 @@
 import { call } from './api.ts';
+import { DefaultFields, enteredDefaults } from './api-fields.tsx';
 import { ActionForm, type Entered, Field, Opener } from './forms.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { Page, Table, Time, usePages } from './parts.tsx';
@@ -10,7 +11,7 @@ export function Apis() {
   const create = async (entered: Entered) => {
     const id = entered('apiId');
     const named = { name: entered('name'), ...(id ? { apiId: id } : {}) };
-    const { apiId } = await call('apis.createApi', named);
+    const { apiId } = await call('apis.createApi', { ...named, ...enteredDefaults(entered, undefined) });
     location.hash = `#/apis/${apiId}`;
     return undefined;
   };
@@ -20,6 +21,7 @@ export function Apis() {
         <ActionForm label="New API" action="Create" run={create}>
           <Field label="Name" name="name" required maxLength={256} />
           <Field label="Id" hint="empty = a new one" name="apiId" pattern="[A-Za-z0-9_\-]{1,64}" />
+          <DefaultFields />
         </ActionForm>
       </Opener>
       <Loaded of={apis}>

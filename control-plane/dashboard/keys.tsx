@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call, type Key } from './api.ts';
+import { ApiSettings } from './api-fields.tsx';
 import { type Apply, useChange } from './change.tsx';
 import { Confirm } from './dialogs.tsx';
 import { ActionForm, Choice, type Entered, Field, Opener, Switch } from './forms.tsx';
@@ -19,6 +20,7 @@ interface Filter {
 /** The keys of an API: found, made, disabled and enabled. */
 export function Keys({ apiId }: { apiId: string }) {
   const [filter, setFilter] = useState<Filter>({ name: '', externalId: '', enabled: '', sort: '-createdAt' });
+  const [settings, setSettings] = useState(false);
   const [deleting, setDeleting] = useState(false);
   const pages = usePages();
   const keys = useLoad(
@@ -31,13 +33,19 @@ export function Keys({ apiId }: { apiId: string }) {
       <Opener
         action="New key"
         beside={
-          <button type="button" onClick={() => setDeleting(true)}>
-            Delete API…
-          </button>
+          <>
+            <button type="button" aria-expanded={settings} onClick={() => setSettings(!settings)}>
+              Settings
+            </button>
+            <button type="button" onClick={() => setDeleting(true)}>
+              Delete API…
+            </button>
+          </>
         }
       >
         <NewKey apiId={apiId} onCreated={keys.again} />
       </Opener>
+      {settings && <ApiSettings apiId={apiId} />}
       {deleting && (
         <Confirm
           title="Delete this API?"
@@ -164,7 +172,12 @@ function NewKey({ apiId, onCreated }: { apiId: string; onCreated: () => void }) 
   return (
     <ActionForm label="New key" action="Create key" run={create}>
       <KeyFields />
-      <Field label="Prefix" hint="what the key begins with" name="prefix" pattern="[A-Za-z0-9_]{1,16}" />
+      <Field
+        label="Prefix"
+        hint="what the key begins with; empty = as the API says"
+        name="prefix"
+        pattern="[A-Za-z0-9_]{1,16}"
+      />
       <label class="check">
         <input type="checkbox" name="enabled" defaultChecked /> Enabled from the start
       </label>

@@ -4,6 +4,7 @@ import { ApiError } from '#shared/errors.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
+import { isChange } from './reads.ts';
 import type { App } from './server.ts';
 
 const countScript = new Script(new URL('../redis/lua/count-call.lua', import.meta.url));
@@ -64,7 +65,11 @@ export async function limitRates(
     };
   };
   return {
-    called: limit('calls', options.callsMax, ({ caller, method }) => `${caller?.rootKeyId}:${method}`),
+    called: limit(
+      'calls',
+      options.callsMax,
+      (request) => `${request.caller?.rootKeyId}:${isChange(request) ? 'POST' : 'GET'}`,
+    ),
     failed: limit(
       'failures',
       options.failuresMax,

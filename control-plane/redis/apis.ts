@@ -4,18 +4,31 @@ import { generateId } from '#shared/key-format.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
+import type { ApiDefaults } from './api-defaults.ts';
 import type { DurableWriter } from './change-log.ts';
 
 const createScript = new Script(new URL('./lua/create-api.lua', import.meta.url));
+const updateScript = new Script(new URL('./lua/update-api.lua', import.meta.url));
 
 /** An API as admins see it. Times are Unix milliseconds. */
-export interface Api {
+export interface Api extends ApiDefaults {
   readonly id: string;
   readonly name?: string;
   readonly createdAt: number;
   /** Some of its keys were imported and are of another format, found only by verifiers with FOREIGN_KEYS on. */
   readonly foreignKeys?: true;
 }
+
+/** Changes of an API; `null` clears. */
+export interface ApiPatch {
+  readonly name?: string;
+  readonly defaultPrefix?: string | null;
+  readonly defaultBytes?: number | null;
+}
+
+/** The fields of the head that a patch sets, in the order in which update-api.lua returns what they held. */
+const FIELDS = { name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' } as const;
+const NAMES = Object.keys(FIELDS) as (keyof ApiPatch)[];
 
 /** One page of a listing. */
 interface ApiPage {
@@ -39,27 +52,45 @@ export class Apis {
   }
 
   /** Rejects with CONFLICT where the id is in use or still being deleted. */
-  async create(name: string, wantedId?: string): Promise<{ apiId: string; name: string }> {
+  async create(
+    wanted: ApiDefaults & { name: string; apiId?: string },
+  ): Promise<{ apiId: string; name: string } & ApiDefaults> {
+    const { apiId: wantedId, ...about } = wanted;
     const nowMs = this.#clock.wallMs();
     const apiId = wantedId ?? generateId('api', nowMs);
     await this.#nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
     const { head } = apiKeys(apiId);
-    const { reply, replicated } = await this.#writer.run(createScript, [head], [nowMs, this.#leaseMs, name]);
+    const { reply, replicated } = await this.#writer.run(
+      createScript,
+      [head],
+      [nowMs, this.#leaseMs, ...stored(about)],
+    );
     if (reply !== 'OK') throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
     if (!replicated) throw unavailable('the API is not on all replicas yet; read it before trying again');
-    return { apiId, name };
+    return { apiId, ...about };
+  }
+
+  /** Sets what a patch says. @returns what it held before, `null` = none; undefined when there is no such API */
+  async update(apiId: string, patch: ApiPatch): Promise<object | undefined> {
+    const { reply, replicated } = await this.#writer.run(updateScript, [apiKeys(apiId).head], stored(patch));
+    const [status, ...before] = reply as string[];
+    if (status !== 'OK') return undefined;
+    if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
+    const held = NAMES.map((name, i) => [name, before[i] ? parsed(name, before[i]) : null] as const);
+    return Object.fromEntries(held.filter(([name]) => patch[name] !== undefined));
   }
 
   /** undefined when there is none, or it is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
     const { head } = apiKeys(apiId);
-    const [createdAt, name, deleted, foreign] = await this.#nodes.run(head, (redis) =>
-      redis.hmget(head, 'c', 'name', 'deleted', 'foreign'),
+    const [createdAt, deleted, foreign, ...held] = await this.#nodes.run(head, (redis) =>
+      redis.hmget(head, 'c', 'deleted', 'foreign', ...Object.values(FIELDS)),
     );
     if (!createdAt || deleted) return undefined;
+    const about = NAMES.flatMap((name, i) => (held[i] ? [[name, parsed(name, held[i])]] : []));
     return {
       id: apiId,
-      ...(name ? { name } : {}),
+      ...Object.fromEntries(about),
       createdAt: Number(createdAt),
       ...(foreign ? { foreignKeys: true } : {}),
     };
@@ -95,3 +126,12 @@ export class Apis {
     return this.#nodes.run(apiList, (redis) => redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
   }
 }
+
+/** The fields of the head, and their values, in turn. */
+const stored = (patch: ApiPatch): (string | number)[] =>
+  NAMES.flatMap((name) => {
+    const value = patch[name];
+    return value === undefined ? [] : [FIELDS[name], value ?? ''];
+  });
+
+const parsed = (name: keyof ApiPatch, text: string) => (name === 'defaultBytes' ? Number(text) : text);

@@ -7,11 +7,13 @@ import {
   apiList,
   formatPointer,
   idPointer,
+  parsePointer,
   recordKey,
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog } from '../core/change-log.ts';
 import { tooOld } from '../core/not-written.ts';
+import { BYTES, parseDefaults, SeenDefaults } from './api-defaults.ts';
 import { BATCH_LANE, type DurableWriter, tooOldOf } from './change-log.ts';
 import {
   createScript,
@@ -26,8 +28,9 @@ import {
 /** A key to be created. */
 export interface NewKey extends NewFields {
   readonly apiId: string;
+  /** The API's default where it is absent, and so is the next. */
   readonly prefix?: string;
-  readonly byteLength: number;
+  readonly byteLength?: number;
 }
 
 /** A key that was deleted, and the hash of the secret that it had. */
@@ -35,6 +38,9 @@ export interface DeletedKey {
   readonly keyId: string;
   readonly secretHash: string;
 }
+
+/** Secrets that are made anew because the API's defaults changed meanwhile, before the caller is told to try again. */
+const TRIES = 5;
 
 interface KeysOptions {
   readonly nodes: RedisNodes;
@@ -47,6 +53,7 @@ interface KeysOptions {
 /** Keys in Redis: creating and finding them. Changing them is the change log's business, showing them KeyView's. */
 export class Keys {
   readonly #options: KeysOptions;
+  readonly #defaults = new SeenDefaults();
 
   constructor(options: KeysOptions) {
     this.#options = options;
@@ -58,25 +65,42 @@ export class Keys {
    * SERVICE_UNAVAILABLE, and then nobody has the secret and what was written is undone where it can be.
    */
   async create(key: NewKey): Promise<{ keyId: string; key: string }> {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const created = await this.#createWith(this.#defaults.of(key.apiId), key);
+      if (typeof created !== 'string') return created;
+      this.#defaults.saw(key.apiId, created);
+    }
+    throw unavailable('the defaults of the API change all the time; nothing was created');
+  }
+
+  /** @returns the API's defaults, where they are other ones, and then nothing was created */
+  async #createWith(defaults: string, key: NewKey): Promise<{ keyId: string; key: string } | string> {
     const { byteLength, prefix, ...given } = key;
     const { apiId } = key;
-    const secret = generateKey(byteLength, prefix);
+    const { defaultPrefix, defaultBytes = BYTES } = parseDefaults(defaults);
+    const secret = generateKey(byteLength ?? defaultBytes, prefix ?? defaultPrefix);
     const secretHash = hashSecret(secret);
     const nowMs = this.#options.clock.wallMs();
     const keyId = generateId('key', nowMs);
-    const start = startOf(secret);
-    const record = { ...given, keyId, secretHash, start, createdAt: nowMs, foreign: false };
+    const needed = byteLength === undefined || prefix === undefined ? { defaults } : {};
+    const about = { keyId, secretHash, start: startOf(secret), createdAt: nowMs, foreign: false };
+    const record = { ...given, ...about, ...needed };
     try {
       await Promise.all([
         this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
         this.#point(idPointer(keyId), apiId),
       ]);
-      let status = await this.#createRecord(record, false);
-      if (status === 'NO_API' && this.#options.limits.apiAutoCreate) {
+      let reply = await this.#createRecord(record, false);
+      if (reply === 'NO_API' && this.#options.limits.apiAutoCreate) {
         await this.listApi(apiId);
-        status = await this.#createRecord(record, true);
+        reply = await this.#createRecord(record, true);
       }
-      const refusal = tooOldOf(status, neededForNew(record));
+      const [status, present] = typeof reply === 'string' ? [reply] : (reply as string[]);
+      if (status === 'OTHER_DEFAULTS' && present !== undefined) {
+        await this.forgetPointers(apiId, keyId, secretHash);
+        return present;
+      }
+      const refusal = tooOldOf(reply, neededForNew(record));
       if (refusal) throw tooOld(apiId, refusal);
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
@@ -92,6 +116,13 @@ export class Keys {
   async apiOf(keyId: string): Promise<string | undefined> {
     const pointer = idPointer(keyId);
     return (await this.#options.nodes.run(pointer, (redis) => redis.get(pointer))) ?? undefined;
+  }
+
+  /** The place of the key with this secret; undefined when there is none. A deleted key may still be found. */
+  async find(secretHash: string): Promise<{ apiId: string; keyId: string } | undefined> {
+    const pointer = secretPointer(secretHash);
+    const value = await this.#options.nodes.run(pointer, (redis) => redis.get(pointer));
+    return value === null ? undefined : parsePointer(value);
   }
 
   /** Tells whether an API was deleted and some of its keys are not swept yet. */

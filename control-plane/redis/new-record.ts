@@ -36,6 +36,8 @@ export interface NewRecord extends NewFields {
   readonly createdAt: number;
   /** Of another format than ours, so that verifiers look it up only where FOREIGN_KEYS is on. */
   readonly foreign: boolean;
+  /** Defaults of the API that the secret was made with; undefined = it needed none. */
+  readonly defaults?: string;
 }
 
 /** The protocol that verifiers must speak to obey all that a key is created with. */
@@ -73,6 +75,7 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
       CREATIONS_KEPT,
       digestOf([keyId, meta, owner, ...fields]),
       neededForNew(record),
+      record.defaults ?? '*',
       ...fields,
     ],
   };

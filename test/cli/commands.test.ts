@@ -38,6 +38,7 @@ describe('keys', () => {
       meta: { plan: 'pro' },
       environment: 'live',
     });
+    expect(await answer('keys whoami', 0, {}, `${key}\n`)).toMatchObject({ keyId, name: 'Ada' });
     expect((await answer(`keys disable ${keyId}`)).propagation).toMatchObject({
       state: 'complete',
       by: 'acks',
@@ -116,6 +117,15 @@ describe('keys', () => {
 test('APIs are made, shown, listed and deleted', async () => {
   expect(await answer('apis create Garden --id garden')).toEqual({ apiId: 'garden', name: 'Garden' });
   expect(await answer('apis get garden')).toMatchObject({ id: 'garden', name: 'Garden' });
+  const options = '--default-prefix rose --default-bytes 32';
+  expect(await answer(`apis create Roses --id roses ${options}`)).toMatchObject({ defaultPrefix: 'rose' });
+  await answer('apis update roses --name Rosarium --default-bytes 24');
+  const roses = { name: 'Rosarium', defaultPrefix: 'rose', defaultBytes: 24 };
+  expect(await answer('apis get roses')).toMatchObject(roses);
+  expect((await answer('keys create roses')).key).toMatch(/^rose_\w{39}$/);
+  await answer('apis update roses --clear defaultPrefix defaultBytes');
+  expect(await answer('apis get roses')).not.toHaveProperty('defaultBytes');
+  expect((await run('apis update roses')).status).toBe(64);
   expect((await run('apis list')).stdout).toMatch(/^garden +20\S+Z +Garden$/m);
   expect((await run('apis create Garden --id garden')).status).toBe(1);
   expect((await answer('apis delete garden --yes')).propagation.state).toBe('complete');

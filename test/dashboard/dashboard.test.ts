@@ -71,16 +71,27 @@ describe.skipIf(skipped)(`in Chromium${skipped}`, { timeout: 60_000 }, () => {
       await page.getByRole('heading', { name: 'Keys of shop' }).waitFor();
       await page.getByText('No keys yet.').waitFor();
 
+      await page.getByRole('button', { name: 'Settings' }).click();
+      const settings = page.getByRole('form', { name: 'Settings of the API' });
+      await settings.getByLabel('Prefix of new keys').fill('acme');
+      await settings.getByLabel('Random bytes of new keys').fill('24');
+      await settings.getByRole('button', { name: 'Save' }).click();
+      await settings.getByText('Saved.').waitFor();
+      const defaults = { name: 'Shop', defaultPrefix: 'acme', defaultBytes: 24 };
+      expect(await fleet.ok('apis.getApi', { apiId: 'shop' })).toMatchObject(defaults);
+      await page.getByRole('button', { name: 'Settings' }).click();
+
       await page.getByRole('button', { name: 'New key' }).click();
       const form = page.getByRole('form', { name: 'New key' });
       await form.getByLabel('Name').fill('Ada');
       await form.getByLabel('Owner').fill('customer-7');
+      await form.getByLabel('Environment').fill('live');
       await form.getByLabel('Prefix').fill('shop');
       await form.getByLabel('Meta').fill('{"plan": "pro"}');
       await form.getByRole('button', { name: 'Create key' }).click();
       const dialog = page.getByRole('dialog', { name: 'The new key' });
       const key = await dialog.getByLabel('Secret').inputValue();
-      expect(key).toMatch(/^shop_\w{28}$/);
+      expect(key).toMatch(/^shop_\w{39}$/);
       await dialog.getByRole('button', { name: 'Copy' }).click();
       await dialog.getByText('Copied.').waitFor();
       expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
@@ -93,7 +104,12 @@ describe.skipIf(skipped)(`in Chromium${skipped}`, { timeout: 60_000 }, () => {
 
       expect(await fleet.verdict(key)).toBe('VALID');
       const verified = await fleet.verify(key);
-      expect(verified.body).toMatchObject({ code: 'VALID', name: 'Ada', meta: { plan: 'pro' } });
+      expect(verified.body).toMatchObject({
+        code: 'VALID',
+        name: 'Ada',
+        meta: { plan: 'pro' },
+        environment: 'live',
+      });
       const panel = page.getByLabel('How far the change has come');
       await page.getByRole('button', { name: 'Disable Ada' }).click();
       await panel.getByText(/Disabled Ada\. Complete in \d+ ms: applied by the verifier\./).waitFor();

@@ -268,7 +268,7 @@ class Acts {
       return {
         name: 'create the API',
         ask: () =>
-          real.apis.create('', apiId).then(
+          real.apis.create({ name: 'n', apiId }).then(
             () => true,
             () => false,
           ),
@@ -300,6 +300,7 @@ class Acts {
       LIMITS.creationsKept,
       contentOf(keyId, fields),
       needs,
+      '*',
       ...Object.entries(fields).flat(),
     ];
     return {

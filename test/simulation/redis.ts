@@ -10,7 +10,7 @@ import type {
 } from '../../control-plane/core/change-log.ts';
 import type { Head, LeaseStep } from '../../control-plane/core/sweep-store.ts';
 import type { Change } from '../../shared/change.ts';
-import { KEY_LETTERS } from '../../shared/key-record.ts';
+import { KEY_LETTERS, neededFor } from '../../shared/key-record.ts';
 import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type { Registration, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
 
@@ -189,7 +189,7 @@ export class RedisState {
       if (!api.created) return read({ status: 'NOT_FOUND' });
       if (condition !== '' && Number(condition) !== api.sequence) return read({ status: 'CONFLICT' });
     }
-    const tooOld = gate(api, write.needs ?? 1);
+    const tooOld = gate(api, Math.max(write.needs ?? 1, neededFor(write.fields)));
     if (tooOld) return read(tooOld);
     const secretHash = record?.['p'] ?? '';
     const state = { ...record, ...fields };

@@ -1,10 +1,22 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Api } from '../../redis/apis.ts';
+import { whole } from '../arguments.ts';
+import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
 import { list, time } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { paged, printListing } from '../terminal/print-listing.ts';
+
+const DEFAULT_PREFIX = [
+  '--default-prefix <prefix>',
+  'beginning of keys that are created without one',
+] as const;
+const DEFAULT_BYTES = [
+  '--default-bytes <bytes>',
+  'random bytes in keys that are created without a length, 16 to 255',
+  whole(16, 255),
+] as const;
 
 /** `keyfence apis …` */
 export function apiCommands(program: Command, session: Session): void {
@@ -14,9 +26,26 @@ export function apiCommands(program: Command, session: Session): void {
     .command('create <name>')
     .description('make an API')
     .option('--id <apiId>', 'its id; otherwise one is made')
-    .action(async (name: string, { id }) => {
-      const api = await session.call<{ apiId: string; name: string }>('apis.createApi', { name, apiId: id });
+    .option(...DEFAULT_PREFIX)
+    .option(...DEFAULT_BYTES)
+    .action(async (name: string, { id, ...defaults }) => {
+      const input = { name, apiId: id, ...defaults };
+      const api = await session.call<{ apiId: string; name: string }>('apis.createApi', input);
       session.print(api, () => list({ ...api }));
+    });
+
+  apis
+    .command('update <apiId>')
+    .description('change the name of an API and the defaults of its new keys')
+    .option('--name <name>', 'a name for people')
+    .option(...DEFAULT_PREFIX)
+    .option(...DEFAULT_BYTES)
+    .addOption(new Option('--clear <field...>', 'clear a field').choices(['defaultPrefix', 'defaultBytes']))
+    .action(async (apiId: string, { clear = [], ...fields }) => {
+      const patch = { ...fields, ...Object.fromEntries(clear.map((field: string) => [field, null])) };
+      if (Object.keys(patch).length === 0) throw new CliError('USAGE', 'nothing to change was given');
+      const answer = await session.call<{ apiId: string }>('apis.updateApi', { apiId, ...patch });
+      session.print(answer, () => `updated ${apiId}`);
     });
 
   apis

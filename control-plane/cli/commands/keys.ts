@@ -39,17 +39,15 @@ export function keyCommands(program: Command, session: Session): void {
     .description('show a key; never its secret')
     .action(async (keyId: string) => {
       const key = await session.call<Key & { lastUsedAt?: number }>('keys.getKey', { keyId });
-      session.print(key, () =>
-        list({
-          keyId: key.keyId,
-          apiId: key.apiId,
-          start: key.start || undefined,
-          ...fieldTexts(key),
-          created: time(key.createdAt),
-          updated: time(key.updatedAt),
-          lastUsed: time(key.lastUsedAt),
-        }),
-      );
+      showKey(key);
+    });
+
+  keys
+    .command('whoami')
+    .description('show the key whose secret is in KEYFENCE_KEY, on standard input or typed at a prompt')
+    .action(async () => {
+      const key = await secretGiven();
+      showKey(await session.call<Key>('keys.whoami', { key }));
     });
 
   const listing = keys
@@ -157,9 +155,7 @@ export function keyCommands(program: Command, session: Session): void {
     .description('ask a verifier about a key from KEYFENCE_KEY, standard input or a prompt')
     .option('--api <apiId>', 'the API that the key must belong to')
     .action(async ({ api }) => {
-      const given = session.config.KEYFENCE_KEY;
-      const key = given || (canAsk() ? await askSecret('Key: ') : await readInput());
-      if (!key) throw new CliError('USAGE', 'no key: set KEYFENCE_KEY_FILE, or give it on standard input');
+      const key = await secretGiven();
       const verdict = await callPatiently<Verdict>(
         session.verifier(),
         'keys.verifyKey',
@@ -191,6 +187,27 @@ export function keyCommands(program: Command, session: Session): void {
     .description('write all keys of an API as NDJSON, without their secrets')
     .option('--output <file>', 'file to write; an interrupted export goes on. Default: standard output')
     .action((apiId: string, { output }) => exportKeys(session, apiId, output));
+
+  async function secretGiven(): Promise<string> {
+    const given = session.config.KEYFENCE_KEY;
+    const key = given || (canAsk() ? await askSecret('Key: ') : await readInput());
+    if (!key) throw new CliError('USAGE', 'no key: set KEYFENCE_KEY_FILE, or give it on standard input');
+    return key;
+  }
+
+  function showKey(key: Key & { lastUsedAt?: number }) {
+    session.print(key, () =>
+      list({
+        keyId: key.keyId,
+        apiId: key.apiId,
+        start: key.start || undefined,
+        ...fieldTexts(key),
+        created: time(key.createdAt),
+        updated: time(key.updatedAt),
+        lastUsed: time(key.lastUsedAt),
+      }),
+    );
+  }
 
   async function change(operation: string, what: string, input: object, waitS: number | undefined) {
     printChange(session, what, await session.call<Change>(operation, { ...input, waitMs: msOf(waitS) }));

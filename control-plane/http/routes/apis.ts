@@ -7,7 +7,7 @@ import type { App } from '../server.ts';
 import { note } from './audit-hooks.ts';
 import { callerOf, requireApi } from './authorization.ts';
 import { makeCursor, openCursor } from './cursor.ts';
-import { createApi, deleteApi, getApi, listApis } from './operations.ts';
+import { createApi, deleteApi, getApi, listApis, updateApi } from './operations.ts';
 
 /** The id to go on after, which is of an API that the caller may read. */
 const PLACE = new RegExp(`^after:(${API_ID_PATTERN})$`);
@@ -17,14 +17,23 @@ const apiNotFound = (apiId: string) => new ApiError('NOT_FOUND', `api ${apiId} n
 /** The operations on APIs. */
 export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagator: Propagator }) {
   app.post('/v1/apis.createApi', { schema: createApi }, async (request) => {
-    const { name, apiId } = request.body;
+    const { apiId, ...about } = request.body;
     const { permissions } = callerOf(request);
     if (!permissions.allows(apiId ?? '*', 'create_api')) {
       throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId ?? '*'}.create_api`);
     }
-    const created = await apis.create(name, apiId);
-    note(request, { apiId: created.apiId }, { after: { name } });
+    const created = await apis.create(request.body);
+    note(request, { apiId: created.apiId }, { after: about });
     return created;
+  });
+
+  app.post('/v1/apis.updateApi', { schema: updateApi }, async (request) => {
+    const { apiId, ...patch } = request.body;
+    requireApi(callerOf(request), apiId, 'update_api');
+    const before = await apis.update(apiId, patch);
+    if (before === undefined) throw apiNotFound(apiId);
+    note(request, {}, { before, after: patch });
+    return { apiId };
   });
 
   app.get('/v1/apis.getApi', { schema: getApi }, async (request) => {

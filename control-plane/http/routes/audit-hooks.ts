@@ -11,6 +11,7 @@ import {
 } from '../../core/audit-event.ts';
 import type { Written } from '../../core/change-log.ts';
 import type { Audit } from '../../redis/audit.ts';
+import { isChange } from '../reads.ts';
 import type { App } from '../server.ts';
 import { Hidden } from './hidden.ts';
 
@@ -137,7 +138,7 @@ function outcomeOf({ failure }: FastifyRequest) {
 function kindOf(request: FastifyRequest): AuditKind | undefined {
   if (request.is404 || !request.routeOptions.url?.startsWith(PREFIX)) return undefined;
   const outcome = outcomeOf(request);
-  const changes = request.method === 'POST';
+  const changes = isChange(request);
   if (request.failure instanceof Hidden) return 'refused';
   switch (outcome) {
     case 'OK':

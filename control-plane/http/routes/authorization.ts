@@ -64,3 +64,20 @@ export async function requireKey(
   requireApi(callerOf(request), apiId, action, `key ${keyId}`);
   return apiId;
 }
+
+/** The same of the key with this secret, of which no message tells anything. */
+export async function requireSecret(
+  keys: Keys,
+  request: FastifyRequest,
+  secretHash: string,
+  action: ApiAction,
+): Promise<{ apiId: string; keyId: string }> {
+  const found = await keys.find(secretHash);
+  if (found === undefined) {
+    if (callerOf(request).permissions.touchesAll()) throw new ApiError('NOT_FOUND', 'key not found');
+    throw new Hidden('key not found', 'NOT_FOUND');
+  }
+  note(request, found);
+  requireApi(callerOf(request), found.apiId, action, 'key');
+  return found;
+}

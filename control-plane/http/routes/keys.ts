@@ -1,5 +1,6 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
+import { hashSecret } from '#shared/key-format.ts';
 import { storedFields } from '#shared/key-record.ts';
 import { shown } from '../../core/audit-event.ts';
 import type { Propagator } from '../../core/propagation.ts';
@@ -7,10 +8,11 @@ import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
 import type { Keys } from '../../redis/keys.ts';
 import type { UsageView } from '../../redis/usage.ts';
 import { neverShed } from '../load-shedding.ts';
+import { onlyReads } from '../reads.ts';
 import type { App } from '../server.ts';
 import { withoutAliases } from './aliases.ts';
 import { note, noteChange } from './audit-hooks.ts';
-import { callerOf, recordNotFound, requireApi, requireKey } from './authorization.ts';
+import { callerOf, recordNotFound, requireApi, requireKey, requireSecret } from './authorization.ts';
 import { makeCursor, openCursor } from './cursor.ts';
 import { checkMeta } from './meta.ts';
 import {
@@ -21,6 +23,7 @@ import {
   getVerifications,
   listKeys,
   updateKey,
+  whoami,
 } from './operations.ts';
 
 /** The operations on keys. */
@@ -70,6 +73,13 @@ export function keyRoutes(
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
     if (!key) throw await recordNotFound(keys, apiId, keyId);
     return { ...key, ...(lastUsedAt === undefined ? {} : { lastUsedAt }) };
+  });
+
+  app.post('/v1/keys.whoami', { schema: whoami, config: onlyReads }, async (request) => {
+    const { apiId, keyId } = await requireSecret(keys, request, hashSecret(request.body.key), 'read_key');
+    const key = await view.get(apiId, keyId);
+    if (!key) throw await recordNotFound(keys, apiId, keyId);
+    return key;
   });
 
   app.get('/v1/keys.getVerifications', { schema: getVerifications }, async (request) => {

@@ -66,6 +66,15 @@ export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
   errors: ['NOT_FOUND'],
 });
 
+export const whoami = posts('keys.whoami', asked.Whoami, answers.Key, {
+  summary: 'Look at a key by its secret',
+  description:
+    'Shows all but its secret, of a disabled or expired key too. The secret is neither logged nor audited.',
+  permission: 'api.<apiId>.read_key',
+  errors: ['NOT_FOUND'],
+  example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
+});
+
 export const getVerifications = gets('keys.getVerifications', asked.GetVerifications, answers.Verifications, {
   summary: 'See how often a key was verified',
   description:
@@ -97,9 +106,17 @@ export const createApi = posts('apis.createApi', asked.CreateApi, answers.Create
   example: { name: 'Shop', apiId: 'shop' },
 });
 
+export const updateApi = posts('apis.updateApi', asked.UpdateApi, answers.UpdatedApi, {
+  summary: 'Change the name of an API and the defaults of its new keys',
+  description: 'An absent field is kept, null clears. Keys that exist stay as they are.',
+  permission: 'api.<apiId>.update_api',
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', defaultPrefix: 'shop' },
+});
+
 export const getApi = gets('apis.getApi', asked.GetApi, answers.Api, {
   summary: 'Look at an API',
-  description: 'Its name and when it was created.',
+  description: 'Its name, the defaults of its new keys, and when it was created.',
   permission: 'api.<apiId>.read_api',
   errors: ['NOT_FOUND'],
 });

@@ -30,6 +30,8 @@ const Cursor = (form: { pattern: string } | { minLength: number; maxLength: numb
   Type.Optional(Type.String({ ...form, description: 'From the page before.' }));
 const Moment = (description: string) =>
   Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: `Unix milliseconds; ${description}` }));
+const Prefix = (description: string) => Type.String({ pattern: '^[A-Za-z0-9_]{1,16}$', description });
+const Bytes = (description: string) => Type.Integer({ minimum: 16, maximum: 255, description });
 
 const { name: _name, ...described } = OPTIONAL_FIELDS;
 export const CreateKey = Type.Object(
@@ -37,17 +39,9 @@ export const CreateKey = Type.Object(
     apiId: ApiId,
     name: OPTIONAL_FIELDS.name,
     prefix: Type.Optional(
-      Type.String({
-        pattern: '^[A-Za-z0-9_]{1,16}$',
-        description: 'Beginning of the key, before an underscore.',
-      }),
+      Prefix('Beginning of the key, before an underscore; when absent, the default of its API.'),
     ),
-    byteLength: Type.Integer({
-      minimum: 16,
-      maximum: 255,
-      default: 16,
-      description: 'Random bytes in the key.',
-    }),
+    byteLength: Type.Optional(Bytes('Random bytes in the key; when absent, the default of its API, or 16.')),
     ...described,
     enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
   },
@@ -151,6 +145,16 @@ export const ImportKeys = Type.Object(
 );
 
 export const GetKey = Type.Object({ keyId: KeyId }, strict);
+export const Whoami = Type.Object(
+  {
+    key: Type.String({
+      minLength: 1,
+      maxLength: 512,
+      description: 'The secret; only its hash is looked up.',
+    }),
+  },
+  strict,
+);
 
 export const GetVerifications = Type.Object(
   {
@@ -192,7 +196,28 @@ export const ListKeys = Type.Object(
   strict,
 );
 
-export const CreateApi = Type.Object({ name: Name, apiId: Type.Optional(ApiId) }, strict);
+const DEFAULTS = {
+  defaultPrefix: Prefix('The `prefix` of keys that are created without one.'),
+  defaultBytes: Bytes('The `byteLength` of keys that are created without one.'),
+};
+export const CreateApi = Type.Object(
+  {
+    name: Name,
+    apiId: Type.Optional(ApiId),
+    defaultPrefix: Type.Optional(DEFAULTS.defaultPrefix),
+    defaultBytes: Type.Optional(DEFAULTS.defaultBytes),
+  },
+  strict,
+);
+export const UpdateApi = Type.Object(
+  {
+    apiId: ApiId,
+    name: Type.Optional(Name),
+    defaultPrefix: Type.Optional(Type.Union([DEFAULTS.defaultPrefix, Type.Null()])),
+    defaultBytes: Type.Optional(Type.Union([DEFAULTS.defaultBytes, Type.Null()])),
+  },
+  strict,
+);
 export const GetApi = Type.Object({ apiId: ApiId }, strict);
 export const DeleteApi = Type.Object({ apiId: ApiId, waitMs: Type.Optional(WaitMs) }, strict);
 export const ListApis = Type.Object(

@@ -16,7 +16,7 @@ export const CreatedKey = Type.Object(
 
 const { enabled, expires, ...described } = SHOWN_FIELDS;
 /** A key as admins see it. */
-const Key = Type.Object({
+export const Key = Type.Object({
   id: Id('the key'),
   keyId: Type.String({ description: 'The same.' }),
   apiId: Id('its API'),
@@ -141,10 +141,16 @@ export const DeletedAllKeys = Type.Object({
   propagation: Type.Optional(Propagation),
 });
 
-export const CreatedApi = Type.Object({ apiId: Id('the API'), name: Type.String() });
+const DEFAULTS = {
+  defaultPrefix: Type.Optional(Type.String({ description: 'The `prefix` of keys created without one.' })),
+  defaultBytes: Type.Optional(Type.Integer({ description: 'The `byteLength` of keys created without one.' })),
+};
+export const CreatedApi = Type.Object({ apiId: Id('the API'), name: Type.String(), ...DEFAULTS });
+export const UpdatedApi = Type.Object({ apiId: Id('the API') });
 export const Api = Type.Object({
   id: Id('the API'),
   name: Type.Optional(Type.String()),
+  ...DEFAULTS,
   createdAt: Time('When it was created'),
   foreignKeys: Type.Optional(
     Type.Literal(true, {

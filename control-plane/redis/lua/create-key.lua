@@ -8,16 +8,22 @@
 --      7 members
 -- ARGV 1 keyId  2 now, Unix ms  3 '1' = create the API where it is not there  4 lease, ms  5 meta  6 externalId
 --      7 '1' = of another format than ours  8 creations to keep  9 digest of all that the key is created with
---      10 protocol that followers need for it  11… field, value pairs of the record
+--      10 protocol that followers need for it
+--      11 the API's default prefix and length that the secret was made with, '*' = it needed none
+--      12… field, value pairs of the record
 -- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
+--         | {'OTHER_DEFAULTS', prefix and length as they are}: the secret is to be made again
 -- include gate.lua
 local head, index, record, long, owners, creations, members = unpack(KEYS)
-local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs = unpack(ARGV)
+local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs, defaults = unpack(ARGV)
 
-local created, deleted, n, last, s = unpack(redis.call('HMGET', head, 'c', 'deleted', 'n', 'g', 's'))
+local created, deleted, n, last, s, prefix, bytes =
+  unpack(redis.call('HMGET', head, 'c', 'deleted', 'n', 'g', 's', 'prefix', 'bytes'))
 if deleted then return 'DELETED' end
 if not created and auto ~= '1' then return 'NO_API' end
+local present = (prefix or '') .. ' ' .. (bytes or '')
+if defaults ~= '*' and defaults ~= present then return {'OTHER_DEFAULTS', present} end
 if redis.call('EXISTS', record) == 1 then return 'EXISTS' end
 local _, refusal = gate(head, members, s, tonumber(needs))
 if refusal then return refusal end
@@ -33,7 +39,7 @@ local hash = string.sub(redis.sha1hex(last .. '|' .. number .. '|' .. content), 
 redis.call('XADD', creations, 'MAXLEN', '~', kept, number .. '-0', 'h', hash)
 redis.call('HSET', head, 'n', number, 'g', number .. '-' .. hash)
 
-redis.call('HSET', record, 'i', number, unpack(ARGV, 11))
+redis.call('HSET', record, 'i', number, unpack(ARGV, 12))
 if owner ~= '' then
   redis.call('HSET', record, 'o', owner)
   redis.call('ZADD', owners, number, keyId)

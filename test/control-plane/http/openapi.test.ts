@@ -78,7 +78,7 @@ describe('the document', () => {
 test('every documented operation succeeds, and answers what the document says and no more', async () => {
   const expires = Date.now() + 1_000_000;
   const key = { apiId: 'shop', name: 'Ada', externalId: 'ada', expires, meta: { plan: 'pro' } };
-  const { keyId } = await fleet.ok('keys.createKey', key);
+  const { keyId, key: secret } = await fleet.ok('keys.createKey', key);
   const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['*'] });
   await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length > 0);
   // In this order: what deletes comes last.
@@ -89,9 +89,11 @@ test('every documented operation succeeds, and answers what the document says an
     updateKey: { keyId, name: null, enabled: false },
     updateKeys: { apiId: 'shop', keyIds: [keyId, 'none'], enabled: false },
     getKey: { keyId },
+    whoami: { key: secret },
     getVerifications: { keyId, granularity: 'hour' },
     getPropagation: { keyId, sequence: '1' },
     listKeys: { apiId: 'shop', limit: '1' },
+    updateApi: { apiId: 'shop', defaultPrefix: 'shop', defaultBytes: 24 },
     getApi: { apiId: 'shop' },
     listApis: { limit: '1' },
     createRootKey: { name: 'n', permissions: ['api.*.read_key'] },

@@ -39,6 +39,7 @@ async function rootKeyWith(permissions: readonly string[]): Promise<string> {
   return key;
 }
 
+const newSecret = async (apiId: string): Promise<string> => (await fleet.ok('keys.createKey', { apiId })).key;
 const newKey = async (apiId: string): Promise<string> => (await fleet.ok('keys.createKey', { apiId })).keyId;
 const newRootKey = async (...permissions: string[]): Promise<string> =>
   (await fleet.ok('rootKeys.createRootKey', { name: 'target', permissions })).rootKeyId;
@@ -74,6 +75,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   deleteAllKeys: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   getKey: { input: onKey },
   getVerifications: { input: onKey },
+  whoami: { input: async (apiId) => ({ key: await newSecret(apiId) }) },
   getPropagation: {
     input: async (apiId) => {
       const { keyId } = await onKey(apiId);
@@ -92,6 +94,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   listVerifiers: { input: async () => ({}) },
   listEvents: { input: async () => ({}) },
   createApi: { input: async (apiId) => ({ apiId: await gone(apiId), name: apiId }), spent: true },
+  updateApi: { input: async (apiId) => ({ apiId: await fresh(apiId), defaultPrefix: 'x' }) },
   deleteApi: { input: async (apiId) => ({ apiId: await fresh(apiId) }), spent: true },
 };
 
@@ -217,7 +220,7 @@ describe('an API that a root key has nothing to do with', () => {
       const absent = Object.fromEntries(
         Object.entries(hidden ?? {}).map(([field, value]) => [
           field,
-          field === 'apiId' ? 'nowhere' : field === 'keyId' ? 'key_nowhere' : value,
+          { apiId: 'nowhere', keyId: 'key_nowhere', key: 'nobody has this' }[field] ?? value,
         ]),
       );
       const nowhere = await fleet.admin(name, absent, { rootKey });

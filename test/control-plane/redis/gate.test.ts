@@ -243,7 +243,7 @@ describe('in an API that needs a later protocol', () => {
     expect(await log.write(whole)).toMatchObject({ status: 'OK' });
     while (await sweep.removeKeys('shop'));
     expect(await sweep.forget('shop')).toBe(true);
-    await apis.create('Shop', 'shop');
+    await apis.create({ name: 'Shop', apiId: 'shop' });
     await redis.zadd(members, 0, 'old one');
     await keys.create(NEW_KEY);
     expect(await redis.hget(head, 's')).toBeNull();

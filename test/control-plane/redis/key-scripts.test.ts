@@ -11,7 +11,14 @@ describe('keys', () => {
   const FIELDS = ['p', 'hash', 's', 'shop_1', 'e', '1', 'c', '7'];
   const create = (
     keyId: string,
-    options: { auto?: string; meta?: string; owner?: string; foreign?: string; content?: string } = {},
+    options: {
+      auto?: string;
+      meta?: string;
+      owner?: string;
+      foreign?: string;
+      content?: string;
+      defaults?: string;
+    } = {},
   ) =>
     controlPlane('create-key', CREATE_KEYS(keyId, options.owner), [
       keyId,
@@ -24,6 +31,7 @@ describe('keys', () => {
       CREATIONS_KEPT,
       options.content ?? 'content',
       1,
+      options.defaults ?? '*',
       ...FIELDS,
     ]);
   const CREATE_KEYS = (keyId: string, owner?: string) => [
@@ -40,6 +48,19 @@ describe('keys', () => {
       unknown[]
     >;
   const idsOf = ([, , ...keys]: unknown[]) => keys.map((key) => (key as string[])[0]);
+
+  test('are created with the defaults that their API has at that moment, and with no others', async () => {
+    expect(await create('key_1', { defaults: 'old 32' })).toEqual(['OTHER_DEFAULTS', ' ']);
+    expect(await at.redis.keys('*')).toEqual([]);
+    expect(await create('key_1', { defaults: ' ' })).toBe('OK');
+    await at.redis.hset('head', 'prefix', 'shop');
+    expect(await create('key_2', { defaults: ' ' })).toEqual(['OTHER_DEFAULTS', 'shop ']);
+    await at.redis.hset('head', 'bytes', '24');
+    expect(await create('key_2', { defaults: 'shop ' })).toEqual(['OTHER_DEFAULTS', 'shop 24']);
+    expect(await at.redis.zrange('index', '0', '-1')).toEqual(['key_1']);
+    expect(await create('key_2', { defaults: 'shop 24' })).toBe('OK');
+    expect(await create('key_3', { defaults: '*' })).toBe('OK');
+  });
 
   test('are created with their API or without, once, and not in one that is swept', async () => {
     expect(await create('key_1', { auto: '0' })).toBe('NO_API');

@@ -99,9 +99,21 @@ describe('root keys', () => {
 
 describe('APIs', () => {
   test('are created once, with their lease, and not while they are swept', async () => {
-    expect(await controlPlane('create-api', ['head'], [7, 500, 'Shop'])).toBe('OK');
+    expect(await controlPlane('create-api', ['head'], [7, 500, 'name', 'Shop'])).toBe('OK');
     expect(await at.redis.hgetall('head')).toEqual({ c: '7', L: '500', Lf: '500', name: 'Shop' });
-    expect(await controlPlane('create-api', ['head'], [8, 600, 'Other'])).toBe('EXISTS');
+    expect(await controlPlane('create-api', ['head'], [8, 600, 'name', 'Other'])).toBe('EXISTS');
+    expect(await at.redis.hget('head', 'name')).toBe('Shop');
+  });
+
+  test('are changed while they are there, and tell what was before', async () => {
+    const update = (...pairs: string[]) => controlPlane('update-api', ['head'], pairs);
+    expect(await update('prefix', 'p')).toEqual(['NOT_FOUND']);
+    expect(await at.redis.keys('*')).toEqual([]);
+    await controlPlane('create-api', ['head'], [7, 500, 'name', 'Shop', 'bytes', 24]);
+    expect(await update('prefix', 'p', 'bytes', '')).toEqual(['OK', 'Shop', '', '24']);
+    expect(await update()).toEqual(['OK', 'Shop', 'p', '']);
+    await at.redis.hset('head', 'deleted', '8');
+    expect(await update('name', 'x')).toEqual(['NOT_FOUND']);
     expect(await at.redis.hget('head', 'name')).toBe('Shop');
   });
 

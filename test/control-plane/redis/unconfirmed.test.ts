@@ -70,7 +70,7 @@ describe('a key', () => {
     ['its record', /:head$/],
   ])('of which %s was not confirmed is not created, and leaves nothing behind', async (_, short) => {
     const { keys, writer, apis } = parts();
-    await apis.create('Shop', 'shop');
+    await apis.create({ name: 'Shop', apiId: 'shop' });
     writer.short = short;
     await expect(keys.create(NEW_KEY)).rejects.toEqual(outage);
     expect([await pointers(), await records()]).toEqual([[], []]);
@@ -134,7 +134,7 @@ test('an API, a root key and what is done to it are outages where they are not c
   const rootKeys = new RootKeys(nodes, writer, new BootstrapKeys([]));
   const { rootKeyId } = await rootKeys.create('n', ['*'], 1);
   writer.short = /./;
-  await expect(apis.create('Shop', 'shop')).rejects.toEqual(outage);
+  await expect(apis.create({ name: 'Shop', apiId: 'shop' })).rejects.toEqual(outage);
   await expect(rootKeys.create('n', ['*'], 1)).rejects.toEqual(outage);
   await expect(rootKeys.setEnabled(rootKeyId, false)).rejects.toEqual(outage);
   await expect(rootKeys.setEnabled('root_none', false)).rejects.toEqual(

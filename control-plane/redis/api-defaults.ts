@@ -1,0 +1,40 @@
+/** Defaults of an API's new keys, for what the caller does not say. */
+export interface ApiDefaults {
+  readonly defaultPrefix?: string;
+  /** Random bytes. */
+  readonly defaultBytes?: number;
+}
+
+/** Random bytes of a key for which neither the caller nor the API says how many. */
+export const BYTES = 16;
+
+/** APIs of which the defaults are remembered; of others they are learnt again. */
+const APIS_MAX = 1000;
+
+/**
+ * The defaults of APIs as they were last seen, `prefix bytes`, as create-key.lua compares them: it creates no key with
+ * other ones than the API has at that moment. So they cost no call of their own, and none is ever out of date.
+ */
+export class SeenDefaults {
+  readonly #seen = new Map<string, string>();
+
+  of(apiId: string): string {
+    return this.#seen.get(apiId) ?? NONE;
+  }
+
+  saw(apiId: string, defaults: string): void {
+    this.#seen.delete(apiId);
+    if (defaults === NONE) return;
+    this.#seen.set(apiId, defaults);
+    const [oldest] = this.#seen.keys();
+    if (this.#seen.size > APIS_MAX && oldest !== undefined) this.#seen.delete(oldest);
+  }
+}
+
+const NONE = ' ';
+
+/** Parses `prefix bytes`; each is `''` where there is none. */
+export function parseDefaults(text: string): ApiDefaults {
+  const [prefix, bytes] = text.split(' ');
+  return { ...(prefix ? { defaultPrefix: prefix } : {}), ...(bytes ? { defaultBytes: Number(bytes) } : {}) };
+}
