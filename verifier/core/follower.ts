@@ -269,16 +269,24 @@ export class Follower {
     if (reply.status !== 'OK') return this.#drop(REASONS[reply.status]);
     const known = this.#known;
     known.headIs(reply.sequence);
+    let isCompared = true;
     for (const change of reply.entries) {
       if (change.sequence > known.position + 1) return this.#drop('hole');
       if (change.sequence === known.position + 1) this.#apply(epoch, change, 'sync');
-      else if (!known.has(change)) return this.#drop('diverged');
+      else {
+        const isSame = known.has(change);
+        if (isSame === false) return this.#drop('diverged');
+        // While this reply was on its way, a burst of messages brought more than is kept. It proves nothing; the next one does.
+        isCompared &&= isSame === true;
+      }
     }
     // Only what this follower had seen when it asked was compared. What it saw since, the next SYNC proves.
-    const isProven = known.creations === request.creations || known.creations === reply.creations;
+    const isProven =
+      isCompared && (known.creations === request.creations || known.creations === reply.creations);
     if (isProven) known.creations = reply.creations;
     if (isProven && known.position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
-    return { reply, isSeen: isProven || Number(reply.record[1] ?? 0) <= numberOf(request.creations) };
+    const isOfBefore = isCompared && Number(reply.record[1] ?? 0) <= numberOf(request.creations);
+    return { reply, isSeen: isProven || isOfBefore };
   }
 
   #receive(session: Session, message: string): void {

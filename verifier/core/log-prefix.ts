@@ -52,8 +52,9 @@ export class LogPrefix {
     return change.sequence === this.#position + 1 && change.previousHash === this.#hash;
   }
 
-  /** Tells whether a change of before is the one that was applied at its place. */
-  has(change: Change): boolean {
+  /** Tells whether a change of before is the one that was applied at its place; undefined where that is too long ago. */
+  has(change: Change): boolean | undefined {
+    if (change.sequence <= this.#position - RING_LENGTH) return undefined;
     return this.#ring[change.sequence % RING_LENGTH] === change.hash;
   }
 

@@ -1,56 +1,6 @@
 import { expect, test } from 'vitest';
-import { systemClock } from '../../../shared/clock.ts';
 import { hashSecret } from '../../../shared/key-format.ts';
-import { Follower } from '../../../verifier/core/follower.ts';
-import { KeyCache } from '../../../verifier/core/key-cache.ts';
-import type { Session, SyncReply, SyncRequest } from '../../../verifier/core/redis-port.ts';
-
-const LEASE_MS = 60_000;
-const nothing = () => undefined;
-
-/** A follower at the creation `1-a`, and what it asks a Redis that answers when and what the test says. */
-async function follower() {
-  const asked: { request: SyncRequest; answer: (reply: Partial<SyncReply>) => void }[] = [];
-  const session: Session = {
-    findsKeys: false,
-    subscribe: async () => undefined,
-    register: async (_, nonce) => ({
-      ...{ nonce, sequence: 0, hash: '', leaseMs: LEASE_MS, apiDeleted: false, creations: '1-a' },
-    }),
-    sync: (request) =>
-      new Promise((resolve) => {
-        const { nonce } = request;
-        const calm = { nonce, sequence: 0, hash: '', leaseMs: LEASE_MS, apiDeleted: false, entries: [] };
-        asked.push({
-          request,
-          answer: (reply) => resolve({ ...calm, status: 'OK', creations: '', record: [], ...reply }),
-        });
-      }),
-    leave: async () => undefined,
-    onEnd: nothing,
-    end: nothing,
-  };
-  let turns = 0;
-  const following = new Follower({
-    ...{ apiId: 'api', open: async () => session, cache: new KeyCache(10), clock: systemClock },
-    ...{ newNonce: () => String(turns++), random: () => 0.5 },
-    limits: { syncPeriodMs: LEASE_MS, syncDeadlineMs: LEASE_MS },
-    events: {
-      ...{
-        live: nothing,
-        dropped: nothing,
-        disconnected: nothing,
-        resumed: nothing,
-        gap: nothing,
-        applied: nothing,
-      },
-    },
-  });
-  void following.run();
-  await following.whenLive();
-  const settled = () => new Promise((resolve) => setImmediate(resolve));
-  return { following, asked, settled };
-}
+import { followerWith, LEASE_MS } from '../../harness/follower.ts';
 
 const record = (keyId: string, number: number) => [
   ...[hashSecret(keyId), String(number)],
@@ -58,7 +8,7 @@ const record = (keyId: string, number: number) => [
 ];
 
 test('a key that was created after others which another reply told of is remembered only where one history has them all', async () => {
-  const { following, asked, settled } = await follower();
+  const { following, asked, settled } = await followerWith();
   const fills = ['k2', 'k3'].map((keyId) => following.fill({ keyId }));
   await settled();
   expect(asked.map(({ request }) => request.creations)).toEqual(['1-a', '1-a']);
@@ -74,7 +24,7 @@ test('a key that was created after others which another reply told of is remembe
 });
 
 test('a key that was seen created before is remembered at once, whatever else is created meanwhile', async () => {
-  const { following, asked, settled } = await follower();
+  const { following, asked, settled } = await followerWith();
   const fills = ['k2', 'k1'].map((keyId) => following.fill({ keyId }));
   await settled();
   asked[0]?.answer({ creations: '2-b', record: record('k2', 2) });
@@ -90,7 +40,7 @@ test('a key that was seen created before is remembered at once, whatever else is
 });
 
 test('a lease is extended only by a reply to a request that said all that was seen', async () => {
-  const { following, asked, settled } = await follower();
+  const { following, asked, settled } = await followerWith();
   const fills = ['k2', 'k1'].map((keyId) => following.fill({ keyId }));
   await settled();
   asked[0]?.answer({ creations: '2-b', record: record('k2', 2) });

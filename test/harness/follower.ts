@@ -1,0 +1,54 @@
+import { systemClock } from '../../shared/clock.ts';
+import { Follower } from '../../verifier/core/follower.ts';
+import { KeyCache } from '../../verifier/core/key-cache.ts';
+import type { Session, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
+
+export const LEASE_MS = 60_000;
+const nothing = () => undefined;
+
+/** A follower at the creation `1-a`, and what it asks a Redis that answers, and publishes, when and what the test says. */
+export async function followerWith(dropped: (reason: string) => void = nothing) {
+  let publish: (message: string) => void = nothing;
+  const asked: { request: SyncRequest; answer: (reply: Partial<SyncReply>) => void }[] = [];
+  const session: Session = {
+    findsKeys: false,
+    subscribe: async (onMessage) => {
+      publish = onMessage;
+    },
+    register: async (_, nonce) => ({
+      ...{ nonce, sequence: 0, hash: '', leaseMs: LEASE_MS, apiDeleted: false, creations: '1-a' },
+    }),
+    sync: (request) =>
+      new Promise((resolve) => {
+        const { nonce } = request;
+        const calm = { nonce, sequence: 0, hash: '', leaseMs: LEASE_MS, apiDeleted: false, entries: [] };
+        asked.push({
+          request,
+          answer: (reply) => resolve({ ...calm, status: 'OK', creations: '', record: [], ...reply }),
+        });
+      }),
+    leave: async () => undefined,
+    onEnd: nothing,
+    end: nothing,
+  };
+  let turns = 0;
+  const following = new Follower({
+    ...{ apiId: 'api', open: async () => session, cache: new KeyCache(10), clock: systemClock },
+    ...{ newNonce: () => String(turns++), random: () => 0.5 },
+    limits: { syncPeriodMs: LEASE_MS, syncDeadlineMs: LEASE_MS },
+    events: {
+      ...{
+        live: nothing,
+        dropped,
+        disconnected: nothing,
+        resumed: nothing,
+        gap: nothing,
+        applied: nothing,
+      },
+    },
+  });
+  void following.run();
+  await following.whenLive();
+  const settled = () => new Promise((resolve) => setImmediate(resolve));
+  return { following, asked, settled, publish: (message: string) => publish(message) };
+}

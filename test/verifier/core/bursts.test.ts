@@ -1,0 +1,53 @@
+import { expect, test } from 'vitest';
+import type { Change } from '../../../shared/change.ts';
+import { hashSecret } from '../../../shared/key-format.ts';
+import { followerWith, LEASE_MS } from '../../harness/follower.ts';
+
+/** More than a follower keeps to compare with. */
+const BURST = 5000;
+const hashAt = (sequence: number) => (sequence === 0 ? '' : sequence.toString(16).padStart(40, '0'));
+const changeAt = (sequence: number): Change => ({
+  sequence,
+  hash: hashAt(sequence),
+  keyId: 'k',
+  payload: '',
+});
+const messageOf = (sequence: number) => `${sequence}|${hashAt(sequence - 1)}|${hashAt(sequence)}|k|`;
+const entries = (from: number) => Array.from({ length: 500 }, (_, i) => changeAt(from + i));
+const record = [hashSecret('k1'), '1', '1', '', '', '', ''];
+
+/** A follower whose SYNC, a fill, is on its way while a burst of messages comes. */
+async function amidBurst() {
+  const dropped: string[] = [];
+  const world = await followerWith((reason) => dropped.push(reason));
+  const filled = world.following.fill({ keyId: 'k1' });
+  await world.settled();
+  for (let sequence = 1; sequence <= BURST; sequence++) world.publish(messageOf(sequence));
+  expect(world.following.position).toBe(BURST);
+  const reply = { sequence: BURST, hash: hashAt(BURST), creations: '1-a', record, leaseMs: 10 * LEASE_MS };
+  return { ...world, dropped, filled, reply };
+}
+
+test('a follower that a burst overtakes while it asks goes on, and believes only the next reply', async () => {
+  const { following, asked, settled, dropped, filled, reply } = await amidBurst();
+  asked[0]?.answer({ ...reply, entries: entries(1) });
+  await settled();
+  expect([dropped, following.live]).toEqual([[], true]);
+  expect(following.leaseRemainingMs).toBeLessThanOrEqual(LEASE_MS);
+  const again = asked.find(({ request }, i) => i > 0 && request.keyId === 'k1');
+  expect(again?.request).toMatchObject({ position: BURST, hash: hashAt(BURST) });
+  again?.answer(reply);
+  expect(await filled).toMatchObject({ keyId: 'k1' });
+  expect(following.leaseRemainingMs).toBeGreaterThan(LEASE_MS);
+  void following.stop();
+});
+
+test('a reply of another history is noticed by what is still kept, however long the burst', async () => {
+  const { following, asked, settled, dropped, filled, reply } = await amidBurst();
+  const others = entries(BURST - 499).map((change) => ({ ...change, hash: 'f'.repeat(40) }));
+  filled.catch(() => undefined);
+  asked[0]?.answer({ ...reply, entries: others });
+  await settled();
+  expect(dropped).toEqual(['diverged']);
+  void following.stop();
+});
