@@ -41,8 +41,8 @@ interface BatchesOptions {
  */
 export class Batches {
   readonly #options: BatchesOptions;
-  /** Of each API that has a line: its end. */
-  readonly #lines = new Map<string, Promise<void>>();
+  /** Of each API that has a line: its end, and whether every follower has applied what was written before it. */
+  readonly #lines = new Map<string, Promise<boolean>>();
 
   constructor(options: BatchesOptions) {
     this.#options = options;
@@ -63,7 +63,9 @@ export class Batches {
     const refused = new Map<string, ApiError>();
     for (let at = 0; at < writes.length; at += partMax) {
       const part = writes.slice(at, at + partMax);
-      const written = await this.#inLine(part[0]?.apiId ?? '', () => this.#writePart(part, events));
+      const written = await this.#inLine(part[0]?.apiId ?? '', (caughtUp) =>
+        this.#writePart(part, events, caughtUp),
+      );
       if (written.journey) journeys.push(written.journey);
       for (const [keyId, error] of written.refused) refused.set(keyId, error);
     }
@@ -71,8 +73,8 @@ export class Batches {
     return refused;
   }
 
-  async #writePart(writes: readonly Write[], events: BatchEvents) {
-    await this.#room(writes[0]?.apiId ?? '');
+  async #writePart(writes: readonly Write[], events: BatchEvents, caughtUp: boolean) {
+    if (!caughtUp) await this.#room(writes[0]?.apiId ?? '');
     const outcomes = await this.#options.log.writeAll(writes).catch((error: unknown) => {
       events.unknown?.(writes);
       throw error;
@@ -107,21 +109,28 @@ export class Batches {
   /** The next in line comes when this is done and followers have caught up, or time is up. */
   async #inLine<T extends { readonly journey: Journey | undefined }>(
     apiId: string,
-    work: () => Promise<T>,
+    work: (caughtUp: boolean) => Promise<T>,
   ): Promise<T> {
-    const mine = (this.#lines.get(apiId) ?? Promise.resolve()).then(work);
-    const over = mine.then(({ journey }) => this.#giveWay(journey)).catch(() => undefined);
+    const mine = (this.#lines.get(apiId) ?? Promise.resolve(false)).then(work);
+    const over = mine.then(({ journey }) => this.#giveWay(journey)).catch(() => false);
     this.#lines.set(apiId, over);
     void over.then(() => this.#lines.get(apiId) === over && this.#lines.delete(apiId));
     return mine;
   }
 
-  async #giveWay(journey: Journey | undefined): Promise<void> {
-    if (!journey) return;
-    const caughtUp = new AbortController();
-    const end = () => caughtUp.abort();
+  /** Waits until every follower has applied a part, or time is up; whether they have. */
+  async #giveWay(journey: Journey | undefined): Promise<boolean> {
+    if (!journey) return false;
+    const { clock, limits } = this.#options;
+    const over = new AbortController();
+    let isOver = false;
+    const end = () => {
+      isOver = true;
+      over.abort();
+    };
     journey.done.then(end, end);
-    await pause(this.#options.clock, this.#options.limits.giveWayMs, caughtUp.signal);
+    await pause(clock, limits.giveWayMs, over.signal);
+    return isOver;
   }
 }
 
