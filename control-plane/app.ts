@@ -131,7 +131,7 @@ export async function startControlPlane(
   await serveDashboard(app);
   app.decorateRequest('caller', undefined);
   app.addHook('onRequest', async (request, reply) => {
-    // Not the URL that was sent, in which any letter may be escaped.
+    // Judge by the route: in the URL that was sent any letter may be escaped.
     if (request.is404 || !request.routeOptions.url?.startsWith('/v1/')) return;
     try {
       request.caller = await rootKeys.authenticate(request.headers.authorization);

@@ -48,7 +48,7 @@ export function createAdminServer({ metrics, notReady }: AdminOptions): Server {
     );
   });
   server.maxConnections = CONNECTIONS_MAX;
-  // Of connections that could not be accepted, as when there are too many files: `listen` tells of all others.
+  // Emitted for a connection that could not be accepted, as when there are too many open files; `listen` reports other errors.
   server.on('error', () => undefined);
   return server;
 }

@@ -30,7 +30,7 @@ export async function callPatiently<T>(
       if (attempt === retriesMax || stop.aborted) throw error;
       const ownMs = backoffMs(attempt, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random);
       say(`${error.message}; trying again`);
-      // Asked to stop meanwhile: the next attempt is the last one.
+      // If asked to stop meanwhile, the next attempt is the last one.
       await scheduler.wait(Math.max(error.retryAfterMs ?? 0, ownMs), { signal: stop }).catch(() => undefined);
     }
   }

@@ -59,7 +59,8 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
   app.server.maxConnections = config.CONNECTIONS_MAX;
   // Node remembers an address that was asked for; of a caller who has hung up by then there is none to be had.
   app.server.on('connection', (socket) => void socket.remoteAddress);
-  // Of connections that could not be accepted, as when there are too many files; without a listener the process would end.
+  // Emitted for a connection that could not be accepted, as when there are too many open files. Without a listener the process
+  // would end.
   app.server.on(
     'error',
     (err) => app.server.listening && log.error({ err }, 'a connection was not accepted'),

@@ -32,7 +32,7 @@ export function takeTurns(app: App, limits: TurnLimits, refused: () => void): vo
     }
     request.giveTurnBack = await turn;
   });
-  // Not `onResponse`, which does not come where the client has gone.
+  // `onResponse` would not come for a client that has gone.
   app.addHook('onSend', async (request, _reply, payload) => {
     request.giveTurnBack?.();
     return payload;

@@ -45,7 +45,7 @@ export function chartValues(yaml: string, schemaText: string): ChartValue[] {
       const help =
         commentOf(isScalar(key) ? key.commentBefore : '') ||
         (index === 0 ? commentOf(map.commentBefore) : '');
-      // What is an object by its definition, like resources, is one value.
+      // A value that is an object by its definition, such as resources, is one row.
       if (isMap(value) && own.properties) {
         const inner = ofMap(value, own, `${path}.`);
         return help ? [{ path, allowed: '', byDefault: '', help }, ...inner] : inner;

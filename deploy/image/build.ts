@@ -36,7 +36,7 @@ for (const file of globSync('{*,{control-plane,shared}/**/*}.ts', { cwd: target 
 await build({
   input: 'verifier/main.ts',
   platform: 'node',
-  // They find their own files beside them.
+  // These packages look for their own files beside them.
   external: /^@grpc\//,
   // Every chunk lies where the sources of its own do, so that they find theirs.
   output: { dir: join(target, 'verifier'), entryFileNames: 'main.js', chunkFileNames: '[name].js' },

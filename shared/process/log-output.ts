@@ -35,12 +35,12 @@ export class LogOutput {
   /** Writes at once as much as goes; for a process that is about to end. */
   flushSync(): void {
     try {
-      // What is on its way would come twice.
+      // Skip lines that are being written: they would come twice.
       while (!this.#busy && this.#hasMore()) {
         this.#begun = this.#begun.subarray(writeSync(this.#fd, this.#begun));
       }
     } catch {
-      // Nobody could be told: this is where one would be.
+      // There is nowhere to report this: the log itself has failed.
     }
   }
 

@@ -115,7 +115,7 @@ export class RedisNodes {
     });
     redis.on('end', () => {
       forget();
-      // Where the server ended it, ioredis keeps its connections to the Sentinels.
+      // If the server ended the connection, ioredis would keep those to the Sentinels open.
       redis.disconnect();
       if (lastError) this.#log.debug({ connection: id, reason: String(lastError) }, 'Redis connection ended');
     });

@@ -113,7 +113,7 @@ function linesOf({ headers = {}, header_map }: HttpRequest = {}): HeaderLines {
   const lines: Record<string, string[]> = Object.create(null);
   for (const { key = '', value = '', raw_value } of header_map?.headers ?? []) {
     const line = raw_value?.length ? Buffer.from(raw_value).toString('latin1') : value;
-    // Not a new list for each line: 1 MiB has room for a hundred thousand.
+    // Append: to copy the list for each line would take quadratic time, and 1 MiB has room for a hundred thousand.
     const lower = key.toLowerCase();
     const these = lines[lower];
     if (these) these.push(line);

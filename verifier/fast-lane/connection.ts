@@ -64,7 +64,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   /** The client has said all; what waits is answered before our side ends too, but what is passed on is given up. */
   readonly #end = () => {
     if (this.socket.destroyed) return;
-    // Else it is the end of what is behind that request.
+    // With bytes behind the lent request, the end belongs to those.
     if (this.#loans.present !== undefined && this.#early.length === 0) this.#loans.present.emit('end');
     else if (this.#state === 'receiving') this.#handOver(this.#begun.take());
     else if (this.#state !== 'waiting') this.socket.end();
@@ -255,7 +255,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (this.#state === 'reading' && (this.#lane.closing || readableEnded)) this.socket.destroySoon();
     else if (this.#state === 'receiving' && readableEnded) this.#handOver(this.#begun.take());
     else if (this.#state === 'reading' || this.#state === 'receiving') this.socket.resume();
-    // It was paused behind the request before: the rest of this one's body is still to come, or that the client leaves.
+    // Reading was paused behind the request before. Go on: the rest of this one's body is still to come, or the client's leaving.
     else if (this.#early.length === 0 && (this.#passing || this.#loans.present?.isHeld === false))
       this.socket.resume();
   }

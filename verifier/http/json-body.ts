@@ -55,7 +55,7 @@ function read(request: IncomingMessage, bytesMax: number): Promise<Buffer> {
       else chunks.push(chunk);
     });
     request.once('end', () => resolve(Buffer.concat(chunks)));
-    // Nobody is there to read this answer; it only ends the wait.
+    // The client has gone; this answer only ends the wait.
     request.once('error', (cause) => reject(new ApiError('BAD_REQUEST', 'body: was cut off', { cause })));
   });
 }

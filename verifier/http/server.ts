@@ -99,7 +99,7 @@ export function createListener(options: ListenerOptions): Listener {
       try {
         answerError(response, told, requestId, problems);
       } catch (err) {
-        // Nobody is behind this: what it threw would end the process, with the requests of all others.
+        // An error thrown here would be unhandled and end the process, with everybody's requests.
         log.error({ requestId, err }, UNHANDLED);
         response.destroy();
       }
@@ -122,7 +122,7 @@ export function createListener(options: ListenerOptions): Listener {
     if (last !== undefined && !last.response.req.complete) {
       const { response, requestId } = last;
       if (response.writableFinished) return socket.destroy();
-      // Of somebody else's answer, which would look whole.
+      // Another request's answer is half sent: ending the connection in order would make it look whole.
       if (response.headersSent && last.onClose) return response.destroy();
       response.shouldKeepAlive = false;
       if (!response.headersSent) answerError(response, error, requestId, problems);
@@ -160,7 +160,7 @@ export function createListener(options: ListenerOptions): Listener {
     certificate,
     serve,
   );
-  // Of connections that could not be accepted, as when there are too many files.
+  // Emitted for a connection that could not be accepted, as when there are too many open files.
   server.on('error', (err) => server.listening && log.error({ err }, 'a connection was not accepted'));
   server.maxConnections = limits.CONNECTIONS_MAX;
   server.timeout = limits.STALL_TIMEOUT_MS;

@@ -122,7 +122,7 @@ function isAnswered(path: string): Promise<boolean> {
       probe.destroy();
       resolve(true);
     });
-    // Not there any more: whoever asks looks again.
+    // ENOENT: the file is gone, and the caller looks again.
     probe.once('error', ({ code }: NodeJS.ErrnoException) =>
       resolve(code !== 'ECONNREFUSED' && code !== 'ENOENT'),
     );

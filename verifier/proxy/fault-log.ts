@@ -31,7 +31,7 @@ export class FaultLog {
     this.#last.set(fault, { atMs: nowMs, unsaid: 0 });
     const { method, requestId } = request;
     const unsaid = last?.unsaid ?? 0;
-    // Of the error the reason only: it may hold what the server said.
+    // Log the reason alone: the rest of the error may hold what the server sent.
     const reason = cause instanceof Error ? cause.message : undefined;
     this.#log.warn({ requestId, method, fault, reason, unsaid }, `no response from ${this.#to}`);
   }

@@ -23,7 +23,7 @@ export function mayClimb(target: string): boolean {
 function leads(path: string): boolean {
   let depth = 0;
   for (const segment of path.split(/[/\\]/)) {
-    // What servers are known to cut off: parameters, blanks, and what is behind a NUL.
+    // Servers are known to cut these off: parameters, blanks, and all behind a NUL.
     const [name = ''] = segment.split(/[;\0\s]/, 1);
     if (name === '..') depth--;
     else if (name !== '' && name !== '.') depth++;

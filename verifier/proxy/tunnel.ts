@@ -11,7 +11,7 @@ export async function join(client: Socket, other: Duplex, idleMs: number): Promi
     socket.on('error', () => socket.destroy());
     return new Promise<void>((resolve) => {
       socket.once('close', () => {
-        // What it said before it closed is still delivered.
+        // Deliver the bytes that it sent before it closed.
         if (peer instanceof Socket) peer.destroySoon();
         else peer?.destroy();
         resolve();

@@ -72,7 +72,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#limit = limit;
     this.#added = added;
     this.#tunnelIdleMs = tunnelIdleMs;
-    // Not written where it is assigned: see "Garbage" in README.md.
+    // A function of its own, not written where it is assigned: see "Garbage" in README.md.
     const abort = () => this.#controller?.abort(new Error('the client has gone'));
     events.onClose = abort;
   }

@@ -156,18 +156,18 @@ export function bodyOf(request: IncomingMessage, response: ServerResponse): Body
   if (coding !== undefined && (coding.toLowerCase() !== 'chunked' || request.httpVersion !== '1.1')) {
     throw new ApiError('BAD_REQUEST', 'Transfer-Encoding: only chunked, in HTTP/1.1');
   }
-  // Not the stream itself: undici would destroy it, and with it the way to answer.
+  // An iterator, because undici would destroy the stream itself, and with it the way to answer.
   const chunks = async function* () {
     if (expect !== undefined && request.httpVersion === '1.1') {
-      // Behind a request not yet answered: when the turn comes. Said before that, Node 24 keeps it, and puts the head of an
-      // answer that streams early before it, into whose body it so comes. Pending for good where the client leaves first.
+      // Wait for this request's turn. Node 24 keeps a 100 that is said earlier and sends it within the body of an answer
+      // that streams before it. If the client leaves first, this stays pending for good.
       if (!response.socket) await new Promise((turn) => response.once('socket', turn));
       if (!response.headersSent) response.writeContinue();
     }
     try {
       yield* request.iterator({ destroyOnReturn: false });
     } finally {
-      // Where the answer came before the end of the body: nobody else reads the rest, and the connection would stand.
+      // If the answer came before the end of the body, nobody else reads the rest, and the connection would hang.
       request.resume();
     }
   };

@@ -73,7 +73,7 @@ export class Usage {
       await pause(this.#options.clock, this.#options.periodMs, this.#stop.signal);
       await this.#flush();
     }
-    // What was counted while the last one was on its way.
+    // Report the counts that came while the last report was under way.
     await this.#flush();
   }
 
@@ -101,7 +101,7 @@ export class Usage {
         );
       } catch (error) {
         this.#options.log.debug({ err: error, keys: keys.length, sent }, 'usage was not reported');
-        // What was sent may have been added, and would be counted twice.
+        // Counts that were sent may have been added: sending them again could count them twice.
         for (const [entry, lost] of batch) {
           if (sent) this.dropped += sum(lost);
           else this.#add(entry, lost);
