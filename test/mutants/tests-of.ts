@@ -152,12 +152,13 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'verifier/rechecks',
       'verifier/connections',
       'verifier/forward',
+      'verifier/one-address',
       'verifier/proxy-without-lane',
       'verifier/survival',
       'verifier/proxy-differential',
     ],
   ],
-  [/^verifier\/control-plane-proxy\.ts$/, ['verifier/forward']],
+  [/^verifier\/control-plane-proxy\.ts$/, ['verifier/forward', 'verifier/one-address']],
   [
     /^verifier\/(?:tls|unix-socket|server|listeners)\.ts$/,
     [
