@@ -5,6 +5,7 @@
  * Shape       -DKEYS=1|2  -DVERIFIERS=n  -DWRITES=n  -DLEASE=n (ticks)  -DDRIFT=n  -DFAILOVER
  *             -DLEASECHANGE  -DEVICT  -DREQUESTS=1|2  -DCREATES=n (keys are created, with
  *             FAILOVER, and none is changed: that its creations and its log are compared has the same proof)
+ *             -DGATE (verifier 0 is of an older protocol, and the last write needs the next)
  * Mutants     every other #ifdef: each takes one rule away, and Spin must then find an error.
  *
  * Three ideas keep it small enough to search completely:
@@ -61,6 +62,9 @@ typedef Server {
 #endif
 #ifdef LEASECHANGE
   byte L; byte Lf; byte token; bool fenced_first;
+#endif
+#ifdef GATE
+  bool raised;           /* the API needs what verifier 0 does not speak */
 #endif
 };
 Server server[SERVERS];
@@ -262,10 +266,15 @@ inline renew(r) {
 #endif
 #endif
 
+#if defined(GATE) && !defined(OLDER_MAY_JOIN)
+#define too_old(p) (id == 0 && server[p].raised)
+#else
+#define too_old(p) (false)
+#endif
 #ifdef NO_REGISTRATION
 #define may_sync(p) (true)
 #else
-#define may_sync(p) (server[p].score[id] != ABSENT && server[p].score[id] != KILLED)
+#define may_sync(p) (server[p].score[id] != ABSENT && server[p].score[id] != KILLED && !too_old(p))
 #endif
 #ifdef CREATES
 #ifdef CREATIONS_NOT_COMPARED
@@ -318,6 +327,9 @@ inline answer() {
   do :: !touches(q, (bit_(my.ring, my.pos) && q > fork), k) -> q-- :: else -> break od;
   assert(my.at[k] == q);
 #endif
+#ifdef GATE              /* I20: nor does one answer who would ignore what a key may have */
+  assert(id != 0 || !server[(promoted -> NEW : OLD)].raised);
+#endif
   q = 0
 }
 
@@ -344,6 +356,14 @@ inline send(r, key) {
 /* register.lua, sync.lua: one atomic step on a server that still takes writing scripts */
 inline execute_register() {
   pick(p);
+  if
+  :: too_old(p) -> end_register()
+  :: else -> do_register()
+  fi;
+  p = 0; q = 0
+}
+inline end_register() { my.request[0].state = NOTHING; my.request[0].age = 0 }
+inline do_register() {
   my.request[0].state = OK; my.request[0].from = p; my.request[0].head = server[p].head;
 #ifdef CREATES
   my.request[0].created = server[p].created;
@@ -354,9 +374,10 @@ inline execute_register() {
 #ifndef NO_REGISTRATION
   q = 0;                                                       /* a fresh name: unknown elsewhere */
   do :: q < SERVERS -> server[q].score[id] = ABSENT; reaper(q, id) = IDLE; q++ :: else -> break od;
-  server[p].score[id] = server[p].head;
+  server[p].score[id] = server[p].head
+#else
+  skip
 #endif
-  p = 0; q = 0
 }
 inline execute_sync(r) {
 #ifdef SESSION
@@ -569,6 +590,11 @@ inline kill(q) {         /* ZADD XX -1 for exactly the laggards, in one script w
 #endif
 #endif
 
+#ifdef NO_GATE
+#define held_off (false)
+#else
+#define held_off (nth == WRITES-1 && server[p].score[0] != ABSENT)     /* an older follower is registered */
+#endif
 proctype Update(byte nth) {
   byte p, s, i; bool n;
 #ifdef KILL_WITHOUT_XX
@@ -576,8 +602,14 @@ proctype Update(byte nth) {
 #endif
 end_before:
   atomic { updates == nth && any_up ->                         /* the write script */
-    updates++;
     pick(p);
+#ifdef GATE
+    if
+    :: held_off -> p = 0; goto end_before
+    :: else -> server[p].raised = server[p].raised || nth == WRITES-1
+    fi;
+#endif
+    updates++;
     server[p].head++;
     s = server[p].head; n = on_new(p, s);
     fence_left[nth] = fence(p) }
@@ -674,6 +706,9 @@ end:
   :: d_step { reapable(NEW, 0) -> reap(NEW, 0) }
   :: d_step { !cut ->                                          /* replicate */
        server[NEW].head = server[OLD].head;
+#ifdef GATE
+       server[NEW].raised = server[OLD].raised;
+#endif
 #ifdef CREATES
        server[NEW].created = server[OLD].created;
 #endif

@@ -11,8 +11,10 @@ export interface Search {
 const FAILOVER = ['-DFAILOVER'];
 const CREATED = ['-DCREATES=2', '-DWRITES=1', '-DLEASE=1'];
 const TWO_KEYS = ['-DKEYS=2'];
+const GATE = ['-DGATE'];
 const I1 = 'I1: no answer older than a complete write';
 const I11 = 'I11: no answer about a key that a failover took, a lease after it';
+const I20 = 'I20: no answer by a verifier that is too old for the API';
 const I6 = 'I6: no durable write is missing from a later primary';
 
 export const searches: Search[] = [
@@ -21,6 +23,9 @@ export const searches: Search[] = [
   base('base, large payloads evict', [...TWO_KEYS, '-DWRITES=3', '-DEVICT'], { quick: true }),
   base('base, drifting clocks', ['-DDRIFT=1', '-DWRITES=3'], { quick: true }),
   base('base, lease lowered and raised', ['-DLEASECHANGE'], { quick: true }),
+  base('base, an older verifier', [...GATE, '-DWRITES=3'], { quick: true }),
+  base('base, an older verifier, failover', [...GATE, ...FAILOVER], { quick: true }),
+  base('base, an older verifier beside another', [...GATE, '-DVERIFIERS=2']),
   base('base, two verifiers', ['-DVERIFIERS=2']),
   base('base, failover', FAILOVER, { quick: true }),
   base('base, failover, keys created', [...FAILOVER, ...CREATED], { quick: true }),
@@ -52,6 +57,8 @@ export const searches: Search[] = [
   mutant('CREATIONS_NOT_COMPARED', I11, [...FAILOVER, ...CREATED]),
   mutant('CREATIONS_COUNTED', I11, [...FAILOVER, ...CREATED]),
   mutant('CREATIONS_BELIEVED', I11, [...FAILOVER, ...CREATED, '-DREQUESTS=2']),
+  mutant('NO_GATE', I20, GATE),
+  mutant('OLDER_MAY_JOIN', I20, GATE),
   deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
   deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),
 ];
@@ -62,7 +69,7 @@ function base(name: string, defines: string[], { quick = false } = {}): Search {
     name,
     defines: ['-DCHECK_I9', ...defines],
     expect: 'ok',
-    guards: 'I1, I3, I6, I9, I11',
+    guards: 'I1, I3, I6, I9, I11, I20',
     quick,
     breadthFirst: false,
   };

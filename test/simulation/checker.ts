@@ -38,10 +38,12 @@ export interface Following {
 /** Answer of a verifier about a key, and its state at that moment. */
 export interface Answer {
   readonly verifier: string;
+  /** The protocol that it speaks. */
+  readonly protocol: number;
   readonly key: KnownKey;
   readonly code: string;
   /** undefined where the answer says nothing of the key. */
-  readonly seen: KeyVersion | undefined;
+  readonly seen: Pick<KeyVersion, 'tag' | 'enabled'> | undefined;
   readonly begunAtMs: number;
   readonly monotonicMs: number;
   readonly following: Following | undefined;
@@ -58,7 +60,16 @@ export class Checker {
   readonly #members = new WeakMap<ApiState, Set<string>>();
   /** Keys whose creation a failover took, and when; one that arrives after all leaves. */
   readonly #lostAtMs = new Map<string, number>();
-  readonly counts = { answers: 0, refused: 0, notFound: 0, acks: 0, fence: 0, lost: 0, lostKeys: 0 };
+  readonly counts = {
+    answers: 0,
+    refused: 0,
+    notFound: 0,
+    acks: 0,
+    fence: 0,
+    lost: 0,
+    lostKeys: 0,
+    heldOff: 0,
+  };
 
   /**
    * @param limits true milliseconds: how old a write may be that an answer lacks, whatever broke; how long a
@@ -146,7 +157,7 @@ export class Checker {
     else this.#unknown(answer);
   }
 
-  #known(answer: Answer, seen: KeyVersion): void {
+  #known(answer: Answer, seen: Pick<KeyVersion, 'tag' | 'enabled'>): void {
     const { key, following, verifier } = answer;
     const who = `${verifier} said ${answer.code} (${seen.tag}) of ${key.keyId}`;
     const changes = this.history.about(key);
@@ -179,6 +190,10 @@ export class Checker {
     const expected = this.history.at(key, prefix);
     if (expected.gone || expected.tag !== seen.tag || expected.enabled !== seen.enabled) {
       throw new Violation('I9', `${who}, which at ${following.position} is ${JSON.stringify(expected)}`);
+    }
+    const needs = Math.max(expected.needs, this.#group.primary.state.apis.get(key.apiId)?.needs ?? 1);
+    if (answer.protocol < needs) {
+      throw new Violation('I20', `${who}, which speaks ${answer.protocol}, in an API that needs ${needs}`);
     }
   }
 

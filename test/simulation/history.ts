@@ -1,5 +1,9 @@
+import { PROTOCOL } from '../../shared/protocol.ts';
 import type { Timeline } from './clock.ts';
 import type { ApiState } from './redis.ts';
+
+/** A field of a record that verifiers of the protocol before ignore. It stands for any, so nothing else comes of it. */
+export const LATER_FIELD = 'later';
 
 /** State of a key after a change. */
 export interface KeyVersion {
@@ -8,6 +12,8 @@ export interface KeyVersion {
   readonly enabled: boolean;
   /** It was deleted, or its API was. */
   readonly gone: boolean;
+  /** The protocol that a verifier must speak to obey all that it has. */
+  readonly needs: number;
 }
 
 /** One change at its place in the tree of histories, in which failovers make branches. */
@@ -27,7 +33,7 @@ export interface ChangeNode {
   completeAtMs: number;
 }
 
-const GONE: KeyVersion = { tag: '', enabled: false, gone: true };
+const GONE: KeyVersion = { tag: '', enabled: false, gone: true, needs: 1 };
 
 /** Every change that was ever committed anywhere, lost ones among them. */
 export class History {
@@ -115,7 +121,9 @@ export class History {
 
 /** Reads the state of a key from its record. */
 export function versionOf(record: Readonly<Record<string, string>> | undefined): KeyVersion {
-  return record ? { tag: record['n'] ?? '', enabled: record['e'] === '1', gone: false } : GONE;
+  if (!record) return GONE;
+  const needs = record[LATER_FIELD] ? PROTOCOL : 1;
+  return { tag: record['n'] ?? '', enabled: record['e'] === '1', gone: false, needs };
 }
 
 function push<T>(map: Map<string, T[]>, key: string, item: T): void {

@@ -138,6 +138,19 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
       ["if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');", ''],
     ],
   },
+  'no gate': {
+    seed: 28,
+    file: REDIS,
+    edits: [["if (old.length > 0) return { status: 'TOO_OLD', needs, followers: old.length, names };", '']],
+  },
+  'older ones register': {
+    seed: 17,
+    file: REDIS,
+    edits: [
+      ['if (protocolOf(member) < api.needs) return read(undefined);', ''],
+      [' || protocolOf(member) < api.needs)', ')'],
+    ],
+  },
   'F without X': {
     seed: 24,
     file: FENCE,

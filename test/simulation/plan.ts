@@ -48,6 +48,8 @@ export interface Plan {
   readonly writePeriodMs: number;
   /** Of the changes: the share that is written for all keys of an API at once. */
   readonly batches: number;
+  /** Of the verifiers: the share that speaks the protocol before this one. Where there is one, keys may need this one. */
+  readonly olderVerifiers: number;
   readonly verifyPeriodMs: number;
   readonly faults: readonly Fault[];
   readonly faultPeriodMs: number;
@@ -70,6 +72,9 @@ const AIMED: Readonly<Record<'failovers' | 'lowering' | 'drift', readonly Fault[
 
 /** Remainders of the seeds that write batches; the others are as they were before there were any. */
 const BATCHED = [5, 6];
+
+/** The remainder of the seeds that have verifiers of the protocol before. */
+const UPGRADING = 6;
 
 /** A network that does nothing but take a moment. */
 export const CALM: NetworkManners = {
@@ -119,6 +124,7 @@ export function planOf(seed: number): Plan {
     activeMs: random.between(4, 10) * leaseMs,
     writePeriodMs: random.pick([100, 300, 1000]),
     batches: BATCHED.includes(seed % 7) ? 0.3 : 0,
+    olderVerifiers: seed % 11 === UPGRADING ? 0.4 : 0,
     verifyPeriodMs: random.pick([15, 40]),
     faults,
     faultPeriodMs: random.pick(aim ? [100, 200] : [100, 300, 1000]),

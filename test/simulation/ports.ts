@@ -9,6 +9,7 @@ import type {
 } from '../../control-plane/core/change-log.ts';
 import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-store.ts';
 import { unavailable } from '../../shared/errors.ts';
+import { PROTOCOL } from '../../shared/protocol.ts';
 import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
   Directory,
@@ -70,12 +71,17 @@ export class SimulatedDirectory implements Directory {
   readonly #lanes: Lanes;
   readonly #events: SessionEvents;
   readonly #findsKeys: boolean;
+  readonly #protocol: number;
 
-  /** @param findsKeys whether its sessions do, as those to anything but a Cluster */
-  constructor(lanes: Lanes, events: SessionEvents, findsKeys: boolean) {
+  /**
+   * @param findsKeys whether its sessions do, as those to anything but a Cluster
+   * @param protocol what this verifier speaks, whatever its code says
+   */
+  constructor(lanes: Lanes, events: SessionEvents, findsKeys: boolean, protocol: number) {
     this.#lanes = lanes;
     this.#events = events;
     this.#findsKeys = findsKeys;
+    this.#protocol = protocol;
   }
 
   async open(apiId: string): Promise<Session> {
@@ -85,6 +91,7 @@ export class SimulatedDirectory implements Directory {
       this.#lanes,
       this.#events,
       this.#findsKeys,
+      (member) => (this.#protocol === PROTOCOL ? member : member.slice(member.indexOf('.') + 1)),
     );
   }
 
@@ -106,10 +113,20 @@ class SimulatedSession implements Session {
   readonly #line: Connection;
   readonly #lanes: Lanes;
   readonly #events: SessionEvents;
+  /** The name under which a member registers; one of before there was a protocol number has none in it. */
+  readonly #nameOf: (member: string) => string;
   #listener: ((message: string) => void) | undefined;
   #ended: (() => void) | undefined;
 
-  constructor(apiId: string, line: Connection, lanes: Lanes, events: SessionEvents, findsKeys: boolean) {
+  constructor(
+    apiId: string,
+    line: Connection,
+    lanes: Lanes,
+    events: SessionEvents,
+    findsKeys: boolean,
+    nameOf: (member: string) => string,
+  ) {
+    this.#nameOf = nameOf;
     this.findsKeys = findsKeys;
     this.#apiId = apiId;
     this.#line = line;
@@ -122,7 +139,8 @@ class SimulatedSession implements Session {
     return this.#line.subscribe(this.#apiId, onMessage);
   }
 
-  async register(member: string, nonce: string): Promise<Registration> {
+  async register(as: string, nonce: string): Promise<Registration> {
+    const member = this.#nameOf(as);
     const { machine, network } = this.#lanes;
     const { replicas } = network.group;
     this.#events.registering(this.#apiId, member);
@@ -139,14 +157,17 @@ class SimulatedSession implements Session {
 
   async sync(request: SyncRequest): Promise<SyncReply> {
     const sentAtMs = this.#lanes.machine.monotonicMs();
-    const { reply } = await this.#line.call('sync', this.#apiId, (state) => state.sync(this.#apiId, request));
+    const { reply } = await this.#line.call('sync', this.#apiId, (state) =>
+      state.sync(this.#apiId, { ...request, member: this.#nameOf(request.member) }),
+    );
     if (reply.status === 'OK' && reply.nonce === request.nonce) {
       this.#events.granted(this.#apiId, sentAtMs, reply.leaseMs);
     }
     return reply;
   }
 
-  async leave(member: string): Promise<void> {
+  async leave(as: string): Promise<void> {
+    const member = this.#nameOf(as);
     await this.#line.call('leave', this.#apiId, (state) => state.leave(this.#apiId, member));
   }
 

@@ -86,7 +86,7 @@ function change(world: World): void {
     else {
       const update = (): Write => {
         const fields = world.fields(random.chance(0.5));
-        return { apiId: home, operation: 'update', keyId, fields };
+        return world.upgraded({ apiId: home, operation: 'update', keyId, fields });
       };
       void world.write(process, update(), waitMs).then((by) => {
         // Who was fenced off must not be forgotten before the leases that it got since are over.
@@ -171,10 +171,10 @@ const recoveryMs = ({ limits }: Plan): number =>
   1.03 * (1.1 * limits.syncPeriodMs + limits.syncDeadlineMs + 2 * (2000 + 2000)) + 400;
 
 function notRecovered({ verifiers, group }: World): string | undefined {
-  for (const { machine, verifier } of verifiers) {
+  for (const { machine, verifier, protocol } of verifiers) {
     for (const { apiId, canAnswer, position } of verifier.followers) {
-      const { sequence: head, deleted } = group.primary.state.api(apiId);
-      if (head === 0 || (canAnswer && (deleted || position === head))) continue;
+      const { sequence: head, deleted, needs } = group.primary.state.api(apiId);
+      if (head === 0 || protocol < needs || (canAnswer && (deleted || position === head))) continue;
       return `${machine.name} is at ${position} of ${apiId}, not ${head}`;
     }
   }
@@ -198,14 +198,16 @@ async function batchCompleted(world: World, writes: readonly Write[]): Promise<v
 /** Asks a verifier for one key after the other; a refusal may be the discovery of a dead connection. */
 async function allAnswered(world: World, process: VerifierProcess): Promise<void> {
   for (const key of world.keys) {
+    if (process.protocol < world.group.primary.state.api(key.apiId).needs) continue;
     while (!(await world.verify(process, key))) await pause(process.machine, 50);
   }
 }
 
 /** Crashed followers are found and removed; nobody else is. */
 function otherMembers({ group, verifiers }: World): string | undefined {
-  for (const [apiId, { members, created }] of group.primary.state.apis) {
+  for (const [apiId, { members, created, needs }] of group.primary.state.apis) {
     const live = verifiers
+      .filter(({ protocol }) => protocol >= needs)
       .filter(({ verifier }) => verifier.followers.some((follower) => follower.apiId === apiId))
       .map(({ following }) => following.get(apiId)?.member ?? '');
     if (!created || [...members.keys()].sort().join() === live.sort().join()) continue;

@@ -10,17 +10,18 @@ const TURNING = Array.from({ length: 200 }, (_, i) => 1001 + (turn % 1_000_000) 
 const SEEDS = [...KNOWN, ...TURNING];
 
 test('no seed breaks an invariant', async () => {
-  const totals = { acks: 0, fence: 0, lost: 0, answers: 0 };
+  const totals = { acks: 0, fence: 0, lost: 0, answers: 0, heldOff: 0 };
   const violations: string[] = [];
   for (const seed of SEEDS) {
     const { violation, counts } = await simulate(seed);
     if (violation) violations.push(`npm run simulate -- --seed ${seed} # ${violation.message}`);
-    for (const name of ['acks', 'fence', 'lost', 'answers'] as const) totals[name] += counts[name];
+    for (const name of ['acks', 'fence', 'lost', 'answers', 'heldOff'] as const) totals[name] += counts[name];
   }
   expect(violations).toEqual([]);
   // All that can happen did.
   expect(totals.answers).toBeGreaterThan(100 * SEEDS.length);
   expect(Math.min(totals.acks, totals.fence, totals.lost)).toBeGreaterThan(SEEDS.length / 2);
+  expect(totals.heldOff).toBeGreaterThan(0);
 }, 300_000);
 
 test('a seed replays exactly', async () => {

@@ -2,12 +2,15 @@ import type { Write } from '../../control-plane/core/change-log.ts';
 import { Fence } from '../../control-plane/core/fence.ts';
 import { Propagator } from '../../control-plane/core/propagation.ts';
 import { Sweep } from '../../control-plane/core/sweep.ts';
+import { ApiError } from '../../shared/errors.ts';
 import { hashSecret } from '../../shared/key-format.ts';
+import { PROTOCOL } from '../../shared/protocol.ts';
 import { formatPointer, idPointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type { Verdict } from '../../verifier/core/verdict.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline } from './clock.ts';
+import { LATER_FIELD } from './history.ts';
 import { Network } from './network.ts';
 import { RedisGroup, RedisNode } from './nodes.ts';
 import type { Plan } from './plan.ts';
@@ -28,6 +31,7 @@ export interface VerifierProcess {
   readonly verifier: Verifier;
   readonly following: Map<string, Following>;
   readonly firstAskedAtMs: Map<string, number>;
+  readonly protocol: number;
 }
 
 /** A control plane's process. */
@@ -140,7 +144,10 @@ export class World {
       },
     };
     const lanes = new Lanes(this.network, machine, true);
-    const directory = new SimulatedDirectory(lanes, sessionEvents, this.plan.findsKeys);
+    const { findsKeys, olderVerifiers } = this.plan;
+    const isOlder = olderVerifiers > 0 && this.random.chance(olderVerifiers);
+    const protocol = isOlder ? PROTOCOL - 1 : PROTOCOL;
+    const directory = new SimulatedDirectory(lanes, sessionEvents, findsKeys, protocol);
     const verifier = new Verifier({
       directory,
       clock: machine,
@@ -175,7 +182,7 @@ export class World {
       }),
     });
     verifier.start();
-    const process = { machine, verifier, following, firstAskedAtMs: new Map<string, number>() };
+    const process = { machine, verifier, following, protocol, firstAskedAtMs: new Map<string, number>() };
     this.verifiers.push(process);
     return process;
   }
@@ -252,16 +259,17 @@ export class World {
   /** Asks a verifier for a key; what becomes of it, which the checker was told already. */
   verify(process: VerifierProcess, key: KnownKey): Promise<Verdict | undefined> {
     const { promise, resolve } = Promise.withResolvers<Verdict | undefined>();
-    const { machine, verifier, following, firstAskedAtMs } = process;
+    const { machine, verifier, following, firstAskedAtMs, protocol } = process;
     const begunAtMs = this.timeline.nowMs;
     const answer = (verdict: Verdict) => {
       const { code, entry } = verdict;
-      const seen = entry && { tag: entry.details?.name ?? '', enabled: entry.enabled, gone: false };
+      const seen = entry && { tag: entry.details?.name ?? '', enabled: entry.enabled };
       this.note(machine.name, code, key.keyId, seen?.tag ?? '');
       this.check(() => {
         if (entry && entry.keyId !== key.keyId) throw new Violation('I9', `${entry.keyId} for ${key.keyId}`);
         this.checker.answered({
-          ...{ verifier: machine.name, key, code, seen, begunAtMs, monotonicMs: machine.monotonicMs() },
+          ...{ verifier: machine.name, protocol, key, code, seen, begunAtMs },
+          monotonicMs: machine.monotonicMs(),
           following: following.get(key.apiId),
           firstAskedAtMs: firstAskedAtMs.get(key.keyId) ?? 0,
         });
@@ -300,6 +308,7 @@ export class World {
         this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, sequence));
       return by;
     } catch (error) {
+      if (error instanceof ApiError && error.code === 'VERIFIERS_TOO_OLD') this.checker.counts.heldOff++;
       this.note(process.machine.name, 'failed', about, (error as Error).message);
       return undefined;
     }
@@ -339,6 +348,19 @@ export class World {
     });
   }
 
+  /** An update that sets, keeps or clears what older verifiers would ignore. */
+  upgraded(update: Write): Write {
+    const needs = this.#needs();
+    if (needs === 1) return update;
+    const later = this.random.chance(0.7);
+    const fields: Write['fields'] = { ...update.fields, ...{ [LATER_FIELD]: later ? 'x' : '' } };
+    return { ...update, fields, needs: later ? needs : 1 };
+  }
+
+  #needs(): number {
+    return this.plan.olderVerifiers > 0 && this.random.chance(0.3) ? PROTOCOL : 1;
+  }
+
   /** The fields of an update: always with a name of its own, sometimes too long for the log. */
   fields(enabled: boolean): Write['fields'] {
     const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
@@ -350,7 +372,7 @@ export class World {
    * @param isPointed whether the pointers are there already, as where an import was interrupted
    */
   async createKey(process: ControlPlaneProcess, apiId: string, isPointed = false): Promise<void> {
-    const key = this.#newKey(apiId);
+    const key = this.#newKey(apiId, this.#needs());
     const secretHash = hashSecret(key.secret);
     const { log } = process;
     this.keys.push(key);
@@ -363,7 +385,9 @@ export class World {
       const steps = [
         await Promise.all(isPointed ? [] : setPointers()),
         await Promise.all([
-          log.durably(apiId, (state) => state.createKey(apiId, key.keyId, recordOf(key, secretHash))),
+          log.durably(apiId, (state) =>
+            state.createKey(apiId, key.keyId, recordOf(key, secretHash), key.created.needs),
+          ),
         ]),
       ];
       if (!steps.flat().every(({ reply, replicated }) => reply && replicated)) throw new Error('not durable');
@@ -403,9 +427,9 @@ export class World {
     this.keys.push(key);
   }
 
-  #newKey(apiId: string): KnownKey {
+  #newKey(apiId: string, needs = 1): KnownKey {
     const keyId = `k${this.keys.length}`;
-    const created = { tag: `t${++this.#tags}`, enabled: true, gone: false };
+    const created = { tag: `t${++this.#tags}`, enabled: true, gone: false, needs };
     return { apiId, keyId, secret: `secret of ${keyId}`, created, createdAtMs: Number.POSITIVE_INFINITY };
   }
 
@@ -428,6 +452,7 @@ const SILENT = {
 
 const recordOf = ({ created }: KnownKey, secretHash: string) => ({
   ...{ p: secretHash, e: created.enabled ? '1' : '0', n: created.tag },
+  ...(created.needs > 1 ? { [LATER_FIELD]: 'x' } : {}),
 });
 
 function point(state: RedisState, { apiId, keyId }: KnownKey, secretHash: string): void {
