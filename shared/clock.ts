@@ -37,6 +37,12 @@ export const systemClock: Clock = {
   },
 };
 
+/** Keeps the process alive until it is cancelled: for what somebody waits for while only such timers run. */
+export function holdProcess(): Timer {
+  const timer = setInterval(() => undefined, 2 ** 30);
+  return { cancel: () => clearInterval(timer) };
+}
+
 /** Resolves after `delayMs`, or at once with `signal`. Never rejects. */
 export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

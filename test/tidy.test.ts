@@ -26,6 +26,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/endpoints': ['verifier/core', 'verifier/http', 'verifier/assets.ts'],
   'verifier/fast-lane': ['verifier/endpoints', 'verifier/core', 'verifier/http'],
   'verifier/proxy': ['verifier/fast-lane', 'verifier/endpoints', 'verifier/core', 'verifier/http'],
+  'verifier/library': ['verifier/core', 'verifier/redis', 'verifier/follower-log.ts'],
   'control-plane/core': [],
   'control-plane/redis': ['control-plane/core'],
   'control-plane/http': ['control-plane/core', 'control-plane/redis'],
@@ -120,7 +121,9 @@ describe('imports', () => {
       offenders(/import (?!type)[^;]*from 'ioredis'/, /^shared\/redis\/(redis|sentinel-connector)\.ts$/),
     ).toEqual([]);
     expect(offenders(/from 'lru-cache'/, /^verifier\/core\/(key-cache|verifier)\.ts$/)).toEqual([]);
-    expect(offenders(/'undici'/, /^verifier\/proxy\/(upstream|upstream-handler)\.ts$/)).toEqual([]);
+    expect(
+      offenders(/'undici'/, /^verifier\/(proxy\/(upstream|upstream-handler)|library\/client)\.ts$/),
+    ).toEqual([]);
     expect(
       offenders(/import\('@grpc|import (?!type)[^;]*from '@grpc/, /^verifier\/endpoints\/envoy-grpc\.ts$/),
     ).toEqual([]);

@@ -51,7 +51,7 @@ beforeAll(async () => {
     '--no-fund',
   ];
   npm(home, 'install', ...offline, join(folder, `keyfence-${version()}.tgz`));
-}, 120_000);
+}, 300_000);
 afterAll(async () => {
   await fleet.stop();
   rmSync(folder, { recursive: true, force: true });
@@ -75,7 +75,7 @@ function productionPackages(): string[] {
 test('the package runs as JavaScript under a plain node', async () => {
   const installed = join(folder, 'home', 'node_modules');
   const sources = readdirSync(join(installed, 'keyfence'), { recursive: true, encoding: 'utf8' });
-  expect(sources.filter((file) => file.endsWith('.ts'))).toEqual([]);
+  expect(sources.filter((file) => /(?<!\.d)\.ts$/.test(file))).toEqual([]);
   const keyfence = (...args: string[]) => {
     const command = [join(installed, '.bin', 'keyfence'), ...args];
     return promisify(execFile)(process.execPath, command, { cwd: tmpdir(), env: envOf(fleet) });
@@ -84,6 +84,81 @@ test('the package runs as JavaScript under a plain node', async () => {
   const { keyId } = JSON.parse((await keyfence('keys', 'create', 'packed', '--json')).stdout);
   expect((await keyfence('keys', 'disable', keyId)).stdout).toContain('complete');
   expect((await keyfence('doctor')).stdout).toContain('✓ rights');
+});
+
+/** The samples of a page of documentation, in their order. */
+function samplesOf(page: string): string[] {
+  const text = readFileSync(join(ROOT, page), 'utf8');
+  return [...text.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, sample = '']) => sample);
+}
+
+test('an application type-checks against the package, with the declarations of all libraries, and runs', {
+  timeout: 60_000,
+}, async () => {
+  const home = join(folder, 'home');
+  for (const name of ['@types/node', 'undici-types']) {
+    cpSync(join(ROOT, 'node_modules', name), join(home, 'node_modules', name), { recursive: true });
+  }
+  const compilerOptions = {
+    target: 'es2024',
+    module: 'nodenext',
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    skipLibCheck: false,
+    noEmit: true,
+    types: ['node'],
+  };
+  writeFileSync(join(home, 'package.json'), '{"private":true,"type":"module"}');
+  writeFileSync(join(home, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
+  const [own = '', sidecar = '', ...others] = samplesOf('verifier/library/README.md');
+  expect(others).toEqual([]);
+  writeFileSync(join(home, 'own.ts'), own);
+  writeFileSync(join(home, 'sidecar.ts'), sidecar);
+  const differing = sidecar.split('\n').filter((line) => !own.includes(line));
+  expect(differing.filter((line) => !line.startsWith('import '))).toHaveLength(1);
+  execFileSync(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', home], {
+    stdio: 'inherit',
+  });
+
+  const LISTEN_UNIX = join(fleet.directory, 'verifier.sock');
+  await fleet.addVerifier({ LISTEN_UNIX, LOOKUP_WAIT_MS: '5000' });
+  const env = { PATH, REDIS_URL: fleet.redisUrl, LISTEN_UNIX };
+  const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  const say = async (file: string) => {
+    // It ends by itself: nothing that was closed keeps the process alive.
+    const { stdout } = await promisify(execFile)(process.execPath, [join(home, file), key], {
+      cwd: home,
+      env,
+    });
+    return stdout.trim();
+  };
+  for (const file of ['own.ts', 'sidecar.ts']) expect(await say(file)).toBe(`${keyId} may pass`);
+  await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  for (const file of ['own.ts', 'sidecar.ts']) expect(await say(file)).toBe('refused: DISABLED');
+});
+
+test('the package exports what its documentation names, and nothing else', async () => {
+  const exported = async (name: string) => {
+    const code = `console.log(Object.keys(await import('${name}')).join())`;
+    return promisify(execFile)(process.execPath, ['--input-type=module', '-e', code], {
+      cwd: join(folder, 'home'),
+    })
+      .then(({ stdout }) => stdout.trim())
+      .catch(({ stderr }) => /ERR_\w+/.exec(stderr)?.[0]);
+  };
+  const names = ['keyfence/verifier', 'keyfence/client', 'keyfence', 'keyfence/build/verifier/main.js'];
+  expect(await Promise.all(names.map(exported))).toEqual([
+    'VerifierError,createVerifier',
+    'VerifierError,createClient',
+    'ERR_PACKAGE_PATH_NOT_EXPORTED',
+    'ERR_PACKAGE_PATH_NOT_EXPORTED',
+  ]);
+  const installed = join(folder, 'home', 'node_modules', 'keyfence');
+  for (const name of ['verifier', 'client']) {
+    const map = JSON.parse(readFileSync(join(installed, `build/verifier/exports-${name}.js.map`), 'utf8'));
+    expect(map.sources.join()).toContain(`verifier/library/${name}.ts`);
+    expect(map.sourcesContent).toHaveLength(map.sources.length);
+  }
 });
 
 test('npx finds the command in the project', () => {

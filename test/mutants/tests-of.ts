@@ -184,6 +184,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'simulation/simulation',
     ],
   ],
+  [/^verifier\/library\//, ['verifier/library/client', 'verifier/library/verifier']],
   [/^verifier\/(?:loan|plain-request)\.ts$/, ['verifier/loans', 'verifier/proxy-differential']],
   [
     /^verifier\//,

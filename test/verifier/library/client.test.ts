@@ -1,0 +1,154 @@
+import { createServer, type RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { generateKey } from '../../../shared/key-format.ts';
+import { createClient } from '../../../verifier/library/client.ts';
+import {
+  type ClientOptions,
+  type KeyVerifier,
+  VerifierError,
+} from '../../../verifier/library/key-verifier.ts';
+import { Fleet } from '../../harness/fleet.ts';
+
+let fleet: Fleet;
+const ends: (() => unknown)[] = [];
+const KEY = generateKey(16);
+
+function open(options: ClientOptions): KeyVerifier {
+  const client = createClient({ timeoutMs: 10_000, ...options });
+  ends.push(() => client.close());
+  return client;
+}
+
+/** A sidecar that answers as a test says. */
+async function sidecar(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  ends.push(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 0 });
+  const LISTEN_UNIX = join(fleet.directory, 'verifier.sock');
+  await fleet.addVerifier({ LOOKUP_WAIT_MS: '5000', LISTEN_UNIX });
+});
+afterAll(async () => {
+  await Promise.all(ends.map((end) => end()));
+  await fleet.stop();
+});
+
+const refusal = (code: string, message = /./) =>
+  expect.objectContaining({ constructor: VerifierError, code, message: expect.stringMatching(message) });
+
+test('over HTTP and over a Unix socket the verdicts are those of the sidecar, and a disable is one of them', async () => {
+  const { key, keyId } = await fleet.ok('keys.createKey', {
+    apiId: 'shop',
+    name: 'Ada',
+    meta: { plan: 'gold' },
+  });
+  const clients = [
+    open({ url: fleet.verifiers[0]?.address ?? '' }),
+    open({ unixSocket: join(fleet.directory, 'verifier.sock') }),
+  ];
+  for (const client of clients) {
+    await client.ready();
+    expect(client.decide(key)).toBeUndefined();
+    const { requestId: _, ...wanted } = (await fleet.verify(key)).body;
+    expect(await client.verify(key)).toEqual(wanted);
+    expect(wanted).toMatchObject({ code: 'VALID', name: 'Ada' });
+    expect((await client.verify(key, { apiId: 'another' })).code).toBe('FORBIDDEN');
+    for (const none of ['', 'x'.repeat(513), '\ud800', generateKey(16)])
+      expect(await client.verify(none)).toEqual({ valid: false, code: 'NOT_FOUND' });
+    await expect(client.verify(key, { apiId: '' })).rejects.toThrow(/^apiId: must match/);
+  }
+  await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  for (const client of clients) expect((await client.verify(key)).code).toBe('DISABLED');
+});
+
+test('a sidecar that is not there, and one that comes back: rejected, then answered; both are told', async () => {
+  let there = true;
+  const url = await sidecar((request, response) => {
+    if (!there) return request.socket.destroy();
+    response.end('{"valid":false,"code":"NOT_FOUND","requestId":"1"}');
+  });
+  const client = open({ url });
+  const told: string[] = [];
+  client.on('live', () => void told.push('live'));
+  client.on('dropped', ({ reason }) => void told.push(reason));
+  await client.ready();
+  there = false;
+  for (let i = 0; i < 2; i++)
+    await expect(client.verify(KEY)).rejects.toEqual(refusal('SERVICE_UNAVAILABLE', /out of reach/));
+  await expect(client.ready({ timeoutMs: 30 })).rejects.toEqual(refusal('SERVICE_UNAVAILABLE', /not ready/));
+  there = true;
+  await client.ready();
+  expect(told).toEqual(['live', expect.stringMatching(/out of reach/), 'live']);
+  const nowhere = open({ unixSocket: join(fleet.directory, 'none.sock') });
+  await expect(nowhere.verify(KEY)).rejects.toEqual(refusal('SERVICE_UNAVAILABLE', /ENOENT/));
+});
+
+test('a kept connection that the sidecar just closed costs no verdict', async () => {
+  let asked = 0;
+  const url = await sidecar((request, response) => {
+    if (++asked === 2) return request.socket.destroy();
+    response.end('{"valid":false,"code":"NOT_FOUND","requestId":"1"}');
+  });
+  const client = open({ url });
+  for (let i = 0; i < 2; i++) expect((await client.verify(KEY)).code).toBe('NOT_FOUND');
+  expect(asked).toBe(3);
+});
+
+describe('what is no verdict is an outage', () => {
+  const known = '"keyId":"key_1","apiId":"shop","enabled":true,"meta":{}';
+  test.each([
+    [200, ''],
+    [200, 'null'],
+    [200, '[]'],
+    [200, '{"valid":true}'],
+    [200, `{"valid":true,"code":"valid",${known}}`],
+    [200, `{"valid":true,"code":"toString",${known}}`],
+    [200, `{"valid":true,"code":"DISABLED",${known}}`],
+    [200, `{"valid":"true","code":"VALID",${known}}`],
+    [200, '{"valid":true,"code":"VALID"}'],
+    [200, '{"valid":true,"code":"VALID","keyId":"key_1","apiId":"shop","enabled":true}'],
+    [200, '{"valid":false,"code":"RATE_LIMITED"}'],
+    [201, `{"valid":true,"code":"VALID",${known}}`],
+    [404, `{"valid":true,"code":"VALID",${known}}`],
+    [503, `{"valid":true,"code":"VALID",${known}}`],
+    [200, `{"valid":true,"code":"VALID",${known},"name":"${'x'.repeat(300_000)}"}`],
+  ])('%i %.60s', async (status, body) => {
+    const url = await sidecar((_request, response) => response.writeHead(status).end(body));
+    await expect(open({ url }).verify(KEY)).rejects.toEqual(refusal('SERVICE_UNAVAILABLE'));
+  });
+});
+
+test('the wait for an answer, and how many wait, are bounded; closing ends all of it', async () => {
+  const url = await sidecar(() => undefined);
+  const slow = open({ url, timeoutMs: 20 });
+  await expect(slow.verify(KEY)).rejects.toEqual(refusal('SERVICE_UNAVAILABLE', /within 20 ms/));
+  const full = open({ url, requestsInFlightMax: 1 });
+  const waiting = expect(full.verify(KEY)).rejects.toEqual(refusal('CLOSED'));
+  await expect(full.verify(KEY)).rejects.toEqual(refusal('SERVICE_UNAVAILABLE', /requestsInFlightMax/));
+  await full.close();
+  await waiting;
+  await expect(full.verify(KEY)).rejects.toEqual(refusal('CLOSED'));
+  await expect(full.ready()).rejects.toEqual(refusal('CLOSED'));
+});
+
+test.each<[unknown, RegExp]>([
+  [undefined, /options: must be an object/],
+  [{}, /url, unixSocket: give one of them/],
+  [{ url: 'http://a', unixSocket: '/b' }, /url, unixSocket: give one of them/],
+  [{ url: '' }, /url: must be a string that is not empty/],
+  [{ url: 'ftp://a' }, /url: not such a URL/],
+  [{ url: 'http://a:b@c' }, /url: not such a URL/],
+  [{ url: 'http://a', timeoutMs: 0 }, /timeoutMs: "0" is not allowed \(integer 1\.\.60000 ms\)/],
+  [{ url: 'http://a', timeout: 5 }, /timeout: unknown option/],
+])('options %j: %s', (options, message) => {
+  expect(() => createClient(options as ClientOptions)).toThrow(message);
+});

@@ -1,0 +1,253 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { generateKey } from '../../../shared/key-format.ts';
+import type { KeyVerifier, VerifierOptions } from '../../../verifier/library/key-verifier.ts';
+import { createVerifier, VerifierError } from '../../../verifier/library/verifier.ts';
+import { Fleet } from '../../harness/fleet.ts';
+
+let fleet: Fleet;
+const opened: KeyVerifier[] = [];
+const lines: { fields: object; message: string }[] = [];
+const say = (fields: object, message: string) => void lines.push({ fields, message });
+const log = { debug: say, info: say, warn: say, error: say };
+
+/** With a wait for look-ups that a slow machine does not exceed. */
+function open(options: Partial<VerifierOptions> = {}): KeyVerifier {
+  const verifier = createVerifier({
+    redis: fleet.redisUrl,
+    apiIds: ['shop'],
+    lookupWaitMs: 5000,
+    log,
+    ...options,
+  });
+  opened.push(verifier);
+  return verifier;
+}
+
+beforeAll(async () => {
+  fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
+  await fleet.ok('apis.createApi', { apiId: 'other', name: 'other' });
+  await fleet.ok('apis.createApi', { apiId: 'shop', name: 'shop' });
+});
+afterAll(async () => {
+  await Promise.all(opened.map((verifier) => verifier.close()));
+  await fleet.stop();
+});
+
+/** Fails unless it rejects with a VerifierError of this code. */
+const refusal = (code: string) => expect.objectContaining({ constructor: VerifierError, code });
+
+test('every verdict is what verifyKey answers, by way of Redis and from memory', async () => {
+  const verifier = open({ apiIds: [] });
+  const inAMoment = Date.now() + 60_000;
+  const made = [
+    {},
+    { enabled: false },
+    { expires: Date.now() + 500 },
+    { name: 'Ada', externalId: 'o1', environment: 'live', meta: { plan: { seats: 3 } }, expires: inAMoment },
+  ];
+  const keys = await Promise.all(
+    made.map(
+      async (fields) => (await fleet.ok('keys.createKey', { apiId: 'shop', ...fields })).key as string,
+    ),
+  );
+  await fleet.until(async () => (await fleet.verdict(keys[2] ?? '')) === 'EXPIRED');
+  const asked: [string, { apiId: string }?][] = [
+    ...keys.map((key): [string] => [key]),
+    [keys[0] ?? '', { apiId: 'other' }],
+    [generateKey(16)],
+    ['no key at all'],
+  ];
+  const codes = new Set<string>();
+  for (const [key, options] of asked) {
+    await fleet.verdict(key, options);
+    const { requestId: _, ...wanted } = (await fleet.verify(key, options)).body;
+    expect(await verifier.verify(key, options)).toEqual(wanted);
+    expect(verifier.decide(key, options)).toEqual(wanted);
+    codes.add(wanted.code);
+  }
+  expect([...codes].sort()).toEqual(['DISABLED', 'EXPIRED', 'FORBIDDEN', 'NOT_FOUND', 'VALID']);
+});
+
+test('a disable is complete only when each verifier of this process has it, and says so at once', async () => {
+  const [one, two] = [open(), open()];
+  await Promise.all([one.ready(), two.ready()]);
+  const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  for (const verifier of [one, two]) {
+    expect(verifier.decide(key)).toBeUndefined();
+    expect((await verifier.verify(key)).code).toBe('VALID');
+  }
+  await one.close();
+  const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  expect(two.decide(key)).toMatchObject({ valid: false, code: 'DISABLED', keyId });
+  expect(propagation).toMatchObject({ state: 'complete', by: 'acks' });
+  expect(one.decide(key)).toBeUndefined();
+  await expect(one.verify(key)).rejects.toEqual(refusal('CLOSED'));
+});
+
+test('closing leaves the fence and the list of verifiers, and may be said twice', async () => {
+  const verifier = open({ apiIds: ['left'], statusPeriodMs: 100 });
+  const { keyId } = await fleet.ok('keys.createKey', { apiId: 'left' });
+  await verifier.ready();
+  const listed = async () =>
+    (await fleet.ok('fleet.listVerifiers')).verifiers.filter(({ apis }: { apis: { apiId: string }[] }) =>
+      apis.some(({ apiId }) => apiId === 'left'),
+    ).length;
+  const update = async () =>
+    (await fleet.ok('keys.updateKey', { keyId, enabled: true })).propagation.verifiers;
+  await fleet.until(async () => (await listed()) === 1);
+  expect(await update()).toBe(1);
+  await Promise.all([verifier.close(), verifier.close()]);
+  expect(await update()).toBe(0);
+  expect(await listed()).toBe(0);
+});
+
+test('what is asked while it closes is rejected, never answered', async () => {
+  const verifier = open();
+  await verifier.ready();
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  const ready = verifier.ready();
+  const asked = Promise.allSettled([verifier.verify(key), verifier.ready(), ready]);
+  await verifier.close();
+  for (const result of await asked) {
+    if (result.status === 'rejected') expect(result.reason).toEqual(refusal('CLOSED'));
+    else expect(result.value ?? { code: 'VALID' }).toMatchObject({ code: 'VALID' });
+  }
+  await expect(verifier.verify(key)).rejects.toEqual(refusal('CLOSED'));
+  await expect(verifier.ready()).rejects.toEqual(refusal('CLOSED'));
+});
+
+test('a Redis that is not there: not ready in time, no verdict, nothing thrown at the start', async () => {
+  const verifier = open({ redis: { url: 'unix:///tmp/keyfence-no-such-socket', password: 'hidden-word' } });
+  await expect(verifier.ready({ timeoutMs: 50 })).rejects.toEqual(refusal('SERVICE_UNAVAILABLE'));
+  await expect(verifier.ready({ timeoutMs: 0 })).rejects.toThrow(/not ready within 0 ms/);
+  const error = await verifier.verify(generateKey(16)).catch((reason) => reason);
+  expect(error).toEqual(refusal('SERVICE_UNAVAILABLE'));
+  expect(error.retryAfterSeconds).toBe(1);
+  const waiting = expect(verifier.ready()).rejects.toEqual(refusal('CLOSED'));
+  await verifier.close();
+  await waiting;
+});
+
+test('what can be no key is unknown; what is no question is a TypeError, which names the mistake', async () => {
+  const verifier = open();
+  for (const key of ['', 'x'.repeat(513), '\ud800', 'ä'])
+    expect(await verifier.verify(key)).toEqual({ valid: false, code: 'NOT_FOUND' });
+  const wrong: [unknown, unknown, RegExp][] = [
+    [undefined, undefined, /^key: must be a string/],
+    [['a'], undefined, /^key: must be a string/],
+    ['a', { apiId: undefined }, /^apiId: must match/],
+    ['a', { apiId: '' }, /^apiId: must match/],
+    ['a', { apiId: 'no api' }, /^apiId: must match/],
+    ['a', { apiID: 'shop' }, /^apiID: unknown option/],
+    ['a', null, /^options: must be an object/],
+  ];
+  for (const [key, options, message] of wrong) {
+    const ask = [key, options] as Parameters<KeyVerifier['verify']>;
+    expect(() => verifier.decide(...ask)).toThrow(message);
+    await expect(verifier.verify(...ask)).rejects.toThrow(message);
+    await expect(verifier.verify(...ask)).rejects.toBeInstanceOf(TypeError);
+  }
+});
+
+describe('options', () => {
+  const faultsOf = (options: unknown) => {
+    let fault: unknown;
+    try {
+      createVerifier(options as VerifierOptions);
+    } catch (error) {
+      fault = error;
+    }
+    expect(fault).toBeInstanceOf(TypeError);
+    return (fault as Error).message;
+  };
+
+  test.each<[unknown, RegExp]>([
+    [undefined, /options: must be an object/],
+    [{}, /redis: must be an object/],
+    [{ redis: '' }, /redis\.url: required/],
+    [{ redis: {} }, /redis\.url: required/],
+    [{ redis: 'http://x' }, /redis\.url: is not allowed \(redis:/],
+    [{ redis: { url: 'redis://a,redis://b' } }, /redis\.url: several addresses need redis\.mode/],
+    [{ redis: { url: 'redis://a', mode: 'many' } }, /redis\.mode: "many" is not allowed/],
+    [{ redis: { url: 'redis://a', hots: 'b' } }, /redis\.hots: unknown option/],
+    [
+      { redis: { url: 'redis://a', replicas: 9 } },
+      /redis\.replicas: "9" is not allowed \(integer 0\.\.8 replicas\)/,
+    ],
+    [
+      { redis: 'redis://a', cacheKeysMax: 0 },
+      /cacheKeysMax: "0" is not allowed \(integer 1\.\.16000000 keys\)/,
+    ],
+    [{ redis: 'redis://a', cacheKeysMax: '5' }, /cacheKeysMax: must be a number/],
+    [{ redis: 'redis://a', cacheKeysMax: null }, /cacheKeysMax: must be a number/],
+    [{ redis: 'redis://a', lookupWaitMs: 1.5 }, /lookupWaitMs: "1\.5" is not allowed/],
+    [{ redis: 'redis://a', foreignKeys: 'true' }, /foreignKeys: must be a boolean/],
+    [{ redis: 'redis://a', cacheKeyMax: 5 }, /cacheKeyMax: unknown option/],
+    [{ redis: 'redis://a', toString: 5 }, /toString: unknown option/],
+    [{ redis: 'redis://a', apiIds: 'shop' }, /apiIds: must be an array/],
+    // An empty id must not come to mean every API.
+    [{ redis: 'redis://a', apiIds: [''] }, /apiIds\[0\]: must match/],
+    [{ redis: 'redis://a', apiIds: ['shop', undefined] }, /apiIds\[1\]: must match/],
+    [{ redis: 'redis://a', log: console.log }, /log: must have the methods debug, info, warn, error/],
+  ])('%j: %s', (options, message) => {
+    expect(faultsOf(options)).toMatch(message);
+  });
+
+  test('faults are told together, and never with a secret', () => {
+    const message = faultsOf({
+      redis: { url: 'nonsense://user:hidden-word@a', password: 5, mode: 'many' },
+    });
+    expect(message).toMatch(/redis\.url: .*\n.*redis\.mode|redis\.mode: .*\n.*redis\.url/);
+    expect(message).not.toContain('hidden-word');
+  });
+});
+
+test('events tell when an API is in sync and when it no longer is', async () => {
+  const verifier = open({ apiIds: ['told'] });
+  const heard: string[] = [];
+  const live = Promise.withResolvers<object>();
+  const off = verifier.on('live', () => void heard.push('once'));
+  verifier.on('live', live.resolve);
+  expect(await live.promise).toEqual({ apiId: 'told' });
+  expect(heard).toEqual(['once']);
+  off();
+  const dropped = Promise.withResolvers<object>();
+  const again = Promise.withResolvers<object>();
+  verifier.on('dropped', dropped.resolve);
+  verifier.on('live', again.resolve);
+  const redis = new Redis(fleet.redisUrl.replace('unix://', ''));
+  await redis.del('kf:{told}:members');
+  redis.disconnect();
+  expect(await dropped.promise).toEqual({ apiId: 'told', reason: 'noreg' });
+  expect(await again.promise).toEqual({ apiId: 'told' });
+  expect(heard).toEqual(['once']);
+  expect(() => verifier.on('toString' as 'live', () => undefined)).toThrow(/event: must be live or dropped/);
+  expect(() => verifier.on('live', undefined as never)).toThrow(/listener: must be a function/);
+});
+
+test('without Redis a known key is answered for one lease at most, then nobody is; afterwards all is as before', async () => {
+  const verifier = open();
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  expect((await verifier.verify(key)).code).toBe('VALID');
+  await fleet.redis.stop();
+  await expect(verifier.verify(generateKey(16))).rejects.toEqual(refusal('SERVICE_UNAVAILABLE'));
+  await fleet.until(() => verifier.decide(key) === undefined);
+  await expect(verifier.verify(key)).rejects.toEqual(refusal('SERVICE_UNAVAILABLE'));
+  await fleet.startRedis();
+  await fleet.until(async () => {
+    const verdict = await verifier.verify(key).catch(() => undefined);
+    return verdict?.code === 'VALID';
+  });
+});
+
+test('the log has what happened, never a key or a password', async () => {
+  const verifier = open({ redis: { url: fleet.redisUrl, username: 'nobody', password: 'hidden-word' } });
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  await expect(verifier.ready({ timeoutMs: 300 })).rejects.toThrow(/WRONGPASS|password/i);
+  await verifier.verify(key).catch(() => undefined);
+  const said = JSON.stringify(lines);
+  expect(said).toContain('following');
+  expect(said).not.toContain('hidden-word');
+  expect(said).not.toContain(key);
+});

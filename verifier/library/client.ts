@@ -1,0 +1,179 @@
+// The entry `keyfence/client` of the package.
+import { Client, Pool } from 'undici';
+import { atMost, type Clock, systemClock } from '#shared/clock.ts';
+import { generateKey } from '#shared/key-format.ts';
+import { httpUrl, integer, text } from '#shared/process/config.ts';
+import { EventListeners } from './event-listeners.ts';
+import {
+  type ClientOptions,
+  type KeyVerdict,
+  type KeyVerifier,
+  type QuestionOptions,
+  VerifierError,
+  type VerifierEvents,
+} from './key-verifier.ts';
+import { configFrom, optionsObject, wrongOptions } from './options.ts';
+import { askedApi, mayBeKey } from './questions.ts';
+import { readyWithin } from './readiness.ts';
+import { verdictFrom } from './verdict-from.ts';
+
+export type {
+  ClientOptions,
+  KeyVerdict,
+  KeyVerifier,
+  KnownKey,
+  QuestionOptions,
+  RefusedKey,
+  UnknownKey,
+  ValidKey,
+  VerifierEvents,
+} from './key-verifier.ts';
+export { VerifierError } from './key-verifier.ts';
+
+const settings = {
+  URL: httpUrl().help('Address of the sidecar'),
+  UNIX_SOCKET: text('').help("The sidecar's LISTEN_UNIX"),
+  TIMEOUT_MS: integer(1, 60_000, 'ms', 1000).help('Longest wait for an answer'),
+  CONNECTIONS_MAX: integer(1, 10_000, 'connections', 100).help('Most connections to the sidecar'),
+  REQUESTS_IN_FLIGHT_MAX: integer(1, 1_000_000, 'requests', 10_000).help('Most questions on their way'),
+};
+
+/** Longest answer that is read; one with all that a key may hold is far shorter. */
+const ANSWER_BYTES_MAX = 262_144;
+/** An idle connection is closed before the sidecar does so, by its KEEP_ALIVE_TIMEOUT_MS or a gateway's in between. */
+const IDLE_MS = 4000;
+
+/**
+ * A verifier that asks a sidecar. It is no member of the fence, because the sidecar is. Throws TypeError, which names every
+ * wrong option.
+ */
+export function createClient(options: ClientOptions): KeyVerifier {
+  const config = configFrom(settings, optionsObject(options, 'options'));
+  if ((config.URL === undefined) === (config.UNIX_SOCKET === ''))
+    throw wrongOptions(['url, unixSocket: give one of them']);
+  return new SidecarClient(config, systemClock);
+}
+
+class SidecarClient implements KeyVerifier {
+  readonly #pool: Pool;
+  readonly #path: string;
+  readonly #timeoutMs: number;
+  readonly #inFlightMax: number;
+  readonly #clock: Clock;
+  readonly #listeners = new EventListeners();
+  readonly #closing = new AbortController();
+  #inFlight = 0;
+  /** True if the last question had a verdict; undefined = none was asked. */
+  #live: boolean | undefined;
+
+  constructor(config: ReturnType<typeof configFrom<typeof settings>>, clock: Clock) {
+    const { URL: url, UNIX_SOCKET: socketPath, TIMEOUT_MS: timeoutMs } = config;
+    this.#timeoutMs = timeoutMs;
+    this.#inFlightMax = config.REQUESTS_IN_FLIGHT_MAX;
+    this.#clock = clock;
+    this.#path = `${(url?.pathname ?? '').replace(/\/$/, '')}/v1/keys.verifyKey`;
+    this.#pool = new Pool(url?.origin ?? 'http://localhost', {
+      connections: config.CONNECTIONS_MAX,
+      connect: { timeout: timeoutMs, ...(socketPath ? { socketPath } : {}) },
+      // More than one question on a connection would wait for the slowest.
+      factory: (origin, poolOptions: Client.Options) => new Client(origin, { ...poolOptions, pipelining: 1 }),
+      keepAliveTimeout: IDLE_MS,
+      maxResponseSize: ANSWER_BYTES_MAX,
+      allowH2: false,
+    });
+  }
+
+  /** A made-up key has a verdict when the sidecar reaches Redis. */
+  ready(options?: { readonly timeoutMs?: number }): Promise<void> {
+    return readyWithin(options, this.#closing.signal, () =>
+      this.verify(generateKey(16)).then(
+        () => undefined,
+        (error: Error) => error.message,
+      ),
+    );
+  }
+
+  decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
+    askedApi(key, options);
+    return undefined;
+  }
+
+  async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
+    const apiId = askedApi(key, options);
+    if (this.#closing.signal.aborted) throw closedError();
+    if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
+    if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
+    this.#inFlight++;
+    const over = new AbortController();
+    try {
+      const late = () => outage(`no answer from the sidecar within ${this.#timeoutMs} ms`);
+      const verdict = await atMost(
+        this.#clock,
+        this.#timeoutMs,
+        this.#ask({ key, apiId }, over.signal),
+        late,
+      );
+      this.#turned(true, '');
+      return verdict;
+    } catch (error) {
+      if (this.#closing.signal.aborted) throw closedError();
+      const fault =
+        error instanceof VerifierError ? error : outage(`the sidecar is out of reach: ${codeOf(error)}`);
+      this.#turned(false, fault.message);
+      throw fault;
+    } finally {
+      over.abort();
+      this.#inFlight--;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort();
+    await this.#pool.destroy();
+  }
+
+  on<E extends keyof VerifierEvents>(event: E, listener: (event: VerifierEvents[E]) => void): () => void {
+    return this.#listeners.on(event, listener);
+  }
+
+  /** Asks once more where a connection that was kept ended before its answer came; a question changes nothing. */
+  async #ask(question: object, signal: AbortSignal): Promise<KeyVerdict> {
+    const body = JSON.stringify(question);
+    try {
+      return await this.#askOnce(body, signal);
+    } catch (error) {
+      if (!BROKEN.has(codeOf(error)) || signal.aborted) throw error;
+      return this.#askOnce(body, signal);
+    }
+  }
+
+  async #askOnce(body: string, signal: AbortSignal): Promise<KeyVerdict> {
+    const { statusCode, body: answer } = await this.#pool.request({
+      method: 'POST',
+      path: this.#path,
+      headers: { 'content-type': 'application/json' },
+      body,
+      signal,
+    });
+    const text = await answer.text();
+    if (statusCode === 503) throw outage('the sidecar cannot decide');
+    if (statusCode !== 200)
+      throw outage(`the sidecar answered ${statusCode}: is there a verifier at this address?`);
+    const verdict = verdictFrom(text);
+    if (verdict === undefined) throw outage('the sidecar gave a verdict that this version does not know');
+    return verdict;
+  }
+
+  #turned(live: boolean, reason: string): void {
+    if (this.#live === live) return;
+    this.#live = live;
+    if (live) this.#listeners.emit('live', {});
+    else this.#listeners.emit('dropped', { reason });
+  }
+}
+
+const BROKEN: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
+
+const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? (error as Error).name;
+const outage = (message: string) => new VerifierError('SERVICE_UNAVAILABLE', message);
+const closedError = () => new VerifierError('CLOSED', 'the client was closed');

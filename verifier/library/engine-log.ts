@@ -1,0 +1,36 @@
+import type { Logger } from '#shared/process/log.ts';
+import type { HostLogger } from './key-verifier.ts';
+
+const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
+
+/** The logger that the engine gets: it says nothing, or says it to the application's. */
+export function engineLog(host: HostLogger | undefined): Logger {
+  const to = (level: (typeof LEVELS)[number]) => {
+    return (fields: unknown, message?: unknown) => {
+      if (typeof fields === 'string') host?.[level]({}, fields);
+      else host?.[level](withoutCommands(fields), String(message ?? ''));
+    };
+  };
+  const [debug, info, warn, error] = [to('debug'), to('info'), to('warn'), to('error')];
+  return { trace: debug, debug, info, warn, error, fatal: error };
+}
+
+/** Returns what is wrong with a logger; undefined = nothing. */
+export function logFault(log: unknown): string | undefined {
+  const methods = Object(log) as Record<string, unknown>;
+  return log === undefined || LEVELS.every((level) => typeof methods[level] === 'function')
+    ? undefined
+    : `log: must have the methods ${LEVELS.join(', ')}`;
+}
+
+/** Fields with errors as plain facts. The Redis command that ioredis attaches to one stays here: AUTH has a password. */
+function withoutCommands(fields: unknown): object {
+  const entries = Object.entries(Object(fields) as object);
+  return Object.fromEntries(
+    entries.map(([name, value]) => [name, value instanceof Error ? told(value) : value]),
+  );
+}
+
+function told({ name, message, stack, cause }: Error): object {
+  return { name, message, stack, ...(cause instanceof Error ? { cause: told(cause) } : {}) };
+}

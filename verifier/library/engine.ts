@@ -1,0 +1,122 @@
+import type { Clock } from '#shared/clock.ts';
+import type { ConfigOf } from '#shared/process/config.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { RedisNodes } from '#shared/redis/redis.ts';
+import type { RedisConfig } from '#shared/redis/redis-settings.ts';
+import { uniqueTexts } from '#shared/request-id.ts';
+import type { VerifierStatus } from '#shared/verifier-status.ts';
+import type { FollowerEvents } from '../core/follower-events.ts';
+import { Verifier } from '../core/verifier.ts';
+import { RedisDirectory } from '../redis/api-session.ts';
+import { StatusReport } from '../redis/status-report.ts';
+import { Usage } from '../redis/usage-report.ts';
+import type { engineSettings } from './engine-settings.ts';
+
+/** All that decides on keys over one Redis, the same in a verifier process and in the library. */
+export interface Engine {
+  /** Id of this member, as the fleet's list names it. */
+  readonly id: string;
+  readonly verifier: Verifier;
+  /** undefined = usage is not counted. */
+  readonly usage: Usage | undefined;
+  /** Begins to follow, and to report. */
+  start(): void;
+  /**
+   * Returns what is still missing before traffic may come. A later loss of Redis does not make the verifier unready
+   * again.
+   */
+  missing(): Promise<string | undefined>;
+  /** Leaves every API, so that no change waits for this member. */
+  stop(): Promise<void>;
+  /** Closes the connections to Redis; after `stop`. */
+  close(): Promise<void>;
+}
+
+/** @param options.verdicts counts for the report to the fleet's list */
+export function createEngine(options: {
+  config: ConfigOf<typeof engineSettings> & RedisConfig;
+  /** Empty = all. */
+  apiIds: readonly string[];
+  clock: Clock;
+  log: Logger;
+  events: (apiId: string) => FollowerEvents;
+  verdicts: () => VerifierStatus['verdicts'];
+}): Engine {
+  const { config, apiIds, clock, log, events, verdicts } = options;
+  const nodes = new RedisNodes(config, clock, log);
+  const usage =
+    config.USAGE_PERIOD_MS === 0
+      ? undefined
+      : new Usage({
+          nodes,
+          clock,
+          log,
+          periodMs: config.USAGE_PERIOD_MS,
+          keysMax: config.USAGE_KEYS_MAX,
+        });
+  const verifier = new Verifier({
+    directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock),
+    clock,
+    newNonce: uniqueTexts(),
+    limits: {
+      syncPeriodMs: config.SYNC_PERIOD_MS,
+      syncDeadlineMs: config.SYNC_DEADLINE_MS,
+      cacheKeysMax: config.CACHE_KEYS_MAX,
+      unknownKeysMax: config.UNKNOWN_KEYS_MAX,
+      unknownTtlMs: config.UNKNOWN_KEY_TTL_MS,
+      lookupsInFlightMax: config.LOOKUPS_IN_FLIGHT_MAX,
+      lookupsQueuedMax: config.LOOKUPS_QUEUED_MAX,
+      lookupWaitMs: config.LOOKUP_WAIT_MS,
+      apisMax: config.APIS_MAX,
+      apiIdleMs: config.API_IDLE_MS,
+    },
+    apiIds,
+    foreignKeys: config.FOREIGN_KEYS,
+    usage,
+    events,
+  });
+  const status = new StatusReport({
+    nodes,
+    verifier,
+    verdicts,
+    clock,
+    log,
+    periodMs: config.STATUS_PERIOD_MS,
+    settings: { foreignKeys: config.FOREIGN_KEYS, syncPeriodMs: config.SYNC_PERIOD_MS },
+  });
+  return {
+    id: status.id,
+    verifier,
+    usage,
+    start() {
+      verifier.start();
+      void status.run();
+      usage?.run();
+    },
+    missing: () => whatIsMissing(verifier, nodes, apiIds),
+    async stop() {
+      await Promise.all([verifier.stop(), status.stop(), usage?.stop()]);
+    },
+    close: () => nodes.close(),
+  };
+}
+
+async function whatIsMissing(
+  verifier: Verifier,
+  nodes: RedisNodes,
+  apiIds: readonly string[],
+): Promise<string | undefined> {
+  if (apiIds.length === 0) {
+    const reached = Promise.resolve(nodes.connection('')).then(
+      () => true,
+      () => false,
+    );
+    if (await reached) return undefined;
+    return `Redis has not answered yet${nodes.trouble ? `: ${nodes.trouble}` : ''}`;
+  }
+  const live = new Set(verifier.followers.filter(({ live }) => live).map(({ apiId }) => apiId));
+  const behind = apiIds.filter((apiId) => !live.has(apiId));
+  return behind.length === 0
+    ? undefined
+    : `not yet in sync: ${behind.join(', ')}${nodes.trouble ? `; ${nodes.trouble}` : ''}`;
+}

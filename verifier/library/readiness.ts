@@ -1,0 +1,54 @@
+import { type Clock, holdProcess, pause, systemClock } from '#shared/clock.ts';
+import { VerifierError } from './key-verifier.ts';
+import { wrongOptions } from './options.ts';
+
+const READY_POLL_MS = 10;
+const READY_TIMEOUT_MS = 10_000;
+const READY_TIMEOUT_MS_MAX = 86_400_000;
+
+/**
+ * Resolves when nothing is missing any more; rejects with VerifierError after `options.timeoutMs`, or when `closing`.
+ * @param missing what traffic has to wait for; undefined = nothing
+ */
+export async function readyWithin(
+  options: { readonly timeoutMs?: number } | undefined,
+  closing: AbortSignal,
+  missing: () => Promise<string | undefined>,
+  clock: Clock = systemClock,
+): Promise<void> {
+  const timeoutMs = options?.timeoutMs ?? READY_TIMEOUT_MS;
+  if (typeof timeoutMs !== 'number' || !(timeoutMs >= 0 && timeoutMs <= READY_TIMEOUT_MS_MAX)) {
+    throw wrongOptions([`timeoutMs: must be a number from 0 to ${READY_TIMEOUT_MS_MAX} ms`]);
+  }
+  const held = holdProcess();
+  const over = new AbortController();
+  const timer = clock.after(timeoutMs, () => over.abort());
+  const ends = AbortSignal.any([closing, over.signal]);
+  try {
+    for (let still: string | undefined = 'nothing was asked yet'; ; ) {
+      if (!ends.aborted) still = await untilAborted(missing(), ends, still);
+      if (closing.aborted) throw new VerifierError('CLOSED', 'the verifier was closed');
+      if (still === undefined) return;
+      if (over.signal.aborted) {
+        throw new VerifierError('SERVICE_UNAVAILABLE', `not ready within ${timeoutMs} ms: ${still}`);
+      }
+      await pause(clock, READY_POLL_MS, ends);
+    }
+  } finally {
+    timer.cancel();
+    held.cancel();
+  }
+}
+
+/** Resolves with what `work` does, or with `instead` where the signal comes first. */
+async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, instead: T): Promise<T> {
+  const { promise, resolve, reject } = Promise.withResolvers<T>();
+  const stop = () => resolve(instead);
+  work.then(resolve, reject);
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    return await promise;
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}

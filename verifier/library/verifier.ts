@@ -1,0 +1,162 @@
+// The entry `keyfence/verifier` of the package.
+import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
+import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import type { FollowerEvents } from '../core/follower-events.ts';
+import { NOT_FOUND, type Verdict } from '../core/verdict.ts';
+import { followerLog } from '../follower-log.ts';
+import { createEngine, type Engine } from './engine.ts';
+import { engineLog, logFault } from './engine-log.ts';
+import { engineSettings } from './engine-settings.ts';
+import { EventListeners } from './event-listeners.ts';
+import {
+  type KeyVerdict,
+  type KeyVerifier,
+  type QuestionOptions,
+  VerifierError,
+  type VerifierEvents,
+  type VerifierOptions,
+} from './key-verifier.ts';
+import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
+import { askedApi, mayBeKey } from './questions.ts';
+import { readyWithin } from './readiness.ts';
+import { keyVerdict } from './views.ts';
+
+export type {
+  HostLogger,
+  KeyVerdict,
+  KeyVerifier,
+  KnownKey,
+  QuestionOptions,
+  RedisConnectionOptions,
+  RefusedKey,
+  UnknownKey,
+  ValidKey,
+  VerifierEvents,
+  VerifierOptions,
+} from './key-verifier.ts';
+export { VerifierError } from './key-verifier.ts';
+
+/**
+ * A verifier in this process: the core of the verifier process, under the same promises. It is a member of the fence, so
+ * that a change waits for it; `close` takes it out. Throws TypeError, which names every wrong option.
+ */
+export function createVerifier(options: VerifierOptions): KeyVerifier {
+  return new LocalVerifier(options, systemClock);
+}
+
+class LocalVerifier implements KeyVerifier {
+  readonly #engine: Engine;
+  readonly #listeners = new EventListeners();
+  readonly #verdicts = { memory: 0, redis: 0 };
+  readonly #closing = new AbortController();
+  #closed: Promise<void> | undefined;
+
+  constructor(options: VerifierOptions, clock: Clock) {
+    const { config, apiIds } = readOptions(options);
+    const log = engineLog(options.log);
+    this.#engine = createEngine({
+      config,
+      apiIds,
+      clock,
+      log,
+      events: (apiId) => this.#heard(apiId, followerLog(apiId, log)),
+      verdicts: () => ({ ...this.#verdicts }),
+    });
+    this.#engine.start();
+  }
+
+  ready(options?: { readonly timeoutMs?: number }): Promise<void> {
+    return readyWithin(options, this.#closing.signal, () => this.#engine.missing());
+  }
+
+  decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
+    const verdict = this.#decide(key, askedApi(key, options));
+    return verdict && keyVerdict(verdict);
+  }
+
+  async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
+    const api = askedApi(key, options);
+    const decided = this.#decide(key, api);
+    if (decided !== undefined) return keyVerdict(decided);
+    if (this.#isClosed) throw closedError();
+    let verdict: Verdict;
+    try {
+      verdict = await this.#engine.verifier.lookUp(key, api);
+    } catch (error) {
+      throw this.#isClosed
+        ? closedError()
+        : new VerifierError('SERVICE_UNAVAILABLE', (error as Error).message);
+    }
+    this.#verdicts.redis++;
+    return keyVerdict(verdict);
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  on<E extends keyof VerifierEvents>(event: E, listener: (event: VerifierEvents[E]) => void): () => void {
+    return this.#listeners.on(event, listener);
+  }
+
+  get #isClosed(): boolean {
+    return this.#closing.signal.aborted;
+  }
+
+  #decide(key: string, apiId: string | undefined): Verdict | undefined {
+    if (this.#isClosed) return undefined;
+    const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId) : NOT_FOUND;
+    if (verdict !== undefined) this.#verdicts.memory++;
+    return verdict;
+  }
+
+  async #close(): Promise<void> {
+    this.#closing.abort();
+    const held = holdProcess();
+    try {
+      await this.#engine.stop();
+      await this.#engine.close();
+    } finally {
+      held.cancel();
+    }
+  }
+
+  /** Tells the application before the log. */
+  #heard(apiId: string, events: FollowerEvents): FollowerEvents {
+    return {
+      ...events,
+      live: (position, leaseMs) => {
+        this.#listeners.emit('live', { apiId });
+        events.live(position, leaseMs);
+      },
+      dropped: (reason, position) => {
+        this.#listeners.emit('dropped', { apiId, reason });
+        events.dropped(reason, position);
+      },
+    };
+  }
+}
+
+const closedError = () => new VerifierError('CLOSED', 'the verifier was closed');
+
+function readOptions(options: VerifierOptions) {
+  const { redis, apiIds, log, ...rest } = optionsObject(options, 'options');
+  const faults: (string | undefined)[] = [logFault(log)];
+  if (apiIds !== undefined && !Array.isArray(apiIds)) faults.push('apiIds: must be an array of API ids');
+  const ids: readonly unknown[] = Array.isArray(apiIds) ? apiIds : [];
+  faults.push(...ids.map((apiId, i) => apiIdFault(apiId, `apiIds[${i}]`)));
+  const connection = typeof redis === 'string' ? { url: redis } : optionsObject(redis, 'redis');
+  if (!connection['url']) faults.push('redis.url: required');
+  const found = faults.filter((fault) => fault !== undefined);
+  if (found.length > 0) throw wrongOptions(found);
+  const config = {
+    ...configFrom(engineSettings, rest),
+    ...configFrom(redisSettings, connection, { prefix: 'REDIS_', place: 'redis.' }),
+  };
+  const together = redisFaults(config).map((fault) =>
+    fault.replace(/\bREDIS_([A-Z_]+)/g, (_, name: string) => `redis.${camelCase(name)}`),
+  );
+  if (together.length > 0) throw wrongOptions(together);
+  return { config, apiIds: [...new Set(ids)] as string[] };
+}
