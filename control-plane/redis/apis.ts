@@ -1,6 +1,7 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId } from '#shared/key-format.ts';
+import { neededBy } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
@@ -17,6 +18,8 @@ export interface Api extends ApiDefaults {
   readonly createdAt: number;
   /** Some of its keys were imported and are of another format, found only by verifiers with FOREIGN_KEYS on. */
   readonly foreignKeys?: true;
+  /** The protocol that its verifiers must speak, where that is more than the first. */
+  readonly protocol?: number;
 }
 
 /** Changes of an API; `null` clears. */
@@ -83,16 +86,18 @@ export class Apis {
   /** undefined when there is none, or it is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
     const { head } = apiKeys(apiId);
-    const [createdAt, deleted, foreign, ...held] = await this.#nodes.run(head, (redis) =>
-      redis.hmget(head, 'c', 'deleted', 'foreign', ...Object.values(FIELDS)),
+    const [createdAt, deleted, foreign, s, ...held] = await this.#nodes.run(head, (redis) =>
+      redis.hmget(head, 'c', 'deleted', 'foreign', 's', ...Object.values(FIELDS)),
     );
     if (!createdAt || deleted) return undefined;
+    const protocol = neededBy(s);
     const about = NAMES.flatMap((name, i) => (held[i] ? [[name, parsed(name, held[i])]] : []));
     return {
       id: apiId,
       ...Object.fromEntries(about),
       createdAt: Number(createdAt),
       ...(foreign ? { foreignKeys: true } : {}),
+      ...(protocol > 1 ? { protocol } : {}),
     };
   }
 

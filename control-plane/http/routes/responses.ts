@@ -157,6 +157,13 @@ export const Api = Type.Object({
       description: 'Some of its keys are of another format, found only by verifiers with FOREIGN_KEYS on.',
     }),
   ),
+  protocol: Type.Optional(
+    Type.Integer({
+      minimum: 2,
+      description:
+        'What its verifiers must understand, because of what some of its keys have or had; absent: any can follow it.',
+    }),
+  ),
 });
 export const ApiPage = Type.Object({ apis: List(Api), cursor: Cursor });
 

@@ -151,12 +151,15 @@ describe('the creation of a key that needs a later protocol', () => {
   });
 
   test('raises what the API needs, before its first change too', async () => {
-    const { keys, log } = parts();
+    const { apis, keys, log } = parts();
+    await keys.create(NEW_KEY);
+    expect(await apis.get('shop')).not.toHaveProperty('protocol');
     const { keyId } = await keys.create({ ...NEW_KEY, needs: 2 });
-    expect(await redis.hmget(head, 's', 'n', 'Lf')).toEqual(['2:0', '1', '500']);
+    expect(await redis.hmget(head, 's', 'n', 'Lf')).toEqual(['2:0', '2', '500']);
     expect(await log.write(update(keyId))).toMatchObject({ status: 'OK', sequence: 1 });
     await keys.create({ ...NEW_KEY, needs: 3 });
     expect(await redis.hget(head, 's')).toBe('3:1');
+    expect(await apis.get('shop')).toMatchObject({ protocol: 3 });
   });
 
   test('is refused one by one in an import, with others taken in beside it; sent again, it is taken in too', async () => {
