@@ -12,6 +12,7 @@ interface Decider {
   'keys.createKey': Static<typeof answers.CreatedKey>;
   'keys.getKey': Static<typeof answers.UsedKey>;
   'keys.updateKey': Static<typeof answers.Propagated>;
+  'keys.updateKeys': Static<typeof answers.UpdatedKeys>;
   'keys.deleteKey': Static<typeof answers.Propagated>;
   'keys.getPropagation': Static<typeof answers.Propagated>;
   'keys.getVerifications': Static<typeof answers.Verifications>;

@@ -38,6 +38,16 @@ interface Follower {
 /** Makes a change of a key. Resolves when it was written; rejects with a Failure where it was not, or may not have been. */
 export type Apply = (key: { keyId: string; apiId: string }, what: string, patch: object) => Promise<void>;
 
+/** The same for several keys of an API at once: one change to watch, that of the last. */
+type ApplyAll = (apiId: string, keyIds: readonly string[], what: string, patch: object) => Promise<void>;
+
+/** A change that was written, and the key by whose id it can be asked for. */
+interface Sent {
+  readonly keyId: string;
+  readonly what: string;
+  readonly propagation: Propagation;
+}
+
 /** The changes made since the page was loaded, for the chart: the API keeps no such history. */
 export const history: { readonly at: number; readonly tookMs: number; readonly by: 'acks' | 'fence' }[] = [];
 
@@ -60,8 +70,8 @@ export function useChange(onWritten: () => void) {
         ? before.map((change) => (change === known ? seen : change))
         : [seen, ...before].slice(0, SHOWN_MAX);
     });
-  const apply: Apply = async (key, what, patch) => {
-    const steps = follow(key, what, patch);
+  const begin = async (apiId: string, send: () => Promise<Sent>) => {
+    const steps = follow(apiId, send);
     const first = await steps.next();
     if (first.done) return;
     show(first.value);
@@ -75,25 +85,36 @@ export function useChange(onWritten: () => void) {
       if (seen.by) onWritten();
     }
   };
-  return { apply, panel: changes.map((change) => <Fence key={change.keyId} change={change} />) };
+  const apply: Apply = ({ keyId, apiId }, what, patch) =>
+    begin(apiId, async () => {
+      const { propagation } = await call('keys.updateKey', { keyId, ...patch, waitMs: QUICK_MS });
+      return { keyId, what, propagation };
+    });
+  const applyAll: ApplyAll = (apiId, keyIds, what, patch) =>
+    begin(apiId, async () => {
+      const input = { apiId, keyIds, ...patch, waitMs: QUICK_MS };
+      const { results, propagation } = await call('keys.updateKeys', input);
+      const refused = results.filter(({ result }) => result === 'refused').length;
+      const last = results.find((each) => 'sequence' in each && each.sequence === propagation?.sequence);
+      if (!propagation || !last) throw new Failure('NOT_FOUND', 'none of these keys is there any more');
+      const missing = refused === 0 ? '' : `, but for ${refused} that could not be changed`;
+      return { keyId: last.keyId, what: `${what}${missing}`, propagation };
+    });
+  return { apply, applyAll, panel: changes.map((change) => <Fence key={change.keyId} change={change} />) };
 }
 
 /** Yields the state of a change until it is complete. */
-async function* follow(
-  { keyId, apiId }: { keyId: string; apiId: string },
-  what: string,
-  patch: object,
-): AsyncGenerator<Change> {
+async function* follow(apiId: string, send: () => Promise<Sent>): AsyncGenerator<Change> {
   const startedAt = performance.now();
   const tookMs = () => Math.round(performance.now() - startedAt);
-  const [names, { propagation, closesAt }] = await Promise.all([
+  const [names, { keyId, what, propagation, closesAt }] = await Promise.all([
     namesOf(apiId),
-    call('keys.updateKey', { keyId, ...patch, waitMs: QUICK_MS }).then(({ propagation }) => {
+    send().then((sent) => {
       // Told by the server's clock, then counted on ours that does not jump.
-      const { completeBy } = propagation;
+      const { completeBy } = sent.propagation;
       const fenceMs =
         completeBy === undefined ? Number.POSITIVE_INFINITY : completeBy - serverNow() + SKEW_MS;
-      return { propagation, closesAt: performance.now() + fenceMs };
+      return { ...sent, closesAt: performance.now() + fenceMs };
     }),
   ]);
   const { sequence } = propagation;

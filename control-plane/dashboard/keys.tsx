@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, type Key } from './api.ts';
 import { ApiSettings } from './api-fields.tsx';
@@ -7,6 +8,7 @@ import { ActionForm, Choice, type Entered, Field, Opener, Switch } from './forms
 import { enteredOf, KeyFields } from './key-fields.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { Badge, fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
+import { SelectionBar, useSelection } from './selection.tsx';
 
 const PAGE_KEYS = '25';
 
@@ -27,7 +29,8 @@ export function Keys({ apiId }: { apiId: string }) {
     () => call('apis.listKeys', { apiId, limit: PAGE_KEYS, cursor: pages.cursor, ...filter }),
     [filter, pages.cursor],
   );
-  const { apply, panel } = useChange(keys.again);
+  const { apply, applyAll, panel } = useChange(keys.again);
+  const selection = useSelection();
   return (
     <Page title={`Keys of ${apiId}`}>
       <Opener
@@ -64,6 +67,7 @@ export function Keys({ apiId }: { apiId: string }) {
         filter={filter}
         onSearch={(wanted) => {
           pages.reset();
+          selection.reset();
           setFilter(wanted);
         }}
       />
@@ -75,7 +79,12 @@ export function Keys({ apiId }: { apiId: string }) {
               {page.keys.length === 0 && page.cursor ? 'None on this page; there may be more. ' : ''}
               {page.total.toLocaleString()} {page.total === 1 ? 'key' : 'keys'} in this API
             </p>
-            <KeyTable keys={page.keys} isAll={page.total === 0} apply={apply} />
+            <SelectionBar
+              selection={selection}
+              page={page.keys}
+              change={(keyIds, what, enabled) => applyAll(apiId, keyIds, what, { enabled })}
+            />
+            <KeyTable keys={page.keys} isAll={page.total === 0} apply={apply} box={selection.box} />
             {pages.pager(page.cursor)}
           </>
         )}
@@ -84,7 +93,17 @@ export function Keys({ apiId }: { apiId: string }) {
   );
 }
 
-function KeyTable({ keys, isAll, apply }: { keys: readonly Key[]; isAll: boolean; apply: Apply }) {
+function KeyTable({
+  keys,
+  isAll,
+  apply,
+  box,
+}: {
+  keys: readonly Key[];
+  isAll: boolean;
+  apply: Apply;
+  box: (key: Key) => ComponentChildren;
+}) {
   return (
     <Table
       label="Keys"
@@ -101,6 +120,7 @@ function KeyTable({ keys, isAll, apply }: { keys: readonly Key[]; isAll: boolean
         { title: 'State', cell: (key) => <KeyState of={key} /> },
         { title: 'Created', cell: ({ createdAt }) => <Time at={createdAt} /> },
         { title: 'Change', cell: (key) => <KeySwitch of={key} apply={apply} /> },
+        { title: 'Select', cell: box },
       ]}
     />
   );

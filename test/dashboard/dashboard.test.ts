@@ -125,6 +125,35 @@ describe.skipIf(skipped)(`in Chromium${skipped}`, { timeout: 60_000 }, () => {
       await dashboard.close(key);
     });
 
+    test('several keys are selected, disabled by one change, and watched in one panel', async () => {
+      const made: { key: string; keyId: string }[] = [];
+      for (const name of ['One', 'Two', 'Three']) {
+        made.push(await fleet.ok('keys.createKey', { apiId: 'several', name }));
+      }
+      const codes = () => Promise.all(made.map(({ key }) => fleet.verdict(key)));
+      expect(await codes()).toEqual(['VALID', 'VALID', 'VALID']);
+      const dashboard = await signedIn('#/apis/several');
+      const { page } = dashboard;
+      const bar = page.getByRole('group', { name: 'Selection' });
+      const panel = page.getByLabel('How far the change has come');
+      await bar.getByText('None selected').waitFor();
+      await page.getByRole('checkbox', { name: 'Select One' }).check();
+      await page.getByRole('checkbox', { name: 'Select Three' }).check();
+      await bar.getByText('2 keys selected').waitFor();
+      await bar.getByRole('button', { name: 'Disable 2 keys' }).click();
+      await panel.getByText(/Disabled 2 keys\. Complete in \d+ ms: applied by the verifier\./).waitFor();
+      expect(await codes()).toEqual(['DISABLED', 'VALID', 'DISABLED']);
+      expect(await panel.count()).toBe(1);
+      await bar.getByText('None selected').waitFor();
+      await bar.getByRole('button', { name: 'Select page' }).click();
+      await bar.getByText('3 keys selected').waitFor();
+      await fleet.ok('keys.deleteKey', { keyId: made[1]?.keyId });
+      await bar.getByRole('button', { name: 'Enable 3 keys' }).click();
+      await panel.getByText(/Enabled 3 keys, but for 1 that could not be changed\. Complete in/).waitFor();
+      expect(await codes()).toEqual(['VALID', 'NOT_FOUND', 'VALID']);
+      await dashboard.close();
+    });
+
     test('what a key is, is changed, cleared and deleted on its page; how it is used is drawn', async () => {
       const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'detail', name: 'Bob', prefix: 'b' });
       expect(await fleet.verdict(key)).toBe('VALID');
