@@ -34,7 +34,7 @@ export function useSelection() {
   };
 }
 
-/** What can be done with the selected keys, and with the selection. */
+/** Buttons for the selected keys, and for the selection. */
 export function SelectionBar(props: {
   selection: ReturnType<typeof useSelection>;
   page: readonly Key[];
