@@ -117,7 +117,7 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
     const heard = await answers(
       old,
       key,
-      () => ++attempts >= 20 && tries() >= 1,
+      () => ++attempts >= 8 && tries() >= 1,
       async () => {
         await log.write({ ...limited(keyId), fields: { n: `change ${attempts}` } });
         await said(old, other.key, 'VALID');
@@ -144,7 +144,7 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
     expect(await log.write(limited(keyId))).toMatchObject({ status: 'OK' });
     await said(old, key, '503');
     let asked = 0;
-    expect(await answers(old, key, () => ++asked >= 20)).toEqual(['503']);
+    expect(await answers(old, key, () => ++asked >= 8)).toEqual(['503']);
     expect(await membersOf('shop')).toEqual([]);
   });
 
@@ -188,14 +188,20 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
     test('an upgrade in the documented order, verifiers and then control planes, loses no request', {
       timeout: TEST_MS_MAX,
     }, async () => {
+      await fleet.controlPlanes.pop()?.stop(); // which is of now
       const verifiers = await Promise.all([0, 1].map(() => start('verifier/main.ts', earlier, PATIENT)));
       const controlPlanes = await Promise.all([0, 1].map(() => start('control-plane/main.ts', earlier)));
       const front = await Balancer.start(directory, verifiers);
       const back = await Balancer.start(directory, controlPlanes);
       try {
         const headers = { authorization: `Bearer ${ROOT_KEY}` };
-        const { body } = await fleet.post(`${back.address}/v1/keys.createKey`, { apiId: 'shop' }, headers);
-        const { key, keyId } = body as { key: string; keyId: string };
+        let [key, keyId] = ['', ''];
+        await fleet.until(async () => {
+          // A control plane that has just started on a busy machine may ask to come again.
+          const answer = await fleet.post(`${back.address}/v1/keys.createKey`, { apiId: 'shop' }, headers);
+          if (answer.status === 200) ({ key, keyId } = answer.body);
+          return answer.status === 200;
+        });
         for (const verifier of verifiers) await said(verifier, key, 'VALID');
         const verifying = () => ({ path: '/v1/keys.verifyKey', body: { key } });
         const renaming = () => ({ path: '/v1/keys.updateKey', body: { keyId, name: 'x' }, headers });
