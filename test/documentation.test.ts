@@ -3,11 +3,13 @@ import {
   appendFileSync,
   cpSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
+  writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -76,8 +78,37 @@ test('a Node that is too old is told what to install, before anything else is tr
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>;
   };
+  expect(scripts['prestart']).toMatch(/^node deploy\/dev\/is-installed\.js \|\| npm ci /);
   expect(scripts['prestart']).toMatch(/ && node deploy\/dev\/node-version\.js$/);
   expect(scripts['pretest']).toMatch(/^npm run --silent prestart && /);
+});
+
+test('packages are installed anew where they are not those of the lock, and only then', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'keyfence-installed-'));
+  try {
+    const script = 'deploy/dev/is-installed.js';
+    cpSync(join(ROOT, script), join(folder, script), { recursive: true });
+    cpSync(join(ROOT, 'package.json'), join(folder, 'package.json'));
+    const lock = (file: string, packages: object) => {
+      mkdirSync(join(folder, file, '..'), { recursive: true });
+      writeFileSync(join(folder, file), JSON.stringify({ packages }));
+    };
+    const isInstalled = () => spawnSync('node', [script], { cwd: folder, env: bareEnv() }).status === 0;
+    const a = { integrity: 'sha512-a' };
+    const other = { integrity: 'sha512-b', optional: true };
+    lock('package-lock.json', {
+      '': { engines: { node: '>=24' } },
+      'node_modules/a': a,
+      'node_modules/b': other,
+    });
+    expect(isInstalled(), 'nothing is there').toBe(false);
+    lock('node_modules/.package-lock.json', { 'node_modules/a': a });
+    expect(isInstalled(), 'all but a package of another platform').toBe(true);
+    lock('node_modules/.package-lock.json', { 'node_modules/a': { integrity: 'sha512-old' } });
+    expect(isInstalled(), 'another version').toBe(false);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 test('the top level is what the README says, and nothing else', () => {

@@ -1,0 +1,21 @@
+// Ends with status 0 if node_modules holds what package-lock.json asks for. Plain JavaScript, which an old Node can read.
+import { readFileSync } from 'node:fs';
+
+const wanted = packagesOf('package-lock.json');
+const present = packagesOf('node_modules/.package-lock.json');
+// Most optional packages are of other platforms.
+const isThere = (path) =>
+  present[path] ? present[path].integrity === wanted[path].integrity : wanted[path].optional === true;
+
+if (!Object.keys(wanted).every(isThere)) process.exit(1);
+
+/** The packages of a lock file by their folder; of one that is not there, none. */
+function packagesOf(file) {
+  try {
+    const { packages } = JSON.parse(readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8'));
+    delete packages['']; // the project itself
+    return packages;
+  } catch {
+    return {};
+  }
+}
