@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Redis } from 'ioredis';
 import { Agent, type Dispatcher, request } from 'undici';
 import { type ControlPlane, startControlPlane } from '../../control-plane/app.ts';
 import { settings as controlPlaneSettings } from '../../control-plane/config.ts';
@@ -34,6 +35,7 @@ export class Fleet {
   readonly logged: string[] = [];
   readonly #agent = new Agent({ connections: 50 });
   #redis: RedisServer | undefined;
+  #client: Redis | undefined;
   #url = '';
 
   static async start(options: { verifiers?: number; env?: Env; redisUrl?: string } = {}): Promise<Fleet> {
@@ -52,6 +54,12 @@ export class Fleet {
 
   get redisUrl(): string {
     return this.#url;
+  }
+
+  /** A client of its Redis, which looks and meddles for a test. */
+  get client(): Redis {
+    this.#client ??= new Redis(this.#url.replace('unix://', ''));
+    return this.#client;
   }
 
   /** Starts the fleet's Redis, or starts it again over the same data. */
@@ -156,6 +164,7 @@ export class Fleet {
   async stop(): Promise<void> {
     await Promise.all(this.verifiers.map((verifier) => verifier.stop()));
     await Promise.all(this.controlPlanes.map((controlPlane) => controlPlane.stop()));
+    this.#client?.disconnect();
     await this.#redis?.stop();
     await this.#agent.close();
     rmSync(this.directory, { recursive: true, force: true });

@@ -1,21 +1,15 @@
 import { connect, type Socket } from 'node:net';
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { apiKeys, auditStream } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { metric } from '../../harness/metrics.ts';
 
 let fleet: Fleet;
-let redis: Redis;
 
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0, env: { AUDIT_WAITING_MAX: '2', FAILURES_PER_MINUTE: '3' } });
-  redis = new Redis(fleet.redisUrl);
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into events of every shape
 const events = async (query: object = {}): Promise<any[]> =>
@@ -48,12 +42,12 @@ describe('a caller who hangs up before the answer', () => {
   test('is in the audit log with the address that the call came from', async () => {
     const keyId = await newKey('hung-up');
     const { members, log } = apiKeys('hung-up');
-    await redis.zadd(members, 0, 'silent');
+    await fleet.client.zadd(members, 0, 'silent');
     const call = new Call('POST', 'keys.updateKey', ROOT_KEY, JSON.stringify({ keyId, enabled: false }));
-    await fleet.until(async () => (await redis.xlen(log)) === 1);
+    await fleet.until(async () => (await fleet.client.xlen(log)) === 1);
     await call.hangUp();
-    await redis.zrem(members, 'silent');
-    await fleet.until(async () => (await redis.xlen(auditStream('done'))) === 2);
+    await fleet.client.zrem(members, 'silent');
+    await fleet.until(async () => (await fleet.client.xlen(auditStream('done'))) === 2);
     expect((await events({ keyId }))[0]).toMatchObject({
       operation: 'keys.updateKey',
       outcome: 'OK',
@@ -65,16 +59,18 @@ describe('a caller who hangs up before the answer', () => {
     const stranger = 'nobody-knows-this-root-key-00000000';
     for (let i = 1; i <= 4; i++) {
       // Scripts wait, and so whoever asks whether a root key is known.
-      await redis.client('PAUSE', 60_000, 'WRITE');
+      await fleet.client.client('PAUSE', 60_000, 'WRITE');
       const call = new Call('GET', 'apis.listApis', stranger);
       try {
-        await fleet.until(async () => / flags=\w*b\w* .*cmd=eval/.test(String(await redis.client('LIST'))));
+        await fleet.until(async () =>
+          / flags=\w*b\w* .*cmd=eval/.test(String(await fleet.client.client('LIST'))),
+        );
         await call.hangUp();
       } finally {
-        await redis.client('UNPAUSE');
+        await fleet.client.client('UNPAUSE');
       }
       const told = Math.min(i, 3);
-      await fleet.until(async () => (await redis.xlen(auditStream('refused'))) === told);
+      await fleet.until(async () => (await fleet.client.xlen(auditStream('refused'))) === told);
     }
     const [event] = await events({ refused: 'true' });
     expect(event).toMatchObject({ outcome: 'UNAUTHORIZED', by: { address: '127.0.0.1' } });
@@ -84,7 +80,7 @@ describe('a caller who hangs up before the answer', () => {
 
 describe('an event that does not have the form of one', () => {
   const stored = async (entry: string): Promise<string> =>
-    String(await redis.xadd(auditStream('done'), '*', 'e', entry));
+    String(await fleet.client.xadd(auditStream('done'), '*', 'e', entry));
   const good = {
     time: 5,
     requestId: 'r',
@@ -104,7 +100,7 @@ describe('an event that does not have the form of one', () => {
     const callerless = await stored(JSON.stringify(withoutCaller));
     const noJson = await stored('{"time":');
     const noObject = await stored('null');
-    const noEntry = String(await redis.xadd(auditStream('done'), '*', 'x', 'y'));
+    const noEntry = String(await fleet.client.xadd(auditStream('done'), '*', 'x', 'y'));
     const fine = await stored(JSON.stringify(good));
 
     const timeOf = (id: string) => Number(id.split('-')[0]);
@@ -132,7 +128,7 @@ describe('an event that does not have the form of one', () => {
 describe('while Redis does not take events', () => {
   test('for want of memory, they are written all the same, as changes are', async () => {
     const keyIds = await Promise.all(Array.from({ length: 20 }, () => newKey('full')));
-    await redis.config('SET', 'maxmemory', '1');
+    await fleet.client.config('SET', 'maxmemory', '1');
     try {
       expect((await fleet.admin('keys.createKey', { apiId: 'full' })).status).toBe(503);
       for (const keyId of keyIds) await fleet.ok('keys.updateKey', { keyId, enabled: false });
@@ -141,7 +137,7 @@ describe('while Redis does not take events', () => {
       expect(disables.map(({ on }) => on.keyId)).toEqual(keyIds.toReversed());
       expect(await events({ refused: 'true', keyId: 'key_none' })).toHaveLength(1);
     } finally {
-      await redis.config('SET', 'maxmemory', '0');
+      await fleet.client.config('SET', 'maxmemory', '0');
     }
   });
 
@@ -149,8 +145,8 @@ describe('while Redis does not take events', () => {
     const keyIds = await Promise.all(Array.from({ length: 4 }, () => newKey('waiting')));
     const lost = 'keyfence_audit_events_total{kind="done",result="lost"}';
     const before = await counted(lost);
-    await redis.rename(auditStream('done'), 'aside');
-    await redis.set(auditStream('done'), 'not a stream');
+    await fleet.client.rename(auditStream('done'), 'aside');
+    await fleet.client.set(auditStream('done'), 'not a stream');
     const started = fleet.logged.length;
     for (const keyId of keyIds) await fleet.ok('keys.updateKey', { keyId, enabled: false });
     expect(await counted('keyfence_audit_events_waiting')).toBe(2);
@@ -160,7 +156,7 @@ describe('while Redis does not take events', () => {
       .filter((line) => line.includes('an audit event was not recorded'));
     expect(told.map((line) => JSON.parse(line).waits)).toEqual([true, true, false, false]);
 
-    await redis.rename('aside', auditStream('done'));
+    await fleet.client.rename('aside', auditStream('done'));
     await fleet.until(async () => (await counted('keyfence_audit_events_waiting')) === 0);
     const disables = await events({ apiId: 'waiting', operation: 'keys.updateKey' });
     expect(disables.map(({ on }) => on.keyId)).toEqual(keyIds.slice(0, 2).toReversed());

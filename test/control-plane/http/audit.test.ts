@@ -1,4 +1,3 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { auditStream } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
@@ -6,18 +5,13 @@ import { metric } from '../../harness/metrics.ts';
 
 let fleet: Fleet;
 let base: string;
-let redis: Redis;
 
 beforeAll(async () => {
   const env = { AUDIT_EVENTS_MAX: '1000', AUDIT_REFUSED_MAX: '1000', FAILURES_PER_MINUTE: '0' };
   fleet = await Fleet.start({ verifiers: 0, env });
   base = fleet.controlPlanes[0]?.address ?? '';
-  redis = new Redis(fleet.redisUrl);
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 // biome-ignore lint/suspicious/noExplicitAny: tests look into events of every shape
 const events = async (query: object = {}): Promise<any[]> =>
@@ -162,7 +156,7 @@ describe('what was refused', () => {
         Array.from({ length: 50 }, () => fleet.post(`${base}/v1/keys.updateKey`, { keyId, enabled: false })),
       );
     }
-    const length = await redis.xlen(auditStream('refused'));
+    const length = await fleet.client.xlen(auditStream('refused'));
     expect(length).toBeGreaterThanOrEqual(1000);
     expect(length).toBeLessThan(1500);
     expect(await events({ keyId })).toHaveLength(1);
@@ -198,7 +192,7 @@ describe('listing', () => {
       by: { address: 'a' },
       on: {},
     });
-    const pipeline = redis.pipeline();
+    const pipeline = fleet.client.pipeline();
     // More than one page looks at, by less than a page's last look.
     for (let i = 0; i < 1100; i++) pipeline.xadd(auditStream('done'), '*', 'e', event);
     await pipeline.exec();
@@ -222,8 +216,8 @@ test('neither the streams nor the log hold a key, also where somebody put one in
   await fleet.admin('keys.updateKey', { keyId: key, enabled: false });
   await fleet.admin('keys.updateKey', { keyId, enabled: false }, { rootKey });
   const kept = JSON.stringify([
-    await redis.xrange(auditStream('done'), '-', '+'),
-    await redis.xrange(auditStream('refused'), '-', '+'),
+    await fleet.client.xrange(auditStream('done'), '-', '+'),
+    await fleet.client.xrange(auditStream('refused'), '-', '+'),
     fleet.logged,
   ]);
   for (const secret of [key, rootKey, ROOT_KEY, 'swordfish']) expect(kept).not.toContain(secret);
@@ -234,8 +228,8 @@ test('an event that Redis does not take fails no disable, and is listed as soon 
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'unrecorded' });
   const late = 'kind="done",result="late"';
   const before = await counted(late);
-  await redis.rename(auditStream('done'), 'aside');
-  await redis.set(auditStream('done'), 'not a stream');
+  await fleet.client.rename(auditStream('done'), 'aside');
+  await fleet.client.set(auditStream('done'), 'not a stream');
   const { headers, body } = await fleet.admin('keys.updateKey', { keyId, enabled: false });
   expect(body.propagation.state).toBe('complete');
   expect((await fleet.ok('keys.getKey', { keyId })).enabled).toBe(false);
@@ -248,7 +242,7 @@ test('an event that Redis does not take fails no disable, and is listed as soon 
     expect.objectContaining({ level: 40, requestId: headers['x-request-id'], err: expect.anything() }),
   ]);
 
-  await redis.rename('aside', auditStream('done'));
+  await fleet.client.rename('aside', auditStream('done'));
   await fleet.until(async () => (await counted(late)) === before + 1);
   expect((await events({ keyId }))[0]).toMatchObject({ outcome: 'OK', after: { enabled: false } });
 });
@@ -257,12 +251,12 @@ test('an event that Redis never takes is counted as lost when the process stops'
   const controlPlane = await fleet.addControlPlane();
   const at = fleet.controlPlanes.length - 1;
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'lost' }, { at });
-  await redis.rename(auditStream('done'), 'aside');
-  await redis.set(auditStream('done'), 'not a stream');
+  await fleet.client.rename(auditStream('done'), 'aside');
+  await fleet.client.set(auditStream('done'), 'not a stream');
   await fleet.admin('keys.updateKey', { keyId, enabled: false }, { at });
   const started = fleet.logged.length;
   await controlPlane.stop();
-  await redis.rename('aside', auditStream('done'));
+  await fleet.client.rename('aside', auditStream('done'));
   fleet.controlPlanes.splice(at, 1);
   expect(fleet.logged.slice(started).filter((line) => line.includes('audit events are lost'))).toHaveLength(
     1,

@@ -1,19 +1,13 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { apiKeys, recordKey } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 /** Calls that end badly, and what the log and the audit log say of them. */
 let fleet: Fleet;
-let redis: Redis;
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
-  redis = new Redis(fleet.redisUrl);
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 const linesOf = (requestId: unknown) =>
   fleet.logged.map((line) => JSON.parse(line)).filter((line) => line.requestId === requestId);
@@ -26,8 +20,8 @@ describe('a mistake of ours', () => {
   test('in a change is 500, in the log with its cause, and in the audit log, because something may have been done', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'damaged' });
     const { head } = apiKeys('damaged');
-    await redis.rename(head, 'aside');
-    await redis.set(head, 'not a hash');
+    await fleet.client.rename(head, 'aside');
+    await fleet.client.set(head, 'not a hash');
     const { status, body, headers } = await fleet.admin('keys.updateKey', { keyId, enabled: false });
     expect([status, body.error.code, body.error.message]).toEqual([
       500,
@@ -43,12 +37,12 @@ describe('a mistake of ours', () => {
     expect(await auditOf(requestId)).toEqual([
       expect.objectContaining({ outcome: 'INTERNAL_SERVER_ERROR', on: { apiId: 'damaged', keyId } }),
     ]);
-    await redis.rename('aside', head);
+    await fleet.client.rename('aside', head);
   });
 
   test('in reading is 500 and in the log, and in no audit log', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'unreadable' });
-    await redis.hset(recordKey('unreadable', keyId), 'm', '{');
+    await fleet.client.hset(recordKey('unreadable', keyId), 'm', '{');
     const { status, headers } = await fleet.admin('keys.getKey', { keyId });
     expect(status).toBe(500);
     const requestId = headers['x-request-id'];

@@ -1,4 +1,3 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
 import { auditStream, callCounter } from '../../../shared/redis/redis-keys.ts';
@@ -8,7 +7,6 @@ import { metric } from '../../harness/metrics.ts';
 const [BOOTSTRAP = ''] = new BootstrapKeys([ROOT_KEY]).ids;
 
 let fleet: Fleet;
-let redis: Redis;
 let base: string;
 
 beforeAll(async () => {
@@ -16,15 +14,12 @@ beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0, env });
   await fleet.addControlPlane(env);
   base = fleet.controlPlanes[0]?.address ?? '';
-  redis = new Redis(fleet.redisUrl);
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 /** The bootstrap key's limits are for nobody to wait for. */
-const forgetCounts = () => redis.del(callCounter(`${BOOTSTRAP}:GET`), callCounter(`${BOOTSTRAP}:POST`));
+const forgetCounts = () =>
+  fleet.client.del(callCounter(`${BOOTSTRAP}:GET`), callCounter(`${BOOTSTRAP}:POST`));
 const rootKeyWith = async (...permissions: string[]): Promise<string> => {
   await forgetCounts();
   return (await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions })).key;
@@ -65,15 +60,15 @@ describe('a root key over its limit', () => {
     const rootKey = await rootKeyWith('api.*.read_api');
     for (let i = 0; i < 21; i++) await fleet.admin('apis.listApis', {}, { rootKey });
     expectLimited(await fleet.admin('apis.listApis', {}, { rootKey }));
-    const counters = await redis.keys(`${callCounter('root_')}*:GET`);
+    const counters = await fleet.client.keys(`${callCounter('root_')}*:GET`);
     // A machine that is busy may let the second pass before the call; then it counts from one again.
     await fleet.until(async () => {
-      for (const counter of counters) await redis.pexpire(counter, 1000);
+      for (const counter of counters) await fleet.client.pexpire(counter, 1000);
       const { status, headers } = await fleet.admin('apis.listApis', {}, { rootKey });
       if (status === 429) expect(headers['retry-after']).toBe('1');
       return status === 429;
     });
-    for (const counter of counters) await redis.pexpire(counter, 1);
+    for (const counter of counters) await fleet.client.pexpire(counter, 1);
     await fleet.until(async () => (await fleet.admin('apis.listApis', {}, { rootKey })).status === 200);
   });
 });
@@ -101,7 +96,7 @@ describe('an address without a valid root key', () => {
 
   test('leaves no more events in the audit log than its limit', async () => {
     for (let i = 0; i < 20; i++) await strangerFrom('198.51.100.4');
-    const events = await redis.xrange(auditStream('refused'), '-', '+');
+    const events = await fleet.client.xrange(auditStream('refused'), '-', '+');
     const mine = events.filter(([, [, event]]) => JSON.parse(event ?? '{}').by.address === '198.51.100.4');
     expect(mine).toHaveLength(5);
   });
@@ -117,8 +112,8 @@ describe('an address without a valid root key', () => {
 
 test('a disable goes through while Redis does not count calls', async () => {
   const keyId = await newKey();
-  await redis.del(callCounter(`${BOOTSTRAP}:POST`));
-  await redis.lpush(callCounter(`${BOOTSTRAP}:POST`), 'not a number');
+  await fleet.client.del(callCounter(`${BOOTSTRAP}:POST`));
+  await fleet.client.lpush(callCounter(`${BOOTSTRAP}:POST`), 'not a number');
   const unchecked = await counted('keyfence_rate_limited_total{limit="unchecked"}');
   await fleet.ok('keys.updateKey', { keyId, enabled: false });
   expect(await counted('keyfence_rate_limited_total{limit="unchecked"}')).toBe(unchecked + 1);

@@ -1,19 +1,13 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { auditStream } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 /** Long listings, page by page: nothing twice, nothing left out, and an end that is the end. */
 let fleet: Fleet;
-let redis: Redis;
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
-  redis = new Redis(fleet.redisUrl);
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 /** Follows the cursors. */
 async function walk<Item>(
@@ -88,8 +82,8 @@ describe('events', () => {
   type Event = (typeof stored)[number];
 
   beforeAll(async () => {
-    const pipeline = redis.pipeline();
-    await redis.del(auditStream('done'));
+    const pipeline = fleet.client.pipeline();
+    await fleet.client.del(auditStream('done'));
     for (const [i, event] of stored.entries())
       pipeline.xadd(auditStream('done'), `${1000 + i}-0`, 'e', JSON.stringify(event));
     await pipeline.exec();

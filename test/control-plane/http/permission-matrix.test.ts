@@ -1,4 +1,3 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { API_ACTIONS, ROOT_ACTIONS } from '../../../control-plane/core/permissions.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
@@ -13,21 +12,16 @@ const MINE = 'mine';
 const THEIRS = 'theirs';
 
 let fleet: Fleet;
-let redis: Redis;
 let operations: Operation[];
 const secrets = new Map<string, string>();
 
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0, env: { ROOT_KEY_CALLS_PER_MINUTE: '0' } });
-  redis = new Redis(fleet.redisUrl);
   const { body } = await fleet.get(`${fleet.controlPlanes[0]?.address}/openapi.json`);
   ({ operations } = new Document(body));
   for (const apiId of [MINE, THEIRS]) await fleet.ok('apis.createApi', { apiId, name: apiId });
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 /** A root key with these permissions; none where there are none, which no root key can have. */
 async function rootKeyWith(permissions: readonly string[]): Promise<string> {
@@ -46,7 +40,7 @@ const newRootKey = async (...permissions: string[]): Promise<string> =>
 /** No API of this name; not deleted and swept, which would take seconds each time. */
 async function gone(apiId: string): Promise<string> {
   const { channel: _, ...kept } = apiKeys(apiId);
-  await redis.del(...Object.values(kept));
+  await fleet.client.del(...Object.values(kept));
   return apiId;
 }
 /** An API of this name, whatever was done to it before. */

@@ -1,18 +1,12 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { rootKeyIndex } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 let fleet: Fleet;
-let redis: Redis;
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0, env: { FAILURES_PER_MINUTE: '0' } });
-  redis = new Redis(fleet.redisUrl);
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 describe('the Authorization header', () => {
   const statusWith = async (authorization: string) =>
@@ -53,9 +47,9 @@ describe('the Authorization header', () => {
 });
 
 test('there are at most 1000 root keys, so that listing them is one answer', async () => {
-  const present = await redis.hlen(rootKeyIndex);
+  const present = await fleet.client.hlen(rootKeyIndex);
   const names = Array.from({ length: 999 - present }, (_, i) => [`root_filler${i}`, 'no hash of any key']);
-  await redis.hset(rootKeyIndex, Object.fromEntries(names));
+  await fleet.client.hset(rootKeyIndex, Object.fromEntries(names));
   const create = () => fleet.admin('rootKeys.createRootKey', { name: 'n', permissions: ['api.*.read_key'] });
   expect((await create()).status).toBe(200);
   const { status, body } = await create();
@@ -64,7 +58,7 @@ test('there are at most 1000 root keys, so that listing them is one answer', asy
     'CONFLICT',
     'there are 1000 root keys already',
   ]);
-  await redis.hdel(rootKeyIndex, ...names.map(([name = '']) => name));
+  await fleet.client.hdel(rootKeyIndex, ...names.map(([name = '']) => name));
 });
 
 test('root keys are listed in the order in which they were created, with what they may', async () => {

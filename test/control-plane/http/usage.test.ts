@@ -1,4 +1,3 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { usageKey } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet } from '../../harness/fleet.ts';
@@ -11,16 +10,11 @@ const DAY_MS = 24 * HOUR_MS;
 const PATIENT = { LEASE_MS: '30000', LOOKUP_WAIT_MS: '5000' };
 
 let fleet: Fleet;
-let redis: Redis;
 
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 2, env: { ...PATIENT, USAGE_PERIOD_MS: '50' } });
-  redis = new Redis(fleet.redisUrl);
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 interface Bucket {
   time: number;
@@ -145,7 +139,11 @@ describe('a series', () => {
   test('is not led astray by what is no number, which a verifier may have written', async () => {
     const { keyId } = await create();
     const day = Math.floor(Date.now() / DAY_MS);
-    await redis.hset(usageKey('used', keyId), { [`d${day}V`]: 'many', [`d${day}D`]: '-4', t: '1e400' });
+    await fleet.client.hset(usageKey('used', keyId), {
+      [`d${day}V`]: 'many',
+      [`d${day}D`]: '-4',
+      t: '1e400',
+    });
     expect(total(await series(keyId), 'success')).toBe(0);
     expect(total(await series(keyId), 'disabled')).toBe(0);
     expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('lastUsedAt');
@@ -157,18 +155,18 @@ test('hours and days that are no longer kept are thrown away, and all of it a mo
   const [hour, day] = [Math.floor(Date.now() / HOUR_MS), Math.floor(Date.now() / DAY_MS)];
   const usage = usageKey('used', keyId);
   const kept = [`h${hour - 40}V`, `d${day - 25}V`];
-  await redis.hset(usage, {
+  await fleet.client.hset(usage, {
     [kept[0] ?? '']: 1,
     [kept[1] ?? '']: 1,
     [`h${hour - 60}V`]: 1,
     [`d${day - 40}E`]: 1,
   });
   await verify(key, 1);
-  await fleet.until(async () => (await redis.hget(usage, 't')) !== null);
-  const fields = await redis.hkeys(usage);
+  await fleet.until(async () => (await fleet.client.hget(usage, 't')) !== null);
+  const fields = await fleet.client.hkeys(usage);
   expect(fields).toEqual(expect.arrayContaining(kept));
   expect(fields).toHaveLength(5);
-  const ttl = await redis.pttl(usage);
+  const ttl = await fleet.client.pttl(usage);
   expect(ttl).toBeGreaterThan(31 * DAY_MS);
   expect(ttl).toBeLessThanOrEqual(32 * DAY_MS);
 });
@@ -202,7 +200,7 @@ describe('a verifier', () => {
     await verify(key, 3, { at });
     await verifier.stop();
     fleet.verifiers.splice(at, 1);
-    expect(await redis.exists(usageKey('used', keyId))).toBe(0);
+    expect(await fleet.client.exists(usageKey('used', keyId))).toBe(0);
   });
 
   test('counts while Redis is away, and reports it when Redis is back', async () => {
@@ -214,7 +212,7 @@ describe('a verifier', () => {
         fleet.verifiers.map(({ adminAddress }) => metric(adminAddress, 'keyfence_usage_dropped_total')),
       ).then((counts) => counts.reduce((a, b) => a + b));
     const droppedBefore = await dropped();
-    redis.disconnect();
+    fleet.client.disconnect();
     await fleet.redis.stop();
     let given = 0;
     await fleet.until(async () => {

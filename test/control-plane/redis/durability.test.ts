@@ -1,27 +1,29 @@
-import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { Fleet } from '../../harness/fleet.ts';
 import { metric } from '../../harness/metrics.ts';
 
 let fleet: Fleet;
-let redis: Redis;
 let keyId: string;
 
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
-  redis = new Redis(fleet.redisUrl.replace('unix://', ''));
-  redis.on('error', () => undefined); // one test stops the server
+  fleet.client.on('error', () => undefined); // one test stops the server
   ({ keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' }));
 });
 afterEach(async () => {
-  await redis.config('SET', 'appendonly', 'yes', 'appendfsync', 'always', 'no-appendfsync-on-rewrite', 'no');
-  await redis.config('SET', 'maxmemory', '0', 'maxmemory-policy', 'noeviction');
-  await redis.config('RESETSTAT');
+  await fleet.client.config(
+    'SET',
+    'appendonly',
+    'yes',
+    'appendfsync',
+    'always',
+    'no-appendfsync-on-rewrite',
+    'no',
+  );
+  await fleet.client.config('SET', 'maxmemory', '0', 'maxmemory-policy', 'noeviction');
+  await fleet.client.config('RESETSTAT');
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 const durable = async () =>
   (await fleet.ok('keys.updateKey', { keyId, enabled: true })).propagation.durable as boolean;
@@ -35,13 +37,13 @@ test.each([
   '%s %s: the next answer does not claim to be durable, and one after it was set back does',
   async (name, wrong, right) => {
     expect(await durable()).toBe(true);
-    await redis.config('SET', name, wrong);
+    await fleet.client.config('SET', name, wrong);
     expect(await durable()).toBe(false);
     const propagation = await fleet.ok('keys.getPropagation', { keyId, sequence: '1' });
     expect(propagation.propagation.durable).toBe(false);
     await fleet.until(async () => (await gauge('keyfence_durable')) === 0);
     expect(fleet.logged.some((line) => line.includes('not durable: ') && line.includes(name))).toBe(true);
-    await redis.config('SET', name, right);
+    await fleet.client.config('SET', name, right);
     if (name === 'appendonly') await fleet.until(durable);
     expect(await durable()).toBe(true);
     await fleet.until(async () => (await gauge('keyfence_durable')) === 1);
@@ -50,71 +52,72 @@ test.each([
 
 test('an append-only file that was turned on is relied on when it is complete, and while it is written anew', async () => {
   const slow = async (microseconds: number) =>
-    redis.config('SET', 'rdb-key-save-delay', String(microseconds));
-  const isRewriting = async () => (await redis.info('persistence')).includes('aof_rewrite_in_progress:1');
+    fleet.client.config('SET', 'rdb-key-save-delay', String(microseconds));
+  const isRewriting = async () =>
+    (await fleet.client.info('persistence')).includes('aof_rewrite_in_progress:1');
   try {
     // Without a file from before, and with one.
     for (const _ of [1, 2]) {
-      await redis.config('SET', 'appendonly', 'no');
+      await fleet.client.config('SET', 'appendonly', 'no');
       expect(await durable()).toBe(false);
       await slow(60_000_000);
-      await redis.config('SET', 'appendonly', 'yes');
+      await fleet.client.config('SET', 'appendonly', 'yes');
       expect(await isRewriting()).toBe(true);
       expect(await durable()).toBe(false);
       await slow(0);
-      await redis.config('SET', 'appendonly', 'no');
-      await redis.config('SET', 'appendonly', 'yes');
+      await fleet.client.config('SET', 'appendonly', 'no');
+      await fleet.client.config('SET', 'appendonly', 'yes');
       await fleet.until(durable);
     }
     await slow(60_000_000);
-    await redis.bgrewriteaof();
+    await fleet.client.bgrewriteaof();
     expect(await isRewriting()).toBe(true);
     expect(await durable()).toBe(true);
   } finally {
     await slow(0);
-    await redis.config('SET', 'appendonly', 'no'); // ends the rewriting
-    await redis.config('SET', 'appendonly', 'yes');
+    await fleet.client.config('SET', 'appendonly', 'no'); // ends the rewriting
+    await fleet.client.config('SET', 'appendonly', 'yes');
     await fleet.until(durable);
   }
 });
 
 test('a policy that would throw keys away is no durable write, from the next answer on', async () => {
-  await redis.config('SET', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru');
+  await fleet.client.config('SET', 'maxmemory', '1gb', 'maxmemory-policy', 'allkeys-lru');
   expect(await durable()).toBe(false);
-  await redis.config('SET', 'maxmemory-policy', 'noeviction');
+  await fleet.client.config('SET', 'maxmemory-policy', 'noeviction');
   expect(await durable()).toBe(true);
 });
 
 test('keys that were thrown away are counted, and end the claim at once and until somebody looked after it', async () => {
-  const filling = redis.pipeline();
+  const filling = fleet.client.pipeline();
   for (let i = 0; i < 2000; i++) filling.set(`kf:{filler}:${i}`, 'x'.repeat(1000));
   await filling.exec();
-  const used = Number(/used_memory:(\d+)/.exec(await redis.info('memory'))?.[1]);
-  await redis.config('SET', 'maxmemory-policy', 'allkeys-random', 'maxmemory', String(used - 500_000));
-  const evicted = async () => Number(/evicted_keys:(\d+)/.exec(await redis.info('stats'))?.[1]);
+  const used = Number(/used_memory:(\d+)/.exec(await fleet.client.info('memory'))?.[1]);
+  await fleet.client.config('SET', 'maxmemory-policy', 'allkeys-random', 'maxmemory', String(used - 500_000));
+  const evicted = async () => Number(/evicted_keys:(\d+)/.exec(await fleet.client.info('stats'))?.[1]);
   await fleet.until(async () => {
-    await redis.set('kf:{filler}:more', 'x');
+    await fleet.client.set('kf:{filler}:more', 'x');
     return (await evicted()) > 0;
   });
   // Too late: what is gone is gone.
-  await redis.config('SET', 'maxmemory', '0', 'maxmemory-policy', 'noeviction');
+  await fleet.client.config('SET', 'maxmemory', '0', 'maxmemory-policy', 'noeviction');
   ({ keyId } = await fleet.ok('keys.createKey', { apiId: 'shop-2' }));
   expect(await durable()).toBe(false);
   await fleet.until(async () => (await gauge('keyfence_redis_evicted_keys')) > 0);
   expect(fleet.logged.some((line) => /"level":50.*thrown \d+ keys away/.test(line))).toBe(true);
-  await redis.config('RESETSTAT');
+  await fleet.client.config('RESETSTAT');
   expect(await durable()).toBe(true);
 });
 
 test('many changes at once share looks, and each look begins after the writes that it speaks for', async () => {
-  const before = Number(/cmdstat_info:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
+  const before = Number(/cmdstat_info:calls=(\d+)/.exec(await fleet.client.info('commandstats'))?.[1] ?? 0);
   await Promise.all(Array.from({ length: 100 }, () => durable()));
-  const after = Number(/cmdstat_info:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0);
+  const after = Number(/cmdstat_info:calls=(\d+)/.exec(await fleet.client.info('commandstats'))?.[1] ?? 0);
   expect(after - before).toBeLessThan(60);
 });
 
 test('a user who may not ask gets no claim, and the log has the words of Redis', async () => {
-  await redis.call('ACL', 'SETUSER', 'blind', 'on', '>pw', '~*', '&*', '+@all', '-config');
+  await fleet.client.call('ACL', 'SETUSER', 'blind', 'on', '>pw', '~*', '&*', '+@all', '-config');
   const at = fleet.controlPlanes.length;
   const { address } = await fleet.addControlPlane({ REDIS_USERNAME: 'blind', REDIS_PASSWORD: 'pw' });
   expect(address).toBeDefined();

@@ -1,23 +1,17 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { apiKeys, apiList, ownerKey, recordKey } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 /** Keys that Redis still holds of what is gone. */
 let fleet: Fleet;
-let redis: Redis;
 
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '500' } });
-  redis = new Redis(fleet.redisUrl);
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 /** Everything that Redis holds but the audit log and what expires. */
-const held = async () => (await redis.keys('*')).filter((key) => !/!audit|^kf:r:/.test(key)).sort();
+const held = async () => (await fleet.client.keys('*')).filter((key) => !/!audit|^kf:r:/.test(key)).sort();
 const LONG = { text: 'x'.repeat(3000) };
 
 test('a deleted key leaves nothing behind but its place in the change log', async () => {
@@ -28,13 +22,13 @@ test('a deleted key leaves nothing behind but its place in the change log', asyn
   expect((await held()).length).toBe(before.length + 4); // the record, the long meta and two pointers
   await fleet.ok('keys.deleteKey', { keyId });
   expect(await held()).toEqual(before);
-  expect(await redis.zrange(ownerKey('shop', 'o'), '0', '-1')).toEqual([other]);
+  expect(await fleet.client.zrange(ownerKey('shop', 'o'), '0', '-1')).toEqual([other]);
   expect(key).toMatch(/^\w+$/);
 });
 
 test('a key whose record Redis lost is not found, and whoever disables it is told what that means', async () => {
   const { keyId } = await fleet.ok('keys.createKey', { apiId: 'lossy' });
-  await redis.del(recordKey('lossy', keyId));
+  await fleet.client.del(recordKey('lossy', keyId));
   const asked = [
     await fleet.admin('keys.updateKey', { keyId, enabled: false }),
     await fleet.admin('keys.deleteKey', { keyId }),
@@ -55,7 +49,7 @@ test('a key whose record Redis lost is not found, and whoever disables it is tol
   const { keyId: deleted } = await fleet.ok('keys.createKey', { apiId: 'lossy' });
   await fleet.ok('keys.deleteKey', { keyId: deleted });
   await plain(deleted);
-  await redis.hset(apiKeys('lossy').head, 'deleted', '1');
+  await fleet.client.hset(apiKeys('lossy').head, 'deleted', '1');
   await plain(keyId);
 });
 
@@ -65,11 +59,11 @@ test('an owner of no more keys leaves nothing behind, whether they were deleted 
     await fleet.ok('keys.createKey', { apiId: 'owned', externalId: 'a' }),
   ];
   await fleet.ok('keys.updateKey', { keyId: one.keyId, externalId: 'b' });
-  expect(await redis.zrange(ownerKey('owned', 'a'), '0', '-1')).toEqual([two.keyId]);
-  expect(await redis.zrange(ownerKey('owned', 'b'), '0', '-1')).toEqual([one.keyId]);
+  expect(await fleet.client.zrange(ownerKey('owned', 'a'), '0', '-1')).toEqual([two.keyId]);
+  expect(await fleet.client.zrange(ownerKey('owned', 'b'), '0', '-1')).toEqual([one.keyId]);
   await fleet.ok('keys.deleteKey', { keyId: two.keyId });
   await fleet.ok('keys.updateKey', { keyId: one.keyId, externalId: null });
-  expect(await redis.exists(ownerKey('owned', 'a'), ownerKey('owned', 'b'))).toBe(0);
+  expect(await fleet.client.exists(ownerKey('owned', 'a'), ownerKey('owned', 'b'))).toBe(0);
 });
 
 test('a key that is refused while its API is being deleted leaves nothing behind', async () => {
@@ -94,7 +88,7 @@ test('a deleted API, however it came to be, is swept and leaves nothing behind',
   expect(shown).toEqual(expect.arrayContaining(apis));
   for (const apiId of apis) await fleet.ok('apis.deleteApi', { apiId });
   await fleet.until(
-    async () => (await redis.zmscore(apiList, ...apis)).every((score) => score === null),
+    async () => (await fleet.client.zmscore(apiList, ...apis)).every((score) => score === null),
     'they are not swept',
   );
   expect((await held()).filter((key) => !before.includes(key))).toEqual([]);

@@ -1,28 +1,22 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { apiKeys, idPointer } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 let fleet: Fleet;
-let redis: Redis;
 
 beforeAll(async () => {
   const env = { FENCES_PENDING_MAX: '2', REFUSALS_PENDING_MAX: '3', LEASE_MS: '600000' };
   fleet = await Fleet.start({ verifiers: 0, env });
-  redis = new Redis(fleet.redisUrl);
 });
-afterAll(async () => {
-  redis.disconnect();
-  await fleet.stop();
-});
+afterAll(() => fleet.stop());
 
 /** A key of an API whose changes stay pending, until `settle`. */
 async function keyOfPending(apiId: string): Promise<string> {
   const { keyId } = await fleet.ok('keys.createKey', { apiId });
-  await redis.zadd(apiKeys(apiId).members, 0, 'silent');
+  await fleet.client.zadd(apiKeys(apiId).members, 0, 'silent');
   return keyId;
 }
-const settle = (apiId: string) => redis.zrem(apiKeys(apiId).members, 'silent');
+const settle = (apiId: string) => fleet.client.zrem(apiKeys(apiId).members, 'silent');
 const update = (keyId: string, fields: object) =>
   fleet.admin('keys.updateKey', { keyId, waitMs: 0, ...fields });
 
@@ -62,12 +56,12 @@ test('an API with too many incomplete changes can still have keys disabled, and 
 test('a change that was not made counts no more', async () => {
   const keyId = await keyOfPending('failing');
   const { log } = apiKeys('failing');
-  await redis.set(idPointer('key_gone'), 'failing');
+  await fleet.client.set(idPointer('key_gone'), 'failing');
   for (let i = 0; i < 5; i++) {
     expect((await update('key_gone', { enabled: false })).status).toBe(404);
-    await redis.set(log, 'not a stream');
+    await fleet.client.set(log, 'not a stream');
     expect((await update(keyId, { name: 'n' })).status).toBe(500);
-    await redis.del(log);
+    await fleet.client.del(log);
   }
   expect((await update(keyId, { name: 'n' })).status).toBe(200);
 });

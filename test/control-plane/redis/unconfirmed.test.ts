@@ -1,4 +1,3 @@
-import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Apis } from '../../../control-plane/redis/apis.ts';
 import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
@@ -16,21 +15,18 @@ import { Fleet } from '../../harness/fleet.ts';
 
 /** Writes each of which may be the one that replicas do not confirm, as when they are lost half-way through a call. */
 let fleet: Fleet;
-let redis: Redis;
 let nodes: RedisNodes;
 beforeAll(async () => {
   fleet = new Fleet();
   await fleet.startRedis();
-  redis = new Redis(fleet.redisUrl);
   const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl });
   nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
 });
 afterAll(async () => {
-  redis.disconnect();
   await nodes.close();
   await fleet.stop();
 });
-beforeEach(() => redis.flushall());
+beforeEach(() => fleet.client.flushall());
 
 /** Writes to Redis, and says of the writes to keys that fit the pattern that replicas did not confirm them. */
 class ShortWriter extends DurableWriter {
@@ -59,8 +55,8 @@ function parts(apiAutoCreate = true) {
 
 const NEW_KEY = { apiId: 'shop', byteLength: 16, meta: {}, enabled: true };
 const IMPORTED = { secretHash: 'a'.repeat(43), start: '', foreign: false, meta: {}, enabled: true };
-const pointers = async () => (await redis.keys('kf:*')).filter((key) => /^kf:[pi]:/.test(key)).sort();
-const records = async () => (await redis.keys('kf:*')).filter((key) => key.includes(':k:'));
+const pointers = async () => (await fleet.client.keys('kf:*')).filter((key) => /^kf:[pi]:/.test(key)).sort();
+const records = async () => (await fleet.client.keys('kf:*')).filter((key) => key.includes(':k:'));
 const outage = expect.objectContaining({ code: 'SERVICE_UNAVAILABLE' });
 
 describe('a key', () => {
@@ -82,7 +78,7 @@ describe('a key', () => {
   test('of an API that there is not is not created where none is made, and leaves nothing behind', async () => {
     const { keys } = parts(false);
     await expect(keys.create(NEW_KEY)).rejects.toEqual(expect.objectContaining({ code: 'NOT_FOUND' }));
-    expect(await redis.keys('*')).toEqual([]);
+    expect(await fleet.client.keys('*')).toEqual([]);
     await expect(parts(true).keys.create(NEW_KEY)).resolves.toBeDefined();
   });
 
@@ -118,10 +114,10 @@ describe('an import', () => {
 
   test('into an API that there is not is refused where none is made, and takes back what it set only', async () => {
     const { keyImport } = parts(false);
-    await redis.set(`kf:p:${'b'.repeat(43)}`, 'other key_1');
+    await fleet.client.set(`kf:p:${'b'.repeat(43)}`, 'other key_1');
     const both = [IMPORTED, { ...IMPORTED, secretHash: 'b'.repeat(43) }];
     await expect(keyImport.run('shop', both)).rejects.toEqual(expect.objectContaining({ code: 'NOT_FOUND' }));
-    expect(await redis.keys('*')).toEqual([`kf:p:${'b'.repeat(43)}`]);
+    expect(await fleet.client.keys('*')).toEqual([`kf:p:${'b'.repeat(43)}`]);
     expect(await parts().keyImport.run('shop', both)).toEqual([
       { result: 'created', keyId: expect.any(String) },
       { result: 'TAKEN' },
