@@ -1,6 +1,6 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { globSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -10,11 +10,20 @@ const root = join(import.meta.dirname, '..', '..');
 const folder = mkdtempSync(join(tmpdir(), 'keyfence-image-'));
 const quiet = { PATH: process.env['PATH'], NODE_OPTIONS: '--disable-warning=ExperimentalWarning' };
 
+/** A folder with what `.dockerignore` lets into the build of the image, and no more. */
+const context = mkdtempSync(join(tmpdir(), 'keyfence-context-'));
+
 beforeAll(() => {
-  execFileSync(process.execPath, ['deploy/image/build.ts', folder], { cwd: root, env: quiet });
-  symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
+  const letIn = readFileSync(join(root, '.dockerignore'), 'utf8').matchAll(/^!(.+)$/gm);
+  for (const [, path = ''] of letIn) cpSync(join(root, path), join(context, path), { recursive: true });
+  for (const made of [context, folder]) symlinkSync(join(root, 'node_modules'), join(made, 'node_modules'));
+  execFileSync(process.execPath, ['deploy/image/build.ts', folder], { cwd: context, env: quiet });
+  execFileSync(process.execPath, ['deploy/image/sbom.ts', '--help'], { cwd: context, env: quiet });
 });
-afterAll(() => rmSync(folder, { recursive: true }));
+afterAll(() => {
+  rmSync(folder, { recursive: true });
+  rmSync(context, { recursive: true });
+});
 
 describe('what the image runs', () => {
   it('holds no TypeScript, and every Lua script', () => {
