@@ -1,9 +1,14 @@
 import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { PROJECTS, testsByProject } from './test/harness/projects.ts';
 import { LongestFirst } from './test/harness/sequencer.ts';
+import { HOLDS_MS_MAX, TEST_MS_MAX } from './test/harness/waiting.ts';
 
 const tests = testsByProject();
+
+// Processes that tests start are of the same few files each time: Node keeps them compiled, types cut out, for the next.
+process.env['NODE_COMPILE_CACHE'] ??= join(import.meta.dirname, 'node_modules/.cache/compiled');
 
 export default defineConfig({
   test: {
@@ -11,9 +16,15 @@ export default defineConfig({
     // Tests wait for other processes most of the time: more files at once than there are cores.
     maxWorkers: Math.max(4, availableParallelism() + 1),
     sequence: { sequencer: LongestFirst },
-    testTimeout: 20_000,
-    hookTimeout: 30_000,
+    testTimeout: TEST_MS_MAX,
+    hookTimeout: TEST_MS_MAX,
+    expect: { poll: { timeout: HOLDS_MS_MAX } },
     reporters: ['default', './test/harness/missing-reporter.ts'],
-    projects: PROJECTS.map((name) => ({ extends: true, test: { name, include: tests[name] } })),
+    projects: PROJECTS.map((name) => ({
+      extends: true,
+      // A worker of the unit tests takes file after file, and so loads what they share once. Tests that start servers, and
+      // searches, have one of their own each: what one leaves behind, or sets for the whole process, is no other's.
+      test: { name, include: tests[name], isolate: name !== 'unit' },
+    })),
   },
 });

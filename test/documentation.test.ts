@@ -204,9 +204,7 @@ test("CONTRIBUTING's way along one request and one key leads where it says", asy
   }
 });
 
-test('a release is made as CONTRIBUTING says: number, changelog, manifests, tag and package', {
-  timeout: 120_000,
-}, () => {
+test('a release is made as CONTRIBUTING says: number, changelog, manifests, tag and package', () => {
   const contributing = readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8');
   const recipe = /## Releasing[\s\S]*?```sh\n([\s\S]*?)```/.exec(contributing)?.[1] ?? '';
   const folder = mkdtempSync(join(tmpdir(), 'keyfence-release-'));

@@ -23,12 +23,12 @@ test('no verifier gives a stale answer while processes, connections and Redis fa
   const report = await chaos('single', MS, turn, takes);
   judge(report);
   expect(report.counts.fence).toBeGreaterThan(0);
-}, 240_000);
+});
 
 test('no verifier gives a stale answer through failovers with Sentinel', async () => {
   judge(await chaos('sentinel', MS, turn, takes));
-}, 240_000);
+});
 
 test('no verifier gives a stale answer while nodes of a Cluster fail and slots move', async () => {
   judge(await chaos('cluster', MS, turn, takes));
-}, 240_000);
+});

@@ -1,10 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { dirname, join } from 'node:path';
-import { vi } from 'vitest';
 import { type Fleet, ROOT_KEY } from '../harness/fleet.ts';
-
-// Every command is a process of its own, which takes seconds where the machine is busy.
-vi.setConfig({ testTimeout: 120_000 });
 
 const COMMAND = join(import.meta.dirname, '..', '..', 'control-plane', 'cli', 'keyfence.js');
 

@@ -51,7 +51,7 @@ beforeAll(async () => {
     '--no-fund',
   ];
   npm(home, 'install', ...offline, join(folder, `keyfence-${version()}.tgz`));
-}, 300_000);
+});
 afterAll(async () => {
   await fleet.stop();
   rmSync(folder, { recursive: true, force: true });

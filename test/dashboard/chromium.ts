@@ -3,6 +3,7 @@ import { delimiter, join } from 'node:path';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { ROOT_KEY } from '../harness/fleet.ts';
+import { HOLDS_MS_MAX } from '../harness/waiting.ts';
 
 /** Debian's Chromium, or another; undefined where there is none. */
 export const executable = (process.env['PATH'] ?? '')
@@ -32,7 +33,7 @@ export class Dashboard {
   private constructor(page: Page, base: string) {
     this.page = page;
     this.#base = base;
-    page.setDefaultTimeout(15_000);
+    page.setDefaultTimeout(HOLDS_MS_MAX);
     page.on('request', (request) => this.#urls.push(request.url()));
     page.on('framenavigated', (frame) => this.#urls.push(frame.url()));
     page.on('pageerror', (error) => this.#wrong.push(String(error)));

@@ -26,7 +26,7 @@ const KEYS = [
 
 const skipped = lacking(executable ? [] : ['chromium']);
 
-describe.skipIf(skipped)(`in Chromium${skipped}`, { timeout: 60_000 }, () => {
+describe.skipIf(skipped)(`in Chromium${skipped}`, () => {
   let fleet: Fleet;
   let browser: Browser;
   let base: string;

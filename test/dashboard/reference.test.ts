@@ -4,10 +4,8 @@ import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { lacking } from '../harness/programs.ts';
+import { HOLDS_MS_MAX } from '../harness/waiting.ts';
 import { executable, startChromium } from './chromium.ts';
-
-/** The page is a megabyte of script, and the machine may be busy. */
-const SLOW_MS = 180_000;
 
 describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromium'])}`, () => {
   let fleet: Fleet;
@@ -17,17 +15,15 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
     fleet = await Fleet.start({ verifiers: 0 });
     base = fleet.controlPlanes[0]?.address ?? '';
     browser = await startChromium();
-  }, SLOW_MS);
+  }, HOLDS_MS_MAX);
   afterAll(async () => {
     await browser.close();
     await fleet.stop();
   });
 
-  test('makes a key by "Try it out" as it is filled in, and shows verifyKey', {
-    timeout: 60_000,
-  }, async () => {
+  test('makes a key by "Try it out" as it is filled in, and shows verifyKey', async () => {
     const page = await browser.newPage();
-    page.setDefaultTimeout(SLOW_MS);
+    page.setDefaultTimeout(HOLDS_MS_MAX);
     await page.goto(`${base}/docs`);
     await page.getByRole('button', { name: 'Authorize' }).first().click();
     await page.locator('.modal-ux input').fill(ROOT_KEY);
@@ -38,20 +34,16 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
     await operation.locator('.opblock-summary-control').click();
     await operation.getByRole('button', { name: 'Execute' }).click();
     await expect
-      .poll(() => operation.locator('.live-responses-table .response-col_status').last().textContent(), {
-        timeout: SLOW_MS,
-      })
+      .poll(() => operation.locator('.live-responses-table .response-col_status').last().textContent())
       .toContain('200');
     const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shop' });
     expect(keys).toEqual([expect.objectContaining({ name: 'Ada', enabled: true })]);
     await page.close();
   });
 
-  test('says where verifyKey is answered, by a command that works, and offers no button that could not', {
-    timeout: SLOW_MS,
-  }, async () => {
+  test('says where verifyKey is answered, by a command that works, and offers no button that could not', async () => {
     const page = await browser.newPage();
-    page.setDefaultTimeout(SLOW_MS);
+    page.setDefaultTimeout(HOLDS_MS_MAX);
     await page.goto(`${base}/docs`);
     const operation = page.locator('#operations-verifier-verifyKey');
     await operation.locator('.opblock-summary-control').click();
@@ -68,7 +60,7 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
     expect(JSON.parse(answer.stdout)).toMatchObject({ valid: true, code: 'VALID' });
   });
 
-  test('is as wide as a phone, and dark where its reader prefers that', { timeout: SLOW_MS }, async () => {
+  test('is as wide as a phone, and dark where its reader prefers that', async () => {
     for (const colorScheme of ['dark', 'light'] as const) {
       const context = await browser.newContext({
         viewport: { width: 390, height: 844 },
@@ -76,7 +68,7 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
         colorScheme,
       });
       const page = await context.newPage();
-      page.setDefaultTimeout(SLOW_MS);
+      page.setDefaultTimeout(HOLDS_MS_MAX);
       await page.goto(`${base}/docs`);
       await page.locator('#operations-keys-createKey .opblock-summary-control').click();
       await page.locator('#operations-apis-listKeys .opblock-summary-control').click();
@@ -90,9 +82,9 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
     }
   });
 
-  test('is linked from the dashboard, signed in or not', { timeout: SLOW_MS }, async () => {
+  test('is linked from the dashboard, signed in or not', async () => {
     const page = await browser.newPage();
-    page.setDefaultTimeout(SLOW_MS);
+    page.setDefaultTimeout(HOLDS_MS_MAX);
     await page.goto(`${base}/dashboard`);
     expect(await page.getByRole('link', { name: 'the reference' }).getAttribute('href')).toBe('/docs');
     await page.getByLabel('Root key').fill(ROOT_KEY);

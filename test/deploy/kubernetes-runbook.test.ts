@@ -38,7 +38,7 @@ beforeEach(() => {
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
   rmSync(directory, { recursive: true });
-}, 60_000);
+});
 
 const userOf = (files: OwnFiles, redis: string) => (user: string) => ({
   REDIS_URL: redis,
@@ -115,7 +115,7 @@ test('a backup that is brought back lets no verifier in before what was refused 
   expect(await fleet.verdict(refused.key)).toBe('DISABLED');
   await redis.restart();
   expect(await fleet.verdict(kept.key)).toBe('VALID');
-}, 120_000);
+});
 
 test('what is no backup is not taken', async () => {
   const files = new OwnFiles();
@@ -207,4 +207,4 @@ test('one Redis becomes a Cluster: keys, APIs and disables are as they were', as
   await disabled(after, good.keyId);
   expect(await after.verdict(good.key)).toBe('DISABLED');
   expect((await after.ok('apis.listKeys', { apiId: 'a' })).total).toBe(2);
-}, 120_000);
+});

@@ -44,12 +44,12 @@ describe.skipIf(skipped)(
         secrets.set(metadata.name, data);
       }
       group = await RedisPods.start({ named: true, certificate: fileOf });
-    }, 60_000);
+    });
     afterAll(async () => {
       for (const each of processes) await each.stop('SIGKILL');
       await group?.stop();
       rmSync(folder, { recursive: true });
-    }, 60_000);
+    });
 
     const fileOf = (name: string) => Buffer.from(secrets.get('keyfence-redis-tls')?.[name] ?? '', 'base64');
 
@@ -86,7 +86,7 @@ describe.skipIf(skipped)(
       expect(JSON.parse(told()[0] ?? '')).toMatchObject({ level: 40 });
       expect(await ready(verifier)).toBe(503);
       expect(told()).toHaveLength(1);
-    }, 60_000);
+    });
 
     async function start(
       main: 'control-plane/main.ts' | 'verifier/main.ts',

@@ -5,12 +5,13 @@ import { promisify } from 'node:util';
 import { vi } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { freePort } from '../harness/ports.ts';
+import { HOLDS_MS_MAX } from '../harness/waiting.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 
 const MANIFESTS = join(import.meta.dirname, '..', '..', 'deploy', 'kubernetes', 'redis');
 const HOSTS = ['127.0.0.2', '127.0.0.3', '127.0.0.4'];
 /** Sentinels may have to vote more than once, and demote a primary that came back after 8 s. */
-export const PATIENT = { timeout: 40_000, interval: 100 };
+export const PATIENT = { timeout: HOLDS_MS_MAX, interval: 100 };
 /** As the kubelet: probes are asked again and again; this often, so that a test does not wait for them. */
 const PROBE_MS = 100;
 

@@ -21,11 +21,11 @@ describe.skipIf(reason)(`a rollout of the three Redis of deploy/kubernetes/redis
       env: { ...group.env('control-plane'), ...env },
     });
     await fleet.addVerifier({ ...group.env('verifier'), ...env });
-  }, 60_000);
+  });
   afterAll(async () => {
     await fleet?.stop();
     await group?.stop();
-  }, 60_000);
+  });
 
   it('fails no known key, loses no disable, and takes one server at a time, of which none is still the primary', async () => {
     const { key } = await created();
@@ -62,7 +62,7 @@ describe.skipIf(reason)(`a rollout of the three Redis of deploy/kubernetes/redis
     expect(knowing.outcomes).toEqual({ VALID: expect.any(Number) });
     expect(refused.outcomes).toEqual({ DISABLED: expect.any(Number) });
     expect((await group.roles()).sort()).toEqual(['master', 'slave', 'slave']);
-  }, 180_000);
+  });
 
   /** Until all replicas hold it; while they do not, the answer is 503. */
   function created(): Promise<{ key: string; keyId: string }> {

@@ -142,9 +142,7 @@ test('after a restore, nothing that may be refused is left out: not by an enable
   expect(backwards.sort()).toEqual(listed.sort());
 });
 
-test('what was refused since a backup is listed by the command of the runbook, as it is written', {
-  timeout: 120_000, // npm starts once in each shell
-}, () => {
+test('what was refused since a backup is listed by the command of the runbook, as it is written', () => {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-logs-'));
   try {
     const on = { keyId: 'key_off', apiId: 'a' };
@@ -214,7 +212,6 @@ describe('on real processes', () => {
 
   test.skipIf(!hasBalancer)(
     `root key and Redis passwords are rotated without a failed call${lacking(hasBalancer ? [] : ['haproxy'])}`,
-    { timeout: 120_000 },
     async () => {
       const [oldKey, newKey] = ['old', 'new'].map((word) => `${word}-root-key-${'0123456789'.repeat(3)}`) as [
         string,
@@ -278,9 +275,7 @@ describe('on real processes', () => {
     },
   );
 
-  test('a backup brought back as the runbook says never lets a key through that was disabled since', {
-    timeout: 60_000,
-  }, async () => {
+  test('a backup brought back as the runbook says never lets a key through that was disabled since', async () => {
     const rootKey = `root-key-${'0123456789'.repeat(3)}`;
     const data = join(directory, 'redis');
     const acl = (verifier: 'on' | 'off') =>

@@ -6,7 +6,6 @@ import { type Answer, Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { Process } from '../harness/processes.ts';
 
 // Real processes that are stopped and killed in the midst of many changes; slow where the machine is busy.
-vi.setConfig({ testTimeout: 180_000, hookTimeout: 60_000 });
 
 const API = 'many';
 const { head, log, members } = apiKeys(API);

@@ -87,7 +87,7 @@ test('npm start is ready with a walk that works as printed, keeps keys over a re
     `curl -s http://127.0.0.1:${env['VERIFIER_PORT']}/v1/keys.verifyKey -H 'content-type: application/json' -d '{"key":"${key}"}'`,
   );
   expect(JSON.parse(again)).toMatchObject({ valid: true });
-}, 90_000);
+});
 
 /** Facts that the first of them writes of itself. */
 const running = () => JSON.parse(readFileSync(join(data, 'running.json'), 'utf8'));
@@ -124,7 +124,7 @@ test('a second npm start on the same folder, or the same ports, says so and leav
   expect(running()).toMatchObject({ pid, redisUrl });
   expect(existsSync(redisUrl.replace('unix://', ''))).toBe(true);
   expect(codeOf(key)).toBe('VALID');
-}, 120_000);
+});
 
 test('npm start refuses ports that are none, or one for two, by the names of their settings', async () => {
   const { VERIFIER_PORT = '' } = env;
@@ -136,7 +136,7 @@ test('npm start refuses ports that are none, or one for two, by the names of the
   expect(shared.child.exitCode).toBe(78);
   expect(shared.output).toContain(`VERIFIER_PORT: ${VERIFIER_PORT} is the port of CONTROL_PLANE_PORT too`);
   for (const { output } of [ended, shared]) expect(output, 'a stack').not.toMatch(/^\s+at /m);
-}, 90_000);
+});
 
 test('npm start says which settings it does not use, and speaks to people, not to machines', async () => {
   env = { ...env, PORT: '8080', LOG_LEVEL: 'info' };
@@ -147,7 +147,7 @@ test('npm start says which settings it does not use, and speaks to people, not t
   expect(output).toMatch(/^verifier: verifier listening \(address http:/m);
   expect(output).toMatch(/^control plane: /m);
   expect(output, 'a line for machines').not.toMatch(/^\{/m);
-}, 90_000);
+});
 
 test('after kill -9 npm start begins again with the same keys, once what was left behind has ended', async () => {
   const answers = bash(`${walkOf(await npmStart())}\necho "KEY $KEY"`);
@@ -155,7 +155,7 @@ test('after kill -9 npm start begins again with the same keys, once what was lef
   process.kill(running().pid, 'SIGKILL');
   await npmStart();
   expect(codeOf(key)).toBe('VALID');
-}, 120_000);
+});
 
 test('killing npm leaves no process behind', async () => {
   await npmStart();
@@ -163,7 +163,7 @@ test('killing npm leaves no process behind', async () => {
   expect(pids.length).toBeGreaterThanOrEqual(3);
   process.kill(started?.pid ?? 0, 'SIGKILL');
   await eventually(() => pids.every((pid) => !runs(pid)));
-}, 90_000);
+});
 
 /** Every process whose environment or arguments name this data directory, npm and its shell apart. */
 function processesOf(directory: string): number[] {

@@ -58,8 +58,6 @@ export interface Got {
   readonly body: string;
 }
 
-const START_MS_MAX = 10_000;
-
 /** A running gateway, listening on a unix socket. It ends with this process. */
 export class Gateway {
   readonly #socket: string;
@@ -100,7 +98,7 @@ export class Gateway {
       await gateway.ask();
       return true;
     };
-    await eventually(answers, `${name} did not start`, START_MS_MAX).catch((error) => {
+    await eventually(answers, `${name} did not start`).catch((error) => {
       throw new Error(`${name} did not start:\n${output}`, { cause: error });
     });
     if (process.exitCode !== null) throw new Error(`${name} did not start:\n${output}`);

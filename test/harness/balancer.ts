@@ -15,8 +15,6 @@ export interface Server {
 /** True if this machine has one. */
 export const hasBalancer = spawnSync('haproxy', ['-v']).status === 0;
 
-const START_MS_MAX = 15_000;
-
 /** HAProxy in front of several of our processes, which it turns away from while `/readyz` is not 200. */
 export class Balancer {
   readonly address: string;
@@ -71,7 +69,7 @@ ${lines.join('\n')}
   /** Resolves when exactly this many servers are up. */
   async untilUp(count: number): Promise<void> {
     const areUp = async () => (await this.#up()) === count;
-    await eventually(areUp, `HAProxy does not see ${count} servers up`, START_MS_MAX);
+    await eventually(areUp, `HAProxy does not see ${count} servers up`);
   }
 
   async stop(): Promise<void> {

@@ -24,8 +24,6 @@ export interface Answer {
 
 type Env = Readonly<Record<string, string>>;
 
-const UNTIL_MS_MAX = 30_000;
-
 /** A private Redis, control planes and verifiers in this process, listening on ports of their own. */
 export class Fleet {
   readonly directory = mkdtempSync(join(tmpdir(), 'keyfence-test-'));
@@ -156,9 +154,9 @@ export class Fleet {
     return { status: statusCode, headers, body: isJson ? JSON.parse(text) : text };
   }
 
-  /** Looks again and again until something holds; fails after 30 s. */
+  /** Looks again and again until something holds, as long as `eventually`. */
   async until(holds: () => Promise<boolean> | boolean, what = 'it did not come to hold'): Promise<void> {
-    await eventually(holds, what, UNTIL_MS_MAX);
+    await eventually(holds, what);
   }
 
   async stop(): Promise<void> {

@@ -1,10 +1,10 @@
 import type { ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
+import { HOLDS_MS_MAX } from './waiting.ts';
 
 /** The code of this release. */
 export const ROOT = join(import.meta.dirname, '..', '..');
-const START_MS_MAX = 30_000;
 const OUTPUT_CHARS_MAX = 100_000;
 
 /** One of our processes, as it runs in production, that can be killed and started again at the same address. */
@@ -54,7 +54,7 @@ export class Process {
     const child = spawnBound(process.execPath, [join(this.root, this.#file)], env);
     this.#child = child;
     const listening = await new Promise<{ address: string; adminAddress: string }>((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`${this.#file} does not listen`)), START_MS_MAX);
+      const timer = setTimeout(() => reject(new Error(`${this.#file} does not listen`)), HOLDS_MS_MAX);
       let rest = '';
       child.once('exit', (code) => reject(new Error(`${this.#file} ended with ${code}`)));
       child.stdout?.on('data', (chunk: Buffer) => {

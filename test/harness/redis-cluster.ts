@@ -2,10 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import slotOf from 'cluster-key-slot';
 import { RedisNode } from './redis-nodes.ts';
+import { HOLDS_MS_MAX } from './waiting.ts';
 
 const PRIMARIES = 3;
 const NODE_TIMEOUT_MS = 1500;
-const OWNER_MS_MAX = 20_000;
 
 /** A Redis Cluster of three primaries, each with as many replicas as asked for. */
 export class RedisCluster {
@@ -67,7 +67,7 @@ export class RedisCluster {
   /** The primary of a Redis key's slot, once there is one. */
   async ownerOfKey(key: string): Promise<RedisNode> {
     const slot = slotOf(key);
-    const giveUpAtMs = performance.now() + OWNER_MS_MAX;
+    const giveUpAtMs = performance.now() + HOLDS_MS_MAX;
     for (;;) {
       const owner = (await this.#claims()).find(({ ranges }) =>
         ranges.some(({ from, to }) => from <= slot && slot <= to),

@@ -7,7 +7,6 @@ import { freePort } from './ports.ts';
 import { eventually } from './waiting.ts';
 
 const COMMAND_MS_MAX = 5000;
-const UNTIL_MS_MAX = 20_000;
 
 /** One redis-server process on a TCP port of its own, which keeps its data directory when started again. */
 export class RedisNode {
@@ -79,7 +78,7 @@ export class RedisNode {
 
   /** Looks again and again until something holds; failing to ask counts as not yet. */
   async until(holds: () => Promise<boolean>): Promise<void> {
-    await eventually(holds, `Redis at ${this.port}: it did not come to hold`, UNTIL_MS_MAX);
+    await eventually(holds, `Redis at ${this.port}: it did not come to hold`);
   }
 
   signal(signal: NodeJS.Signals): void {

@@ -3,7 +3,6 @@ import { lacking } from '../harness/programs.ts';
 import { missingTools, search } from './run.ts';
 import { searches } from './searches.ts';
 
-const SEARCH_MS_MAX = 60_000;
 const quick = searches.filter((each) => each.quick);
 const missing = missingTools();
 
@@ -12,7 +11,6 @@ describe.skipIf(missing.length > 0)(
   () => {
     it.each(quick.filter((each) => each.expect === 'ok'))(
       'no state reachable within the bounds of "$name" breaks $guards',
-      { timeout: SEARCH_MS_MAX },
       (base) => {
         expect(search(base)).toMatchObject({ found: 'ok', violated: '' });
       },
@@ -20,13 +18,12 @@ describe.skipIf(missing.length > 0)(
 
     it.each(quick.filter((each) => each.expect === 'error'))(
       'without the rule that $name removes, Spin finds a broken promise ($guards)',
-      { timeout: SEARCH_MS_MAX },
       (mutant) => {
         expect(search(mutant).found).toBe('error');
       },
     );
 
-    it('a search cut short by its depth limit is not taken for a proof', { timeout: SEARCH_MS_MAX }, () => {
+    it('a search cut short by its depth limit is not taken for a proof', () => {
       const [base] = quick;
       if (base === undefined) throw new Error('no quick search');
       expect(search(base, { depthMax: 20 }).found).toBe('not completed');

@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ACCEPTED, type Accepted } from './accepted.ts';
 import { filesOf } from './copy.ts';
 import { mutate, type Tried } from './mutate.ts';
@@ -19,9 +19,6 @@ import { TestProcess } from './test-process.ts';
 import { testsOf } from './tests-of.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-
-// A run starts processes of its own, which takes seconds where the machine is busy.
-vi.setConfig({ testTimeout: 120_000 });
 
 describe('what is planted', () => {
   const plantedIn = (file: string, text: string) =>

@@ -90,8 +90,8 @@ test('Redis absent at start is said at once, with the setting, and when it is th
   const redis = await RedisNode.start(directory, [], port);
   stops.push(() => redis.stop());
   for (const process of [controlPlane, verifier]) {
-    await expect.poll(() => process.output, { timeout: 15_000 }).toContain('Redis is in reach again');
-    await expect.poll(async () => (await readyz(process)).status, { timeout: 15_000 }).toBe(200);
+    await expect.poll(() => process.output).toContain('Redis is in reach again');
+    await expect.poll(async () => (await readyz(process)).status).toBe(200);
   }
 });
 

@@ -14,12 +14,12 @@ beforeAll(async () => {
   group = await SentinelGroup.start(directory);
   const env = { REDIS_MODE: 'sentinel', REDIS_URL: group.url, REDIS_REPLICAS: '2', LEASE_MS: '3000' };
   fleet = await Fleet.start({ verifiers: 2, redisUrl: group.url, env });
-}, 60_000);
+});
 afterAll(async () => {
   await fleet?.stop();
   await group?.stop();
   rmSync(directory, { recursive: true });
-}, 60_000);
+});
 
 /** Sends a change until it is complete; an outage is 503 and is sent again, as a caller would. */
 const complete = async (operation: string, input: object) => {
@@ -113,7 +113,7 @@ describe('with Sentinel and two replicas', () => {
       return propagation?.durable === true;
     });
     for (const at of [0, 1]) expect(await fleet.verdict(first?.key ?? '', { at })).toBe('VALID');
-  }, 60_000);
+  });
 
   test('a new verifier does not register while a replica is missing, and says so', async () => {
     await fleet.until(async () =>
@@ -130,7 +130,7 @@ describe('with Sentinel and two replicas', () => {
     expect(ready.body).toContain('not yet in sync: late');
     await away?.restart();
     await fleet.until(async () => (await fleet.get(`${verifier.adminAddress}/readyz`)).status === 200);
-  }, 60_000);
+  });
 
   test('a connection that Redis ended lets go of the Sentinels', async () => {
     const [sentinel] = group.sentinels;

@@ -1,14 +1,14 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
-import { elapsed } from '../harness/waiting.ts';
+import { elapsed, eventually } from '../harness/waiting.ts';
 
 let directory: string;
 let server: RedisServer;
@@ -63,7 +63,7 @@ test('a connection on which many commands were refused is cut once, and leaves n
     await redis.call('REPLICAOF', '127.0.0.1', '1'); // from now on it refuses writes: READONLY
     const writes = Array.from({ length: 30 }, () => nodes.within(redis, redis.set('a', 'b')));
     for (const { status } of await Promise.allSettled(writes)) expect(status).toBe('rejected');
-    await vi.waitFor(async () => expect(await nodes.connection('')).not.toBe(redis));
+    await eventually(async () => (await nodes.connection('')) !== redis);
     await new Promise((resolve) => setImmediate(resolve)); // warnings come in a tick of their own
     expect(warnings).toEqual([]);
   } finally {

@@ -55,7 +55,7 @@ beforeAll(async () => {
   const log = createLogger('verifier', 'silent');
   nodes = new RedisNodes(loadConfig(redisSettings, { REDIS_URL: redis.url }), systemClock, log);
   real = new Real();
-}, 300_000);
+});
 
 afterAll(async () => {
   await nodes.close();
@@ -383,7 +383,7 @@ class Acts {
   }
 }
 
-describe('the simulated Redis answers and publishes as the real one', { timeout: 300_000 }, () => {
+describe('the simulated Redis answers and publishes as the real one', () => {
   test.each(Array.from({ length: 25 }, (_, i) => i + 1))('to the acts of seed %i', async (seed) => {
     const acts = new Acts(seed);
     const { channel } = apiKeys(acts.apiId);

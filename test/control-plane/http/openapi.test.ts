@@ -150,7 +150,7 @@ test('whatever is sent to whatever operation, the answer is a documented one, an
       { numRuns: 20 },
     );
   }
-}, 60_000);
+});
 
 describe('the reference at /docs', () => {
   test('is a page whose scripts and styles are files of this server', async () => {

@@ -122,7 +122,7 @@ test('a control plane works on so many calls of one root key, lets so many wait,
     fleet.redis.process.kill('SIGCONT');
     await fleet.stop();
   }
-}, 60_000);
+});
 
 test('a change that waits for its fence has given its turn back, so that its root key can go on', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
@@ -146,4 +146,4 @@ test('a change that waits for its fence has given its turn back, so that its roo
     redis.disconnect();
     await fleet.stop();
   }
-}, 60_000);
+});

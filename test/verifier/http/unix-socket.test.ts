@@ -91,7 +91,7 @@ test('who closes takes away its own file only', async () => {
   expect(await new Wire(path).rest()).toBe(String(other.pid));
 });
 
-test('of many that find a dead one, one alone takes its place', { timeout: 60_000 }, async () => {
+test('of many that find a dead one, one alone takes its place', async () => {
   let last = await holder();
   expect(await listens(last)).toBe('up');
   const racing = await Promise.all(Array.from({ length: 5 }, holder));
