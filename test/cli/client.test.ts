@@ -109,6 +109,7 @@ describe('an error', () => {
     ['METHOD_NOT_ALLOWED', 70],
     ['REQUEST_TIMEOUT', 69],
     ['CONFLICT', 1],
+    ['VERIFIERS_TOO_OLD', 1],
     ['PAYLOAD_TOO_LARGE', 64],
     ['URI_TOO_LONG', 64],
     ['UNSUPPORTED_MEDIA_TYPE', 70],
@@ -130,7 +131,7 @@ describe('an error', () => {
     const known = ['OK', 'NO', 'USAGE', 'DATA', 'UNAVAILABLE', 'BUG', 'PENDING', 'NOT_PERMITTED', 'CONFIG'];
     expect(Object.keys(EXITS)).toEqual([...known, 'INTERRUPTED']);
     expect(Object.values(EXITS).map(([status]) => status)).toEqual([0, 1, 64, 65, 69, 70, 75, 77, 78, 130]);
-    expect(Object.keys(ERRORS)).toHaveLength(17);
+    expect(Object.keys(ERRORS)).toHaveLength(18);
   });
 
   test('says when to try again, where the server does', async () => {
