@@ -169,7 +169,7 @@ async function change(
   const [first, ...others] = keyIds.map(
     (keyId): Write => ({ apiId, operation, keyId, fields: fields ?? {} }),
   );
-  const counts = { [`${operation}d`]: 0, notFound: 0, unknown: 0 };
+  const counts = { [`${operation}d`]: 0, refused: 0, unknown: 0 };
   const noteCounts = () => note(request, {}, { after: { ...(fields ? shown(fields) : {}), ...counts } });
   noteCounts();
   if (!first) return { applied: [] };
@@ -201,9 +201,7 @@ async function change(
     allWritten: () => request.giveTurnBack?.(),
   };
   const changed = await propagator.applyAll([first, ...others], waitMs, events);
-  counts.notFound = changed.applied.filter(
-    (each) => 'failure' in each && each.failure.code === 'NOT_FOUND',
-  ).length;
+  counts.refused = changed.applied.filter((each) => 'failure' in each).length;
   const sequence = changed.propagation?.sequence;
   noteCounts();
   if (sequence !== undefined) note(request, {}, { sequence });

@@ -25,9 +25,21 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
     Object.assign(state.api(apiId), { created: true, grantedMs: LEASE_MS, fencedMs: LEASE_MS });
     for (let i = 0; i < 10; i++) state.api(apiId).records.set(`${apiId}${i}`, { p: `digest ${i}`, e: '1' });
   }
-  const at = { server: state, failsAtPart: 0, parts: [] as string[] };
+  const at = {
+    server: state,
+    failsAtPart: 0,
+    refusals: 0,
+    isDeaf: false,
+    rewritten: [] as string[],
+    failure: unavailable('the connection to Redis was lost') as Error,
+    parts: [] as string[],
+  };
   const run = async <T>(script: Script<T>) => script(at.server).reply;
   const write: BatchedChangeLog['write'] = async (change) => {
+    if (at.isDeaf) {
+      at.refusals++;
+      throw unavailable('Redis is out of reach');
+    }
     const written = await run((server) => server.write(change, 0));
     return written.status === 'OK' ? { ...written, replicated: true } : written;
   };
@@ -35,7 +47,7 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
     write,
     async writeAll(writes) {
       at.parts.push(writes.map(({ keyId }) => keyId).join(' '));
-      if (at.parts.length === at.failsAtPart) throw unavailable('the connection to Redis was lost');
+      if (at.parts.length === at.failsAtPart) throw at.failure;
       return Promise.all(writes.map(write));
     },
     lag: (apiId) => run((server) => server.lag(apiId)),
@@ -45,7 +57,13 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
   };
   const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
   const propagator = new Propagator({
-    ...{ log, fence, clock, durable: () => true, events: { rewritten: nothing } },
+    ...{
+      log,
+      fence,
+      clock,
+      durable: () => true,
+      events: { rewritten: (_, keyId, how) => void at.rewritten.push(`${keyId} ${how}`) },
+    },
     limits: { fenceWaitMs: 400, pending, replicated: false, batch: { partMax: 2, giveWayMs: 20, lagMax: 4 } },
   });
   const writes = (apiId: string, count: number, fields: Write['fields'] = { e: '0' }) => {
@@ -149,6 +167,19 @@ describe('a batch', () => {
     fence.stop();
   });
 
+  test('that failed halfway says why, and hides no mistake of ours behind an outage', async () => {
+    const { at, fence, propagator, writes } = world();
+    at.failsAtPart = 1;
+    await expect(propagator.applyAll(writes('a', 2), 0)).rejects.toMatchObject({
+      code: 'SERVICE_UNAVAILABLE',
+      cause: { message: 'the connection to Redis was lost' },
+    });
+    at.failsAtPart = 2;
+    at.failure = new TypeError('a mistake');
+    await expect(propagator.applyAll(writes('a', 2), 0)).rejects.toBe(at.failure);
+    fence.stop();
+  });
+
   test('counts among the incomplete changes of its API: it is refused whole, or let through alone', async () => {
     const { timeline, state, begin, fence, propagator, writes } = world({ changesMax: 2, refusalsMax: 3 });
     state.api('a').members.set('silent', 0);
@@ -197,5 +228,29 @@ describe('a failover that takes the end of a batch', () => {
       propagation: { state: 'complete', sequence: outcome === 'complete' ? 2 : 1 },
     });
     fence.stop();
+  });
+
+  test('is fought for a while, and not after the process was asked to stop', async () => {
+    const taken = async () => {
+      const { timeline, at, state, begin, fence, propagator } = world();
+      state.api('a').members.set('follower', 0);
+      const empty = state.clone();
+      begin('a', 1);
+      await timeline.run(1);
+      Object.assign(empty.api('a'), { sequence: 0, hash: '', log: [] });
+      Object.assign(at, { server: empty, isDeaf: true });
+      return { timeline, at, fence, propagator };
+    };
+    const patient = await taken();
+    await patient.timeline.run(200_000);
+    expect([patient.at.rewritten, patient.at.refusals]).toEqual([['a0 given up'], 50]);
+    patient.fence.stop();
+    const stopped = await taken();
+    await stopped.timeline.run(3000);
+    stopped.propagator.stop();
+    const { refusals } = stopped.at;
+    await stopped.timeline.run(200_000);
+    expect(refusals).toBeGreaterThan(1);
+    expect(stopped.at.refusals).toBeLessThanOrEqual(refusals + 1);
   });
 });

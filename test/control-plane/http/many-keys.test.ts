@@ -235,7 +235,7 @@ describe('the audit log', () => {
     const [call, ...each] = await eventsOf(await fleet.admin('keys.updateKeys', input));
     expect(call).toMatchObject({
       ...{ operation: 'keys.updateKeys', outcome: 'OK', on: { apiId: 'audited' }, sequence: 4 },
-      after: { enabled: false, updated: 3, notFound: 1, unknown: 0 },
+      after: { enabled: false, updated: 3, refused: 1, unknown: 0 },
     });
     expect(each.toReversed()).toMatchObject(
       keys.map(({ keyId }, i) => ({
