@@ -67,7 +67,8 @@ export class SingleFlight<T, Q, A> {
       this.#size--;
       for (const deadline of running.waiting) {
         this.#deadlines.end(deadline);
-        settle(deadline.item);
+        // Nobody judges a question whose asker was told that it took too long.
+        if (!deadline.passed) settle(deadline.item);
       }
     };
     this.#options.read(running.digest).then(

@@ -72,3 +72,29 @@ test('all who ask for a digest share its look-up, however it ends and whatever i
     }),
   );
 });
+
+test('a question whose asker was told that it took too long is judged no more', async () => {
+  const timeline = new Timeline();
+  const clock = {
+    monotonicMs: () => timeline.nowMs,
+    wallMs: () => 0,
+    after: (ms: number, run: () => void) => timeline.after(ms, run),
+  };
+  const begun = Promise.withResolvers<string>();
+  const judged: string[] = [];
+  const lookUps = new SingleFlight<string, string, string>({
+    ...{ clock, waitMs: WAIT_MS, read: () => begun.promise, tooSlow: () => new Error('too slow') },
+    answer: (found, question) => {
+      judged.push(question);
+      return found;
+    },
+  });
+  const late = expect(lookUps.ask('abc', 'late')).rejects.toThrow('too slow');
+  await timeline.run(WAIT_MS - 1);
+  const inTime = expect(lookUps.ask('abc', 'in time')).resolves.toBe('found');
+  await timeline.run(WAIT_MS + 1);
+  await late;
+  begun.resolve('found');
+  await inTime;
+  expect(judged).toEqual(['in time']);
+});
