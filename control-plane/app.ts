@@ -97,7 +97,7 @@ export async function startControlPlane(
   const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
   const rootKeys = new RootKeys(nodes, writer, bootstrapKeys);
   const sweep = new Sweep({
-    store: new RedisSweepStore(nodes, writer, apis, keys),
+    store: new RedisSweepStore(nodes, writer, apis, keys, () => clock.wallMs()),
     log: changes,
     fence,
     clock,
@@ -155,7 +155,7 @@ export async function startControlPlane(
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
   });
   const view = new KeyView(nodes);
-  keyRoutes(app, { keys, view, propagator, usage: new UsageView(nodes), clock });
+  keyRoutes(app, { keys, view, apis, propagator, usage: new UsageView(nodes), clock });
   manyKeysRoutes(app, {
     ...{ keys, view, apis, propagator, holdMs: config.FENCE_WAIT_MS },
     monotonicMs: () => clock.monotonicMs(),

@@ -15,7 +15,7 @@ export function watchState(
   verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
   apiIds: readonly string[],
   server: Pick<VerifierServer, 'requestsInFlight' | 'lane'>,
-  usage: Pick<Usage, 'keys' | 'dropped'> | undefined,
+  usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined,
 ): void {
   const { count, gauge } = metricMakers(registry);
   const perApi = (
@@ -60,7 +60,10 @@ export function watchState(
     "Connections handed over to Node's HTTP server; a connection never comes back to the fast lane. If there are many and few requests in the fast lane, clients send something uncommon (chunked bodies, Expect, a head over 4 KiB), or ask for other paths only, or so many requests come in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
   );
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
-    'Verdicts that are missing from usage, because there were more keys than USAGE_KEYS_MAX or Redis failed during a report. The verdicts themselves were given.',
+    'Verdicts that are missing from usage, because there were more keys than USAGE_KEYS_MAX or Redis was out of reach for an hour, or at the end. The verdicts themselves were given.',
+  );
+  gauge('keyfence_usage_tags', () => usage?.tags ?? 0).help(
+    'Tags whose counts wait for the next report; at USAGE_TAGS_HELD_MAX more of them are counted as `other`.',
   );
   gauge('keyfence_usage_keys', () => usage?.keys ?? 0).help(
     'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',

@@ -1,7 +1,16 @@
 import { sequenceOf } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, apiList, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import {
+  apiKeys,
+  apiList,
+  apiUsageKey,
+  metaKey,
+  ownerKey,
+  recordKey,
+  tagUsageKey,
+} from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
+import { KEPT, LENGTH_MS } from '#shared/usage.ts';
 import type { Head, LeaseStep, SweepStore } from '../core/sweep-store.ts';
 import type { Apis } from './apis.ts';
 import { type DurableWriter, parseScore } from './change-log.ts';
@@ -20,12 +29,15 @@ export class RedisSweepStore implements SweepStore {
   readonly #writer: DurableWriter;
   readonly #apis: Apis;
   readonly #keys: Keys;
+  readonly #now: () => number;
 
-  constructor(nodes: RedisNodes, writer: DurableWriter, apis: Apis, keys: Keys) {
+  /** @param now Unix milliseconds */
+  constructor(nodes: RedisNodes, writer: DurableWriter, apis: Apis, keys: Keys, now: () => number) {
     this.#nodes = nodes;
     this.#writer = writer;
     this.#apis = apis;
     this.#keys = keys;
+    this.#now = now;
   }
 
   ids(after: string, limit: number): Promise<string[]> {
@@ -83,11 +95,21 @@ export class RedisSweepStore implements SweepStore {
 
   async forget(apiId: string): Promise<boolean> {
     const { head, log, members, index, creations } = apiKeys(apiId);
-    const { reply } = await this.#writer.run(forgetScript, [head, log, members, index, creations], []);
+    const { reply } = await this.#writer.run(
+      forgetScript,
+      [head, log, members, index, creations, apiUsageKey(apiId), tagUsageKey(apiId, '')],
+      keptDays(this.#now()),
+    );
     if (reply !== 1) return false;
     await this.#nodes.run(apiList, (redis) => redis.zrem(apiList, apiId));
     // Somebody may have created it anew in between.
     if ((await this.head(apiId)).created) await this.#keys.listApi(apiId);
     return true;
   }
+}
+
+/** Numbers of the days of which usage is kept, and of the next, should the clock of Redis be ahead. */
+function keptDays(nowMs: number): number[] {
+  const today = Math.floor(nowMs / LENGTH_MS.day);
+  return Array.from({ length: KEPT.day + 2 }, (_, i) => today + 1 - i);
 }

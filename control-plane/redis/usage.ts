@@ -1,17 +1,23 @@
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { usageKey } from '#shared/redis/redis-keys.ts';
+import { apiUsageKey, tagUsageKey, usageKey } from '#shared/redis/redis-keys.ts';
 import {
   type Granularity,
   KEPT,
   LAST_USED,
   LENGTH_MS,
   perUsageField,
+  USAGE_COLUMNS,
   type UsageField,
   usageField,
 } from '#shared/usage.ts';
 
-/** Verdicts on a key in one hour or day. */
-export interface UsageBucket extends Readonly<Record<UsageField, number>> {
+type UsageCounts = Readonly<Record<UsageField, number>>;
+
+/** Verdicts with one tag, or with all others. */
+export type TagUsage = UsageCounts & ({ readonly tag: string } | { readonly other: true });
+
+/** Verdicts in one hour or day. */
+export interface UsageBucket extends UsageCounts {
   /** Its beginning, Unix milliseconds. */
   readonly time: number;
 }
@@ -31,32 +37,91 @@ export class UsageView {
   }
 
   /**
-   * One bucket for each hour or day that lies in the time asked for, at least in part, and of which counts are kept.
-   * @param nowMs Unix milliseconds
+   * One bucket for each hour or day that lies in the time asked for, at least in part, and of which counts are kept: of one
+   * key, or of all keys of the API together.
    */
-  async series(
-    apiId: string,
-    keyId: string,
-    granularity: Granularity,
-    nowMs: number,
-    startMs = 0,
-    endMs = nowMs,
-  ): Promise<UsageBucket[]> {
-    const usage = usageKey(apiId, keyId);
+  async series(apiId: string, keyId: string | undefined, asked: AskedTime): Promise<UsageBucket[]> {
+    const usage = keyId === undefined ? apiUsageKey(apiId) : usageKey(apiId, keyId);
     const fields = await this.#nodes.run(usage, (redis) => redis.hgetall(usage));
-    const length = LENGTH_MS[granularity];
-    const numberOf = (timeMs: number) => Math.floor(timeMs / length);
-    const last = Math.min(numberOf(endMs), numberOf(nowMs));
-    const first = Math.max(numberOf(startMs), numberOf(nowMs) - KEPT[granularity] + 1);
-    return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => {
-      const of = (letter: string) => count(fields[usageField(granularity, first + i, letter)]);
-      return {
-        time: (first + i) * length,
-        ...perUsageField(({ letter }) => of(letter)),
-      };
-    });
+    const { granularity } = asked;
+    return numbersOf(asked).map((number) => ({
+      time: number * LENGTH_MS[granularity],
+      ...perUsageField(({ letter }) => count(fields[usageField(granularity, number, letter)])),
+    }));
+  }
+
+  /** One bucket for each such day, of the verdicts with one tag. Those that were counted as others are in none. */
+  async seriesOfTag(
+    apiId: string,
+    tag: string,
+    asked: Omit<AskedTime, 'granularity'>,
+  ): Promise<UsageBucket[]> {
+    const days = numbersOf({ ...asked, granularity: 'day' });
+    return Promise.all(
+      days.map(async (day) => {
+        const tags = tagUsageKey(apiId, day);
+        const number = count(await this.#nodes.run(tags, (redis) => redis.hget(tags, `=${tag}`)));
+        const names = USAGE_COLUMNS.map(({ letter }) => `${number}${letter}`);
+        const counts =
+          number === 0 ? [] : await this.#nodes.run(tags, (redis) => redis.hmget(tags, ...names));
+        const columns = Object.fromEntries(names.map((name, i) => [name, counts[i]]));
+        return {
+          time: day * LENGTH_MS.day,
+          ...perUsageField(({ letter }) => count(columns[`${number}${letter}`])),
+        };
+      }),
+    );
+  }
+
+  /**
+   * The verdicts of those days by tag, the most used first; last those with others, for which there was no room that day or
+   * is none among the `limit`.
+   */
+  async byTag(apiId: string, limit: number, asked: Omit<AskedTime, 'granularity'>): Promise<TagUsage[]> {
+    const found = new Map<string, UsageCounts>();
+    for (const day of numbersOf({ ...asked, granularity: 'day' })) {
+      const name = tagUsageKey(apiId, day);
+      const fields = await this.#nodes.run(name, (redis) => redis.hgetall(name));
+      const counts = (number: string) => perUsageField(({ letter }) => count(fields[`${number}${letter}`]));
+      found.set(OTHERS, sum(found.get(OTHERS), counts('0')));
+      for (const [field, number] of Object.entries(fields)) {
+        if (!field.startsWith('=') || count(number) === 0) continue;
+        const tag = field.slice(1);
+        found.set(tag, sum(found.get(tag), counts(number)));
+      }
+    }
+    const others = found.get(OTHERS);
+    found.delete(OTHERS);
+    const tags = [...found]
+      .map(([tag, counts]) => ({ tag, ...counts }))
+      .sort((a, b) => all(b) - all(a) || (a.tag < b.tag ? -1 : 1));
+    const rest = tags.slice(limit).reduce<UsageCounts>(sum, others ?? sum(undefined, undefined));
+    return [...tags.slice(0, limit), ...(all(rest) > 0 ? [{ other: true as const, ...rest }] : [])];
   }
 }
+
+/** Time of which usage is asked for, Unix milliseconds. */
+export interface AskedTime {
+  readonly granularity: Granularity;
+  readonly nowMs: number;
+  readonly startMs?: number | undefined;
+  readonly endMs?: number | undefined;
+}
+
+/** Key of the others in a map by tag; no tag is empty. */
+const OTHERS = '';
+
+/** The hours or days of the time asked for, as far as they are kept, by their numbers since 1970. */
+function numbersOf({ granularity, nowMs, startMs = 0, endMs = nowMs }: AskedTime): number[] {
+  const numberOf = (timeMs: number) => Math.floor(timeMs / LENGTH_MS[granularity]);
+  const last = Math.min(numberOf(endMs), numberOf(nowMs));
+  const first = Math.max(numberOf(startMs), numberOf(nowMs) - KEPT[granularity] + 1);
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i);
+}
+
+const sum = (a: UsageCounts | undefined, b: UsageCounts | undefined): UsageCounts =>
+  perUsageField(({ field }) => (a?.[field] ?? 0) + (b?.[field] ?? 0));
+const all = (counts: UsageCounts) => USAGE_COLUMNS.reduce((total, { field }) => total + counts[field], 0);
 
 function count(text: string | null | undefined): number {
   const number = Number(text ?? 0);

@@ -4,7 +4,7 @@ import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../sh
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
 import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
-import { KEY_LENGTH_MAX } from '../../verifier/endpoints/verify-key.ts';
+import { KEY_LENGTH_MAX, TAG_LENGTH_MAX, TAGS_MAX } from '../../verifier/endpoints/verify-key.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 
@@ -148,6 +148,13 @@ export const verifierDocument = {
                     type: 'string',
                     pattern: API_ID.source,
                     description: 'The API that the key must be of; any when absent.',
+                  },
+                  tags: {
+                    type: 'array',
+                    maxItems: TAGS_MAX,
+                    items: { type: 'string', minLength: 1, maxLength: TAG_LENGTH_MAX },
+                    description:
+                      'What a verdict on a known key is counted by, once for each; see `apis.getVerifications` of the control plane.',
                   },
                 },
                 required: ['key'],

@@ -69,6 +69,15 @@ export const verifierStatus = (id: string): string => `kf:{!fleet}:v:${id}`;
 /** Hash with an expiry: how often a key was verified; see `usage.ts`. */
 export const usageKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:u:${keyId}`;
 
+/** Hash with an expiry: the same of all keys of an API. No keyId has a `!`. */
+export const apiUsageKey = (apiId: string): string => `kf:{${apiId}}:u:!`;
+
+/** Hash with an expiry: how often keys of an API were verified by tag, in the day of this number; see `add-usage.lua`. */
+export const tagUsageKey = (apiId: string, day: number | ''): string => `kf:{${apiId}}:u:!t${day}`;
+
+/** Hash with an expiry: `n`, the number of the last report of a verifier about an API. */
+export const usageMark = (apiId: string, reporter: string): string => `kf:{${apiId}}:u:!r${reporter}`;
+
 /** String with an expiry: how often somebody called within the present window. */
 export const callCounter = (who: string): string => `kf:r:${who}`;
 

@@ -76,6 +76,17 @@ describe('keys', () => {
     );
   });
 
+  test('show how often all keys of an API were used, and by which tags', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'tagged' });
+    await fleet.verdict(key);
+    const url = `${fleet.verifiers[0]?.address}/v1/keys.verifyKey`;
+    await fleet.post(url, { key, tags: ['read'] });
+    await fleet.until(async () => (await run('apis usage tagged --by-tag')).stdout.includes('read'));
+    expect((await run('apis usage tagged --by-tag')).stdout).toMatch(/^tag .*\nread +1 +0 +0 +0\n$/);
+    expect((await run('apis usage tagged --tag read')).stdout).toMatch(/^from .*\n20\S+ +1 +0 +0 +0\n$/);
+    expect((await run('apis usage tagged --hourly')).stdout).toMatch(/^from .*\n20\S+ +2 +0 +0 +0\n$/);
+  });
+
   test('are listed as far as asked, with a cursor for the rest', async () => {
     for (let i = 0; i < 5; i++) await fleet.ok('keys.createKey', { apiId: 'listed', name: `n${i}` });
     const first = await answer('keys list listed --limit 2');

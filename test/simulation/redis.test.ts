@@ -46,7 +46,7 @@ class Real {
   constructor() {
     const limits = { leaseMs: LEASE_MS, apiAutoCreate: false };
     const keys = new Keys({ nodes, writer: this.writer, log: this.log, clock: systemClock, limits });
-    this.upkeep = new RedisSweepStore(nodes, this.writer, this.apis, keys);
+    this.upkeep = new RedisSweepStore(nodes, this.writer, this.apis, keys, () => Date.now());
   }
 }
 

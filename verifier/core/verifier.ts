@@ -14,7 +14,7 @@ import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
 
 /** Counter of verdicts by key. */
 interface VerdictCounter {
-  count(entry: Entry, code: VerdictCode): void;
+  count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void;
 }
 
 /** A verifier's limits, each a setting of the process. */
@@ -35,6 +35,7 @@ export interface VerifierLimits extends FollowerLimits {
 interface Asked {
   readonly askedApi: string | undefined;
   readonly isAgain: boolean;
+  readonly tags: readonly string[] | undefined;
 }
 
 /** A look-up given up for its number (`shed`) or its slowness (`slow`); clients see 503 with `Retry-After`. */
@@ -144,8 +145,9 @@ export class Verifier {
    * synchronous block. undefined = Redis must be asked (`lookUp`).
    * @param askedApi the API that the caller wants the key to be of; undefined = any
    * @param isAgain whether it is about a request that was answered before, which is in the key's usage
+   * @param tags what the verdict is counted by, besides its key
    */
-  decide(key: string, askedApi?: string, isAgain = false): Verdict | undefined {
+  decide(key: string, askedApi?: string, isAgain = false, tags?: readonly string[]): Verdict | undefined {
     const digest = digestOf(key);
     const entry = this.#cache.get(digest);
     if (entry !== undefined) {
@@ -154,7 +156,7 @@ export class Verifier {
         return undefined;
       }
       entry.epoch.used = true;
-      return this.#judge(entry, askedApi, isAgain);
+      return this.#judge(entry, askedApi, isAgain, tags);
     }
     if (!this.#foreignKeys && !isWellFormed(key)) {
       this.counts.malformed++;
@@ -167,20 +169,25 @@ export class Verifier {
    * The verdict by way of Redis; one look-up per key however many ask. Rejects with SERVICE_UNAVAILABLE when
    * none can be had within the wait; the look-up goes on and its result is remembered.
    */
-  lookUp(key: string, askedApi?: string, isAgain = false): Promise<Verdict> {
-    return this.#lookups.ask(digestOf(key), { askedApi, isAgain });
+  lookUp(key: string, askedApi?: string, isAgain = false, tags?: readonly string[]): Promise<Verdict> {
+    return this.#lookups.ask(digestOf(key), { askedApi, isAgain, tags });
   }
 
-  #answer(found: Entry | Verdict, { askedApi, isAgain }: Asked): Verdict {
+  #answer(found: Entry | Verdict, { askedApi, isAgain, tags }: Asked): Verdict {
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
-    return this.#judge(found, askedApi, isAgain);
+    return this.#judge(found, askedApi, isAgain, tags);
   }
 
-  #judge(entry: Entry, askedApi: string | undefined, isAgain: boolean): Verdict {
+  #judge(
+    entry: Entry,
+    askedApi: string | undefined,
+    isAgain: boolean,
+    tags: readonly string[] | undefined,
+  ): Verdict {
     // Most keys never expire, and need no clock.
     const verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs());
-    if (!isAgain) this.#usage?.count(entry, verdict.code);
+    if (!isAgain) this.#usage?.count(entry, verdict.code, tags);
     return verdict;
   }
 

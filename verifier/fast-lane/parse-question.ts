@@ -192,7 +192,8 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
 /** Any other body that the reference accepts, read as the reference reads it. */
 function parseBody(body: Buffer, parsed: ParsedQuestion): boolean {
   try {
-    const { key, apiId } = questionOf(parseJson(body));
+    const { key, apiId, tags } = questionOf(parseJson(body));
+    if (tags !== undefined) return false;
     parsed.key = key;
     parsed.apiId = apiId;
     return true;

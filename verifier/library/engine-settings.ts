@@ -42,4 +42,10 @@ export const engineSettings = {
   USAGE_KEYS_MAX: integer(1, 16_000_000, 'keys', 100_000).help(
     'Most keys that are counted between two such reports; verdicts on others are in no usage. About 150 bytes each',
   ),
+  USAGE_TAGS_MAX: integer(1, 100_000, 'tags', 1000).help(
+    'Tags of an API that are told apart in a day, the first ones; verdicts with others are counted together as `other`. Up to 700 bytes of Redis each, for a month',
+  ),
+  USAGE_TAGS_HELD_MAX: integer(1, 1_000_000, 'tags', 10_000).help(
+    'Most tags, of all APIs, whose counts wait in memory between two reports; verdicts with others are counted as `other`. Up to 700 bytes each',
+  ),
 };

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import type { Clock } from '#shared/clock.ts';
 import type { ConfigOf } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
@@ -53,6 +54,9 @@ export function createEngine(options: {
           log,
           periodMs: config.USAGE_PERIOD_MS,
           keysMax: config.USAGE_KEYS_MAX,
+          tagsMax: config.USAGE_TAGS_MAX,
+          tagsHeldMax: config.USAGE_TAGS_HELD_MAX,
+          reporter: randomBytes(9).toString('base64url'),
         });
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock),

@@ -127,6 +127,8 @@ export interface VerifierOptions {
   readonly statusPeriodMs?: number;
   readonly usagePeriodMs?: number;
   readonly usageKeysMax?: number;
+  readonly usageTagsMax?: number;
+  readonly usageTagsHeldMax?: number;
   /** Nothing is logged without one. */
   readonly log?: HostLogger;
 }

@@ -1,60 +1,99 @@
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { usageKey } from '#shared/redis/redis-keys.ts';
+import { apiUsageKey, tagUsageKey, usageKey, usageMark } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { KEPT, USAGE_COLUMNS } from '#shared/usage.ts';
 import { perVerdict, VERDICT_CODES, type VerdictCode, type VerdictCounts } from '#shared/verdict-codes.ts';
 import { asset } from '../assets.ts';
 import type { Entry, Unreported } from '../core/key-cache.ts';
+import { TagCounts } from './tag-counts.ts';
 
 const addScript = new Script(asset('redis/lua/add-usage.lua'));
 
-/** Keys in one call, so that it holds neither Redis nor this process up for a millisecond. */
+/** Keys in one call, so that it holds neither Redis nor this process up for a millisecond; and as many tags. */
 const BATCH_KEYS_MAX = 25;
+const BATCH_TAGS_MAX = 50;
 
 /** Ratio of a report's rest after each call to the time that the call took: meanwhile requests are answered. */
 const REST = 9;
 
-type Counted = readonly [entry: Entry, counts: VerdictCounts];
+/** Time for which a call whose outcome is unknown is sent again, and a longer one for which Redis knows its number. */
+const AGAIN_MS = 3_600_000;
+const MARK_S = 7200;
 
-/** Period and limit of the counts. */
+/** Content of one call, about keys and tags of one API. */
+interface Batch {
+  readonly apiId: string;
+  readonly keys: readonly (readonly [entry: Entry, counts: VerdictCounts])[];
+  readonly tags: readonly (readonly [tag: string, counts: VerdictCounts])[];
+}
+
+/** A call that was sent, and of which nobody knows whether Redis did it. */
+interface Unconfirmed {
+  readonly batch: Batch;
+  readonly number: number;
+  readonly sinceMs: number;
+}
+
+/** Period and limits of the counts. */
 interface UsageOptions {
   readonly nodes: RedisNodes;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Name of this process, which no other has. */
+  readonly reporter: string;
   /** Time between two reports, milliseconds. */
   readonly periodMs: number;
   /** Most keys between two reports; verdicts on others are dropped. */
   readonly keysMax: number;
+  /** Most tags of an API that are told apart in a day. */
+  readonly tagsMax: number;
+  /** Most tags between two reports; verdicts with others are counted as `other`. */
+  readonly tagsHeldMax: number;
 }
 
-/** Counts verdicts by key and adds them to what Redis keeps, now and then. Nothing waits for it. */
+/**
+ * Counts verdicts by key, and by tag, and adds them to what Redis keeps, now and then. Nothing waits for it. Each call has
+ * a number: one that got no answer is sent again as it was, and Redis adds it once.
+ */
 export class Usage {
   readonly #options: UsageOptions;
   readonly #stop = new AbortController();
+  readonly #tags: TagCounts;
+  readonly #unconfirmed = new Map<string, Unconfirmed>();
   #running: Promise<void> | undefined;
   /** Entries that have counts. */
   #pending: Entry[] = [];
   /** Keys of the report under way whose turn is still to come; they have counts too. */
   #inReport = 0;
+  #calls = 0;
   /** Verdicts that are in no key's usage. */
   dropped = 0;
 
   constructor(options: UsageOptions) {
     this.#options = options;
+    this.#tags = new TagCounts(options.tagsHeldMax);
   }
 
   /** Counts a verdict. On the hot path: one increment. */
-  count(entry: Entry, code: VerdictCode): void {
+  count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void {
     const { usage } = entry;
     if (code === 'VALID' && typeof usage === 'number' && usage > 0) entry.usage = usage + 1;
     else this.#add(entry, code === 'VALID' ? 1 : { ...NONE, [code]: 1 });
+    if (tags !== undefined) this.#tags.count(entry.epoch.apiId, tags, code);
   }
 
   /** Keys whose counts are still to be reported. */
   get keys(): number {
-    return this.#pending.length + this.#inReport;
+    let sent = 0;
+    for (const { batch } of this.#unconfirmed.values()) sent += batch.keys.length;
+    return this.#pending.length + this.#inReport + sent;
+  }
+
+  /** Tags whose counts are still to be reported. */
+  get tags(): number {
+    return this.#tags.size;
   }
 
   /** Reports until `stop`. */
@@ -75,39 +114,66 @@ export class Usage {
     }
     // Report the counts that came while the last report was under way.
     await this.#flush();
+    if (this.#unconfirmed.size > 0) await this.#flush();
+    for (const { batch } of [...this.#unconfirmed.values()]) this.#drop(batch);
   }
 
   async #flush(): Promise<void> {
+    for (const { batch, number, sinceMs } of [...this.#unconfirmed.values()])
+      await this.#send(batch, number, sinceMs);
     const entries = this.#pending;
     this.#pending = [];
     this.#inReport = entries.length;
     for (const batch of batchesOf(entries)) {
-      this.#inReport -= batch.length;
-      const keys = batch.map(([{ epoch, keyId }]) => usageKey(epoch.apiId, keyId));
-      const counts = batch.flatMap(([, counted]) => USAGE_COLUMNS.map(({ code }) => counted[code]));
-      let sent = false;
-      try {
-        const redis = await this.#options.nodes.connection(keys[0] ?? '');
-        sent = true;
-        const startedAtMs = this.#options.clock.monotonicMs();
-        await this.#options.nodes.within(
-          redis,
-          addScript.run(redis, keys, [KEPT.hour, KEPT.day, LETTERS, ...counts]),
-        );
-        await pause(
-          this.#options.clock,
-          REST * (this.#options.clock.monotonicMs() - startedAtMs),
-          this.#stop.signal,
-        );
-      } catch (error) {
-        this.#options.log.debug({ err: error, keys: keys.length, sent }, 'usage was not reported');
-        // Counts that were sent may have been added: sending them again could count them twice.
-        for (const [entry, lost] of batch) {
-          if (sent) this.dropped += sum(lost);
-          else this.#add(entry, lost);
-        }
-      }
+      this.#inReport -= batch.keys.length;
+      await this.#send(batch);
     }
+    for (const [apiId, tags] of this.#tags.take(BATCH_TAGS_MAX)) await this.#send({ apiId, keys: [], tags });
+  }
+
+  /** @param number of the call, where it is sent again */
+  async #send(batch: Batch, number?: number, sinceMs = this.#options.clock.monotonicMs()): Promise<void> {
+    const { nodes, clock, log, reporter, tagsMax } = this.#options;
+    const { apiId, keys, tags } = batch;
+    // Redis tells a call that comes again by the number of the last one: nothing overtakes it.
+    if (number === undefined && this.#unconfirmed.has(apiId)) return this.#restore(batch);
+    const names = [usageMark(apiId, reporter), tagUsageKey(apiId, ''), apiUsageKey(apiId)];
+    const counts = [total(keys), ...keys.map(([, counted]) => counted)].flatMap(columnsOf);
+    const tagged = tags.flatMap(([tag, counted]) => [tag, ...columnsOf(counted)]);
+    const call = number ?? ++this.#calls;
+    let sent = number !== undefined;
+    try {
+      const redis = await nodes.connection(names[0] ?? '');
+      sent = true;
+      const startedAtMs = clock.monotonicMs();
+      await nodes.within(
+        redis,
+        addScript.run(
+          redis,
+          [...names, ...keys.map(([{ keyId }]) => usageKey(apiId, keyId))],
+          [KEPT.hour, KEPT.day, LETTERS, call, MARK_S, tagsMax, ...counts, ...tagged],
+        ),
+      );
+      this.#unconfirmed.delete(apiId);
+      await pause(clock, REST * (clock.monotonicMs() - startedAtMs), this.#stop.signal);
+    } catch (error) {
+      log.debug({ err: error, keys: keys.length, tags: tags.length, sent }, 'usage was not reported');
+      if (!sent) this.#restore(batch);
+      else if (clock.monotonicMs() - sinceMs < AGAIN_MS)
+        this.#unconfirmed.set(apiId, { batch, number: call, sinceMs });
+      else this.#drop(batch);
+    }
+  }
+
+  /** Lets go of a call of which nobody will know whether Redis did it. */
+  #drop({ apiId, keys, tags }: Batch): void {
+    this.#unconfirmed.delete(apiId);
+    this.dropped += sum(total(keys)) + sum(total(tags));
+  }
+
+  #restore({ apiId, keys, tags }: Batch): void {
+    for (const [entry, counts] of keys) this.#add(entry, counts);
+    for (const [tag, counts] of tags) this.#tags.restore(apiId, tag, counts);
   }
 
   /** Adds to what is to be reported, unless that is too much. */
@@ -129,6 +195,9 @@ const NONE: Readonly<VerdictCounts> = perVerdict(() => 0);
 const LETTERS = USAGE_COLUMNS.map(({ letter }) => letter).join('');
 
 const countsOf = (usage: Unreported) => (typeof usage === 'number' ? { ...NONE, VALID: usage } : usage);
+const columnsOf = (counts: VerdictCounts) => USAGE_COLUMNS.map(({ code }) => counts[code]);
+const total = (counted: readonly (readonly [unknown, VerdictCounts])[]) =>
+  counted.reduce<VerdictCounts>((all, [, counts]) => added(all, counts), NONE);
 
 function added(a: VerdictCounts, b: VerdictCounts): VerdictCounts {
   const total = { ...a };
@@ -142,16 +211,16 @@ const sum = (counts: VerdictCounts) => VERDICT_CODES.reduce((total, code) => tot
  * Takes the counts off their entries. By API, because one call can only be about keys that one node of a Redis Cluster
  * has.
  */
-function* batchesOf(entries: readonly Entry[]): Generator<Counted[]> {
-  const batches = new Map<string, Counted[]>();
+function* batchesOf(entries: readonly Entry[]): Generator<Batch> {
+  const batches = new Map<string, (readonly [Entry, VerdictCounts])[]>();
   for (const entry of entries) {
     const { apiId } = entry.epoch;
-    const batch = batches.get(apiId) ?? [];
-    if (batch.push([entry, countsOf(entry.usage)]) === 1) batches.set(apiId, batch);
+    const keys = batches.get(apiId) ?? [];
+    if (keys.push([entry, countsOf(entry.usage)]) === 1) batches.set(apiId, keys);
     entry.usage = 0;
-    if (batch.length < BATCH_KEYS_MAX) continue;
+    if (keys.length < BATCH_KEYS_MAX) continue;
     batches.delete(apiId);
-    yield batch;
+    yield { apiId, keys, tags: [] };
   }
-  yield* batches.values();
+  for (const [apiId, keys] of batches) yield { apiId, keys, tags: [] };
 }

@@ -7,6 +7,7 @@ import type { Session } from '../session.ts';
 import { list, time } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { paged, printListing } from '../terminal/print-listing.ts';
+import { printUsage } from './usage.ts';
 
 const DEFAULT_PREFIX = [
   '--default-prefix <prefix>',
@@ -64,6 +65,19 @@ export function apiCommands(program: Command, session: Session): void {
         name: ({ name }) => name,
       }),
   );
+
+  apis
+    .command('usage <apiId>')
+    .description('how often keys of an API were verified, each day, or by the tags of verifications')
+    .addOption(new Option('--hourly', 'each hour, as far back as is kept').conflicts(['tag', 'byTag']))
+    .addOption(new Option('--tag <tag>', 'only with this tag').conflicts('byTag'))
+    .option('--by-tag', 'by tag, over all days that are kept')
+    .action((apiId: string, { hourly, tag, byTag }) =>
+      printUsage(session, 'apis.getVerifications', {
+        ...{ apiId, tag, granularity: hourly ? 'hour' : 'day' },
+        ...(byTag ? { groupBy: 'tag' } : {}),
+      }),
+    );
 
   apis
     .command('delete <apiId>')

@@ -1,21 +1,20 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import { CLEARABLE, KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
-import { USAGE_COLUMNS } from '#shared/usage.ts';
 import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Key } from '../../redis/key-view.ts';
-import type { UsageBucket } from '../../redis/usage.ts';
 import { jsonObject, moment, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import { callPatiently, RETRIES_FEW } from '../retry.ts';
 import type { Session } from '../session.ts';
-import { count, list, table, time } from '../terminal/output.ts';
+import { list, time } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { paged, printListing } from '../terminal/print-listing.ts';
 import { askSecret, canAsk, readInput } from '../terminal/prompt.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
 import { changeMany, isMany, manyOptions } from './many-keys.ts';
+import { printUsage } from './usage.ts';
 
 type Change = { propagation: ChangeStatus };
 
@@ -125,21 +124,7 @@ export function keyCommands(program: Command, session: Session): void {
     .option('--hourly', 'each hour, as far back as is kept')
     .action(async (keyId: string, { hourly }) => {
       const query = { keyId, granularity: hourly ? 'hour' : 'day' };
-      const answer = await session.call<{ verifications: UsageBucket[] }>('keys.getVerifications', query);
-      session.print(answer, () =>
-        table(
-          answer.verifications.filter((bucket) => USAGE_COLUMNS.some(({ field }) => bucket[field] > 0)),
-          {
-            from: (bucket) => time(bucket.time),
-            ...Object.fromEntries(
-              USAGE_COLUMNS.map(({ field }) => [
-                field === 'success' ? 'accepted' : field,
-                (bucket: UsageBucket) => count(bucket[field]),
-              ]),
-            ),
-          },
-        ),
-      );
+      await printUsage(session, 'keys.getVerifications', query);
     });
 
   keys

@@ -4,6 +4,7 @@ import { hashSecret } from '#shared/key-format.ts';
 import { storedFields } from '#shared/key-record.ts';
 import { shown } from '../../core/audit-event.ts';
 import type { Propagator } from '../../core/propagation.ts';
+import type { Apis } from '../../redis/apis.ts';
 import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
 import type { Keys } from '../../redis/keys.ts';
 import type { UsageView } from '../../redis/usage.ts';
@@ -18,6 +19,7 @@ import { checkMeta } from './meta.ts';
 import {
   createKey,
   deleteKey,
+  getApiVerifications,
   getKey,
   getPropagation,
   getVerifications,
@@ -32,10 +34,18 @@ export function keyRoutes(
   {
     keys,
     view,
+    apis,
     propagator,
     usage,
     clock,
-  }: { keys: Keys; view: KeyView; propagator: Propagator; usage: UsageView; clock: Clock },
+  }: {
+    keys: Keys;
+    view: KeyView;
+    apis: Apis;
+    propagator: Propagator;
+    usage: UsageView;
+    clock: Clock;
+  },
 ) {
   app.post('/v1/keys.createKey', { schema: createKey }, async (request) => {
     requireApi(callerOf(request), request.body.apiId, 'create_key');
@@ -86,10 +96,27 @@ export function keyRoutes(
     const { keyId, granularity, start, end } = request.query;
     const apiId = await requireKey(keys, request, keyId, 'read_key');
     if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
-    const [startMs, endMs] = [start, end].map((ms) => (ms === undefined ? undefined : Number(ms)));
-    const series = await usage.series(apiId, keyId, granularity, clock.wallMs(), startMs, endMs);
-    const never = { rateLimited: 0, usageExceeded: 0 } as const;
-    return { verifications: series.map((bucket) => ({ ...bucket, ...never })) };
+    const asked = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
+    const series = await usage.series(apiId, keyId, asked);
+    return { verifications: series.map((bucket) => ({ ...bucket, ...NEVER })) };
+  });
+
+  app.get('/v1/apis.getVerifications', { schema: getApiVerifications }, async (request) => {
+    const { apiId, granularity, start, end, tag, groupBy, limit } = request.query;
+    requireApi(callerOf(request), apiId, 'read_key');
+    requireApi(callerOf(request), apiId, 'read_api');
+    const byTag = groupBy === 'tag';
+    if ((byTag || tag !== undefined) && granularity === 'hour')
+      throw new ApiError('BAD_REQUEST', 'granularity: tags are counted by the day');
+    if (byTag && tag !== undefined) throw new ApiError('BAD_REQUEST', 'tag: not together with groupBy');
+    if (!(await apis.get(apiId))) throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+    const asked = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
+    const found = byTag
+      ? await usage.byTag(apiId, Number(limit), asked)
+      : tag === undefined
+        ? await usage.series(apiId, undefined, asked)
+        : await usage.seriesOfTag(apiId, tag, asked);
+    return { verifications: found.map((row) => ({ ...row, ...NEVER })) };
   });
 
   app.post('/v1/keys.deleteKey', { schema: deleteKey, config: neverShed }, async (request) => {
@@ -136,6 +163,11 @@ export function keyRoutes(
     };
   });
 }
+
+/** Counts of what is never answered. */
+const NEVER = { rateLimited: 0, usageExceeded: 0 } as const;
+
+const timeOf = (ms: string | undefined) => (ms === undefined ? undefined : Number(ms));
 
 /** The order, and the creation number to go on from. Of the API it tells no more than `total` does. */
 const PLACE = /^(asc|desc):(\d{1,15})$/;

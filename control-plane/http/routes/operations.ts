@@ -83,6 +83,20 @@ export const getVerifications = gets('keys.getVerifications', asked.GetVerificat
   errors: ['NOT_FOUND'],
 });
 
+export const getApiVerifications = gets(
+  'apis.getVerifications',
+  asked.GetApiVerifications,
+  answers.ApiVerifications,
+  {
+    id: 'getApiVerifications',
+    summary: 'See how often keys of an API were verified',
+    description:
+      'By the hour or the day as keys.getVerifications, of all keys together, deleted ones too; or by the tags that verifyKey was given, by the day. Verifiers report up to their USAGE_PERIOD_MS late.',
+    permission: 'api.<apiId>.read_key and api.<apiId>.read_api',
+    errors: ['NOT_FOUND'],
+  },
+);
+
 export const getPropagation = gets('keys.getPropagation', asked.GetPropagation, answers.Propagated, {
   summary: 'See how far a change has come',
   description: 'For changes that answered `pending`.',

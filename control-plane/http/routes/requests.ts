@@ -156,15 +156,30 @@ export const Whoami = Type.Object(
   strict,
 );
 
-export const GetVerifications = Type.Object(
+const period = {
+  granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
+    default: 'day',
+    description: 'Hours and days begin as those of UTC do.',
+  }),
+  start: Moment('as far back as is kept.'),
+  end: Moment('now.'),
+};
+export const GetVerifications = Type.Object({ keyId: KeyId, ...period }, strict);
+export const GetApiVerifications = Type.Object(
   {
-    keyId: KeyId,
-    granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
-      default: 'day',
-      description: 'Hours and days begin as those of UTC do.',
+    apiId: ApiId,
+    ...period,
+    tag: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 128, description: 'Only verdicts with this tag, by the day.' }),
+    ),
+    groupBy: Type.Optional(
+      Type.Literal('tag', { description: 'One sum for each tag of the time that is asked for.' }),
+    ),
+    limit: Type.String({
+      pattern: '^([1-9][0-9]{0,2}|1000)$',
+      default: '1000',
+      description: 'Tags that are told apart, 1..1000; the rest is summed up as `other`.',
     }),
-    start: Moment('as far back as is kept.'),
-    end: Moment('now.'),
   },
   strict,
 );

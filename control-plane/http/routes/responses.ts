@@ -46,6 +46,27 @@ export const Verifications = Type.Object({
     { description: 'In order of time, those without verifications too.' },
   ),
 });
+export const ApiVerifications = Type.Object({
+  verifications: List(
+    Type.Object({
+      time: Type.Optional(Time('When the hour or day began; absent where they are grouped by tag')),
+      tag: Type.Optional(Type.String({ description: 'Where they are grouped by tag.' })),
+      other: Type.Optional(
+        Type.Literal(true, {
+          description:
+            'The verdicts with tags that are not told apart: those after the first USAGE_TAGS_MAX of a day, and those beyond `limit`.',
+        }),
+      ),
+      ...perUsageField(({ code, sentence }) => Count(`Answered ${code}. ${sentence}`)),
+      rateLimited: Never,
+      usageExceeded: Never,
+    }),
+    {
+      description:
+        'In order of time; where they are grouped by tag, the most used first and the others last.',
+    },
+  ),
+});
 export const KeyPage = Type.Object({
   keys: List(Key),
   total: Type.Integer({ minimum: 0, description: 'All keys of the API, whatever the filter.' }),

@@ -91,6 +91,7 @@ test('every documented operation succeeds, and answers what the document says an
     getKey: { keyId },
     whoami: { key: secret },
     getVerifications: { keyId, granularity: 'hour' },
+    getApiVerifications: { apiId: 'shop', groupBy: 'tag' },
     getPropagation: { keyId, sequence: '1' },
     listKeys: { apiId: 'shop', limit: '1' },
     updateApi: { apiId: 'shop', defaultPrefix: 'shop', defaultBytes: 24 },

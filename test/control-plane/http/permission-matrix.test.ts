@@ -69,6 +69,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   deleteAllKeys: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   getKey: { input: onKey },
   getVerifications: { input: onKey },
+  getApiVerifications: { input: async (apiId) => ({ apiId: await fresh(apiId) }) },
   whoami: { input: async (apiId) => ({ key: await newSecret(apiId) }) },
   getPropagation: {
     input: async (apiId) => {

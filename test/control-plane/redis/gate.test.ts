@@ -58,7 +58,7 @@ function parts() {
   return {
     ...{ log, keys, apis, propagator },
     keyImport: new KeyImport({ writer, keys, clock: systemClock, limits }),
-    sweep: new RedisSweepStore(nodes, writer, apis, keys),
+    sweep: new RedisSweepStore(nodes, writer, apis, keys, () => Date.now()),
     session: (apiId: string) => new RedisDirectory(nodes, 0, systemClock).open(apiId),
   };
 }

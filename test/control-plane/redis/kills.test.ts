@@ -46,7 +46,9 @@ function upkeep(): RedisSweepStore {
   const writer = new DurableWriter(nodes, 0);
   const limits = { leaseMs: 1000, apiAutoCreate: false };
   const keys = new Keys({ nodes, writer, log, clock: systemClock, limits });
-  return new RedisSweepStore(nodes, writer, new Apis(nodes, writer, systemClock, 1000), keys);
+  return new RedisSweepStore(nodes, writer, new Apis(nodes, writer, systemClock, 1000), keys, () =>
+    Date.now(),
+  );
 }
 
 /** A change, completed by fence at once; whom that killed. */

@@ -139,7 +139,8 @@ describe('APIs', () => {
 
   test('are forgotten when they are deleted and nothing is left of them', async () => {
     const names = ['head', 'log', 'members', 'index', 'creations'];
-    const forget = () => controlPlane('forget-api', names);
+    const forget = () => controlPlane('forget-api', [...names, 'usage', 'tags'], [20_000, 20_001]);
+    for (const usage of ['usage', 'tags20000', 'tags20001']) await at.redis.hset(usage, 'x', '1');
     await at.redis.hset('head', 'c', '1');
     await at.redis.zadd('members', 1, 'f');
     await at.redis.mset('log', 'x', 'creations', 'x');
@@ -252,8 +253,15 @@ test('usage is added up by hour and day, what is old is dropped, and the last us
   const [hour, day] = [Math.floor(seconds / 3600), Math.floor(seconds / 86_400)];
   const old = { [`h${hour - 2}V`]: 1, [`h${hour - 1}V`]: 1, [`d${day - 3}E`]: 1, [`d${day - 2}E`]: 1 };
   await at.redis.hset('one', old);
-  expect(await verifier('add-usage', ['one', 'two'], [2, 3, 'VDEF', 5, 0, 0, 1, 0, 2, 0, 0])).toBe(1);
-  expect(await verifier('add-usage', ['one'], [2, 3, 'VDEF', 1, 0, 4, 0])).toBe(1);
+  const NONE = [0, 0, 0, 0];
+  const add = (keys: readonly string[], number: number, counts: readonly number[]) =>
+    verifier(
+      'add-usage',
+      ['mark', 'tags', 'all', ...keys],
+      [2, 3, 'VDEF', number, 60, 5, ...NONE, ...counts],
+    );
+  expect(await add(['one', 'two'], 1, [5, 0, 0, 1, 0, 2, 0, 0])).toBe(1);
+  expect(await add(['one'], 2, [1, 0, 4, 0])).toBe(1);
   const { t: usedAt = '', ...one } = await at.redis.hgetall('one');
   expect(one).toEqual({
     [`h${hour - 1}V`]: '1',
@@ -270,4 +278,41 @@ test('usage is added up by hour and day, what is old is dropped, and the last us
   expect(await at.redis.hgetall('two')).toEqual({ [`h${hour}D`]: '2', [`d${day}D`]: '2' });
   for (const usage of ['one', 'two']) expect(await at.redis.ttl(usage)).toBeGreaterThan(4 * 86_400 - 60);
   expect(await at.redis.ttl('one')).toBeLessThanOrEqual(4 * 86_400);
+});
+
+test('a report of usage that comes again is added once, of the whole API, of a key and by tag', async () => {
+  const add = (mark: string, number: number) =>
+    verifier(
+      'add-usage',
+      [mark, 'tags', 'all', 'one'],
+      [2, 3, 'VDEF', number, 60, 5, ...[3, 1, 0, 0], ...[3, 1, 0, 0], ...['a', 3, 0, 0, 0]],
+    );
+  expect(await Promise.all([add('me', 4), add('me', 4), add('me', 3), add('you', 4)])).toEqual([1, 0, 0, 1]);
+  expect(await add('me', 5)).toBe(1);
+  const [seconds = 0] = (await at.redis.time()).map(Number);
+  const day = Math.floor(seconds / 86_400);
+  for (const usage of ['all', 'one'])
+    expect(await at.redis.hmget(usage, `d${day}V`, `d${day}D`)).toEqual(['9', '3']);
+  expect(await at.redis.hgetall(`tags${day}`)).toEqual({ '#': '1', '=a': '1', '1V': '9' });
+  expect(await at.redis.ttl('me')).toBeGreaterThan(0);
+});
+
+test('the first tags of a day are told apart, further ones are counted as others', async () => {
+  const add = (number: number, ...tags: string[]) =>
+    verifier(
+      'add-usage',
+      ['me', 'tags', 'all'],
+      [2, 3, 'VDEF', number, 60, 2, ...[0, 0, 0, 0], ...tags.flatMap((tag) => [tag, 1, 0, 0, 2])],
+    );
+  const odd = '🦊\n=#0V';
+  await add(1, odd, '#', 'third', '', 'fourth');
+  await add(2, 'third', odd);
+  const [seconds = 0] = (await at.redis.time()).map(Number);
+  const tags = `tags${Math.floor(seconds / 86_400)}`;
+  expect(await at.redis.hgetall(tags)).toEqual({
+    ...{ '#': '2', [`=${odd}`]: '1', '=#': '2' },
+    ...{ '0V': '4', '0F': '8', '1V': '2', '1F': '4', '2V': '1', '2F': '2' },
+  });
+  expect(await at.redis.ttl(tags)).toBeGreaterThan(4 * 86_400 - 60);
+  expect(await at.redis.exists('all')).toBe(0);
 });

@@ -1,14 +1,17 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { decodeState } from '../../../shared/key-record.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
+import { perVerdict } from '../../../shared/verdict-codes.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
+import { OTHERS, TagCounts } from '../../../verifier/redis/tag-counts.ts';
 import { Usage } from '../../../verifier/redis/usage-report.ts';
 import { Timeline } from '../../simulation/clock.ts';
 
 const PERIOD_MS = 1000;
 const CALL_MS = 2;
 const KEYS = 1000;
+const LIMITS = { reporter: 'me', tagsMax: 1000, tagsHeldMax: 1000 };
 
 test('a report of many keys leaves Redis and the verifier free nine tenths of the time, but not one at the end', async () => {
   const timeline = new Timeline();
@@ -20,7 +23,8 @@ test('a report of many keys leaves Redis and the verifier free nine tenths of th
   const calls: { atMs: number; keys: number }[] = [];
   const redis = {
     evalsha(_sha: string, keys: number) {
-      calls.push({ atMs: timeline.nowMs, keys });
+      // Before the keys are the mark, the tags and the whole API.
+      calls.push({ atMs: timeline.nowMs, keys: keys - 3 });
       return new Promise((resolve) => void timeline.after(CALL_MS, () => resolve(1)));
     },
   };
@@ -29,7 +33,7 @@ test('a report of many keys leaves Redis and the verifier free nine tenths of th
     within: (_redis: unknown, work: Promise<unknown>) => work,
   } as unknown as RedisNodes;
   const log = { debug: () => undefined } as never;
-  const usage = new Usage({ nodes, clock, log, periodMs: PERIOD_MS, keysMax: KEYS });
+  const usage = new Usage({ nodes, clock, log, periodMs: PERIOD_MS, keysMax: KEYS, ...LIMITS });
   const epoch = { apiId: 'api', lease: new Lease(clock), current: true, used: true };
   const state = decodeState(['1']);
   const entries = Array.from({ length: KEYS }, (_, n) => new Entry(epoch, `key_${n}`, state));
@@ -64,20 +68,21 @@ test('a report of many keys leaves Redis and the verifier free nine tenths of th
   expect(calls.length - callsBefore).toBe(KEYS / 25);
 });
 
-test('verdicts whose report was sent and got no answer are never reported again, and those never sent are', async () => {
+test('verdicts whose report got no answer are reported again as they were, and then those that waited for it', async () => {
   const timeline = new Timeline();
   const clock = {
     monotonicMs: () => timeline.nowMs,
     wallMs: () => 0,
     after: (ms: number, run: () => void) => timeline.after(ms, run),
   };
-  /** As Redis has them. */
-  let counted = 0;
+  /** Numbers of the reports, and how many verdicts of one key each has. */
+  const sent: (readonly [number: number, verdicts: number])[] = [];
   let fault: 'no connection' | 'no answer' | undefined;
   const redis = {
     async evalsha(_sha: string, keys: number, ...rest: unknown[]) {
-      // Behind the keys are two periods and the letters, then the counts of each key.
-      for (const count of rest.slice(keys + 3)) counted += Number(count);
+      const [number, ...counts] = rest.slice(keys + 3).map(Number);
+      // Of the whole API and of the key, with an hour and a limit before them.
+      sent.push([number ?? 0, counts.slice(2).reduce((sum, count) => sum + count, 0) / 2]);
       if (fault === 'no answer') throw new Error('the connection ended');
       return 1;
     },
@@ -95,27 +100,107 @@ test('verdicts whose report was sent and got no answer are never reported again,
     log: { debug: () => undefined } as never,
     periodMs: PERIOD_MS,
     keysMax: KEYS,
+    ...LIMITS,
   });
   const epoch = { apiId: 'api', lease: new Lease(clock), current: true, used: true };
-  const state = decodeState(['1']);
-  const entry = new Entry(epoch, 'key_1', state);
+  const entry = new Entry(epoch, 'key_1', decodeState(['1']));
   const period = () => timeline.run(timeline.nowMs + PERIOD_MS);
+  const count = (times: number) => {
+    for (let i = 0; i < times; i++) usage.count(entry, i === 0 ? 'DISABLED' : 'VALID');
+  };
   usage.run();
 
   fault = 'no connection';
-  for (let i = 0; i < 3; i++) usage.count(entry, 'VALID');
-  usage.count(entry, 'DISABLED');
+  count(4);
   await period();
-  expect([counted, usage.keys, usage.dropped]).toEqual([0, 1, 0]);
+  expect([sent, usage.keys, usage.dropped]).toEqual([[], 1, 0]);
   fault = 'no answer';
   await period();
-  expect([counted, usage.keys, usage.dropped]).toEqual([4, 0, 4]);
+  const first = sent[0]?.[0] ?? 0;
+  expect([sent, usage.keys, usage.dropped]).toEqual([[[first, 4]], 1, 0]);
+  count(2);
+  await period();
+  // The same again, and nothing that could be taken for it.
+  expect(sent).toEqual([
+    [first, 4],
+    [first, 4],
+  ]);
   fault = undefined;
   await period();
-  usage.count(entry, 'VALID');
-  await period();
-  expect([counted, usage.keys, usage.dropped]).toEqual([5, 0, 4]);
+  expect(sent.slice(2)).toEqual([
+    [first, 4],
+    [expect.any(Number), 2],
+  ]);
+  expect(sent.at(-1)?.[0]).toBeGreaterThan(first);
+  expect([usage.keys, usage.dropped]).toEqual([0, 0]);
+
+  fault = 'no answer';
+  count(3);
   const stopped = usage.stop();
   await timeline.run(timeline.nowMs + PERIOD_MS);
   await stopped;
+  // Nobody will know any more.
+  expect([usage.keys, usage.dropped]).toEqual([0, 3]);
+});
+
+test('a report that nobody answers for an hour is dropped, and is counted as that', async () => {
+  const timeline = new Timeline();
+  const clock = {
+    monotonicMs: () => timeline.nowMs,
+    wallMs: () => 0,
+    after: (ms: number, run: () => void) => timeline.after(ms, run),
+  };
+  const redis = {
+    evalsha: async () => {
+      throw new Error('the connection ended');
+    },
+  };
+  const nodes = {
+    connection: async () => redis,
+    within: (_redis: unknown, work: Promise<unknown>) => work,
+  } as unknown as RedisNodes;
+  const log = { debug: () => undefined } as never;
+  const usage = new Usage({ nodes, clock, log, periodMs: 600_000, keysMax: KEYS, ...LIMITS });
+  const epoch = { apiId: 'api', lease: new Lease(clock), current: true, used: true };
+  const entry = new Entry(epoch, 'key_1', decodeState(['1']));
+  usage.run();
+  usage.count(entry, 'VALID', ['a', 'b', 'a']);
+  await timeline.run(3_000_000);
+  expect([usage.keys, usage.dropped]).toEqual([1, 0]);
+  await timeline.run(6_000_000);
+  expect([usage.keys, usage.dropped]).toEqual([0, 1]);
+});
+
+describe('counts by tag', () => {
+  const COUNTED = { ...perVerdict(() => 0), VALID: 1 };
+
+  test('are of each tag once, whatever it is called', () => {
+    const counts = new TagCounts(100);
+    const tags = ['__proto__', 'other', 'constructor', '🦊'.repeat(128), '__proto__'];
+    counts.count('api', tags, 'VALID');
+    expect(counts.size).toBe(4);
+    expect([...counts.take(10)]).toEqual([['api', [...new Set(tags)].map((tag) => [tag, COUNTED])]]);
+    expect([counts.size, [...counts.take(10)]]).toEqual([0, []]);
+  });
+
+  test('of more tags than there is room for are those of others, of each API', () => {
+    const counts = new TagCounts(2);
+    counts.count('a', ['1', '2', '3'], 'VALID');
+    counts.count('b', ['1'], 'VALID');
+    counts.restore('a', '2', COUNTED);
+    counts.restore('a', '4', COUNTED);
+    expect(counts.size).toBe(2);
+    const two = { ...COUNTED, VALID: 2 };
+    expect([...counts.take(2)]).toEqual([
+      [
+        'a',
+        [
+          ['1', COUNTED],
+          ['2', two],
+        ],
+      ],
+      ['a', [[OTHERS, two]]],
+      ['b', [[OTHERS, COUNTED]]],
+    ]);
+  });
 });

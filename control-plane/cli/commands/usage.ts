@@ -1,0 +1,29 @@
+import { USAGE_COLUMNS, type UsageField } from '#shared/usage.ts';
+import type { Session } from '../session.ts';
+import { count, table, time } from '../terminal/output.ts';
+
+/** Verdicts of an hour or a day, or with one tag or all others. */
+interface Row extends Readonly<Record<UsageField, number>> {
+  readonly time?: number;
+  readonly tag?: string;
+}
+
+/** Prints how often something was verified, without the times in which it was not. */
+export async function printUsage(session: Session, operation: string, query: object): Promise<void> {
+  const answer = await session.call<{ verifications: Row[] }>(operation, query);
+  const byTag = answer.verifications.some(({ time: at }) => at === undefined);
+  session.print(answer, () =>
+    table(
+      answer.verifications.filter((row) => USAGE_COLUMNS.some(({ field }) => row[field] > 0)),
+      {
+        ...(byTag ? { tag: ({ tag }: Row) => tag ?? '(others)' } : { from: ({ time: at }: Row) => time(at) }),
+        ...Object.fromEntries(
+          USAGE_COLUMNS.map(({ field }) => [
+            field === 'success' ? 'accepted' : field,
+            (row: Row) => count(row[field]),
+          ]),
+        ),
+      },
+    ),
+  );
+}

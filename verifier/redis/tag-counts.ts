@@ -1,0 +1,57 @@
+import { perVerdict, VERDICT_CODES, type VerdictCode, type VerdictCounts } from '#shared/verdict-codes.ts';
+
+/** Name under which those are counted for which there was no room; no tag is empty. */
+export const OTHERS = '';
+
+/** Counts of verdicts by API and tag that are to be reported. Bounded: what finds no room is counted among the others. */
+export class TagCounts {
+  readonly #tagsMax: number;
+  readonly #apis = new Map<string, Map<string, VerdictCounts>>();
+  #tags = 0;
+
+  /** @param tagsMax most tags of all APIs together */
+  constructor(tagsMax: number) {
+    this.#tagsMax = tagsMax;
+  }
+
+  /** Tags that have counts. */
+  get size(): number {
+    return this.#tags;
+  }
+
+  /** Counts a verdict once for each of its tags. */
+  count(apiId: string, tags: readonly string[], code: VerdictCode): void {
+    for (const tag of new Set(tags)) this.#of(apiId, tag)[code]++;
+  }
+
+  /** Adds counts again that were taken. */
+  restore(apiId: string, tag: string, counts: VerdictCounts): void {
+    const sum = this.#of(apiId, tag);
+    for (const code of VERDICT_CODES) sum[code] += counts[code];
+  }
+
+  /** Takes out all that there is, as it is to be sent: the tags of one API, at most so many. */
+  *take(most: number): Generator<readonly [apiId: string, tags: (readonly [string, VerdictCounts])[]]> {
+    const apis = [...this.#apis];
+    this.#apis.clear();
+    this.#tags = 0;
+    for (const [apiId, counts] of apis) {
+      const tags = [...counts];
+      for (let i = 0; i < tags.length; i += most) yield [apiId, tags.slice(i, i + most)];
+    }
+  }
+
+  #of(apiId: string, tag: string): VerdictCounts {
+    const tags = this.#apis.get(apiId) ?? new Map<string, VerdictCounts>();
+    this.#apis.set(apiId, tags);
+    const found = tags.get(tag);
+    if (found !== undefined) return found;
+    if (tag !== OTHERS && this.#tags >= this.#tagsMax) return this.#of(apiId, OTHERS);
+    if (tag !== OTHERS) this.#tags++;
+    const none = { ...NONE };
+    tags.set(tag, none);
+    return none;
+  }
+}
+
+const NONE: Readonly<VerdictCounts> = perVerdict(() => 0);
