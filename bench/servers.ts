@@ -80,7 +80,8 @@ export async function startBackend(
 ): Promise<Backend> {
   const redis = await startRedis(join(directory, 'redis'), redisOptions);
   const env = { REDIS_URL: redis.url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', LEASE_MS: '60000' };
-  const { call, stop } = await startControlPlane(env);
+  // Imports of many keys at once, each synced to disk, may keep Redis busy for longer than calls otherwise wait.
+  const { call, stop } = await startControlPlane({ ...env, REDIS_COMMAND_TIMEOUT_MS: '20000' });
   const keys = Array.from({ length: count }, () => generateKey(16));
   const imports = await inParallel(Math.ceil(count / IMPORT_KEYS), async (i) => {
     const batch = keys.slice(i * IMPORT_KEYS, (i + 1) * IMPORT_KEYS);
