@@ -17,7 +17,7 @@ test('every verification that is answered 503 is counted once, by its reason', a
 
   // Two look-ups wait, three find no place to wait, and there is no room for more requests.
   fleet.redis.process.kill('SIGSTOP');
-  const answers = await Promise.all(keys.map((key) => fleet.verify(key)));
+  const answers = await Promise.all(keys.map((key) => fleet.verifyOnce(key)));
   fleet.redis.process.kill('SIGCONT');
   expect(answers.map(({ status }) => status)).toEqual(keys.map(() => 503));
   const first = await undecided();
@@ -28,7 +28,7 @@ test('every verification that is answered 503 is counted once, by its reason', a
   for (const key of keys) expect(await fleet.verdict(key)).toBe('VALID');
   await fleet.redis.stop();
   const before = await undecided();
-  await fleet.until(async () => (await fleet.verify(keys[0] ?? '')).status === 503);
+  await fleet.until(async () => (await fleet.verifyOnce(keys[0] ?? '')).status === 503);
   const after = await undecided();
   expect(after['redis']).toBe((before['redis'] ?? 0) + 1);
 });

@@ -354,7 +354,7 @@ describe.skipIf(skipped)(`in Chromium${skipped}`, () => {
       expect(await fleet.verdict(key, { at: 0 })).toBe('DISABLED');
       await panel.getByText(/Complete after \d+ ms, by fence: 1 of 2 did not answer/).waitFor();
       await panel.getByText('shut out: its lease has ended').waitFor();
-      expect((await fleet.verify(key, { at: 1 })).status).toBe(503);
+      expect((await fleet.verifyOnce(key, { at: 1 })).status).toBe(503);
       await dashboard.close(key);
     } finally {
       proxy.set('none');

@@ -102,14 +102,14 @@ test('a backup that is brought back lets no verifier in before what was refused 
     async () => expect((await fleet.ok('keys.getKey', { keyId: refused.keyId })).enabled).toBe(true),
     PATIENT,
   );
-  await fleet.until(async () => (await fleet.verify(refused.key)).status === 503);
+  await fleet.until(async () => (await fleet.verifyOnce(refused.key)).status === 503);
   await vi.waitFor(
     () => fleet.ok('keys.updateKey', { keyId: refused.keyId, enabled: false, waitMs: 0 }),
     PATIENT,
   );
-  expect((await fleet.verify(refused.key)).status).toBe(503);
+  expect((await fleet.verifyOnce(refused.key)).status).toBe(503);
   await redis.restart(); // as often as it likes: nobody is let in by that
-  expect((await fleet.verify(kept.key)).status).toBe(503);
+  expect((await fleet.verifyOnce(kept.key)).status).toBe(503);
   run(admit);
   expect(await fleet.verdict(kept.key)).toBe('VALID');
   expect(await fleet.verdict(refused.key)).toBe('DISABLED');

@@ -172,7 +172,7 @@ describe('a clock', () => {
     clock.shiftMs = shiftMs;
     const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
     expect(propagation.state).toBe('complete');
-    const { status, body } = await fleet.verify(key);
+    const { status, body } = await fleet.verifyOnce(key);
     if (status === 200) expect(body.code).toBe('DISABLED');
     expect(await fleet.verdict(key)).toBe('DISABLED');
     // An expired key stays expired, also where the date says that it is not.
@@ -321,7 +321,7 @@ test('a rolling restart of all verifiers during continuous disables: no fence, n
       const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled });
       by.add(propagation.by);
       for (const at of fleet.verifiers.keys()) {
-        const answer = await fleet.verify(key, { at }).catch(() => undefined);
+        const answer = await fleet.verifyOnce(key, { at }).catch(() => undefined);
         if (answer?.status === 200 && answer.body.valid !== enabled) wrong.push(answer.body);
       }
     }

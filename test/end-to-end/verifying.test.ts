@@ -56,7 +56,7 @@ describe('a verdict', () => {
     for (let i = 0; i < 20; i++) {
       const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now', meta: { i } });
       for (const at of everywhere) {
-        const answer = await fleet.verify(key, { at });
+        const answer = await fleet.verifyOnce(key, { at });
         if (answer.status === 503) expect(await fleet.verdict(key, { at })).toBe('VALID');
         else
           expect(answer.body).toMatchObject({
@@ -180,7 +180,7 @@ describe('Redis is spared', () => {
 
   test('a key that many ask for at once costs one look-up', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'crowd' });
-    const answers = await Promise.all(Array.from({ length: 200 }, () => fleet.verify(key, { at: 1 })));
+    const answers = await Promise.all(Array.from({ length: 200 }, () => fleet.verifyOnce(key, { at: 1 })));
     expect(answers.filter(({ status }) => status === 200).every(({ body }) => body.code === 'VALID')).toBe(
       true,
     );
@@ -205,7 +205,7 @@ describe('Redis is spared', () => {
     const at = fleet.verifiers.length - 1;
     expect(await fleet.verdict(key, { at })).toBe('VALID');
     const answers = await Promise.all(
-      Array.from({ length: 50 }, () => fleet.verify(generateKey(16), { at })),
+      Array.from({ length: 50 }, () => fleet.verifyOnce(generateKey(16), { at })),
     );
     const shed = answers.filter(({ status }) => status === 503);
     expect(shed.length).toBeGreaterThan(0);
@@ -230,12 +230,12 @@ test('while Redis is away known keys are answered for one lease, unknown ones ar
   expect(await fleet.verdict(key)).toBe('VALID');
   await fleet.redis.stop();
   expect((await fleet.verify(key)).body.code).toBe('VALID');
-  const unknown = await fleet.verify(generateKey(16));
+  const unknown = await fleet.verifyOnce(generateKey(16));
   expect(unknown.status).toBe(503);
   expect(unknown.headers['retry-after']).toBe('1');
-  await fleet.until(async () => (await fleet.verify(key)).status === 503);
+  await fleet.until(async () => (await fleet.verifyOnce(key)).status === 503);
   await fleet.startRedis();
-  await fleet.until(async () => (await fleet.verify(key)).status === 200);
+  await fleet.until(async () => (await fleet.verifyOnce(key)).status === 200);
   await fleet.until(
     async () => (await fleet.admin('keys.updateKey', { keyId, enabled: false })).status === 200,
   );

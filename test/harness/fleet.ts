@@ -112,8 +112,8 @@ export class Fleet {
     return answer.body;
   }
 
-  /** Asks a verifier once. */
-  verify(key: string, options: { apiId?: string; at?: number } = {}): Promise<Answer> {
+  /** Asks a verifier once, for whoever looks at what it answers while it cannot decide. */
+  verifyOnce(key: string, options: { apiId?: string; at?: number } = {}): Promise<Answer> {
     const { at = 0, apiId } = options;
     return this.post(`${this.verifiers[at]?.address}/v1/keys.verifyKey`, {
       key,
@@ -121,15 +121,20 @@ export class Fleet {
     });
   }
 
-  /** The code of a verdict; while a verifier cannot decide yet, which callers must bear, asks again. */
-  async verdict(key: string, options: { apiId?: string; at?: number } = {}): Promise<string> {
-    let answer = await this.verify(key, options);
+  /** Asks a verifier, and again while it cannot decide yet, which callers must bear. */
+  async verify(key: string, options: { apiId?: string; at?: number } = {}): Promise<Answer> {
+    let answer = await this.verifyOnce(key, options);
     await this.until(async () => {
       if (answer.status !== 503) return true;
-      answer = await this.verify(key, options);
+      answer = await this.verifyOnce(key, options);
       return false;
     });
-    return answer.body.code;
+    return answer;
+  }
+
+  /** The code of a verdict. */
+  async verdict(key: string, options: { apiId?: string; at?: number } = {}): Promise<string> {
+    return (await this.verify(key, options)).body.code;
   }
 
   post(url: string, body: object, headers: Env = {}): Promise<Answer> {

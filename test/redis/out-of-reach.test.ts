@@ -100,7 +100,11 @@ test('a wrong password, a missing one, and TLS to a plain port are told with the
   stops.push(() => redis.stop());
   await redis.command('ACL', 'SETUSER', 'keyfence', 'on', '>right', '~*', '&*', '+@all');
   const troubleWith = async (env: Record<string, string>) => {
-    const config = loadConfig(redisSettings, { REDIS_URL: redis.url, ...env });
+    const config = loadConfig(redisSettings, {
+      REDIS_URL: redis.url,
+      REDIS_CONNECT_TIMEOUT_MS: '30000',
+      ...env,
+    });
     const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
     await Promise.resolve(nodes.connection('')).catch(() => undefined);
     await nodes.close();
