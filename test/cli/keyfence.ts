@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { type Fleet, ROOT_KEY } from '../harness/fleet.ts';
+import { COMPILED } from '../harness/processes.ts';
 
 const COMMAND = join(import.meta.dirname, '..', '..', 'control-plane', 'cli', 'keyfence.js');
 
@@ -17,6 +18,7 @@ type Env = Readonly<Record<string, string>>;
 export function envOf(fleet: Fleet, more: Env = {}): Env {
   return {
     PATH: `${dirname(process.execPath)}:/usr/bin:/bin`,
+    ...COMPILED,
     KEYFENCE_URL: fleet.controlPlanes[0]?.address ?? '',
     KEYFENCE_VERIFIER_URL: fleet.verifiers[0]?.address ?? '',
     KEYFENCE_ROOT_KEY: ROOT_KEY,

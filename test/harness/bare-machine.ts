@@ -7,7 +7,7 @@ import { lacking } from './programs.ts';
  * whatever Node runs the tests, and no variable of npm's or of the test runner's.
  */
 export function bareEnv(more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
-  const foreign = /^(npm_|VITEST|NODE|INIT_CWD|TEST$|DEV$|PROD$|MODE$|SSR$|BASE_URL$)/;
+  const foreign = /^(npm_|VITEST|NODE(?!_COMPILE_CACHE)|INIT_CWD|TEST$|DEV$|PROD$|MODE$|SSR$|BASE_URL$)/;
   const kept = Object.entries(process.env).filter(([name]) => !foreign.test(name));
   const path = (process.env['PATH'] ?? '')
     .split(delimiter)

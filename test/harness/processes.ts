@@ -5,6 +5,10 @@ import { HOLDS_MS_MAX } from './waiting.ts';
 
 /** The code of this release. */
 export const ROOT = join(import.meta.dirname, '..', '..');
+/** Variable by which processes find what Node compiled of them before: a start takes about half as long. */
+export const COMPILED: Readonly<Record<string, string>> = process.env['NODE_COMPILE_CACHE']
+  ? { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }
+  : {};
 const OUTPUT_CHARS_MAX = 100_000;
 
 /** One of our processes, as it runs in production, that can be killed and started again at the same address. */
@@ -47,6 +51,7 @@ export class Process {
     const env = {
       PATH: process.env['PATH'] ?? '',
       LOG_LEVEL: 'info',
+      ...COMPILED,
       ...this.#env,
       PORT: this.#port,
       ADMIN_PORT: this.#adminPort,

@@ -1,9 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { lacking } from '../harness/programs.ts';
+import { turn } from '../harness/share.ts';
 import { missingTools, search } from './run.ts';
 import { searches } from './searches.ts';
 
 const quick = searches.filter((each) => each.quick);
+/** Every third rule, which third turns with the commit; `npm run model` takes each away. */
+const rules = quick.filter((each) => each.expect === 'error').filter((_, at) => at % 3 === turn % 3);
 const missing = missingTools();
 
 describe.skipIf(missing.length > 0)(
@@ -16,12 +19,9 @@ describe.skipIf(missing.length > 0)(
       },
     );
 
-    it.each(quick.filter((each) => each.expect === 'error'))(
-      'without the rule that $name removes, Spin finds a broken promise ($guards)',
-      (mutant) => {
-        expect(search(mutant).found).toBe('error');
-      },
-    );
+    it.each(rules)('without the rule that $name removes, Spin finds a broken promise ($guards)', (mutant) => {
+      expect(search(mutant).found).toBe('error');
+    });
 
     it('a search cut short by its depth limit is not taken for a proof', () => {
       const [base] = quick;
