@@ -92,6 +92,31 @@ test('a client asks how often a key was verified', async () => {
   await fleet.until(async () => (await successes()) === 3);
 });
 
+test('a client gives a key an environment and an owner by the old name, and finds the key by each name', async () => {
+  const { keyId, key } = resultOf(
+    await admin.keys.create({ apiId: 'owned', ownerId: 'ada', environment: 'test' }),
+  );
+  await fleet.verdict(key);
+  const verified = resultOf(await gateway.keys.verify({ apiId: 'owned', key, tags: ['path=/', 'other'] }));
+  expect(verified).toMatchObject({ valid: true, keyId, ownerId: 'ada', environment: 'test' });
+  expect(resultOf(await admin.keys.get({ keyId })).ownerId).toBe('ada');
+  for (const owner of [{ ownerId: 'ada' }, { externalId: 'ada' }]) {
+    const { keys } = resultOf(await admin.apis.listKeys({ apiId: 'owned', ...owner }));
+    expect(keys.map(({ id }) => id)).toEqual([keyId]);
+  }
+  resultOf(await admin.keys.update({ keyId, ownerId: null }));
+  expect(resultOf(await admin.keys.get({ keyId }))).not.toHaveProperty('ownerId');
+  const tagged = async () =>
+    (await fleet.ok('apis.getVerifications', { apiId: 'owned', groupBy: 'tag' })).verifications;
+  await fleet.until(async () => (await tagged()).length === 2);
+});
+
+test('a client makes keys with the defaults of their API', async () => {
+  const { apiId } = resultOf(await admin.apis.create({ name: 'defaults' }));
+  await fleet.ok('apis.updateApi', { apiId, defaultPrefix: 'acme', defaultBytes: 32 });
+  expect(resultOf(await admin.keys.create({ apiId })).key).toMatch(/^acme_\w{49}$/);
+});
+
 describe('a client gets an error it can read', () => {
   test('for a key that does not exist', async () => {
     const { error } = await admin.keys.update({ keyId: 'key_none', enabled: false });
