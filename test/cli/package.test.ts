@@ -1,6 +1,8 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { type ChildProcess, execFile, execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import {
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -13,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { envOf } from './keyfence.ts';
 
@@ -20,6 +23,7 @@ const ROOT = join(import.meta.dirname, '..', '..');
 const PATH = `${dirname(process.execPath)}:${process.env['PATH']}`;
 let fleet: Fleet;
 let folder: string;
+const children: ChildProcess[] = [];
 
 /** Packs a copy of the project and installs the package into an empty folder, without the network. */
 beforeAll(async () => {
@@ -53,6 +57,7 @@ beforeAll(async () => {
   npm(home, 'install', ...offline, join(folder, `keyfence-${version()}.tgz`));
 });
 afterAll(async () => {
+  for (const child of children) child.kill('SIGKILL');
   await fleet.stop();
   rmSync(folder, { recursive: true, force: true });
 });
@@ -96,8 +101,16 @@ test('an application type-checks against the package, with the declarations of a
   timeout: 60_000,
 }, async () => {
   const home = join(folder, 'home');
-  for (const name of ['@types/node', 'undici-types']) {
-    cpSync(join(ROOT, 'node_modules', name), join(home, 'node_modules', name), { recursive: true });
+  // The frameworks and their declarations, beside what is there already.
+  const [there, here] = [join(home, 'node_modules'), join(ROOT, 'node_modules')];
+  for (const name of readdirSync(here)) {
+    const scoped = name.startsWith('@')
+      ? readdirSync(join(here, name)).map((one) => join(name, one))
+      : [name];
+    for (const one of scoped) {
+      mkdirSync(dirname(join(there, one)), { recursive: true });
+      if (!existsSync(join(there, one))) symlinkSync(join(here, one), join(there, one));
+    }
   }
   const compilerOptions = {
     target: 'es2024',
@@ -112,6 +125,7 @@ test('an application type-checks against the package, with the declarations of a
   writeFileSync(join(home, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
   const [own = '', sidecar = '', ...others] = samplesOf('verifier/library/README.md');
   expect(others).toEqual([]);
+  for (const name of FRAMEWORKS) cpSync(join(ROOT, `deploy/examples/${name}.ts`), join(home, `${name}.ts`));
   writeFileSync(join(home, 'own.ts'), own);
   writeFileSync(join(home, 'sidecar.ts'), sidecar);
   const differing = sidecar.split('\n').filter((line) => !own.includes(line));
@@ -137,6 +151,46 @@ test('an application type-checks against the package, with the declarations of a
   for (const file of ['own.ts', 'sidecar.ts']) expect(await say(file)).toBe('refused: DISABLED');
 });
 
+const FRAMEWORKS = ['fastify', 'express', 'hono'];
+
+/** Starts an example as its first line says, in the folder in which it was type-checked. */
+async function startExample(name: string, env: Record<string, string>): Promise<string> {
+  const child = spawnBound(process.execPath, [join(folder, 'home', `${name}.ts`)], env);
+  children.push(child);
+  const [line] = await once(child.stdout ?? child, 'data');
+  return (JSON.parse(String(line)) as { address: string }).address;
+}
+
+test('the examples run with the package, and let nobody in whose key was disabled', {
+  timeout: 60_000,
+}, async () => {
+  const env = { PATH, PORT: '0', REDIS_URL: fleet.redisUrl };
+  const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  const addresses = await Promise.all(FRAMEWORKS.map((name) => startExample(name, env)));
+  const headers = { authorization: `Bearer ${key}` };
+  for (const address of addresses) {
+    expect((await fleet.get(`${address}/health`)).body).toBe('ok');
+    expect((await fleet.get(`${address}/orders`)).status).toBe(401);
+    await fleet.until(async () => (await fleet.get(`${address}/orders`, headers)).status === 200);
+    expect((await fleet.get(`${address}/orders`, headers)).body).toEqual({ orders: [], of: keyId });
+  }
+  let going = true;
+  const load = addresses.map(async (address) => {
+    while (going) await fleet.get(`${address}/orders`, headers);
+  });
+  const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  expect(propagation).toMatchObject({ state: 'complete', by: 'acks' });
+  for (const address of addresses) expect((await fleet.get(`${address}/orders`, headers)).status).toBe(401);
+  going = false;
+  await Promise.all(load);
+  // They end by themselves, and leave the fence.
+  const ended = children.map((child) => new Promise((resolve) => child.once('exit', resolve)));
+  for (const child of children) child.kill('SIGTERM');
+  expect(await Promise.all(ended)).toEqual([0, 0, 0]);
+  const after = await fleet.ok('keys.updateKey', { keyId, enabled: true });
+  expect(after.propagation).toMatchObject({ state: 'complete', by: 'acks' });
+});
+
 test('the package exports what its documentation names, and nothing else', async () => {
   const exported = async (name: string) => {
     const code = `console.log(Object.keys(await import('${name}')).join())`;
@@ -146,19 +200,33 @@ test('the package exports what its documentation names, and nothing else', async
       .then(({ stdout }) => stdout.trim())
       .catch(({ stderr }) => /ERR_\w+/.exec(stderr)?.[0]);
   };
-  const names = ['keyfence/verifier', 'keyfence/client', 'keyfence', 'keyfence/build/verifier/main.js'];
+  const names = [
+    'keyfence/verifier',
+    'keyfence/client',
+    ...FRAMEWORKS.map((name) => `keyfence/${name}`),
+    'keyfence',
+    'keyfence/build/verifier/main.js',
+  ];
   expect(await Promise.all(names.map(exported))).toEqual([
     'VerifierError,createVerifier',
     'VerifierError,createClient',
+    'keyfence',
+    'keyfence',
+    'keyfence',
     'ERR_PACKAGE_PATH_NOT_EXPORTED',
     'ERR_PACKAGE_PATH_NOT_EXPORTED',
   ]);
   const installed = join(folder, 'home', 'node_modules', 'keyfence');
-  for (const name of ['verifier', 'client']) {
-    const map = JSON.parse(readFileSync(join(installed, `build/verifier/exports-${name}.js.map`), 'utf8'));
-    expect(map.sources.join()).toContain(`verifier/library/${name}.ts`);
+  const maps = readdirSync(join(installed, 'build/verifier')).filter((file) =>
+    /^exports-.*\.map$/.test(file),
+  );
+  const sources = maps.flatMap((file) => {
+    const map = JSON.parse(readFileSync(join(installed, 'build/verifier', file), 'utf8'));
     expect(map.sourcesContent).toHaveLength(map.sources.length);
-  }
+    return map.sources as string[];
+  });
+  for (const file of ['library/verifier.ts', 'library/client.ts', 'middleware/guard.ts'])
+    expect(sources.join()).toContain(`verifier/${file}`);
 });
 
 test('npx finds the command in the project', () => {

@@ -185,6 +185,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [/^verifier\/library\//, ['verifier/library/client', 'verifier/library/verifier']],
+  [/^verifier\/middleware\//, ['verifier/middleware/middleware']],
   [/^verifier\/(?:loan|plain-request)\.ts$/, ['verifier/loans', 'verifier/proxy-differential']],
   [
     /^verifier\//,

@@ -1,0 +1,120 @@
+import type { AddressInfo } from 'node:net';
+import { serve } from '@hono/node-server';
+import express from 'express';
+import Fastify from 'fastify';
+import { Hono } from 'hono';
+import { keyfence as expressGuard } from '../../../verifier/middleware/express.ts';
+import { keyfence as fastifyGuard } from '../../../verifier/middleware/fastify.ts';
+import type { GuardOptions } from '../../../verifier/middleware/guard-options.ts';
+import { keyfence as honoGuard, type KeyfenceVariables } from '../../../verifier/middleware/hono.ts';
+
+/** An application of a test, guarded but for `/open`. */
+export interface App {
+  readonly address: string;
+  /** Runs of any handler behind the guard. */
+  readonly handled: () => number;
+  close(): Promise<void>;
+}
+
+/** Says what a handler sees. */
+const seen = (apiKey: object | undefined, headers: unknown) => ({ apiKey, headers });
+
+/** The same application in each framework: `/open`, `/orders`, `/throws`, and `/sub/orders` in a part of its own. */
+export const FRAMEWORKS: Readonly<
+  Record<'fastify' | 'express' | 'hono', (options: GuardOptions) => Promise<App>>
+> = {
+  async fastify(options) {
+    let handled = 0;
+    const app = Fastify();
+    await app.register(fastifyGuard, options);
+    app.get('/open', { config: { apiKey: false } }, () => 'open');
+    app.all('/orders', ({ apiKey, headers }) => {
+      handled++;
+      return seen(apiKey, headers);
+    });
+    app.get('/throws', () => {
+      handled++;
+      throw new Error('the handler failed');
+    });
+    await app.register(
+      (part, _options, done) => {
+        part.get('/orders', ({ apiKey, headers }) => {
+          handled++;
+          return seen(apiKey, headers);
+        });
+        done();
+      },
+      { prefix: '/sub' },
+    );
+    const address = await app.listen({ port: 0, host: '127.0.0.1' });
+    return { address, handled: () => handled, close: () => app.close() };
+  },
+  async express(options) {
+    let handled = 0;
+    const app = express();
+    app.get('/open', (_request, response) => void response.send('open'));
+    const guard = expressGuard(options);
+    app.use(guard);
+    app.all('/orders', ({ apiKey, headers }, response) => {
+      handled++;
+      response.json(seen(apiKey, headers));
+    });
+    app.get('/throws', () => {
+      handled++;
+      throw new Error('the handler failed');
+    });
+    // Guarded twice.
+    app.use(
+      '/sub',
+      express
+        .Router()
+        .use(guard)
+        .get('/orders', ({ apiKey, headers }, response) => {
+          handled++;
+          response.json(seen(apiKey, headers));
+        }),
+    );
+    app.use(
+      (_error: Error, _request: express.Request, response: express.Response, _next: express.NextFunction) => {
+        response.status(500).end();
+      },
+    );
+    const server = app.listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    return { address: addressOf(server), handled: () => handled, close: async () => end(server) };
+  },
+  async hono(options) {
+    let handled = 0;
+    const app = new Hono<{ Variables: KeyfenceVariables }>();
+    app.get('/open', (context) => context.text('open'));
+    app.use(honoGuard(options));
+    app.all('/orders', (context) => {
+      handled++;
+      return context.json(seen(context.get('apiKey'), context.req.header()));
+    });
+    app.get('/throws', () => {
+      handled++;
+      throw new Error('the handler failed');
+    });
+    const part = new Hono<{ Variables: KeyfenceVariables }>();
+    part.get('/orders', (context) => {
+      handled++;
+      return context.json(seen(context.get('apiKey'), context.req.header()));
+    });
+    app.route('/sub', part);
+    app.onError((_error, context) => context.body(null, 500));
+    const server = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' });
+    await new Promise((resolve) => server.once('listening', resolve));
+    return { address: addressOf(server), handled: () => handled, close: async () => end(server) };
+  },
+};
+
+type Server = Pick<import('node:http').Server, 'close' | 'closeAllConnections'>;
+
+const addressOf = (server: { address(): unknown }) =>
+  `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+
+function end(server: { close(): unknown }): void {
+  server.close();
+  (server as Partial<Server>).closeAllConnections?.();
+}

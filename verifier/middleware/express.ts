@@ -1,0 +1,53 @@
+// The entry `keyfence/express` of the package.
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ValidKey } from '../library/key-verifier.ts';
+import { createGuard, type Passage } from './guard.ts';
+import type { GuardOptions } from './guard-options.ts';
+import { removeIdentity } from './header-lines.ts';
+
+export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
+export type { GuardOptions } from './guard-options.ts';
+
+declare global {
+  namespace Express {
+    interface Request {
+      /** The key that let the request pass; undefined where no guard stands before the route. */
+      apiKey?: ValidKey;
+    }
+  }
+}
+
+/** A request that may have passed. */
+export interface ExpressRequest extends IncomingMessage {
+  apiKey?: ValidKey;
+  /** Path and query as the client sent them, wherever a router is mounted. */
+  originalUrl?: string;
+}
+
+/** A middleware of Express 5. */
+export type ExpressGuard = (request: ExpressRequest, response: ServerResponse, next: () => void) => void;
+
+/** Guards what is mounted after it: without a good key `next` is not called. */
+export function keyfence(options: GuardOptions): ExpressGuard {
+  const guard = createGuard(options);
+  return (request, response, next) => {
+    removeIdentity(request);
+    const { method = '', url = '', originalUrl = url, rawHeaders } = request;
+    const passage = guard.check({ method, target: originalUrl, rawHeaders });
+    if (passage instanceof Promise) void passage.then((late) => settle(request, response, late, next));
+    else settle(request, response, passage, next);
+  };
+}
+
+function settle(request: ExpressRequest, response: ServerResponse, passage: Passage, next: () => void): void {
+  if ('key' in passage) {
+    request.apiKey = passage.key;
+    next();
+    return;
+  }
+  // Somebody else may have answered during a look-up.
+  if (response.headersSent) return;
+  const { status, headers, body } = passage.refusal;
+  for (const [name, value] of headers) response.setHeader(name, value);
+  response.writeHead(status, { 'Content-Length': Buffer.byteLength(body) }).end(body);
+}

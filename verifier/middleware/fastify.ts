@@ -1,0 +1,101 @@
+// The entry `keyfence/fastify` of the package.
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { ValidKey } from '../library/key-verifier.ts';
+import { wrongOptions } from '../library/options.ts';
+import { createGuard, type Guard, type Passage } from './guard.ts';
+import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
+import { removeIdentity } from './header-lines.ts';
+
+export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
+export type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** The key that let the request pass; undefined where `config.apiKey` is false. */
+    apiKey: ValidKey | undefined;
+  }
+  interface FastifyContextConfig {
+    /** false: open to everybody. Else rules of this route alone, for what differs. */
+    apiKey?: false | RouteGuardOptions;
+  }
+}
+
+/**
+ * Guards every route of the instance that it is registered at, and of those registered there afterwards, 404 included:
+ * without a good key no handler runs. Throws where plugins were registered before it, since it could not guard theirs.
+ */
+export function keyfence(
+  instance: FastifyInstance,
+  options: GuardOptions,
+  done: (error?: Error) => void,
+): void {
+  try {
+    register(instance, options);
+  } catch (error) {
+    // Fastify would not catch it.
+    done(error as Error);
+    return;
+  }
+  done();
+}
+
+function register(instance: FastifyInstance, options: GuardOptions): void {
+  const guard = createGuard(options);
+  const guards = new WeakMap<object, Guard>();
+  const guardOf = (rules: unknown): Guard | undefined => {
+    if (rules === undefined) return guard;
+    if (rules === false) return undefined;
+    if (typeof rules !== 'object' || rules === null)
+      throw wrongOptions(['config.apiKey: must be false or an object']);
+    const known = guards.get(rules) ?? guard.with(rules);
+    guards.set(rules, known);
+    return known;
+  };
+  if (hasChildren(instance)) {
+    throw wrongOptions(['register: keyfence comes before the plugins whose routes it is to guard']);
+  }
+  instance.decorateRequest('apiKey', undefined);
+  // A wrong rule is noticed when the application starts.
+  instance.addHook('onRoute', ({ config }) => void guardOf(config?.apiKey));
+  instance.addHook('onRequest', (request, reply, next) => {
+    removeIdentity(request.raw);
+    const own = guardOf(request.routeOptions.config.apiKey);
+    if (own === undefined) {
+      next();
+      return;
+    }
+    const { method = '', url = '', rawHeaders } = request.raw;
+    const passage = own.check({ method, target: url, rawHeaders });
+    if (passage instanceof Promise) void passage.then((late) => settle(request, reply, late, next));
+    else settle(request, reply, passage, next);
+  });
+  instance.addHook('onClose', () => guard.close());
+}
+
+/** Hooks and the decoration are for the instance itself, not for one below it. */
+Object.assign(keyfence, {
+  [Symbol.for('skip-override')]: true,
+  [Symbol.for('fastify.display-name')]: 'keyfence',
+});
+
+function settle(request: FastifyRequest, reply: FastifyReply, passage: Passage, next: () => void): void {
+  if ('key' in passage) {
+    request.apiKey = passage.key;
+    next();
+    return;
+  }
+  // Somebody else may have answered during a look-up.
+  if (reply.sent) return;
+  const { status, headers, body } = passage.refusal;
+  for (const [name, value] of headers) reply.header(name, value);
+  reply.code(status).send(body);
+}
+
+/** Tells whether other instances were made of this one, which took over its hooks as they were then. */
+function hasChildren(instance: FastifyInstance): boolean {
+  const symbol = Object.getOwnPropertySymbols(instance).find(
+    ({ description }) => description === 'fastify.children',
+  );
+  const children: unknown = symbol && Reflect.get(instance, symbol);
+  return Array.isArray(children) && children.length > 0;
+}

@@ -1,0 +1,22 @@
+import type { KeyVerifier } from '../library/key-verifier.ts';
+
+/** The rules by which a request's key is found and judged. */
+export interface RouteGuardOptions {
+  /** The API that a key must be of; left out = any that the verifier answers for. */
+  readonly apiId?: string;
+  /**
+   * The places where a client may put its key, as CREDENTIAL_SOURCES; `['bearer', 'x-api-key']` where it is left out. A key
+   * in two places, or two that differ, is refused.
+   */
+  readonly sources?: readonly ('bearer' | 'x-api-key' | 'query')[];
+}
+
+/** The verifier that decides, one of `verifier`, `url` and `unixSocket`, and the rules. */
+export interface GuardOptions extends RouteGuardOptions {
+  /** One of `createVerifier` or `createClient`, which the application closes. */
+  readonly verifier?: KeyVerifier;
+  /** Address of a sidecar. */
+  readonly url?: string;
+  /** The sidecar's LISTEN_UNIX. */
+  readonly unixSocket?: string;
+}

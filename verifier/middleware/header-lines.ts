@@ -1,0 +1,51 @@
+import type { HeaderLines } from '../endpoints/credentials.ts';
+import { isIdentityHeader } from '../endpoints/identity-headers.ts';
+
+/** Headers that say who asks and by which key; no others are read. */
+const READ: ReadonlySet<string> = new Set(['authorization', 'x-api-key', 'x-request-id']);
+/** Lengths of their names, so that most of the others are passed over by a comparison of numbers. */
+const LENGTHS: ReadonlySet<number> = new Set([...READ].map((name) => name.length));
+
+/** The headers that a guard reads, each line by itself, from names and values in turn. */
+export function headersOf(rawHeaders: readonly string[]): HeaderLines {
+  const lines: Record<string, string[]> = {};
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const [name, value] = [rawHeaders[i], rawHeaders[i + 1]];
+    if (name === undefined || value === undefined || !LENGTHS.has(name.length)) continue;
+    const known = name.toLowerCase();
+    if (!READ.has(known)) continue;
+    const others = lines[known];
+    if (others === undefined) lines[known] = [value];
+    else others.push(value);
+  }
+  return lines;
+}
+
+/** A request of node:http, as far as its headers go. */
+interface WithHeaders {
+  readonly rawHeaders: string[];
+  readonly headers: Record<string, unknown>;
+  readonly headersDistinct: Record<string, unknown>;
+}
+
+/**
+ * Removes the headers by which gateways tell an API whose key it was: where a guard stands there is no gateway, so they are
+ * the client's own words.
+ */
+export function removeIdentity(request: WithHeaders): void {
+  const { rawHeaders } = request;
+  if (!rawHeaders.some((name, i) => i % 2 === 0 && isIdentity(name))) return;
+  // Node makes both of these from the raw ones when they are first asked for, and counts on their number.
+  for (const headers of [request.headers, request.headersDistinct]) {
+    for (const name of Object.keys(headers)) if (isIdentity(name)) delete headers[name];
+  }
+  for (let i = rawHeaders.length - 2; i >= 0; i -= 2) {
+    if (isIdentity(rawHeaders[i] ?? '')) rawHeaders.splice(i, 2);
+  }
+}
+
+/** `isIdentityHeader`, at the cost of a letter for most names. */
+export function isIdentity(name: string): boolean {
+  const first = name.charCodeAt(0);
+  return (first === 120 || first === 88) && isIdentityHeader(name);
+}
