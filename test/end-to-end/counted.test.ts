@@ -111,7 +111,7 @@ describe('what verifiers answered', { timeout: 120_000 }, () => {
     expect(new Map(rows.map((row) => [row.tag, sumOf([row])]))).toEqual(given.byTag);
   });
 
-  test('is counted once where replies to reports are lost', async () => {
+  test('is counted once though connections to Redis are cut again and again', async () => {
     const given = new Given();
     const made = await fleet.ok('keys.createKey', { apiId: 'cut', name: 'n' });
     const key = { apiId: 'cut', ...made };
