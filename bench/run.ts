@@ -24,6 +24,7 @@ const names = [
   'costs',
   'gateways',
   'proxy',
+  'middleware',
   'peers',
 ];
 
