@@ -184,7 +184,7 @@ describe.each(names)('%s', (name) => {
     const sidecar = await fleet.addVerifier({ LOOKUP_WAIT_MS: '5000' });
     const app = await open(name, { url: sidecar.address });
     const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
-    expect((await send(`${app.address}/orders`, bearer(key))).status).toBe(200);
+    await fleet.until(async () => (await send(`${app.address}/orders`, bearer(key))).status === 200);
     await sidecar.stop();
     expect((await send(`${app.address}/orders`, bearer(key))).status).toBe(503);
     expect(app.handled()).toBe(1);
