@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { VerdictCounts } from './verdict-codes.ts';
 
 /** A verifier's report about itself, for people to look at; nothing decides on it. */
 export interface VerifierStatus {
@@ -13,6 +14,8 @@ export interface VerifierStatus {
   readonly reportedAt: number;
   /** Verdicts since the start, by where they came from; the hit rate is memory ÷ both. */
   readonly verdicts: { readonly memory: number; readonly redis: number };
+  /** Verdicts since the start, by what they were; absent where the verifier is of an earlier version. */
+  readonly codes?: VerdictCounts;
   readonly keysInMemory: number;
   /** Settings that must fit those of others; absent where the verifier is of an earlier version. */
   readonly settings?: { readonly foreignKeys: boolean; readonly syncPeriodMs: number };

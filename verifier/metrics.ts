@@ -73,10 +73,14 @@ export class Metrics {
     });
   }
 
-  /** Verdicts since the start, by where they came from. */
-  get verdictsGiven(): { readonly memory: number; readonly redis: number } {
+  /** Verdicts since the start, by where they came from and by what they were. */
+  get verdictsGiven() {
+    const { memory, redis } = this.#verdicts;
     const sum = (counts: VerdictCounts) => Object.values(counts).reduce((a, b) => a + b);
-    return { memory: sum(this.#verdicts.memory), redis: sum(this.#verdicts.redis) };
+    return {
+      verdicts: { memory: sum(memory), redis: sum(redis) },
+      codes: perVerdict((_, code) => memory[code] + redis[code]),
+    };
   }
 
   /** A request was refused because there were too many. */

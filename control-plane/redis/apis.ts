@@ -16,6 +16,8 @@ export interface Api extends ApiDefaults {
   readonly id: string;
   readonly name?: string;
   readonly createdAt: number;
+  /** Number of its keys. */
+  readonly keys: number;
   /** Some of its keys were imported and are of another format, found only by verifiers with FOREIGN_KEYS on. */
   readonly foreignKeys?: true;
   /** The protocol that its verifiers must speak, where that is more than the first. */
@@ -85,9 +87,12 @@ export class Apis {
 
   /** undefined when there is none, or it is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
-    const { head } = apiKeys(apiId);
-    const [createdAt, deleted, foreign, s, ...held] = await this.#nodes.run(head, (redis) =>
-      redis.hmget(head, 'c', 'deleted', 'foreign', 's', ...Object.values(FIELDS)),
+    const { head, index } = apiKeys(apiId);
+    const [[createdAt, deleted, foreign, s, ...held], keys] = await this.#nodes.run(head, (redis) =>
+      Promise.all([
+        redis.hmget(head, 'c', 'deleted', 'foreign', 's', ...Object.values(FIELDS)),
+        redis.zcard(index),
+      ]),
     );
     if (!createdAt || deleted) return undefined;
     const protocol = neededBy(s);
@@ -96,6 +101,7 @@ export class Apis {
       id: apiId,
       ...Object.fromEntries(about),
       createdAt: Number(createdAt),
+      keys,
       ...(foreign ? { foreignKeys: true } : {}),
       ...(protocol > 1 ? { protocol } : {}),
     };

@@ -170,6 +170,7 @@ export class Audit {
    * have a `next`.
    * @param before the id of the event to go on before
    * @param sinceMs Unix milliseconds; older events are left out
+   * @param untilMs Unix milliseconds; newer events are left out
    */
   async list(
     kind: AuditKind,
@@ -177,13 +178,14 @@ export class Audit {
     limit: number,
     before?: string,
     sinceMs?: number,
+    untilMs?: number,
   ): Promise<{ events: ListedEvent[]; next?: string }> {
     const stream = auditStream(kind);
     const oldest = sinceMs === undefined ? '-' : sinceMs;
     const events: ListedEvent[] = [];
     let next = before ?? '';
     for (let examined = 0; examined < EXAMINED_MAX; examined += BATCH) {
-      const newest = next === '' ? '+' : `(${next}`;
+      const newest = next === '' ? (untilMs ?? '+') : `(${next}`;
       const batch = await this.#options.nodes.run(stream, (redis) =>
         redis.xrevrange(stream, newest, oldest, 'COUNT', BATCH + 1),
       );

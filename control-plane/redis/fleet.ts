@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { Value } from 'typebox/value';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
+import { perVerdict } from '#shared/verdict-codes.ts';
 import type { VerifierStatus } from '#shared/verifier-status.ts';
 import { List, Sequence, Time } from '../core/field-schemas.ts';
 
@@ -42,6 +43,12 @@ export const Verifier = Type.Object({
   verdicts: Type.Object(
     { memory: Type.Integer({ minimum: 0 }), redis: Type.Integer({ minimum: 0 }) },
     { description: 'Verdicts since its start; the hit rate is memory ÷ both.' },
+  ),
+  codes: Type.Optional(
+    Type.Object(
+      perVerdict(() => Type.Integer({ minimum: 0 })),
+      { description: 'The same verdicts by what they were; absent for one of an earlier release.' },
+    ),
   ),
   keysInMemory: Type.Integer({ minimum: 0 }),
   settings: Type.Optional(

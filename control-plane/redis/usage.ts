@@ -36,6 +36,16 @@ export class UsageView {
     return count(await this.#nodes.run(usage, (redis) => redis.hget(usage, LAST_USED))) || undefined;
   }
 
+  /** As `lastUsedAt`, for a page of an API's keys. */
+  async lastUsedAtOf(apiId: string, keyIds: readonly string[]): Promise<(number | undefined)[]> {
+    const usages = keyIds.map((keyId) => usageKey(apiId, keyId));
+    return this.#nodes.run(usageKey(apiId, ''), async (redis) =>
+      (await Promise.all(usages.map((usage) => redis.hget(usage, LAST_USED)))).map(
+        (text) => count(text) || undefined,
+      ),
+    );
+  }
+
   /**
    * One bucket for each hour or day that lies in the time asked for, at least in part, and of which counts are kept: of one
    * key, or of all keys of the API together.

@@ -41,7 +41,7 @@ export function createEngine(options: {
   clock: Clock;
   log: Logger;
   events: (apiId: string) => FollowerEvents;
-  verdicts: () => VerifierStatus['verdicts'];
+  verdicts: () => Pick<VerifierStatus, 'verdicts' | 'codes'>;
 }): Engine {
   const { config, apiIds, clock, log, events, verdicts } = options;
   const nodes = new RedisNodes(config, clock, log);

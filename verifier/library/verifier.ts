@@ -1,6 +1,7 @@
 // The entry `keyfence/verifier` of the package.
 import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import { perVerdict } from '#shared/verdict-codes.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
 import { NOT_FOUND, type Verdict } from '../core/verdict.ts';
 import { followerLog } from '../follower-log.ts';
@@ -48,6 +49,7 @@ class LocalVerifier implements KeyVerifier {
   readonly #engine: Engine;
   readonly #listeners = new EventListeners();
   readonly #verdicts = { memory: 0, redis: 0 };
+  readonly #codes = perVerdict(() => 0);
   readonly #closing = new AbortController();
   #closed: Promise<void> | undefined;
 
@@ -60,7 +62,7 @@ class LocalVerifier implements KeyVerifier {
       clock,
       log,
       events: (apiId) => this.#heard(apiId, followerLog(apiId, log)),
-      verdicts: () => ({ ...this.#verdicts }),
+      verdicts: () => ({ verdicts: { ...this.#verdicts }, codes: { ...this.#codes } }),
     });
     this.#engine.start();
   }
@@ -88,6 +90,7 @@ class LocalVerifier implements KeyVerifier {
         : new VerifierError('SERVICE_UNAVAILABLE', (error as Error).message);
     }
     this.#verdicts.redis++;
+    this.#codes[verdict.code]++;
     return keyVerdict(verdict);
   }
 
@@ -107,7 +110,10 @@ class LocalVerifier implements KeyVerifier {
   #decide(key: string, apiId: string | undefined): Verdict | undefined {
     if (this.#isClosed) return undefined;
     const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId) : NOT_FOUND;
-    if (verdict !== undefined) this.#verdicts.memory++;
+    if (verdict !== undefined) {
+      this.#verdicts.memory++;
+      this.#codes[verdict.code]++;
+    }
     return verdict;
   }
 

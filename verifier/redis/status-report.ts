@@ -20,7 +20,7 @@ const PERIODS_KEPT = 3;
 interface StatusOptions {
   readonly nodes: RedisNodes;
   readonly verifier: Verifier;
-  readonly verdicts: () => VerifierStatus['verdicts'];
+  readonly verdicts: () => Pick<VerifierStatus, 'verdicts' | 'codes'>;
   readonly clock: Clock;
   readonly log: Logger;
   readonly periodMs: number;
@@ -79,7 +79,7 @@ export class StatusReport {
       protocol: PROTOCOL,
       startedAt: this.#startedAt,
       reportedAt: this.#options.clock.wallMs(),
-      verdicts: this.#options.verdicts(),
+      ...this.#options.verdicts(),
       keysInMemory: cache.size,
       settings: this.#options.settings,
       apis,

@@ -1,7 +1,7 @@
 import { API_ID_PATTERN } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Propagator } from '../../core/propagation.ts';
-import type { Apis } from '../../redis/apis.ts';
+import type { Api, Apis } from '../../redis/apis.ts';
 import { neverShed } from '../load-shedding.ts';
 import type { App } from '../server.ts';
 import { note } from './audit-hooks.ts';
@@ -13,6 +13,11 @@ import { createApi, deleteApi, getApi, listApis, updateApi } from './operations.
 const PLACE = new RegExp(`^after:(${API_ID_PATTERN})$`);
 
 const apiNotFound = (apiId: string) => new ApiError('NOT_FOUND', `api ${apiId} not found`);
+
+/** An API as a caller may see it: the number of its keys is for who may read them. */
+function seenBy({ permissions }: ReturnType<typeof callerOf>, { keys, ...api }: Api) {
+  return permissions.allows(api.id, 'read_key') ? { ...api, keys } : api;
+}
 
 /** The operations on APIs. */
 export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagator: Propagator }) {
@@ -41,7 +46,7 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     requireApi(callerOf(request), apiId, 'read_api');
     const api = await apis.get(apiId);
     if (!api) throw apiNotFound(apiId);
-    return api;
+    return seenBy(callerOf(request), api);
   });
 
   app.get('/v1/apis.listApis', { schema: listApis }, async (request) => {
@@ -53,7 +58,7 @@ export function apiRoutes(app: App, { apis, propagator }: { apis: Apis; propagat
     const mine = callerOf(request).permissions.apisWith('read_api');
     const page = mine ? await apis.among(mine, after, limit) : await apis.list(after, limit);
     return {
-      apis: page.apis,
+      apis: page.apis.map((api) => seenBy(callerOf(request), api)),
       ...(page.next === undefined ? {} : { cursor: makeCursor(`after:${page.next}`) }),
     };
   });

@@ -7,10 +7,11 @@ import { listEvents } from './operations.ts';
 export function auditRoutes(app: App, { audit }: { audit: Audit }) {
   app.get('/v1/audit.listEvents', { schema: listEvents }, async (request) => {
     requireRoot(callerOf(request), 'read_audit');
-    const { limit, cursor, refused, since, ...filter } = request.query;
+    const { limit, cursor, refused, since, until, ...filter } = request.query;
     const kind = refused === 'true' ? 'refused' : 'done';
     const sinceMs = since === undefined ? undefined : Number(since);
-    const { events, next } = await audit.list(kind, filter, Number(limit), cursor, sinceMs);
+    const untilMs = until === undefined ? undefined : Number(until);
+    const { events, next } = await audit.list(kind, filter, Number(limit), cursor, sinceMs, untilMs);
     return { events, ...(next === undefined ? {} : { cursor: next }) };
   });
 }

@@ -82,7 +82,7 @@ export function keyRoutes(
     const apiId = await requireKey(keys, request, keyId, 'read_key');
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
     if (!key) throw await recordNotFound(keys, apiId, keyId);
-    return { ...key, ...(lastUsedAt === undefined ? {} : { lastUsedAt }) };
+    return { ...key, ...lastUsed(lastUsedAt) };
   });
 
   app.post('/v1/keys.whoami', { schema: whoami, config: onlyReads }, async (request) => {
@@ -156,8 +156,12 @@ export function keyRoutes(
     };
     const page = await view.list(apiId, filter, Number(limit), order, from);
     if (!page) throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+    const used = await usage.lastUsedAtOf(
+      apiId,
+      page.keys.map(({ keyId }) => keyId),
+    );
     return {
-      keys: page.keys,
+      keys: page.keys.map((key, i) => ({ ...key, ...lastUsed(used[i]) })),
       total: page.total,
       ...(page.next === undefined ? {} : { cursor: makeCursor(`${order}:${page.next}`) }),
     };
@@ -168,6 +172,8 @@ export function keyRoutes(
 const NEVER = { rateLimited: 0, usageExceeded: 0 } as const;
 
 const timeOf = (ms: string | undefined) => (ms === undefined ? undefined : Number(ms));
+
+const lastUsed = (lastUsedAt: number | undefined) => (lastUsedAt === undefined ? {} : { lastUsedAt });
 
 /** The order, and the creation number to go on from. Of the API it tells no more than `total` does. */
 const PLACE = /^(asc|desc):(\d{1,15})$/;

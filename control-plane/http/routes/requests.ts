@@ -277,6 +277,7 @@ export const ListEvents = Type.Object(
       description: 'true: refused calls. false: calls that changed something, or may have.',
     }),
     since: Moment('nothing older.'),
+    until: Moment('nothing newer.'),
     operation: Type.Optional(
       Type.String({ pattern: '^[A-Za-z]{1,32}\\.[A-Za-z]{1,32}$', description: 'Such as keys.updateKey.' }),
     ),

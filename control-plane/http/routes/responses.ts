@@ -68,7 +68,7 @@ export const ApiVerifications = Type.Object({
   ),
 });
 export const KeyPage = Type.Object({
-  keys: List(Key),
+  keys: List(UsedKey),
   total: Type.Integer({ minimum: 0, description: 'All keys of the API, whatever the filter.' }),
   cursor: Cursor,
 });
@@ -173,6 +173,7 @@ export const Api = Type.Object({
   name: Type.Optional(Type.String()),
   ...DEFAULTS,
   createdAt: Time('When it was created'),
+  keys: Type.Optional(Count('Number of its keys; shown with the permission to read them.')),
   foreignKeys: Type.Optional(
     Type.Literal(true, {
       description: 'Some of its keys are of another format, found only by verifiers with FOREIGN_KEYS on.',

@@ -59,6 +59,22 @@ test('whoever may read all sees each once, in order', async () => {
   }
 });
 
+test('the number of keys is for those who may read them', async () => {
+  await fleet.ok('keys.createKey', { apiId: 'counted' });
+  await fleet.ok('keys.createKey', { apiId: 'counted' });
+  expect((await fleet.ok('apis.getApi', { apiId: 'counted' })).keys).toBe(2);
+  const may = async (...permissions: string[]) => {
+    const { key } = await fleet.ok('rootKeys.createRootKey', { name: 'counter', permissions });
+    const [{ apis }, api] = await Promise.all([
+      fleet.ok('apis.listApis', {}, { rootKey: key }),
+      fleet.ok('apis.getApi', { apiId: 'counted' }, { rootKey: key }),
+    ]);
+    return [apis.map(({ keys }: { keys?: number }) => keys), api.keys];
+  };
+  expect(await may('api.counted.read_api', 'api.counted.read_key')).toEqual([[2], 2]);
+  expect(await may('api.counted.read_api')).toEqual([[undefined], undefined]);
+});
+
 test('a cursor of another listing is refused', async () => {
   for (const cursor of [
     'shop',

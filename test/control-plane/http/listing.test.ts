@@ -123,6 +123,8 @@ describe('events', () => {
     const since = await listed({ limit: '100', since: '1001' });
     expect(since.map(({ length }) => length)).toEqual([100, 100, 100, 100]);
     expect(requestsOf(since)).toEqual(wanted(({ time }) => time >= 1));
+    const until = await listed({ limit: '100', until: '1000' });
+    expect(requestsOf(until)).toEqual(wanted(({ time }) => time <= 0));
     const two = await listed({ limit: '2', since: String(1000 + COUNT - 4) });
     expect(two.map(({ length }) => length)).toEqual([2, 2]);
   });

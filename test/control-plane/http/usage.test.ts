@@ -76,6 +76,8 @@ describe('usage of a key', () => {
     await verify(key, 1);
     await counted(keyId, 'success', 1);
     const { lastUsedAt } = await fleet.ok('keys.getKey', { keyId });
+    const { keys: listed } = await fleet.ok('apis.listKeys', { apiId: 'used' });
+    expect(listed.find((key: { keyId: string }) => key.keyId === keyId)?.lastUsedAt).toBe(lastUsedAt);
     expect(lastUsedAt).toBeGreaterThanOrEqual(before);
     expect(lastUsedAt).toBeLessThanOrEqual(Date.now());
   });

@@ -2,6 +2,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { PROTOCOL } from '../../../shared/protocol.ts';
 import { verifierIds, verifierStatus } from '../../../shared/redis/redis-keys.ts';
+import { perVerdict } from '../../../shared/verdict-codes.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 let fleet: Fleet;
@@ -27,11 +28,12 @@ test('every verifier reports itself and how it stands with each API', async () =
   const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'seen' });
   for (const at of [0, 1]) expect(await fleet.verdict(key, { at })).toBe('VALID');
   await fleet.ok('keys.updateKey', { keyId, enabled: false });
+  let verifiers: Listed[] = [];
   await fleet.until(async () => {
-    const verifiers = await listed();
+    verifiers = await listed();
     return verifiers.length === 2 && verifiers.every(({ apis }) => apis[0]?.position === 1);
   });
-  const [first, second] = await listed();
+  const [first, second] = verifiers;
   expect(first).toEqual({
     id: expect.stringMatching(/^verifier_/),
     host: expect.any(String),
@@ -39,7 +41,8 @@ test('every verifier reports itself and how it stands with each API', async () =
     protocol: PROTOCOL,
     startedAt: expect.any(Number),
     reportedAt: expect.any(Number),
-    verdicts: { memory: expect.any(Number), redis: 1 },
+    verdicts: { memory: expect.any(Number), redis: expect.any(Number) },
+    codes: { ...perVerdict(() => 0), VALID: expect.any(Number), DISABLED: expect.any(Number) },
     keysInMemory: 1,
     settings: { foreignKeys: false, syncPeriodMs: expect.any(Number) },
     apis: [
@@ -99,7 +102,7 @@ test('a verifier that stops is no longer listed, and one that crashed is not aft
 
   const crashed = `verifier_${'0'.repeat(20)}`;
   const report = JSON.stringify({ ...(await listed())[0], id: crashed });
-  await redis.set(verifierStatus(crashed), report, 'PX', 200);
+  await redis.set(verifierStatus(crashed), report, 'PX', 3000);
   await redis.zadd(verifierIds, 0, crashed);
   expect((await listed()).map(({ id }) => id)).toEqual([crashed, ...before]);
   await fleet.until(async () => (await listed()).length === before.length);

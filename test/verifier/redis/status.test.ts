@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
+import { perVerdict } from '../../../shared/verdict-codes.ts';
 import { APIS_SHOWN_MAX, type VerifierStatus } from '../../../shared/verifier-status.ts';
 import type { Verifier } from '../../../verifier/core/verifier.ts';
 import { StatusReport } from '../../../verifier/redis/status-report.ts';
@@ -43,7 +44,7 @@ test('of more APIs than a report has room for it has those in trouble, the worst
   const report = new StatusReport({
     nodes,
     verifier: { followers, cache: { size: 5, evictions: 0 } } as unknown as Verifier,
-    verdicts: () => ({ memory: 1, redis: 2 }),
+    verdicts: () => ({ verdicts: { memory: 1, redis: 2 }, codes: { ...perVerdict(() => 0), VALID: 3 } }),
     clock,
     log: { debug: ({ err }: { err: unknown }) => expect.fail(String(err)) } as never,
     settings: { foreignKeys: false, syncPeriodMs: 1000 },
