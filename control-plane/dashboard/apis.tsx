@@ -2,7 +2,7 @@ import { call } from './api.ts';
 import { DefaultFields, enteredDefaults } from './api-fields.tsx';
 import { ActionForm, type Entered, Field, Opener } from './forms.tsx';
 import { Loaded, useLoad } from './loading.tsx';
-import { Page, Table, Time, usePages } from './parts.tsx';
+import { CopyId, Page, Table, Time, usePages } from './parts.tsx';
 
 /** The APIs that the root key may read, and making one. */
 export function Apis() {
@@ -18,11 +18,13 @@ export function Apis() {
   return (
     <Page title="APIs">
       <Opener action="New API">
-        <ActionForm label="New API" action="Create" run={create}>
-          <Field label="Name" name="name" required maxLength={256} />
-          <Field label="Id" hint="empty = a new one" name="apiId" pattern="[A-Za-z0-9_\-]{1,64}" />
-          <DefaultFields />
-        </ActionForm>
+        {(close) => (
+          <ActionForm label="New API" action="Create" run={create} onDone={close}>
+            <Field label="Name" name="name" required maxLength={256} />
+            <Field label="Id" hint="empty = a new one" name="apiId" pattern="[A-Za-z0-9_\-]{1,64}" />
+            <DefaultFields />
+          </ActionForm>
+        )}
       </Opener>
       <Loaded of={apis}>
         {(page) => (
@@ -31,10 +33,19 @@ export function Apis() {
               label="APIs"
               rows={page.apis}
               id={({ id }) => id}
-              empty="No APIs yet, or none that this root key may read. One comes into being with its first key, too."
+              empty="No APIs yet, or none that this root key may read. The first key of an API makes it, too."
               columns={[
-                { title: 'API', cell: ({ id, name }) => <a href={`#/apis/${id}`}>{name ?? id}</a> },
-                { title: 'Id', cell: ({ id }) => <code>{id}</code> },
+                {
+                  title: 'API',
+                  narrow: 'first',
+                  cell: ({ id, name }) => (
+                    <a href={`#/apis/${id}`}>
+                      <bdi>{name ?? id}</bdi>
+                    </a>
+                  ),
+                },
+                { title: 'Id', cell: ({ id, name }) => <CopyId id={id} of={name ?? id} /> },
+                { title: 'Keys', number: true, cell: ({ keys }) => keys?.toLocaleString() },
                 { title: 'Created', cell: ({ createdAt }) => <Time at={createdAt} /> },
               ]}
             />

@@ -4,6 +4,15 @@ import { Choice, Field } from './forms.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { Badge, fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
 
+const OPERATIONS = [
+  ...['createKey', 'importKeys', 'updateKey', 'updateKeys', 'deleteKey', 'deleteKeys'].map(
+    (name) => `keys.${name}`,
+  ),
+  ...['createApi', 'updateApi', 'deleteApi', 'deleteKeys'].map((name) => `apis.${name}`),
+  ...['createRootKey', 'updateRootKey'].map((name) => `rootKeys.${name}`),
+];
+const APIS_OFFERED = '100';
+
 /** The audit log: calls that changed something, or were refused. */
 export function Audit({ keyId = '' }: { keyId?: string }) {
   const [filter, setFilter] = useState({
@@ -12,12 +21,16 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
     keyId,
     apiId: '',
     rootKeyId: '',
+    since: '',
+    until: '',
   });
+  const names = useRootKeyNames();
+  const apis = useLoad(() => call('apis.listApis', { limit: APIS_OFFERED }).catch(() => ({ apis: [] })), []);
   const pages = usePages();
-  const events = useLoad(
-    () => call('audit.listEvents', { ...filter, limit: '50', cursor: pages.cursor }),
-    [filter, pages.cursor],
-  );
+  const events = useLoad(() => {
+    const [since, until] = [momentOf(filter.since), momentOf(filter.until)];
+    return call('audit.listEvents', { ...filter, since, until, limit: '50', cursor: pages.cursor });
+  }, [filter, pages.cursor]);
   const search = (event: Event) => {
     const entered = fieldsOf(event);
     pages.reset();
@@ -27,13 +40,12 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
       keyId: entered('keyId'),
       apiId: entered('apiId'),
       rootKeyId: entered('rootKeyId'),
+      since: entered('since'),
+      until: entered('until'),
     });
   };
-  const text = (name: 'operation' | 'keyId' | 'apiId' | 'rootKeyId', label: string, pattern: string) => (
-    <Field type="search" label={label} name={name} defaultValue={filter[name]} pattern={pattern} />
-  );
   return (
-    <Page title="Audit">
+    <Page title="Audit" {...(keyId ? { way: [[`#/keys/${keyId}`, `Key ${keyId}`]] } : {})}>
       <form class="row search" aria-label="Search" onSubmit={search}>
         <Choice
           label="Show"
@@ -41,38 +53,44 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
           value={filter.refused}
           options={{ false: 'what was done', true: 'what was refused' }}
         />
-        {text('operation', 'Operation', '[A-Za-z]+\\.[A-Za-z]+')}
-        {text('apiId', 'API', '[A-Za-z0-9_\\-]{1,64}')}
-        {text('keyId', 'Key id', '[A-Za-z0-9_\\-]{1,80}')}
-        {text('rootKeyId', 'Root key id', '[A-Za-z0-9_\\-]{1,80}')}
+        <Choice
+          label="Operation"
+          name="operation"
+          value={filter.operation}
+          options={{ '': 'any', ...Object.fromEntries(OPERATIONS.map((name) => [name, name])) }}
+        />
+        <Field type="search" label="API" name="apiId" list="apis" pattern="[A-Za-z0-9_\-]{1,64}" />
+        <datalist id="apis">
+          {apis.data?.apis.map(({ id, name = id }) => (
+            <option key={id} value={id}>
+              {name}
+            </option>
+          ))}
+        </datalist>
+        <Choice
+          label="By root key"
+          name="rootKeyId"
+          value={filter.rootKeyId}
+          options={{ '': 'any', ...Object.fromEntries(names) }}
+        />
+        <Field
+          type="search"
+          label="Key id"
+          name="keyId"
+          defaultValue={filter.keyId}
+          pattern="[A-Za-z0-9_\-]{1,80}"
+        />
+        <Field type="datetime-local" label="From" name="since" />
+        <Field type="datetime-local" label="To" name="until" />
         <button type="submit">Search</button>
       </form>
       <Loaded of={events}>
         {(page) => (
           <>
-            <Table
-              label="Events"
-              rows={page.events}
-              id={({ id }) => id}
+            <Events
+              events={page.events}
+              names={names}
               empty={page.cursor ? 'None on this page; there may be more.' : 'No events.'}
-              columns={[
-                { title: 'When', cell: ({ time }) => <Time at={time} /> },
-                { title: 'Operation', cell: ({ operation }) => <span class="nowrap">{operation}</span> },
-                {
-                  title: 'Outcome',
-                  cell: ({ outcome }) => <Badge kind={outcome === 'OK' ? 'good' : 'bad'}>{outcome}</Badge>,
-                },
-                {
-                  title: 'By',
-                  cell: ({ by }) => (
-                    <>
-                      <code>{by.rootKeyId ?? 'nobody known'}</code> <small>{by.address}</small>
-                    </>
-                  ),
-                },
-                { title: 'On', cell: ({ on }) => <Subject on={on} /> },
-                { title: 'What', cell: (event) => <What event={event} /> },
-              ]}
             />
             {pages.pager(page.cursor)}
           </>
@@ -82,7 +100,60 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
   );
 }
 
-function Subject({ on }: { on: AuditEvent['on'] }) {
+/** Unix milliseconds of what a field for a moment holds; undefined = nothing. */
+const momentOf = (text: string) => (text === '' ? undefined : Math.max(0, new Date(text).getTime()));
+
+/** Names of the root keys by their ids; none where this root key may not list them. */
+export function useRootKeyNames(): ReadonlyMap<string, string> {
+  const list = async () => {
+    const { rootKeys } = await call('rootKeys.listRootKeys').catch(() => ({ rootKeys: [] }));
+    return new Map(rootKeys.map(({ rootKeyId, name }) => [rootKeyId, name]));
+  };
+  return useLoad(list, []).data ?? new Map();
+}
+
+/** Events of the audit log, as a table. */
+export function Events(props: {
+  events: readonly AuditEvent[];
+  empty: string;
+  names: ReadonlyMap<string, string>;
+}) {
+  const { events, empty, names } = props;
+  return (
+    <Table
+      label="Events"
+      rows={events}
+      id={({ id }) => id}
+      empty={empty}
+      columns={[
+        {
+          title: 'Operation',
+          narrow: 'first',
+          cell: ({ operation }) => <span class="nowrap">{operation}</span>,
+        },
+        {
+          title: 'Outcome',
+          narrow: 'beside',
+          cell: ({ outcome }) => <Badge kind={outcome === 'OK' ? 'good' : 'bad'}>{outcome}</Badge>,
+        },
+        { title: 'When', cell: ({ time }) => <Time at={time} /> },
+        {
+          title: 'By',
+          cell: ({ by }) => (
+            <span title={by.rootKeyId ?? ''}>
+              <bdi>{names.get(by.rootKeyId ?? '') ?? by.rootKeyId ?? 'nobody known'}</bdi>{' '}
+              <small>{by.address}</small>
+            </span>
+          ),
+        },
+        { title: 'On', cell: ({ on }) => <Subject on={on} names={names} /> },
+        { title: 'What', cell: (event) => <What event={event} /> },
+      ]}
+    />
+  );
+}
+
+function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<string, string> }) {
   return (
     <>
       {on.apiId !== undefined && <a href={`#/apis/${on.apiId}`}>{on.apiId}</a>}{' '}
@@ -91,7 +162,7 @@ function Subject({ on }: { on: AuditEvent['on'] }) {
           <code>{on.keyId}</code>
         </a>
       )}{' '}
-      {on.rootKeyId !== undefined && <code>{on.rootKeyId}</code>}
+      {on.rootKeyId !== undefined && <bdi>{names.get(on.rootKeyId) ?? on.rootKeyId}</bdi>}
     </>
   );
 }
@@ -100,7 +171,7 @@ function What({ event }: { event: AuditEvent }) {
   const { before, after, sequence, requestId } = event;
   return (
     <details>
-      <summary>{sequence === undefined ? 'details' : `change ${sequence}`}</summary>
+      <summary>{sequence === undefined ? 'Details' : `Change ${sequence}`}</summary>
       {before && <pre>before {JSON.stringify(before, null, 1)}</pre>}
       {after && <pre>after {JSON.stringify(after, null, 1)}</pre>}
       <small>request {requestId}</small>

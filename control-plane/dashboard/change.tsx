@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, Failure, listVerifiers, type Propagation, serverNow } from './api.ts';
-import { Problem } from './loading.tsx';
-import { Badge } from './parts.tsx';
+import { Problem, useAction } from './loading.tsx';
+import { Badge, duration } from './parts.tsx';
 
 /** Time for which the API may hold its answer, in which verifiers that can be reached apply the change. */
 const QUICK_MS = 100;
@@ -25,6 +25,10 @@ interface Change {
   readonly leftMs: number;
   readonly followers: readonly Follower[];
   readonly failure?: Failure;
+  /** Takes it back; undefined = not offered. */
+  readonly undo?: (() => Promise<void>) | undefined;
+  /** Of several keys at once. */
+  readonly isOfMany?: boolean;
 }
 
 interface Follower {
@@ -35,16 +39,28 @@ interface Follower {
   readonly appliedMs?: number;
 }
 
-/** Makes a change of a key. Resolves when it was written; rejects with a Failure where it was not, or may not have been. */
-export type Apply = (key: { keyId: string; apiId: string }, what: string, patch: object) => Promise<void>;
+/**
+ * Makes a change of a key. Resolves when it was written; rejects with a Failure where it was not, or may not have been.
+ * @param undo the patch that takes it back; absent where that is not offered
+ */
+export type Apply = (
+  key: { keyId: string; apiId: string },
+  what: string,
+  patch: object,
+  undo?: object,
+) => Promise<void>;
 
-/** The same for several keys of an API at once: one change to watch, that of the last. */
-type ApplyAll = (apiId: string, keyIds: readonly string[], what: string, patch: object) => Promise<void>;
+/** The same for several keys of an API at once: one change to watch, that of the last. `undo` takes it back. */
+type ApplyAll = (
+  apiId: string,
+  keyIds: readonly string[],
+  what: string,
+  patch: object,
+  undo?: () => Promise<void>,
+) => Promise<void>;
 
 /** A change that was written, and the key by whose id it can be asked for. */
-interface Sent {
-  readonly keyId: string;
-  readonly what: string;
+interface Sent extends Pick<Change, 'keyId' | 'what' | 'undo' | 'isOfMany'> {
   readonly propagation: Propagation;
 }
 
@@ -85,12 +101,13 @@ export function useChange(onWritten: () => void) {
       if (seen.by) onWritten();
     }
   };
-  const apply: Apply = ({ keyId, apiId }, what, patch) =>
-    begin(apiId, async () => {
+  const apply: Apply = (key, what, patch, undo) =>
+    begin(key.apiId, async () => {
+      const { keyId } = key;
       const { propagation } = await call('keys.updateKey', { keyId, ...patch, waitMs: QUICK_MS });
-      return { keyId, what, propagation };
+      return { keyId, what, propagation, undo: undo && (() => apply(key, `Undone: ${what}`, undo)) };
     });
-  const applyAll: ApplyAll = (apiId, keyIds, what, patch) =>
+  const applyAll: ApplyAll = (apiId, keyIds, what, patch, undo) =>
     begin(apiId, async () => {
       const input = { apiId, keyIds, ...patch, waitMs: QUICK_MS };
       const { results, propagation } = await call('keys.updateKeys', input);
@@ -98,25 +115,36 @@ export function useChange(onWritten: () => void) {
       const last = results.find((each) => 'sequence' in each && each.sequence === propagation?.sequence);
       if (!propagation || !last) throw new Failure('NOT_FOUND', 'none of these keys is there any more');
       const missing = refused === 0 ? '' : `, but for ${refused} that could not be changed`;
-      return { keyId: last.keyId, what: `${what}${missing}`, propagation };
+      return { keyId: last.keyId, what: `${what}${missing}`, propagation, undo, isOfMany: true };
     });
-  return { apply, applyAll, panel: changes.map((change) => <Fence key={change.keyId} change={change} />) };
+  /** The panel of a key's change, for a place beside the key. */
+  const panelOf = (keyId: string) => {
+    const change = changes.find((each) => each.keyId === keyId && !each.isOfMany);
+    return change && <Fence key={change.what} change={change} />;
+  };
+  /** The panels of the changes that have no place beside one of these keys. */
+  const panelsBeside = (keyIds: readonly string[]) =>
+    changes
+      .filter(({ keyId, isOfMany }) => isOfMany || !keyIds.includes(keyId))
+      .map((change) => <Fence key={change.keyId} change={change} />);
+  return { apply, applyAll, panelOf, panelsBeside };
 }
 
 /** Yields the state of a change until it is complete. */
 async function* follow(apiId: string, send: () => Promise<Sent>): AsyncGenerator<Change> {
   const startedAt = performance.now();
   const tookMs = () => Math.round(performance.now() - startedAt);
-  const [names, { keyId, what, propagation, closesAt }] = await Promise.all([
+  const [names, { propagation, closesAt, ...sent }] = await Promise.all([
     namesOf(apiId),
-    send().then((sent) => {
+    send().then((written) => {
       // Told by the server's clock, then counted on ours that does not jump.
-      const { completeBy } = sent.propagation;
+      const { completeBy } = written.propagation;
       const fenceMs =
         completeBy === undefined ? Number.POSITIVE_INFINITY : completeBy - serverNow() + SKEW_MS;
-      return { ...sent, closesAt: performance.now() + fenceMs };
+      return { ...written, closesAt: performance.now() + fenceMs };
     }),
   ]);
+  const { keyId } = sent;
   const { sequence } = propagation;
   const applied = new Map<string, number>();
   const seen = (now: Propagation, known: typeof names, by: Change['by'], ms: number): Change => {
@@ -132,7 +160,7 @@ async function* follow(apiId: string, send: () => Promise<Sent>): AsyncGenerator
       return { member, name, ...(appliedMs === undefined ? {} : { appliedMs }) };
     });
     const leftMs = by ? 0 : Math.max(0, closesAt - performance.now());
-    return { keyId, what, propagation: now, by, tookMs: ms, leftMs, followers };
+    return { ...sent, propagation: now, by, tookMs: ms, leftMs, followers };
   };
   const finish = (by: 'acks' | 'fence', ms: number) => {
     history.push({ at: Date.now(), tookMs: ms, by });
@@ -178,17 +206,26 @@ async function namesOf(apiId: string): Promise<(readonly [member: string, name: 
 }
 
 function Fence({ change }: { change: Change }) {
-  const { what, propagation, by, tookMs, leftMs, followers, failure } = change;
+  const { what, propagation, by, tookMs, leftMs, followers, failure, undo } = change;
   const goesOn = !by && (failure?.passes ?? true);
+  const undoing = useAction();
   return (
-    <section class={`panel ${by ? 'done' : ''}`} aria-label="How far the change has come">
-      <p role="status">
-        <strong>{what}.</strong> {summary(change)}
+    <section class={`panel fence ${by ? 'done' : ''}`} aria-label="How far the change has come">
+      <p class="row">
+        <span role="status">
+          <strong>{what}.</strong> {summary(change)}
+        </span>
+        {undo && (
+          <button type="button" class="small" disabled={undoing.busy} onClick={() => void undoing.run(undo)}>
+            Undo
+          </button>
+        )}
       </p>
+      {undoing.problem}
       {goesOn && (
         <p>
-          <progress max={tookMs + leftMs} value={tookMs} aria-label="Time until complete by fence" /> at most{' '}
-          {(leftMs / 1000).toFixed(1)} s
+          <progress max={tookMs + leftMs} value={tookMs} aria-label="Time until complete by fence" />{' '}
+          {Number.isFinite(leftMs) && <>at most {duration(leftMs)} more</>}
         </p>
       )}
       {followers.length > 0 && (
@@ -197,7 +234,7 @@ function Fence({ change }: { change: Change }) {
             <li key={member}>
               <code>{name}</code>{' '}
               {appliedMs !== undefined ? (
-                <Badge kind="good">applied within {appliedMs} ms</Badge>
+                <Badge kind="good">applied within {duration(appliedMs)}</Badge>
               ) : by ? (
                 <Badge kind="bad">shut out: its lease has ended</Badge>
               ) : (
@@ -222,9 +259,9 @@ function summary({ propagation, by, tookMs }: Change): string {
   const all = verifiers === 1 ? 'the verifier' : `all ${verifiers} verifiers`;
   const late = laggards?.length ?? verifiers;
   if (by === 'fence') {
-    return `Complete after ${tookMs} ms, by fence: ${late} of ${verifiers} did not answer and can no longer answer by what was before.`;
+    return `Complete after ${duration(tookMs)}, by fence: ${late} of ${verifiers} did not answer and can no longer answer by what was before.`;
   }
-  if (by && verifiers === 0) return `Complete in ${tookMs} ms: no verifier has this API in memory.`;
-  if (by) return `Complete in ${tookMs} ms: applied by ${all}.`;
+  if (by && verifiers === 0) return `Complete in ${duration(tookMs)}: no verifier has this API in memory.`;
+  if (by) return `Complete in ${duration(tookMs)}: applied by ${all}.`;
   return `Waiting for ${late} of ${verifiers} verifiers.`;
 }

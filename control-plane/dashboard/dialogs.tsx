@@ -41,7 +41,7 @@ export function Confirm(props: {
   title: string;
   word?: string;
   action: string;
-  run: () => Promise<{ propagation: Propagation }>;
+  run: () => Promise<{ propagation?: Propagation }>;
   onDone: () => void;
   onClose: () => void;
   children: ComponentChildren;
@@ -53,7 +53,7 @@ export function Confirm(props: {
     event.preventDefault();
     void run(async () => {
       const { propagation } = await props.run();
-      if (propagation.state === 'complete') props.onDone();
+      if (propagation?.state !== 'pending') props.onDone();
       else setPending(propagation);
     });
   };
@@ -61,7 +61,7 @@ export function Confirm(props: {
     return (
       <Dialog title="Deleted, but not everywhere yet" onClose={props.onDone}>
         <p role="status">
-          A verifier that cannot be reached may accept it until <Time at={pending.completeBy} />, and no
+          A verifier that cannot be reached may accept it until <Time at={pending.completeBy} exact />, and no
           longer.
         </p>
         <button type="button" onClick={props.onDone}>

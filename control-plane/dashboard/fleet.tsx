@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
+import type { VerdictCode } from '#shared/verdict-codes.ts';
 import { listVerifiers, serverNow, type Verifier } from './api.ts';
 import { history } from './change.tsx';
 import { Bars } from './charts.tsx';
@@ -6,7 +7,6 @@ import { Loaded, useLoad } from './loading.tsx';
 import { Badge, Page, Table, Time } from './parts.tsx';
 
 const REFRESH_MS = 2000;
-const SAMPLES_MAX = 60;
 
 /** The verifiers as they reported themselves lately, how much they answer, and how quickly changes reached them. */
 export function Fleet() {
@@ -24,6 +24,7 @@ export function Fleet() {
               columns={[
                 {
                   title: 'Verifier',
+                  narrow: 'first',
                   cell: ({ host, id, version, protocol = 1 }) => (
                     <>
                       {host} <code>{id.slice(-6)}</code>{' '}
@@ -38,9 +39,17 @@ export function Fleet() {
                   title: 'Reported',
                   cell: ({ reportedAt }) => <span class="nowrap">{ago(reportedAt)} ago</span>,
                 },
-                { title: 'Verdicts', cell: ({ verdicts: v }) => (v.memory + v.redis).toLocaleString() },
-                { title: 'From memory', cell: hitRate },
-                { title: 'Keys in memory', cell: ({ keysInMemory }) => keysInMemory.toLocaleString() },
+                {
+                  title: 'Verdicts',
+                  number: true,
+                  cell: ({ verdicts: v }) => (v.memory + v.redis).toLocaleString(),
+                },
+                { title: 'From memory', number: true, cell: hitRate },
+                {
+                  title: 'Keys in memory',
+                  number: true,
+                  cell: ({ keysInMemory }) => keysInMemory.toLocaleString(),
+                },
                 { title: 'APIs', cell: (verifier) => <Followed by={verifier} /> },
               ]}
             />
@@ -98,35 +107,9 @@ function Followed({ by }: { by: Verifier }) {
   );
 }
 
-interface Sample {
-  readonly at: number;
-  readonly memory: number;
-  readonly redis: number;
-}
-
 /** Verdicts a second between two reports, since this page was opened. */
 function Rates({ verifiers }: { verifiers: readonly Verifier[] }) {
-  const [samples, setSamples] = useState<readonly Sample[]>([]);
-  const [before, setBefore] = useState<readonly Verifier[]>([]);
-  useEffect(() => {
-    const gained = verifiers.flatMap((now) => {
-      const was = before.find(({ id }) => id === now.id);
-      const seconds = was ? (now.reportedAt - was.reportedAt) / 1000 : 0;
-      if (!was || seconds <= 0) return [];
-      return [
-        {
-          memory: (now.verdicts.memory - was.verdicts.memory) / seconds,
-          redis: (now.verdicts.redis - was.verdicts.redis) / seconds,
-        },
-      ];
-    });
-    setBefore(verifiers);
-    if (gained.length === 0) return;
-    const sum = (of: 'memory' | 'redis') =>
-      Math.round(gained.reduce((total, rates) => total + rates[of], 0) * 10) / 10;
-    const sample = { at: Date.now(), memory: sum('memory'), redis: sum('redis') };
-    setSamples((all) => [...all, sample].slice(-SAMPLES_MAX));
-  }, [verifiers]);
+  const samples = useRates(verifiers);
   if (samples.length === 0) return null;
   return (
     <div class="panel">
@@ -151,3 +134,45 @@ function hitRate({ verdicts: { memory, redis } }: Verifier): string {
 }
 
 const ago = (at: number) => `${Math.max(0, Math.round((serverNow() - at) / 1000))} s`;
+
+const SAMPLES_MAX = 60;
+const CODES: readonly VerdictCode[] = ['VALID', 'DISABLED', 'EXPIRED', 'FORBIDDEN', 'NOT_FOUND'];
+
+/** Verdicts a second between two reports of each verifier, all together. */
+interface Sample {
+  readonly at: number;
+  readonly memory: number;
+  readonly redis: number;
+  /** By what they were; all 0 where verifiers are too old to say. */
+  readonly codes: Readonly<Record<VerdictCode, number>>;
+}
+
+/** Samples of the verdicts a second, since this page was opened. */
+export function useRates(verifiers: readonly Verifier[] | undefined): readonly Sample[] {
+  const [samples, setSamples] = useState<readonly Sample[]>([]);
+  const [before, setBefore] = useState<readonly Verifier[]>([]);
+  useEffect(() => {
+    if (!verifiers) return;
+    const gained = verifiers.flatMap((now) => {
+      const was = before.find(({ id }) => id === now.id);
+      const seconds = was ? (now.reportedAt - was.reportedAt) / 1000 : 0;
+      return was && seconds > 0 ? [{ now, was, seconds }] : [];
+    });
+    setBefore(verifiers);
+    if (gained.length === 0) return;
+    const rate = (of: (verifier: Verifier) => number) =>
+      round(gained.reduce((sum, { now, was, seconds }) => sum + (of(now) - of(was)) / seconds, 0));
+    const sample: Sample = {
+      at: Date.now(),
+      memory: rate(({ verdicts }) => verdicts.memory),
+      redis: rate(({ verdicts }) => verdicts.redis),
+      codes: Object.fromEntries(
+        CODES.map((code) => [code, rate(({ codes }) => codes?.[code] ?? 0)]),
+      ) as Sample['codes'],
+    };
+    setSamples((all) => [...all, sample].slice(-SAMPLES_MAX));
+  }, [verifiers]);
+  return samples;
+}
+
+const round = (rate: number) => Math.max(0, Math.round(rate * 10) / 10);

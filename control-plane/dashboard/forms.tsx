@@ -1,5 +1,5 @@
 import type { ComponentChildren, InputHTMLAttributes } from 'preact';
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { SecretDialog } from './dialogs.tsx';
 import { useAction } from './loading.tsx';
 import { fieldsOf } from './parts.tsx';
@@ -47,60 +47,75 @@ export function Choice(props: {
   );
 }
 
-/** A form that does one thing, says what went wrong, and shows the secret once that comes of it. */
+/**
+ * A form that does one thing, says what went wrong, and shows the secret once that comes of it.
+ * @param props.onDone told when it was done, and a secret stored; a form that made something goes away then
+ */
 export function ActionForm(props: {
   label: string;
   action: string;
   run: (entered: Entered) => Promise<{ key: string } | undefined>;
   said?: string;
+  onDone?: () => void;
   children: ComponentChildren;
 }) {
   const { busy, run, problem } = useAction();
   const [secret, setSecret] = useState<string>();
   const submit = (event: Event) => {
     const entered = fieldsOf(event);
-    void run(async () => setSecret((await props.run(entered))?.key));
+    void run(async () => {
+      const made = await props.run(entered);
+      if (made) setSecret(made.key);
+      else props.onDone?.();
+    });
   };
+  if (secret !== undefined) {
+    const stored = () => {
+      setSecret(undefined);
+      props.onDone?.();
+    };
+    return <SecretDialog title={`The ${props.label.toLowerCase()}`} secret={secret} onClose={stored} />;
+  }
   return (
-    <>
-      <form class="panel fields" onSubmit={submit} aria-label={props.label}>
-        {props.children}
-        {problem}
-        <div class="row wide">
-          <button type="submit" class="main" disabled={busy}>
-            {props.action}
-          </button>
-          <span role="status">{props.said}</span>
-        </div>
-      </form>
-      {secret !== undefined && (
-        <SecretDialog
-          title={`The ${props.label.toLowerCase()}`}
-          secret={secret}
-          onClose={() => setSecret(undefined)}
-        />
-      )}
-    </>
+    <form class="panel fields" onSubmit={submit} aria-label={props.label}>
+      {props.children}
+      {problem}
+      <div class="row wide">
+        <button type="submit" class="main" disabled={busy}>
+          {props.action}
+        </button>
+        <span role="status">{props.said}</span>
+      </div>
+    </form>
   );
 }
 
-/** A row of buttons, the first of which opens `children`, a form. */
-export function Opener(props: { action: string; beside?: ComponentChildren; children: ComponentChildren }) {
+/** A row of buttons, the first of which opens a form; what it does closes it. */
+export function Opener(props: {
+  action: string;
+  beside?: ComponentChildren;
+  children: (close: () => void) => ComponentChildren;
+}) {
   const [open, setOpen] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const close = () => {
+    setOpen(false);
+    button.current?.focus();
+  };
   return (
     <>
       <p class="row">
-        <button type="button" class="main" aria-expanded={open} onClick={() => setOpen(!open)}>
+        <button ref={button} type="button" class="main" aria-expanded={open} onClick={() => setOpen(!open)}>
           {props.action}
         </button>
         {props.beside}
       </p>
-      {open && props.children}
+      {open && props.children(close)}
     </>
   );
 }
 
-/** The button that disables something, or enables it. */
+/** The button that disables something, or enables it: for what can be undone. */
 export function Switch(props: {
   enabled: boolean;
   called: string;
@@ -113,8 +128,8 @@ export function Switch(props: {
     <>
       <button
         type="button"
+        class="small"
         disabled={busy}
-        class={enabled ? 'danger' : ''}
         aria-label={`${verb} ${called}`}
         onClick={() => void run(() => change(!enabled, `${verb}d ${called}`))}
       >

@@ -1,12 +1,13 @@
 import type { KEY_FIELDS } from '#shared/key-record.ts';
 import { Failure, type Key } from './api.ts';
+import { Field } from './forms.tsx';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled'>;
-type Field = keyof Fields;
+type FieldName = keyof Fields;
 
 /** The fields of a key that people fill in: their kinds, as the server knows them, and how the form names them. */
 const FIELDS: {
-  readonly [Name in Field]: readonly [kind: Fields[Name]['kind'], label: string, hint?: string];
+  readonly [Name in FieldName]: readonly [kind: Fields[Name]['kind'], label: string, hint?: string];
 } = {
   name: ['text', 'Name'],
   externalId: ['text', 'Owner', 'its id in your own system'],
@@ -14,7 +15,7 @@ const FIELDS: {
   expires: ['time', 'Expires', 'empty = never'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };
-const NAMES = Object.keys(FIELDS) as Field[];
+const NAMES = Object.keys(FIELDS) as FieldName[];
 
 /** Inputs for the fields of a key, when it is made and later. */
 export function KeyFields({ of }: { of?: Key }) {
@@ -51,7 +52,7 @@ export function enteredOf(field: (name: string) => string, was?: Key): Record<st
 }
 
 /** The text of a field's input. */
-function textOf(name: Field, key: Key | undefined): string {
+function textOf(name: FieldName, key: Key | undefined): string {
   const value = key?.[name];
   if (value === undefined) return '';
   if (typeof value === 'number') return localText(value);
@@ -60,7 +61,7 @@ function textOf(name: Field, key: Key | undefined): string {
 }
 
 /** The value that a text stands for; null = none. */
-function enteredAs(name: Field, text: string): unknown {
+function enteredAs(name: FieldName, text: string): unknown {
   if (text === '') return null;
   const [kind] = FIELDS[name];
   if (kind === 'time') return new Date(text).getTime();
@@ -80,4 +81,22 @@ function parseObject(name: string, text: string): object {
 /** As `datetime-local` wants it: the local time, to the second. */
 function localText(at: number): string {
   return new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+/** The fields of a key that are asked for when it is made. */
+export function NewKeyFields() {
+  return (
+    <>
+      <KeyFields />
+      <Field
+        label="Prefix"
+        hint="what the key begins with; empty = as the API says"
+        name="prefix"
+        pattern="[A-Za-z0-9_]{1,16}"
+      />
+      <label class="check">
+        <input type="checkbox" name="enabled" defaultChecked /> Enabled from the start
+      </label>
+    </>
+  );
 }

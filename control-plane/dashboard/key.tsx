@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { UsageField } from '#shared/usage.ts';
-import { call, type Key } from './api.ts';
+import { call, type Key, listVerifiers } from './api.ts';
+import { Events, useRootKeyNames } from './audit.tsx';
 import { type Apply, useChange } from './change.tsx';
 import { Bars } from './charts.tsx';
 import { Confirm } from './dialogs.tsx';
@@ -8,51 +9,63 @@ import { ActionForm, type Entered } from './forms.tsx';
 import { enteredOf, KeyFields } from './key-fields.tsx';
 import { KeyState, KeySwitch } from './keys.tsx';
 import { Loaded, useLoad } from './loading.tsx';
-import { Page, Time } from './parts.tsx';
+import { Badge, CopyId, Page, Time } from './parts.tsx';
 
 /** One key: what is known of it, changing it, how it is used, deleting it. */
 export function KeyDetail({ keyId }: { keyId: string }) {
   const key = useLoad(() => call('keys.getKey', { keyId }), []);
-  const { apply, panel } = useChange(key.again);
+  const { apply, panelOf } = useChange(key.again);
   const [deleting, setDeleting] = useState(false);
   return (
-    <Page title={key.data?.name ?? `Key ${keyId}`}>
+    <Page
+      title={key.data?.name ?? `Key ${keyId}`}
+      way={[['#/apis', 'APIs'], ...(key.data ? [[`#/apis/${key.data.apiId}`, key.data.apiId] as const] : [])]}
+      beside={
+        key.data && (
+          <>
+            <KeyState of={key.data} /> <KeySwitch of={key.data} apply={apply} />
+          </>
+        )
+      }
+    >
+      {panelOf(keyId)}
       <Loaded of={key}>
         {(of) => (
           <>
             <dl class="panel">
-              <Fact name="State">
-                <KeyState of={of} /> <KeySwitch of={of} apply={apply} />
-              </Fact>
-              <Fact name="API">
-                <a href={`#/apis/${of.apiId}`}>{of.apiId}</a>
-              </Fact>
               <Fact name="Id">
-                <code>{of.keyId}</code>
+                <CopyId id={of.keyId} of="the key" />
               </Fact>
               <Fact name="Starts with">
                 <code>{of.start}…</code>
               </Fact>
+              <Fact name="Owner">{of.externalId ? <bdi>{of.externalId}</bdi> : '–'}</Fact>
+              {of.environment && <Fact name="Environment">{of.environment}</Fact>}
               <Fact name="Created">
-                <Time at={of.createdAt} />
+                <Time at={of.createdAt} exact />
               </Fact>
               <Fact name="Changed">
-                <Time at={of.updatedAt} none="never" />
+                <Time at={of.updatedAt} none="never" exact />
               </Fact>
               <Fact name="Expires">
-                <Time at={of.expires} none="never" />
+                <Time at={of.expires} none="never" exact />
               </Fact>
               <Fact name="Last used">
-                <Time at={of.lastUsedAt} none="not known to have been" />
+                <Time at={of.lastUsedAt} none="no use reported" exact />
               </Fact>
             </dl>
-            {panel}
-            <h2>Use</h2>
+            <h2>Verifications</h2>
             <Usage keyId={keyId} />
             <h2>Change</h2>
             <Edit of={of} apply={apply} />
-            <p class="row">
+            <h2>Verifiers that have its API</h2>
+            <Holders apiId={of.apiId} />
+            <div class="title">
+              <h2>History</h2>
               <a href={`#/audit/${keyId}`}>Audit log of this key</a>
+            </div>
+            <History keyId={keyId} changedAt={of.updatedAt} />
+            <p class="row">
               <button type="button" class="danger" onClick={() => setDeleting(true)}>
                 Delete key…
               </button>
@@ -103,6 +116,50 @@ function Edit({ of, apply }: { of: Key; apply: Apply }) {
   );
 }
 
+const EVENTS_SHOWN = '10';
+
+/** The latest events of a key. */
+function History({ keyId, changedAt }: { keyId: string; changedAt: number | undefined }) {
+  const names = useRootKeyNames();
+  const events = useLoad(() => call('audit.listEvents', { keyId, limit: EVENTS_SHOWN }), [changedAt]);
+  return (
+    <Loaded of={events}>
+      {(page) => <Events events={page.events} names={names} empty="No events of this key are kept." />}
+    </Loaded>
+  );
+}
+
+/** The verifiers that answer for a key of this API from memory, and how far they are. */
+function Holders({ apiId }: { apiId: string }) {
+  const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
+  return (
+    <Loaded of={verifiers}>
+      {(found) => {
+        const holders = found.flatMap(({ id, host, apis }) =>
+          apis.filter((api) => api.apiId === apiId).map((api) => ({ ...api, id, host })),
+        );
+        return holders.length === 0 ? (
+          <p class="quiet">None yet: the first verification of a key of this API brings it there.</p>
+        ) : (
+          <div class="panel">
+            <ul class="followers">
+              {holders.map(({ id, host, state, lag, position }) => (
+                <li key={id}>
+                  {host} <code>{id.slice(-6)}</code>{' '}
+                  <Badge kind={state === 'live' && lag === 0 ? 'good' : 'warn'}>
+                    {state === 'live' ? (lag === 0 ? 'up to date' : `${lag} changes behind`) : state}
+                  </Badge>{' '}
+                  <small>at change {position}</small>
+                </li>
+              ))}
+            </ul>
+          </div>
+        );
+      }}
+    </Loaded>
+  );
+}
+
 const REFRESH_MS = 30_000;
 const VERDICTS = {
   success: { name: 'valid', tone: 'good' },
@@ -128,7 +185,7 @@ function Usage({ keyId }: { keyId: string }) {
   return (
     <div class="panel">
       <fieldset class="row">
-        <legend>Verifications, by the</legend>
+        <legend>Count by</legend>
         {(['hour', 'day'] as const).map((value) => (
           <label class="check" key={value}>
             <input

@@ -1,38 +1,46 @@
-import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { call, type Key } from './api.ts';
+import { call, type Key, serverNow } from './api.ts';
 import { ApiSettings } from './api-fields.tsx';
 import { type Apply, useChange } from './change.tsx';
 import { Confirm } from './dialogs.tsx';
-import { ActionForm, Choice, type Entered, Field, Opener, Switch } from './forms.tsx';
-import { enteredOf, KeyFields } from './key-fields.tsx';
+import { ActionForm, type Entered, Opener, Switch } from './forms.tsx';
+import { enteredOf, NewKeyFields } from './key-fields.tsx';
+import { type Filter, findKeys, NO_FILTER, Search } from './key-search.tsx';
 import { Loaded, useLoad } from './loading.tsx';
-import { Badge, fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
+import { Badge, CopyId, Page, Table, Time, usePages } from './parts.tsx';
 import { SelectionBar, useSelection } from './selection.tsx';
 
-const PAGE_KEYS = '25';
-
-interface Filter {
-  readonly name: string;
-  readonly externalId: string;
-  readonly enabled: string;
-  readonly sort: string;
-}
-
-/** The keys of an API: found, made, disabled and enabled. */
+/** The keys of an API: found, made, disabled and enabled, one or several at once. */
 export function Keys({ apiId }: { apiId: string }) {
-  const [filter, setFilter] = useState<Filter>({ name: '', externalId: '', enabled: '', sort: '-createdAt' });
+  const [filter, setFilter] = useState<Filter>(NO_FILTER);
   const [settings, setSettings] = useState(false);
   const [deleting, setDeleting] = useState(false);
   const pages = usePages();
-  const keys = useLoad(
-    () => call('apis.listKeys', { apiId, limit: PAGE_KEYS, cursor: pages.cursor, ...filter }),
-    [filter, pages.cursor],
-  );
-  const { apply, applyAll, panel } = useChange(keys.again);
+  const api = useLoad(() => call('apis.getApi', { apiId }), []);
+  const keys = useLoad(() => findKeys(apiId, filter, pages.cursor), [filter, pages.cursor]);
+  const { apply, applyAll, panelOf, panelsBeside } = useChange(keys.again);
   const selection = useSelection();
+  const way = [['#/apis', 'APIs']] as const;
+  if (api.failure?.code === 'NOT_FOUND' || api.failure?.code === 'BAD_REQUEST') {
+    return (
+      <Page title="No such API" way={way}>
+        <div class="quiet empty">
+          There is no API with the id <code>{apiId}</code>, or none that this root key may see.
+          <p>
+            <a href="#/apis">To the APIs</a>
+          </p>
+        </div>
+      </Page>
+    );
+  }
+  const switchAll = (chosen: readonly Key[], what: string, enabled: boolean) => {
+    const idsOf = (some: readonly Key[]) => some.map(({ keyId }) => keyId);
+    const changed = idsOf(chosen.filter((key) => key.enabled !== enabled));
+    const undo = () => applyAll(apiId, changed, `Undone: ${what}`, { enabled: !enabled });
+    return applyAll(apiId, idsOf(chosen), what, { enabled }, changed.length > 0 ? undo : undefined);
+  };
   return (
-    <Page title={`Keys of ${apiId}`}>
+    <Page title={`Keys of ${api.data?.name ?? apiId}`} way={way} beside={<CopyId id={apiId} of="the API" />}>
       <Opener
         action="New key"
         beside={
@@ -46,7 +54,7 @@ export function Keys({ apiId }: { apiId: string }) {
           </>
         }
       >
-        <NewKey apiId={apiId} onCreated={keys.again} />
+        {(close) => <NewKey apiId={apiId} onCreated={keys.again} onDone={close} />}
       </Opener>
       {settings && <ApiSettings apiId={apiId} />}
       {deleting && (
@@ -56,7 +64,7 @@ export function Keys({ apiId }: { apiId: string }) {
           action="Delete API and keys"
           run={() => call('apis.deleteApi', { apiId })}
           onDone={() => {
-            location.hash = '#/';
+            location.hash = '#/apis';
           }}
           onClose={() => setDeleting(false)}
         >
@@ -71,20 +79,65 @@ export function Keys({ apiId }: { apiId: string }) {
           setFilter(wanted);
         }}
       />
-      {panel}
       <Loaded of={keys}>
         {(page) => (
           <>
-            <p class="quiet" role="status">
-              {page.keys.length === 0 && page.cursor ? 'None on this page; there may be more. ' : ''}
+            <p class="quiet count" role="status">
               {page.total.toLocaleString()} {page.total === 1 ? 'key' : 'keys'} in this API
+              {page.examined !== undefined &&
+                `; ${page.examined.toLocaleString()} searched for this page${page.cursor ? ', there may be more' : ''}`}
             </p>
-            <SelectionBar
-              selection={selection}
-              page={page.keys}
-              change={(keyIds, what, enabled) => applyAll(apiId, keyIds, what, { enabled })}
+            <SelectionBar selection={selection} page={page.keys} change={switchAll} />
+            {panelsBeside(page.keys.map(({ keyId }) => keyId))}
+            <Table
+              label="Keys"
+              rows={page.keys}
+              id={({ keyId }) => keyId}
+              empty={
+                page.total === 0
+                  ? 'No keys yet.'
+                  : page.cursor
+                    ? 'No match so far. “Next” searches further.'
+                    : 'No key matches.'
+              }
+              columns={[
+                { title: 'Selected', narrow: 'box', cell: selection.box },
+                {
+                  title: 'Key',
+                  narrow: 'first',
+                  cell: ({ keyId, name, start }) => (
+                    <>
+                      <a href={`#/keys/${keyId}`}>
+                        <bdi>{name ?? keyId}</bdi>
+                      </a>
+                      <small>
+                        <code>{start}…</code>
+                      </small>
+                    </>
+                  ),
+                },
+                {
+                  title: 'Owner',
+                  cell: ({ externalId }) =>
+                    externalId && (
+                      <bdi class="short" title={externalId}>
+                        {externalId}
+                      </bdi>
+                    ),
+                },
+                { title: 'State', narrow: 'beside', cell: (key) => <KeyState of={key} /> },
+                { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} none="never seen" /> },
+                { title: 'Expires', cell: ({ expires }) => expires && <Time at={expires} /> },
+                { title: 'Created', narrow: 'none', cell: ({ createdAt }) => <Time at={createdAt} /> },
+                {
+                  title: 'Id',
+                  narrow: 'none',
+                  cell: ({ keyId, name }) => <CopyId id={keyId} of={name ?? keyId} unseen />,
+                },
+                { title: 'Change', narrow: 'beside', cell: (key) => <KeySwitch of={key} apply={apply} /> },
+              ]}
+              below={({ keyId }) => panelOf(keyId)}
             />
-            <KeyTable keys={page.keys} isAll={page.total === 0} apply={apply} box={selection.box} />
             {pages.pager(page.cursor)}
           </>
         )}
@@ -93,114 +146,39 @@ export function Keys({ apiId }: { apiId: string }) {
   );
 }
 
-function KeyTable({
-  keys,
-  isAll,
-  apply,
-  box,
-}: {
-  keys: readonly Key[];
-  isAll: boolean;
-  apply: Apply;
-  box: (key: Key) => ComponentChildren;
-}) {
-  return (
-    <Table
-      label="Keys"
-      rows={keys}
-      id={({ keyId }) => keyId}
-      empty={isAll ? 'No keys yet.' : 'No key matches.'}
-      columns={[
-        {
-          title: 'Key',
-          cell: ({ keyId, name }) => <a href={`#/keys/${keyId}`}>{name ?? keyId}</a>,
-        },
-        { title: 'Starts with', cell: ({ start }) => <code>{start}…</code> },
-        { title: 'Owner', cell: ({ externalId }) => externalId ?? '–' },
-        { title: 'State', cell: (key) => <KeyState of={key} /> },
-        { title: 'Created', cell: ({ createdAt }) => <Time at={createdAt} /> },
-        { title: 'Change', cell: (key) => <KeySwitch of={key} apply={apply} /> },
-        { title: 'Select', cell: box },
-      ]}
-    />
-  );
-}
-
 /** Enabled, disabled or expired. */
 export function KeyState({ of }: { of: Key }) {
   if (!of.enabled) return <Badge kind="bad">disabled</Badge>;
-  if (of.expires !== undefined && of.expires <= Date.now()) return <Badge kind="warn">expired</Badge>;
+  if (of.expires !== undefined && of.expires <= serverNow()) return <Badge kind="warn">expired</Badge>;
   return <Badge kind="good">enabled</Badge>;
 }
 
-/** The button that disables a key, or enables it. */
+/** The button that disables a key, or enables it; its panel offers to undo that. */
 export function KeySwitch({ of, apply }: { of: Key; apply: Apply }) {
   return (
     <Switch
       enabled={of.enabled}
       called={of.name ?? `${of.start}…`}
-      change={(enabled, what) => apply(of, what, { enabled })}
+      change={(enabled, what) => apply(of, what, { enabled }, { enabled: of.enabled })}
     />
   );
 }
 
-function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter: Filter) => void }) {
-  const search = (event: Event) => {
-    const entered = fieldsOf(event);
-    const name = entered('name');
-    if (/^key_[0-9A-Za-z]{20}$/.test(name)) {
-      location.hash = `#/keys/${name}`;
-      return;
-    }
-    const [externalId, enabled, sort] = [entered('externalId'), entered('enabled'), entered('sort')];
-    onSearch({ name, externalId, enabled, sort });
-  };
-  const text = { type: 'search', maxLength: 256 } as const;
-  return (
-    <form class="row search" aria-label="Search" onSubmit={search}>
-      <Field label="Name begins with, or id" name="name" defaultValue={filter.name} {...text} />
-      <Field label="Owner" name="externalId" defaultValue={filter.externalId} {...text} />
-      <Choice
-        label="State"
-        name="enabled"
-        value={filter.enabled}
-        options={{ '': 'any', true: 'enabled', false: 'disabled' }}
-      />
-      <Choice
-        label="Order"
-        name="sort"
-        value={filter.sort}
-        options={{ '-createdAt': 'newest first', createdAt: 'oldest first' }}
-      />
-      <button type="submit">Search</button>
-    </form>
-  );
-}
-
-function NewKey({ apiId, onCreated }: { apiId: string; onCreated: () => void }) {
+function NewKey(props: { apiId: string; onCreated: () => void; onDone: () => void }) {
   const create = async (entered: Entered) => {
     const prefix = entered('prefix');
     const created = await call('keys.createKey', {
-      apiId,
+      apiId: props.apiId,
       ...enteredOf(entered),
       ...(prefix ? { prefix } : {}),
       enabled: entered('enabled') === 'on',
     });
-    onCreated();
+    props.onCreated();
     return created;
   };
   return (
-    <ActionForm label="New key" action="Create key" run={create}>
-      <KeyFields />
-      <Field
-        label="Prefix"
-        hint="what the key begins with; empty = as the API says"
-        name="prefix"
-        pattern="[A-Za-z0-9_]{1,16}"
-      />
-      <label class="check">
-        <input type="checkbox" name="enabled" defaultChecked /> Enabled from the start
-      </label>
+    <ActionForm label="New key" action="Create key" run={create} onDone={props.onDone}>
+      <NewKeyFields />
     </ActionForm>
   );
 }

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useLayoutEffect, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Failure } from './api.ts';
 
 const RETRY_MS = 2000;
@@ -101,7 +101,11 @@ export function Problem({ failure, retry }: { failure: Failure; retry?: (() => v
 export function useAction() {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Failure>();
+  // A second click may come before the button is drawn as disabled.
+  const running = useRef(false);
   const run = async (action: () => Promise<unknown>) => {
+    if (running.current) return;
+    running.current = true;
     setBusy(true);
     setFailure(undefined);
     try {
@@ -109,6 +113,7 @@ export function useAction() {
     } catch (error) {
       setFailure(failureOf(error));
     } finally {
+      running.current = false;
       setBusy(false);
     }
   };

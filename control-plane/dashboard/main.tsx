@@ -8,11 +8,13 @@ import { Fleet } from './fleet.tsx';
 import { KeyDetail } from './key.tsx';
 import { Keys } from './keys.tsx';
 import { useAction } from './loading.tsx';
+import { Overview } from './overview.tsx';
 import { fieldsOf, Page } from './parts.tsx';
 import { RootKeys } from './root-keys.tsx';
 
 const SECTIONS = [
-  ['#/', 'APIs'],
+  ['#/', 'Overview'],
+  ['#/apis', 'APIs'],
   ['#/root-keys', 'Root keys'],
   ['#/fleet', 'Fleet'],
   ['#/audit', 'Audit'],
@@ -34,11 +36,13 @@ function App() {
     addEventListener('hashchange', () => setHash(location.hash));
   }, []);
   const [, section = '', id = ''] = hash.split('/');
-  const current = section === 'apis' || section === 'keys' ? '#/' : `#/${section}`;
+  const current = section === 'apis' || section === 'keys' ? '#/apis' : `#/${section}`;
   return (
     <>
       <header>
-        <span class="brand">Keyfence</span>
+        <a class="brand" href="#/">
+          Keyfence
+        </a>
         {signedIn && (
           <nav aria-label="Sections">
             {SECTIONS.map(([target, name]) => (
@@ -64,9 +68,9 @@ function App() {
 function view(section: string, id: string) {
   switch (section) {
     case '':
-      return <Apis />;
+      return <Overview />;
     case 'apis':
-      return <Keys apiId={id} />;
+      return id === '' ? <Apis /> : <Keys apiId={id} />;
     case 'keys':
       return <KeyDetail keyId={id} />;
     case 'root-keys':
@@ -78,7 +82,7 @@ function view(section: string, id: string) {
     default:
       return (
         <Page title="No such page">
-          <a href="#/">To the APIs</a>
+          <a href="#/">To the overview</a>
         </Page>
       );
   }

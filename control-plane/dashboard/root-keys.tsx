@@ -1,22 +1,37 @@
 import { useState } from 'preact/hooks';
 import { API_ACTIONS, ROOT_ACTIONS } from '../core/permissions.ts';
 import { call, Failure } from './api.ts';
+import { Confirm } from './dialogs.tsx';
 import { ActionForm, type Entered, Field, Opener, Switch } from './forms.tsx';
 import { Loaded, useLoad } from './loading.tsx';
-import { Badge, Page, Table, Time } from './parts.tsx';
+import { Badge, CopyId, Page, Table, Time } from './parts.tsx';
 
 /** The root keys, what each may do, and making one. Those of the configuration are not listed. */
 export function RootKeys() {
   const rootKeys = useLoad(() => call('rootKeys.listRootKeys'), []);
-  const change = (rootKeyId: string) => async (enabled: boolean) => {
+  const [disabling, setDisabling] = useState<{ rootKeyId: string; name: string }>();
+  const change = async (rootKeyId: string, enabled: boolean) => {
     await call('rootKeys.updateRootKey', { rootKeyId, enabled });
     rootKeys.again();
+    return {};
   };
   return (
     <Page title="Root keys">
       <Opener action="New root key">
-        <NewRootKey onCreated={rootKeys.again} />
+        {(close) => <NewRootKey onCreated={rootKeys.again} onDone={close} />}
       </Opener>
+      {disabling && (
+        <Confirm
+          title="Disable this root key?"
+          action="Disable"
+          run={() => change(disabling.rootKeyId, false)}
+          onDone={() => setDisabling(undefined)}
+          onClose={() => setDisabling(undefined)}
+        >
+          <bdi>{disabling.name}</bdi> is refused from the next call on, this page too where it signed in with
+          it. Another root key can enable it again.
+        </Confirm>
+      )}
       <Loaded of={rootKeys}>
         {(found) => (
           <Table
@@ -25,11 +40,12 @@ export function RootKeys() {
             id={({ rootKeyId }) => rootKeyId}
             empty="No root keys besides those of the configuration."
             columns={[
-              { title: 'Name', cell: ({ name }) => name },
-              { title: 'Id', cell: ({ rootKeyId }) => <code>{rootKeyId}</code> },
+              { title: 'Name', narrow: 'first', cell: ({ name }) => <bdi>{name}</bdi> },
+              { title: 'Id', cell: ({ rootKeyId, name }) => <CopyId id={rootKeyId} of={name} /> },
               { title: 'May', cell: ({ permissions }) => <May permissions={permissions} /> },
               {
                 title: 'State',
+                narrow: 'beside',
                 cell: ({ enabled }) => (
                   <Badge kind={enabled ? 'good' : 'bad'}>{enabled ? 'enabled' : 'disabled'}</Badge>
                 ),
@@ -37,8 +53,15 @@ export function RootKeys() {
               { title: 'Created', cell: ({ createdAt }) => <Time at={createdAt} /> },
               {
                 title: 'Change',
+                narrow: 'beside',
                 cell: ({ rootKeyId, enabled, name }) => (
-                  <Switch enabled={enabled} called={name} change={change(rootKeyId)} />
+                  <Switch
+                    enabled={enabled}
+                    called={name}
+                    change={async (wanted) =>
+                      wanted ? change(rootKeyId, true) : setDisabling({ rootKeyId, name })
+                    }
+                  />
                 ),
               },
             ]}
@@ -51,21 +74,20 @@ export function RootKeys() {
 
 function May({ permissions }: { permissions: readonly string[] }) {
   if (permissions.includes('*')) return <>everything</>;
+  const byTarget = Map.groupBy(permissions, (permission) => permission.split('.').slice(0, 2).join('.'));
   return (
-    <details>
-      <summary>{permissions.length === 1 ? '1 permission' : `${permissions.length} permissions`}</summary>
-      <ul>
-        {permissions.map((permission) => (
-          <li key={permission}>
-            <code>{permission}</code>
-          </li>
-        ))}
-      </ul>
-    </details>
+    <ul class="plain">
+      {[...byTarget].map(([target, each]) => (
+        <li key={target}>
+          <code>{target}</code>{' '}
+          {each.map((permission) => permission.split('.')[2]?.replaceAll('_', ' ')).join(', ')}
+        </li>
+      ))}
+    </ul>
   );
 }
 
-function NewRootKey({ onCreated }: { onCreated: () => void }) {
+function NewRootKey({ onCreated, onDone }: { onCreated: () => void; onDone: () => void }) {
   const [everything, setEverything] = useState(false);
   const create = async (entered: Entered) => {
     const apiId = entered('apiId') || '*';
@@ -81,7 +103,7 @@ function NewRootKey({ onCreated }: { onCreated: () => void }) {
     return created;
   };
   return (
-    <ActionForm label="New root key" action="Create root key" run={create}>
+    <ActionForm label="New root key" action="Create root key" run={create} onDone={onDone}>
       <Field label="Name" name="name" required maxLength={256} />
       <label class="check">
         <input

@@ -1,69 +1,79 @@
 import { useState } from 'preact/hooks';
 import type { Key } from './api.ts';
-import { Switch } from './forms.tsx';
+import { useAction } from './loading.tsx';
 
 /** Most keys that one call changes. */
 const KEYS_MAX = 1000;
 
 /** Keys that are chosen to be changed together, on whatever page they are. */
 export function useSelection() {
-  const [ids, setIds] = useState<readonly string[]>([]);
+  const [keys, setKeys] = useState<readonly Key[]>([]);
   return {
-    ids,
-    reset: () => setIds([]),
-    /** The box of a key. */
-    box: ({ keyId, name }: Key) => (
-      <label>
-        <span class="unseen">Select {name ?? keyId}</span>
-        <input
-          type="checkbox"
-          checked={ids.includes(keyId)}
-          disabled={ids.length >= KEYS_MAX && !ids.includes(keyId)}
-          onChange={(event) => {
-            const others = ids.filter((id) => id !== keyId);
-            setIds(event.currentTarget.checked ? [...others, keyId] : others);
-          }}
-        />
-      </label>
-    ),
+    keys,
+    reset: () => setKeys([]),
+    /** The box before a key. */
+    box: (key: Key) => {
+      const isChosen = keys.some(({ keyId }) => keyId === key.keyId);
+      return (
+        <label class="box">
+          <span class="unseen">Select {key.name ?? key.keyId}</span>
+          <input
+            type="checkbox"
+            checked={isChosen}
+            disabled={keys.length >= KEYS_MAX && !isChosen}
+            onChange={(event) => {
+              const others = keys.filter(({ keyId }) => keyId !== key.keyId);
+              setKeys(event.currentTarget.checked ? [...others, key] : others);
+            }}
+          />
+        </label>
+      );
+    },
     /** Chooses all of these, besides those that are chosen. */
-    add: (keys: readonly Key[]) => {
-      const all = new Set([...ids, ...keys.map(({ keyId }) => keyId)]);
-      setIds([...all].slice(0, KEYS_MAX));
+    add: (more: readonly Key[]) => {
+      const all = new Map([...keys, ...more].map((key) => [key.keyId, key]));
+      setKeys([...all.values()].slice(0, KEYS_MAX));
     },
   };
 }
 
-/** Buttons for the selected keys, and for the selection. */
+/** The bar of what can be done with the selected keys, and with the selection. */
 export function SelectionBar(props: {
   selection: ReturnType<typeof useSelection>;
   page: readonly Key[];
-  change: (keyIds: readonly string[], what: string, enabled: boolean) => Promise<void>;
+  change: (keys: readonly Key[], what: string, enabled: boolean) => Promise<void>;
 }) {
-  const { ids, reset, add } = props.selection;
-  if (props.page.length === 0) return null;
-  const called = ids.length === 1 ? '1 key' : `${ids.length.toLocaleString()} keys`;
-  const change = async (enabled: boolean, what: string) => {
-    await props.change(ids, what, enabled);
-    reset();
-  };
+  const { keys, reset, add } = props.selection;
+  const { busy, run, problem } = useAction();
+  if (props.page.length === 0 && keys.length === 0) return null;
+  const called = keys.length === 1 ? '1 key' : `${keys.length.toLocaleString()} keys`;
+  const change = (enabled: boolean) => () =>
+    void run(async () => {
+      await props.change(keys, `${enabled ? 'Enabled' : 'Disabled'} ${called}`, enabled);
+      reset();
+    });
   return (
-    <fieldset class="row selection" aria-label="Selection">
+    <fieldset class={`row selection ${keys.length > 0 ? 'chosen' : ''}`} aria-label="Selection">
       <span role="status" class="quiet">
-        {ids.length === 0 ? 'None selected' : `${called} selected`}
+        {keys.length === 0 ? 'None selected' : `${called} selected`}
       </span>
-      <button type="button" onClick={() => add(props.page)}>
+      <button type="button" class="small" onClick={() => add(props.page)}>
         Select page
       </button>
-      {ids.length > 0 && (
+      {keys.length > 0 && (
         <>
-          <button type="button" onClick={reset}>
+          <button type="button" class="small" onClick={reset}>
             Select none
           </button>
-          <Switch enabled={true} called={called} change={change} />
-          <Switch enabled={false} called={called} change={change} />
+          <button type="button" class="small" disabled={busy} onClick={change(false)}>
+            Disable {called}
+          </button>
+          <button type="button" class="small" disabled={busy} onClick={change(true)}>
+            Enable {called}
+          </button>
         </>
       )}
+      {problem}
     </fieldset>
   );
 }

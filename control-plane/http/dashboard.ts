@@ -21,8 +21,9 @@ const CSP = [
   "trusted-types 'none'",
 ].join('; ');
 
-/** Serves the dashboard, as `npm run dashboard` built it, at `/dashboard/`; it is a client of the API like any other. */
+/** Serves the dashboard, as `npm run dashboard` built it, at `/dashboard/`, where `/` leads; it is a client of the API like any other. */
 export async function serveDashboard(app: App): Promise<void> {
+  app.get('/', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
   app.get('/dashboard', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
   await app.register(async (scope) => {
     scope.addHook('onRequest', async (_request, reply) => {

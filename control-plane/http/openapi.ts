@@ -20,7 +20,7 @@ const REFERENCE_CSP = {
 
 /** The page's own look: that of the dashboard, on phones and in the dark too. */
 const STYLE = readFileSync(new URL('./openapi.css', import.meta.url), 'utf8');
-/** Additions to the library's page: the width of phones, and the reader's colour scheme. */
+/** Additions to the library's page: the width of phones, the reader's colour scheme, and the dashboard's header. */
 const SCRIPT = `
 const width = document.createElement('meta');
 width.name = 'viewport';
@@ -30,6 +30,20 @@ const dark = matchMedia('(prefers-color-scheme: dark)');
 const follow = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
 dark.addEventListener('change', follow);
 follow();
+const header = document.createElement('header');
+header.className = 'keyfence';
+for (const [name, section] of [['Keyfence', ''], ['Overview', ''], ['APIs', 'apis'], ['Root keys', 'root-keys'], ['Fleet', 'fleet'], ['Audit', 'audit']]) {
+  const link = document.createElement('a');
+  link.href = '/dashboard/#/' + section;
+  link.textContent = name;
+  header.append(link);
+}
+const here = document.createElement('a');
+here.href = '/docs';
+here.textContent = 'Reference';
+here.setAttribute('aria-current', 'page');
+header.append(here);
+document.body.prepend(header);
 `;
 /** The verifier's operation, for people who look for it here; written by `npm run docs`. */
 const VERIFY_KEY = JSON.parse(readFileSync(new URL('./verify-key.json', import.meta.url), 'utf8')) as object;

@@ -1,0 +1,156 @@
+import type { ComponentChildren } from 'preact';
+import type { VerdictCode } from '#shared/verdict-codes.ts';
+import { call, listVerifiers, serverNow, type Verifier } from './api.ts';
+import { Events, useRootKeyNames } from './audit.tsx';
+import { Bars } from './charts.tsx';
+import { useRates } from './fleet.tsx';
+import { Loaded, useLoad } from './loading.tsx';
+import { duration, Page } from './parts.tsx';
+
+const REFRESH_MS = 2000;
+const EVENTS_REFRESH_MS = 10_000;
+const EVENTS_SHOWN = '8';
+/** A report later than this is worth a look; each is due every few seconds. */
+const LATE_MS = 20_000;
+
+/** Kinds of verdicts: the code, its name, and its colour. */
+const KINDS: readonly (readonly [code: VerdictCode, name: string, tone: string])[] = [
+  ['VALID', 'allowed', 'good'],
+  ['DISABLED', 'disabled', 'bad'],
+  ['EXPIRED', 'expired', 'warn'],
+  ['FORBIDDEN', 'of another API', 'other'],
+  ['NOT_FOUND', 'unknown key', 'quiet'],
+];
+
+/** The service right now: what verifiers answer, what needs attention, what was changed last. */
+export function Overview() {
+  const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
+  const samples = useRates(verifiers.data);
+  const names = useRootKeyNames();
+  const events = useLoad(() => call('audit.listEvents', { limit: EVENTS_SHOWN }), [], EVENTS_REFRESH_MS);
+  return (
+    <Page title="Overview">
+      <Loaded of={verifiers}>
+        {(found) => {
+          const last = samples.at(-1);
+          const memory = sum(found, ({ verdicts }) => verdicts.memory);
+          const all = memory + sum(found, ({ verdicts }) => verdicts.redis);
+          const troubles = troublesOf(found);
+          const refused = last && KINDS.slice(1).reduce((total, [code]) => total + last.codes[code], 0);
+          const live = found.filter(({ apis }) => apis.every(({ state }) => state === 'live')).length;
+          return (
+            <>
+              <dl class="tiles">
+                <Tile name="Verifications a second">{last ? number(last.memory + last.redis) : '…'}</Tile>
+                <Tile name="Refused a second">{refused === undefined ? '…' : number(refused)}</Tile>
+                <Tile name="Answered from memory">
+                  {all === 0 ? '–' : `${((100 * memory) / all).toFixed(1)} %`}
+                </Tile>
+                <Tile name="Verifiers in sync">
+                  {live} of {found.length}
+                </Tile>
+              </dl>
+              <section
+                class={`panel attention ${troubles.length > 0 ? 'wanted' : ''}`}
+                aria-label="Attention"
+              >
+                <h2>Needs attention</h2>
+                {troubles.length === 0 ? (
+                  <p class="quiet">Nothing. All verifiers report, and follow their APIs.</p>
+                ) : (
+                  <ul>
+                    {troubles.map((trouble) => (
+                      <li key={trouble}>{trouble}</li>
+                    ))}
+                  </ul>
+                )}
+              </section>
+              <div class="panel">
+                {samples.length === 0 ? (
+                  <p class="quiet">
+                    Verifications a second are drawn here from the next report of a verifier on.
+                  </p>
+                ) : (
+                  <Bars
+                    label="Verifications since this page was opened"
+                    unit="a second"
+                    series={KINDS.map(([, name, tone]) => ({ name, tone }))}
+                    points={samples.map(({ at, codes }) => ({
+                      title: new Date(at).toLocaleTimeString(),
+                      values: KINDS.map(([code]) => codes[code]),
+                    }))}
+                  />
+                )}
+                <Reasons verifiers={found} />
+              </div>
+            </>
+          );
+        }}
+      </Loaded>
+      <div class="title">
+        <h2>Last changes</h2>
+        <a href="#/audit">All of the audit log</a>
+      </div>
+      <Loaded of={events}>
+        {(page) => <Events events={page.events} names={names} empty="Nothing was changed yet." />}
+      </Loaded>
+    </Page>
+  );
+}
+
+/** Refusals by their reason, since the verifiers started. */
+function Reasons({ verifiers }: { verifiers: readonly Verifier[] }) {
+  const counts = KINDS.slice(1).map(
+    ([code]) => [code, sum(verifiers, ({ codes }) => codes?.[code] ?? 0)] as const,
+  );
+  return (
+    <dl class="reasons" aria-label="Refusals since the verifiers started">
+      {counts.map(([code, count]) => (
+        <div key={code}>
+          <dt>{code}</dt>
+          <dd>{count.toLocaleString()}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Tile({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <div class="panel">
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** Troubles that an operator should look at, in words. */
+function troublesOf(verifiers: readonly Verifier[]): string[] {
+  if (verifiers.length === 0)
+    return ['No verifier reports itself: nobody verifies keys, or none reaches Redis.'];
+  const versions = new Set(verifiers.map(({ version }) => version));
+  const each = verifiers.flatMap(({ host, id, apis, reportedAt }) => {
+    const name = `${host} ${id.slice(-6)}`;
+    const lateMs = serverNow() - reportedAt;
+    const behind = apis.filter(({ state }) => state !== 'live');
+    const lagging = apis.filter(({ state, lag }) => state === 'live' && lag > 0);
+    return [
+      ...(lateMs > LATE_MS ? [`${name} last reported itself ${duration(lateMs)} ago.`] : []),
+      ...behind.map(({ apiId, state }) =>
+        state === 'fenced'
+          ? `${name} lost its lease on ${apiId}: it asks Redis for each key.`
+          : `${name} is not in sync with ${apiId}.`,
+      ),
+      ...lagging.map(({ apiId, lag }) => `${name} is ${lag} changes behind in ${apiId}.`),
+    ];
+  });
+  return versions.size === 1
+    ? each
+    : [`Verifiers are of ${versions.size} versions: ${[...versions].join(', ')}.`, ...each];
+}
+
+const sum = (verifiers: readonly Verifier[], of: (verifier: Verifier) => number) =>
+  verifiers.reduce((total, verifier) => total + of(verifier), 0);
+
+const number = (value: number) =>
+  value.toLocaleString(undefined, { maximumFractionDigits: value < 10 ? 1 : 0 });
