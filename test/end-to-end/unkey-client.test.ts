@@ -1,139 +1,145 @@
-import { Unkey } from '@unkey/api';
+import { Unkey as Newest } from '@unkey/api';
+import { Unkey as Earlier } from 'unkey-api-0.33';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
-
-/** A client that others wrote, unchanged: one instance for the control plane, one for the verifier. */
-let fleet: Fleet;
-let admin: Unkey;
-let gateway: Unkey;
-
-beforeAll(async () => {
-  fleet = await Fleet.start({ env: { USAGE_PERIOD_MS: '100' } });
-  const retry = { attempts: 1, backoff: () => 1 };
-  admin = new Unkey({ rootKey: ROOT_KEY, baseUrl: fleet.controlPlanes[0]?.address ?? '', retry });
-  gateway = new Unkey({ rootKey: 'never-looked-at', baseUrl: fleet.verifiers[0]?.address ?? '', retry });
-});
-afterAll(() => fleet.stop());
 
 const resultOf = <T>({ result, error }: { result?: T; error?: unknown }): T => {
   if (!result) throw new Error(JSON.stringify(error));
   return result;
 };
 
-test('a client creates a key, verifies it, disables it, sees it refused, and enables it again', async () => {
-  const { keyId, key } = resultOf(
-    await admin.keys.create({
-      apiId: 'e2e',
-      name: 'Ada',
-      prefix: 'e2e',
-      externalId: 'ada',
-      meta: { plan: 'pro' },
-    }),
-  );
-  const verify = async () => resultOf(await gateway.keys.verify({ apiId: 'e2e', key }));
-  expect(await verify()).toMatchObject({
-    valid: true,
-    code: 'VALID',
-    keyId,
-    enabled: true,
-    meta: { plan: 'pro' },
-    name: 'Ada',
+/** Clients that others wrote, unchanged: of each one instance for the control plane and one for the verifier. */
+describe.each([
+  ['0.38.0', Newest],
+  ['0.33.1', Earlier],
+] as const)('@unkey/api %s', (_version, Client) => {
+  let fleet: Fleet;
+  let admin: InstanceType<typeof Client>;
+  let gateway: InstanceType<typeof Client>;
+
+  beforeAll(async () => {
+    fleet = await Fleet.start({ env: { USAGE_PERIOD_MS: '100' } });
+    const retry = { attempts: 1, backoff: () => 1 };
+    admin = new Client({ rootKey: ROOT_KEY, baseUrl: fleet.controlPlanes[0]?.address ?? '', retry });
+    gateway = new Client({ rootKey: 'never-looked-at', baseUrl: fleet.verifiers[0]?.address ?? '', retry });
   });
+  afterAll(() => fleet.stop());
 
-  resultOf(await admin.keys.update({ keyId, enabled: false }));
-  expect(await verify()).toMatchObject({ valid: false, code: 'DISABLED', keyId, enabled: false });
-
-  resultOf(await admin.keys.update({ keyId, enabled: true, name: 'Grace', meta: { plan: 'free' } }));
-  expect(await verify()).toMatchObject({ valid: true, name: 'Grace', meta: { plan: 'free' } });
-
-  expect(resultOf(await admin.keys.get({ keyId }))).toMatchObject({
-    id: keyId,
-    apiId: 'e2e',
-    name: 'Grace',
-    start: key.slice(0, 8),
-  });
-  resultOf(await admin.keys.delete({ keyId }));
-  expect(await verify()).toEqual({ valid: false, code: 'NOT_FOUND', requestId: expect.any(String) });
-});
-
-test('a client lists by pages, and each key comes once', async () => {
-  const created = new Set<string>();
-  for (let i = 0; i < 23; i++) created.add(resultOf(await admin.keys.create({ apiId: 'pages' })).keyId);
-  const seen: string[] = [];
-  let cursor: string | undefined;
-  do {
-    const page = resultOf(
-      await admin.apis.listKeys({ apiId: 'pages', limit: 10, ...(cursor ? { cursor } : {}) }),
+  test('a client creates a key, verifies it, disables it, sees it refused, and enables it again', async () => {
+    const { keyId, key } = resultOf(
+      await admin.keys.create({
+        apiId: 'e2e',
+        name: 'Ada',
+        prefix: 'e2e',
+        externalId: 'ada',
+        meta: { plan: 'pro' },
+      }),
     );
-    seen.push(...page.keys.map(({ id }) => id));
-    expect(page.total).toBe(23);
-    cursor = page.cursor;
-  } while (cursor);
-  expect(seen).toHaveLength(23);
-  expect(new Set(seen)).toEqual(created);
-});
-
-test('a client makes, reads and deletes an API', async () => {
-  const { apiId } = resultOf(await admin.apis.create({ name: 'billing' }));
-  const { key } = resultOf(await admin.keys.create({ apiId }));
-  expect(resultOf(await admin.apis.get({ apiId }))).toMatchObject({ id: apiId, name: 'billing' });
-  expect(resultOf(await gateway.keys.verify({ apiId, key })).valid).toBe(true);
-  resultOf(await admin.apis.delete({ apiId }));
-  expect(resultOf(await gateway.keys.verify({ apiId, key })).valid).toBe(false);
-});
-
-test('a client asks how often a key was verified', async () => {
-  const { keyId, key } = resultOf(await admin.keys.create({ apiId: 'counted' }));
-  for (let i = 0; i < 3; i++) await fleet.verdict(key);
-  const successes = async () => {
-    const { verifications } = resultOf(await admin.keys.getVerifications({ keyId, granularity: 'day' }));
-    return verifications.reduce((sum, { success }) => sum + success, 0);
-  };
-  await fleet.until(async () => (await successes()) === 3);
-});
-
-test('a client gives a key an environment and an owner by the old name, and finds the key by each name', async () => {
-  const { keyId, key } = resultOf(
-    await admin.keys.create({ apiId: 'owned', ownerId: 'ada', environment: 'test' }),
-  );
-  await fleet.verdict(key);
-  const verified = resultOf(await gateway.keys.verify({ apiId: 'owned', key, tags: ['path=/', 'other'] }));
-  expect(verified).toMatchObject({ valid: true, keyId, ownerId: 'ada', environment: 'test' });
-  expect(resultOf(await admin.keys.get({ keyId })).ownerId).toBe('ada');
-  for (const owner of [{ ownerId: 'ada' }, { externalId: 'ada' }]) {
-    const { keys } = resultOf(await admin.apis.listKeys({ apiId: 'owned', ...owner }));
-    expect(keys.map(({ id }) => id)).toEqual([keyId]);
-  }
-  resultOf(await admin.keys.update({ keyId, ownerId: null }));
-  expect(resultOf(await admin.keys.get({ keyId }))).not.toHaveProperty('ownerId');
-  const tagged = async () =>
-    (await fleet.ok('apis.getVerifications', { apiId: 'owned', groupBy: 'tag' })).verifications;
-  await fleet.until(async () => (await tagged()).length === 2);
-});
-
-test('a client makes keys with the defaults of their API', async () => {
-  const { apiId } = resultOf(await admin.apis.create({ name: 'defaults' }));
-  await fleet.ok('apis.updateApi', { apiId, defaultPrefix: 'acme', defaultBytes: 32 });
-  expect(resultOf(await admin.keys.create({ apiId })).key).toMatch(/^acme_\w{49}$/);
-});
-
-describe('a client gets an error it can read', () => {
-  test('for a key that does not exist', async () => {
-    const { error } = await admin.keys.update({ keyId: 'key_none', enabled: false });
-    expect(error).toMatchObject({
-      code: 'NOT_FOUND',
-      message: 'key key_none not found',
-      requestId: expect.any(String),
+    const verify = async () => resultOf(await gateway.keys.verify({ apiId: 'e2e', key }));
+    expect(await verify()).toMatchObject({
+      valid: true,
+      code: 'VALID',
+      keyId,
+      enabled: true,
+      meta: { plan: 'pro' },
+      name: 'Ada',
     });
+
+    resultOf(await admin.keys.update({ keyId, enabled: false }));
+    expect(await verify()).toMatchObject({ valid: false, code: 'DISABLED', keyId, enabled: false });
+
+    resultOf(await admin.keys.update({ keyId, enabled: true, name: 'Grace', meta: { plan: 'free' } }));
+    expect(await verify()).toMatchObject({ valid: true, name: 'Grace', meta: { plan: 'free' } });
+
+    expect(resultOf(await admin.keys.get({ keyId }))).toMatchObject({
+      id: keyId,
+      apiId: 'e2e',
+      name: 'Grace',
+      start: key.slice(0, 8),
+    });
+    resultOf(await admin.keys.delete({ keyId }));
+    expect(await verify()).toEqual({ valid: false, code: 'NOT_FOUND', requestId: expect.any(String) });
   });
 
-  test('for a wrong root key', async () => {
-    const stranger = new Unkey({ rootKey: 'wrong', baseUrl: fleet.controlPlanes[0]?.address ?? '' });
-    expect((await stranger.keys.create({ apiId: 'e2e' })).error).toMatchObject({ code: 'UNAUTHORIZED' });
+  test('a client lists by pages, and each key comes once', async () => {
+    const created = new Set<string>();
+    for (let i = 0; i < 23; i++) created.add(resultOf(await admin.keys.create({ apiId: 'pages' })).keyId);
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = resultOf(
+        await admin.apis.listKeys({ apiId: 'pages', limit: 10, ...(cursor ? { cursor } : {}) }),
+      );
+      seen.push(...page.keys.map(({ id }) => id));
+      expect(page.total).toBe(23);
+      cursor = page.cursor;
+    } while (cursor);
+    expect(seen).toHaveLength(23);
+    expect(new Set(seen)).toEqual(created);
   });
 
-  test('for a field that we do not have', async () => {
-    const { error } = await admin.keys.create({ apiId: 'e2e', remaining: 10 });
-    expect(error).toMatchObject({ code: 'BAD_REQUEST', message: 'remaining: unknown field' });
+  test('a client makes, reads and deletes an API', async () => {
+    const { apiId } = resultOf(await admin.apis.create({ name: 'billing' }));
+    const { key } = resultOf(await admin.keys.create({ apiId }));
+    expect(resultOf(await admin.apis.get({ apiId }))).toMatchObject({ id: apiId, name: 'billing' });
+    expect(resultOf(await gateway.keys.verify({ apiId, key })).valid).toBe(true);
+    resultOf(await admin.apis.delete({ apiId }));
+    expect(resultOf(await gateway.keys.verify({ apiId, key })).valid).toBe(false);
+  });
+
+  test('a client asks how often a key was verified', async () => {
+    const { keyId, key } = resultOf(await admin.keys.create({ apiId: 'counted' }));
+    for (let i = 0; i < 3; i++) await fleet.verdict(key);
+    const successes = async () => {
+      const { verifications } = resultOf(await admin.keys.getVerifications({ keyId, granularity: 'day' }));
+      return verifications.reduce((sum, { success }) => sum + success, 0);
+    };
+    await fleet.until(async () => (await successes()) === 3);
+  });
+
+  test('a client gives a key an environment and an owner by the old name, and finds the key by each name', async () => {
+    const { keyId, key } = resultOf(
+      await admin.keys.create({ apiId: 'owned', ownerId: 'ada', environment: 'test' }),
+    );
+    await fleet.verdict(key);
+    const verified = resultOf(await gateway.keys.verify({ apiId: 'owned', key, tags: ['path=/', 'other'] }));
+    expect(verified).toMatchObject({ valid: true, keyId, ownerId: 'ada', environment: 'test' });
+    expect(resultOf(await admin.keys.get({ keyId })).ownerId).toBe('ada');
+    for (const owner of [{ ownerId: 'ada' }, { externalId: 'ada' }]) {
+      const { keys } = resultOf(await admin.apis.listKeys({ apiId: 'owned', ...owner }));
+      expect(keys.map(({ id }) => id)).toEqual([keyId]);
+    }
+    resultOf(await admin.keys.update({ keyId, ownerId: null }));
+    expect(resultOf(await admin.keys.get({ keyId }))).not.toHaveProperty('ownerId');
+    const tagged = async () =>
+      (await fleet.ok('apis.getVerifications', { apiId: 'owned', groupBy: 'tag' })).verifications;
+    await fleet.until(async () => (await tagged()).length === 2);
+  });
+
+  test('a client makes keys with the defaults of their API', async () => {
+    const { apiId } = resultOf(await admin.apis.create({ name: 'defaults' }));
+    await fleet.ok('apis.updateApi', { apiId, defaultPrefix: 'acme', defaultBytes: 32 });
+    expect(resultOf(await admin.keys.create({ apiId })).key).toMatch(/^acme_\w{49}$/);
+  });
+
+  describe('a client gets an error it can read', () => {
+    test('for a key that does not exist', async () => {
+      const { error } = await admin.keys.update({ keyId: 'key_none', enabled: false });
+      expect(error).toMatchObject({
+        code: 'NOT_FOUND',
+        message: 'key key_none not found',
+        requestId: expect.any(String),
+      });
+    });
+
+    test('for a wrong root key', async () => {
+      const stranger = new Client({ rootKey: 'wrong', baseUrl: fleet.controlPlanes[0]?.address ?? '' });
+      expect((await stranger.keys.create({ apiId: 'e2e' })).error).toMatchObject({ code: 'UNAUTHORIZED' });
+    });
+
+    test('for a field that we do not have', async () => {
+      const { error } = await admin.keys.create({ apiId: 'e2e', remaining: 10 });
+      expect(error).toMatchObject({ code: 'BAD_REQUEST', message: 'remaining: unknown field' });
+    });
   });
 });
