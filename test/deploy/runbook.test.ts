@@ -6,6 +6,7 @@ import { Readable } from 'node:stream';
 import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { refusedSince } from '../../deploy/refused-since.ts';
+import { ERRORS } from '../../shared/errors.ts';
 import { Balancer, hasBalancer } from '../harness/balancer.ts';
 import { bareEnv, SHELLS } from '../harness/bare-machine.ts';
 import { Load } from '../harness/load.ts';
@@ -47,10 +48,11 @@ describe('the runbook', () => {
     expect(names(sections)).toEqual(names(alerts));
   });
 
-  test('names only settings and metrics that exist', () => {
+  test('names only settings, metrics and error codes that exist', () => {
     const known = ['control-plane', 'verifier'].map((name) =>
       readFileSync(join(DEPLOY, '..', name, 'README.md'), 'utf8'),
     );
+    known.push(...Object.keys(ERRORS));
     const named = new Set(runbook.match(/`(?:[A-Z]+_[A-Z_]+|keyfence_\w+)`/g));
     expect(named.size).toBeGreaterThan(10);
     expect([...named].filter((name) => !known.some((text) => text.includes(name)))).toEqual([]);

@@ -43,8 +43,7 @@ export class LongestFirst extends BaseSequencer {
       const place = LONGEST.findIndex((name) => moduleId.endsWith(`/${name}.test.ts`));
       return place < 0 ? LONGEST.length : place;
     };
-    const order = ({ project }: TestSpecification) =>
-      PROJECT_ORDER.findIndex((name) => name === project.name);
+    const order = ({ project }: TestSpecification) => PROJECT_ORDER.indexOf(project.name);
     return sorted.toSorted((a, b) => rank(a) - rank(b) || order(a) - order(b));
   }
 }
