@@ -88,7 +88,8 @@ test('the package runs as JavaScript under a plain node', async () => {
   expect((await keyfence('--version')).stdout.trim()).toBe(version());
   const { keyId } = JSON.parse((await keyfence('keys', 'create', 'packed', '--json')).stdout);
   expect((await keyfence('keys', 'disable', keyId)).stdout).toContain('complete');
-  expect((await keyfence('doctor')).stdout).toContain('✓ rights');
+  // What the doctor finds wrong while a slow machine is busy, such as a verifier that lags, may pass.
+  await fleet.until(async () => (await keyfence('doctor')).stdout.includes('✓ rights'));
 });
 
 /** The samples of a page of documentation, in their order. */

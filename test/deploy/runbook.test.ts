@@ -52,7 +52,7 @@ describe('the runbook', () => {
     const known = ['control-plane', 'verifier'].map((name) =>
       readFileSync(join(DEPLOY, '..', name, 'README.md'), 'utf8'),
     );
-    known.push(...Object.keys(ERRORS));
+    known.push(...Object.keys(ERRORS).map((code) => `\`${code}\``));
     const named = new Set(runbook.match(/`(?:[A-Z]+_[A-Z_]+|keyfence_\w+)`/g));
     expect(named.size).toBeGreaterThan(10);
     expect([...named].filter((name) => !known.some((text) => text.includes(name)))).toEqual([]);
