@@ -69,5 +69,7 @@ test('bash completes commands, options and shells by the words before', async ()
   expect(await completed('completion', 'z')).toBe('zsh');
   const zsh = await start(['completion', 'zsh'], envOf(fleet)).ended;
   expect(zsh.stdout).toMatch(/^#compdef keyfence\n/);
-  expect(zsh.stdout).toContain('" keys disable "*) compadd -- --api --owner --file --wait --json --help || _files ;;');
+  expect(zsh.stdout).toContain(
+    '" keys disable "*) compadd -- --api --owner --file --wait --json --help || _files ;;',
+  );
 });
