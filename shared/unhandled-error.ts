@@ -7,10 +7,10 @@ import { ApiError } from './errors.ts';
 export function toApiError(
   err: unknown,
   log: { error(fields: object, message: string): void },
-  requestId?: string,
+  request: { readonly requestId?: string; readonly traceId?: string | undefined } = {},
 ): ApiError {
   if (err instanceof ApiError) return err;
-  log.error({ requestId, err }, UNHANDLED);
+  log.error({ ...request, err }, UNHANDLED);
   return new ApiError('INTERNAL_SERVER_ERROR', 'something went wrong on our side', { cause: err });
 }
 

@@ -24,6 +24,9 @@ export const Event = Type.Object({
   id: Type.String({ description: 'Sorts by when events were recorded.' }),
   time: Time('When the call arrived'),
   requestId: Type.String(),
+  traceId: Type.Optional(
+    Type.String({ description: "Id of the caller's trace, where the call had a `traceparent`." }),
+  ),
   operation: Type.String(),
   outcome: Type.String({ description: 'OK, or the code of the error.' }),
   by: EventCaller,
@@ -63,6 +66,7 @@ export interface AuditEvent extends AuditedEffect {
   /** Arrival of the call, Unix milliseconds. */
   readonly time: number;
   readonly requestId: string;
+  readonly traceId?: string;
   readonly operation: string;
   readonly outcome: 'OK' | ErrorCode;
   readonly by: { readonly rootKeyId?: string; readonly address: string };

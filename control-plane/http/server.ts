@@ -19,6 +19,7 @@ import {
   RETRY_AFTER_SECONDS,
 } from '#shared/errors.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
+import { traceIdOf } from '#shared/trace-id.ts';
 import { UNHANDLED } from '#shared/unhandled-error.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
@@ -54,6 +55,7 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
     frameworkErrors: (error, request, reply) => answerError(error, request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.decorateRequest('failure', undefined);
+  app.decorateRequest('traceId', undefined);
   app.removeContentTypeParser('text/plain');
   readJson(app);
   app.server.maxConnections = config.CONNECTIONS_MAX;
@@ -83,6 +85,7 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
   const methods = new Map<string, string>();
   app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));
   app.addHook('onRequest', async (request, reply) => {
+    request.traceId = traceIdOf(request.headers.traceparent);
     reply.header('x-request-id', request.id).header('cache-control', 'no-store');
   });
   app.addHook('preParsing', async (request, reply) => {
@@ -92,7 +95,7 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
   app.addHook('onResponse', async (request, reply) => {
     log.info(
       {
-        requestId: request.id,
+        ...namesOf(request),
         method: request.method,
         path: request.routeOptions.url ?? 'unknown',
         status: reply.statusCode,
@@ -126,6 +129,8 @@ interface Failure {
 declare module 'fastify' {
   interface FastifyRequest {
     failure: Failure | undefined;
+    /** Of the caller's trace, where it says that it is in one (W3C Trace Context). */
+    traceId: string | undefined;
   }
 }
 
@@ -142,6 +147,11 @@ const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_MAX_PARAM_LENGTH: ['URI_TOO_LONG', 'path: over the limit'],
 };
 
+/** The ids by which logs and the audit log name a request. */
+export function namesOf({ id, traceId }: FastifyRequest): { requestId: string; traceId?: string } {
+  return { requestId: id, ...(traceId === undefined ? {} : { traceId }) };
+}
+
 function answerError(
   error: FastifyError | ApiError,
   request: FastifyRequest,
@@ -149,9 +159,9 @@ function answerError(
 ): FastifyReply {
   request.failure = meaningOf(error, request);
   const { code, message } = request.failure;
-  if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ requestId: request.id, err: error }, UNHANDLED);
+  if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ ...namesOf(request), err: error }, UNHANDLED);
   if (code === 'SERVICE_UNAVAILABLE') {
-    request.log.warn({ requestId: request.id, err: error.cause ?? error }, message);
+    request.log.warn({ ...namesOf(request), err: error.cause ?? error }, message);
     reply.header('retry-after', String(RETRY_AFTER_SECONDS));
   }
   if (code === 'UNAUTHORIZED') reply.header('www-authenticate', 'Bearer');

@@ -101,7 +101,8 @@ export class Audit {
   #keep(kind: AuditKind, waiting: Waiting, err: unknown): void {
     const { limits, log, counted } = this.#options;
     const waits = kind === 'done' && this.#waiting.length < limits.waitingMax && !this.#stop.signal.aborted;
-    log.warn({ requestId: waiting.event.requestId, waits, err }, 'an audit event was not recorded');
+    const { requestId, traceId } = waiting.event;
+    log.warn({ requestId, traceId, waits, err }, 'an audit event was not recorded');
     if (!waits) {
       counted(kind, 'lost');
       return;

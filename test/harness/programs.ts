@@ -37,6 +37,7 @@ const SOURCES = {
   'python3 pycurl': { command: '.ci/run' },
   "Java's libraries": { command: '.ci/run' },
   "Rust's libraries": { command: '.ci/run' },
+  OpenTelemetry: { command: '.ci/run' },
 } as const satisfies Record<string, { package: string } | { command: string }>;
 
 export type Program = keyof typeof SOURCES;

@@ -1,5 +1,6 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
+import { traceIdOf } from '#shared/trace-id.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
@@ -60,6 +61,11 @@ export function checkQuestion({ attributes = {} }: CheckRequest, settings: Authz
 /** The client's request id as Envoy has it; undefined = none. */
 export function checkRequestId({ attributes }: CheckRequest): string | undefined {
   return attributes?.request?.http?.id;
+}
+
+/** Id of the trace that the client's request is in; undefined = none. */
+export function checkTraceId({ attributes }: CheckRequest): string | undefined {
+  return traceIdOf(linesOf(attributes?.request?.http)['traceparent']);
 }
 
 /** An answer as Envoy understands it. What the API must not see of the client's request is taken out. */

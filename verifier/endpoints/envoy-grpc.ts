@@ -17,6 +17,7 @@ import {
   checkQuestion,
   checkRequestId,
   checkResponse,
+  checkTraceId,
   GRPC_INTERNAL,
 } from './envoy-check.ts';
 import { Connections } from './grpc-connections.ts';
@@ -151,7 +152,7 @@ function checkMethod({
           : (answers.decide(asked.key, asked.apiId) ?? (await answers.lookUp(asked.key, asked.apiId)));
       return authzAnswer(outcome, requestId, authz.withMeta);
     } catch (error) {
-      const { status, code } = toApiError(error, log, requestId);
+      const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });
       const body = problemBody({ status, code, requestId });
       return { status, body, headers: status === 503 ? [['Retry-After', String(RETRY_AFTER_SECONDS)]] : [] };
     }

@@ -6,6 +6,7 @@ import { ApiError, type ErrorCode, unavailable } from '#shared/errors.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import { SlotList } from '#shared/slot-list.ts';
+import { traceIdOf } from '#shared/trace-id.ts';
 import { toApiError, UNHANDLED } from '#shared/unhandled-error.ts';
 import type { HttpLimits } from './limits.ts';
 import { Loan } from './loan.ts';
@@ -94,7 +95,7 @@ export function createListener(options: ListenerOptions): Listener {
       if (request.socket instanceof Loan) request.socket.answered();
     });
     const fail = (error: unknown) => {
-      const told = toApiError(error, log, requestId);
+      const told = toApiError(error, log, { requestId, traceId: traceIdOf(request.headers.traceparent) });
       if (response.headersSent) return void (told !== error && response.destroy());
       try {
         answerError(response, told, requestId, problems);

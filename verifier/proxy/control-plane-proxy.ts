@@ -8,6 +8,7 @@ import { endToEndHeaders } from './end-to-end-headers.ts';
 import { FaultLog } from './fault-log.ts';
 import { forwardedFor } from './forwarded-for.ts';
 import { leadsTo } from './own-address.ts';
+import { writtenByTracer } from './tracer.ts';
 import { bodyOf, UpstreamPool, type UpstreamStats } from './upstream.ts';
 import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 
@@ -61,6 +62,8 @@ export async function createControlPlaneProxy(
   },
 ): Promise<ControlPlaneProxy> {
   const { id, config, clock, log } = options;
+  const ours: ReadonlySet<string> = new Set([...OURS, ...writtenByTracer()]);
+  const isOurs = (name: string) => ours.has(asReadByServers(name));
   let loopTold = false;
   const limits = {
     connectionsMax: config.CONTROL_PLANE_CONNECTIONS_MAX,
@@ -92,6 +95,7 @@ export async function createControlPlaneProxy(
         target,
         events,
         requestId,
+        rawHeaders,
         headers: [...kept, 'X-Forwarded-For', client, 'X-Request-Id', requestId, 'Via', `1.1 ${id}`],
       });
     } catch (error) {
@@ -121,7 +125,6 @@ const NOT_HERE =
 const OPERATION = /^\/v1\/(?!keys\.verifykey)[a-z]+\.[a-z]+(?:\?|$)/i;
 
 const OURS: ReadonlySet<string> = new Set(['host', 'x-forwarded-for', 'x-request-id']);
-const isOurs = (name: string) => OURS.has(asReadByServers(name));
 
 const MESSAGES: Readonly<Record<UpstreamFault, string>> = {
   busy: 'too many calls to the control plane at once; nothing was done',

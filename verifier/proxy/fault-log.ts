@@ -1,5 +1,6 @@
 import type { Clock } from '#shared/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { traceIdIn } from '#shared/trace-id.ts';
 import type { UpstreamError, UpstreamFault } from './upstream-handler.ts';
 
 /** Shortest time between two log lines on one fault: a server that is down would otherwise fill the log. */
@@ -20,7 +21,10 @@ export class FaultLog {
   }
 
   /** Logs the fault, unless one of its kind was a moment ago; then it is among the `unsaid` of the next. */
-  tell(error: UpstreamError, request: { readonly method: string; readonly requestId: string }): void {
+  tell(
+    error: UpstreamError,
+    request: { readonly method: string; readonly requestId: string; readonly rawHeaders: readonly string[] },
+  ): void {
     const { fault, cause } = error;
     const last = this.#last.get(fault);
     const nowMs = this.#clock.monotonicMs();
@@ -30,9 +34,10 @@ export class FaultLog {
     }
     this.#last.set(fault, { atMs: nowMs, unsaid: 0 });
     const { method, requestId } = request;
+    const traceId = traceIdIn(request.rawHeaders);
     const unsaid = last?.unsaid ?? 0;
     // Log the reason alone: the rest of the error may hold what the server sent.
     const reason = cause instanceof Error ? cause.message : undefined;
-    this.#log.warn({ requestId, method, fault, reason, unsaid }, `no response from ${this.#to}`);
+    this.#log.warn({ requestId, traceId, method, fault, reason, unsaid }, `no response from ${this.#to}`);
   }
 }

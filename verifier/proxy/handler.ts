@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { ApiError, type ErrorCode } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
+import { traceIdIn } from '#shared/trace-id.ts';
 import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import type { Verdict } from '../core/verdict.ts';
@@ -22,6 +23,7 @@ import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
 import { forwardedFor } from './forwarded-for.ts';
 import type { ProxyOptions } from './options.ts';
 import type { Rechecker } from './recheck.ts';
+import { writtenByTracer } from './tracer.ts';
 import { type Body, bodyOf, type UpstreamPool } from './upstream.ts';
 import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 
@@ -47,6 +49,7 @@ export class Forwarder {
   readonly #rechecker: Rechecker;
   readonly #options: ProxyOptions;
   readonly #isSecure: boolean;
+  readonly #byTracer = writtenByTracer();
 
   constructor(upstream: UpstreamPool, rechecker: Rechecker, options: ProxyOptions) {
     this.#upstream = upstream;
@@ -80,6 +83,7 @@ export class Forwarder {
         headers: kept,
         events,
         requestId,
+        rawHeaders: asking.rawHeaders,
         responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
         tunnelIdleMs,
       });
@@ -95,6 +99,7 @@ export class Forwarder {
     const name = asReadByServers(spelt);
     return (
       OURS.has(name) ||
+      this.#byTracer.has(name) ||
       isIdentityHeader(name) ||
       mayHoldKey(name, value, this.#options.authz.sources) ||
       (this.#isSecure && name === 'x-forwarded-proto') ||
@@ -176,7 +181,7 @@ export function laneHandler(
       );
     };
     const fail = (error: unknown) => {
-      const told = toApiError(error, log, requestId);
+      const told = toApiError(error, log, { requestId, traceId: traceIdIn(call.rawHeaders) });
       if (response.headersSent || response.destroyed) return;
       response.answer(raw.refused(told, requestId, connection.keepAliveS));
     };

@@ -6,6 +6,7 @@ import { FaultLog } from './fault-log.ts';
 import { Forwarder, handler, laneHandler } from './handler.ts';
 import type { ProxyOptions } from './options.ts';
 import { Rechecker } from './recheck.ts';
+import { writtenByTracer } from './tracer.ts';
 import { UpstreamPool, type UpstreamStats } from './upstream.ts';
 
 /** A listener in front of an API. */
@@ -35,7 +36,10 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
   const forwarder = new Forwarder(upstream, rechecker, options);
   const lane = { answered: 0, lent: 0, handedOver: 0 };
   // Which of several keys in a query counts is for the reference to say.
-  const hasLane = limits.FAST_LANE && certificate === undefined && !options.authz.sources.includes('query');
+  const oneKey = !options.authz.sources.includes('query');
+  // What passes Node's server by has no span there that the one of its way to the API could belong to.
+  const traced = writtenByTracer().size > 0;
+  const hasLane = limits.FAST_LANE && certificate === undefined && oneKey && !traced;
   const passOn = laneHandler(forwarder, options);
   // A long body may take long; STALL_TIMEOUT_MS bounds the time in which nothing of it comes.
   const ownLimits = { ...limits, REQUEST_TIMEOUT_MS: 0 };

@@ -87,6 +87,7 @@ export class UpstreamPool implements UpstreamStats {
    * @param options.target path and query to ask for
    * @param options.headers names and values in turn
    * @param options.events those of the request
+   * @param options.rawHeaders those of the request, as they came
    * @param options.responseHeaders likewise, added to those of the response
    * @param options.tunnelIdleMs with it the request asks for a WebSocket: where the server agrees, both connections
    *   become one, until either ends or nothing moved for so long
@@ -100,6 +101,7 @@ export class UpstreamPool implements UpstreamStats {
       headers: string[];
       events: RequestEvents;
       requestId: string;
+      rawHeaders: readonly string[];
       responseHeaders?: readonly string[];
       tunnelIdleMs?: number | undefined;
     },
@@ -134,9 +136,9 @@ export class UpstreamPool implements UpstreamStats {
     }
   }
 
-  #noted(error: UpstreamError, { method, requestId }: { method: string; requestId: string }): UpstreamError {
+  #noted(error: UpstreamError, request: Parameters<FaultLog['tell']>[1]): UpstreamError {
     this.faults[error.fault]++;
-    this.#log.tell(error, { method, requestId });
+    this.#log.tell(error, request);
     return error;
   }
 

@@ -12,7 +12,7 @@ import {
 import type { Written } from '../../core/change-log.ts';
 import type { Audit } from '../../redis/audit.ts';
 import { isChange } from '../reads.ts';
-import type { App } from '../server.ts';
+import { type App, namesOf } from '../server.ts';
 import { Hidden } from './hidden.ts';
 
 declare module 'fastify' {
@@ -59,7 +59,7 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
     effect: AuditedEffect,
   ) => ({
     time: request.auditNotes.arrivedAt,
-    requestId: request.id,
+    ...namesOf(request),
     operation: operationOf(request),
     outcome,
     by: {

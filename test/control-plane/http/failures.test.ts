@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { apiKeys, recordKey } from '../../../shared/redis/redis-keys.ts';
-import { Fleet } from '../../harness/fleet.ts';
+import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 /** Calls that end badly, and what the log and the audit log say of them. */
 let fleet: Fleet;
@@ -49,6 +49,18 @@ describe('a mistake of ours', () => {
     expect(linesOf(requestId).map(({ level }) => level)).toContain(50);
     expect([...(await auditOf(requestId)), ...(await auditOf(requestId, { refused: 'true' }))]).toEqual([]);
   });
+});
+
+test('the trace that a caller is in stands in the log and in the audit log', async () => {
+  const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+  const headers = { authorization: `Bearer ${ROOT_KEY}`, traceparent: `00-${trace}-00f067aa0ba902b7-01` };
+  const url = `${fleet.controlPlanes[0]?.address}/v1/keys.updateKey`;
+  const answer = await fleet.post(url, { keyId: 'key_none', enabled: false }, headers);
+  const requestId = answer.headers['x-request-id'];
+  expect(linesOf(requestId).map(({ traceId }) => traceId)).toEqual([trace]);
+  expect(await auditOf(requestId, { refused: 'true' })).toMatchObject([{ traceId: trace }]);
+  const said = fleet.logged.map((line) => JSON.parse(line)).filter(({ audit }) => audit?.traceId === trace);
+  expect(said).toHaveLength(1);
 });
 
 test('every answered call is one line of the log: what, by whom, how it ended and how long it took', async () => {

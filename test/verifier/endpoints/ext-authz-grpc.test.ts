@@ -26,6 +26,9 @@ const HEALTH = 'grpc.health.v1.Health';
 const envoy = await load(join(import.meta.dirname, 'envoy.proto'), { keepCase: true, enums: Number });
 const health = await load(join(ROOT, 'verifier/endpoints/protos/health.proto'), { defaults: true });
 
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+const TRACEPARENT = `00-${TRACE}-00f067aa0ba902b7-01`;
+
 let answers: ScriptedAnswers;
 let listener: GrpcListener;
 let clients: Client[];
@@ -145,6 +148,13 @@ describe('Check', () => {
     expect(query_parameters_to_remove).toEqual([]);
   });
 
+  test('leaves the trace of the request as it is', async () => {
+    const traced = { 'x-api-key': 'good', traceparent: TRACEPARENT, tracestate: 'a=1' };
+    const { ok_response } = await check(http(traced));
+    expect(ok_response?.headers_to_remove).toEqual(['x-api-key']);
+    expect(Object.keys(told(ok_response?.headers))).not.toContain('traceparent');
+  });
+
   test('tells empty identity headers too', async () => {
     const reply = await check(bearer('remote-good'));
     expect(told(reply.ok_response?.headers)).toMatchObject({ 'X-Key-Id': 'key_good', 'X-Key-Name': '' });
@@ -237,9 +247,11 @@ describe('Check', () => {
     const empty = await unary<Reply>(connected(), envoy, SERVICE, 'Check', {});
     expect(empty.denied_response?.status.code).toBe(401);
     for (const key of ['bug', 'remote-bug']) {
-      expect((await check(bearer(key))).denied_response?.status.code).toBe(500);
+      const traced = http({ authorization: `Bearer ${key}`, traceparent: TRACEPARENT });
+      expect((await check(traced)).denied_response?.status.code).toBe(500);
     }
-    expect(bugs.splice(0)).toHaveLength(2);
+    const named = expect.objectContaining({ requestId: 'mine-1', traceId: TRACE });
+    expect(bugs.splice(0)).toEqual([named, named]);
   });
 
   test('of a message over 1 MiB is refused', async () => {

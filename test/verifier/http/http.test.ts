@@ -461,11 +461,16 @@ describe.each([
     test.each(['bug', 'remote-bug'])(
       '%s: a fault of ours is 500, its details only in the log',
       async (key) => {
-        const response = await post({ key });
+        const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+        const response = await post({ key }, [`traceparent: 00-${trace}-00f067aa0ba902b7-01`]);
         expect(errorOf(response)).toMatchObject({ status: 500, code: 'INTERNAL_SERVER_ERROR' });
         expect(response.raw).not.toContain('fault of ours');
         expect(bugs).toMatchObject([
-          { requestId: response.headers['x-request-id'], err: { message: 'a fault of ours' } },
+          {
+            requestId: response.headers['x-request-id'],
+            traceId: trace,
+            err: { message: 'a fault of ours' },
+          },
         ]);
       },
     );

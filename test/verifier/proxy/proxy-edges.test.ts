@@ -100,10 +100,19 @@ describe.each([true, false])('with FAST_LANE=%s', (FAST_LANE) => {
     ],
   ])('an answer that %s is 502, asked for once, and in the log', async (_, text) => {
     says = () => text;
-    expect((await ask('GET / HTTP/1.1', ['X-Request-Id: mine']).response()).status).toBe(502);
+    const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+    const named = ['X-Request-Id: mine', `Traceparent: ${traceparent}`];
+    expect((await ask('GET / HTTP/1.1', named).response()).status).toBe(502);
     expect(seen).toHaveLength(1);
+    expect(seen[0]).toContain(`\r\nTraceparent: ${traceparent}\r\n`);
     expect(warned).toMatchObject([
-      { requestId: 'mine', method: 'GET', reason: expect.any(String), unsaid: 0 },
+      {
+        requestId: 'mine',
+        traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
+        method: 'GET',
+        reason: expect.any(String),
+        unsaid: 0,
+      },
     ]);
     expect(JSON.stringify(warned)).not.toContain('ESMTP');
     const { cut, invalid } = proxy.stats.faults;
