@@ -1,4 +1,4 @@
-import { type Clock, pause } from '#shared/clock.ts';
+import { type Clock, pause, Waker } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import type { BatchedChangeLog, Write } from './change-log.ts';
 import type { Journey, Journeys, WrittenChange } from './journey.ts';
@@ -122,14 +122,14 @@ export class Batches {
   async #giveWay(journey: Journey | undefined): Promise<boolean> {
     if (!journey) return false;
     const { clock, limits } = this.#options;
-    const over = new AbortController();
+    const waker = new Waker();
     let isOver = false;
     const end = () => {
       isOver = true;
-      over.abort();
+      waker.wake();
     };
     journey.done.then(end, end);
-    await pause(clock, limits.giveWayMs, over.signal);
+    await waker.pause(clock, limits.giveWayMs);
     return isOver;
   }
 }

@@ -1,4 +1,4 @@
-import { type Clock, pause } from '#shared/clock.ts';
+import { type Clock, pause, Waker } from '#shared/clock.ts';
 import type { ChangeLog, Killed, Written } from './change-log.ts';
 
 /** End of a change: complete by acks or by fence, or `lost` in a failover, also where that can no longer be excluded. */
@@ -67,7 +67,7 @@ export class Fence {
   readonly #clock: Clock;
   readonly #deposedMs: number;
   readonly #events: FenceEvents;
-  readonly #apis = new Map<string, { open: Open[]; latestMs: number; wake: AbortController }>();
+  readonly #apis = new Map<string, { open: Open[]; latestMs: number; readonly waker: Waker }>();
   readonly #stop = new AbortController();
   #pending = 0;
 
@@ -116,9 +116,9 @@ export class Fence {
       api.open.push(open);
       api.open.sort((a, b) => a.sequence - b.sequence);
       api.latestMs = startedAtMs;
-      api.wake.abort();
+      api.waker.wake();
     } else {
-      this.#apis.set(apiId, { open: [open], latestMs: startedAtMs, wake: new AbortController() });
+      this.#apis.set(apiId, { open: [open], latestMs: startedAtMs, waker: new Waker() });
       void this.#poll(apiId);
     }
     return open;
@@ -127,7 +127,7 @@ export class Fence {
   /** Stops watching; what is open stays unsettled. */
   stop(): void {
     this.#stop.abort();
-    for (const { wake } of this.#apis.values()) wake.abort();
+    for (const { waker } of this.#apis.values()) waker.wake();
   }
 
   /** Removes killed followers one fence from now, because they may hold a lease granted after the change. */
@@ -145,8 +145,8 @@ export class Fence {
       const share = Math.max(POLL_DELAY_MIN_MS, POLL_SHARE * (nowMs - api.latestMs));
       const delay = Math.min(POLL_DELAY_MAX_MS, share);
       const rest = untilClose - nowMs;
-      api.wake = new AbortController();
-      await pause(this.#clock, rest > 0 ? Math.min(delay, Math.ceil(rest)) : delay, api.wake.signal);
+      api.waker.reset();
+      await api.waker.pause(this.#clock, rest > 0 ? Math.min(delay, Math.ceil(rest)) : delay);
       if (this.#stop.signal.aborted) return;
       if (api.open.some((change) => !change.replicated) && this.#clock.monotonicMs() >= coverAtMs) {
         await this.#cover(apiId, api.open);

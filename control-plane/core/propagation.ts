@@ -1,4 +1,4 @@
-import { type Clock, pause } from '#shared/clock.ts';
+import { type Clock, Waker } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import { type BatchEvents, Batches, type BatchLimits, halfWritten } from './batches.ts';
 import type { BatchedChangeLog, Write, Written } from './change-log.ts';
@@ -65,11 +65,8 @@ export class Propagator {
   readonly #journeys: Journeys;
   readonly #batches: Batches;
   readonly #stop = new AbortController();
-  /**
-   * Of each caller that is held, its wait. Not `AbortSignal.any` with `#stop`: Node keeps such a signal, and all that
-   * listens to it, alive until it fires.
-   */
-  readonly #held = new Set<AbortController>();
+  /** Of each caller that is held, its wait. */
+  readonly #held = new Set<Waker>();
 
   /** @param durable whether Redis keeps what it acknowledged of that API before this call; never rejects */
   constructor(options: PropagatorOptions) {
@@ -188,7 +185,7 @@ export class Propagator {
   /** Answers every held call with `pending`; what is on its way goes on at other control planes' sweeps. */
   stop(): void {
     this.#stop.abort();
-    for (const waited of this.#held) waited.abort();
+    for (const waited of this.#held) waited.wake();
     this.#options.fence.stop();
   }
 
@@ -235,12 +232,12 @@ export class Propagator {
   async #hold<T>(settling: Promise<T>, waitMs: number): Promise<T | undefined> {
     const holdMs = Math.min(waitMs, this.#options.limits.fenceWaitMs);
     if (holdMs <= 0) return undefined;
-    const waited = new AbortController();
-    if (this.#stop.signal.aborted) waited.abort();
+    const waited = new Waker();
+    if (this.#stop.signal.aborted) waited.wake();
     this.#held.add(waited);
-    const over = pause(this.#options.clock, holdMs, waited.signal).then(() => undefined);
+    const over = waited.pause(this.#options.clock, holdMs).then(() => undefined);
     return Promise.race([settling, over]).finally(() => {
-      waited.abort();
+      waited.wake();
       this.#held.delete(waited);
     });
   }

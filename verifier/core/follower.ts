@@ -1,5 +1,5 @@
 import { type Change, type Effect, effectOf, parsePublished } from '#shared/change.ts';
-import { backoffMs, type Clock, pause } from '#shared/clock.ts';
+import { backoffMs, type Clock, pause, Waker } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { decodeState } from '#shared/key-record.ts';
 import { memberName } from '#shared/protocol.ts';
@@ -55,7 +55,7 @@ export class Follower {
   #waiters: PromiseWithResolvers<void>[] = [];
   readonly #stop = new AbortController();
   #ended: Promise<void> | undefined;
-  #wake = new AbortController();
+  readonly #waker = new Waker();
 
   constructor(options: {
     apiId: string;
@@ -152,7 +152,7 @@ export class Follower {
     const session = this.#session;
     this.#forgetAll();
     this.#stop.abort();
-    this.#wake.abort();
+    this.#waker.wake();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
     if (session) await this.#former.leave(session, this.#member);
     await this.#ended;
@@ -206,7 +206,7 @@ export class Follower {
     session.onEnd(() => {
       ended = true;
       if (this.#session === session) this.#session = undefined;
-      this.#wake.abort();
+      this.#waker.wake();
     });
     this.#session = session;
     await this.#within(
@@ -214,7 +214,7 @@ export class Follower {
       session.subscribe((message) => this.#receive(session, message)),
     );
     for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
-      this.#wake = new AbortController();
+      this.#waker.reset();
       try {
         if (!this.#epoch) await this.#register(session);
         else await this.#sync(session, this.#epoch);
@@ -227,7 +227,7 @@ export class Follower {
       dropped = false;
       onLive();
       const jitter = 0.9 + 0.2 * this.#random();
-      await pause(this.#clock, this.#limits.syncPeriodMs * jitter, this.#wake.signal);
+      await this.#waker.pause(this.#clock, this.#limits.syncPeriodMs * jitter);
     }
     if (!this.#stop.signal.aborted) throw unavailable('the connection to Redis ended');
   }
@@ -293,7 +293,7 @@ export class Follower {
     if (this.#session !== session) return;
     const change = parsePublished(message);
     const epoch = this.#epoch;
-    this.#wake.abort();
+    this.#waker.wake();
     if (!epoch || !change || change.sequence <= this.position) return;
     this.#known.heardOf(change.sequence);
     if (!this.#known.isContinuedBy(change)) {
@@ -326,7 +326,7 @@ export class Follower {
     }
     this.#known.add(change);
     this.#events.applied(change, source);
-    this.#wake.abort(); // the next SYNC acknowledges it
+    this.#waker.wake(); // the next SYNC acknowledges it
   }
 
   /** A reply that was meant for another request: nothing that comes over this connection can be believed. */
@@ -338,7 +338,7 @@ export class Follower {
   #drop(reason: DropReason): never {
     this.#events.dropped(reason, this.position);
     this.#forgetAll();
-    this.#wake.abort();
+    this.#waker.wake();
     throw unavailable(`out of sync with Redis: ${reason}`);
   }
 
