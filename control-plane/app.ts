@@ -113,7 +113,7 @@ export async function startControlPlane(
       kept: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
       waitingMax: config.AUDIT_WAITING_MAX,
     },
-    counted: (kind, result) => metrics.audit.inc({ kind, result }),
+    counted: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
     log,
   });
   metrics.watch(fence, durability, audit, bootstrapWatch);

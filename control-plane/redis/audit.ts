@@ -3,11 +3,11 @@ import { unavailable } from '#shared/errors.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditAgain, auditStream } from '#shared/redis/redis-keys.ts';
-import { Script, type ScriptCall } from '#shared/redis/script.ts';
+import { Script } from '#shared/redis/script.ts';
 import { type AuditEvent, type AuditKind, type ListedEvent, readEvent } from '../core/audit-event.ts';
 import { BATCH_LANE, type DurableWriter } from './change-log.ts';
 
-const recordScript = new Script(new URL('./lua/record-event.lua', import.meta.url));
+const recordScript = new Script(new URL('./lua/record-events.lua', import.meta.url));
 
 /** Conditions on the events of a listing; all must hold. */
 export interface AuditFilter {
@@ -20,7 +20,9 @@ export interface AuditFilter {
 
 /** Most events that one page examines. */
 const EXAMINED_MAX = 1000;
-const BATCH = 200;
+const EXAMINED_AT_ONCE = 200;
+/** Events that one run of the script writes: more would keep Redis from others for longer. */
+const WRITTEN_AT_ONCE = 50;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5000;
 
@@ -39,8 +41,14 @@ interface Waiting {
   id: string;
 }
 
-/** Told what became of an event. */
-type Counted = (kind: AuditKind, result: 'written' | 'late' | 'lost') => void;
+/** Told what became of events. */
+type Counted = (kind: AuditKind, result: 'written' | 'late' | 'lost', events: number) => void;
+
+/** Events of calls that are answered at the same time, on their way to Redis together. */
+interface Gathered {
+  readonly events: AuditEvent[];
+  readonly written: Promise<void>;
+}
 
 interface AuditOptions {
   readonly nodes: RedisNodes;
@@ -54,6 +62,7 @@ interface AuditOptions {
 /** The audit log: two streams in Redis that keep the latest events each, and the process's log. */
 export class Audit {
   readonly #options: AuditOptions;
+  readonly #gathered = new Map<AuditKind, Gathered>();
   readonly #waiting: Waiting[] = [];
   readonly #stop = new AbortController();
   #catchingUp: Promise<void> | undefined;
@@ -66,29 +75,41 @@ export class Audit {
    * Records an event, as durably as changes are, and never rejects: what has been done is done, whether or not it can
    * be written down. Where Redis does not take what was done, it waits in memory until Redis does, and may then be
    * listed twice where an answer of Redis was lost; what was refused, and what finds too many waiting already, is given
-   * up. Either way it stands in the process's log, like every event.
+   * up. Either way it stands in the process's log, like every event. Those of one turn of the event loop are written together.
    */
-  async record(kind: AuditKind, event: AuditEvent): Promise<void> {
-    this.#say(kind, event);
-    const waiting: Waiting = { event, id: '' };
-    try {
-      await this.#write(kind, waiting);
-      this.#options.counted(kind, 'written');
-    } catch (error) {
-      this.#keep(kind, waiting, error);
+  record(kind: AuditKind, event: AuditEvent): Promise<void> {
+    let gathered = this.#gathered.get(kind);
+    if (!gathered) {
+      const events: AuditEvent[] = [];
+      const written = new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
+        this.#gathered.delete(kind);
+        return this.#record(kind, events);
+      });
+      gathered = { events, written };
+      this.#gathered.set(kind, gathered);
     }
+    this.#say(kind, event);
+    gathered.events.push(event);
+    return gathered.written;
   }
 
   /** As `record`, for events of one call, in their order. */
   async recordAll(kind: AuditKind, events: readonly AuditEvent[]): Promise<void> {
-    for (let at = 0; at < events.length; at += BATCH) {
-      const part = events.slice(at, at + BATCH).map((event): Waiting => ({ event, id: '' }));
-      for (const { event } of part) this.#say(kind, event);
+    for (const event of events) this.#say(kind, event);
+    await this.#record(kind, events, BATCH_LANE);
+  }
+
+  async #record(kind: AuditKind, events: readonly AuditEvent[], lane?: string): Promise<void> {
+    const all = events.map((event): Waiting => ({ event, id: '' }));
+    for (let at = 0; at < all.length; at += WRITTEN_AT_ONCE) {
+      const part = all.slice(at, at + WRITTEN_AT_ONCE);
       try {
-        await this.#writeAll(kind, part);
-        for (const _ of part) this.#options.counted(kind, 'written');
+        await this.#write(kind, part, lane);
+        this.#options.counted(kind, 'written', part.length);
       } catch (error) {
-        for (const waiting of part) this.#keep(kind, waiting, error);
+        // Those after it too, which keeps their order, and would have to wait for an answer that does not come again.
+        for (const waiting of all.slice(at)) this.#keep(kind, waiting, error);
+        return;
       }
     }
   }
@@ -104,7 +125,7 @@ export class Audit {
     const { requestId, traceId } = waiting.event;
     log.warn({ requestId, traceId, waits, err }, 'an audit event was not recorded');
     if (!waits) {
-      counted(kind, 'lost');
+      counted(kind, 'lost', 1);
       return;
     }
     this.#waiting.push(waiting);
@@ -121,37 +142,28 @@ export class Audit {
     this.#stop.abort();
     await this.#catchingUp;
     if (this.#waiting.length === 0) return;
-    for (const _ of this.#waiting) this.#options.counted('done', 'lost');
+    this.#options.counted('done', 'lost', this.#waiting.length);
     this.#options.log.error({ lost: this.#waiting.length }, 'audit events are lost but for this log');
   }
 
-  async #write(kind: AuditKind, waiting: Waiting): Promise<void> {
-    const { keys, args } = this.#call(kind, waiting);
-    const { reply, replicated } = await this.#options.writer.run(recordScript, keys, args);
-    waiting.id = String(reply);
-    if (!replicated) throw unavailable('not all replicas confirmed the event');
-  }
-
-  async #writeAll(kind: AuditKind, part: readonly Waiting[]): Promise<void> {
-    const calls = part.map((waiting) => this.#call(kind, waiting));
-    const { replies, replicated } = await this.#options.writer.runAll(recordScript, calls, BATCH_LANE);
-    for (const [i, waiting] of part.entries()) waiting.id = String(replies[i]);
-    if (!replicated) throw unavailable('not all replicas confirmed the events');
-  }
-
-  #call(kind: AuditKind, { event, id }: Waiting): ScriptCall {
+  async #write(kind: AuditKind, part: readonly Waiting[], lane?: string): Promise<void> {
     const keys = [auditStream(kind), auditAgain];
-    return { keys, args: [JSON.stringify(event), this.#options.limits.kept[kind], id] };
+    const events = part.flatMap(({ event, id }) => [JSON.stringify(event), id]);
+    const args = [this.#options.limits.kept[kind], ...events];
+    const { reply, replicated } = await this.#options.writer.run(recordScript, keys, args, lane);
+    for (const [i, id] of (reply as string[]).entries()) if (part[i]) part[i].id = id;
+    if (!replicated) throw unavailable('not all replicas confirmed the events');
   }
 
   async #catchUp(): Promise<void> {
     for (let attempt = 0; this.#waiting.length > 0; attempt++) {
       const last = this.#stop.signal.aborted;
       try {
-        while (this.#waiting[0]) {
-          await this.#write('done', this.#waiting[0]);
-          this.#waiting.shift();
-          this.#options.counted('done', 'late');
+        while (this.#waiting.length > 0) {
+          const part = this.#waiting.slice(0, WRITTEN_AT_ONCE);
+          await this.#write('done', part);
+          this.#waiting.splice(0, part.length);
+          this.#options.counted('done', 'late', part.length);
         }
       } catch (error) {
         this.#options.log.debug(
@@ -185,18 +197,18 @@ export class Audit {
     const oldest = sinceMs === undefined ? '-' : sinceMs;
     const events: ListedEvent[] = [];
     let next = before ?? '';
-    for (let examined = 0; examined < EXAMINED_MAX; examined += BATCH) {
+    for (let examined = 0; examined < EXAMINED_MAX; examined += EXAMINED_AT_ONCE) {
       const newest = next === '' ? (untilMs ?? '+') : `(${next}`;
       const batch = await this.#options.nodes.run(stream, (redis) =>
-        redis.xrevrange(stream, newest, oldest, 'COUNT', BATCH + 1),
+        redis.xrevrange(stream, newest, oldest, 'COUNT', EXAMINED_AT_ONCE + 1),
       );
-      for (const [i, [id, fields]] of batch.slice(0, BATCH).entries()) {
+      for (const [i, [id, fields]] of batch.slice(0, EXAMINED_AT_ONCE).entries()) {
         next = id;
         const event = readEvent(id, fields[1]);
         if (matches(event, filter)) events.push(event);
         if (events.length === limit) return { events, ...(i + 1 < batch.length ? { next } : {}) };
       }
-      if (batch.length <= BATCH) return { events };
+      if (batch.length <= EXAMINED_AT_ONCE) return { events };
     }
     return { events, next };
   }

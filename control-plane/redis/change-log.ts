@@ -53,9 +53,15 @@ export class DurableWriter {
     this.#count = count;
   }
 
-  async run(script: Script, keys: readonly string[], args: readonly (string | number)[]) {
+  /** @param lane of the connection, where it is to be one of its own */
+  async run(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    lane = this.#lane(),
+  ) {
     try {
-      const done = await this.#run(script, keys, args);
+      const done = await this.#run(script, keys, args, lane);
       this.#count(done.replicated ? 'replicated' : 'short');
       return done;
     } catch (error) {
@@ -64,18 +70,18 @@ export class DurableWriter {
     }
   }
 
-  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]) {
+  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[], lane: string) {
     const [key = ''] = keys;
     if (this.#replicas === 0) {
       return {
-        reply: await this.#nodes.run(key, (redis) => script.run(redis, keys, args)),
+        reply: await this.#nodes.run(key, (redis) => script.run(redis, keys, args), lane),
         replicated: true,
       };
     }
     const { reply, confirmed } = await this.#nodes.run(
       key,
       (redis) => script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
-      this.#lane(),
+      lane,
     );
     return { reply, replicated: confirmed >= this.#replicas };
   }

@@ -37,7 +37,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:audit|audit-event|routes\/audit-hooks|lua\/record-event)\b/,
+    /^control-plane\/(?:audit|audit-event|routes\/audit-hooks|lua\/record-events)\b/,
     [
       'control-plane/failures',
       'control-plane/audit',

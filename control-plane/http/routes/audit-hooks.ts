@@ -19,8 +19,10 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Notes on the call, for the audit log. */
     auditNotes: AuditNotes;
-    /** Records the keys that were noted by `noteKeys` up to now. */
-    recordKeys: () => Promise<void>;
+    /** Records a call that has written its change, while it waits until that is complete. */
+    recordWritten: () => void;
+    /** Records keys that a call changed, or may have, after those of before; resolves when all of them are recorded. */
+    recordKeys: (keys?: readonly AuditedKey[]) => Promise<void>;
   }
 }
 
@@ -30,10 +32,10 @@ interface AuditNotes {
   readonly address: string;
   /** True once the handler runs: from then on an outage leaves the outcome unknown. */
   letThrough: boolean;
+  /** Settles when it is recorded as done, where it has written what it was asked for. */
+  asWritten: Promise<void> | undefined;
   on: Subject;
   effect: AuditedEffect;
-  /** Of a call that changes many keys: those that it changed, or may have, and that are not recorded yet. */
-  keys: readonly AuditedKey[];
 }
 
 /** One of many keys that a call changes. */
@@ -47,10 +49,12 @@ export interface AuditedKey {
 /**
  * Records every management call that changes something, or tries to, and every call that was refused for want of
  * permission, or to a caller who was not told whether that was why. The answer waits for it, so that who has an answer finds it listed. Not recorded: what somebody with
- * the permission merely read, calls over a rate limit, and those that met an outage before they did anything.
+ * the permission merely read, calls over a rate limit, and those that met an outage before they did anything. Recorded again:
+ * those that had written, and could not end well.
  */
 export function recordCalls(app: App, audit: Audit, clock: Clock): void {
   app.decorateRequest('auditNotes');
+  app.decorateRequest('recordWritten');
   app.decorateRequest('recordKeys');
   const eventOf = (
     request: FastifyRequest,
@@ -71,16 +75,24 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
   });
   app.addHook('onRequest', async (request) => {
     const address = request.ip ?? 'unknown';
-    const fresh = { letThrough: false, on: {}, effect: {}, keys: [] };
+    const fresh = { letThrough: false, asWritten: undefined, on: {}, effect: {} };
     request.auditNotes = { arrivedAt: clock.wallMs(), address, ...fresh };
-    request.recordKeys = async () => {
+    request.recordWritten = () => {
+      const { on, effect } = request.auditNotes;
+      request.auditNotes.asWritten = audit.record(
+        'done',
+        eventOf(request, 'OK', { ...asked(request), ...on }, effect),
+      );
+    };
+    let recorded = Promise.resolve();
+    request.recordKeys = (keys = []) => {
+      if (keys.length === 0) return recorded;
       const { apiId } = asked(request);
-      const { keys } = request.auditNotes;
-      request.auditNotes.keys = [];
       const events = keys.map(({ keyId, outcome, effect }) =>
         eventOf(request, outcome, { ...(apiId === undefined ? {} : { apiId }), keyId }, effect),
       );
-      await audit.recordAll('done', events);
+      recorded = recorded.then(() => audit.recordAll('done', events));
+      return recorded;
     };
   });
   app.addHook('preHandler', async (request) => {
@@ -89,17 +101,15 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
   app.addHook('onSend', async (request, _reply, payload) => {
     const kind = kindOf(request);
     if (kind !== undefined) {
-      const { on, effect } = request.auditNotes;
+      const { asWritten, on, effect } = request.auditNotes;
+      const outcome = outcomeOf(request);
       await request.recordKeys();
-      await audit.record(kind, eventOf(request, outcomeOf(request), { ...asked(request), ...on }, effect));
+      await asWritten;
+      if (asWritten === undefined || outcome !== 'OK')
+        await audit.record(kind, eventOf(request, outcome, { ...asked(request), ...on }, effect));
     }
     return payload;
   });
-}
-
-/** Adds to the keys that a call changed, or may have. */
-export function noteKeys(request: FastifyRequest, keys: readonly AuditedKey[]): void {
-  request.auditNotes.keys = [...request.auditNotes.keys, ...keys];
 }
 
 /** Adds to what is known of a call. */
@@ -108,11 +118,12 @@ export function note(request: FastifyRequest, on: Subject, effect: AuditedEffect
   request.auditNotes.effect = { ...request.auditNotes.effect, ...effect };
 }
 
-/** For a change of a key that was written: gives the turn back, and notes what was before, and what is now; nothing where it was deleted. */
-export function noteChange(request: FastifyRequest, fields?: StoredFields) {
+/** For a change of a key that was written: gives the turn back, and records what was before, and what is now; nothing where it was deleted. */
+export function recordChange(request: FastifyRequest, fields?: StoredFields) {
   return (written: Pick<Written, 'sequence' | 'before'>) => {
     request.giveTurnBack?.();
     note(request, {}, effectOf(written, fields));
+    request.recordWritten();
   };
 }
 

@@ -12,7 +12,7 @@ import { neverShed } from '../load-shedding.ts';
 import { onlyReads } from '../reads.ts';
 import type { App } from '../server.ts';
 import { withoutAliases } from './aliases.ts';
-import { note, noteChange } from './audit-hooks.ts';
+import { note, recordChange } from './audit-hooks.ts';
 import { callerOf, recordNotFound, requireApi, requireKey, requireSecret } from './authorization.ts';
 import { makeCursor, openCursor } from './cursor.ts';
 import { checkMeta } from './meta.ts';
@@ -71,7 +71,7 @@ export function keyRoutes(
         : await propagator.apply(
             { apiId, operation: 'update', keyId, fields },
             waitMs,
-            noteChange(request, fields),
+            recordChange(request, fields),
           );
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };
@@ -124,7 +124,7 @@ export function keyRoutes(
     const apiId = await requireKey(keys, request, keyId, 'delete_key');
     const secretHash = await keys.secretHashOf(apiId, keyId);
     const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
-    const propagation = await propagator.apply(write, waitMs, noteChange(request));
+    const propagation = await propagator.apply(write, waitMs, recordChange(request));
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     if (secretHash) {
       await keys.forgetDeleted(apiId, [{ keyId, secretHash }]).catch((error: unknown) => {

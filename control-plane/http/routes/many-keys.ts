@@ -11,7 +11,7 @@ import type { DeletedKey, Keys } from '../../redis/keys.ts';
 import { neverShed } from '../load-shedding.ts';
 import type { App } from '../server.ts';
 import { withoutAliases } from './aliases.ts';
-import { effectOf, note, noteKeys } from './audit-hooks.ts';
+import { effectOf, note } from './audit-hooks.ts';
 import { callerOf, requireApi } from './authorization.ts';
 import { makeCursor, openCursor } from './cursor.ts';
 import { checkMeta } from './meta.ts';
@@ -176,8 +176,7 @@ async function change(
   const events: BatchEvents = {
     written(changes) {
       counts[`${operation}d`] = (counts[`${operation}d`] ?? 0) + changes.length;
-      noteKeys(
-        request,
+      void request.recordKeys(
         changes.map(({ write: { keyId }, written }) => ({
           keyId,
           outcome: 'OK',
@@ -188,8 +187,7 @@ async function change(
     },
     unknown(writes) {
       counts.unknown += writes.length;
-      noteKeys(
-        request,
+      void request.recordKeys(
         writes.map(({ keyId }) => ({
           keyId,
           outcome: 'SERVICE_UNAVAILABLE',

@@ -247,6 +247,28 @@ describe('the audit log', () => {
     expect(events[0]).toEqual(each.at(-1));
   });
 
+  test('has what was written while the call still waits, so that a control plane that ends then leaves it', async () => {
+    const [one, ...keys] = await make('waiting', 61);
+    const { members } = apiKeys('waiting');
+    await redis.zadd(members, 0, 'silent');
+    const since = Date.now();
+    const calls = [
+      fleet.ok('keys.updateKey', { keyId: one?.keyId, enabled: false }),
+      fleet.ok('keys.updateKeys', { apiId: 'waiting', keyIds: idsOf(keys), enabled: false }),
+    ];
+    const disabled = new Set<string>();
+    await fleet.until(async () => {
+      const { events } = await fleet.ok('audit.listEvents', { apiId: 'waiting', limit: '100' });
+      for (const { on, sequence } of events) if (on.keyId !== undefined && sequence) disabled.add(on.keyId);
+      return disabled.size === 61;
+    });
+    expect(await redis.zscore(members, 'silent')).toBe('0');
+    await redis.zrem(members, 'silent');
+    for (const { propagation } of await Promise.all(calls)) expect(propagation.state).toBe('complete');
+    const { events } = await fleet.ok('audit.listEvents', { keyId: one?.keyId });
+    expect(events.filter(({ time }: { time: number }) => time >= since)).toHaveLength(1);
+  });
+
   test('names the owner by whom keys were chosen', async () => {
     await make('audited', 1, 'eve');
     const answer = await fleet.admin('keys.deleteKeys', { apiId: 'audited', externalId: 'eve' });

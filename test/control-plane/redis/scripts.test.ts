@@ -210,12 +210,20 @@ test('calls are counted within the window that the first of them opened', async 
 });
 
 test('events are added to their stream, which keeps the latest', async () => {
-  const add = (event: string, written = '') =>
-    controlPlane('record-event', ['stream', 'again'], [event, 100, written]);
-  for (let i = 0; i < 400; i++) await add(`event ${i}`);
-  const id = await add('the last');
-  expect(await add('the last', String(id))).toBe(id); // written before, and not confirmed
-  expect(await at.redis.xrevrange('stream', '+', '-', 'COUNT', 1)).toEqual([[id, ['e', 'the last']]]);
+  const add = (...events: string[]) =>
+    controlPlane('record-events', ['stream', 'again'], [100, ...events]) as Promise<string[]>;
+  for (let i = 0; i < 400; i++) await add(`event ${i}`, '');
+  const [id = '', last = ''] = await add('the last but one', '', 'the last', '');
+  // Written before, and not confirmed: the one is there, the other's id a failover gave to another event.
+  const [again, anew = ''] = await add('the last', last, 'another', id);
+  expect(again).toBe(last);
+  expect(anew > last).toBe(true);
+  expect(await at.redis.get('again')).toBe(last);
+  expect(await at.redis.xrevrange('stream', '+', '-', 'COUNT', 3)).toEqual([
+    [anew, ['e', 'another']],
+    [last, ['e', 'the last']],
+    [id, ['e', 'the last but one']],
+  ]);
   expect(await at.redis.xlen('stream')).toBeGreaterThanOrEqual(100);
   expect(await at.redis.xlen('stream')).toBeLessThan(400);
 });

@@ -1,0 +1,80 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { AuditEvent } from '../../../control-plane/core/audit-event.ts';
+import { Audit } from '../../../control-plane/redis/audit.ts';
+import { DurableWriter } from '../../../control-plane/redis/change-log.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { unavailable } from '../../../shared/errors.ts';
+import { loadConfig } from '../../../shared/process/config.ts';
+import { createLogger } from '../../../shared/process/log.ts';
+import { RedisNodes } from '../../../shared/redis/redis.ts';
+import { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import { Fleet } from '../../harness/fleet.ts';
+
+let fleet: Fleet;
+let nodes: RedisNodes;
+const log = createLogger('control-plane', 'silent');
+beforeAll(async () => {
+  fleet = new Fleet();
+  await fleet.startRedis();
+  nodes = new RedisNodes(loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl }), systemClock, log);
+});
+afterAll(async () => {
+  await nodes.close();
+  await fleet.stop();
+});
+
+/** Counts runs of the script, and fails as many as asked. */
+class CountingWriter extends DurableWriter {
+  runs = 0;
+  failing = 0;
+
+  override run(...call: Parameters<DurableWriter['run']>) {
+    this.runs++;
+    if (this.failing-- > 0) return Promise.reject(unavailable('not now'));
+    return super.run(...call);
+  }
+}
+
+const event = (requestId: string): AuditEvent => ({
+  ...{ time: 1, requestId, operation: 'keys.updateKey', outcome: 'OK' },
+  ...{ by: { address: '::1' }, on: {} },
+});
+
+function parts() {
+  const writer = new CountingWriter(nodes, 0);
+  const counted: Record<string, number> = {};
+  const audit = new Audit({
+    ...{ nodes, writer, clock: systemClock, log },
+    limits: { kept: { done: 1000, refused: 1000 }, waitingMax: 1000 },
+    counted: (kind, result, events) => {
+      counted[`${kind} ${result}`] = (counted[`${kind} ${result}`] ?? 0) + events;
+    },
+  });
+  const listed = async () => (await audit.list('done', {}, 200)).events.map(({ requestId }) => requestId);
+  return { writer, counted, audit, listed };
+}
+
+test('events of one turn of the event loop go to Redis together, of each kind by itself, in their order', async () => {
+  const { writer, counted, audit, listed } = parts();
+  const names = Array.from({ length: 120 }, (_, i) => `one ${i}`);
+  await Promise.all([
+    ...names.map((name) => audit.record('done', event(name))),
+    audit.record('refused', event('x')),
+  ]);
+  expect([writer.runs, counted]).toEqual([4, { 'done written': 120, 'refused written': 1 }]);
+  expect(await listed()).toEqual(names.toReversed());
+  await audit.record('done', event('later'));
+  expect((await listed())[0]).toBe('later');
+});
+
+test('those that Redis does not take wait, all of them, and are listed once in their order', async () => {
+  await fleet.client.flushall();
+  const { writer, counted, audit, listed } = parts();
+  writer.failing = 2;
+  const names = Array.from({ length: 60 }, (_, i) => `two ${i}`);
+  await audit.recordAll('done', names.map(event));
+  expect(audit.waiting).toBe(60);
+  await fleet.until(() => audit.waiting === 0);
+  expect(counted).toEqual({ 'done late': 60 });
+  expect(await listed()).toEqual(names.toReversed());
+});
