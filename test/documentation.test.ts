@@ -204,10 +204,14 @@ test("CONTRIBUTING's way along one request and one key leads where it says", asy
   }
 });
 
-test('a release is made as CONTRIBUTING says: number, changelog, manifests, tag and package', () => {
+test('a release is made as CONTRIBUTING says: number, changelog, manifests, tag and files', () => {
   const contributing = readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8');
-  const recipe = /## Releasing[\s\S]*?```sh\n([\s\S]*?)```/.exec(contributing)?.[1] ?? '';
-  const folder = mkdtempSync(join(tmpdir(), 'keyfence-release-'));
+  const releasing = /## Releasing[\s\S]*/.exec(contributing)?.[0] ?? '';
+  const [recipe = '', check = ''] = [...releasing.matchAll(/```sh\n([\s\S]*?)```/g)].map(
+    ([, code]) => code ?? '',
+  );
+  const parent = mkdtempSync(join(tmpdir(), 'keyfence-release-'));
+  const folder = join(parent, 'keyfence');
   try {
     const git = (...args: string[]) =>
       execFileSync('git', args, { cwd: folder, encoding: 'utf8', stdio: 'pipe' }).trim();
@@ -232,7 +236,13 @@ test('a release is made as CONTRIBUTING says: number, changelog, manifests, tag 
     const sh = (script: string) =>
       execFileSync('sh', ['-ec', script], { cwd: folder, encoding: 'utf8', env, stdio: 'pipe' });
     sh('git init -q -b main && git add -A && git commit -qm before');
-    sh(recipe);
+    // No registry of images and no remote is in reach; `image-build.test.ts` builds the image.
+    sh(recipe.replace(/--base \S+/, '--no-image').replace(/^git push .*$/m, ''));
+    expect(sh(check)).toBe(
+      ['chart/keyfence-0.2.0.tgz', 'manifest.json', 'npm/keyfence-0.2.0.tgz', 'sbom.json']
+        .map((name) => `${name}: OK\n`)
+        .join(''),
+    );
     expect(git('tag')).toBe('v0.2.0');
     expect(git('status', '--porcelain', '--untracked-files=no')).toBe('');
     expect(git('show', 'v0.2.0:CHANGELOG.md')).toMatch(
@@ -244,8 +254,7 @@ test('a release is made as CONTRIBUTING says: number, changelog, manifests, tag 
     );
     const old = ['0', '1', '0'].join('\\.');
     expect(sh(`git grep -nE 'keyfence:${old}|(VERSION|newTag): ${old}' v0.2.0 -- deploy || true`)).toBe('');
-    expect(existsSync(join(folder, 'keyfence-0.2.0.tgz'))).toBe(true);
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    rmSync(parent, { recursive: true, force: true });
   }
 });

@@ -3,7 +3,8 @@
  * Not `npm sbom --omit=dev` alone: that leaves out what production and development both need (seen with npm 11.19).
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { scriptArguments } from '../dev/arguments.ts';
@@ -20,14 +21,26 @@ for (const [path, { dev, optional, devOptional }] of Object.entries<Record<strin
   if (dev || optional || devOptional) delete lock.packages[path];
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'keyfence-sbom-'));
+const temporary = mkdtempSync(join(tmpdir(), 'keyfence-sbom-'));
 try {
+  // npm takes the folder's name for the program's.
+  const folder = join(temporary, manifest.name);
+  mkdirSync(folder);
   writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest));
   writeFileSync(join(folder, 'package-lock.json'), JSON.stringify(lock));
-  execFileSync('npm', ['sbom', '--package-lock-only', '--sbom-format=cyclonedx'], {
+  const text = execFileSync('npm', ['sbom', '--package-lock-only', '--sbom-format=cyclonedx'], {
     cwd: folder,
-    stdio: 'inherit',
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'inherit'],
   });
+  const bill = JSON.parse(text);
+  // The same packages give the same bytes: no time, and a number made of what is in it.
+  delete bill.metadata.timestamp;
+  delete bill.serialNumber;
+  const hash = createHash('sha256').update(JSON.stringify(bill)).digest('hex');
+  // A UUID of version 8 (RFC 9562 §5.8).
+  bill.serialNumber = `urn:uuid:${hash.slice(0, 8)}-${hash.slice(8, 12)}-8${hash.slice(13, 16)}-a${hash.slice(17, 20)}-${hash.slice(20, 32)}`;
+  console.log(JSON.stringify(bill, null, 2));
 } finally {
-  rmSync(folder, { recursive: true });
+  rmSync(temporary, { recursive: true });
 }

@@ -1,11 +1,20 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { globSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import {
+  globSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { lacking } from '../harness/programs.ts';
 import { untilPrinted } from '../harness/until-printed.ts';
+import { checkout, release } from './release-files.ts';
 
 const root = join(import.meta.dirname, '..', '..');
 const BUILD_MS_MAX = 300_000;
@@ -88,6 +97,29 @@ describe.skipIf(reason)(`the image, built with buildah${reason}`, () => {
       expect(await exited).toEqual([0, null]);
     });
   }
+
+  it(
+    'is the same image, byte for byte, when a release is built twice',
+    () => {
+      const conf = join(folder, 'storage.conf');
+      const roots = [`graphroot = "${join(folder, 'storage')}"`, `runroot = "${join(folder, 'run')}"`];
+      writeFileSync(conf, ['[storage]', 'driver = "vfs"', ...roots, ''].join('\n'));
+      const images = buildah('images', '--digests', '--format', '{{.Digest}} {{.Name}}');
+      const [digest] = images.split('\n').filter((line) => line.endsWith('/library/node'));
+      const base = `docker.io/library/node@${digest?.split(' ')[0]}`;
+      const env = { CONTAINERS_STORAGE_CONF: conf, BUILDAH_ISOLATION: 'chroot' };
+      const [one, two] = ['one', 'two'].map((name) =>
+        release(checkout(join(folder, name)), ['--base', base], env),
+      );
+      expect(one?.manifest).toMatchObject({
+        base,
+        images: [{ platform: 'all' }, { platform: expect.stringMatching(/^linux\//) }],
+      });
+      expect(one?.sums).toContain(`image/keyfence-${one?.manifest.version}.oci.tar`);
+      expect(two?.sums).toBe(one?.sums);
+    },
+    BUILD_MS_MAX * 2,
+  );
 
   function storage(): string[] {
     return ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run'), '--storage-driver', 'vfs'];

@@ -1,0 +1,70 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { checkout, release } from './release-files.ts';
+
+let folder: string;
+let one: ReturnType<typeof release>;
+let two: ReturnType<typeof release>;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'keyfence-release-'));
+  one = release(checkout(join(folder, 'one')), ['--no-image']);
+  const before = process.umask(0o077);
+  try {
+    const elsewhere = { TZ: 'Asia/Kathmandu', LC_ALL: 'C.UTF-8', HOME: folder };
+    two = release(checkout(join(folder, 'two')), ['--no-image'], elsewhere);
+  } finally {
+    process.umask(before);
+  }
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+test('a release is the same bytes when somebody else builds it elsewhere', () => {
+  expect(two.sums).toBe(one.sums);
+  expect(two.sums).toMatch(/^[0-9a-f]{64} {2}chart\/keyfence-\S+\.tgz$/m);
+});
+
+test('its checksums hold, and its manifest says what it was made of', () => {
+  execFileSync('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: one.folder, stdio: 'pipe' });
+  const { version } = one.manifest;
+  const revision = execFileSync('git', ['rev-parse', 'HEAD'], { cwd: join(folder, 'one'), encoding: 'utf8' });
+  expect(one.manifest).toMatchObject({
+    revision: revision.trim(),
+    time: '2026-01-02T03:04:05.000Z',
+    madeWith: { node: process.versions.node },
+    images: [],
+  });
+  const names = one.manifest.files.map(({ name }: { name: string }) => name);
+  expect(names).toEqual([`chart/keyfence-${version}.tgz`, `npm/keyfence-${version}.tgz`, 'sbom.json']);
+  const inside = (name: string) =>
+    execFileSync('tar', ['-tzf', join(one.folder, name)], { encoding: 'utf8' }).split('\n');
+  expect(inside(names[0])).toContain('keyfence/Chart.yaml');
+  expect(inside(names[1])).toContain('package/build/verifier/main.js');
+});
+
+test.each([
+  ['neither image nor --no-image', [], '--base or --no-image: one of them'],
+  ['a base that may change', ['--base', 'docker.io/library/node:24'], '--base: must end with the digest'],
+  ['a folder that is there', ['--no-image'], 'is there already'],
+])('%s is refused, and nothing is written', (_, options, reason) => {
+  const target = join(folder, 'refused');
+  if (reason.includes('already')) mkdirSync(target);
+  const { status, stderr } = run('one', [target, ...options]);
+  expect([status, stderr]).toEqual([2, expect.stringContaining(reason)]);
+  expect(existsSync(join(target, 'SHA256SUMS'))).toBe(false);
+});
+
+test('a checkout with changes is refused', () => {
+  writeFileSync(join(folder, 'two', 'README.md'), 'changed');
+  const { status, stderr } = run('two', [join(folder, 'changed'), '--no-image']);
+  expect([status, stderr]).toEqual([2, expect.stringContaining('The checkout has changes')]);
+});
+
+function run(name: string, args: readonly string[]) {
+  return spawnSync(process.execPath, ['deploy/image/artifacts.ts', ...args], {
+    cwd: join(folder, name),
+    encoding: 'utf8',
+  });
+}
