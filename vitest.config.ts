@@ -22,9 +22,15 @@ export default defineConfig({
     reporters: ['default', './test/harness/missing-reporter.ts'],
     projects: PROJECTS.map((name) => ({
       extends: true,
-      // A worker of the unit tests takes file after file, and so loads what they share once. Tests that start servers, and
-      // searches, have one of their own each: what one leaves behind, or sets for the whole process, is no other's.
-      test: { name, include: tests[name], isolate: name !== 'unit' },
+      // A worker takes file after file, and so loads what they share once; `as-found` refuses what one leaves behind for
+      // the next. Searches replace modules and settings of the whole process: each has a worker of its own.
+      test: {
+        name,
+        include: tests[name],
+        isolate: name === 'proof',
+        setupFiles: ['test/harness/as-found.ts'],
+        restoreMocks: true,
+      },
     })),
   },
 });

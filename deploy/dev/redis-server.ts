@@ -19,9 +19,16 @@ const STOP_MS_MAX = 10_000;
 
 /** Finds a Redis (or Valkey) server on PATH; undefined when there is none. */
 export function findRedis(): string | undefined {
-  return ['redis-server', 'valkey-server'].find(
-    (command) => spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0,
-  );
+  return ['redis-server', 'valkey-server'].find(isThere);
+}
+
+const there = new Set<string>();
+
+/** Tells whether a program is on PATH. One that was found is not looked for again. */
+function isThere(command: string): boolean {
+  if (!there.has(command) && spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0)
+    there.add(command);
+  return there.has(command);
 }
 
 /**
@@ -67,7 +74,7 @@ export function spawnBound(
   args: readonly string[],
   env: NodeJS.ProcessEnv = process.env,
 ): ChildProcess {
-  const bound = process.platform === 'linux' && spawnSync('setpriv', ['--version']).status === 0;
+  const bound = process.platform === 'linux' && isThere('setpriv');
   const [file, ...all] = bound
     ? ['setpriv', '--pdeathsig', 'TERM', '--', command, ...args]
     : [command, ...args];

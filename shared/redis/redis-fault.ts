@@ -33,7 +33,8 @@ const ADVICE: Readonly<Record<string, string>> = {
   EACCES: 'this user may not use the socket that REDIS_URL names',
   ENOTFOUND: 'there is no host of this name: correct REDIS_URL',
   EAI_AGAIN: 'the name cannot be resolved now: look at the DNS, or correct REDIS_URL',
-  ETIMEDOUT: 'it does not answer: look at REDIS_URL, and at the network and firewalls in between',
+  ETIMEDOUT:
+    'it does not answer: look at host, port and redis:// or rediss:// in REDIS_URL, and at the network and firewalls in between',
   EHOSTUNREACH: 'no way leads there: look at REDIS_URL, and at the network in between',
   NOAUTH: PASSWORD,
   WRONGPASS: PASSWORD,

@@ -104,6 +104,7 @@ export function connectionOptions(config: RedisConfig): Options {
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
     connectTimeout: config.REDIS_CONNECT_TIMEOUT_MS,
+    disconnectTimeout: 0, // a connection that is given up is cut at once; waiting for its end would hold the process
     keepAlive: 5000,
     disableClientInfo: true,
   };

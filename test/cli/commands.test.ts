@@ -66,7 +66,8 @@ describe('keys', () => {
   test('show when and how often they were used', async () => {
     const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'used' });
     await fleet.verdict(key);
-    await fleet.until(async () => (await answer(`keys get ${keyId}`)).lastUsedAt !== undefined);
+    await fleet.until(async () => (await fleet.ok('keys.getKey', { keyId })).lastUsedAt !== undefined);
+    expect(await answer(`keys get ${keyId}`)).toHaveProperty('lastUsedAt');
     expect((await answer(`keys usage ${keyId}`)).verifications.at(-1)).toMatchObject({
       success: 1,
       disabled: 0,
@@ -116,7 +117,9 @@ describe('keys', () => {
     const looked = await run(`keys propagation ${keyId} 1`);
     expect(looked.status).toBe(75);
     expect(looked.stdout).toContain('crashed');
-    await fleet.until(async () => (await run(`keys propagation ${keyId} 1`)).status === 0);
+    const propagation = () => fleet.ok('keys.getPropagation', { keyId, sequence: '1' });
+    await fleet.until(async () => (await propagation()).propagation.state === 'complete');
+    expect((await run(`keys propagation ${keyId} 1`)).status).toBe(0);
 
     const fenced = await run(`keys disable ${await keyWithLaggard('waited-for')}`);
     expect(fenced.status).toBe(0);
@@ -159,7 +162,8 @@ test('a root key that was made may do what it was given, until it is disabled', 
 test('the fleet shows every verifier and how many verdicts it gave', async () => {
   const { key } = await fleet.ok('keys.createKey', { apiId: 'seen' });
   await fleet.verdict(key);
-  await fleet.until(async () => (await answer('fleet')).verifiers.length === 1);
+  await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length === 1);
+  expect((await answer('fleet')).verifiers).toHaveLength(1);
   const { stdout } = await run('fleet');
   expect(stdout).toMatch(/^verifier +host +version/);
   expect(stdout).toMatch(/^verifier_\S+ /m);

@@ -14,13 +14,17 @@ export interface Attempt {
   readonly endedAtMs: number;
 }
 
-/** Callers rest this long at the most between two requests, so that their connections are idle now and then. */
-const REST_MS_MAX = 10;
+/**
+ * All callers together send about so many requests a second. Each rests at random in between, so that its connection is
+ * idle now and then. More would prove no more, and take the processors from what is tested.
+ */
+const REQUESTS_PER_S = 400;
 
 /** Callers that ask again and again, each over a connection of its own. */
 export class Load {
   readonly attempts: Attempt[] = [];
   readonly #callers: Promise<void>[];
+  readonly #restMsMax: number;
   #running = true;
 
   /**
@@ -34,6 +38,7 @@ export class Load {
     ask: () => Ask,
     options: { callers: number; untilClosed?: boolean; keepAlive?: boolean },
   ) {
+    this.#restMsMax = (2 * 1000 * options.callers) / REQUESTS_PER_S;
     this.#callers = Array.from({ length: options.callers }, () => this.#call(address, ask, options));
   }
 
@@ -87,7 +92,7 @@ export class Load {
         closed = true;
       }
       this.attempts.push({ outcome, startedAtMs, endedAtMs: performance.now() });
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * REST_MS_MAX));
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * this.#restMsMax));
     }
     await client.destroy();
   }

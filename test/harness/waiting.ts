@@ -2,7 +2,8 @@
 export const HOLDS_MS_MAX = 90_000;
 /** Time of a test and of a hook. It is several waits, so that what hangs is told by the wait for it, not by this. */
 export const TEST_MS_MAX = 300_000;
-const POLL_MS = 5;
+/** Pauses between two looks, milliseconds: short at first, longer for what takes its time, so that looking costs little. */
+const PAUSE_MS = { first: 5, max: 50, growth: 1.3 } as const;
 
 /**
  * Looks again and again until something holds; failing to look counts as not yet. Rejects after `HOLDS_MS_MAX`.
@@ -13,7 +14,7 @@ export async function eventually(
 ): Promise<void> {
   const giveUpAtMs = performance.now() + HOLDS_MS_MAX;
   let fault: unknown;
-  for (;;) {
+  for (let pauseMs: number = PAUSE_MS.first; ; pauseMs = Math.min(PAUSE_MS.max, pauseMs * PAUSE_MS.growth)) {
     try {
       if (await holds()) return;
       fault = undefined;
@@ -21,7 +22,7 @@ export async function eventually(
       fault = error;
     }
     if (performance.now() > giveUpAtMs) throw new Error(what, { cause: fault });
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }
 

@@ -1,14 +1,14 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
-import { elapsed, eventually } from '../harness/waiting.ts';
+import { elapsed, eventually, turns } from '../harness/waiting.ts';
 
 let directory: string;
 let server: RedisServer;
@@ -69,4 +69,14 @@ test('a connection on which many commands were refused is cut once, and leaves n
   } finally {
     process.off('warning', warned);
   }
+});
+
+test('nothing is waited for once connections are closed, which would hold a process that is done', async () => {
+  const redis = await nodes.connection('');
+  const waits = vi.spyOn(globalThis, 'setTimeout');
+  const ended = new Promise((resolve) => redis.once('end', resolve));
+  await nodes.close();
+  await ended;
+  await turns();
+  expect(waits.mock.calls.filter(([, delayMs = 0]) => delayMs > 0)).toEqual([]);
 });

@@ -1,0 +1,16 @@
+// Runs in each test file: a worker takes one file after the other, so each must leave the process as it found it.
+import { afterAll, beforeAll, expect } from 'vitest';
+import { changedSince, children, type Found, find } from './found.ts';
+import { eventually } from './waiting.ts';
+
+let found: Found;
+let childrenFound: number;
+beforeAll(() => {
+  found = find();
+  childrenFound = children();
+});
+// Hooks at the end run from the last to the first: this one after the file's own.
+afterAll(async () => {
+  expect(changedSince(found), 'left changed').toEqual([]);
+  await eventually(() => children() <= childrenFound, 'processes were left running');
+});
