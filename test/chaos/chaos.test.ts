@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { turn } from '../harness/share.ts';
+import { share, turn } from '../harness/share.ts';
 import { chaos, type Report } from './run.ts';
 
 /**
@@ -8,7 +8,13 @@ import { chaos, type Report } from './run.ts';
  */
 const MS = 5000;
 const KILLED = 1;
-const takes = (kind: number) => kind === KILLED || kind % 3 === turn % 3;
+const OTHERS = new Set(
+  share(
+    Array.from({ length: 100 }, (_, kind) => kind),
+    3,
+  ),
+);
+const takes = (kind: number) => kind === KILLED || OTHERS.has(kind);
 
 const judge = (report: Report) => {
   console.log(JSON.stringify(report, undefined, 2));

@@ -15,6 +15,9 @@ const ROOT_KEY = 'chaos-root-key-0123456789abcdef0123456789';
 const VERIFIERS = 4;
 const KEYS = 24;
 const READERS = 12;
+/** Between two calls of one caller: some 300 verifications and 80 changes a second leave processors to what is tested. */
+const READER_REST_MS_MAX = 80;
+const WRITER_REST_MS_MAX = 600;
 const REST_MS = { min: 100, max: 700 } as const;
 const HOLD_MS = { min: 100, max: 3500 } as const;
 const RECOVERY_MS_MAX = 60_000;
@@ -66,6 +69,8 @@ export async function chaos(
     const endsAtMs = performance.now() + ms;
     let brokeOff: string | undefined;
     try {
+      // A verifier that was never asked follows no API: nobody would wait for it, whatever befell it.
+      await client.recovery();
       for (let i = 0; performance.now() < endsAtMs || i < faults.length; i++) {
         // Every kind once, then at random.
         const fault = faults[i < faults.length ? i : Math.floor(random() * faults.length)] as Fault;
@@ -192,7 +197,7 @@ class Client {
   async write({ keyId }: Key, running: { now: boolean }): Promise<void> {
     while (running.now) {
       await this.#update(keyId);
-      await rest(this.#random() * 300);
+      await rest(this.#random() * WRITER_REST_MS_MAX);
     }
   }
 
@@ -201,6 +206,7 @@ class Client {
       const key = this.keys[Math.floor(this.#random() * this.keys.length)];
       const verifier = this.#world.verifiers[Math.floor(this.#random() * VERIFIERS)];
       if (key && verifier) await this.#verify(key, verifier);
+      await rest(this.#random() * READER_REST_MS_MAX);
     }
   }
 

@@ -29,9 +29,9 @@ export const ACCEPTED: readonly Accepted[] = [
   },
   {
     file: 'control-plane/redis/audit.ts',
-    before: "redis.xrevrange(stream, newest, oldest, 'COUNT', BATCH + 1),",
-    after: "redis.xrevrange(stream, newest, oldest, 'COUNT', BATCH + 2),",
-    reason: 'Asks for one event more than tells whether there are more; only the first BATCH are looked at.',
+    before: "redis.xrevrange(stream, newest, oldest, 'COUNT', EXAMINED_AT_ONCE + 1),",
+    after: "redis.xrevrange(stream, newest, oldest, 'COUNT', EXAMINED_AT_ONCE + 2),",
+    reason: 'Asks for one event more than tells whether there are more; only EXAMINED_AT_ONCE are looked at.',
   },
   {
     file: 'verifier/redis/lua/sync.lua',

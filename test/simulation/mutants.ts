@@ -18,7 +18,7 @@ const PORTS = 'test/simulation/ports.ts';
 /** By what is left out. Scripts are changed in the simulated Redis, everything else in the code that ships. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
   'no fill guard': {
-    seed: 25,
+    seed: 3,
     file: VERIFIER,
     edits: [['if (reply.sequence !== this.position || this.#epoch !== epoch)', 'if (this.#epoch !== epoch)']],
   },
@@ -83,7 +83,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
   },
   'kill without XX': {
-    seed: 23,
+    seed: 63,
     // In one script nobody can leave between the look and the kill; so in two.
     file: PORTS,
     edits: [
@@ -188,7 +188,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     edits: [['this.#clock.monotonicMs() - sinceMs <= Math.max(unknownTtlMs, lookupWaitMs)', 'true']],
   },
   'first of a batch instead of the last': {
-    seed: 405,
+    seed: 62,
     file: 'control-plane/core/batches.ts',
     edits: [['beginTogether(changes, last)', 'beginTogether(changes, changes[0] ?? last)']],
   },
@@ -198,7 +198,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     edits: [['const alone = changes.map(', 'const alone = changes.slice(-1).map(']],
   },
   'batch over several connections': {
-    seed: 384,
+    seed: 293,
     file: PORTS,
     edits: [
       ["const connection = await this.#lanes.get('batch');\n", ''],

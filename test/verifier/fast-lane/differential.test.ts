@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CLIENT_SHAPES } from '../../harness/client-shapes.ts';
 import { conversation, cutAt } from '../../harness/raw-requests.ts';
+import { share } from '../../harness/share.ts';
 import { verifierSubject } from '../../harness/side-by-side.ts';
 import { OFFERS, SHAPES } from '../../harness/smuggling-shapes.ts';
 import { verifyKey } from '../../harness/wire.ts';
@@ -82,7 +83,8 @@ test('a request that breaks off is told from one that goes on, wherever that is'
   for (const text of [COMMON, SHAPES['a gateway that asks about an API'], `${NEXT}${head}${body}`]) {
     const bytes = Buffer.from(text ?? '');
     for (const manner of ['patient', 'hurried'] as const) {
-      for (let end = 1; end < bytes.length; end++) await same([bytes.subarray(0, end)], manner);
+      for (const end of share(Array.from(bytes.keys()).slice(1), 3))
+        await same([bytes.subarray(0, end)], manner);
     }
   }
 });
@@ -101,7 +103,7 @@ test('it makes no difference where the network cuts', async () => {
   for (const text of texts) {
     const bytes = Buffer.from(text ?? '', 'latin1');
     for (const manner of ['patient', 'hurried'] as const) {
-      for (let at = 1; at < bytes.length; at++) await same(cutAt(bytes, [at]), manner);
+      for (const at of share(Array.from(bytes.keys()).slice(1), 3)) await same(cutAt(bytes, [at]), manner);
       await same(cutAt(bytes, Array.from(bytes.keys())), manner);
     }
   }
