@@ -17,6 +17,7 @@ import type {
 } from '../core/change-log.ts';
 
 const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
+const writeAllScript = new Script(new URL('./lua/write-changes.lua', import.meta.url));
 const checkScript = new Script(new URL('./lua/fence-check.lua', import.meta.url));
 const closeScript = new Script(new URL('./lua/fence-close.lua', import.meta.url));
 const reapScript = new Script(new URL('./lua/reap-members.lua', import.meta.url));
@@ -25,6 +26,8 @@ const reapScript = new Script(new URL('./lua/reap-members.lua', import.meta.url)
 const LOG_ENTRIES = 10_000;
 /** Pace of a batch: a part takes Redis a few milliseconds, and what others write meanwhile still finds room in the log. */
 export const BATCH_LIMITS = { partMax: 100, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
+/** Keys that one run of the script changes: more would keep Redis from others for longer than half a millisecond. */
+const WRITTEN_AT_ONCE = 25;
 /** A longer new state goes into the log as "forget this key". */
 const PAYLOAD_BYTES_MAX = 1024;
 /** Kills are told apart by a random number below this: scores are doubles, and randomInt ends at 2^48. */
@@ -150,9 +153,10 @@ export class RedisChangeLog implements BatchedChangeLog {
   }
 
   async writeAll(writes: readonly Write[]) {
-    const calls = writes.map((write) => this.#call(write));
-    const { replies, replicated } = await this.#writer.runAll(writeScript, calls, BATCH_LANE);
-    return writes.map((write, i) => outcomeOf(write, replies[i], replicated));
+    const calls = together(writes).map((alike) => this.#callOfAll(alike));
+    const { replies, replicated } = await this.#writer.runAll(writeAllScript, calls, BATCH_LANE);
+    const each = replies.flat(1);
+    return writes.map((write, i) => outcomeOf(write, each[i], replicated));
   }
 
   async lag(apiId: string): Promise<number> {
@@ -185,6 +189,19 @@ export class RedisChangeLog implements BatchedChangeLog {
         neededForWrite(write),
         ...Object.entries(fields).flat(),
       ],
+    };
+  }
+
+  /** The call that makes the same change of several keys. */
+  #callOfAll(alike: readonly [Write, ...Write[]]): ScriptCall {
+    const [{ apiId }] = alike;
+    const ids = alike.map(({ keyId }) => keyId);
+    const { keys, args } = this.#call({ ...alike[0], keyId: '' });
+    const [head = '', log = '', index = ''] = keys;
+    const records = ids.flatMap((keyId) => [recordKey(apiId, keyId), metaKey(apiId, keyId)]);
+    return {
+      keys: [head, log, index, apiKeys(apiId).members, ...records],
+      args: [ids.length, ...ids, ...args],
     };
   }
 
@@ -248,6 +265,24 @@ export class RedisChangeLog implements BatchedChangeLog {
     return this.#nodes.run(apiKeys(apiId).head, (redis) => script.run(redis, keys, args));
   }
 }
+
+/** Changes in their order, and together those that are the same one of several keys. */
+function together(writes: readonly Write[]): [Write, ...Write[]][] {
+  const groups: [Write, ...Write[]][] = [];
+  for (const write of writes) {
+    const group = groups.at(-1);
+    if (group && group.length < WRITTEN_AT_ONCE && isAlike(group[0], write)) group.push(write);
+    else groups.push([write]);
+  }
+  return groups;
+}
+
+const isAlike = (a: Write, b: Write): boolean =>
+  a.apiId === b.apiId &&
+  a.operation === b.operation &&
+  a.fields === b.fields &&
+  a.condition === b.condition &&
+  a.needs === b.needs;
 
 const neededForWrite = ({ needs = 1, fields }: Write): number => Math.max(needs, neededFor(fields));
 

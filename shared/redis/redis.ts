@@ -5,6 +5,7 @@ import { atMost, backoffMs, type Clock } from '../clock.ts';
 import { ApiError, unavailable } from '../errors.ts';
 import type { Logger } from '../process/log.ts';
 import { readCopies } from '../read-buffer.ts';
+import { writeTogether } from '../write-together.ts';
 import { Deadlines } from './deadlines.ts';
 import { ReachLog, unusable } from './redis-fault.ts';
 import { connectionOptions, type Node, nodeOf, type Options, type RedisConfig } from './redis-settings.ts';
@@ -133,7 +134,10 @@ export class RedisNodes {
       this.#failures.delete(id);
       this.#reach.reached();
       const { stream } = internals(redis);
-      if (stream) readCopies(stream);
+      if (stream) {
+        readCopies(stream);
+        writeTogether(stream);
+      }
       return redis;
     } catch (error) {
       cut(redis);

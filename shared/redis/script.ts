@@ -14,6 +14,8 @@ export interface ScriptCall {
 export class Script {
   readonly #lua: string;
   readonly #sha: string;
+  /** Connections over which `runAll` has brought it to the server. */
+  readonly #brought = new WeakSet<Redis>();
 
   /**
    * @param file the script's location, usually `new URL('./lua/name.lua', import.meta.url)`. A line `-- include name.lua`
@@ -59,19 +61,26 @@ export class Script {
     replicas: number,
     waitMs: number,
   ): Promise<{ replies: unknown[]; confirmed: number }> {
+    const isThere = this.#brought.has(redis);
     const pipeline: ChainableCommander = redis.pipeline();
     for (const [i, { keys, args }] of calls.entries()) {
       // The first brings the script along: by hash, an unknown script would be sent again *after* the WAIT.
-      if (i === 0) pipeline.eval(this.#lua, keys.length, ...keys, ...args);
+      if (i === 0 && !isThere) pipeline.eval(this.#lua, keys.length, ...keys, ...args);
       else pipeline.evalsha(this.#sha, keys.length, ...keys, ...args);
     }
     if (replicas > 0) pipeline.wait(replicas, waitMs);
     const results = (await pipeline.exec()) ?? [];
+    if (isThere && results.slice(0, calls.length).every(([error]) => error?.message.startsWith('NOSCRIPT'))) {
+      // Somebody made Redis forget it, and so none was executed.
+      this.#brought.delete(redis);
+      return this.runAll(redis, calls, replicas, waitMs);
+    }
     const replies = results.slice(0, calls.length).map(([error, reply]) => {
       if (error) throw error;
       return reply;
     });
     if (replies.length < calls.length) throw new Error('the pipeline was not executed');
+    this.#brought.add(redis);
     const wait = results[calls.length];
     return { replies, confirmed: wait && !wait[0] ? Number(wait[1]) : 0 };
   }

@@ -63,7 +63,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:keys|new-record|key-view|routes\/keys|apis|lua\/(?:create|set|delete|write)-.*)\b/,
+    /^control-plane\/(?:keys|new-record|key-view|routes\/keys|apis|lua\/(?:change|(?:create|set|delete|write)-.*))\b/,
     [
       'control-plane/contract',
       'control-plane/failures',

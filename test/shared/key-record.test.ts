@@ -17,7 +17,7 @@ import { PROTOCOL } from '../../shared/protocol.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const LUA = {
-  'write-change': 'control-plane/redis/lua/write-change.lua',
+  change: 'control-plane/redis/lua/change.lua',
   sync: 'verifier/redis/lua/sync.lua',
 };
 

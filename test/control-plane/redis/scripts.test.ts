@@ -54,6 +54,89 @@ describe('changes', () => {
   });
 });
 
+describe('changes of many keys at once', () => {
+  const KEYS = ['head', 'log', 'index', 'members'];
+  const ids = ['key_1', 'key_none', 'key_2'];
+  const args = [
+    'update',
+    '',
+    'channel',
+    7,
+    100,
+    1024,
+    '',
+    'o:',
+    1,
+    'e',
+    '0',
+    'm',
+    `{"a":"${'b'.repeat(80)}"}`,
+    'n',
+    '',
+  ];
+  /** The status of each reply, and the sequence. */
+  const statuses = (replies: unknown[]) => replies.map((reply) => (reply as string[]).slice(0, 2));
+  const fill = async () => {
+    await at.redis.flushall();
+    await at.redis.hset('head', 'c', '1', 'Lf', '500');
+    for (const i of [1, 2])
+      await at.redis.hset(`record ${i}`, 'p', `hash ${i}`, 'e', '1', 'i', i, 'n', 'name', 'm', '{}');
+  };
+  const all = async () => {
+    const records = await Promise.all([1, 2].map((i) => at.redis.hgetall(`record ${i}`)));
+    const metas = await Promise.all([1, 2].map((i) => at.redis.get(`long ${i}`)));
+    return [await at.redis.hgetall('head'), await at.redis.xrange('log', '-', '+'), records, metas];
+  };
+  const recordOf = (id: string) => [id.replace('key_', 'record '), id.replace('key_', 'long ')];
+
+  test('do what one after the other does, and answer for each', async () => {
+    await fill();
+    const replies: unknown[] = [];
+    for (const id of ids) {
+      const keys = [...KEYS.slice(0, 3), ...recordOf(id), 'members'];
+      replies.push(await controlPlane('write-change', keys, args.with(1, id)));
+    }
+    const expected = await all();
+    await fill();
+    const together = await controlPlane(
+      'write-changes',
+      [...KEYS, ...ids.flatMap(recordOf)],
+      [3, ...ids, ...args],
+    );
+    expect(together).toEqual(replies);
+    expect(await all()).toEqual(expected);
+    expect(statuses(replies)).toEqual([['OK', '1'], ['NOT_FOUND'], ['OK', '2']]);
+    expect(expected[2]).toMatchObject([
+      { e: '0', M: '1', u: '7' },
+      { e: '0', M: '1', u: '7' },
+    ]);
+  });
+
+  test('are made once where somebody had Redis forget the script', async () => {
+    await fill();
+    const script = new Script(new URL('../../../control-plane/redis/lua/write-changes.lua', import.meta.url));
+    const calls = ['key_1', 'key_2'].map((id) => ({
+      keys: [...KEYS, ...recordOf(id)],
+      args: [1, id, ...args],
+    }));
+    const write = async () => (await script.runAll(at.redis, calls, 0, 1000)).replies.flat();
+    expect(statuses(await write())).toEqual([
+      ['OK', '1'],
+      ['OK', '2'],
+    ]);
+    expect(statuses(await write())).toEqual([
+      ['OK', '3'],
+      ['OK', '4'],
+    ]);
+    await at.redis.script('FLUSH');
+    expect(statuses(await write())).toEqual([
+      ['OK', '5'],
+      ['OK', '6'],
+    ]);
+    expect(await at.redis.xlen('log')).toBe(6);
+  });
+});
+
 describe('root keys', () => {
   test('are created once, by secret and by id, and read whole', async () => {
     const create = (record: string, id: string) =>

@@ -1,0 +1,92 @@
+-- One change of a key or an API: in its record, in the API's log and as a message.
+--
+-- keys, args: as write-change.lua has them; returns what that returns
+-- A key's fields, as shared/key-record.ts orders them; m may lie apart.
+local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E'}
+local function change(keys, args)
+  local head, log, index, record, long, members = unpack(keys)
+  local operation, keyId, channel, now, maxlen, longest, condition, owners, needs = unpack(args)
+
+  local before, h, Lf, deleted = unpack(redis.call('HMGET', head, 's', 'h', 'Lf', 'deleted'))
+  if deleted then return {'NOT_FOUND'} end
+  local s = tonumber(string.match(before or '0', '%d+$'))
+  h = h or ''
+
+  local secretHash, version, number, owner, apart
+  local old = {}
+  if operation == 'update' or operation == 'delete' then
+    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', unpack(FIELDS))
+    secretHash, version, number, owner, apart = unpack(found)
+    if not secretHash then return {'NOT_FOUND'} end
+    version = version or '0'
+    if condition ~= '' and condition ~= version then return {'CONFLICT'} end
+    old = {unpack(found, 6)}
+    if apart then old[5] = redis.call('GET', long) end
+  elseif redis.call('HEXISTS', head, 'c') == 0 then
+    return {'NOT_FOUND'}
+  elseif condition ~= '' and tonumber(condition) ~= s then
+    return {'CONFLICT'}
+  end
+  local prefix, refusal = gate(head, members, before, tonumber(needs))
+  if refusal then return refusal end
+
+  -- The record after the change: the log entry, appended first, holds the whole new state.
+  local change = {}
+  for i = 10, #args, 2 do change[args[i]] = args[i + 1] end
+  local payload = ''
+  if operation == 'update' then
+    -- In an API that needs more than the first protocol as `set:2` and so on, which nobody takes for less.
+    local state = {prefix == '' and 'set' or 'set:' .. string.match(prefix, '%d+'), secretHash}
+    for i, field in ipairs(FIELDS) do state[i + 2] = change[field] or old[i] or '' end
+    payload = cjson.encode(state)
+    if #payload > tonumber(longest) then
+      -- With a digest of the state: equal hashes must mean equal records, also after a failover.
+      payload = cjson.encode({'forget', secretHash, redis.sha1hex(payload)})
+    end
+  elseif operation == 'delete' then
+    payload = cjson.encode({'forget', secretHash})
+  elseif operation == 'api-deleted' then
+    payload = cjson.encode({'api-deleted'})
+  end
+
+  local sequence = string.format('%.0f', s + 1)
+  local hash = redis.sha1hex(h .. '|' .. sequence .. '|' .. keyId .. '|' .. payload)
+  redis.call('XADD', log, 'MAXLEN', '~', maxlen, sequence .. '-0', 'h', hash, 'k', keyId, 'd', payload)
+  redis.call('HSET', head, 's', prefix .. sequence, 'h', hash)
+
+  if operation == 'update' then
+    local set = {'HSET', record, 'u', now, 'v', sequence .. '-' .. string.sub(hash, 1, 8)}
+    for field, value in pairs(change) do
+      if field == 'm' then
+        redis.call('DEL', long)
+        redis.call('HDEL', record, 'm', 'M')
+        if #value > 64 then
+          redis.call('SET', long, value)
+          field, value = 'M', '1'
+        end
+      elseif value == '' then
+        redis.call('HDEL', record, field)
+      end
+      if value ~= '' then
+        set[#set + 1] = field
+        set[#set + 1] = value
+      end
+    end
+    redis.call(unpack(set))
+    if change.o and change.o ~= owner then
+      if owner then redis.call('ZREM', owners .. owner, keyId) end
+      if change.o ~= '' then redis.call('ZADD', owners .. change.o, number, keyId) end
+    end
+  elseif operation == 'delete' then
+    redis.call('DEL', record, long)
+    redis.call('ZREM', index, keyId)
+    if owner then redis.call('ZREM', owners .. owner, keyId) end
+  elseif operation == 'api-deleted' then
+    redis.call('HSET', head, 'deleted', now)
+  end
+
+  redis.pcall('PUBLISH', channel, sequence .. '|' .. h .. '|' .. hash .. '|' .. keyId .. '|' .. payload)
+  local reply = {'OK', sequence, hash, Lf or '0', version or ''}
+  for i = 1, #FIELDS do reply[i + 5] = old[i] or '' end
+  return reply
+end
