@@ -3,7 +3,7 @@ import { share, turn } from '../harness/share.ts';
 import { chaos, type Report } from './run.ts';
 
 /**
- * A killed verifier and every third kind of fault once on each deployment; which third turns with the commit.
+ * A killed verifier and every fifth kind of fault once on each deployment; which fifth turns with the commit.
  * `npm run chaos` takes every kind, `npm run chaos -- --minutes 60` is the long run. A failure prints the seed.
  */
 const MS = 5000;
@@ -11,7 +11,7 @@ const KILLED = 1;
 const OTHERS = new Set(
   share(
     Array.from({ length: 100 }, (_, kind) => kind),
-    3,
+    5,
   ),
 );
 const takes = (kind: number) => kind === KILLED || OTHERS.has(kind);

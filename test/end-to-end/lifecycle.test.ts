@@ -71,7 +71,7 @@ describe('SIGTERM', () => {
     const verifier = await start('verifier/main.ts');
     const { key } = await call(controlPlane, 'keys.createKey', { apiId: 'shop' });
     const load = new Load(verifier.address, verifying(key), { callers: CALLERS, untilClosed: true });
-    await load.more(500);
+    await load.more(100);
     expect(await verifier.stop('SIGTERM')).toBe(0);
     await load.ended();
     expect(Object.keys(load.outcomes)).toEqual(['VALID']);
@@ -82,7 +82,7 @@ describe('SIGTERM', () => {
     await start('verifier/main.ts', { API_IDS: 'shop' });
     const { keyId } = await call(controlPlane, 'keys.createKey', { apiId: 'shop' });
     const load = new Load(controlPlane.address, managing(keyId), { callers: CALLERS, untilClosed: true });
-    await load.more(200);
+    await load.more(100);
     expect(await controlPlane.stop('SIGTERM')).toBe(0);
     await load.ended();
     expect(Object.keys(load.outcomes)).toEqual(['200']);
@@ -133,9 +133,9 @@ describe.skipIf(!hasBalancer)(`behind a balancer${lacking(hasBalancer ? [] : ['h
     })();
     disabling.catch(() => undefined);
     for (const verifier of verifiers) {
-      await kept.more(300);
-      expect(await verifier.stop('SIGTERM')).toBe(0);
       await kept.more(100);
+      expect(await verifier.stop('SIGTERM')).toBe(0);
+      await kept.more(50);
       await verifier.start();
       await balancer.untilUp(verifiers.length);
     }
@@ -162,7 +162,7 @@ describe.skipIf(!hasBalancer)(`behind a balancer${lacking(hasBalancer ? [] : ['h
     );
     await untilReady(verifier);
     for (const controlPlane of controlPlanes) {
-      await updates.more(100);
+      await updates.more(50);
       expect(await controlPlane.stop('SIGTERM')).toBe(0);
       await updates.more(50);
       await controlPlane.start();

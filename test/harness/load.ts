@@ -18,7 +18,7 @@ export interface Attempt {
  * All callers together send about so many requests a second. Each rests at random in between, so that its connection is
  * idle now and then. More would prove no more, and take the processors from what is tested.
  */
-const REQUESTS_PER_S = 400;
+const REQUESTS_PER_S = 200;
 
 /** Callers that ask again and again, each over a connection of its own. */
 export class Load {
