@@ -41,6 +41,7 @@ const session: Session = {
 };
 const directory: Directory = {
   open: async () => session,
+  exchange: async () => [],
   find: async (secretHash) => {
     const keyId = `key_${String(sequence++).padStart(20, '0')}`;
     found.set(keyId, secretHash);

@@ -4,6 +4,7 @@ import type { VerifierLimits } from '../verifier/core/verifier.ts';
 export const verifierLimits: VerifierLimits = {
   syncPeriodMs: 1000,
   syncDeadlineMs: 800,
+  creditsSliceMs: 2000,
   cacheKeysMax: 10_000,
   unknownKeysMax: 100,
   unknownTtlMs: 1000,

@@ -16,6 +16,7 @@ import { limitRates } from './http/rate-limits.ts';
 import { apiRoutes } from './http/routes/apis.ts';
 import { auditRoutes } from './http/routes/audit.ts';
 import { recordCalls } from './http/routes/audit-hooks.ts';
+import { creditRoutes } from './http/routes/credits.ts';
 import { fleetRoutes } from './http/routes/fleet.ts';
 import { importRoutes } from './http/routes/import.ts';
 import { keyRoutes } from './http/routes/keys.ts';
@@ -28,6 +29,7 @@ import { Apis } from './redis/apis.ts';
 import { Audit } from './redis/audit.ts';
 import { BootstrapKeys, BootstrapWatch } from './redis/bootstrap-keys.ts';
 import { BATCH_LIMITS, DurableWriter, RedisChangeLog } from './redis/change-log.ts';
+import { Credits } from './redis/credits.ts';
 import { DurabilityCheck } from './redis/durability.ts';
 import { FleetView } from './redis/fleet.ts';
 import { KeyImport } from './redis/key-import.ts';
@@ -160,6 +162,7 @@ export async function startControlPlane(
     ...{ keys, view, apis, propagator, holdMs: config.FENCE_WAIT_MS },
     monotonicMs: () => clock.monotonicMs(),
   });
+  creditRoutes(app, { keys, credits: new Credits(writer, clock), propagator });
   importRoutes(app, { keyImport });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });

@@ -36,12 +36,18 @@ export function parsePublished(message: string): PublishedChange | undefined {
 export type Effect =
   | { readonly kind: 'set'; readonly secretHash: string; readonly state: KeyState }
   /** The key is gone, or its new state was too long for the log: forget what is cached. */
-  | { readonly kind: 'forget'; readonly secretHash: string }
+  | { readonly kind: 'forget'; readonly secretHash: string; readonly pool: string }
   | { readonly kind: 'api-deleted' }
   | { readonly kind: 'nothing' };
 
 /** In an API that needs a protocol above the first, new states are of a kind that tells it. */
 const SET = /^set(?::(\d{1,3}))?$/;
+
+/** Reads `<secret hash>`, behind which the name of its pool of credits may stand, and more that does not matter. */
+export function readNamed(text: string): { secretHash: string; pool: string } {
+  const [secretHash = '', pool = ''] = text.split(' ');
+  return { secretHash, pool };
+}
 
 /** Decodes a change's payload, as written by write-change.lua. Throws when it is damaged, or of a later protocol. */
 export function effectOf(change: Change): Effect {
@@ -50,11 +56,12 @@ export function effectOf(change: Change): Effect {
   if (!Array.isArray(fields) || !fields.every((field) => typeof field === 'string')) {
     throw new Error(`change ${change.sequence} has a damaged payload`);
   }
-  const [kind = '', secretHash, ...state] = fields;
+  const [kind = '', named = '', ...state] = fields;
   if (kind === 'api-deleted') return { kind };
+  const { secretHash, pool } = readNamed(named);
   const set = SET.exec(kind);
   if (set && Number(set[1] ?? 1) <= PROTOCOL && secretHash)
-    return { kind: 'set', secretHash, state: decodeState(state) };
-  if (kind === 'forget' && secretHash) return { kind, secretHash };
+    return { kind: 'set', secretHash, state: decodeState(state, pool) };
+  if (kind === 'forget' && secretHash) return { kind, secretHash, pool };
   throw new Error(`change ${change.sequence} is of an unknown kind`);
 }

@@ -57,7 +57,7 @@ export function secretHashFrom(digest: string): string {
  * so that ids sort by creation time in ASCII order.
  */
 export function generateId(
-  kind: 'key' | 'api' | 'root' | 'verifier',
+  kind: 'key' | 'api' | 'root' | 'verifier' | 'pool',
   nowMs: number,
   random = randomBytes,
 ): string {

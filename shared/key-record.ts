@@ -101,7 +101,10 @@ export type KeyPatch = {
 /** Fields by their letters, as stored: `''` stands for none. */
 export type StoredFields = Readonly<Partial<Record<Letter, string>>>;
 /** Fields as a verifier keeps them: a time of 0 and a text of `''` stand for none, objects are JSON text. */
-export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] };
+export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
+  /** Name of the pool from which its credits come; `''` = as many as are asked for. */
+  readonly pool: string;
+};
 interface States extends Omit<Values, 'object'> {
   object: string;
 }
@@ -109,6 +112,8 @@ interface States extends Omit<Values, 'object'> {
 const rows = Object.entries(KEY_FIELDS) as [KeyField, Row & { letter: Letter }][];
 /** Letters of the fields, in the order of the rows. */
 export const KEY_LETTERS: readonly Letter[] = rows.map(([, { letter }]) => letter);
+/** The letter of a record's pool of credits, which changes with them and which nobody sets or sees. */
+export const POOL = 'q';
 /** Names of the fields that a key can be without. */
 export const CLEARABLE = rows.flatMap(([name, { kind }]) => (kind === 'flag' ? [] : [name])) as Clearable[];
 
@@ -181,11 +186,12 @@ function each(ofField: (letter: Letter, kind: Kind) => unknown): object {
 }
 
 /** A verifier's state from stored values in the order of the rows; absent ones are none. */
-export function decodeState(values: readonly string[]): KeyState {
+export function decodeState(values: readonly string[], pool = ''): KeyState {
   const state: Record<string, unknown> = {};
   for (const [i, [name, { kind }]] of rows.entries()) {
     state[name] = kind === 'object' ? values[i] || '{}' : decoded(kind, values[i] ?? '');
   }
+  state['pool'] = pool;
   return state as KeyState;
 }
 

@@ -1,7 +1,7 @@
 /** Everything in which one verdict differs from another. */
 interface VerdictRow {
   /** HTTP status that a gateway is answered with; 200 lets the caller pass. */
-  readonly status: 200 | 401 | 403;
+  readonly status: 200 | 401 | 403 | 429;
   /** Tells a person what the verdict means. A gateway may hand it on to its client. */
   readonly sentence: string;
   /** True if the response shows the key; otherwise it tells nothing about it. */
@@ -32,6 +32,12 @@ export const VERDICTS = {
     sentence: 'The API key has expired.',
     showsKey: true,
     usage: { letter: 'E', field: 'expired' },
+  },
+  USAGE_EXCEEDED: {
+    status: 429,
+    sentence: 'The API key has too few credits left.',
+    showsKey: true,
+    usage: { letter: 'U', field: 'usageExceeded' },
   },
   FORBIDDEN: {
     status: 403,

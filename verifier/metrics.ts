@@ -93,16 +93,16 @@ export class Metrics {
     const decided = this.#lookups.labels({ outcome: 'decided' });
     const gaveUp = this.#lookups.labels({ outcome: 'undecided' });
     return {
-      decide(key, askedApi, isAgain, tags) {
-        const verdict = answers.decide(key, askedApi, isAgain, tags);
+      decide(key, askedApi, isAgain, tags, cost) {
+        const verdict = answers.decide(key, askedApi, isAgain, tags, cost);
         if (verdict !== undefined && !isAgain) memory[verdict.code]++;
         return verdict;
       },
-      lookUp(key, askedApi, isAgain, tags) {
+      lookUp(key, askedApi, isAgain, tags, cost) {
         if (isAgain) return answers.lookUp(key, askedApi, isAgain);
         const startedAtMs = clock.monotonicMs();
         const seconds = () => (clock.monotonicMs() - startedAtMs) / 1000;
-        return answers.lookUp(key, askedApi, isAgain, tags).then(
+        return answers.lookUp(key, askedApi, isAgain, tags, cost).then(
           (verdict) => {
             redis[verdict.code]++;
             decided.observe(seconds());

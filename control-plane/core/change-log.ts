@@ -1,5 +1,13 @@
 import type { StoredFields } from '#shared/key-record.ts';
 
+/** A change of a key's credits. A refill of `''` is none, an absent one stays as it was. */
+export type CreditsChange =
+  | { readonly op: 'set'; readonly value: number; readonly refill?: string }
+  | { readonly op: 'increment' | 'decrement'; readonly value: number }
+  | { readonly op: 'refill'; readonly refill: string }
+  /** From now on as many as are asked for. */
+  | { readonly op: 'none' };
+
 /** One change to be written. Values are as stored; `''` clears a field. */
 export interface Write {
   readonly apiId: string;
@@ -7,6 +15,8 @@ export interface Write {
   /** Empty where the operation is about the whole API. */
   readonly keyId: string;
   readonly fields: StoredFields;
+  /** Of an update. */
+  readonly credits?: CreditsChange;
   /** Refuse (CONFLICT) unless the record's version, or for `noop` the log's sequence, is this. */
   readonly condition?: string;
   /** The protocol that followers must speak for it, where its fields do not tell; see protocol.ts. */
@@ -22,8 +32,8 @@ export interface TooOld {
   readonly names: readonly string[];
 }
 
-/** Outcome of a write that was not made. */
-export type NotWritten = { readonly status: 'NOT_FOUND' | 'CONFLICT' } | TooOld;
+/** Outcome of a write that was not made. UNLIMITED: the key has no credits that could be changed so. */
+export type NotWritten = { readonly status: 'NOT_FOUND' | 'CONFLICT' | 'UNLIMITED' } | TooOld;
 
 /** A change that is in the log. */
 export interface Written {
@@ -36,6 +46,12 @@ export interface Written {
   readonly previousVersion: string;
   /** The record's fields before it, for the audit log; all empty where it is about no key. */
   readonly before?: StoredFields;
+  /** Credits after a change of them. */
+  readonly credits?: {
+    readonly remaining: number;
+    /** True if holders are to give some back before the change is whole (`settleCredits`). */
+    readonly isOwed: boolean;
+  };
   /** True if every required replica confirmed it; always true where none is required. */
   readonly replicated: boolean;
 }

@@ -4,6 +4,8 @@ import type { NotWritten, TooOld, Write } from './change-log.ts';
 /** The error of a change that was not written. */
 export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, outcome: NotWritten): ApiError {
   if (outcome.status === 'TOO_OLD') return tooOld(apiId, outcome);
+  if (outcome.status === 'UNLIMITED')
+    return new ApiError('BAD_REQUEST', 'remaining: the key has no credits; give it some with `set`');
   if (outcome.status === 'CONFLICT') return new ApiError('CONFLICT', 'another write came first');
   return new ApiError('NOT_FOUND', keyId ? `key ${keyId} not found` : `api ${apiId} not found`);
 }

@@ -1,6 +1,8 @@
 import { randomInt } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import { KEY_LETTERS, neededFor } from '#shared/key-record.ts';
+import { CREDITS_PROTOCOL } from '#shared/credits.ts';
+import { generateId } from '#shared/key-format.ts';
+import { KEY_LETTERS, neededFor, POOL } from '#shared/key-record.ts';
 import { sequenceOf } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
@@ -137,9 +139,20 @@ export class RedisChangeLog implements BatchedChangeLog {
   readonly #writer: DurableWriter;
   readonly #replicas: number;
   readonly #now: () => number;
+  readonly #newPool: () => string;
 
-  /** @param now Unix milliseconds, for `updatedAt` */
-  constructor(nodes: RedisNodes, writer: DurableWriter, replicas: number, now: () => number) {
+  /**
+   * @param now Unix milliseconds, for `updatedAt`
+   * @param newPool the name of a pool that never was
+   */
+  constructor(
+    nodes: RedisNodes,
+    writer: DurableWriter,
+    replicas: number,
+    now: () => number,
+    newPool = () => generateId('pool', now()),
+  ) {
+    this.#newPool = newPool;
     this.#nodes = nodes;
     this.#writer = writer;
     this.#replicas = replicas;
@@ -172,7 +185,7 @@ export class RedisChangeLog implements BatchedChangeLog {
   }
 
   #call(write: Write): ScriptCall {
-    const { apiId, operation, keyId, fields, condition } = write;
+    const { apiId, operation, keyId, fields, credits, condition } = write;
     const { head, log, index, channel, members } = apiKeys(apiId);
     const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
     return {
@@ -188,6 +201,7 @@ export class RedisChangeLog implements BatchedChangeLog {
         ownerKey(apiId, ''),
         neededForWrite(write),
         ...Object.entries(fields).flat(),
+        ...(credits ? [POOL, JSON.stringify({ ...credits, id: this.#newPool() })] : []),
       ],
     };
   }
@@ -282,9 +296,13 @@ const isAlike = (a: Write, b: Write): boolean =>
   a.operation === b.operation &&
   a.fields === b.fields &&
   a.condition === b.condition &&
-  a.needs === b.needs;
+  a.needs === b.needs &&
+  // Each key has credits of its own.
+  a.credits === undefined &&
+  b.credits === undefined;
 
-const neededForWrite = ({ needs = 1, fields }: Write): number => Math.max(needs, neededFor(fields));
+const neededForWrite = ({ needs = 1, fields, credits }: Write): number =>
+  Math.max(needs, neededFor(fields), credits && credits.op !== 'none' ? CREDITS_PROTOCOL : 1);
 
 /** The refusal of a script that found older followers (gate.lua); undefined where it found none. */
 export function tooOldOf(reply: unknown, needs: number): TooOld | undefined {
@@ -296,7 +314,8 @@ function outcomeOf(write: Write, reply: unknown, replicated: boolean): Written |
   const refusal = tooOldOf(reply, neededForWrite(write));
   if (refusal) return refusal;
   const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
-  if (status === 'NOT_FOUND' || status === 'CONFLICT') return { status };
+  if (status === 'NOT_FOUND' || status === 'CONFLICT' || status === 'UNLIMITED') return { status };
+  const [remaining = '', owed] = before.slice(KEY_LETTERS.length);
   return {
     status: 'OK',
     sequence: Number(sequence),
@@ -304,6 +323,7 @@ function outcomeOf(write: Write, reply: unknown, replicated: boolean): Written |
     leaseMs: Number(leaseMs),
     previousVersion: previousVersion ?? '',
     before: Object.fromEntries(KEY_LETTERS.map((letter, i) => [letter, before[i] ?? ''])),
+    ...(remaining ? { credits: { remaining: Number(remaining), isOwed: owed === '1' } } : {}),
     replicated,
   };
 }

@@ -1,3 +1,4 @@
+import { type Refill, refillOf } from '#shared/credits.ts';
 import { KEY_LETTERS, type ShownFields, shownFields } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
@@ -7,15 +8,26 @@ const readScript = new Script(new URL('./lua/read-key.lua', import.meta.url));
 const idsScript = new Script(new URL('./lua/list-ids.lua', import.meta.url));
 const listScript = new Script(new URL('./lua/list-keys.lua', import.meta.url));
 
+/** Credits of a key, where it has any. */
+interface CreditsView {
+  readonly remaining?: number;
+  readonly refill?: Refill & { readonly lastRefillAt?: number };
+  /** Part of them that verifiers hold. */
+  readonly remainingHeld?: number;
+  /** Credits that crashed verifiers took with them. */
+  readonly remainingLost?: number;
+}
+
 /** A key as admins see it: never its secret, never its hash. */
-export type Key = ShownFields & {
-  readonly id: string;
-  readonly keyId: string;
-  readonly apiId: string;
-  readonly start: string;
-  readonly createdAt: number;
-  readonly updatedAt?: number;
-};
+export type Key = ShownFields &
+  CreditsView & {
+    readonly id: string;
+    readonly keyId: string;
+    readonly apiId: string;
+    readonly start: string;
+    readonly createdAt: number;
+    readonly updatedAt?: number;
+  };
 
 /** Conditions on the keys of a listing; all must hold. */
 export interface KeyFilter {
@@ -116,5 +128,18 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     createdAt: Number(c),
     ...(u ? { updatedAt: Number(u) } : {}),
     ...shownFields({ ...fields, m }),
+    ...creditsOf(values.slice(LETTERS.length)),
+  };
+}
+
+/** @param values as credits.lua tells them; none where there are no credits */
+function creditsOf([remaining, plan = '', refilledAt, held, lost]: readonly string[]): CreditsView {
+  if (!remaining) return {};
+  const refill = refillOf(plan);
+  return {
+    remaining: Number(remaining),
+    ...(refill ? { refill: { ...refill, ...(refilledAt ? { lastRefillAt: Number(refilledAt) } : {}) } } : {}),
+    ...(Number(held) > 0 ? { remainingHeld: Number(held) } : {}),
+    ...(Number(lost) > 0 ? { remainingLost: Number(lost) } : {}),
   };
 }

@@ -1,7 +1,11 @@
 import { hash } from 'node:crypto';
+import { CREDITS_PROTOCOL } from '#shared/credits.ts';
+import { generateId } from '#shared/key-format.ts';
 import { type KeyFields, neededFor, storedFields } from '#shared/key-record.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
+
+import type { NewCredits } from '../core/credit-schemas.ts';
 
 /** Creates records; `recordCall` makes its arguments. */
 export const createScript = new Script(new URL('./lua/create-key.lua', import.meta.url));
@@ -21,6 +25,7 @@ const DIGEST_LENGTH = 32;
 /** Fields that a key is created with. */
 export type NewFields = Partial<KeyFields> &
   Pick<KeyFields, 'enabled'> & {
+    readonly credits?: NewCredits;
     /** The protocol that verifiers must speak for it, where its fields do not tell; see protocol.ts. */
     readonly needs?: number;
   };
@@ -42,7 +47,7 @@ export interface NewRecord extends NewFields {
 
 /** The protocol that verifiers must speak to obey all that a key is created with. */
 export const neededForNew = (record: NewRecord): number =>
-  Math.max(record.needs ?? 1, neededFor(storedFields(record)));
+  Math.max(record.needs ?? 1, neededFor(storedFields(record)), record.credits ? CREDITS_PROTOCOL : 1);
 
 /**
  * The call of `createScript` that creates a record.
@@ -53,6 +58,9 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
   const { head, index, creations, members } = apiKeys(apiId);
   const { o: owner = '', m: meta = '', ...plain } = storedFields(record);
   const own = recordKey(apiId, keyId);
+  const credits = record.credits
+    ? JSON.stringify({ ...record.credits, id: generateId('pool', createdAt) })
+    : '';
   const fields = ['p', record.secretHash, 's', record.start, 'c', createdAt, ...Object.entries(plain).flat()];
   return {
     keys: [
@@ -73,9 +81,10 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
       owner,
       record.foreign ? '1' : '0',
       CREATIONS_KEPT,
-      digestOf([keyId, meta, owner, ...fields]),
+      digestOf([keyId, meta, owner, credits, ...fields]),
       neededForNew(record),
       record.defaults ?? '*',
+      credits,
       ...fields,
     ],
   };

@@ -94,10 +94,10 @@ export class RedisSweepStore implements SweepStore {
   }
 
   async forget(apiId: string): Promise<boolean> {
-    const { head, log, members, index, creations } = apiKeys(apiId);
+    const { head, log, members, index, creations, held } = apiKeys(apiId);
     const { reply } = await this.#writer.run(
       forgetScript,
-      [head, log, members, index, creations, apiUsageKey(apiId), tagUsageKey(apiId, '')],
+      [head, log, members, index, creations, held, apiUsageKey(apiId), tagUsageKey(apiId, '')],
       keptDays(this.#now()),
     );
     if (reply !== 1) return false;

@@ -14,6 +14,7 @@ import { ERRORS } from '../../shared/errors.ts';
 import { KEY_FIELDS, RECORD_FACTS } from '../../shared/key-record.ts';
 import type { Settings } from '../../shared/process/config.ts';
 import { settings as verifier } from '../../verifier/config.ts';
+import { creditCounts } from '../../verifier/core/pools.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
 import { watchState } from '../../verifier/state-metrics.ts';
 import { watchUpstreams } from '../../verifier/upstream-metrics.ts';
@@ -37,7 +38,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     verifierMetrics.registry,
     {
       followers: [],
-      counts: { fills: 0, malformed: 0, stale: 0 },
+      counts: { fills: 0, malformed: 0, stale: 0, credits: creditCounts() },
       cache: { size: 0, evictions: 0 },
       lookupsInFlight: 0,
     },

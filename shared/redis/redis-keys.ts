@@ -18,6 +18,10 @@ export interface ApiKeys {
   readonly creations: string;
   /** Pub/sub channel of the changes. */
   readonly channel: string;
+  /** Sorted set: who has a field in a pool of credits → its latest exchange, Unix seconds. */
+  readonly held: string;
+  /** Pub/sub channel of the pools that holders are asked to give back. */
+  readonly recalls: string;
 }
 
 /** The names of everything that one API has, apart from its keys' records. */
@@ -30,6 +34,8 @@ export function apiKeys(apiId: string): ApiKeys {
     index: `${base}:idx`,
     creations: `${base}:new`,
     channel: `${base}:chg`,
+    held: `${base}:held`,
+    recalls: `${base}:rcl`,
   };
 }
 
@@ -41,6 +47,9 @@ export const metaKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:
 
 /** Sorted set: the keys of one owner by creation number. */
 export const ownerKey = (apiId: string, externalId: string): string => `kf:{${apiId}}:o:${externalId}`;
+
+/** Hash: the credits of one key, or of several that share them; exchange.lua says what is in it. */
+export const poolKey = (apiId: string, poolId: string): string => `kf:{${apiId}}:q:${poolId}`;
 
 /** String `apiId keyId`: immutable pointer from a secret's hash to its record. */
 export const secretPointer = (secretHash: string): string => `kf:p:${secretHash}`;

@@ -19,10 +19,13 @@ const takes = (kind: number) => kind === KILLED || OTHERS.has(kind);
 const judge = (report: Report) => {
   console.log(JSON.stringify(report, undefined, 2));
   expect(report.stale).toEqual([]);
+  expect(report.overspent).toEqual([]);
   expect(report.brokeOff).toBeUndefined();
   expect(report.counts.answers).toBeGreaterThan(500);
   expect(report.counts.acks).toBeGreaterThan(5);
   expect(report.counts.refused).toBeGreaterThan(0);
+  expect(report.credits.accepted).toBeGreaterThan(100);
+  expect(report.credits.exceeded).toBeGreaterThan(10);
 };
 
 test('no verifier gives a stale answer while processes, connections and Redis fail', async () => {

@@ -7,6 +7,7 @@ import { numberArgument, scriptArguments, wrongArguments } from '../../deploy/de
 import { Process } from '../harness/processes.ts';
 import { RedisCluster } from '../harness/redis-cluster.ts';
 import { RedisNode, SentinelGroup } from '../harness/redis-nodes.ts';
+import { Account } from './account.ts';
 import { API_IDS, type Fault, faultsOf, type World } from './faults.ts';
 import { History } from './history.ts';
 import { FaultProxy } from './proxy.ts';
@@ -15,6 +16,10 @@ const ROOT_KEY = 'chaos-root-key-0123456789abcdef0123456789';
 const VERIFIERS = 4;
 const KEYS = 24;
 const READERS = 12;
+/** Credits that keys begin with: from some that end within moments to more than a run spends. */
+const CREDITS = [20, 200, 2000, 200_000] as const;
+const SPENDERS = 6;
+const SPENDER_REST_MS_MAX = 20;
 /** Between two calls of one caller: some 300 verifications and 80 changes a second leave processors to what is tested. */
 const READER_REST_MS_MAX = 80;
 const WRITER_REST_MS_MAX = 600;
@@ -33,6 +38,9 @@ export interface Report {
   readonly faults: Readonly<Record<string, number>>;
   readonly counts: History['counts'];
   readonly stale: readonly string[];
+  /** Accounts of keys that accepted more than was granted. */
+  readonly overspent: readonly string[];
+  readonly credits: { readonly granted: number; readonly accepted: number; readonly exceeded: number };
   /** Reason why the run ended early; undefined = it did not. */
   readonly brokeOff: string | undefined;
   /** From the end of a fault until every verifier decided again and a change was complete by acks, by fault. */
@@ -58,10 +66,13 @@ export async function chaos(
     const world = await build(deployment, directory, stop);
     const client = new Client(world, agent, history, random);
     await client.createKeys();
+    await client.createAccounts();
     const running = { now: true };
     const work = [
       ...client.keys.map((key) => client.write(key, running)),
       ...Array.from({ length: READERS }, () => client.read(running)),
+      ...client.accounts.map((account) => client.changeCredits(account, running)),
+      ...Array.from({ length: SPENDERS }, () => client.spend(running)),
     ];
     const faults = faultsOf(world).filter((_, kind) => takes(kind));
     const injected: Record<string, number> = {};
@@ -98,7 +109,15 @@ export async function chaos(
       }),
     );
     const { counts, stale } = history;
-    return { deployment, seed, faults: injected, counts, stale, brokeOff, recoveryMs };
+    const overspent = client.accounts.flatMap((account) => account.overspent);
+    const sum = (of: (account: Account) => number) =>
+      client.accounts.reduce((all, account) => all + of(account), 0);
+    const credits = {
+      granted: sum(({ total }) => total.granted),
+      accepted: sum(({ total }) => total.accepted),
+      exceeded: sum(({ exceeded }) => exceeded),
+    };
+    return { deployment, seed, faults: injected, counts, stale, overspent, credits, brokeOff, recoveryMs };
   } finally {
     await agent.destroy();
     for (const end of stop.reverse()) await end();
@@ -165,9 +184,10 @@ interface Key {
   readonly key: string;
 }
 
-/** The callers: one writer a key, and readers that ask every verifier about every key. */
+/** The callers: one writer a key, readers that ask every verifier about every key, and spenders of credits. */
 class Client {
   readonly keys: Key[] = [];
+  readonly accounts: Account[] = [];
   readonly #world: World;
   readonly #agent: Agent;
   readonly #history: History;
@@ -191,6 +211,47 @@ class Client {
       const { keyId, key } = answer.body as unknown as Key;
       this.#history.created(keyId);
       this.keys.push({ keyId, key });
+    }
+  }
+
+  async createAccounts(): Promise<void> {
+    while (this.accounts.length < CREDITS.length) {
+      const remaining = CREDITS[this.accounts.length] ?? 0;
+      const apiId = API_IDS[this.accounts.length % API_IDS.length];
+      const answer = await this.#admin('keys.createKey', { apiId, remaining });
+      if (answer?.status !== 200) continue;
+      const { keyId, key } = answer.body as unknown as Key;
+      this.accounts.push(new Account(keyId, key, remaining));
+    }
+  }
+
+  /** Gives, takes off and sets, one after the other. */
+  async changeCredits(account: Account, running: { now: boolean }): Promise<void> {
+    const { keyId } = account;
+    while (running.now) {
+      await rest(this.#random() * WRITER_REST_MS_MAX);
+      const op = this.#random() < 0.2 ? 'set' : this.#random() < 0.7 ? 'increment' : 'decrement';
+      const value = Math.floor(this.#random() * 50);
+      if (op !== 'decrement') account.grant(value);
+      const answer = await this.#admin('keys.updateRemaining', { keyId, op, value });
+      const { state } = (answer?.body['propagation'] ?? {}) as { state?: string };
+      if (answer?.status === 200 && op === 'set' && state === 'complete') account.replaced(value);
+    }
+  }
+
+  async spend(running: { now: boolean }): Promise<void> {
+    while (running.now) {
+      await rest(this.#random() * SPENDER_REST_MS_MAX);
+      const account = this.accounts[Math.floor(this.#random() * this.accounts.length)];
+      const verifier = this.#world.verifiers[Math.floor(this.#random() * VERIFIERS)];
+      if (!account || !verifier) continue;
+      const spending = account.begin(1 + Math.floor(this.#random() * 3));
+      const question = { key: account.key, remaining: { cost: spending.cost } };
+      const answer = await this.#post(`${verifier.address}/v1/keys.verifyKey`, question, {});
+      const { code } = (answer?.body ?? {}) as { code?: string };
+      if (code === 'VALID') account.accepted(spending, verifier.address);
+      else if (code === 'USAGE_EXCEEDED') account.exceeded++;
+      else await rest(20);
     }
   }
 
@@ -299,8 +360,8 @@ function generator(seed: number): () => number {
 const USAGE = `npm run chaos -- [--minutes N] [--deployment NAME]… [--seed S]
 
 Runs one control plane and ${VERIFIERS} verifiers on real Redis servers, kills, pauses and cuts them off at random, and
-compares every answer with what was written. Prints a report; status 1 where an answer was
-stale or the run broke off.
+compares every answer with what was written, and what keys with credits were accepted for with what was
+granted. Prints a report; status 1 where an answer was stale, more was accepted, or the run broke off.
 
   --minutes N         for each deployment, at least every fault once (default 1)
   --deployment NAME   ${DEPLOYMENTS.join(', ')}; may be repeated (default: each, one after the other)
@@ -322,6 +383,7 @@ if (import.meta.main) {
   for (const deployment of chosen) {
     const report = await chaos(deployment, minutes * 60_000, seed);
     console.log(JSON.stringify(report, undefined, 2));
-    if (report.stale.length > 0 || report.brokeOff !== undefined) process.exitCode = 1;
+    if (report.stale.length + report.overspent.length > 0 || report.brokeOff !== undefined)
+      process.exitCode = 1;
   }
 }

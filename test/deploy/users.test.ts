@@ -9,6 +9,7 @@ import {
   idPointer,
   metaKey,
   ownerKey,
+  poolKey,
   recordKey,
   rootKeyIndex,
   rootKeyRecord,
@@ -30,9 +31,9 @@ const UNSEEN: Record<string, string[]> = {
 
 /** Every key that there can be, by who it is of. */
 const keysOf = (apiId: string) => {
-  const { channel: _, ...keys } = apiKeys(apiId);
+  const { channel: _, recalls: __, ...keys } = apiKeys(apiId);
   const [record, meta, owner] = [recordKey(apiId, 'key_1'), metaKey(apiId, 'key_1'), ownerKey(apiId, 'o')];
-  return { ...keys, record, meta, owner, usage: usageKey(apiId, 'key_1') };
+  return { ...keys, record, meta, owner, usage: usageKey(apiId, 'key_1'), pool: poolKey(apiId, 'pool_1') };
 };
 const POINTER = secretPointer('hash');
 /** No verifier has any business there. */
@@ -157,10 +158,16 @@ describe('the users of deploy/redis/users.acl', () => {
     };
     const flat = (commands: string[][]) => commands.map((command) => command.join(' '));
     for (const key of [...Object.values(keysOf(own)), POINTER]) {
-      const { members, usage } = keysOf(own);
-      const writes = key === members ? joins(key) : key === usage ? counts(key) : [];
+      const { members, usage, held, pool } = keysOf(own);
+      const writes = key === members || key === held ? joins(key) : key === usage ? counts(key) : [];
+      const settles = [
+        ['HSET', key, 'f', 'v'],
+        ['HDEL', key, 'f'],
+        ['HGETALL', key],
+      ];
       const all = [...reads(key), ...runs(key), ...joins(key), ...counts(key), ...others(key)];
-      expect(await may(all)).toEqual(flat([...reads(key), ...runs(key), ...writes]));
+      const expected = [...reads(key), ...runs(key), ...writes, ...(key === pool ? settles : [])];
+      expect(await may(all)).toEqual(flat(expected));
     }
     for (const key of [...OTHERS, ...(foreign ? Object.values(keysOf(foreign)) : [])]) {
       const all = [...reads(key), ...runs(key), ...joins(key), ...counts(key), ...others(key)];
@@ -206,7 +213,7 @@ describe('the users of deploy/redis/users.acl', () => {
   ])('refuse a verifier that tries to %s', async (_, [name = '', ...args]) => {
     for (const user of ['verifier', 'verifier-billing']) {
       await expect(redis.as(user).call(name, ...args)).rejects.toThrow(
-        /NOPERM|can't run this command|can't access/,
+        /NOPERM|can't (run this command|access|publish)/,
       );
     }
   });
@@ -320,6 +327,20 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     await fleet.ok('keys.updateKey', { keyId, enabled: true, meta: null, externalId: null, name: null });
     expect(await fleet.verdict(key)).toBe('VALID');
     await fleet.ok('keys.getKey', { keyId });
+    // With a name that is quite forgotten, one that left long ago, and one that holds what is needed.
+    const { held, members } = apiKeys('a');
+    const paid = await fleet.ok('keys.createKey', {
+      ...{ apiId: 'a', remaining: 0, refill: { interval: 'monthly', amount: 5 } },
+    });
+    const pool = poolKey('a', (await admin.hget(recordKey('a', paid.keyId), 'q')) ?? '');
+    await admin.zadd(held, 1, '2.left');
+    await admin.zadd(members, 99, '2.holder');
+    await admin.hset(pool, { '@2.gone': '3 1 1 0', '@2.holder': '1 0 1 0', h: 3 });
+    expect(await fleet.verdict(paid.key)).toBe('USAGE_EXCEEDED');
+    await admin.zrem(members, '2.holder');
+    await fleet.ok('keys.updateRemaining', { keyId: paid.keyId, op: 'increment', value: 1 });
+    expect(await fleet.verdict(paid.key)).toBe('VALID');
+    await fleet.ok('keys.getKey', { keyId: paid.keyId });
     await fleet.ok('keys.getPropagation', { keyId, sequence: 1 });
     await fleet.until(async () => {
       const { verifications } = await fleet.ok('keys.getVerifications', { keyId });

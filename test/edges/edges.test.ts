@@ -209,6 +209,7 @@ test('an event-loop stall past the lease: the very first decision after it is by
     limits: {
       syncPeriodMs: 300,
       syncDeadlineMs: 250,
+      creditsSliceMs: 0,
       cacheKeysMax: 10,
       unknownKeysMax: 10,
       unknownTtlMs: 1000,

@@ -122,6 +122,23 @@ describe.each([
     expect(resultOf(await admin.keys.create({ apiId })).key).toMatch(/^acme_\w{49}$/);
   });
 
+  test('a client gives a key credits, spends them, and gives it more', async () => {
+    const { keyId, key } = resultOf(
+      await admin.keys.create({ apiId: 'e2e', remaining: 10, refill: { interval: 'daily', amount: 10 } }),
+    );
+    const verify = async () => resultOf(await gateway.keys.verify({ apiId: 'e2e', key }));
+    for (let left = 9; left >= 0; left--)
+      expect(await verify()).toMatchObject({ code: 'VALID', remaining: left });
+    expect(await verify()).toMatchObject({ valid: false, code: 'USAGE_EXCEEDED', remaining: 0 });
+    expect(resultOf(await admin.keys.updateRemaining({ keyId, op: 'increment', value: 5 }))).toMatchObject({
+      remaining: 5,
+    });
+    expect(await verify()).toMatchObject({ code: 'VALID', remaining: 4 });
+    expect(resultOf(await admin.keys.get({ keyId }))).toMatchObject({
+      refill: { interval: 'daily', amount: 10 },
+    });
+  });
+
   describe('a client gets an error it can read', () => {
     test('for a key that does not exist', async () => {
       const { error } = await admin.keys.update({ keyId: 'key_none', enabled: false });
@@ -138,8 +155,8 @@ describe.each([
     });
 
     test('for a field that we do not have', async () => {
-      const { error } = await admin.keys.create({ apiId: 'e2e', remaining: 10 });
-      expect(error).toMatchObject({ code: 'BAD_REQUEST', message: 'remaining: unknown field' });
+      const { error } = await admin.keys.create({ apiId: 'e2e', roles: ['admin'] });
+      expect(error).toMatchObject({ code: 'BAD_REQUEST', message: 'roles: unknown field' });
     });
   });
 });

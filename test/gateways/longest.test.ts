@@ -59,6 +59,18 @@ describe.skipIf(noNginx)(`the nginx of compose.yaml${noNginx}`, () => {
     expect(identity(got)).toEqual([keyId, ENCODED, ENCODED, '']);
   });
 
+  test('says of a key whose credits are spent that it is 429, and when to come again', async () => {
+    const { key } = await world.fleet.ok('keys.createKey', { apiId: world.around.API_ID, remaining: 0 });
+    let got = await gateway.ask(showing(key));
+    await world.fleet.until(async () => {
+      if (got.status !== 503) return true;
+      got = await gateway.ask(showing(key));
+      return false;
+    }, 'no verdict');
+    expect(got).toMatchObject({ status: 429, headers: { 'retry-after': '60' } });
+    expect(world.upstream.take()).toEqual([]);
+  });
+
   test('refuses what has no good key', async () => {
     expect((await gateway.ask()).status).toBe(401);
     expect((await gateway.ask(showing('nobody'))).status).toBe(401);

@@ -90,6 +90,30 @@ describeGateways((name) => {
     }
   });
 
+  test('a key whose credits are spent is 429 and says when to come again, and pays nothing for it', async () => {
+    for (const refill of [undefined, { interval: 'daily', amount: 1 }]) {
+      const { key } = await world.fleet.ok('keys.createKey', {
+        apiId: API_ID,
+        remaining: 1,
+        ...(refill ? { refill } : {}),
+      });
+      // Where a verdict was lost on its way, what it cost is gone.
+      const first = await world.decided(name, showing(key));
+      expect([200, 429]).toContain(first.status);
+      world.upstream.take();
+      const { status, headers, body } = await world.decided(name, showing(key));
+      expect(world.upstream.take()).toEqual([]);
+      expect(status).toBe(429);
+      const seconds = Number(headers['retry-after']);
+      if (refill) expect(seconds).toSatisfy((s: number) => s >= 1 && s <= 86_400);
+      else expect(seconds).toBe(60);
+      const until = refill ? `;t=${seconds}` : '';
+      expect(headers['ratelimit']).toBe(`"credits";r=0${until}`);
+      expect(headers['www-authenticate']).toBeUndefined();
+      if (passesBodies) expect(JSON.parse(body)).toMatchObject({ status: 429, code: 'USAGE_EXCEEDED' });
+    }
+  });
+
   test('without a key it is 401', async () => {
     for (const headers of [[], ['Authorization', 'Bearer '], ['Authorization', 'Basic Zm9vOmJhcg==']])
       expect(await refused({ headers })).toMatchObject({ status: 401, challenge: 'Bearer realm="api"' });

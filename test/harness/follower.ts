@@ -1,6 +1,7 @@
 import { systemClock } from '../../shared/clock.ts';
 import { Follower } from '../../verifier/core/follower.ts';
 import { KeyCache } from '../../verifier/core/key-cache.ts';
+import { creditCounts } from '../../verifier/core/pools.ts';
 import type { Session, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
 
 export const LEASE_MS = 60_000;
@@ -33,9 +34,15 @@ export async function followerWith(dropped: (reason: string) => void = nothing) 
   };
   let turns = 0;
   const following = new Follower({
-    ...{ apiId: 'api', open: async () => session, cache: new KeyCache(10), clock: systemClock },
+    ...{
+      apiId: 'api',
+      directory: { open: async () => session, exchange: async () => [] },
+      cache: new KeyCache(10),
+      clock: systemClock,
+    },
     ...{ newNonce: () => String(turns++), random: () => 0.5 },
-    limits: { syncPeriodMs: LEASE_MS, syncDeadlineMs: LEASE_MS },
+    limits: { syncPeriodMs: LEASE_MS, syncDeadlineMs: LEASE_MS, creditsSliceMs: 0 },
+    creditCounts: creditCounts(),
     events: {
       ...{
         live: nothing,

@@ -1,7 +1,20 @@
 import fc from 'fast-check';
 
 /** Names that the scripted answers know; `bug` apart, at which the lane asks twice. */
-const KEYS = ['good', 'rich', 'disabled', 'expired', 'other', 'nobody', 'remote-good', 'slow-good', 'down'];
+const KEYS = [
+  'good',
+  'rich',
+  'disabled',
+  'expired',
+  'other',
+  'nobody',
+  'remote-good',
+  'slow-good',
+  'down',
+  'poor',
+  'empty',
+  'remote-poor',
+];
 const API_IDS = ['payments', 'billing', 'a-_Z9', 'x'.repeat(64), 'x'.repeat(65), '', 'a b'];
 
 const oneOf = (...values: string[]) => fc.constantFrom(...values);
@@ -21,15 +34,32 @@ const body = fc
   .record({
     key,
     apiId: fc.option(mostly('payments', ...API_IDS), { freq: 3 }),
+    remaining: fc.option(
+      mostly(
+        '{"cost":2}',
+        '{"cost":0}',
+        '{ "cost" : 3}',
+        '{"cost":4}',
+        '{}',
+        '{"cost":-1}',
+        '{"cost":1.5}',
+        '{"cost":"1"}',
+        '{"a":1}',
+        'null',
+        '3',
+      ),
+      { freq: 3 },
+    ),
     apiFirst: fc.boolean(),
     afterColon: mostly('', ' ', '  ', '\t'),
     afterComma: mostly('', ' ', '\n'),
     around: mostly('', ' ', '\r\n', '\ufeff'),
     end: mostly('}', '', '}}', ',}', ',"a":1}', ',"key":"rich"}', '}\0'),
   })
-  .map(({ key, apiId, apiFirst, afterColon, afterComma, around, end }) => {
+  .map(({ key, apiId, remaining, apiFirst, afterColon, afterComma, around, end }) => {
     const fields = [`"key":${afterColon}"${key}"`];
     if (apiId !== null) fields.push(`"apiId":${afterColon}"${apiId}"`);
+    if (remaining !== null) fields.push(`"remaining":${afterColon}${remaining}`);
     if (apiFirst) fields.reverse();
     return `${around}{${fields.join(`,${afterComma}`)}${end}${around}`;
   });

@@ -3,9 +3,10 @@ import { unavailable } from '#shared/errors.ts';
 import { decodeState } from '#shared/key-record.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { instant, Lease } from '../../verifier/core/lease.ts';
-import { FORBIDDEN, judge, NOT_FOUND } from '../../verifier/core/verdict.ts';
+import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from '../../verifier/core/verdict.ts';
 import type { Decider } from '../../verifier/endpoints/verify-key.ts';
 import type { HttpLimits } from '../../verifier/http/limits.ts';
+import { noPools } from './no-credits.ts';
 
 export const limits: HttpLimits = {
   BODY_BYTES_MAX: 65_536,
@@ -24,7 +25,7 @@ export const limits: HttpLimits = {
 export const lease = new Lease(systemClock);
 export const LEASE_MS = 3_600_000;
 lease.extend(instant(systemClock), LEASE_MS);
-const epoch: Epoch = { apiId: 'payments', lease, current: true, used: false };
+const epoch: Epoch = { apiId: 'payments', lease, pools: noPools, current: true, used: false };
 const plain = decodeState(['1']);
 const entries = new Map(
   Object.entries({
@@ -38,13 +39,15 @@ const entries = new Map(
       meta: '{"plan":"日本"}',
       expires: 32_503_680_000_000,
     },
+    poor: { ...plain, name: 'Poor', pool: 'pool_1' },
+    empty: { ...plain, pool: 'pool_2' },
     large: { ...plain, meta: JSON.stringify({ note: 'x'.repeat(8000) }) },
   }).map(([name, state]) => [name, new Entry(epoch, `key_${name}`, state)]),
 );
 
 /**
- * Decides by what the key is called: `good`, `rich`, `large`, `disabled`, `expired`, `other` are in memory, any other
- * name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
+ * Decides by what the key is called: `good`, `rich`, `large`, `disabled`, `expired`, `other` are in memory, and with credits
+ * `poor`, which has 3 whatever it spent, and `empty`, which has none and no refill; any other name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
  * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
  */
 export class ScriptedAnswers implements Decider {
@@ -61,7 +64,13 @@ export class ScriptedAnswers implements Decider {
     this.#held = Promise.withResolvers();
   }
 
-  decide(key: string, askedApi?: string) {
+  decide(
+    key: string,
+    askedApi?: string,
+    isAgain = false,
+    _tags?: readonly string[],
+    cost = 1,
+  ): Verdict | undefined {
     this.asked.push(key);
     this.askedApis.push(askedApi);
     if (key === 'bug') throw new TypeError('a fault of ours');
@@ -69,13 +78,18 @@ export class ScriptedAnswers implements Decider {
     if (key === 'down' || /^(slow|remote)-/.test(key)) return undefined;
     if (key === 'other') return FORBIDDEN;
     const entry = entries.get(key);
-    return entry === undefined ? NOT_FOUND : judge(entry, askedApi, Date.now());
+    if (entry === undefined) return NOT_FOUND;
+    const verdict = judge(entry, askedApi, Date.now());
+    if (verdict.code !== 'VALID' || entry.pool === '' || isAgain) return verdict;
+    const left = key === 'poor' ? 3 : 0;
+    if (cost <= left) return { ...verdict, remaining: left - cost };
+    return { code: 'USAGE_EXCEEDED', entry, remaining: left, refillMs: left > 0 ? 5000.5 : undefined };
   }
 
-  async lookUp(key: string, askedApi?: string) {
+  async lookUp(key: string, askedApi?: string, isAgain = false, tags?: readonly string[], cost = 1) {
     if (key === 'down') throw unavailable('no answer from Redis');
     if (key === 'remote-bug') throw new TypeError('a fault of ours');
     if (key.startsWith('slow-')) await this.#held.promise;
-    return this.decide(key.slice(key.indexOf('-') + 1), askedApi) ?? NOT_FOUND;
+    return this.decide(key.slice(key.indexOf('-') + 1), askedApi, isAgain, tags, cost) ?? NOT_FOUND;
   }
 }

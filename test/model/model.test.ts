@@ -14,20 +14,17 @@ const rules = share(
 );
 const missing = missingTools();
 
-describe.skipIf(missing.length > 0)(
-  `the coherence protocol, searched completely by Spin${lacking(missing)}`,
-  () => {
-    it.each(whole)('no state reachable within the bounds of "$name" breaks $guards', (each) => {
-      expect(search(each)).toMatchObject({ found: 'ok', violated: '' });
-    });
+describe.skipIf(missing.length > 0)(`the protocols, searched completely by Spin${lacking(missing)}`, () => {
+  it.each(whole)('no state reachable within the bounds of "$name" breaks $guards', (each) => {
+    expect(search(each)).toMatchObject({ found: 'ok', violated: '' });
+  });
 
-    it.each(rules)('without the rule that $name removes, Spin finds a broken promise ($guards)', (mutant) => {
-      expect(search(mutant).found).toBe('error');
-    });
+  it.each(rules)('without the rule that $name removes, Spin finds a broken promise ($guards)', (mutant) => {
+    expect(search(mutant).found).toBe('error');
+  });
 
-    it('a search cut short by its depth limit is not taken for a proof', () => {
-      if (base === undefined) throw new Error('no quick search');
-      expect(search(base, { depthMax: 20 }).found).toBe('not completed');
-    });
-  },
-);
+  it('a search cut short by its depth limit is not taken for a proof', () => {
+    if (base === undefined) throw new Error('no quick search');
+    expect(search(base, { depthMax: 20 }).found).toBe('not completed');
+  });
+});

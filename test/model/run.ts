@@ -1,4 +1,4 @@
-// `npm run model`: runs Spin over coherence.pml. README.md says what the rows mean.
+// `npm run model`: runs Spin over the models. README.md says what the rows mean.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,7 +10,7 @@ const MEMORY_MIB_MAX = 6000;
 const SEARCH_MS_MAX = 300_000;
 const DEPTH_MAX = 1_000_000;
 const OUTPUT_BYTES_MAX = 64 * 1024 * 1024;
-const MODEL = join(import.meta.dirname, 'coherence.pml');
+const modelOf = ({ model }: Search): string => join(import.meta.dirname, `${model}.pml`);
 
 const USAGE = `npm run model -- [--quick] [--trail NAME]
 
@@ -85,17 +85,18 @@ function printTrail(name: string): number {
       console.log(`${name}: no counterexample (${found})`);
       return 1;
     }
-    const replay = ['-t', '-p', '-g', '-k', 'coherence.pml.trail', ...wanted.defines, MODEL];
+    const replay = ['-t', '-p', '-g', '-k', `${wanted.model}.pml.trail`, ...wanted.defines, modelOf(wanted)];
     console.log(run(directory, 'spin', replay).stdout);
     console.log(`${name}: ${violated}`);
     return 0;
   });
 }
 
-function build(directory: string, { defines, breadthFirst, quick }: Search): void {
+function build(directory: string, each: Search): void {
+  const { defines, breadthFirst, quick } = each;
   // A short search ends before a compiler that optimises does.
   const optimisation = !quick ? '-O2' : breadthFirst ? '-O0' : '-O1';
-  mustRun(directory, 'spin', ['-a', ...defines, MODEL]);
+  mustRun(directory, 'spin', ['-a', ...defines, modelOf(each)]);
   const options = [
     optimisation,
     '-w',

@@ -1,6 +1,8 @@
 /** One search by Spin. `guards` names the promise that the removed rule keeps (the base: all it asserts). */
 export interface Search {
   name: string;
+  /** Its file, without `.pml`. */
+  model: 'coherence' | 'credits' | 'debt';
   defines: string[];
   expect: 'ok' | 'error';
   guards: string;
@@ -16,6 +18,10 @@ const I1 = 'I1: no answer older than a complete write';
 const I11 = 'I11: no answer about a key that a failover took, a lease after it';
 const I20 = 'I20: no answer by a verifier that is too old for the API';
 const I6 = 'I6: no durable write is missing from a later primary';
+
+const SET = ['-DC=1', '-DSETS=1'];
+const C1 = 'C1: no more is accepted than was granted';
+const C2 = 'C2: nobody answers by the credits from before a complete change';
 
 export const searches: Search[] = [
   base('base', [], { quick: true }),
@@ -59,6 +65,32 @@ export const searches: Search[] = [
   mutant('CREATIONS_BELIEVED', I11, [...FAILOVER, ...CREATED, '-DREQUESTS=2']),
   mutant('NO_GATE', I20, GATE),
   mutant('OLDER_MAY_JOIN', I20, GATE),
+  credits('credits, two of them', [], { quick: false }),
+  credits('credits', ['-DC=1']),
+  credits('credits, set', [...SET, '-DTURNS=1']),
+  credits('credits, failover', [...FAILOVER, '-DTURNS=1']),
+  creditsMutant('NO_TURN', C1),
+  creditsMutant('NO_LOWER', C1),
+  creditsMutant('LATE_REPLY', C1),
+  creditsMutant('REFUND_AT_REAP', C1),
+  creditsMutant('FORGET_UNSETTLED', C1),
+  creditsMutant('NO_POOL_OF_ITS_OWN', C1, SET),
+  creditsMutant('SLICE_SURVIVES_SET', C1, SET),
+  creditsMutant('TAKE_WITHOUT_WAIT', C1, [...FAILOVER, '-DTURNS=1']),
+  { ...creditsMutant('NO_LEASE', C2, SET), name: 'NO_LEASE, credits' },
+
+  debt('decrement', []),
+  debt('decrement, verifiers cut off', ['-DCUT']),
+  debt('refill', ['-DREFILL']),
+  debt('refill, verifiers cut off', ['-DREFILL', '-DCUT']),
+  debt('increment', ['-DINCREMENT']),
+  debtMutant('CLAMP_AT_ONCE', C1, ['-DCUT']),
+  debtMutant('GONE_GIVES_BACK', C1, ['-DCUT']),
+  { ...debtMutant('GONE_GIVES_BACK', C1, ['-DREFILL', '-DCUT']), name: 'GONE_GIVES_BACK, refill' },
+  debtMutant('REFILL_IGNORES_HELD', C1, ['-DREFILL']),
+  debtMutant('TURN_SURVIVES_CHANGE', C2, ['-DINCREMENT']),
+  debtMutant('REFUSAL_KEPT', C2, ['-DINCREMENT']),
+
   deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
   deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),
 ];
@@ -69,6 +101,7 @@ function base(name: string, defines: string[], { quick = false } = {}): Search {
     name,
     defines: ['-DCHECK_I9', ...defines],
     expect: 'ok',
+    model: 'coherence',
     guards: 'I1, I3, I6, I9, I11, I20',
     quick,
     breadthFirst: false,
@@ -81,10 +114,24 @@ function mutant(rule: string, guards: string, defines: string[] = []): Search {
     name: rule,
     defines: [`-D${rule}`, ...defines],
     expect: 'error',
+    model: 'coherence',
     guards,
     quick: true,
     breadthFirst: true,
   };
+}
+
+function credits(name: string, defines: string[], { quick = true } = {}): Search {
+  return { ...base(name, defines, { quick }), model: 'credits', defines, guards: 'C1, C2' };
+}
+function creditsMutant(rule: string, guards: string, defines: string[] = []): Search {
+  return { ...mutant(rule, guards, defines), model: 'credits' };
+}
+function debt(name: string, defines: string[]): Search {
+  return { ...credits(name, defines), model: 'debt' };
+}
+function debtMutant(rule: string, guards: string, defines: string[]): Search {
+  return { ...mutant(rule, guards, defines), model: 'debt' };
 }
 
 /** A counterexample too deep for the memory that breadth first takes. */

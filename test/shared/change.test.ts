@@ -52,12 +52,13 @@ test('a change of a key carries its whole new state', () => {
     externalId: fc.string({ unit: 'grapheme' }),
     meta: fc.jsonValue().map((value) => JSON.stringify({ value })),
     environment: fc.string({ unit: 'grapheme' }),
+    pool: fc.constantFrom('', 'pool_1'),
   });
   fc.assert(
     fc.property(state, (s) => {
       const fields = [
         'set',
-        'hash',
+        s.pool === '' ? 'hash' : `hash ${s.pool}`,
         s.enabled ? '1' : '0',
         s.expires ? String(s.expires) : '',
         s.name,

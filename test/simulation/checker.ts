@@ -21,6 +21,8 @@ export interface KnownKey {
   readonly keyId: string;
   readonly secret: string;
   readonly created: KeyVersion;
+  /** The pool of credits with which it was created; `''` = none. */
+  readonly pool: string;
   /** When createKey returned; infinite while it has not, or when its outcome is unknown. */
   createdAtMs: number;
 }

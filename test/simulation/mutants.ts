@@ -1,4 +1,5 @@
 import { registerHooks } from 'node:module';
+import { CREDIT_SEEDS } from './plan.ts';
 
 /** A protocol with one of its precautions left out. */
 export interface Mutant {
@@ -13,10 +14,11 @@ export interface Mutant {
 const VERIFIER = 'verifier/core/follower.ts';
 const FENCE = 'control-plane/core/fence.ts';
 const REDIS = 'test/simulation/redis.ts';
+const POOLS = 'test/simulation/pools.ts';
 const PORTS = 'test/simulation/ports.ts';
 
-/** By what is left out. Scripts are changed in the simulated Redis, everything else in the code that ships. */
-export const MUTANTS: Readonly<Record<string, Mutant>> = {
+/** Of what all keys are told by. */
+const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   'no fill guard': {
     seed: 3,
     file: VERIFIER,
@@ -161,7 +163,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     file: PORTS,
     edits: [
       ["'register', this.#apiId, script, replicas);", "'register', this.#apiId, script, 0);"],
-      ['if (confirmed < replicas) throw', 'if (confirmed < 0) throw'],
+      ["if (confirmed < replicas) throw unavailable('not all replicas confirmed the registration');", ''],
     ],
   },
   'complete without WAIT on the write': {
@@ -221,6 +223,48 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     ],
   },
 };
+
+/** The same for credits. */
+const OF_CREDITS: Readonly<Record<string, Mutant>> = {
+  'what a crashed verifier had is granted again': {
+    seed: CREDIT_SEEDS + 13,
+    file: POOLS,
+    edits: [
+      [
+        'live += granted - spent - spoken;',
+        'live += granted - spent - spoken;\n      } else if (granted > spent) {\n        this.free += granted - spent;\n        this.holders.set(name, { granted: spent, spent, turn, spoken: 0 });',
+      ],
+    ],
+  },
+  'what was spent is forgotten': {
+    seed: CREDIT_SEEDS + 16,
+    file: 'verifier/core/pools.ts',
+    edits: [
+      [
+        'if (pool.isSettled) this.#pools.delete(id);',
+        'this.#pools.delete(id); if (pool.isSettled) continue;',
+      ],
+    ],
+  },
+  'who was told 503 pays': {
+    seed: CREDIT_SEEDS + 98,
+    file: 'verifier/core/verifier.ts',
+    edits: [
+      [
+        '          if (deadline.passed) return;\n',
+        '          if (deadline.passed) return void first.epoch.pools.get(first.pool).spend(asked.cost);\n',
+      ],
+    ],
+  },
+  'nobody is asked to give back': {
+    seed: CREDIT_SEEDS + 2,
+    file: 'verifier/core/pools.ts',
+    edits: [['else pool.giveBack();', '']],
+  },
+};
+
+/** By what is left out. Scripts are changed in the simulated Redis, everything else in the code that ships. */
+export const MUTANTS: Readonly<Record<string, Mutant>> = { ...OF_COHERENCE, ...OF_CREDITS };
 
 /** Makes every later import see the mutant. Throws, at that import, when the code has changed under it. */
 export function install(name: string): void {

@@ -45,6 +45,9 @@ export class RedisNode {
   }
 }
 
+/** The channel of an API's recalls. */
+export const recallsOf = (apiId: string): string => `${apiId}:rcl`;
+
 /** The servers of one Redis, who leads them, and what of the history has come where. */
 export class RedisGroup {
   readonly nodes: readonly RedisNode[];
@@ -82,7 +85,7 @@ export class RedisGroup {
     if (kind === 'read') return script(node.state).reply;
     if (node.role === 'replica') throw new Refused('READONLY');
     if (this.#timeline.nowMs >= node.refusesFromMs) throw new Refused('NOREPLICAS');
-    const { reply, wrote, message } = script(node.state);
+    const { reply, wrote, message, recalls = [] } = script(node.state);
     if (wrote) {
       node.offset++;
       if (node === this.primary) this.#history.push({ apiId, operation: script });
@@ -90,6 +93,7 @@ export class RedisGroup {
       for (const replica of this.nodes) this.#pump(replica);
     }
     node.publish(apiId, message);
+    for (const pool of recalls) node.publish(recallsOf(apiId), pool);
     return reply;
   }
 

@@ -62,7 +62,20 @@ export interface Plan {
   readonly manners: NetworkManners;
   readonly redis: RedisLimits;
   readonly limits: VerifierLimits;
+  /** Credits that each key has at first; undefined = no key has any. */
+  readonly credits: number | undefined;
 }
+
+/** Faults by which credits may be lost. */
+export const LOSSY: readonly Fault[] = [
+  'crash verifier',
+  'restart verifier',
+  'failover',
+  'crash control plane',
+];
+
+/** Seeds from here on are of worlds with credits. */
+export const CREDIT_SEEDS = 10_000_000;
 
 const AIMED: Readonly<Record<'failovers' | 'lowering' | 'drift', readonly Fault[]>> = {
   failovers: ['failover'],
@@ -91,6 +104,20 @@ export const CALM: NetworkManners = {
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed < CREDIT_SEEDS) return { ...planWithout(seed), credits: undefined };
+  const random = new Random(seed);
+  // Where keys have credits, older verifiers are kept out from the first.
+  const plan = { ...planWithout(seed - CREDIT_SEEDS), olderVerifiers: 0 };
+  const verifyPeriodMs = random.pick([3, 10]);
+  const credits = random.pick([5, 50, 500]);
+  if (seed % 3 !== 0) return { ...plan, seed, verifyPeriodMs, credits };
+  // Nothing that loses credits: each must be accounted for.
+  const faults = plan.faults.filter((fault) => !LOSSY.includes(fault));
+  const limits = { ...plan.limits, apiIdleMs: 600_000 };
+  return { ...plan, seed, verifyPeriodMs, credits, faults, limits };
+}
+
+function planWithout(seed: number): Omit<Plan, 'credits'> {
   const random = new Random(seed);
   const some = (probability: number, value: number) => (random.chance(probability) ? value : 0);
   const aim = ({ 0: 'failovers', 1: 'lowering', 2: 'drift' } as const)[seed % 6];
@@ -158,6 +185,7 @@ export function planOf(seed: number): Plan {
       lookupWaitMs: 50,
       apisMax: 10,
       apiIdleMs: random.pick([1500, 600_000]),
+      creditsSliceMs: 2000,
     },
   };
 }

@@ -14,6 +14,8 @@ import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
   Directory,
   Pointer,
+  PoolReply,
+  PoolTurn,
   Registration,
   Session,
   SyncReply,
@@ -21,6 +23,7 @@ import type {
 } from '../../verifier/core/redis-port.ts';
 import type { Machine } from './clock.ts';
 import type { Connection, Network } from './network.ts';
+import { recallsOf } from './nodes.ts';
 import type { CheckedChange, Script, WriteReply } from './redis.ts';
 
 /** One process's connections, by what they are for. */
@@ -72,16 +75,40 @@ export class SimulatedDirectory implements Directory {
   readonly #events: SessionEvents;
   readonly #findsKeys: boolean;
   readonly #protocol: number;
+  readonly #hearsRecalls: boolean;
 
   /**
    * @param findsKeys whether its sessions do, as those to anything but a Cluster
    * @param protocol what this verifier speaks, whatever its code says
+   * @param hearsRecalls whether there are credits
    */
-  constructor(lanes: Lanes, events: SessionEvents, findsKeys: boolean, protocol: number) {
+  constructor(
+    lanes: Lanes,
+    events: SessionEvents,
+    findsKeys: boolean,
+    protocol: number,
+    hearsRecalls: boolean,
+  ) {
     this.#lanes = lanes;
     this.#events = events;
     this.#findsKeys = findsKeys;
     this.#protocol = protocol;
+    this.#hearsRecalls = hearsRecalls;
+  }
+
+  async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<PoolReply[]> {
+    const { network } = this.#lanes;
+    const { replicas } = network.group;
+    const connection = await this.#lanes.get(replicas === 0 ? 'main' : 'exchange');
+    // Redis repeats what was written, not the script.
+    let atMs: number | undefined;
+    const script: Script<PoolReply[]> = (state) => {
+      atMs ??= network.timeline.nowMs;
+      return state.exchange(apiId, member, turns, atMs);
+    };
+    const { reply, confirmed } = await connection.call('exchange', apiId, script, replicas);
+    if (confirmed < replicas) throw unavailable('not all replicas confirmed what was spent');
+    return reply;
   }
 
   async open(apiId: string): Promise<Session> {
@@ -92,6 +119,7 @@ export class SimulatedDirectory implements Directory {
       this.#events,
       this.#findsKeys,
       (member) => (this.#protocol === PROTOCOL ? member : member.slice(member.indexOf('.') + 1)),
+      this.#hearsRecalls,
     );
   }
 
@@ -115,6 +143,7 @@ class SimulatedSession implements Session {
   readonly #events: SessionEvents;
   /** The name under which a member registers; one of before there was a protocol number has none in it. */
   readonly #nameOf: (member: string) => string;
+  readonly #hearsRecalls: boolean;
   #listener: ((message: string) => void) | undefined;
   #ended: (() => void) | undefined;
 
@@ -125,8 +154,10 @@ class SimulatedSession implements Session {
     events: SessionEvents,
     findsKeys: boolean,
     nameOf: (member: string) => string,
+    hearsRecalls: boolean,
   ) {
     this.#nameOf = nameOf;
+    this.#hearsRecalls = hearsRecalls;
     this.findsKeys = findsKeys;
     this.#apiId = apiId;
     this.#line = line;
@@ -134,8 +165,9 @@ class SimulatedSession implements Session {
     this.#events = events;
   }
 
-  subscribe(onMessage: (message: string) => void): Promise<void> {
+  subscribe(onMessage: (message: string) => void, onRecall: (pool: string) => void): Promise<void> {
     this.#listener = onMessage;
+    if (this.#hearsRecalls) this.#line.subscribe(recallsOf(this.#apiId), onRecall).catch(() => undefined);
     return this.#line.subscribe(this.#apiId, onMessage);
   }
 
@@ -182,6 +214,7 @@ class SimulatedSession implements Session {
     if (ended) this.#line.ended.delete(ended);
     if (this.#listener && this.#line.listeners.get(this.#apiId) === this.#listener) {
       this.#line.unsubscribe(this.#apiId);
+      if (this.#hearsRecalls) this.#line.unsubscribe(recallsOf(this.#apiId));
     }
     this.#ended = undefined;
     if (how === 'cut') this.#line.end();
@@ -195,17 +228,41 @@ const WRITE_LANES = 8;
 export class SimulatedChangeLog implements BatchedChangeLog {
   readonly #lanes: Lanes;
   readonly #durable: (apiId: string, hash: string) => void;
+  readonly #granted: (pool: string, credits: number, isReduced: boolean) => void;
   #turn = 0;
 
-  /** @param durable is told of each change that all replicas hold */
-  constructor(lanes: Lanes, durable: (apiId: string, hash: string) => void) {
+  /**
+   * @param durable is told of each change that all replicas hold
+   * @param granted is told of each that brought credits into a pool, anywhere
+   */
+  constructor(
+    lanes: Lanes,
+    durable: (apiId: string, hash: string) => void,
+    granted: (pool: string, credits: number, isReduced: boolean) => void,
+  ) {
     this.#lanes = lanes;
     this.#durable = durable;
+    this.#granted = granted;
   }
 
   async write(write: Write): Promise<Written | NotWritten> {
     const nowMs = this.#lanes.machine.wallMs();
-    const { reply, replicated } = await this.durably(write.apiId, (state) => state.write(write, nowMs));
+    const poolId = write.credits ? this.#lanes.network.random.token() : '';
+    let isFirst = true;
+    const { reply, replicated } = await this.durably(write.apiId, (state) => {
+      const done = state.write(write, nowMs, poolId);
+      const { credits } = write;
+      if (isFirst && done.reply.status === 'OK' && credits) {
+        const value = credits.op === 'set' || credits.op === 'increment' ? credits.value : 0;
+        this.#granted(
+          state.api(write.apiId).records.get(write.keyId)?.['q'] ?? '',
+          value,
+          credits.op === 'decrement',
+        );
+      }
+      isFirst = false;
+      return done;
+    });
     if (reply.status !== 'OK') return reply;
     if (replicated) this.#durable(write.apiId, reply.hash);
     return { ...reply, replicated };

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Write } from '../../control-plane/core/change-log.ts';
 import { Apis } from '../../control-plane/redis/apis.ts';
 import { DurableWriter, RedisChangeLog } from '../../control-plane/redis/change-log.ts';
+import { Credits } from '../../control-plane/redis/credits.ts';
 import { Keys } from '../../control-plane/redis/keys.ts';
 import { RedisSweepStore } from '../../control-plane/redis/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
@@ -16,6 +17,7 @@ import { RedisNodes } from '../../shared/redis/redis.ts';
 import { apiKeys, formatPointer, metaKey, recordKey, secretPointer } from '../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Script } from '../../shared/redis/script.ts';
+import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { Random } from './random.ts';
 import { contentOf, type Outcome, RedisState } from './redis.ts';
@@ -38,8 +40,17 @@ let real: Real;
 /** The adapters of both processes to a real Redis. */
 class Real {
   readonly writer = new DurableWriter(nodes, 0);
-  readonly log = new RedisChangeLog(nodes, this.writer, 0, () => NOW_MS);
+  /** The name of the next pool. */
+  pool = '';
+  readonly log = new RedisChangeLog(
+    nodes,
+    this.writer,
+    0,
+    () => NOW_MS,
+    () => this.pool,
+  );
   readonly apis = new Apis(nodes, this.writer, systemClock, LEASE_MS);
+  readonly credits = new Credits(this.writer, systemClock);
   readonly directory = new RedisDirectory(nodes, 0, systemClock);
   readonly upkeep: RedisSweepStore;
 
@@ -94,6 +105,8 @@ class Acts {
       ...some(2, () => this.#reapOrLeave()),
       ...some(3, () => this.#create()),
       ...some(2, () => this.#lease()),
+      ...some(4, () => this.#exchange()),
+      ...some(1, () => this.#settle()),
       ...some(2, () => this.#trimOrFind()),
       ...some(1, () => this.#sweep()),
     ])();
@@ -140,18 +153,69 @@ class Acts {
     const condition = random.pick(['', '', version, '7']);
     const operation = kind === 'end' ? (random.chance(0.2) ? 'api-deleted' : 'noop') : kind;
     const needs = random.pick([1, 1, 1, 1, 1, 2, 3]);
+    const credits = kind === 'update' && random.chance(0.4) ? this.#creditsChange() : undefined;
     const write: Write = {
       ...{ apiId, operation, keyId, condition, needs },
       fields: kind === 'update' ? fields : {},
+      ...(credits ? { credits } : {}),
     };
+    const pool = `pool-${this.#pools++}`;
     return {
       name: `write ${JSON.stringify(write)}`,
-      ask: () =>
-        real.log.write(write).then((reply) => {
+      ask: () => {
+        real.pool = pool;
+        return real.log.write(write).then((reply) => {
           const { replicated: _, ...rest } = { replicated: true, ...reply };
           return rest;
-        }),
-      simulated: (state) => state.write(write, NOW_MS),
+        });
+      },
+      simulated: (state) => state.write(write, NOW_MS, pool),
+    };
+  }
+
+  #pools = 0;
+  #turns = 0;
+
+  #creditsChange(): NonNullable<Write['credits']> {
+    const value = this.#random.whole(0, 20);
+    const op = this.#random.pick(['set', 'set', 'increment', 'decrement', 'decrement', 'none'] as const);
+    return op === 'none' ? { op } : { op, value };
+  }
+
+  /** Of any pool, in turns that may be old, saying what may be true. */
+  #exchange(): Act {
+    const [random, { apiId }, member] = [this.#random, this, this.#member()];
+    const pools = [...this.state.api(apiId).pools.keys(), 'no-such-pool'];
+    const turn = (): PoolTurn => {
+      const pool = random.pick(pools);
+      const { granted = 0, spent = 0 } = this.state.api(apiId).pools.get(pool)?.holders.get(member) ?? {};
+      const need = random.pick([0, 1, 2, 5, 30]);
+      return {
+        ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1) },
+        spent: random.chance(0.3) ? undefined : random.chance(0.8) ? random.whole(spent, granted) : spent - 1,
+        ...{ kept: 0, need, least: need === 0 ? 0 : random.whole(1, need), wanted: random.pick([0, 1, 5]) },
+      };
+    };
+    const turns = random.chance(0.5) ? [turn()] : [turn(), turn()];
+    // How long ago somebody was asked is another matter than what is answered.
+    const timeless = (replies: readonly PoolReply[]) =>
+      replies.map((reply) => (reply.status === 'HELD' ? { ...reply, status: 'WAIT' as const } : reply));
+    return {
+      name: `exchange ${member} ${JSON.stringify(turns)}`,
+      ask: async () => timeless(await real.directory.exchange(apiId, member, turns)),
+      simulated: (state) => {
+        const { reply, ...rest } = state.exchange(apiId, member, turns, NOW_MS);
+        return { ...rest, reply: timeless(reply) };
+      },
+    };
+  }
+
+  #settle(): Act {
+    const [{ apiId }, keyId] = [this, this.#key()];
+    return {
+      name: `settle ${keyId}`,
+      ask: () => real.credits.isSettled(apiId, keyId),
+      simulated: (state) => state.settleCredits(apiId, keyId),
     };
   }
 
@@ -287,7 +351,9 @@ class Acts {
     const record = recordKey(apiId, keyId);
     if (this.#random.chance(0.1) && !this.state.api(apiId).records.has(keyId))
       return this.#createUnmarked(keyId);
-    const fields = { p: secretHash, e: '1', n: 'new' };
+    const credits = this.#random.chance(0.5) ? this.#random.whole(0, 20) : undefined;
+    const poolId = `pool-${keyId}`;
+    const fields = { p: secretHash, e: '1', n: 'new', ...(credits === undefined ? {} : { q: poolId }) };
     const needs = this.#random.pick([1, 1, 1, 2]);
     const args = [
       keyId,
@@ -301,7 +367,10 @@ class Acts {
       contentOf(keyId, fields),
       needs,
       '*',
-      ...Object.entries(fields).flat(),
+      credits === undefined ? '' : JSON.stringify({ id: poolId, value: credits, refill: '' }),
+      ...Object.entries(fields)
+        .filter(([field]) => field !== 'q')
+        .flat(),
     ];
     return {
       name: `create ${keyId}`,
@@ -309,7 +378,7 @@ class Acts {
         const keys = [head, index, record, metaKey(apiId, keyId), record, creations, members];
         return (await real.writer.run(createKey, keys, args)).reply === 'OK';
       },
-      simulated: (state) => state.createKey(apiId, keyId, fields, needs),
+      simulated: (state) => state.createKey(apiId, keyId, fields, needs, credits),
     };
   }
 

@@ -1,6 +1,7 @@
 import { hash as digest } from 'node:crypto';
 import type {
   Closing,
+  CreditsChange,
   Killed,
   LogStatus,
   NotWritten,
@@ -12,7 +13,14 @@ import type { Head, LeaseStep } from '../../control-plane/core/sweep-store.ts';
 import type { Change } from '../../shared/change.ts';
 import { KEY_LETTERS, neededFor } from '../../shared/key-record.ts';
 import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
-import type { Registration, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
+import type {
+  PoolReply,
+  PoolTurn,
+  Registration,
+  SyncReply,
+  SyncRequest,
+} from '../../verifier/core/redis-port.ts';
+import { PoolState, refusal } from './pools.ts';
 
 /** Limits that constants of the modules set for the real Redis. */
 export interface RedisLimits {
@@ -46,12 +54,16 @@ export class ApiState {
   readonly members = new Map<string, number>();
   /** Fields by the names that the real record has; `m` also where it is kept apart. */
   readonly records = new Map<string, Readonly<Record<string, string>>>();
+  readonly pools = new Map<string, PoolState>();
+  readonly held = new Set<string>();
 
   clone(): ApiState {
-    const { members, records, log, creations, ...rest } = this;
+    const { members, records, log, creations, pools, held, ...rest } = this;
     const copy = Object.assign(new ApiState(), rest, { log: [...log], creations: [...creations] });
     for (const [name, score] of members) copy.members.set(name, score);
     for (const [keyId, record] of records) copy.records.set(keyId, record);
+    for (const [id, pool] of pools) copy.pools.set(id, pool.clone());
+    for (const name of held) copy.held.add(name);
     return copy;
   }
 
@@ -70,6 +82,8 @@ export interface Outcome<T> {
   readonly reply: T;
   readonly wrote: boolean;
   readonly message?: string;
+  /** Pools whose holders are asked to give back. */
+  readonly recalls?: readonly string[];
 }
 
 /** A script: what it does to the data of the server that runs it. */
@@ -164,8 +178,9 @@ export class RedisState {
     const news = position > score;
     if (news) api.members.set(member, position);
     const found = (keyId && api.records.get(keyId)) || {};
-    const { p, i = '0' } = found;
-    const record = p === undefined ? [] : [p, i, ...KEY_LETTERS.map((letter) => found[letter] ?? '')];
+    const { p, i = '0', q } = found;
+    const record =
+      p === undefined ? [] : [named(p, q), i, ...KEY_LETTERS.map((letter) => found[letter] ?? '')];
     const { sequence, grantedMs: leaseMs, deleted: apiDeleted, lastMark } = api;
     const reply: SyncReply = {
       ...{ nonce, status: 'OK', sequence, hash: api.hash, leaseMs, apiDeleted, creations: lastMark },
@@ -174,9 +189,9 @@ export class RedisState {
     return { reply, wrote: news };
   }
 
-  /** write-change.lua; `nowMs` becomes `updatedAt` */
-  write(write: Write, nowMs: number): Outcome<WriteReply> {
-    const { apiId, operation, keyId, fields, condition = '' } = write;
+  /** write-change.lua; `nowMs` becomes `updatedAt`, and `poolId` names what the control plane does to credits */
+  write(write: Write, nowMs: number, poolId = ''): Outcome<WriteReply> {
+    const { apiId, operation, keyId, fields, credits, condition = '' } = write;
     const api = this.api(apiId);
     if (api.deleted) return read({ status: 'NOT_FOUND' });
     const aboutKey = operation === 'update' || operation === 'delete';
@@ -189,11 +204,17 @@ export class RedisState {
       if (!api.created) return read({ status: 'NOT_FOUND' });
       if (condition !== '' && Number(condition) !== api.sequence) return read({ status: 'CONFLICT' });
     }
-    const tooOld = gate(api, Math.max(write.needs ?? 1, neededFor(write.fields)));
+    const isAdding = credits?.op === 'set' || credits?.op === 'none';
+    if (credits && !isAdding && !record?.['q']) return read({ status: 'UNLIMITED' });
+    const needs = credits && credits.op !== 'none' ? 2 : 1;
+    const tooOld = gate(api, Math.max(needs, write.needs ?? 1, neededFor(write.fields)));
     if (tooOld) return read(tooOld);
     const secretHash = record?.['p'] ?? '';
-    const state = { ...record, ...fields };
-    const payload = this.#payload(operation, api.needs === 1 ? 'set' : `set:${api.needs}`, secretHash, state);
+    const changed = credits && this.#credits(api, record, credits, poolId);
+    const state = { ...record, ...fields, ...(changed ? { q: changed.pool } : {}) };
+    const done = changed ? sha1(JSON.stringify({ ...credits, id: poolId })) : '';
+    const kind = api.needs === 1 ? 'set' : `set:${api.needs}`;
+    const payload = this.#payload(operation, kind, named(secretHash, state['q'], done), state);
     const { hash: previousHash, sequence: previous } = api;
     const sequence = previous + 1;
     const hash = sha1(`${previousHash}|${sequence}|${keyId}|${payload}`);
@@ -205,14 +226,60 @@ export class RedisState {
       const kept = Object.entries(state).filter(([, value]) => value !== '');
       const stamps = { u: String(nowMs), v: `${sequence}-${hash.slice(0, 8)}` };
       api.records.set(keyId, { ...Object.fromEntries(kept), ...stamps });
-    } else if (operation === 'delete') api.records.delete(keyId);
-    else if (operation === 'api-deleted') api.deleted = true;
+    } else if (operation === 'delete') {
+      api.records.delete(keyId);
+      api.pools.delete(record?.['q'] ?? '');
+    } else if (operation === 'api-deleted') api.deleted = true;
     const before = Object.fromEntries(KEY_LETTERS.map((letter) => [letter, record?.[letter] ?? '']));
     return {
-      reply: { status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version, before },
+      reply: {
+        ...{ status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version, before },
+        ...(changed?.left ? { credits: changed.left } : {}),
+      },
       wrote: true,
       message: `${sequence}|${previousHash}|${hash}|${keyId}|${payload}`,
     };
+  }
+
+  /** What becomes of credits, by write-change.lua; a `set` makes a pool of this id. */
+  #credits(
+    api: ApiState,
+    record: Readonly<Record<string, string>> | undefined,
+    change: CreditsChange,
+    poolId: string,
+  ): { pool: string; left?: { remaining: number; isOwed: boolean } | undefined } {
+    const present = record?.['q'] ?? '';
+    const pool = api.pools.get(present);
+    if (change.op === 'set' || change.op === 'none') {
+      api.pools.delete(present);
+      if (change.op === 'none') return { pool: '' };
+      api.pools.set(poolId, new PoolState(change.value));
+      return { pool: poolId, left: { remaining: change.value, isOwed: false } };
+    }
+    return { pool: present, left: pool?.change(change, api) };
+  }
+
+  /** exchange.lua */
+  exchange(apiId: string, member: string, turns: readonly PoolTurn[], nowMs: number): Outcome<PoolReply[]> {
+    const api = this.api(apiId);
+    if ((api.members.get(member) ?? -1) >= 0) api.held.add(member);
+    const recalls: string[] = [];
+    const replies = turns.map((turn) => {
+      const pool = api.pools.get(turn.pool);
+      if (!pool) return refusal(turn, 'STALE');
+      const done = pool.exchange(member, turn, api, nowMs);
+      if (done.recalls) recalls.push(turn.pool);
+      return done.reply;
+    });
+    return { reply: replies, wrote: true, recalls };
+  }
+
+  /** settle-credits.lua; whether nobody holds anything that the pool lacks */
+  settleCredits(apiId: string, keyId: string): Outcome<boolean> {
+    const api = this.api(apiId);
+    const pool = api.pools.get(api.records.get(keyId)?.['q'] ?? '');
+    pool?.clamp(api);
+    return { reply: !pool || pool.free >= 0, wrote: true };
   }
 
   #payload(
@@ -346,9 +413,11 @@ export class RedisState {
     keyId: string,
     record: Readonly<Record<string, string>>,
     needs = 1,
+    credits?: number,
   ): Outcome<boolean> {
     const api = this.api(apiId);
     if (!api.created || api.deleted || api.records.has(keyId) || gate(api, needs)) return read(false);
+    if (credits !== undefined) api.pools.set(record['q'] ?? '', new PoolState(credits));
     const [before, number] = [api.keysCreated, api.keysCreated + 1];
     if (!api.mark && before > 0) api.creations.push({ number: before, hash: '' });
     const hash = sha1(`${api.lastMark}|${number}|${contentOf(keyId, record)}`).slice(0, 16);
@@ -412,6 +481,10 @@ function ranked({ members }: ApiState, isMeant: (score: number) => boolean): [na
   for (const member of members) if (isMeant(member[1])) found.push(member);
   return found.sort(([nameA, a], [nameB, b]) => a - b || (nameA < nameB ? -1 : 1));
 }
+
+/** A secret's hash, and behind it the pool and what was done to it. */
+const named = (secretHash: string, pool = '', done = ''): string =>
+  [secretHash, ...(pool || done ? [pool] : []), ...(done ? [done] : [])].join(' ');
 
 const sha1 = (text: string): string => digest('sha1', text);
 

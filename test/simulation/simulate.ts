@@ -1,8 +1,8 @@
 import type { Write } from '../../control-plane/core/change-log.ts';
 import { pause } from '../../shared/clock.ts';
-import type { KnownKey, Violation } from './checker.ts';
+import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
-import { CALM, type Plan, planOf } from './plan.ts';
+import { CALM, LOSSY, type Plan, planOf } from './plan.ts';
 import { Trace } from './trace.ts';
 import { type VerifierProcess, World } from './world.ts';
 
@@ -85,8 +85,11 @@ function change(world: World): void {
       void world.write(process, { apiId, operation: 'api-deleted', keyId: '', fields: {} }, waitMs);
     else {
       const update = (): Write => {
-        const fields = world.fields(random.chance(0.5));
-        return world.upgraded({ apiId: home, operation: 'update', keyId, fields });
+        const credits = world.creditsChange();
+        // Who has credits is refused for the want of them often enough.
+        const fields = world.fields(credits ? random.chance(0.9) : random.chance(0.5));
+        const write = { apiId: home, operation: 'update', keyId, fields } as const;
+        return world.upgraded(credits ? { ...write, credits } : write);
       };
       void world.write(process, update(), waitMs).then((by) => {
         // Who was fenced off must not be forgotten before the leases that it got since are over.
@@ -134,15 +137,22 @@ async function end(world: World): Promise<void> {
   );
   await done(world, recoveryMs(plan), 'a verifier refused to answer in calm', world.verifiers, allAnswered);
   await until(world, SWEEP_MS + 2 * fenceMs, () => otherMembers(world));
+  if (plan.credits !== undefined) await until(world, GIVEN_BACK_MS, () => stillHeld(world), 'I14');
+  if (!world.timeline.halted) world.check(() => balanced(world));
   if (!world.timeline.halted) world.check(() => world.checker.agree(world.keys));
 }
 
 /** Lets time pass until there is no problem any more; after `limitMs` it is a violation. */
-async function until(world: World, limitMs: number, problem: () => string | undefined): Promise<void> {
+async function until(
+  world: World,
+  limitMs: number,
+  problem: () => string | undefined,
+  invariant = 'I2',
+): Promise<void> {
   const { timeline } = world;
   const giveUpAtMs = timeline.nowMs + limitMs;
   for (let found = problem(); found !== undefined && !timeline.halted; found = problem()) {
-    if (timeline.nowMs >= giveUpAtMs) return world.fail('I2', found);
+    if (timeline.nowMs >= giveUpAtMs) return world.fail(invariant, found);
     await timeline.run(Math.min(giveUpAtMs, timeline.nowMs + 100));
   }
 }
@@ -200,6 +210,40 @@ async function allAnswered(world: World, process: VerifierProcess): Promise<void
   for (const key of world.keys) {
     if (process.protocol < world.group.primary.state.api(key.apiId).needs) continue;
     while (!(await world.verify(process, key))) await pause(process.machine, 50);
+  }
+}
+
+/** The idle time of a pool, a look at which ones are idle, an exchange, and the longest rest of who settles for a former name. */
+const GIVEN_BACK_MS = 15_000;
+
+/** Nobody asks any more, and whoever lives gives back what it holds. */
+function stillHeld({ group, verifiers, plan }: World): string | undefined {
+  for (const apiId of plan.apiIds) {
+    const { pools, members } = group.primary.state.api(apiId);
+    for (const [id, { holders }] of pools) {
+      for (const [name, { granted, spent }] of holders) {
+        if (members.has(name) && granted !== spent) return `${name} holds ${granted - spent} of ${id}`;
+      }
+    }
+  }
+  const settling = verifiers.find(({ verifier }) => verifier.followers.some(({ settling }) => settling));
+  return settling && `${settling.machine.name} has not settled yet`;
+}
+
+/** Where nobody crashed, and no history was lost, each credit was accepted, or is there. */
+function balanced({ group, plan, ledger, keys }: World): void {
+  const isLossy = LOSSY.some((fault) => plan.faults.includes(fault)) || plan.limits.apiIdleMs < 600_000;
+  if (plan.credits === undefined || isLossy) return;
+  const changed = new Set(ledger.reduced);
+  for (const apiId of new Set(keys.map((key) => key.apiId))) {
+    for (const [id, pool] of group.primary.state.api(apiId).pools) {
+      const { granted, accepted } = ledger.of(id);
+      if (changed.has(id) || granted - accepted === pool.free + pool.out) continue;
+      throw new Violation(
+        'I14',
+        `${id}: ${granted} granted, ${accepted} accepted, ${pool.free} there, ${pool.out} held`,
+      );
+    }
   }
 }
 

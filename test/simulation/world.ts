@@ -11,6 +11,7 @@ import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline } from './clock.ts';
 import { LATER_FIELD } from './history.ts';
+import { Ledger } from './ledger.ts';
 import { Network } from './network.ts';
 import { RedisGroup, RedisNode } from './nodes.ts';
 import type { Plan } from './plan.ts';
@@ -52,6 +53,7 @@ export class World {
   readonly group: RedisGroup;
   readonly network: Network;
   readonly checker: Checker;
+  readonly ledger = new Ledger();
   readonly verifiers: VerifierProcess[] = [];
   readonly controlPlanes: ControlPlaneProcess[] = [];
   readonly keys: KnownKey[] = [];
@@ -144,10 +146,11 @@ export class World {
       },
     };
     const lanes = new Lanes(this.network, machine, true);
-    const { findsKeys, olderVerifiers } = this.plan;
+    const { findsKeys, olderVerifiers, credits } = this.plan;
     const isOlder = olderVerifiers > 0 && this.random.chance(olderVerifiers);
     const protocol = isOlder ? PROTOCOL - 1 : PROTOCOL;
-    const directory = new SimulatedDirectory(lanes, sessionEvents, findsKeys, protocol);
+    const hearsRecalls = credits !== undefined;
+    const directory = new SimulatedDirectory(lanes, sessionEvents, findsKeys, protocol, hearsRecalls);
     const verifier = new Verifier({
       directory,
       clock: machine,
@@ -196,8 +199,13 @@ export class World {
   startControlPlane(leaseMs: number): ControlPlaneProcess {
     const machine = this.#machine('c');
     const { deposedMs, replicas } = this.plan;
-    const log = new SimulatedChangeLog(new Lanes(this.network, machine, false), (apiId, hash) =>
-      this.checker.history.durable(apiId, hash),
+    const log = new SimulatedChangeLog(
+      new Lanes(this.network, machine, false),
+      (apiId, hash) => this.checker.history.durable(apiId, hash),
+      (pool, credits, isReduced) => {
+        this.ledger.grant(pool, credits);
+        if (isReduced) this.ledger.reduced.add(pool);
+      },
     );
     const fence = new Fence(log, machine, deposedMs, {
       settled: (outcome, apiId, sequence) => this.note(machine.name, outcome, apiId, sequence),
@@ -261,8 +269,13 @@ export class World {
     const { promise, resolve } = Promise.withResolvers<Verdict | undefined>();
     const { machine, verifier, following, firstAskedAtMs, protocol } = process;
     const begunAtMs = this.timeline.nowMs;
+    const cost = this.plan.credits === undefined ? 1 : this.random.pick([0, 1, 1, 1, 3]);
     const answer = (verdict: Verdict) => {
-      const { code, entry } = verdict;
+      const { code, entry, remaining } = verdict;
+      if (code === 'VALID' && entry?.pool) {
+        this.check(() => this.ledger.accept(entry.pool, cost, machine.name));
+        if (remaining === undefined) this.fail('I17', `${machine.name} accepted ${key.keyId} for nothing`);
+      }
       const seen = entry && { tag: entry.details?.name ?? '', enabled: entry.enabled };
       this.note(machine.name, code, key.keyId, seen?.tag ?? '');
       this.check(() => {
@@ -278,9 +291,9 @@ export class World {
     };
     machine.deliver(() => {
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
-      const verdict = verifier.decide(key.secret);
+      const verdict = verifier.decide(key.secret, undefined, false, undefined, cost);
       if (verdict) return answer(verdict);
-      verifier.lookUp(key.secret).then(answer, (error: unknown) => {
+      verifier.lookUp(key.secret, undefined, false, undefined, cost).then(answer, (error: unknown) => {
         this.checker.counts.refused++;
         this.note(machine.name, '503', key.keyId, (error as Error).message);
         resolve(undefined);
@@ -361,6 +374,13 @@ export class World {
     return this.plan.olderVerifiers > 0 && this.random.chance(0.3) ? PROTOCOL : 1;
   }
 
+  /** Something to do to credits, where keys have any. */
+  creditsChange(): Write['credits'] {
+    if (this.plan.credits === undefined || this.random.chance(0.5)) return undefined;
+    const value = this.random.whole(1, this.plan.credits);
+    return { op: this.random.pick(['set', 'set', 'increment', 'increment', 'decrement']), value };
+  }
+
   /** The fields of an update: always with a name of its own, sometimes too long for the log. */
   fields(enabled: boolean): Write['fields'] {
     const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
@@ -386,7 +406,10 @@ export class World {
         await Promise.all(isPointed ? [] : setPointers()),
         await Promise.all([
           log.durably(apiId, (state) =>
-            state.createKey(apiId, key.keyId, recordOf(key, secretHash), key.created.needs),
+            state.createKey(
+              ...([apiId, key.keyId, recordOf(key, secretHash), key.created.needs] as const),
+              this.plan.credits,
+            ),
           ),
         ]),
       ];
@@ -421,7 +444,7 @@ export class World {
     const secretHash = hashSecret(key.secret);
     for (const { state } of this.group.nodes) {
       point(state, key, secretHash);
-      state.createKey(apiId, key.keyId, recordOf(key, secretHash));
+      state.createKey(apiId, key.keyId, recordOf(key, secretHash), 1, this.plan.credits);
     }
     key.createdAtMs = 0;
     this.keys.push(key);
@@ -430,7 +453,17 @@ export class World {
   #newKey(apiId: string, needs = 1): KnownKey {
     const keyId = `k${this.keys.length}`;
     const created = { tag: `t${++this.#tags}`, enabled: true, gone: false, needs };
-    return { apiId, keyId, secret: `secret of ${keyId}`, created, createdAtMs: Number.POSITIVE_INFINITY };
+    const { credits } = this.plan;
+    const pool = credits === undefined ? '' : `pool-${keyId}`;
+    if (credits !== undefined) this.ledger.grant(pool, credits);
+    return {
+      apiId,
+      keyId,
+      secret: `secret of ${keyId}`,
+      created,
+      pool,
+      createdAtMs: Number.POSITIVE_INFINITY,
+    };
   }
 
   #machine(kind: 'v' | 'c'): Machine {
@@ -450,9 +483,10 @@ const SILENT = {
   ...{ warn: nothing, error: nothing, fatal: nothing },
 };
 
-const recordOf = ({ created }: KnownKey, secretHash: string) => ({
+const recordOf = ({ created, pool }: KnownKey, secretHash: string) => ({
   ...{ p: secretHash, e: created.enabled ? '1' : '0', n: created.tag },
   ...(created.needs > 1 ? { [LATER_FIELD]: 'x' } : {}),
+  ...(pool ? { q: pool } : {}),
 });
 
 function point(state: RedisState, { apiId, keyId }: KnownKey, secretHash: string): void {

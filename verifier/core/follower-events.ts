@@ -9,6 +9,8 @@ export interface FollowerLimits {
   readonly syncPeriodMs: number;
   /** After this long without a reply the connection is cut, milliseconds. */
   readonly syncDeadlineMs: number;
+  /** Time for which the credits that are asked for in advance last, milliseconds; 0 = none are. */
+  readonly creditsSliceMs: number;
 }
 
 /** Events of a follower, for logs, metrics and the tests' checker. */

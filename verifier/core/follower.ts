@@ -1,4 +1,4 @@
-import { type Change, type Effect, effectOf, parsePublished } from '#shared/change.ts';
+import { type Change, type Effect, effectOf, parsePublished, readNamed } from '#shared/change.ts';
 import { backoffMs, type Clock, pause, Waker } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { decodeState } from '#shared/key-record.ts';
@@ -8,7 +8,8 @@ import { FormerNames } from './former-names.ts';
 import { Entry, type Epoch, type KeyCache } from './key-cache.ts';
 import { instant, Lease } from './lease.ts';
 import { LogPrefix } from './log-prefix.ts';
-import type { Mark, Pointer, Session, SyncReply, SyncRequest } from './redis-port.ts';
+import { type CreditCounts, Pools } from './pools.ts';
+import type { Directory, Mark, Pointer, Session, SyncReply, SyncRequest } from './redis-port.ts';
 
 /** The key to read in a SYNC. */
 type Wanted = Pick<SyncRequest, 'keyId' | 'secretHash'>;
@@ -37,7 +38,7 @@ const RECONNECT_MAX_MS = 2000;
  */
 export class Follower {
   readonly apiId: string;
-  readonly #open: (apiId: string) => Promise<Session>;
+  readonly #directory: Pick<Directory, 'open' | 'exchange'>;
   readonly #cache: KeyCache;
   readonly #clock: Clock;
   readonly #newNonce: () => string;
@@ -53,13 +54,18 @@ export class Follower {
   readonly #known = new LogPrefix();
   #apiDeleted = false;
   #waiters: PromiseWithResolvers<void>[] = [];
+  /** Pools of the keys that changed. */
+  readonly #touched = new Set<string | undefined>();
+  /** Credits of former names that are being settled. */
+  readonly #creditCounts: CreditCounts;
+  readonly #settling = new Set<Promise<void>>();
   readonly #stop = new AbortController();
   #ended: Promise<void> | undefined;
   readonly #waker = new Waker();
 
   constructor(options: {
     apiId: string;
-    open: (apiId: string) => Promise<Session>;
+    directory: Pick<Directory, 'open' | 'exchange'>;
     cache: KeyCache;
     clock: Clock;
     /** A fresh unguessable text at each call: member names and nonces. */
@@ -68,15 +74,17 @@ export class Follower {
     random: () => number;
     limits: FollowerLimits;
     events: FollowerEvents;
+    creditCounts: CreditCounts;
   }) {
     this.apiId = options.apiId;
-    this.#open = options.open;
+    this.#directory = options.directory;
     this.#cache = options.cache;
     this.#clock = options.clock;
     this.#newNonce = options.newNonce;
     this.#random = options.random;
     this.#limits = options.limits;
     this.#events = options.events;
+    this.#creditCounts = options.creditCounts;
   }
 
   /** True while it is registered and follows, whatever its lease says. */
@@ -114,6 +122,17 @@ export class Follower {
   /** Changes known to exist and not applied yet. */
   get lag(): number {
     return this.#known.lag;
+  }
+
+  /** Pools of credits that were asked for lately, and what they have in all. */
+  get credits(): { readonly pools: number; readonly held: number } {
+    const { size = 0, held = 0 } = this.#epoch?.pools ?? {};
+    return { pools: size, held };
+  }
+
+  /** True while credits of former names are being settled. */
+  get settling(): boolean {
+    return this.#settling.size > 0;
   }
 
   get leaseRemainingMs(): number {
@@ -155,7 +174,7 @@ export class Follower {
     this.#waker.wake();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
     if (session) await this.#former.leave(session, this.#member);
-    await this.#ended;
+    await Promise.all([this.#ended, ...this.#settling]);
   }
 
   /** Resolves when LIVE; rejects with SERVICE_UNAVAILABLE when the present attempt to become so fails. */
@@ -189,10 +208,11 @@ export class Follower {
       if (this.#apiDeleted || reply.apiDeleted) return undefined;
       if (reply.sequence !== this.position || this.#epoch !== epoch) continue;
       if (!isSeen) continue;
-      const [secretHash, , ...state] = reply.record;
+      const [named, , ...state] = reply.record;
       const keyId = wanted.keyId ?? reply.pointer?.keyId;
-      if (secretHash === undefined || keyId === undefined) return undefined;
-      const entry = new Entry(epoch, keyId, decodeState(state));
+      if (named === undefined || keyId === undefined) return undefined;
+      const { secretHash, pool } = readNamed(named);
+      const entry = new Entry(epoch, keyId, decodeState(state, pool));
       this.#cache.put(secretHash, entry);
       return entry;
     }
@@ -200,7 +220,7 @@ export class Follower {
   }
 
   async #converse(onLive: () => void): Promise<void> {
-    const session = await this.#open(this.apiId);
+    const session = await this.#directory.open(this.apiId);
     if (this.#stop.signal.aborted) return session.end('quietly');
     let ended = false;
     session.onEnd(() => {
@@ -211,7 +231,10 @@ export class Follower {
     this.#session = session;
     await this.#within(
       session,
-      session.subscribe((message) => this.#receive(session, message)),
+      session.subscribe(
+        (message) => this.#receive(session, message),
+        (pool) => this.#epoch?.pools.recalled(pool),
+      ),
     );
     for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#waker.reset();
@@ -246,7 +269,15 @@ export class Follower {
     this.#apiDeleted = reply.apiDeleted;
     const lease = new Lease(this.#clock);
     lease.extend(sentAt, reply.leaseMs);
-    this.#epoch = { apiId: this.apiId, lease, current: true, used: true };
+    const pools = new Pools({
+      member,
+      clock: this.#clock,
+      sliceMs: this.#limits.creditsSliceMs,
+      counts: this.#creditCounts,
+      exchange: (name, turns) => this.#directory.exchange(this.apiId, name, turns),
+      behind: () => this.#waker.wake(),
+    });
+    this.#epoch = { apiId: this.apiId, lease, pools, current: true, used: true };
     this.#events.live(this.position, reply.leaseMs);
     for (const waiter of this.#waiters.splice(0)) waiter.resolve();
   }
@@ -280,6 +311,7 @@ export class Follower {
         isCompared &&= isSame === true;
       }
     }
+    this.#tellPools(epoch);
     // Only what this follower had seen when it asked was compared. What it saw since, the next SYNC proves.
     const isProven =
       isCompared && (known.creations === request.creations || known.creations === reply.creations);
@@ -305,16 +337,24 @@ export class Follower {
     } catch {
       return; // dropped; the conversation goes on with REGISTER
     }
+    this.#tellPools(epoch);
+  }
+
+  /** Once all that came is applied: who waits for credits is judged by the latest state. */
+  #tellPools({ pools }: Epoch): void {
+    const touched = [...this.#touched];
+    this.#touched.clear();
+    for (const pool of touched) pools.changed(pool);
   }
 
   #apply(epoch: Epoch, change: Change, source: 'message' | 'sync'): void {
     const effect = decode(change) ?? this.#drop('damaged');
     switch (effect.kind) {
       case 'set':
-        this.#cache.update(effect.secretHash, epoch, effect.state);
+        this.#touched.add(this.#cache.update(effect.secretHash, epoch, effect.state)).add(effect.state.pool);
         break;
       case 'forget':
-        this.#cache.forget(effect.secretHash);
+        this.#touched.add(this.#cache.forget(effect.secretHash)).add(effect.pool);
         break;
       case 'api-deleted':
         this.#apiDeleted = true;
@@ -346,6 +386,9 @@ export class Follower {
     if (this.#epoch) {
       this.#epoch.current = false;
       this.#epoch.lease.cut();
+      const settling = this.#epoch.pools.close(this.#stop.signal);
+      this.#settling.add(settling);
+      void settling.then(() => this.#settling.delete(settling));
     }
     this.#epoch = undefined;
   }

@@ -3,6 +3,7 @@ import { digestFrom } from '#shared/key-format.ts';
 import { decodeState, type KeyState } from '#shared/key-record.ts';
 import type { VerdictCounts } from '#shared/verdict-codes.ts';
 import type { Lease } from './lease.ts';
+import type { Pools } from './pools.ts';
 
 /**
  * All that a follower remembers between two losses of sync. When it drops, it starts another epoch and every
@@ -11,6 +12,7 @@ import type { Lease } from './lease.ts';
 export interface Epoch {
   readonly apiId: string;
   readonly lease: Lease;
+  readonly pools: Pools;
   current: boolean;
   /** Set by each answer from memory; read and reset to find idle APIs. */
   used: boolean;
@@ -66,6 +68,11 @@ export class Entry {
     return this.#facts.details;
   }
 
+  /** Name of the pool from which its credits come; `''` = as many as are asked for. */
+  get pool(): string {
+    return this.#facts.details === undefined ? '' : this.#facts.details.pool;
+  }
+
   become(state: KeyState): void {
     this.#facts = factsOf(state);
   }
@@ -109,13 +116,23 @@ export class KeyCache {
     this.#entries.set(digestFrom(secretHash), entry);
   }
 
-  /** Applies a change to the entry of this epoch, where there is one; recency is untouched. */
-  update(secretHash: string, epoch: Epoch, state: KeyState): void {
+  /**
+   * Applies a change to the entry of this epoch, where there is one; recency is untouched.
+   * @returns the pool that it had before
+   */
+  update(secretHash: string, epoch: Epoch, state: KeyState): string | undefined {
     const entry = this.#entries.peek(digestFrom(secretHash));
-    if (entry?.epoch === epoch) entry.become(state);
+    if (entry?.epoch !== epoch) return undefined;
+    const { pool } = entry;
+    entry.become(state);
+    return pool;
   }
 
-  forget(secretHash: string): void {
-    this.#entries.delete(digestFrom(secretHash));
+  /** @returns the pool that it had */
+  forget(secretHash: string): string | undefined {
+    const digest = digestFrom(secretHash);
+    const entry = this.#entries.peek(digest);
+    this.#entries.delete(digest);
+    return entry?.pool;
   }
 }

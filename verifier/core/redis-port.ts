@@ -50,10 +50,43 @@ export interface SyncReply {
   readonly creations: Mark;
   /** The entries after the request's position, in order; not all of them when there are too many. */
   readonly entries: readonly Change[];
-  /** `[secretHash, creation number, …fields in the order of KEY_FIELDS]`; empty when there is no such record. */
+  /** `[secretHash, or secretHash and pool, creation number, …fields in the order of KEY_FIELDS]`; empty when there is no such record. */
   readonly record: readonly string[];
   /** The place of the record, for a request with `secretHash`; undefined when there is none. */
   readonly pointer?: Pointer | undefined;
+}
+
+/** One turn of an exchange: all that a holder says of one pool, and what it asks for. */
+export interface PoolTurn {
+  readonly pool: string;
+  /** Higher than those before it, under the same name. */
+  readonly turn: number;
+  /** All that was spent under this name; undefined = what was said last. */
+  readonly spent: number | undefined;
+  /** Credits that were granted, are not spent, and are not given back. */
+  readonly kept: number;
+  readonly need: number;
+  /** The least part of `need` that is of any use. */
+  readonly least: number;
+  /** The slice wanted besides, which `kept` is part of. */
+  readonly wanted: number;
+}
+
+/** The reply to a turn. All but `turn` and `status` is meaningful only where a pool was there and knew the name. */
+export interface PoolReply {
+  readonly turn: number;
+  /** As exchange.lua has them. */
+  readonly status: 'OK' | 'NONE' | 'WAIT' | 'HELD' | 'NOREG' | 'OLD' | 'STALE';
+  /** All that was granted to this name so far. */
+  readonly granted: number;
+  /** All that Redis knows to be spent under it. */
+  readonly spent: number;
+  /** Part of what this turn granted that is not in `total`, because it is as good as spent. */
+  readonly spokenFor: number;
+  /** Credits left, as far as Redis knows. */
+  readonly total: number;
+  /** Time until the next refill; -1 = there will be none. */
+  readonly refillMs: number;
 }
 
 /**
@@ -64,8 +97,11 @@ export interface SyncReply {
 export interface Session {
   /** True if a SYNC can find a key by its secret. Not in a Redis Cluster, where the pointer may lie on another node. */
   readonly findsKeys: boolean;
-  /** Resolves when Redis has confirmed the subscription. Messages arrive whole, perhaps late, twice or never. */
-  subscribe(onMessage: (message: string) => void): Promise<void>;
+  /**
+   * Resolves when Redis has confirmed the subscription. Messages arrive whole, perhaps late, twice or never.
+   * @param onRecall told of pools that others need
+   */
+  subscribe(onMessage: (message: string) => void, onRecall: (pool: string) => void): Promise<void>;
   /** Resolves when all replicas that must hold the registration do; rejects otherwise, and where the API needs a later protocol. */
   register(member: string, nonce: string): Promise<Registration>;
   sync(request: SyncRequest): Promise<SyncReply>;
@@ -83,4 +119,9 @@ export interface Directory {
   open(apiId: string): Promise<Session>;
   /** Finds the key with this secret; undefined when there is none. Rejects with SERVICE_UNAVAILABLE. */
   find(secretHash: string): Promise<Pointer | undefined>;
+  /**
+   * Takes turns of pools, in this order. Resolves when all replicas that must hold what they wrote do; rejects otherwise with
+   * SERVICE_UNAVAILABLE, and then they may have been taken, or may be later.
+   */
+  exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]>;
 }

@@ -4,7 +4,7 @@ import { type Deadline, Deadlines } from '#shared/redis/deadlines.ts';
 /** Somebody who waits for the answer to a question about what is looked up. */
 interface Waiter<Q, A> {
   readonly question: Q;
-  readonly resolve: (answer: A) => void;
+  readonly resolve: (answer: A | Promise<A>) => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -22,8 +22,8 @@ interface Options<T, Q, A> {
   /** Longest wait of one who asks, milliseconds; the look-up goes on. */
   readonly waitMs: number;
   read(digest: string): Promise<T>;
-  /** May throw. */
-  answer(found: T, question: Q): A;
+  /** May throw; what it still waits for is waited for without this limit. */
+  answer(found: T, question: Q): A | Promise<A>;
   tooSlow(): Error;
 }
 

@@ -7,6 +7,10 @@ import type { Entry } from './key-cache.ts';
 export interface Verdict {
   readonly code: VerdictCode;
   readonly entry?: Entry;
+  /** Credits left after this, as far as is known; undefined = the key has none, or nobody asked. */
+  readonly remaining?: number;
+  /** Of USAGE_EXCEEDED: time until credits come back by themselves, milliseconds; undefined = they do not. */
+  readonly refillMs?: number | undefined;
 }
 
 export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
@@ -26,7 +30,7 @@ export function judge(entry: Entry, askedApi: string | undefined, nowMs: number)
 }
 
 /** The body of a verifyKey response. */
-export function verdictBody({ code, entry }: Verdict, requestId: string): string {
+export function verdictBody({ code, entry, remaining }: Verdict, requestId: string): string {
   const start = STARTS[code];
   if (entry === undefined) return `${start},"requestId":"${requestId}"}`;
   const { keyId, enabled, details } = entry;
@@ -42,7 +46,8 @@ export function verdictBody({ code, entry }: Verdict, requestId: string): string
     const value = details[name];
     if (value) texts += label + JSON.stringify(value);
   }
-  return `${key},"enabled":${enabled},"meta":${details.meta}${texts}${expires},"requestId":"${requestId}"}`;
+  const credits = remaining === undefined ? '' : `,"remaining":${remaining}`;
+  return `${key},"enabled":${enabled},"meta":${details.meta}${texts}${expires}${credits},"requestId":"${requestId}"}`;
 }
 
 /** The fields of a key that follow its meta, and how each begins in a body, under each of its names. */

@@ -1,12 +1,14 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
+import { Deadlines } from '#shared/redis/deadlines.ts';
 import type { VerdictCode } from '#shared/verdict-codes.ts';
 import { ExpiryClock } from './expiry-clock.ts';
 import { Follower } from './follower.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { type Entry, KeyCache } from './key-cache.ts';
 import { NegativeCache } from './negative-cache.ts';
+import { creditCounts } from './pools.ts';
 import type { Directory, Pointer } from './redis-port.ts';
 import { Semaphore } from './semaphore.ts';
 import { SingleFlight } from './single-flight.ts';
@@ -33,10 +35,15 @@ export interface VerifierLimits extends FollowerLimits {
 
 /** A question about a key that is looked up. */
 interface Asked {
+  readonly digest: string;
   readonly askedApi: string | undefined;
   readonly isAgain: boolean;
   readonly tags: readonly string[] | undefined;
+  readonly cost: number;
 }
+
+/** Longest time in which holders of credits give back what others need, milliseconds; after that it is done without. */
+export const RECALL_MS = 50;
 
 /** A look-up given up for its number (`shed`) or its slowness (`slow`); clients see 503 with `Retry-After`. */
 export class LookupGivenUp extends ApiError {
@@ -68,6 +75,7 @@ export class Verifier {
   readonly #unknown: NegativeCache;
   readonly #lookups: SingleFlight<Entry | Verdict, Asked, Verdict>;
   readonly #slots: Semaphore;
+  readonly #spending: Deadlines<(error: unknown) => void>;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
   /**
    * The likely API of the next key that memory does not have: a follower finds and reads a key in one step at Redis.
@@ -76,7 +84,7 @@ export class Verifier {
   #idleCheck: { cancel(): void } | undefined;
   #stopped = false;
   /** Monotone counts for metrics. */
-  readonly counts = { fills: 0, malformed: 0, stale: 0 };
+  readonly counts = { fills: 0, malformed: 0, stale: 0, credits: creditCounts() };
 
   constructor(options: {
     directory: Directory;
@@ -93,6 +101,7 @@ export class Verifier {
     usage?: VerdictCounter | undefined;
   }) {
     const { limits, clock } = options;
+    const tooSlow = () => new LookupGivenUp('slow', `no answer from Redis within ${limits.lookupWaitMs} ms`);
     this.#directory = options.directory;
     this.#clock = clock;
     this.#newNonce = options.newNonce;
@@ -111,8 +120,9 @@ export class Verifier {
       waitMs: limits.lookupWaitMs,
       read: (digest) => this.#fetch(digest),
       answer: (found, asked) => this.#answer(found, asked),
-      tooSlow: () => new LookupGivenUp('slow', `no answer from Redis within ${limits.lookupWaitMs} ms`),
+      tooSlow,
     });
+    this.#spending = new Deadlines(clock, limits.lookupWaitMs + RECALL_MS, (fail) => fail(tooSlow()));
   }
 
   /** Begins to follow the APIs of `apiIds`; others are followed from their first key on. */
@@ -144,10 +154,17 @@ export class Verifier {
    * The verdict, if memory has it and may tell at this very instant: the clock and the entry are read in one
    * synchronous block. undefined = Redis must be asked (`lookUp`).
    * @param askedApi the API that the caller wants the key to be of; undefined = any
-   * @param isAgain whether it is about a request that was answered before, which is in the key's usage
+   * @param isAgain whether it is about a request that was answered before, which is in the key's usage and paid for
    * @param tags what the verdict is counted by, besides its key
+   * @param cost credits that the request costs, where the key has credits
    */
-  decide(key: string, askedApi?: string, isAgain = false, tags?: readonly string[]): Verdict | undefined {
+  decide(
+    key: string,
+    askedApi?: string,
+    isAgain = false,
+    tags?: readonly string[],
+    cost = 1,
+  ): Verdict | undefined {
     const digest = digestOf(key);
     const entry = this.#cache.get(digest);
     if (entry !== undefined) {
@@ -156,7 +173,7 @@ export class Verifier {
         return undefined;
       }
       entry.epoch.used = true;
-      return this.#judge(entry, askedApi, isAgain, tags);
+      return this.#judge(entry, askedApi, isAgain, tags, cost);
     }
     if (!this.#foreignKeys && !isWellFormed(key)) {
       this.counts.malformed++;
@@ -169,26 +186,82 @@ export class Verifier {
    * The verdict by way of Redis; one look-up per key however many ask. Rejects with SERVICE_UNAVAILABLE when
    * none can be had within the wait; the look-up goes on and its result is remembered.
    */
-  lookUp(key: string, askedApi?: string, isAgain = false, tags?: readonly string[]): Promise<Verdict> {
-    return this.#lookups.ask(digestOf(key), { askedApi, isAgain, tags });
+  lookUp(
+    key: string,
+    askedApi?: string,
+    isAgain = false,
+    tags?: readonly string[],
+    cost = 1,
+  ): Promise<Verdict> {
+    const digest = digestOf(key);
+    const asked = { digest, askedApi, isAgain, tags, cost };
+    const entry = this.#cache.get(digest);
+    // Only its credits are not here.
+    if (entry?.pool && entry.epoch.lease.holds()) return this.#spend(entry, asked);
+    return this.#lookups.ask(digest, asked);
   }
 
-  #answer(found: Entry | Verdict, { askedApi, isAgain, tags }: Asked): Verdict {
+  #answer(found: Entry | Verdict, asked: Asked): Verdict | Promise<Verdict> {
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
-    return this.#judge(found, askedApi, isAgain, tags);
+    const { askedApi, isAgain, tags, cost } = asked;
+    return this.#judge(found, askedApi, isAgain, tags, cost) ?? this.#spend(found, asked);
   }
 
+  /** undefined = the key is good, and whether its credits suffice must be asked. */
   #judge(
     entry: Entry,
     askedApi: string | undefined,
     isAgain: boolean,
     tags: readonly string[] | undefined,
-  ): Verdict {
+    cost: number,
+  ): Verdict | undefined {
     // Most keys never expire, and need no clock.
-    const verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs());
-    if (!isAgain) this.#usage?.count(entry, verdict.code, tags);
+    let verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs());
+    if (isAgain) return verdict;
+    if (verdict.code === 'VALID' && entry.pool !== '') {
+      const spending = entry.epoch.pools.get(entry.pool).spend(cost);
+      if (spending === undefined) return undefined;
+      const { spent, remaining, refillMs } = spending;
+      verdict = spent
+        ? { code: 'VALID', entry, remaining }
+        : { code: 'USAGE_EXCEEDED', entry, remaining, refillMs };
+    }
+    this.#usage?.count(entry, verdict.code, tags);
     return verdict;
+  }
+
+  /**
+   * The verdict once Redis has said what credits there are. Everything is judged anew in the very block in which they come,
+   * so that nobody else has them first and nothing older than memory counts.
+   */
+  #spend(first: Entry, asked: Asked): Promise<Verdict> {
+    return new Promise((resolve, reject) => {
+      const deadline = this.#spending.begin(reject);
+      const end = (settle: () => void) => {
+        this.#spending.end(deadline);
+        settle();
+      };
+      const waiter = {
+        cost: asked.cost,
+        get over() {
+          return deadline.passed;
+        },
+        again: () => {
+          if (deadline.passed) return;
+          const entry = this.#cache.get(asked.digest);
+          if (entry === undefined) return end(() => resolve(this.#lookups.ask(asked.digest, asked)));
+          if (!entry.epoch.lease.holds()) return end(() => reject(unavailable('not in sync with Redis')));
+          const verdict = this.#judge(entry, asked.askedApi, asked.isAgain, asked.tags, asked.cost);
+          if (verdict) end(() => resolve(verdict));
+          else entry.epoch.pools.get(entry.pool).ask(waiter);
+        },
+        fail: (error: unknown) => {
+          if (!deadline.passed) end(() => reject(error));
+        },
+      };
+      first.epoch.pools.get(first.pool).ask(waiter);
+    });
   }
 
   async #fetch(digest: string): Promise<Entry | Verdict> {
@@ -243,13 +316,14 @@ export class Verifier {
       throw unavailable('this verifier follows too many APIs');
     const follower = new Follower({
       apiId,
-      open: (id) => this.#directory.open(id),
+      directory: this.#directory,
       cache: this.#cache,
       clock: this.#clock,
       newNonce: this.#newNonce,
       random: this.#random,
       limits: this.#limits,
       events: this.#events(apiId),
+      creditCounts: this.counts.credits,
     });
     this.#likely ??= follower;
     this.#followers.set(apiId, { follower, idleSinceMs: this.#clock.monotonicMs() });

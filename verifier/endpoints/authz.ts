@@ -33,9 +33,13 @@ export interface AuthzAnswer {
 export function authzRoutes(answers: Decider, settings: AuthzSettings): Routes['below'] {
   const handler: Handler = (request, response, requestId) => {
     const { method = '', url = '', headersDistinct } = request;
+    const path = parseAuthzPath(url);
+    if (path === undefined) throw new ApiError('NOT_FOUND', 'no such path');
+    const { dialect, apiId, rest } = path;
     const send = (outcome: AuthzOutcome) =>
-      sendAnswer(response, authzAnswer(outcome, requestId, settings.withMeta));
-    const asked = authzQuestion(method, url, headersDistinct, settings);
+      sendAnswer(response, authzAnswer(outcome, requestId, settings.withMeta, dialect.knows429));
+    const original = dialect.original({ method, rest, headers: headersDistinct });
+    const asked = clientQuestion(original, headersDistinct, apiId, settings);
     if ('code' in asked) return send(asked);
     const outcome = answers.decide(asked.key, asked.apiId);
     if (outcome !== undefined) return send(outcome);
@@ -46,14 +50,6 @@ export function authzRoutes(answers: Decider, settings: AuthzSettings): Routes['
 
 /** The key to judge, and the API that it must be of; or the outcome where there is no key to judge. */
 export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
-
-/** Reads a gateway's question. Throws ApiError NOT_FOUND when no dialect has its path. */
-function authzQuestion(method: string, url: string, headers: HeaderLines, settings: AuthzSettings): Asked {
-  const path = parseAuthzPath(url);
-  if (path === undefined) throw new ApiError('NOT_FOUND', 'no such path');
-  const { dialect, apiId, rest } = path;
-  return clientQuestion(dialect.original({ method, rest, headers }), headers, apiId, settings);
-}
 
 /**
  * Reads the question in a client's request.
@@ -71,8 +67,17 @@ export function clientQuestion(
   return 'key' in credential ? { key: credential.key, apiId } : { code: credential.fault };
 }
 
-/** The answer that gateways of every dialect understand: 200 without a body allows, all else refuses. */
-export function authzAnswer(outcome: AuthzOutcome, requestId: string, withMeta: boolean): AuthzAnswer {
+/**
+ * The answer that gateways of every dialect understand: 200 without a body allows, all else refuses. `X-Key-Code` names a
+ * refusal that is about how much the key was used, for a gateway that makes it 429 itself.
+ * @param knows429 whether the gateway can be answered so
+ */
+export function authzAnswer(
+  outcome: AuthzOutcome,
+  requestId: string,
+  withMeta: boolean,
+  knows429 = true,
+): AuthzAnswer {
   const { code } = outcome;
   if (code === 'VALID' || code === 'PREFLIGHT') {
     const entry = 'entry' in outcome ? outcome.entry : undefined;
@@ -80,7 +85,10 @@ export function authzAnswer(outcome: AuthzOutcome, requestId: string, withMeta: 
   }
   const [status, challenge, detail] = REFUSALS[code];
   const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
-  return { status, headers, body: problemBody({ status, code, detail, requestId }) };
+  if (status !== 429) return { status, headers, body: problemBody({ status, code, detail, requestId }) };
+  headers.push(['X-Key-Code', code], ...whenAgain('remaining' in outcome ? outcome : {}));
+  const told = knows429 ? 429 : 403;
+  return { status: told, headers, body: problemBody({ status: told, code, detail, requestId }) };
 }
 
 /** Sends an answer as a whole response. */
@@ -88,6 +96,18 @@ export function sendAnswer(response: ServerResponse, { status, headers, body }: 
   for (const [name, value] of headers) response.setHeader(name, value);
   answer(response, status, body === '' ? undefined : PROBLEM_TYPE, body);
 }
+
+/** Headers that tell a client whose credits are spent when to ask again: `RateLimit` as the IETF's draft of rate limit fields has it. */
+function whenAgain({ remaining = 0, refillMs }: Partial<Verdict>): HeaderLine[] {
+  const seconds = refillMs === undefined ? undefined : Math.max(1, Math.ceil(refillMs / 1000));
+  return [
+    ['Retry-After', String(seconds ?? RETRY_AFTER_S)],
+    ['RateLimit', `"credits";r=${remaining}${seconds === undefined ? '' : `;t=${seconds}`}`],
+  ];
+}
+
+/** Without a refill credits come back when somebody gives them: nobody knows when to ask again. */
+const RETRY_AFTER_S = 60;
 
 const BEARER = 'Bearer realm="api"';
 const INVALID = `${BEARER}, error="invalid_token"`;

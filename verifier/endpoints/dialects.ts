@@ -23,6 +23,8 @@ export interface Dialect {
   readonly takesPath: boolean;
   /** Finds what the client asked for. */
   readonly original: (question: ArrivedQuestion) => OriginalRequest;
+  /** False where the gateway knows no other refusals than 401 and 403. */
+  readonly knows429: boolean;
   /** Names of the gateways that ask so, for the documentation. */
   readonly gateways: string;
   /** Name in the OpenAPI document. */
@@ -35,6 +37,7 @@ export const DIALECTS: readonly Dialect[] = [
     name: 'auth-request',
     takesPath: false,
     original: inHeaders('x-original-method', 'x-original-uri'),
+    knows429: false,
     gateways: 'nginx and HAProxy',
     operationId: 'askAuthRequest',
   },
@@ -42,6 +45,7 @@ export const DIALECTS: readonly Dialect[] = [
     name: 'forward-auth',
     takesPath: false,
     original: inHeaders('x-forwarded-method', 'x-forwarded-uri'),
+    knows429: true,
     gateways: 'Caddy, Traefik and APISIX',
     operationId: 'askForwardAuth',
   },
@@ -49,6 +53,7 @@ export const DIALECTS: readonly Dialect[] = [
     name: 'ext-authz',
     takesPath: true,
     original: ({ method, rest }) => ({ method, target: rest }),
+    knows429: true,
     gateways: 'Envoy and Istio',
     operationId: 'askExtAuthz',
   },

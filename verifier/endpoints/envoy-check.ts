@@ -104,8 +104,8 @@ export function checkResponse(
   };
 }
 
-/** UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE, INTERNAL. */
-const GRPC_CODES: Readonly<Record<number, number>> = { 401: 16, 403: 7, 503: 14 };
+/** UNAUTHENTICATED, PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAVAILABLE, INTERNAL. */
+const GRPC_CODES: Readonly<Record<number, number>> = { 401: 16, 403: 7, 429: 8, 503: 14 };
 export const GRPC_INTERNAL = 13;
 
 /** Said in both ways: recent versions of Envoy would otherwise append, and leave the client's own value in front. */

@@ -1,4 +1,5 @@
 import { API_ID } from '#shared/api-id.ts';
+import { CREDITS_MAX } from '#shared/credits.ts';
 import { ApiError } from '#shared/errors.ts';
 import { type Verdict, verdictBody } from '../core/verdict.ts';
 import { readJson } from '../http/json-body.ts';
@@ -9,12 +10,25 @@ import type { Handler } from '../http/router.ts';
 export interface Decider {
   /**
    * The verdict from memory; undefined = `lookUp` must be asked. Never waits.
-   * @param isAgain whether it is about a request that was answered before: then it is counted nowhere
+   * @param isAgain whether it is about a request that was answered before: then it is counted nowhere, and costs nothing
    * @param tags what it is counted by, besides the key
+   * @param cost credits that the request costs, where the key has credits; 1 where nothing is said
    */
-  decide(key: string, askedApi?: string, isAgain?: boolean, tags?: readonly string[]): Verdict | undefined;
+  decide(
+    key: string,
+    askedApi?: string,
+    isAgain?: boolean,
+    tags?: readonly string[],
+    cost?: number,
+  ): Verdict | undefined;
   /** Likewise by way of Redis. Rejects with ApiError SERVICE_UNAVAILABLE when no decision can be had. */
-  lookUp(key: string, askedApi?: string, isAgain?: boolean, tags?: readonly string[]): Promise<Verdict>;
+  lookUp(
+    key: string,
+    askedApi?: string,
+    isAgain?: boolean,
+    tags?: readonly string[],
+    cost?: number,
+  ): Promise<Verdict>;
 }
 
 /** The content of a verifyKey request. */
@@ -22,6 +36,8 @@ export interface Question {
   readonly key: string;
   readonly apiId: string | undefined;
   readonly tags?: readonly string[] | undefined;
+  /** Credits that the request costs, where the key has credits; 1 where nothing is said. */
+  readonly cost?: number;
 }
 
 export const KEY_LENGTH_MAX = 512;
@@ -34,9 +50,9 @@ export function verifyKeyRoute(answers: Decider, bodyBytesMax: number): Handler 
   return async (request, response, requestId) => {
     const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
     if (parameter !== undefined) throw unknown(parameter, 'query parameter');
-    const { key, apiId, tags } = questionOf(await readJson(request, response, bodyBytesMax));
+    const { key, apiId, tags, cost } = questionOf(await readJson(request, response, bodyBytesMax));
     const verdict =
-      answers.decide(key, apiId, false, tags) ?? (await answers.lookUp(key, apiId, false, tags));
+      answers.decide(key, apiId, false, tags, cost) ?? (await answers.lookUp(key, apiId, false, tags, cost));
     answerJson(response, 200, verdictBody(verdict, requestId));
   };
 }
@@ -54,13 +70,14 @@ export function questionOf(body: Record<string, unknown>): Question {
   // A lone half of a surrogate pair would be hashed as another character.
   if (!key.isWellFormed()) throw new ApiError('BAD_REQUEST', 'key: must be Unicode text');
   const tags = tagsOf(body['tags']);
-  if (apiId === undefined) return { key, apiId, tags };
+  const cost = costOf(body['remaining']);
+  if (apiId === undefined) return { key, apiId, tags, cost };
   if (typeof apiId !== 'string') throw new ApiError('BAD_REQUEST', 'apiId: must be a string');
   if (!API_ID.test(apiId)) throw new ApiError('BAD_REQUEST', `apiId: must match ${API_ID.source}`);
-  return { key, apiId, tags };
+  return { key, apiId, tags, cost };
 }
 
-const FIELDS: ReadonlySet<string> = new Set(['key', 'apiId', 'tags']);
+const FIELDS: ReadonlySet<string> = new Set(['key', 'apiId', 'tags', 'remaining']);
 
 function tagsOf(given: unknown): readonly string[] | undefined {
   if (given === undefined) return undefined;
@@ -76,6 +93,20 @@ function tagsOf(given: unknown): readonly string[] | undefined {
     }
     return tag;
   });
+}
+
+function costOf(remaining: unknown): number {
+  if (remaining === undefined) return 1;
+  if (typeof remaining !== 'object' || remaining === null || Array.isArray(remaining)) {
+    throw new ApiError('BAD_REQUEST', 'remaining: must be an object');
+  }
+  const { cost = 1, ...others } = remaining as Record<string, unknown>;
+  const [stray] = Object.keys(others);
+  if (stray !== undefined) throw unknown(`remaining.${stray}`, 'field');
+  if (typeof cost !== 'number' || !Number.isInteger(cost) || cost < 0 || cost > CREDITS_MAX) {
+    throw new ApiError('BAD_REQUEST', `remaining.cost: must be a whole number from 0 to ${CREDITS_MAX}`);
+  }
+  return cost;
 }
 
 const NAME_SHOWN_MAX = 64;

@@ -12,6 +12,7 @@ import { type RawAnswers, rawAuthz } from './reply.ts';
 export class FastLane implements Lane {
   readonly options: LaneOptions;
   readonly rawAuthz: RawAnswers;
+  readonly rawAuthRequest: RawAnswers;
   /** Memory for requests of which only a part is here. */
   heldBytes = 0;
   /** Requests whose body is on its way or whose look-up runs, or that are passed on. */
@@ -24,6 +25,7 @@ export class FastLane implements Lane {
   constructor(server: Server, options: LaneOptions) {
     this.options = options;
     this.rawAuthz = rawAuthz(options.authz?.withMeta ?? false);
+    this.rawAuthRequest = rawAuthz(options.authz?.withMeta ?? false, false);
     const [listener, ...others] = server.listeners('connection');
     if (listener === undefined || others.length > 0) throw new Error('the server is not as Node makes it');
     server.removeAllListeners('connection');

@@ -36,6 +36,8 @@ export interface LaneOptions {
 export interface Lane {
   readonly options: LaneOptions;
   readonly rawAuthz: RawAnswers;
+  /** The same for a gateway that knows no 429. */
+  readonly rawAuthRequest: RawAnswers;
   /** Memory for requests of which only a part is here, bytes. */
   heldBytes: number;
   /** Requests whose body is on its way or whose look-up runs, or that are passed on. */

@@ -25,10 +25,14 @@ import {
 export interface ParsedQuestion {
   key: string;
   apiId: string | undefined;
+  /** Credits that it costs. */
+  cost: number;
   /** The client's own, well-formed; `''` = none was sent. */
   requestId: string;
   /** True if a gateway asks, and is answered as one. */
   fromGateway: boolean;
+  /** True if that gateway can be answered 429. */
+  knows429: boolean;
   /** True if the connection is closed after the answer. */
   isLast: boolean;
   /** Bytes of the whole request; 0 = so much is not known yet. */
@@ -104,7 +108,9 @@ function parseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, parsed: Par
   }
   if (parsed.key === '') return 'for Node';
   parsed.apiId = known.apiId;
+  parsed.cost = 1;
   parsed.fromGateway = true;
+  parsed.knows429 = known.knows429;
   parsed.length = end - at;
   return 'whole';
 }
@@ -123,7 +129,11 @@ const isLast = (bytes: Buffer, version: number) =>
   bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
 
 /** The last target that was one of ours: a gateway sends the same again and again. */
-const known: { target: Buffer; apiId: string | undefined } = { target: Buffer.from(' '), apiId: undefined };
+const known: { target: Buffer; apiId: string | undefined; knows429: boolean } = {
+  target: Buffer.from(' '),
+  apiId: undefined,
+  knows429: true,
+};
 
 /** Tells whether the target is one of ours; then `known` has it. */
 function isOurs(bytes: Buffer, from: number, to: number): boolean {
@@ -132,6 +142,7 @@ function isOurs(bytes: Buffer, from: number, to: number): boolean {
   if (path === undefined) return false;
   known.target = Buffer.from(bytes.subarray(from, to));
   known.apiId = path.apiId;
+  known.knows429 = path.dialect.knows429;
   return true;
 }
 
@@ -164,6 +175,7 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
   if (!follows(bytes, at, OPEN)) return false;
   parsed.key = '';
   parsed.apiId = undefined;
+  parsed.cost = 1;
   for (let i = at + 1; ; i++) {
     const isKey = follows(bytes, i, FIELD_KEY);
     if (!isKey && !follows(bytes, i, FIELD_API_ID)) return false;
@@ -192,10 +204,11 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
 /** Any other body that the reference accepts, read as the reference reads it. */
 function parseBody(body: Buffer, parsed: ParsedQuestion): boolean {
   try {
-    const { key, apiId, tags } = questionOf(parseJson(body));
+    const { key, apiId, tags, cost = 1 } = questionOf(parseJson(body));
     if (tags !== undefined) return false;
     parsed.key = key;
     parsed.apiId = apiId;
+    parsed.cost = cost;
     return true;
   } catch {
     return false;

@@ -9,8 +9,10 @@ import { type RawAnswers, rawJson } from './reply.ts';
 export const inHand: ParsedQuestion = {
   key: '',
   apiId: undefined,
+  cost: 1,
   requestId: '',
   fromGateway: false,
+  knows429: true,
   isLast: false,
   length: 0,
 };
@@ -25,7 +27,7 @@ export function judge(
   const result = parseQuestion(bytes, at, options.limits.BODY_BYTES_MAX, options.authz, inHand);
   if (result !== 'whole') return result;
   try {
-    return options.answers.decide(inHand.key, inHand.apiId);
+    return options.answers.decide(inHand.key, inHand.apiId, false, undefined, inHand.cost);
   } catch {
     // A bug of ours: the reference meets it again, and reports it.
     return 'for Node';
@@ -47,11 +49,14 @@ export function replyByLookUp(
 ): Promise<string | undefined> {
   const raw = form(lane);
   const requestId = inHand.requestId || newRequestId();
-  return lane.options.answers.lookUp(inHand.key, inHand.apiId).then(
+  return lane.options.answers.lookUp(inHand.key, inHand.apiId, false, undefined, inHand.cost).then(
     (verdict) => raw.decided(verdict, requestId, connection.keepAliveS),
     (error) => (error instanceof ApiError ? raw.refused(error, requestId, connection.keepAliveS) : undefined),
   );
 }
 
 /** In which form the question in hand is answered. */
-const form = (lane: Lane): RawAnswers => (inHand.fromGateway ? lane.rawAuthz : rawJson);
+function form(lane: Lane): RawAnswers {
+  if (!inHand.fromGateway) return rawJson;
+  return inHand.knows429 ? lane.rawAuthz : lane.rawAuthRequest;
+}

@@ -26,14 +26,14 @@ export const rawJson: RawAnswers = {
 };
 
 /** To a gateway. ASCII throughout. */
-export function rawAuthz(withMeta: boolean): RawAnswers {
+export function rawAuthz(withMeta: boolean, knows429 = true): RawAnswers {
   return {
     decided(verdict, requestId, keepAliveS) {
       const { code, entry } = verdict;
       if (code === 'VALID' && entry !== undefined && entry.details === undefined) {
         return head(200, requestId, plainIdentity(entry, withMeta), 0, keepAliveS);
       }
-      const { status, headers, body } = authzAnswer(verdict, requestId, withMeta);
+      const { status, headers, body } = authzAnswer(verdict, requestId, withMeta, knows429);
       let lines = body === '' ? '' : PROBLEM_LINE;
       for (let i = headers.length - 1; i >= 0; i--)
         lines = `${headers[i]?.[0]}: ${headers[i]?.[1]}\r\n${lines}`;

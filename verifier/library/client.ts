@@ -13,7 +13,7 @@ import {
   type VerifierEvents,
 } from './key-verifier.ts';
 import { configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, mayBeKey } from './questions.ts';
+import { askedApi, askedCost, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { verdictFrom } from './verdict-from.ts';
 
@@ -95,11 +95,13 @@ class SidecarClient implements KeyVerifier {
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
     askedApi(key, options);
+    askedCost(options);
     return undefined;
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const apiId = askedApi(key, options);
+    askedCost(options);
     if (this.#closing.signal.aborted) throw closedError();
     if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
     if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
@@ -110,7 +112,7 @@ class SidecarClient implements KeyVerifier {
       const verdict = await atMost(
         this.#clock,
         this.#timeoutMs,
-        this.#ask({ key, apiId }, over.signal),
+        this.#ask({ key, apiId, remaining: options?.remaining }, over.signal),
         late,
       );
       this.#turned(true, '');
@@ -136,7 +138,7 @@ class SidecarClient implements KeyVerifier {
     return this.#listeners.on(event, listener);
   }
 
-  /** Asks once more where a connection that was kept ended before its answer came; a question changes nothing. */
+  /** Asks once more where a connection that was kept ended before its answer came; at worst a key with credits pays twice. */
   async #ask(question: object, signal: AbortSignal): Promise<KeyVerdict> {
     const body = JSON.stringify(question);
     try {

@@ -24,6 +24,9 @@ export const engineSettings = {
   SYNC_DEADLINE_MS: integer(20, 60_000, 'ms', 800).help(
     'Longest wait for a reply to a synchronisation; then the connection to Redis is cut',
   ),
+  CREDITS_SLICE_MS: integer(0, 60_000, 'ms', 2000).help(
+    'Time for which the credits last that this verifier takes in advance for a key that is asked for often. It answers from them without Redis; a crash loses them. 0 = Redis is asked each time',
+  ),
   APIS_MAX: integer(1, 100_000, 'APIs', 1000).help(
     'Most APIs followed at once; keys of any other API are answered 503',
   ),

@@ -65,6 +65,7 @@ export function createEngine(options: {
     limits: {
       syncPeriodMs: config.SYNC_PERIOD_MS,
       syncDeadlineMs: config.SYNC_DEADLINE_MS,
+      creditsSliceMs: config.CREDITS_SLICE_MS,
       cacheKeysMax: config.CACHE_KEYS_MAX,
       unknownKeysMax: config.UNKNOWN_KEYS_MAX,
       unknownTtlMs: config.UNKNOWN_KEY_TTL_MS,

@@ -15,6 +15,8 @@ export interface KnownKey {
   readonly environment?: string;
   /** Unix milliseconds from which on the key is refused; absent = never. */
   readonly expires?: number;
+  /** Credits left after this; absent = as many as are asked for, or the key was refused for something else. */
+  readonly remaining?: number;
 }
 
 /** The only verdict that lets a caller pass. */
@@ -27,7 +29,7 @@ export interface ValidKey extends KnownKey {
 /** A known key that is refused. */
 export interface RefusedKey extends KnownKey {
   readonly valid: false;
-  readonly code: 'DISABLED' | 'EXPIRED';
+  readonly code: 'DISABLED' | 'EXPIRED' | 'USAGE_EXCEEDED';
   readonly enabled: boolean;
 }
 
@@ -41,6 +43,8 @@ export interface UnknownKey {
 export interface QuestionOptions {
   /** The API that the key must be of; left out = any that the verifier answers for. */
   readonly apiId?: string;
+  /** Credits that the request costs, where the key has any; 1 where it is left out, 0 only looks. */
+  readonly remaining?: { readonly cost?: number };
 }
 
 /** The events of a verifier, and what a listener is told. */

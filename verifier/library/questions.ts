@@ -1,4 +1,5 @@
 import { API_ID } from '#shared/api-id.ts';
+import { CREDITS_MAX } from '#shared/credits.ts';
 import type { QuestionOptions } from './key-verifier.ts';
 
 const KEY_LENGTH_MAX = 512;
@@ -14,7 +15,9 @@ export function askedApi(key: unknown, options: QuestionOptions | undefined): st
   if (typeof key !== 'string') throw new TypeError('key: must be a string');
   if (options === undefined) return undefined;
   if (typeof options !== 'object' || options === null) throw new TypeError('options: must be an object');
-  for (const name in options) if (name !== 'apiId') throw new TypeError(`${name}: unknown option`);
+  for (const name in options) {
+    if (name !== 'apiId' && name !== 'remaining') throw new TypeError(`${name}: unknown option`);
+  }
   // One that is there and undefined is a mistake too, which would let the keys of any API pass.
   if (!('apiId' in options)) return undefined;
   const { apiId } = options;
@@ -22,4 +25,19 @@ export function askedApi(key: unknown, options: QuestionOptions | undefined): st
     throw new TypeError(`apiId: must match ${API_ID.source}; leave it out for any API`);
   }
   return apiId;
+}
+
+/** Credits that the request costs, where the key has any. Throws TypeError where the question is wrong in itself. */
+export function askedCost(options: QuestionOptions | undefined): number {
+  if (options === undefined || !('remaining' in options)) return 1;
+  const { remaining } = options;
+  if (typeof remaining !== 'object' || remaining === null)
+    throw new TypeError('remaining: must be an object; leave it out for a cost of 1');
+  for (const name in remaining) if (name !== 'cost') throw new TypeError(`remaining.${name}: unknown option`);
+  if (!('cost' in remaining)) return 1;
+  const { cost } = remaining;
+  if (typeof cost !== 'number' || !Number.isInteger(cost) || cost < 0 || cost > CREDITS_MAX) {
+    throw new TypeError(`remaining.cost: must be a whole number from 0 to ${CREDITS_MAX}`);
+  }
+  return cost;
 }

@@ -18,7 +18,7 @@ import {
   type VerifierOptions,
 } from './key-verifier.ts';
 import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, mayBeKey } from './questions.ts';
+import { askedApi, askedCost, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { keyVerdict } from './views.ts';
 
@@ -72,18 +72,19 @@ class LocalVerifier implements KeyVerifier {
   }
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
-    const verdict = this.#decide(key, askedApi(key, options));
+    const verdict = this.#decide(key, askedApi(key, options), askedCost(options));
     return verdict && keyVerdict(verdict);
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const api = askedApi(key, options);
-    const decided = this.#decide(key, api);
+    const cost = askedCost(options);
+    const decided = this.#decide(key, api, cost);
     if (decided !== undefined) return keyVerdict(decided);
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      verdict = await this.#engine.verifier.lookUp(key, api);
+      verdict = await this.#engine.verifier.lookUp(key, api, false, undefined, cost);
     } catch (error) {
       throw this.#isClosed
         ? closedError()
@@ -107,9 +108,11 @@ class LocalVerifier implements KeyVerifier {
     return this.#closing.signal.aborted;
   }
 
-  #decide(key: string, apiId: string | undefined): Verdict | undefined {
+  #decide(key: string, apiId: string | undefined, cost: number): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId) : NOT_FOUND;
+    const verdict = mayBeKey(key)
+      ? this.#engine.verifier.decide(key, apiId, false, undefined, cost)
+      : NOT_FOUND;
     if (verdict !== undefined) {
       this.#verdicts.memory++;
       this.#codes[verdict.code]++;

@@ -9,7 +9,7 @@ const TEXTS = [
 ];
 
 /** A verdict as applications see it: a copy, with the fields of a verifyKey response. */
-export function keyVerdict({ code, entry }: Verdict): KeyVerdict {
+export function keyVerdict({ code, entry, remaining }: Verdict): KeyVerdict {
   const view: Record<string, unknown> = { valid: code === 'VALID', code };
   if (entry !== undefined) {
     const { details } = entry;
@@ -21,6 +21,7 @@ export function keyVerdict({ code, entry }: Verdict): KeyVerdict {
       for (const { name, label } of TEXTS) if (details[name]) view[label] = details[name];
     }
     if (entry.expires !== 0) view['expires'] = entry.expires;
+    if (remaining !== undefined) view['remaining'] = remaining;
   }
   return view as object as KeyVerdict;
 }

@@ -9,6 +9,7 @@ import {
   formatPointer,
   metaKey,
   parsePointer,
+  poolKey,
   recordKey,
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
@@ -17,15 +18,19 @@ import { asset } from '../assets.ts';
 import type {
   Directory,
   Pointer,
+  PoolReply,
+  PoolTurn,
   Registration,
   Session,
   SyncReply,
   SyncRequest,
 } from '../core/redis-port.ts';
+import { RECALL_MS } from '../core/verifier.ts';
 import { PointerBatcher } from './pointer-batcher.ts';
 
 const registerScript = new Script(asset('redis/lua/register.lua'));
 const syncScript = new Script(asset('redis/lua/sync.lua'));
+const exchangeScript = new Script(asset('redis/lua/exchange.lua'));
 
 /** Most entries, and most bytes of entries, that one SYNC brings. */
 const BATCH_ENTRIES_MAX = 500;
@@ -58,6 +63,28 @@ export class RedisDirectory implements Directory {
   find(secretHash: string): Promise<Pointer | undefined> {
     return this.#keys.find(secretHash);
   }
+
+  async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<PoolReply[]> {
+    const { members, held, recalls } = apiKeys(apiId);
+    const keys = [members, held, ...turns.map(({ pool }) => poolKey(apiId, pool))];
+    const said = turns.flatMap(({ turn, spent, kept, need, least, wanted }) => [
+      ...[turn, spent ?? '-', kept, need, least, wanted],
+    ]);
+    const args = [member, recalls, RECALL_MS, ...said];
+    if (this.#replicas === 0) {
+      return repliesOf(await this.#nodes.run(members, (redis) => exchangeScript.run(redis, keys, args)));
+    }
+    // WAIT blocks its connection.
+    const { reply, confirmed } = await this.#nodes.run(
+      members,
+      (redis) => exchangeScript.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
+      'exchange',
+    );
+    if (confirmed < this.#replicas) {
+      throw unavailable(`${confirmed} of ${this.#replicas} replicas confirmed what was spent`);
+    }
+    return repliesOf(reply);
+  }
 }
 
 /** One connection, and who listens to what on it. */
@@ -85,7 +112,7 @@ class RedisSession implements Session {
   readonly #replicas: number;
   /** Prefixes of the pointers to keys of this API, of its records and of its long metas. */
   readonly #own: readonly string[];
-  #listener: ((message: string) => void) | undefined;
+  #listeners: readonly (readonly [channel: string, listener: (message: string) => void])[] = [];
   #ended: (() => void) | undefined;
 
   constructor(apiId: string, line: SharedConnection, nodes: RedisNodes, replicas: number) {
@@ -97,10 +124,15 @@ class RedisSession implements Session {
     this.findsKeys = !nodes.isCluster;
   }
 
-  async subscribe(onMessage: (message: string) => void): Promise<void> {
-    const { channel } = apiKeys(this.#apiId);
-    this.#listener = onMessage;
-    this.#line.listeners.set(channel, onMessage);
+  async subscribe(onMessage: (message: string) => void, onRecall: (pool: string) => void): Promise<void> {
+    const { channel, recalls } = apiKeys(this.#apiId);
+    this.#listeners = [
+      [channel, onMessage],
+      [recalls, onRecall],
+    ];
+    for (const [each, listener] of this.#listeners) this.#line.listeners.set(each, listener);
+    // Who may not hear of recalls, by an older list of users, still hears of changes.
+    this.#line.redis.subscribe(recalls).catch(() => undefined);
     await this.#within(this.#line.redis.subscribe(channel));
   }
 
@@ -159,9 +191,9 @@ class RedisSession implements Session {
   }
 
   end(how: 'quietly' | 'cut'): void {
-    const { channel } = apiKeys(this.#apiId);
     if (this.#ended) this.#line.ended.delete(this.#ended);
-    if (this.#listener && this.#line.listeners.get(channel) === this.#listener) {
+    for (const [channel, listener] of this.#listeners) {
+      if (this.#line.listeners.get(channel) !== listener) continue;
       this.#line.listeners.delete(channel);
       if (this.#line.open && how === 'quietly') {
         this.#line.redis.unsubscribe(channel).catch(() => undefined); // the connection may just have ended
@@ -176,6 +208,13 @@ class RedisSession implements Session {
   #within<T>(work: Promise<T>): Promise<T> {
     return this.#nodes.within(this.#line.redis, work);
   }
+}
+
+function repliesOf(reply: unknown): PoolReply[] {
+  return (reply as [string, PoolReply['status'], ...string[]][]).map(([turn, status, ...numbers]) => {
+    const [granted = 0, spent = 0, spokenFor = 0, total = 0, refillMs = -1] = numbers.map(Number);
+    return { turn: Number(turn), status, granted, spent, spokenFor, total, refillMs };
+  });
 }
 
 function registrationOf(apiId: string, reply: unknown): Registration {

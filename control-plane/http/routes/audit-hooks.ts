@@ -9,7 +9,7 @@ import {
   type Subject,
   shown,
 } from '../../core/audit-event.ts';
-import type { Written } from '../../core/change-log.ts';
+import type { CreditsChange, Written } from '../../core/change-log.ts';
 import type { Audit } from '../../redis/audit.ts';
 import { isChange } from '../reads.ts';
 import { type App, namesOf } from '../server.ts';
@@ -119,10 +119,11 @@ export function note(request: FastifyRequest, on: Subject, effect: AuditedEffect
 }
 
 /** For a change of a key that was written: gives the turn back, and records what was before, and what is now; nothing where it was deleted. */
-export function recordChange(request: FastifyRequest, fields?: StoredFields) {
+export function recordChange(request: FastifyRequest, fields?: StoredFields, credits?: CreditsChange) {
   return (written: Pick<Written, 'sequence' | 'before'>) => {
     request.giveTurnBack?.();
-    note(request, {}, effectOf(written, fields));
+    const effect = effectOf(written, fields);
+    note(request, {}, credits ? { ...effect, after: { ...effect.after, credits } } : effect);
     request.recordWritten();
   };
 }

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { ApiError } from '#shared/errors.ts';
+import { newCredits } from '../../core/credit-schemas.ts';
 import { tooOld } from '../../core/not-written.ts';
 import type { Imported, KeyImport, KeyToImport } from '../../redis/key-import.ts';
 import { checkStrings } from '../json-body.ts';
@@ -64,11 +65,14 @@ function checked(request: FastifyRequest, given: unknown): KeyToImport {
     foreign = true,
     meta = {},
     enabled = true,
+    remaining,
+    refill,
     ...rest
   } = withoutAliases(given as Static<typeof ImportedKey>);
   checkMeta(meta);
   const secretHash = sha256.length === 64 ? Buffer.from(sha256, 'hex').toString('base64url') : sha256;
-  return { secretHash, start, foreign, meta, enabled, ...rest };
+  const credits = newCredits({ remaining, refill });
+  return { secretHash, start, foreign, meta, enabled, ...rest, ...(credits ? { credits } : {}) };
 }
 
 function told(apiId: string, imported: Imported | undefined): Result {

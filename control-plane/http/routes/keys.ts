@@ -3,6 +3,7 @@ import { ApiError } from '#shared/errors.ts';
 import { hashSecret } from '#shared/key-format.ts';
 import { storedFields } from '#shared/key-record.ts';
 import { shown } from '../../core/audit-event.ts';
+import { creditsChange, newCredits } from '../../core/credit-schemas.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
@@ -49,29 +50,32 @@ export function keyRoutes(
 ) {
   app.post('/v1/keys.createKey', { schema: createKey }, async (request) => {
     requireApi(callerOf(request), request.body.apiId, 'create_key');
-    const { meta = {}, ...key } = withoutAliases(request.body);
+    const { meta = {}, remaining, refill, ...key } = withoutAliases(request.body);
     checkMeta(meta);
     if (key.expires !== undefined && key.expires <= clock.wallMs()) {
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
     }
-    const created = await keys.create({ ...key, meta });
-    note(request, { keyId: created.keyId }, { after: shown(storedFields({ ...key, meta })) });
+    const credits = newCredits({ remaining, refill });
+    const created = await keys.create({ ...key, meta, ...(credits ? { credits } : {}) });
+    const after = { ...shown(storedFields({ ...key, meta })), ...(credits ? { credits } : {}) };
+    note(request, { keyId: created.keyId }, { after });
     return created;
   });
 
   app.post('/v1/keys.updateKey', { schema: updateKey, config: neverShed }, async (request) => {
-    const { keyId, waitMs, ...given } = request.body;
+    const { keyId, waitMs, remaining, refill, ...given } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
     const patch = withoutAliases(given);
     checkMeta(patch.meta ?? {});
     const fields = storedFields(patch);
+    const credits = creditsChange({ remaining, refill });
     const propagation =
-      Object.keys(fields).length === 0
+      Object.keys(fields).length === 0 && !credits
         ? await propagator.status(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
         : await propagator.apply(
-            { apiId, operation: 'update', keyId, fields },
+            { apiId, operation: 'update', keyId, fields, ...(credits ? { credits } : {}) },
             waitMs,
-            recordChange(request, fields),
+            recordChange(request, fields, credits),
           );
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
     return { propagation };
@@ -169,7 +173,7 @@ export function keyRoutes(
 }
 
 /** Counts of what is never answered. */
-const NEVER = { rateLimited: 0, usageExceeded: 0 } as const;
+const NEVER = { rateLimited: 0 } as const;
 
 const timeOf = (ms: string | undefined) => (ms === undefined ? undefined : Number(ms));
 

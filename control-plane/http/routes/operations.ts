@@ -59,6 +59,15 @@ export const deleteKeys = posts('keys.deleteKeys', asked.DeleteKeys, answers.Del
   example: { apiId: 'shop', keyIds: ['key_0mzc9k4q8r2wfXa1Bc2d'] },
 });
 
+export const updateRemaining = posts('keys.updateRemaining', asked.UpdateRemaining, answers.Remaining, {
+  summary: "Change a key's credits",
+  description:
+    'Answers when the change is complete, as updateKey does: no verifier accepts a request on credits from before it.',
+  permission: 'api.<apiId>.update_key',
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', op: 'increment', value: 100 },
+});
+
 export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
   summary: 'Look at a key',
   description: 'Shows all but its secret.',

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { API_ID } from '#shared/api-id.ts';
+import { CHANGED_CREDITS, CREDITS_OPERATION, NEW_CREDITS } from '../../core/credit-schemas.ts';
 import { CHANGED_FIELDS, FIELDS, OPTIONAL_FIELDS } from '../../core/field-schemas.ts';
 import { PERMISSION_PATTERN } from '../../core/permissions.ts';
 
@@ -43,6 +44,7 @@ export const CreateKey = Type.Object(
     ),
     byteLength: Type.Optional(Bytes('Random bytes in the key; when absent, the default of its API, or 16.')),
     ...described,
+    ...NEW_CREDITS,
     enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
   },
   strict,
@@ -54,8 +56,14 @@ export const UpdateKey = Type.Object(
     keyId: KeyId,
     enabled: Type.Optional(Type.Boolean({ description: 'false disables the key, true brings it back.' })),
     ...changed,
+    ...CHANGED_CREDITS,
     waitMs: Type.Optional(WaitMs),
   },
+  strict,
+);
+
+export const UpdateRemaining = Type.Object(
+  { keyId: KeyId, ...CREDITS_OPERATION, waitMs: Type.Optional(WaitMs) },
   strict,
 );
 
@@ -130,6 +138,7 @@ export const ImportedKey = Type.Object(
       }),
     ),
     ...OPTIONAL_FIELDS,
+    ...NEW_CREDITS,
     enabled: Type.Optional(Type.Boolean({ description: 'false: the key is refused. true when absent.' })),
   },
   strict,

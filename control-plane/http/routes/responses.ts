@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { perUsageField } from '#shared/usage.ts';
 import { Event } from '../../core/audit-event.ts';
+import { SHOWN_CREDITS } from '../../core/credit-schemas.ts';
 import { Cursor, Id, List, Sequence, SHOWN_FIELDS, Time } from '../../core/field-schemas.ts';
 import { Verifier } from '../../redis/fleet.ts';
 
@@ -22,6 +23,7 @@ export const Key = Type.Object({
   apiId: Id('its API'),
   start: Type.String({ description: 'Beginning of the secret.' }),
   ...described,
+  ...SHOWN_CREDITS,
   enabled,
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),
@@ -41,7 +43,6 @@ export const Verifications = Type.Object({
       time: Time('When the hour or day began'),
       ...perUsageField(({ code, sentence }) => Count(`Answered ${code}. ${sentence}`)),
       rateLimited: Never,
-      usageExceeded: Never,
     }),
     { description: 'In order of time, those without verifications too.' },
   ),
@@ -59,7 +60,6 @@ export const ApiVerifications = Type.Object({
       ),
       ...perUsageField(({ code, sentence }) => Count(`Answered ${code}. ${sentence}`)),
       rateLimited: Never,
-      usageExceeded: Never,
     }),
     {
       description:
@@ -121,6 +121,14 @@ export const Propagated = Type.Object(
     ],
   },
 );
+
+export const Remaining = Type.Object({
+  remaining: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
+    description:
+      'Credits after the change; null = as many as are asked for. Once it is complete, exact but for what verifiers spend meanwhile.',
+  }),
+  propagation: Propagation,
+});
 
 /** Outcomes for many keys, and the propagation of the last change. */
 const manyResults = <Result extends string>(result: Result, example: object) =>

@@ -12,39 +12,50 @@ local function change(keys, args)
   local s = tonumber(string.match(before or '0', '%d+$'))
   h = h or ''
 
-  local secretHash, version, number, owner, apart
+  local secretHash, version, number, owner, apart, pool
   local old = {}
   if operation == 'update' or operation == 'delete' then
-    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', unpack(FIELDS))
-    secretHash, version, number, owner, apart = unpack(found)
+    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', 'q', unpack(FIELDS))
+    secretHash, version, number, owner, apart, pool = unpack(found)
     if not secretHash then return {'NOT_FOUND'} end
     version = version or '0'
     if condition ~= '' and condition ~= version then return {'CONFLICT'} end
-    old = {unpack(found, 6)}
+    old = {unpack(found, 7)}
     if apart then old[5] = redis.call('GET', long) end
   elseif redis.call('HEXISTS', head, 'c') == 0 then
     return {'NOT_FOUND'}
   elseif condition ~= '' and tonumber(condition) ~= s then
     return {'CONFLICT'}
   end
+  local change = {}
+  for i = 10, #args, 2 do change[args[i]] = args[i + 1] end
+  local done = change.q
+  local asked = done and cjson.decode(done)
+  if asked and not pool and asked.op ~= 'set' and asked.op ~= 'none' then return {'UNLIMITED'} end
   local prefix, refusal = gate(head, members, before, tonumber(needs))
   if refusal then return refusal end
 
   -- The record after the change: the log entry, appended first, holds the whole new state.
-  local change = {}
-  for i = 10, #args, 2 do change[args[i]] = args[i + 1] end
+  -- Behind the hash of the secret stands the pool of the credits, and what was done to them: two changes that are not the
+  -- same must not look the same in two histories.
+  local base = string.sub(head, 1, -5)
+  local named, left, owed = secretHash, '', ''
+  if asked then
+    change.q, left, owed = changeCredits(base, pool, asked)
+    named = secretHash .. ' ' .. (change.q or pool or '') .. ' ' .. redis.sha1hex(done)
+  elseif pool then named = secretHash .. ' ' .. pool end
   local payload = ''
   if operation == 'update' then
     -- In an API that needs more than the first protocol as `set:2` and so on, which nobody takes for less.
-    local state = {prefix == '' and 'set' or 'set:' .. string.match(prefix, '%d+'), secretHash}
+    local state = {prefix == '' and 'set' or 'set:' .. string.match(prefix, '%d+'), named}
     for i, field in ipairs(FIELDS) do state[i + 2] = change[field] or old[i] or '' end
     payload = cjson.encode(state)
     if #payload > tonumber(longest) then
       -- With a digest of the state: equal hashes must mean equal records, also after a failover.
-      payload = cjson.encode({'forget', secretHash, redis.sha1hex(payload)})
+      payload = cjson.encode({'forget', named, redis.sha1hex(payload)})
     end
   elseif operation == 'delete' then
-    payload = cjson.encode({'forget', secretHash})
+    payload = cjson.encode({'forget', named})
   elseif operation == 'api-deleted' then
     payload = cjson.encode({'api-deleted'})
   end
@@ -79,6 +90,7 @@ local function change(keys, args)
     end
   elseif operation == 'delete' then
     redis.call('DEL', record, long)
+    if pool then redis.call('DEL', base .. 'q:' .. pool) end
     redis.call('ZREM', index, keyId)
     if owner then redis.call('ZREM', owners .. owner, keyId) end
   elseif operation == 'api-deleted' then
@@ -88,5 +100,7 @@ local function change(keys, args)
   redis.pcall('PUBLISH', channel, sequence .. '|' .. h .. '|' .. hash .. '|' .. keyId .. '|' .. payload)
   local reply = {'OK', sequence, hash, Lf or '0', version or ''}
   for i = 1, #FIELDS do reply[i + 5] = old[i] or '' end
+  reply[#reply + 1] = left
+  reply[#reply + 1] = owed
   return reply
 end

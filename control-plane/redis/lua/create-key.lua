@@ -10,13 +10,14 @@
 --      7 '1' = of another format than ours  8 creations to keep  9 digest of all that the key is created with
 --      10 protocol that followers need for it
 --      11 the API's default prefix and length that the secret was made with, '*' = it needed none
---      12… field, value pairs of the record
+--      12 its credits, JSON {id: unique, value, refill: '' = none}; '' = as many as are asked for  13… field, value pairs of the record
 -- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'OTHER_DEFAULTS', prefix and length as they are}: the secret is to be made again
 -- include gate.lua
+-- include credits.lua
 local head, index, record, long, owners, creations, members = unpack(KEYS)
-local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs, defaults = unpack(ARGV)
+local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs, defaults, credits = unpack(ARGV)
 
 local created, deleted, n, last, s, prefix, bytes =
   unpack(redis.call('HMGET', head, 'c', 'deleted', 'n', 'g', 's', 'prefix', 'bytes'))
@@ -39,7 +40,17 @@ local hash = string.sub(redis.sha1hex(last .. '|' .. number .. '|' .. content), 
 redis.call('XADD', creations, 'MAXLEN', '~', kept, number .. '-0', 'h', hash)
 redis.call('HSET', head, 'n', number, 'g', number .. '-' .. hash)
 
-redis.call('HSET', record, 'i', number, unpack(ARGV, 12))
+redis.call('HSET', record, 'i', number, unpack(ARGV, 13))
+if credits ~= '' then
+  local base, given = string.sub(head, 1, -5), cjson.decode(credits)
+  local name = base .. 'q:' .. given.id
+  redis.call('HSET', record, 'q', given.id)
+  redis.call('HSET', name, 'b', string.format('%.0f', given.value), 'h', '0')
+  if given.refill ~= '' then
+    local _, due = creditsOf(base .. 'members', base .. 'held').refillOf(given.refill)
+    redis.call('HSET', name, 'r', given.refill, 't', string.format('%.0f', due))
+  end
+end
 if owner ~= '' then
   redis.call('HSET', record, 'o', owner)
   redis.call('ZADD', owners, number, keyId)

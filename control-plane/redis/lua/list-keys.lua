@@ -7,12 +7,14 @@
 --      5 most keys of the page  6 most keys examined  7 enabled: '1' | '0' | '' = either  8 what names begin with
 --      9… letters of what to tell of a key besides meta
 -- Returns {} where there is no such API | {keys of the API, creation number to go on from or '', and for each key
---   {keyId, meta, and what each letter holds}, '' = none}
+--   {keyId, meta, what each letter holds, and what credits.lua sees of its pool}, '' = none}
+-- include credits.lua
 local head, index, source = unpack(KEYS)
 local records, metas, order, from, limit, most, enabled, prefix = unpack(ARGV)
 
 local created, deleted = unpack(redis.call('HMGET', head, 'c', 'deleted'))
 if not created or deleted then return {} end
+local base, credits = string.sub(head, 1, -5), nil
 limit, most = tonumber(limit), tonumber(most)
 if enabled == '' and prefix == '' then most = limit end
 
@@ -31,6 +33,11 @@ for i = 1, #found, 2 do
     if f[3] then f[4] = redis.call('GET', metas .. keyId) end
     local key = {keyId}
     for n = 4, #f do key[n - 2] = f[n] or '' end
+    local pool = redis.call('HGET', records .. keyId, 'q')
+    if pool then
+      credits = credits or creditsOf(base .. 'members', base .. 'held')
+      for _, value in ipairs({credits.look(base .. 'q:' .. pool)}) do key[#key + 1] = value end
+    end
     page[#page + 1] = key
   end
 end

@@ -7,7 +7,8 @@
 if not redis.call('HGET', KEYS[1], 'deleted') then return -1 end
 for i = 4, #ARGV do
   local keyId = ARGV[i]
-  local owner = redis.call('HGET', ARGV[1] .. keyId, 'o')
+  local owner, pool = unpack(redis.call('HMGET', ARGV[1] .. keyId, 'o', 'q'))
+  if pool then redis.call('DEL', string.sub(KEYS[1], 1, -5) .. 'q:' .. pool) end
   if owner then redis.call('ZREM', ARGV[3] .. owner, keyId) end
   redis.call('DEL', ARGV[1] .. keyId, ARGV[2] .. keyId)
   redis.call('ZREM', KEYS[2], keyId)

@@ -5,6 +5,8 @@
 -- ARGV 1 number of keys  2… their ids, and then what write-change.lua has, with '' as keyId
 -- Returns what write-change.lua returns, for each key
 -- include gate.lua
+-- include credits.lua
+-- include change-credits.lua
 -- include change.lua
 
 local count = tonumber(ARGV[1])

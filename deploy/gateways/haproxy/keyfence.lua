@@ -46,6 +46,12 @@ core.register_action("keyfence", { "http-req" }, function(txn, socket, api_id)
   local reply = { status = 503, headers = { ["retry-after"] = { "1" } } }
   if status == 401 or status == 403 then
     reply = { status = status, headers = {}, body = answer.body }
+    -- What nginx cannot be told otherwise.
+    if #lines(answer.headers, "x-key-code") > 0 then
+      reply.status = 429
+      for _, name in ipairs({ "retry-after", "ratelimit" }) do reply.headers[name] = lines(answer.headers, name) end
+      reply.body = answer.body:gsub('"title":"Forbidden"', '"title":"Too Many Requests"'):gsub('"status":403', '"status":429')
+    end
     for _, name in ipairs(REFUSED) do
       reply.headers[name] = lines(answer.headers, name)
     end

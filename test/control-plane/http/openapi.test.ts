@@ -87,6 +87,7 @@ test('every documented operation succeeds, and answers what the document says an
     createKey: key,
     importKeys: { apiId: 'shop', keys: [{ sha256: 'ab'.repeat(32) }, { sha256: 'no' }] },
     updateKey: { keyId, name: null, enabled: false },
+    updateRemaining: { keyId, op: 'set', value: 5 },
     updateKeys: { apiId: 'shop', keyIds: [keyId, 'none'], enabled: false },
     getKey: { keyId },
     whoami: { key: secret },

@@ -39,7 +39,7 @@ const newRootKey = async (...permissions: string[]): Promise<string> =>
   (await fleet.ok('rootKeys.createRootKey', { name: 'target', permissions })).rootKeyId;
 /** No API of this name; not deleted and swept, which would take seconds each time. */
 async function gone(apiId: string): Promise<string> {
-  const { channel: _, ...kept } = apiKeys(apiId);
+  const { channel: _, recalls: __, ...kept } = apiKeys(apiId);
   await fleet.client.del(...Object.values(kept));
   return apiId;
 }
@@ -63,6 +63,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   createKey: { input: async (apiId) => ({ apiId }) },
   importKeys: { input: async (apiId) => ({ apiId, keys: [{ sha256: 'ab'.repeat(32) }] }) },
   updateKey: { input: async (apiId) => ({ ...(await onKey(apiId)), enabled: false }) },
+  updateRemaining: { input: async (apiId) => ({ ...(await onKey(apiId)), op: 'set', value: 1 }) },
   deleteKey: { input: onKey, spent: true },
   updateKeys: { input: async (apiId) => ({ ...(await onKeys(apiId)), enabled: false }) },
   deleteKeys: { input: onKeys, spent: true },

@@ -32,6 +32,7 @@ describe('keys', () => {
       options.content ?? 'content',
       1,
       options.defaults ?? '*',
+      '',
       ...FIELDS,
     ]);
   const CREATE_KEYS = (keyId: string, owner?: string) => [

@@ -221,17 +221,17 @@ describe('APIs', () => {
   });
 
   test('are forgotten when they are deleted and nothing is left of them', async () => {
-    const names = ['head', 'log', 'members', 'index', 'creations'];
+    const names = ['head', 'log', 'members', 'index', 'creations', 'held'];
     const forget = () => controlPlane('forget-api', [...names, 'usage', 'tags'], [20_000, 20_001]);
     for (const usage of ['usage', 'tags20000', 'tags20001']) await at.redis.hset(usage, 'x', '1');
     await at.redis.hset('head', 'c', '1');
     await at.redis.zadd('members', 1, 'f');
-    await at.redis.mset('log', 'x', 'creations', 'x');
+    await at.redis.mset('log', 'x', 'creations', 'x', 'held', 'x');
     expect(await forget()).toBe(0);
     await at.redis.hset('head', 'deleted', '2');
     await at.redis.zadd('index', 1, 'key_1');
     expect(await forget()).toBe(0);
-    expect(await at.redis.exists(...names)).toBe(5);
+    expect(await at.redis.exists(...names)).toBe(6);
     await at.redis.del('index');
     expect(await forget()).toBe(1);
     expect(await at.redis.keys('*')).toEqual([]);

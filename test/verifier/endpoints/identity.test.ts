@@ -4,8 +4,9 @@ import { decodeState } from '#shared/key-record.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
 import { identityHeaders, isIdentityHeader } from '../../../verifier/endpoints/identity-headers.ts';
+import { noPools } from '../../harness/no-credits.ts';
 
-const epoch = { apiId: 'shop', lease: new Lease(systemClock), current: true, used: false };
+const epoch = { apiId: 'shop', lease: new Lease(systemClock), pools: noPools, current: true, used: false };
 const headersOf = (state: { name?: string; externalId?: string; meta?: string }, withMeta = true) =>
   Object.fromEntries(
     identityHeaders(new Entry(epoch, 'key_1', { ...decodeState(['1']), ...state }), withMeta),

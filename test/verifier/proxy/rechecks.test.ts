@@ -80,7 +80,7 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
   });
 });
 
-test('what goes on is one verdict and one use of its key, however often it is judged', async () => {
+test('what goes on is one verdict, one use of its key and one credit, however often it is judged', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
     const { proxyAddress = '', adminAddress } = await fleet.addVerifier({
@@ -90,7 +90,7 @@ test('what goes on is one verdict and one use of its key, however often it is ju
       USAGE_PERIOD_MS: '100',
     });
     const [long, short] = [
-      await fleet.ok('keys.createKey', { apiId: 'shop' }),
+      await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 1000 }),
       await fleet.ok('keys.createKey', { apiId: 'shop' }),
     ];
     for (const { key } of [long, short]) {
@@ -104,6 +104,13 @@ test('what goes on is one verdict and one use of its key, however often it is ju
       return verifications.reduce((total: number, { success }: { success: number }) => total + success, 0);
     };
     await fleet.until(async () => (await used()) > 0);
+    /** Once the verifier has given back all that it held. */
+    const left = async () => {
+      const { remaining, remainingHeld } = await fleet.ok('keys.getKey', { keyId: long.keyId });
+      return remainingHeld === undefined ? remaining : undefined;
+    };
+    await fleet.until(async () => (await left()) !== undefined);
+    const credits = await left();
     const before = { counted: await counted(), used: await used() };
     upstream.handle = (_request, response) => void response.write('first');
     for (let i = 0; i < 4; i++) {
@@ -119,6 +126,8 @@ test('what goes on is one verdict and one use of its key, however often it is ju
     expect(await counted()).toBe(before.counted + 4);
     await fleet.until(async () => (await used()) > before.used);
     expect(await used()).toBe(before.used + 1);
+    await fleet.until(async () => (await left()) !== undefined);
+    expect(await left()).toBe(credits - 1);
   } finally {
     await fleet.stop();
   }

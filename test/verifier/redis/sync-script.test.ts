@@ -9,7 +9,7 @@ const create = (keyId: string) =>
   controlPlane(
     'create-key',
     ['head', 'index', `k:${keyId}`, `m:${keyId}`, `k:${keyId}`, 'creations', 'members'],
-    [keyId, 7, '1', 500, '', '', '0', 100, keyId, 1, '*', 'p', 'hash'],
+    [keyId, 7, '1', 500, '', '', '0', 100, keyId, 1, '*', '', 'p', 'hash'],
   );
 const register = () => verifier('register', ['head', 'members'], ['me', 'nonce']);
 /** A SYNC of who applied nothing, with the mark of the last creation that it saw. */

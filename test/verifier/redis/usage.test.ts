@@ -6,6 +6,7 @@ import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
 import { OTHERS, TagCounts } from '../../../verifier/redis/tag-counts.ts';
 import { Usage } from '../../../verifier/redis/usage-report.ts';
+import { noPools } from '../../harness/no-credits.ts';
 import { Timeline } from '../../simulation/clock.ts';
 
 const PERIOD_MS = 1000;
@@ -34,7 +35,7 @@ test('a report of many keys leaves Redis and the verifier free nine tenths of th
   } as unknown as RedisNodes;
   const log = { debug: () => undefined } as never;
   const usage = new Usage({ nodes, clock, log, periodMs: PERIOD_MS, keysMax: KEYS, ...LIMITS });
-  const epoch = { apiId: 'api', lease: new Lease(clock), current: true, used: true };
+  const epoch = { apiId: 'api', lease: new Lease(clock), pools: noPools, current: true, used: true };
   const state = decodeState(['1']);
   const entries = Array.from({ length: KEYS }, (_, n) => new Entry(epoch, `key_${n}`, state));
   const reported = () => calls.reduce((total, { keys }) => total + keys, 0);
@@ -102,7 +103,7 @@ test('verdicts whose report got no answer are reported again as they were, and t
     keysMax: KEYS,
     ...LIMITS,
   });
-  const epoch = { apiId: 'api', lease: new Lease(clock), current: true, used: true };
+  const epoch = { apiId: 'api', lease: new Lease(clock), pools: noPools, current: true, used: true };
   const entry = new Entry(epoch, 'key_1', decodeState(['1']));
   const period = () => timeline.run(timeline.nowMs + PERIOD_MS);
   const count = (times: number) => {
@@ -161,7 +162,7 @@ test('a report that nobody answers for an hour is dropped, and is counted as tha
   } as unknown as RedisNodes;
   const log = { debug: () => undefined } as never;
   const usage = new Usage({ nodes, clock, log, periodMs: 600_000, keysMax: KEYS, ...LIMITS });
-  const epoch = { apiId: 'api', lease: new Lease(clock), current: true, used: true };
+  const epoch = { apiId: 'api', lease: new Lease(clock), pools: noPools, current: true, used: true };
   const entry = new Entry(epoch, 'key_1', decodeState(['1']));
   usage.run();
   usage.count(entry, 'VALID', ['a', 'b', 'a']);

@@ -8,7 +8,8 @@
 --      7 nonce, and for a fill by a secret 8 how pointers to this API's keys begin  9 and 10 how records and long metas are named, up to the keyId
 -- Returns {nonce, status, sequence, hash, lease ms, '1' when the API is deleted, mark, entries, record, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED; entries: {sequence, hash, keyId, payload, …};
---   record: {} or {secret hash, creation number, and the fields in this order}
+--   record: {} or {secret hash, creation number, and the fields in this order}; where the key has credits,
+--   the name of their pool stands behind the hash and a space
 -- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, when the secret is of no key of this API
 -- A key's fields, as shared/key-record.ts orders them.
 local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E'}
@@ -74,11 +75,11 @@ end
 if pos > score then redis.call('ZADD', members, 'XX', position, member) end
 
 if record then
-  local f = redis.call('HMGET', record, 'M', 'p', 'i', unpack(FIELDS))
+  local f = redis.call('HMGET', record, 'M', 'p', 'i', 'q', unpack(FIELDS))
   if f[2] then
-    if f[1] then f[8] = redis.call('GET', long) end
-    reply[9] = {f[2], f[3] or '0'}
-    for i = 4, #f do reply[9][i - 1] = f[i] or '' end
+    if f[1] then f[9] = redis.call('GET', long) end
+    reply[9] = {f[4] and f[2] .. ' ' .. f[4] or f[2], f[3] or '0'}
+    for i = 5, #f do reply[9][i - 2] = f[i] or '' end
   end
 end
 return reply

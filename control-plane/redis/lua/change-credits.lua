@@ -1,0 +1,44 @@
+-- What a change does to the credits of a key; write-change.lua says how it is asked for.
+--
+-- base: beginning of the API's names; pool: of the key before, if it has one; asked: as a table
+-- Returns the pool after it ('' = none, nil = as before), what is left and whether some is owed, as write-change.lua returns both
+local function changeCredits(base, pool, asked)
+  local credits = creditsOf(base .. 'members', base .. 'held')
+  local pools = base .. 'q:'
+  local name = pools .. (pool or '')
+  local after, left, owed = nil, '', ''
+  local b, h, r, t = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't'))
+  b, h = tonumber(b or 0), tonumber(h or 0)
+  if asked.op ~= 'none' and asked.refill then
+    r = asked.refill
+    if r == '' then r, t = nil, nil else t = select(2, credits.refillOf(r)) end
+  end
+  if asked.op == 'set' or asked.op == 'none' then
+    -- A fresh pool: what anybody has of the one before is worth nothing once its name is replaced.
+    if pool then redis.call('DEL', name) end
+    after = ''
+    if asked.op == 'set' then
+      after, b, h, name = asked.id, asked.value, 0, pools .. asked.id
+      left = credits.text(b)
+    end
+  else
+    local due
+    b, h, due = credits.refill(name, b, h, asked.refill == nil and r, t, '', 0)
+    t = due or t
+    b, h = credits.clamp(name, b, h)
+    if asked.op == 'increment' then b = b + asked.value
+    elseif asked.op == 'decrement' then
+      b, h = credits.clamp(name, b - asked.value, h)
+      if b < 0 then owed = '1' end
+    end
+    local others, gone = credits.scan(name, '', false)
+    h = h - gone
+    left = credits.text(math.max(0, b + others))
+  end
+  if asked.op ~= 'none' then
+    redis.call('HSET', name, 'b', credits.text(b), 'h', credits.text(h))
+    if r then redis.call('HSET', name, 'r', r, 't', credits.text(t))
+    else redis.call('HDEL', name, 'r', 't') end
+  end
+  return after, left, owed
+end

@@ -1,0 +1,14 @@
+#!lua flags=allow-oom
+-- Ends a decrement that took off more than Redis had, once every live holder has given back what it can.
+--
+-- KEYS 1 record  2 members  3 held
+-- ARGV 1 how pools are named, up to their own name
+-- Returns {'1' when nobody holds anything that the pool lacks, credits left}; {} when there is no such pool
+-- include credits.lua
+local name = ARGV[1] .. (redis.call('HGET', KEYS[1], 'q') or '')
+local b, h = unpack(redis.call('HMGET', name, 'b', 'h'))
+if not b then return {} end
+local credits = creditsOf(KEYS[2], KEYS[3])
+b, h = credits.clamp(name, tonumber(b), tonumber(h or 0))
+redis.call('HSET', name, 'b', credits.text(b), 'h', credits.text(h))
+return {b >= 0 and '1' or '0', (credits.look(name))}

@@ -1,0 +1,165 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Fleet } from '../harness/fleet.ts';
+
+/** Three verifiers, and credits that must come out right whoever is asked. */
+let fleet: Fleet;
+
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 3, env: { USAGE_PERIOD_MS: '100', LOOKUP_WAIT_MS: '5000' } });
+});
+afterAll(() => fleet.stop());
+
+const create = (fields: object) => fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
+
+/** The verdict of one verifier, which must come to one. */
+async function verify(at: number, key: string, remaining?: object) {
+  const address = fleet.verifiers[at % fleet.verifiers.length]?.address;
+  const { body } = await fleet.post(`${address}/v1/keys.verifyKey`, {
+    key,
+    ...(remaining ? { remaining } : {}),
+  });
+  return body;
+}
+
+/** What verifiers answered to so many requests, so many of them at once. */
+async function flood(key: string, requests: number, atOnce: number) {
+  const counts: Record<string, number> = {};
+  let next = 0;
+  const ask = async () => {
+    while (next < requests) {
+      const { code } = await verify(next++, key);
+      counts[code] = (counts[code] ?? 0) + 1;
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, ask));
+  return counts;
+}
+
+test('1,000 credits and three verifiers: of 5,000 concurrent requests exactly 1,000 are accepted', async () => {
+  const { key, keyId } = await create({ remaining: 1000 });
+  expect(await flood(key, 5000, 60)).toEqual({ VALID: 1000, USAGE_EXCEEDED: 4000 });
+  expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ remaining: 0 });
+}, 60_000);
+
+describe('one verifier', () => {
+  test('counts down, says what remains, and refuses what costs more than that without taking anything', async () => {
+    const { key } = await create({ remaining: 5 });
+    expect(await verify(0, key)).toMatchObject({ code: 'VALID', remaining: 4 });
+    expect(await verify(0, key, { cost: 3 })).toMatchObject({ code: 'VALID', remaining: 1 });
+    expect(await verify(0, key, { cost: 2 })).toMatchObject({
+      code: 'USAGE_EXCEEDED',
+      valid: false,
+      remaining: 1,
+    });
+    expect(await verify(0, key, { cost: 0 })).toMatchObject({ code: 'VALID', remaining: 1 });
+    expect(await verify(0, key)).toMatchObject({ code: 'VALID', remaining: 0 });
+    expect(await verify(0, key)).toMatchObject({ code: 'USAGE_EXCEEDED', remaining: 0 });
+    expect(await verify(0, key, { cost: 0 })).toMatchObject({ code: 'VALID', remaining: 0 });
+  });
+
+  test('takes nothing for a request that it refuses for another reason', async () => {
+    const { key, keyId } = await create({ remaining: 2 });
+    await fleet.ok('keys.updateKey', { keyId, enabled: false });
+    expect(await verify(0, key)).toMatchObject({ code: 'DISABLED' });
+    await fleet.ok('keys.updateKey', { keyId, enabled: true });
+    expect(await verify(0, key)).toMatchObject({ code: 'VALID', remaining: 1 });
+  });
+
+  test('tells a caller that asks for another API nothing of credits', async () => {
+    const { key } = await create({ remaining: 0 });
+    const { body } = await fleet.verify(key, { apiId: 'other' });
+    expect(body).toEqual({ valid: false, code: 'FORBIDDEN', requestId: expect.any(String) });
+  });
+});
+
+describe('updateRemaining', () => {
+  const update = (keyId: string, op: string, value: number | null) =>
+    fleet.ok('keys.updateRemaining', { keyId, op, value });
+
+  test('set, increment and decrement hold for every verifier once it answers', async () => {
+    const { key, keyId } = await create({ remaining: 3 });
+    for (let at = 0; at < 3; at++) expect((await verify(at, key)).code).toBe('VALID');
+    for (let at = 0; at < 3; at++) expect((await verify(at, key)).code).toBe('USAGE_EXCEEDED');
+    expect(await update(keyId, 'increment', 3)).toMatchObject({
+      remaining: 3,
+      propagation: { state: 'complete' },
+    });
+    for (let at = 0; at < 3; at++) expect((await verify(at, key)).code).toBe('VALID');
+    expect(await update(keyId, 'set', 10)).toMatchObject({ remaining: 10 });
+    expect(await verify(1, key)).toMatchObject({ code: 'VALID', remaining: 9 });
+    expect(await update(keyId, 'decrement', 4)).toMatchObject({ remaining: 5 });
+    expect(await update(keyId, 'decrement', 40)).toMatchObject({ remaining: 0 });
+    for (let at = 0; at < 3; at++) expect((await verify(at, key)).code).toBe('USAGE_EXCEEDED');
+    expect(await update(keyId, 'increment', 1)).toMatchObject({ remaining: 1 });
+    expect(await verify(2, key)).toMatchObject({ code: 'VALID', remaining: 0 });
+    expect(await update(keyId, 'set', null)).toMatchObject({ remaining: null });
+    expect(await verify(2, key)).not.toHaveProperty('remaining');
+    const refused = await fleet.admin('keys.updateRemaining', { keyId, op: 'increment', value: 1 });
+    expect(refused).toMatchObject({
+      status: 400,
+      body: { error: { message: expect.stringMatching(/^remaining: /) } },
+    });
+  });
+
+  test('a decrement takes back what verifiers have at hand', async () => {
+    const { key, keyId } = await create({ remaining: 100_000 });
+    const { VALID = 0 } = await flood(key, 600, 20);
+    expect(VALID).toBe(600);
+    expect(await update(keyId, 'decrement', 99_390)).toMatchObject({ remaining: expect.any(Number) });
+    expect(await flood(key, 60, 10)).toEqual({ VALID: 10, USAGE_EXCEEDED: 50 });
+  }, 30_000);
+});
+
+test('what verifiers hold is theirs until they give it back, and all of it comes back', async () => {
+  const { key, keyId } = await create({ remaining: 100_000 });
+  await flood(key, 600, 20);
+  await fleet.until(async () => {
+    const { remaining, remainingHeld } = await fleet.ok('keys.getKey', { keyId });
+    return remaining === 99_400 && remainingHeld === undefined;
+  });
+}, 30_000);
+
+test('usage counts what was refused for want of credits', async () => {
+  const { key, keyId } = await create({ remaining: 1 });
+  for (let i = 0; i < 3; i++) await verify(0, key);
+  await fleet.until(async () => {
+    const { verifications } = await fleet.ok('keys.getVerifications', { keyId });
+    return verifications.at(-1).success === 1 && verifications.at(-1).usageExceeded === 2;
+  });
+});
+
+describe('refuses, naming the field,', () => {
+  test.each([
+    [{ remaining: -1 }, 'remaining'],
+    [{ remaining: 1.5 }, 'remaining'],
+    [{ remaining: '1' }, 'remaining'],
+    [{ remaining: null }, 'remaining'],
+    [{ refill: { interval: 'daily', amount: 1 } }, 'refill'],
+    [{ remaining: 1, refill: { interval: 'hourly', amount: 1 } }, 'refill.interval'],
+    [{ remaining: 1, refill: { interval: 'daily', amount: 0 } }, 'refill.amount'],
+    [{ remaining: 1, refill: { interval: 'monthly', amount: 1, refillDay: 32 } }, 'refill.refillDay'],
+    [{ remaining: 1, refill: { interval: 'daily', amount: 1, refillDay: 1 } }, 'refill.refillDay'],
+    [{ remaining: 1, refill: { interval: 'daily', amount: 1, other: 1 } }, 'refill.other'],
+  ])('createKey %j', async (fields, field) => {
+    const { status, body } = await fleet.admin('keys.createKey', { apiId: 'shop', ...fields });
+    expect({ status, message: body.error?.message }).toEqual({
+      status: 400,
+      message: expect.stringMatching(new RegExp(`^${field.replaceAll('.', '[./]')}`)),
+    });
+  });
+
+  test.each([
+    [{ remaining: 1 }, 'remaining: must be an object'],
+    [{ remaining: { cost: -1 } }, 'remaining.cost'],
+    [{ remaining: { cost: 0.5 } }, 'remaining.cost'],
+    [{ remaining: { cost: '1' } }, 'remaining.cost'],
+    [{ remaining: { costs: 1 } }, 'remaining.costs: unknown field'],
+  ])('verifyKey %j', async (fields, start) => {
+    const address = fleet.verifiers[0]?.address;
+    const { status, body } = await fleet.post(`${address}/v1/keys.verifyKey`, { key: 'k', ...fields });
+    expect({ status, message: body.error?.message }).toEqual({
+      status: 400,
+      message: expect.stringContaining(start),
+    });
+  });
+});

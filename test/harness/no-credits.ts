@@ -1,0 +1,13 @@
+import { systemClock } from '../../shared/clock.ts';
+import { unavailable } from '../../shared/errors.ts';
+import { creditCounts, Pools } from '../../verifier/core/pools.ts';
+
+/** Pools of a follower whose keys have no credits. */
+export const noPools = new Pools({
+  member: '',
+  clock: systemClock,
+  sliceMs: 0,
+  counts: creditCounts(),
+  exchange: () => Promise.reject(unavailable('there are no credits')),
+  behind: () => undefined,
+});

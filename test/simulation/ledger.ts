@@ -1,0 +1,29 @@
+import { Violation } from './checker.ts';
+
+/** Credits that came into each pool, in whatever history, and those for which somebody was told VALID. */
+export class Ledger {
+  readonly #pools = new Map<string, { granted: number; accepted: number }>();
+
+  /** Pools of which credits were taken off. */
+  readonly reduced = new Set<string>();
+
+  of(pool: string): { granted: number; accepted: number } {
+    const known = this.#pools.get(pool);
+    if (known) return known;
+    const fresh = { granted: 0, accepted: 0 };
+    this.#pools.set(pool, fresh);
+    return fresh;
+  }
+
+  grant(pool: string, credits: number): void {
+    this.of(pool).granted += credits;
+  }
+
+  /** Throws where more is accepted than was granted. */
+  accept(pool: string, credits: number, who: string): void {
+    const account = this.of(pool);
+    account.accepted += credits;
+    if (account.accepted <= account.granted) return;
+    throw new Violation('I12', `${who} accepted credit ${account.accepted} of ${account.granted} of ${pool}`);
+  }
+}

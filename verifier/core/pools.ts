@@ -1,0 +1,166 @@
+import { backoffMs, type Clock, pause } from '#shared/clock.ts';
+import { unavailable } from '#shared/errors.ts';
+import { IDLE_MS, Pool } from './pool.ts';
+import type { PoolReply, PoolTurn } from './redis-port.ts';
+
+/** Pools in one call: Redis serves nobody else meanwhile. */
+const BATCH_MAX = 50;
+const SETTLE_FIRST_MS = 100;
+const SETTLE_MAX_MS = 10_000;
+/** Redis forgets a name one day after its latest exchange. */
+const SETTLE_ATTEMPTS_MAX = 8640;
+
+/** Has turns of pools taken, under a name; resolves once all replicas have what they wrote. */
+export type Exchange = (member: string, turns: readonly PoolTurn[]) => Promise<readonly PoolReply[]>;
+
+/** Monotone counts for metrics, of all pools of a verifier. */
+export interface CreditCounts {
+  /** Calls to Redis. */
+  exchanges: number;
+  failed: number;
+  /** Turns that got nothing because others did not give back in time. */
+  withheld: number;
+  recalls: number;
+}
+
+export const creditCounts = (): CreditCounts => ({ exchanges: 0, failed: 0, withheld: 0, recalls: 0 });
+
+interface Options {
+  readonly member: string;
+  readonly clock: Clock;
+  /** Time for which a slice lasts, milliseconds; 0 = no slices. */
+  readonly sliceMs: number;
+  readonly exchange: Exchange;
+  readonly counts: CreditCounts;
+  /** Called where Redis and this follower do not know the same. */
+  readonly behind: () => void;
+}
+
+/** The pools of credits that were asked for lately under one name of a follower. One call to Redis at once; it serves all that wait. */
+export class Pools {
+  readonly #options: Options;
+  readonly #pools = new Map<string, Pool>();
+  readonly #queue = new Set<Pool>();
+  #turn = 0;
+  #isBusy = false;
+  #isWatched = false;
+  #isClosed = false;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  /** For metrics. */
+  get size(): number {
+    return this.#pools.size;
+  }
+
+  /** Credits that can be spent without asking. */
+  get held(): number {
+    return [...this.#pools.values()].reduce((sum, { available }) => sum + available, 0);
+  }
+
+  get(id: string): Pool {
+    const known = this.#pools.get(id);
+    if (known) return known;
+    const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#request);
+    this.#pools.set(id, pool);
+    this.#watch();
+    return pool;
+  }
+
+  /** A change of a key with this pool was applied. */
+  changed(id: string | undefined): void {
+    if (id) this.#pools.get(id)?.changed();
+  }
+
+  recalled(id: string): void {
+    const pool = this.#pools.get(id);
+    if (pool === undefined) return;
+    this.#options.counts.recalls++;
+    pool.recalled();
+  }
+
+  /**
+   * The name is no longer ours. Nobody gets any more, and what was spent is settled, as often as it takes.
+   * @returns when that is done, or given up because of `signal`
+   */
+  async close(signal: AbortSignal): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    const open = [...this.#pools.values()].filter((pool) => {
+      pool.void();
+      pool.failAll(unavailable('not in sync with Redis'));
+      return !pool.isSettled;
+    });
+    for (let attempt = 0; open.length > 0 && attempt < SETTLE_ATTEMPTS_MAX; ) {
+      try {
+        await this.#exchange(open.slice(0, BATCH_MAX));
+        open.splice(0, BATCH_MAX);
+      } catch {
+        if (signal.aborted) return; // what is out is lost with this process
+        const waitMs = backoffMs(attempt++, SETTLE_FIRST_MS, SETTLE_MAX_MS, () => 0.5);
+        await pause(this.#options.clock, waitMs, signal);
+      }
+    }
+  }
+
+  readonly #request = (pool: Pool): void => {
+    if (this.#isClosed) return;
+    this.#queue.add(pool);
+    if (!this.#isBusy) void this.#serve();
+  };
+
+  async #serve(): Promise<void> {
+    this.#isBusy = true;
+    while (this.#queue.size > 0 && !this.#isClosed) {
+      const batch = [...this.#queue].slice(0, BATCH_MAX);
+      for (const pool of batch) this.#queue.delete(pool);
+      await this.#exchange(batch).catch(() => undefined); // who waited was told
+    }
+    this.#isBusy = false;
+  }
+
+  async #exchange(pools: readonly Pool[]): Promise<void> {
+    const begun = pools.flatMap((pool) => {
+      const turn = pool.begin(++this.#turn);
+      return turn ? [{ pool, turn }] : [];
+    });
+    if (begun.length === 0) return;
+    const { counts } = this.#options;
+    counts.exchanges++;
+    try {
+      const turns = begun.map(({ turn }) => turn);
+      const replies = await this.#options.exchange(this.#options.member, turns);
+      let isBehind = false;
+      for (const [i, { pool, turn }] of begun.entries()) {
+        const reply = replies[i];
+        if (reply?.turn !== turn.turn) throw unavailable('a reply from Redis was meant for another request');
+        if (reply.status === 'STALE' && this.#pools.get(pool.id) === pool) this.#pools.delete(pool.id);
+        if (reply.status === 'HELD') counts.withheld++;
+        isBehind ||= reply.status === 'STALE' || reply.status === 'NOREG';
+        pool.replied(reply);
+      }
+      if (isBehind && !this.#isClosed) this.#options.behind();
+    } catch (error) {
+      counts.failed++;
+      for (const { pool, turn } of begun) pool.failed(turn.turn, error);
+      throw error;
+    }
+  }
+
+  /** Gives back what nobody asks for any more, and forgets it once Redis has it. */
+  #watch(): void {
+    if (this.#isWatched || this.#isClosed) return;
+    this.#isWatched = true;
+    this.#options.clock.after(IDLE_MS / 4, () => {
+      this.#isWatched = false;
+      for (const [id, pool] of this.#pools) {
+        if (!pool.isIdle) continue;
+        if (pool.isSettled) this.#pools.delete(id);
+        else pool.giveBack();
+      }
+      if (this.#pools.size > 0) this.#watch();
+    });
+  }
+}

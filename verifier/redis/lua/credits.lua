@@ -1,0 +1,134 @@
+-- What all scripts know of credits. In the folders of both processes, the same: a test compares.
+--
+-- members, held: names of the sorted sets of an API's followers, and of those that have fields in its pools
+-- Returns a table of functions
+local function creditsOf(members, held)
+  local time = redis.call('TIME')
+  local now = tonumber(time[1])
+  local nowMs = now * 1000 + math.floor(time[2] / 1000)
+  local NEVER = 9e15
+  local DAY = 86400
+
+  local function text(...)
+    local parts = {}
+    for i = 1, select('#', ...) do parts[i] = string.format('%.0f', (select(i, ...))) end
+    return table.concat(parts, ' ')
+  end
+
+  -- A holder's field: granted, spent, turn, spoken for.
+  local function numbers(value)
+    local found = {}
+    for part in string.gmatch(value or '0 0 0 0', '%S+') do found[#found + 1] = tonumber(part) end
+    return unpack(found)
+  end
+
+  local function live(name)
+    local score = redis.call('ZSCORE', members, name)
+    return score and tonumber(score) >= 0
+  end
+
+  -- Days since 1970 of a date, and the year and month of a day (Hinnant, chrono-compatible low-level date algorithms).
+  local function dayOf(year, month, day)
+    if month <= 2 then year = year - 1 end
+    local era = math.floor(year / 400)
+    local ofEra = year - era * 400
+    local ofYear = math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 1
+    return era * 146097 + ofEra * 365 + math.floor(ofEra / 4) - math.floor(ofEra / 100) + ofYear - 719468
+  end
+
+  local function monthOf(day)
+    local shifted = day + 719468
+    local era = math.floor(shifted / 146097)
+    local ofEra = shifted - era * 146097
+    local year = math.floor((ofEra - math.floor(ofEra / 1460) + math.floor(ofEra / 36524) - math.floor(ofEra / 146096)) / 365)
+    local ofYear = ofEra - (365 * year + math.floor(year / 4) - math.floor(year / 100))
+    local month = (math.floor((5 * ofYear + 2) / 153) + 2) % 12 + 1
+    return year + era * 400 + (month <= 2 and 1 or 0), month
+  end
+
+  -- The amount of a refill, and when the next one after now is due.
+  local function refillOf(refill)
+    local kind, amount, day = string.match(refill, '^(%l) (%d+) ?(%d*)$')
+    if kind == 'd' then return tonumber(amount), (math.floor(now / DAY) + 1) * DAY end
+    local year, month = monthOf(math.floor(now / DAY))
+    while true do
+      local nextYear, nextMonth = year + math.floor(month / 12), month % 12 + 1
+      local due = math.min(dayOf(year, month, tonumber(day)), dayOf(nextYear, nextMonth, 1) - 1) * DAY
+      if due > now then return tonumber(amount), due end
+      year, month = nextYear, nextMonth
+    end
+  end
+
+  -- Goes through a pool's holders. What those have that are not live counts for nothing any more; `ended` makes sure that it
+  -- is never given back either. Whose name is quite forgotten loses its field.
+  -- Returns what live holders have to spend, what h is to be lowered by, and all that live ones hold
+  local function scan(pool, own, ended)
+    local others, gone, lost, out = 0, 0, 0, 0
+    local fields = redis.call('HGETALL', pool)
+    for i = 1, #fields, 2 do
+      local name = string.match(fields[i], '^@(.*)$')
+      if name and name ~= own then
+        local granted, spent, turn, spoken = numbers(fields[i + 1])
+        if live(name) then
+          others, out = others + granted - spent - spoken, out + granted - spent
+        elseif not redis.call('ZSCORE', held, name) then
+          lost, gone = lost + granted - spent, gone + granted - spent - spoken
+          redis.call('HDEL', pool, fields[i])
+        elseif ended and turn < NEVER then
+          lost, gone = lost + granted - spent, gone + granted - spent - spoken
+          redis.call('HSET', pool, fields[i], text(granted, granted, NEVER, 0))
+        elseif granted - spent > spoken then
+          gone = gone + granted - spent - spoken
+          redis.call('HSET', pool, fields[i], text(granted, spent, turn, granted - spent))
+        end
+      end
+    end
+    if lost > 0 then redis.call('HSET', pool, 'l', text((redis.call('HMGET', pool, 'l')[1] or 0) + lost)) end
+    return others, gone, out
+  end
+
+  -- Does the refill that is due: up to its amount, once. Never lowers. `kept` is what the caller, `own`, has to spend.
+  -- Returns b and h after it, and when the next one is due; nil = there is none
+  local function refill(pool, b, h, r, t, own, kept)
+    if not r then return b, h end
+    local amount, following = refillOf(r)
+    if now < tonumber(t) then return b, h, tonumber(t) end
+    local others, gone = scan(pool, own, true)
+    redis.call('HSET', pool, 't', text(following), 'f', text(nowMs))
+    return b + math.max(0, amount - (b + kept + others)), h - gone, following
+  end
+
+  -- A pool that was overdrawn begins at 0 once no live holder has anything that it could give back.
+  -- Returns b and h after it
+  local function clamp(pool, b, h)
+    if b >= 0 then return b, h end
+    local _, gone, out = scan(pool, '', false)
+    h = h - gone
+    if out > 0 then return b, h end
+    _, gone = scan(pool, '', true)
+    return 0, h - gone
+  end
+
+  -- Reads a pool without changing it.
+  -- Returns credits left, r, f, what live holders hold, and what is lost with others; all as texts, '' = none
+  local function look(pool)
+    local b, r, t, f, l = unpack(redis.call('HMGET', pool, 'b', 'r', 't', 'f', 'l'))
+    if not b then return '', '', '', '', '' end
+    local left, out, lost = tonumber(b), 0, tonumber(l or 0)
+    local fields = redis.call('HGETALL', pool)
+    for i = 1, #fields, 2 do
+      local name = string.match(fields[i], '^@(.*)$')
+      if name then
+        local granted, spent, _, spoken = numbers(fields[i + 1])
+        if live(name) then left, out = left + granted - spent - spoken, out + granted - spent
+        else lost = lost + granted - spent end
+      end
+    end
+    if r and now >= tonumber(t) then left, f = math.max(left, (refillOf(r))), text(nowMs) end
+    return text(math.max(0, left)), r or '', f or '', text(out), text(lost)
+  end
+
+  return {
+    clamp = clamp, look = look, now = now, nowMs = nowMs, text = text, numbers = numbers, live = live, scan = scan, refill = refill, refillOf = refillOf,
+  }
+end
