@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { systemClock } from '#shared/clock.ts';
+import { CREDITS_MAX, type Refill } from '#shared/credits.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -51,3 +52,17 @@ export const whole = (min: number, max: number) => (text: string) => {
   }
   return value;
 };
+
+/** When credits come back: `daily:<credits>`, `monthly:<credits>` or `monthly:<credits>:<day>`. */
+export function refillPlan(text: string): Refill {
+  const [, interval, amount, day] = /^(daily|monthly):(\d{1,15})(?::(\d{1,2}))?$/.exec(text) ?? [];
+  const refillDay = day === undefined ? undefined : Number(day);
+  const isDay = refillDay === undefined || (interval === 'monthly' && refillDay >= 1 && refillDay <= 31);
+  if (interval === undefined || Number(amount) < 1 || Number(amount) > CREDITS_MAX || !isDay)
+    throw new InvalidArgumentError('Give daily:<credits>, monthly:<credits> or monthly:<credits>:<day>.');
+  return {
+    interval: interval as Refill['interval'],
+    amount: Number(amount),
+    ...(refillDay === undefined ? {} : { refillDay }),
+  };
+}

@@ -96,6 +96,49 @@ export function Bars(props: {
   );
 }
 
+/** One bar that parts of a whole share, with a legend. */
+export function Gauge(props: {
+  label: string;
+  title: string;
+  parts: readonly (Series & { readonly value: number })[];
+  whole: number;
+}) {
+  const { label, title, parts, whole } = props;
+  const text = parts.map(({ name, value }) => `${value.toLocaleString()} ${name}`);
+  let left = 0;
+  return (
+    <figure>
+      <figcaption>
+        {title}
+        <span class="legend">
+          {parts.map(({ name, tone }, i) => (
+            <span key={name}>
+              <svg viewBox="0 0 10 10" aria-hidden="true">
+                <rect class={tone} width="10" height="10" rx="2" />
+              </svg>
+              {text[i]}
+            </span>
+          ))}
+        </span>
+      </figcaption>
+      <svg
+        class="gauge"
+        viewBox="0 0 1 1"
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`${label}: ${text.join(', ')}`}
+      >
+        <rect class="quiet" width="1" height="1" />
+        {parts.map(({ name, tone, value }) => {
+          const width = value / whole;
+          left += width;
+          return <rect key={name} class={tone} x={left - width} width={width} height="1" />;
+        })}
+      </svg>
+    </figure>
+  );
+}
+
 function describe({ title, values }: Point, series: readonly Series[], unit: string): string {
   const parts = values.flatMap((value, i) =>
     value > 0 ? [`${value.toLocaleString()} ${unit} ${series[i]?.name ?? ''}`] : [],

@@ -136,7 +136,14 @@ function hitRate({ verdicts: { memory, redis } }: Verifier): string {
 const ago = (at: number) => `${Math.max(0, Math.round((serverNow() - at) / 1000))} s`;
 
 const SAMPLES_MAX = 60;
-const CODES: readonly VerdictCode[] = ['VALID', 'DISABLED', 'EXPIRED', 'FORBIDDEN', 'NOT_FOUND'];
+const CODES: readonly VerdictCode[] = [
+  'VALID',
+  'DISABLED',
+  'EXPIRED',
+  'USAGE_EXCEEDED',
+  'FORBIDDEN',
+  'NOT_FOUND',
+];
 
 /** Verdicts a second between two reports of each verifier, all together. */
 interface Sample {

@@ -1,6 +1,8 @@
+import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/key-record.ts';
 import { Failure, type Key } from './api.ts';
-import { Field } from './forms.tsx';
+import type { Apply } from './change.tsx';
+import { ActionForm, type Entered, Field } from './forms.tsx';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled'>;
 type FieldName = keyof Fields;
@@ -99,4 +101,75 @@ export function NewKeyFields() {
       </label>
     </>
   );
+}
+
+/** A form that sets the credits of a key, and when they come back. */
+export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
+  const [said, setSaid] = useState('');
+  const { remaining, refill } = of;
+  const save = async (entered: Entered) => {
+    const credits = entered('remaining');
+    const interval = entered('interval');
+    const plan = interval === '' ? null : planOf(entered, interval);
+    const isSame =
+      credits === numberText(remaining) &&
+      interval === (refill?.interval ?? '') &&
+      (plan === null || (plan.amount === refill?.amount && plan.refillDay === refill?.refillDay));
+    setSaid(isSame ? 'Nothing differs.' : '');
+    if (isSame) return undefined;
+    if (credits === '') await apply(of, 'Made unlimited', { remaining: null });
+    else await apply(of, 'Credits set', { remaining: whole(credits, 'Credits'), refill: plan });
+    return undefined;
+  };
+  return (
+    <ActionForm label="Set the credits" action="Set" run={save} said={said}>
+      <Field
+        label="Credits"
+        hint="empty = no limit"
+        name="remaining"
+        inputMode="numeric"
+        defaultValue={numberText(remaining)}
+      />
+      <label>
+        Refill
+        <select name="interval">
+          {Object.entries({ '': 'none', daily: 'daily', monthly: 'monthly' }).map(([value, text]) => (
+            <option key={value} value={value} selected={value === (refill?.interval ?? '')}>
+              {text}
+            </option>
+          ))}
+        </select>
+      </label>
+      <Field
+        label="Amount"
+        hint="credits after it"
+        name="amount"
+        inputMode="numeric"
+        defaultValue={numberText(refill?.amount)}
+      />
+      <Field
+        label="Date"
+        hint="where monthly, 1 to 31"
+        name="refillDay"
+        inputMode="numeric"
+        defaultValue={numberText(refill?.refillDay)}
+      />
+    </ActionForm>
+  );
+}
+
+const numberText = (value: number | undefined) => (value === undefined ? '' : String(value));
+
+function planOf(entered: Entered, interval: string) {
+  const day = interval === 'monthly' ? entered('refillDay') : '';
+  return {
+    interval,
+    amount: whole(entered('amount'), 'Amount'),
+    ...(day === '' ? {} : { refillDay: whole(day, 'Date') }),
+  };
+}
+
+function whole(text: string, label: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new Failure('BAD_REQUEST', `${label}: must be a whole number`);
+  return Number(text);
 }

@@ -3,10 +3,10 @@ import type { UsageField } from '#shared/usage.ts';
 import { call, type Key, listVerifiers } from './api.ts';
 import { Events, useRootKeyNames } from './audit.tsx';
 import { type Apply, useChange } from './change.tsx';
-import { Bars } from './charts.tsx';
+import { Bars, Gauge } from './charts.tsx';
 import { Confirm } from './dialogs.tsx';
 import { ActionForm, type Entered } from './forms.tsx';
-import { enteredOf, KeyFields } from './key-fields.tsx';
+import { CreditFields, enteredOf, KeyFields } from './key-fields.tsx';
 import { KeyState, KeySwitch } from './keys.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { Badge, CopyId, Page, Time } from './parts.tsx';
@@ -56,6 +56,9 @@ export function KeyDetail({ keyId }: { keyId: string }) {
             </dl>
             <h2>Verifications</h2>
             <Usage keyId={keyId} />
+            <h2>Credits</h2>
+            <Credits of={of} />
+            <CreditFields of={of} apply={apply} />
             <h2>Change</h2>
             <Edit of={of} apply={apply} />
             <h2>Verifiers that have its API</h2>
@@ -88,6 +91,36 @@ export function KeyDetail({ keyId }: { keyId: string }) {
         )}
       </Loaded>
     </Page>
+  );
+}
+
+/** The credits of a key: what is left, what of it is at verifiers, and when more come. */
+function Credits({ of: { remaining, remainingHeld = 0, remainingLost, refill } }: { of: Key }) {
+  if (remaining === undefined)
+    return <p class="quiet">No limit: this key is accepted as often as it is asked for.</p>;
+  const held = Math.min(remainingHeld, remaining);
+  return (
+    <div class="panel">
+      <Gauge
+        label="Credits"
+        title={`${remaining.toLocaleString()} credits left`}
+        parts={[
+          { name: 'free', tone: 'good', value: remaining - held },
+          { name: 'at verifiers', tone: 'other', value: held },
+        ]}
+        whole={Math.max(1, remaining, refill?.amount ?? 0)}
+      />
+      {refill && (
+        <p>
+          Refilled to {refill.amount.toLocaleString()} {refill.interval}
+          {refill.refillDay !== undefined && ` on day ${refill.refillDay}`} at 00:00 UTC; last{' '}
+          <Time at={refill.lastRefillAt} none="never" exact />
+        </p>
+      )}
+      {remainingLost !== undefined && (
+        <p class="quiet">{remainingLost.toLocaleString()} were lost with verifiers that crashed.</p>
+      )}
+    </div>
   );
 }
 
@@ -165,6 +198,7 @@ const VERDICTS = {
   success: { name: 'valid', tone: 'good' },
   disabled: { name: 'disabled', tone: 'bad' },
   expired: { name: 'expired', tone: 'warn' },
+  usageExceeded: { name: 'credits spent', tone: 'spent' },
   forbidden: { name: 'of another API', tone: 'other' },
 } satisfies Record<UsageField, { name: string; tone: string }>;
 const FIELDS = Object.keys(VERDICTS) as UsageField[];

@@ -18,6 +18,7 @@ const KINDS: readonly (readonly [code: VerdictCode, name: string, tone: string])
   ['VALID', 'allowed', 'good'],
   ['DISABLED', 'disabled', 'bad'],
   ['EXPIRED', 'expired', 'warn'],
+  ['USAGE_EXCEEDED', 'credits spent', 'spent'],
   ['FORBIDDEN', 'of another API', 'other'],
   ['NOT_FOUND', 'unknown key', 'quiet'],
 ];

@@ -57,6 +57,36 @@ describe('keys', () => {
     expect(await answer('keys verify', 1, {}, `${key}\n`)).toMatchObject({ code: 'NOT_FOUND' });
   });
 
+  test('with credits are made, spent, refilled and given more', async () => {
+    const { keyId, key } = await answer('keys create shop --remaining 3 --refill monthly:10:15');
+    expect(await answer(`keys get ${keyId}`)).toMatchObject({
+      remaining: 3,
+      refill: { interval: 'monthly', amount: 10, refillDay: 15 },
+    });
+    expect((await run(`keys get ${keyId}`)).stdout).toMatch(/refill +10 monthly on day 15/);
+    await fleet.verdict(key);
+    const verify = (status: number, cost: number) =>
+      answer(`keys verify --api shop --cost ${cost}`, status, { KEYFENCE_KEY: key });
+    await answer(`keys credits ${keyId} set 5`);
+    expect(await verify(0, 4)).toMatchObject({ valid: true, remaining: 1 });
+    expect(await verify(1, 2)).toMatchObject({ code: 'USAGE_EXCEEDED', remaining: 1 });
+    const increased = await answer(`keys credits ${keyId} increment 2`);
+    expect(increased).toMatchObject({ remaining: 3, propagation: { state: 'complete' } });
+    expect((await run(`keys credits ${keyId} decrement 9`)).stdout).toContain(`${keyId}: 0 credits`);
+    expect(await answer(`keys credits ${keyId} set unlimited`)).toMatchObject({ remaining: null });
+    expect(await answer(`keys get ${keyId}`)).not.toHaveProperty('remaining');
+    await answer(`keys update ${keyId} --remaining 7 --refill daily:9`);
+    await answer(`keys update ${keyId} --clear refill`);
+    const now = await answer(`keys get ${keyId}`);
+    expect(now).toMatchObject({ remaining: 7 });
+    expect(now).not.toHaveProperty('refill');
+    await answer(`keys update ${keyId} --clear remaining`);
+    expect(await answer(`keys get ${keyId}`)).not.toHaveProperty('remaining');
+    expect((await run(`keys credits ${keyId} take 1`)).stderr).toContain('set, increment, decrement');
+    expect((await run(`keys credits ${keyId} increment unlimited`)).stderr).toContain('credits: ');
+    expect((await run('keys create shop --remaining 1 --refill daily:1:2')).stderr).toContain('monthly');
+  });
+
   test('with a string that is not well-formed Unicode are refused, naming the field', async () => {
     const { status, stderr } = await run('keys create shop --meta {"owner":"\\ud800"}');
     expect(status).not.toBe(0);
@@ -73,7 +103,7 @@ describe('keys', () => {
       disabled: 0,
     });
     expect((await run(`keys usage ${keyId} --hourly`)).stdout).toMatch(
-      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0\n$/,
+      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0 +0\n$/,
     );
   });
 
@@ -83,9 +113,9 @@ describe('keys', () => {
     const url = `${fleet.verifiers[0]?.address}/v1/keys.verifyKey`;
     await fleet.post(url, { key, tags: ['read'] });
     await fleet.until(async () => (await run('apis usage tagged --by-tag')).stdout.includes('read'));
-    expect((await run('apis usage tagged --by-tag')).stdout).toMatch(/^tag .*\nread +1 +0 +0 +0\n$/);
-    expect((await run('apis usage tagged --tag read')).stdout).toMatch(/^from .*\n20\S+ +1 +0 +0 +0\n$/);
-    expect((await run('apis usage tagged --hourly')).stdout).toMatch(/^from .*\n20\S+ +2 +0 +0 +0\n$/);
+    expect((await run('apis usage tagged --by-tag')).stdout).toMatch(/^tag .*\nread +1 +0 +0 +0 +0\n$/);
+    expect((await run('apis usage tagged --tag read')).stdout).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0\n$/);
+    expect((await run('apis usage tagged --hourly')).stdout).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0\n$/);
   });
 
   test('are listed as far as asked, with a cursor for the rest', async () => {

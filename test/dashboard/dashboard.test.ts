@@ -225,6 +225,37 @@ describe.skipIf(skipped)(`in Chromium${skipped}`, () => {
       await dashboard.close(key);
     });
 
+    test('the credits of a key are drawn, set, refilled and made unlimited', async () => {
+      const { keyId } = await fleet.ok('keys.createKey', { apiId: 'detail', name: 'Cy', remaining: 40 });
+      const dashboard = await signedIn(`#/keys/${keyId}`);
+      const { page } = dashboard;
+      const form = page.getByRole('form', { name: 'Set the credits' });
+      const keyNow = () => fleet.ok('keys.getKey', { keyId });
+      await page.getByRole('img', { name: 'Credits: 40 free, 0 at verifiers' }).waitFor();
+
+      await form.getByLabel('Credits empty').fill('many');
+      await form.getByRole('button', { name: 'Set' }).click();
+      await form.getByRole('alert').getByText('Credits: must be a whole number').waitFor();
+      await form.getByLabel('Credits empty').fill('70');
+      await form.getByLabel('Refill').selectOption('monthly');
+      await form.getByLabel('Amount').fill('100');
+      await form.getByLabel('Date').fill('15');
+      await form.getByRole('button', { name: 'Set' }).click();
+      await page.getByRole('img', { name: 'Credits: 70 free, 0 at verifiers' }).waitFor();
+      await page.getByText('Refilled to 100 monthly on day 15 at 00:00 UTC').waitFor();
+      expect(await keyNow()).toMatchObject({
+        remaining: 70,
+        refill: { interval: 'monthly', amount: 100, refillDay: 15 },
+      });
+      await form.getByRole('button', { name: 'Set' }).click();
+      await form.getByText('Nothing differs.').waitFor();
+      await form.getByLabel('Credits empty').fill('');
+      await form.getByRole('button', { name: 'Set' }).click();
+      await page.getByText('No limit: this key is accepted').waitFor();
+      expect(await keyNow()).not.toHaveProperty('remaining');
+      await dashboard.close();
+    });
+
     test('keys are searched, filtered and paged through', async () => {
       let key = '';
       for (let i = 0; i < 30; i++) {

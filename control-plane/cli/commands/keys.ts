@@ -1,13 +1,14 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
+import { CREDITS_MAX, type Refill } from '#shared/credits.ts';
 import { CLEARABLE, KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
 import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Key } from '../../redis/key-view.ts';
-import { jsonObject, moment, whole } from '../arguments.ts';
+import { jsonObject, moment, refillPlan, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import { callPatiently, RETRIES_FEW } from '../retry.ts';
 import type { Session } from '../session.ts';
-import { list, time } from '../terminal/output.ts';
+import { count, list, time } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { paged, printListing } from '../terminal/print-listing.ts';
 import { askSecret, canAsk, readInput } from '../terminal/prompt.ts';
@@ -76,7 +77,7 @@ export function keyCommands(program: Command, session: Session): void {
   });
 
   described(keys.command('update <keyId>').description('change the fields of a key'))
-    .addOption(new Option('--clear <field...>', 'clear a field').choices(CLEARABLE))
+    .addOption(new Option('--clear <field...>', 'clear a field').choices([...CLEARABLE, ...CREDITS]))
     .addOption(waitOption())
     .action(async (keyId: string, { clear = [], wait, ...fields }) => {
       const patch = { ...fields, ...Object.fromEntries(clear.map((field: string) => [field, null])) };
@@ -119,6 +120,23 @@ export function keyCommands(program: Command, session: Session): void {
     });
 
   keys
+    .command('credits <keyId> <operation> <credits>')
+    .description(
+      'set, increment or decrement the credits of a key; when this returns, no verifier goes by those from before',
+    )
+    .addOption(waitOption())
+    .action(async (keyId: string, operation: string, given: string, { wait }) => {
+      if (!OPERATIONS.includes(operation)) {
+        throw new CliError('USAGE', `operation: give one of ${OPERATIONS.join(', ')}`);
+      }
+      const value = operation === 'set' && given === 'unlimited' ? null : creditsOf(given);
+      const input = { keyId, op: operation, value, waitMs: msOf(wait) };
+      const answer = await session.call<Change & { remaining: number | null }>('keys.updateRemaining', input);
+      const left = answer.remaining === null ? 'unlimited' : count(answer.remaining);
+      printChange(session, `${keyId}: ${left} credits`, answer);
+    });
+
+  keys
     .command('usage <keyId>')
     .description('how often a key was verified, each day')
     .option('--hourly', 'each hour, as far back as is kept')
@@ -139,19 +157,20 @@ export function keyCommands(program: Command, session: Session): void {
     .command('verify')
     .description('ask a verifier about a key from KEYFENCE_KEY, standard input or a prompt')
     .option('--api <apiId>', 'the API that the key must belong to')
-    .action(async ({ api }) => {
+    .option('--cost <credits>', 'what it costs a key with credits, 1 by default; 0 only looks', credits)
+    .action(async ({ api, cost }) => {
       const key = await secretGiven();
       const verdict = await callPatiently<Verdict>(
         session.verifier(),
         'keys.verifyKey',
-        { key, apiId: api },
+        { key, apiId: api, ...(cost === undefined ? {} : { remaining: { cost } }) },
         new AbortController().signal,
         (text) => session.note(text),
         RETRIES_FEW,
       );
       session.print(verdict, () => {
         const { code, keyId, apiId } = verdict;
-        return list({ code, keyId, apiId, ...fieldTexts(verdict) });
+        return list({ code, keyId, apiId, ...fieldTexts(verdict), remaining: numberText(verdict.remaining) });
       });
       if (!verdict.valid) session.end('NO');
     });
@@ -187,6 +206,10 @@ export function keyCommands(program: Command, session: Session): void {
         apiId: key.apiId,
         start: key.start || undefined,
         ...fieldTexts(key),
+        remaining: numberText(key.remaining),
+        remainingHeld: numberText(key.remainingHeld),
+        remainingLost: numberText(key.remainingLost),
+        refill: key.refill && refillOf(key.refill),
         created: time(key.createdAt),
         updated: time(key.updatedAt),
         lastUsed: time(key.lastUsedAt),
@@ -206,7 +229,25 @@ interface Verdict extends Partial<KeyFields> {
   readonly code: string;
   readonly keyId?: string;
   readonly apiId?: string;
+  readonly remaining?: number;
 }
+
+const CREDITS = ['remaining', 'refill'];
+const OPERATIONS = ['set', 'increment', 'decrement'];
+const credits = whole(0, CREDITS_MAX);
+
+function creditsOf(text: string): number {
+  try {
+    return credits(text);
+  } catch (error) {
+    throw new CliError('USAGE', `credits: ${(error as Error).message}`);
+  }
+}
+
+const numberText = (value: number | undefined) => (value === undefined ? undefined : count(value));
+
+const refillOf = ({ interval, amount, refillDay }: Refill) =>
+  `${count(amount)} ${interval}${refillDay === undefined ? '' : ` on day ${refillDay}`}`;
 
 const parsers = { time: moment, text: String, object: jsonObject };
 
@@ -219,7 +260,13 @@ function described(command: Command): Command {
     const option = new Option(`--${flag} ${argument}`, help);
     command.addOption(option.argParser<unknown>(parsers[row.kind]));
   }
-  return command;
+  return command
+    .option('--remaining <credits>', 'credits: each verification costs one, or what it says', credits)
+    .option(
+      '--refill <plan>',
+      'when credits come back: daily:<credits>, monthly:<credits> or monthly:<credits>:<day>',
+      refillPlan,
+    );
 }
 
 /** The fields of a key as people read them; undefined where there is none. */
