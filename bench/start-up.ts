@@ -59,9 +59,9 @@ const startUp: Benchmark = ({ quick }) =>
         about:
           'From the start of the process until /readyz says 200, following one API; resident memory 2 s later, and after full load with 10,000 keys.',
         rows: [
-          row('ready', 'readyMs', 1, 'ms', 300),
-          row('RSS idle', 'idle', MIB, 'MiB', 85),
-          row('RSS after full load', 'busy', MIB, 'MiB', 130),
+          row('ready', 'readyMs', 1, 'ms', 120),
+          row('RSS idle', 'idle', MIB, 'MiB', 64),
+          row('RSS after full load', 'busy', MIB, 'MiB', 100),
         ],
       };
     } finally {

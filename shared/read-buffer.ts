@@ -1,5 +1,4 @@
 import { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
 
 /** Bytes that one read brings at most; what Node itself reads at once. */
 const READ_BYTES_MAX = 65_536;
@@ -30,7 +29,7 @@ export function readIntoBuffer(socket: Socket, onRead: OnRead): boolean {
  * not tried.
  */
 export function readCopies(socket: Socket): void {
-  if (socket instanceof TLSSocket) return;
+  if ('encrypted' in socket) return;
   readIntoBuffer(socket, (length) => socket.push(Buffer.from(readBuffer.subarray(0, length))));
 }
 

@@ -12,6 +12,7 @@ import { watchUpstreams } from './upstream-metrics.ts';
 /** A verifier process, from its start until `stop`. */
 export interface RunningVerifier extends Addresses {
   readonly adminAddress: string;
+  readonly verdictsGiven: number;
   /**
    * Goes on answering for `drainMs`, not ready any more and closing each connection after its answer; then finishes
    * requests in flight, and leaves every API so that no change waits for this process.
@@ -19,7 +20,7 @@ export interface RunningVerifier extends Addresses {
   stop(drainMs?: number): Promise<void>;
 }
 
-const READY_POLL_MS = 10;
+const READY_POLL_MS = 2;
 
 /** A verifier that listens. Redis need not be there yet: until it is, the process is not ready and answers 503. */
 export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {
@@ -72,6 +73,10 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     adminAddress,
     proxyAddress,
     grpcAddress,
+    get verdictsGiven() {
+      const { memory, redis } = metrics.verdictsGiven.verdicts;
+      return memory + redis;
+    },
     async stop(drainMs = 0) {
       stopping.abort();
       listeners.drain();

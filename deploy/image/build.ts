@@ -4,13 +4,14 @@
  *
  * The control plane's files stay as they are; types become blanks, so that line numbers are those of the source.
  * A verifier is a sidecar, started often and in great numbers: it becomes one file with the libraries that it loads
- * at its start, which then takes two thirds of the time; what it loads only where it is configured stays apart.
+ * at its start, which then takes two thirds of the time; what it loads only where it is configured stays apart (lean.ts).
  */
 import { cpSync, globSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
 import { join } from 'node:path';
 import { build } from 'rolldown';
 import { scriptArguments, wrongArguments } from '../dev/arguments.ts';
+import { lean } from './lean.ts';
 
 const USAGE = 'node deploy/image/build.ts FOLDER: writes both processes as JavaScript into FOLDER';
 const [target] = scriptArguments(USAGE, { allowPositionals: true }).positionals;
@@ -36,6 +37,7 @@ for (const file of globSync('{*,{control-plane,shared}/**/*}.ts', { cwd: target 
 await build({
   input: 'verifier/main.ts',
   platform: 'node',
+  plugins: [lean()],
   // These packages look for their own files beside them.
   external: /^@grpc\//,
   // Every chunk lies where the sources of its own do, so that they find theirs.

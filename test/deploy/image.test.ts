@@ -63,6 +63,25 @@ describe('what the image runs', () => {
     });
   }
 
+  it('a verifier loads at its start nothing that it does not use there', async () => {
+    const tell = 'console.log(JSON.stringify({ modules: process.moduleLoadList })); process.exit()';
+    const look = `setInterval(() => { if (process.listenerCount("SIGTERM") > 0) { ${tell} } }, 20)`;
+    const output = execFileSync(
+      process.execPath,
+      ['--import', `data:text/javascript,${look}`, 'verifier/main.js'],
+      {
+        cwd: folder,
+        env: { ...quiet, REDIS_URL: 'redis://127.0.0.1:1', PORT: '0', ADMIN_PORT: '0' },
+        encoding: 'utf8',
+      },
+    );
+    const said = output.split('\n').find((line) => line.startsWith('{"modules"')) ?? '';
+    const { modules } = JSON.parse(said) as { modules: string[] };
+    expect(modules).toContain('NativeModule http');
+    const costly = /^NativeModule (internal\/deps\/undici\/undici|tls|https|http2|worker_threads)$/;
+    expect(modules.filter((name) => costly.test(name))).toEqual([]);
+  });
+
   it('comes with a bill of materials that names every production dependency and no other', () => {
     const bill = JSON.parse(
       execFileSync('npm', ['run', '--silent', 'sbom'], { cwd: root, encoding: 'utf8' }),
