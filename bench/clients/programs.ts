@@ -45,9 +45,15 @@ const ENVIRONMENT = {
   PYTHONDONTWRITEBYTECODE: '1',
 };
 
-/** Names what is missing where a command cannot be run or fails. */
+const tried = new Map<string, boolean>();
+
+/** Names what is missing where a command cannot be run or fails. Several clients are of one language: each is tried once. */
 function unlessRuns(what: Program, file: string, ...args: string[]): Program | undefined {
-  return spawnSync(file, args, { env: ENVIRONMENT, stdio: 'ignore' }).status === 0 ? undefined : what;
+  const command = [file, ...args].join(' ');
+  const runs =
+    tried.get(command) ?? spawnSync(file, args, { env: ENVIRONMENT, stdio: 'ignore' }).status === 0;
+  tried.set(command, runs);
+  return runs ? undefined : what;
 }
 
 const PYTHON_LIBRARIES = ['requests', 'httpx', 'urllib3', 'http.client', 'aiohttp', 'pycurl'] as const;

@@ -3,6 +3,9 @@ import { afterAll, beforeAll, expect } from 'vitest';
 import { changedSince, children, type Found, find } from './found.ts';
 import { eventually } from './waiting.ts';
 
+// Whoever logs writes the rest at the end of the process: over many files such listeners add up, and nobody is to be warned.
+process.setMaxListeners(0);
+
 let found: Found;
 let childrenFound: number;
 beforeAll(() => {

@@ -18,7 +18,7 @@ export const turn: number = (() => {
  * The part of a long search that this run takes: every `of`-th, other ones at the next commit. All of them where the
  * environment has SHARES=all.
  */
-export function share<T>(all: readonly T[], of: number): T[] {
+export function share<T>(all: readonly T[], of: number, at: number = turn): T[] {
   if (process.env['SHARES'] === 'all') return [...all];
-  return all.filter((_, at) => at % of === turn % of);
+  return all.filter((_, i) => i % of === at % of);
 }
