@@ -149,12 +149,14 @@ export async function startControlPlane(
     () => metrics.rates.inc({ limit: 'waiting' }),
   );
   let stopping = false;
-  app.addHook('onSend', async (_request, reply) => {
+  app.addHook('onSend', (_request, reply, payload, done) => {
     if (stopping) reply.header('connection', 'close');
+    done(null, payload);
   });
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     const operation = request.routeOptions.url ?? 'unknown';
     metrics.requests.observe({ operation, status: reply.statusCode }, reply.elapsedTime / 1000);
+    done();
   });
   const view = new KeyView(nodes);
   keyRoutes(app, { keys, view, apis, propagator, usage: new UsageView(nodes), clock });

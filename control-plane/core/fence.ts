@@ -139,6 +139,7 @@ export class Fence {
   async #poll(apiId: string): Promise<void> {
     const api = this.#apis.get(apiId);
     let coverAtMs = this.#clock.monotonicMs() + COVER_PERIOD_MS;
+    let goesOn = false;
     while (api && api.open.length > 0) {
       const untilClose = Math.min(...api.open.slice(0, POLL_BATCH).map((change) => change.closesAtMs));
       const nowMs = this.#clock.monotonicMs();
@@ -146,7 +147,7 @@ export class Fence {
       const delay = Math.min(POLL_DELAY_MAX_MS, share);
       const rest = untilClose - nowMs;
       api.waker.reset();
-      await api.waker.pause(this.#clock, rest > 0 ? Math.min(delay, Math.ceil(rest)) : delay);
+      if (!goesOn) await api.waker.pause(this.#clock, rest > 0 ? Math.min(delay, Math.ceil(rest)) : delay);
       if (this.#stop.signal.aborted) return;
       if (api.open.some((change) => !change.replicated) && this.#clock.monotonicMs() >= coverAtMs) {
         await this.#cover(apiId, api.open);
@@ -155,6 +156,8 @@ export class Fence {
       const settled = new Set<Open>();
       const lowest = api.open.slice(0, POLL_BATCH);
       await Promise.all(lowest.map(async (change) => (await this.#look(change)) && settled.add(change)));
+      // Of many, those after them may be settled as well.
+      goesOn = settled.size === POLL_BATCH;
       if (settled.size > 0) {
         api.open = api.open.filter((change) => !settled.has(change));
         api.latestMs = this.#clock.monotonicMs();

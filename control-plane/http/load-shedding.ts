@@ -1,7 +1,7 @@
-import helmet from '@fastify/helmet';
 import underPressure from '@fastify/under-pressure';
 import type { Clock } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
+import { SECURITY_HEADERS } from './security-headers.ts';
 import type { App } from './server.ts';
 
 const SAMPLE_MS = 500;
@@ -18,19 +18,9 @@ export async function protect(
   app: App,
   options: { delayMsMax: number; clock: Clock; shed: () => void },
 ): Promise<void> {
-  await app.register(helmet, {
-    contentSecurityPolicy: {
-      useDefaults: false,
-      directives: {
-        defaultSrc: ["'none'"],
-        baseUri: ["'none'"],
-        formAction: ["'none'"],
-        frameAncestors: ["'none'"],
-      },
-    },
-    xFrameOptions: { action: 'deny' },
-    // A promise for a whole domain, which whoever speaks TLS in front of this process may make.
-    strictTransportSecurity: false,
+  app.addHook('onRequest', (_request, reply, done) => {
+    reply.headers(SECURITY_HEADERS);
+    done();
   });
   const { clock } = options;
   let sinceMs = 0;

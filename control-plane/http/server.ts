@@ -84,15 +84,17 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
 
   const methods = new Map<string, string>();
   app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
     request.traceId = traceIdOf(request.headers.traceparent);
     reply.header('x-request-id', request.id).header('cache-control', 'no-store');
+    done();
   });
-  app.addHook('preParsing', async (request, reply) => {
+  app.addHook('preParsing', (request, reply, payload, done) => {
     // The body sent to a path that does not exist plays no part in the answer.
-    if (request.is404) throw noSuchPath(request, reply);
+    if (request.is404) done(noSuchPath(request, reply));
+    else done(null, payload);
   });
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     log.info(
       {
         ...namesOf(request),
@@ -104,6 +106,7 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
       },
       'request',
     );
+    done();
   });
   app.setErrorHandler((error: FastifyError, request, reply) => answerError(error, request, reply));
   const noSuchPath = (request: FastifyRequest, reply: FastifyReply) => {

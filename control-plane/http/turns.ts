@@ -33,9 +33,9 @@ export function takeTurns(app: App, limits: TurnLimits, refused: () => void): vo
     request.giveTurnBack = await turn;
   });
   // `onResponse` would not come for a client that has gone.
-  app.addHook('onSend', async (request, _reply, payload) => {
+  app.addHook('onSend', (request, _reply, payload, done) => {
     request.giveTurnBack?.();
-    return payload;
+    done(null, payload);
   });
 }
 

@@ -58,6 +58,11 @@ export class DurableWriter {
     this.#count = count;
   }
 
+  /** True where what `run` is called for in one go is done in that order: on one connection to one server. */
+  get inOrder(): boolean {
+    return this.#replicas === 0 && !this.#nodes.isCluster;
+  }
+
   /** @param lane of the connection, where it is to be one of its own */
   async run(
     script: Script,

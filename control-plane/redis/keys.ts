@@ -86,11 +86,13 @@ export class Keys {
     const about = { keyId, secretHash, start: startOf(secret), createdAt: nowMs, foreign: false };
     const record = { ...given, ...about, ...needed };
     try {
-      await Promise.all([
+      const pointers = Promise.all([
         this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
         this.#point(idPointer(keyId), apiId),
       ]);
-      let reply = await this.#createRecord(record, false);
+      // The record comes after both of them in either case.
+      if (!this.#options.writer.inOrder) await pointers;
+      let [reply] = await Promise.all([this.#createRecord(record, false), pointers]);
       if (reply === 'NO_API' && this.#options.limits.apiAutoCreate) {
         await this.listApi(apiId);
         reply = await this.#createRecord(record, true);

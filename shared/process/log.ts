@@ -1,8 +1,12 @@
 import { type DestinationStream, type LoggerOptions, pino } from 'pino';
+import { systemClock } from '../clock.ts';
 import { LogOutput } from './log-output.ts';
 
 /** A logger, as far as modules need one. */
 export type Logger = Pick<pino.Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
+
+const SECRETS = new Set(['key', 'secret', 'rootKey', 'password', 'authorization']);
+const CENSORED = '[redacted]';
 
 /**
  * The process's logger: JSON lines on standard output. Fields that could hold a secret are cut out wherever
@@ -16,25 +20,18 @@ export function createLogger(
   const options: LoggerOptions = {
     level,
     base: { process },
-    redact: {
-      paths: [
-        'key',
-        'secret',
-        'rootKey',
-        'password',
-        'authorization',
-        '*.key',
-        '*.secret',
-        '*.rootKey',
-        '*.password',
-        '*.authorization',
-      ],
-      censor: '[redacted]',
-    },
-    serializers: { err: withoutCommand },
-    timestamp: pino.stdTimeFunctions.isoTime,
+    formatters: { log: (fields) => withoutSecrets(fields) },
+    serializers: { err: (error: Error) => withoutSecrets(withoutCommand(error)) },
+    timestamp: isoTime,
   };
-  return pino(options, destination);
+  const logger = pino(options, destination);
+  const { child } = logger;
+  // pino leaves out formatters of what a child logs with each line.
+  return Object.assign(logger, {
+    child(this: pino.Logger, bindings: pino.Bindings, given?: pino.ChildLoggerOptions): pino.Logger {
+      return Reflect.apply(child, this, [withoutSecrets(bindings), given]);
+    },
+  });
 }
 
 function standardOutput(): LogOutput {
@@ -43,8 +40,37 @@ function standardOutput(): LogOutput {
   return output;
 }
 
+let time = { ms: 0, text: '' };
+
+/** The time of a line. Made once for all lines of a millisecond. */
+function isoTime(): string {
+  const ms = systemClock.wallMs();
+  if (ms !== time.ms) time = { ms, text: `,"time":"${new Date(ms).toISOString()}"` };
+  return time.text;
+}
+
+/** The fields, and those of what they hold, without such as could be a secret. By hand: pino's own costs 7 µs a line. */
+function withoutSecrets(fields: Record<string, unknown>, isPart = false): Record<string, unknown> {
+  let safe = fields;
+  for (const [name, value] of Object.entries(fields)) {
+    const kept = SECRETS.has(name)
+      ? CENSORED
+      : isPart || !isPlain(value)
+        ? value
+        : withoutSecrets(value, true);
+    if (kept === value) continue;
+    if (safe === fields) safe = { ...fields };
+    safe[name] = kept;
+  }
+  return safe;
+}
+
+/** True of what is logged field by field; an error is not, until it is serialized. */
+const isPlain = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !(value instanceof Error);
+
 /** An error without the Redis command that ioredis attaches: the arguments of AUTH are a password. */
-function withoutCommand(error: Error): object {
+function withoutCommand(error: Error): Record<string, unknown> {
   const { command: _, ...rest } = pino.stdSerializers.err(error) as object as Record<string, unknown>;
   return rest;
 }

@@ -81,3 +81,11 @@ test('the two forms of a digest turn into each other', () => {
     }),
   );
 });
+
+test("what is drawn is nobody else's, also where random bytes that were drawn at once run out", () => {
+  const drawn = Array.from({ length: 1000 }, (_, i) => [
+    generateKey(i % 10 === 0 ? 255 : 16),
+    generateId('key', 1),
+  ]);
+  expect(new Set(drawn.flat()).size).toBe(2000);
+});

@@ -19,8 +19,12 @@ test.each(SECRETS)('a field named %s is cut out, also of what it is part of', (n
   const lines = logged('info', (log) => {
     log.info(fields, 'told');
     log.info({ sent: fields }, 'told');
+    log.child(fields).info('told');
+    log.info({ err: Object.assign(new Error('it failed'), fields) }, 'told');
   });
-  const [whole, part] = lines.map((line) => JSON.parse(line));
+  const [whole, part, child, failed] = lines.map((line) => JSON.parse(line));
+  for (const told of [child, failed.err])
+    expect(told).toMatchObject({ [name]: '[redacted]', kept: 'herring' });
   expect(whole).toMatchObject({ [name]: '[redacted]', kept: 'herring', msg: 'told' });
   expect(part.sent).toEqual({ [name]: '[redacted]', kept: 'herring' });
 });

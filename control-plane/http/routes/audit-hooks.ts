@@ -73,7 +73,7 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
     on,
     ...effect,
   });
-  app.addHook('onRequest', async (request) => {
+  app.addHook('onRequest', (request, _reply, done) => {
     const address = request.ip ?? 'unknown';
     const fresh = { letThrough: false, asWritten: undefined, on: {}, effect: {} };
     request.auditNotes = { arrivedAt: clock.wallMs(), address, ...fresh };
@@ -94,9 +94,11 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
       recorded = recorded.then(() => audit.recordAll('done', events));
       return recorded;
     };
+    done();
   });
-  app.addHook('preHandler', async (request) => {
+  app.addHook('preHandler', (request, _reply, done) => {
     request.auditNotes.letThrough = true;
+    done();
   });
   app.addHook('onSend', async (request, _reply, payload) => {
     const kind = kindOf(request);

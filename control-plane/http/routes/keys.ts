@@ -57,6 +57,7 @@ export function keyRoutes(
     }
     const credits = newCredits({ remaining, refill });
     const created = await keys.create({ ...key, meta, ...(credits ? { credits } : {}) });
+    request.giveTurnBack?.();
     const after = { ...shown(storedFields({ ...key, meta })), ...(credits ? { credits } : {}) };
     note(request, { keyId: created.keyId }, { after });
     return created;
