@@ -33,7 +33,7 @@ const session: Session = {
     apiDeleted: false,
     creations: '0-',
     entries: [],
-    record: keyId === undefined ? [] : [secretHashOf(keyId), '1', '', '', '', '', '0'],
+    record: keyId === undefined ? [] : [secretHashOf(keyId), '0', '1', '', '', '', '', ''],
   }),
   leave: async () => undefined,
   onEnd: nothing,
