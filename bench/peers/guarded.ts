@@ -1,23 +1,38 @@
-// A route of a framework, bare or behind the package's middleware: `guarded.ts PORT FRAMEWORK [REDIS_URL]`.
+// A route of a framework: `guarded.ts PORT FRAMEWORK GUARD [REDIS_URL]`. GUARD: bare, empty (a middleware that does nothing),
+// digest (one that hashes the key and looks at nothing else) or keyfence, which needs the Redis.
+import type { IncomingMessage } from 'node:http';
 import { serve } from '@hono/node-server';
 import express from 'express';
 import Fastify from 'fastify';
 import { Hono } from 'hono';
+import { digestOf } from '../../shared/key-format.ts';
 import { createVerifier } from '../../verifier/library/verifier.ts';
 import { keyfence as expressGuard } from '../../verifier/middleware/express.ts';
 import { keyfence as fastifyGuard } from '../../verifier/middleware/fastify.ts';
 import { keyfence as honoGuard } from '../../verifier/middleware/hono.ts';
 
-const [port = '', framework = '', redis] = process.argv.slice(2);
+const [port = '', framework = '', kind = '', redis] = process.argv.slice(2);
 const verifier = redis ? createVerifier({ redis, apiIds: ['bench'], lookupWaitMs: 5000 }) : undefined;
 await verifier?.ready();
 const guard = verifier && { verifier, apiId: 'bench' };
+const isOther = kind === 'empty' || kind === 'digest';
 const hostname = '127.0.0.1';
+
+/** What the other middleware does: of the load's header lines the fourth text is `Bearer` and the key. */
+function look({ rawHeaders }: IncomingMessage): void {
+  if (kind === 'digest') digestOf((rawHeaders[3] ?? '').slice(7));
+}
 
 switch (framework) {
   case 'Fastify': {
     const app = Fastify();
     if (guard) await app.register(fastifyGuard, guard);
+    if (isOther) {
+      app.addHook('onRequest', ({ raw }, _reply, next) => {
+        look(raw);
+        next();
+      });
+    }
     app.get('/orders/1', () => ({ order: 1 }));
     await app.listen({ port: Number(port), host: hostname });
     break;
@@ -25,13 +40,25 @@ switch (framework) {
   case 'Express': {
     const app = express();
     if (guard) app.use(expressGuard(guard));
+    if (isOther) {
+      app.use((request, _response, next) => {
+        look(request);
+        next();
+      });
+    }
     app.get('/orders/1', (_request, response) => void response.json({ order: 1 }));
     await new Promise<void>((resolve) => app.listen(Number(port), hostname, () => resolve()));
     break;
   }
   case 'Hono': {
-    const app = new Hono();
+    const app = new Hono<{ Bindings: { incoming: IncomingMessage } }>();
     if (guard) app.use(honoGuard(guard));
+    if (isOther) {
+      app.use(({ env }, next) => {
+        look(env.incoming);
+        return next();
+      });
+    }
     app.get('/orders/1', (context) => context.json({ order: 1 }));
     await new Promise<void>((resolve) =>
       serve({ fetch: app.fetch, port: Number(port), hostname }, () => resolve()),

@@ -3,8 +3,9 @@ import { ALIASES, KEY_FIELDS, type KeyField } from '../../shared/key-record.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
+import { TAG_LENGTH_MAX, TAGS_MAX } from '../../verifier/core/tags.ts';
 import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
-import { KEY_LENGTH_MAX, TAG_LENGTH_MAX, TAGS_MAX } from '../../verifier/endpoints/verify-key.ts';
+import { KEY_LENGTH_MAX } from '../../verifier/endpoints/verify-key.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 

@@ -1,6 +1,7 @@
 import { API_ID } from '#shared/api-id.ts';
 import { CREDITS_MAX } from '#shared/credits.ts';
 import { ApiError } from '#shared/errors.ts';
+import { readTags } from '../core/tags.ts';
 import { type Verdict, verdictBody } from '../core/verdict.ts';
 import { readJson } from '../http/json-body.ts';
 import { answerJson } from '../http/respond.ts';
@@ -41,9 +42,6 @@ export interface Question {
 }
 
 export const KEY_LENGTH_MAX = 512;
-export const TAGS_MAX = 10;
-/** Characters, of whatever length as UTF-8. */
-export const TAG_LENGTH_MAX = 128;
 
 /** POST /v1/keys.verifyKey, the reference; `fast-lane.ts` answers the common form of it the same way. */
 export function verifyKeyRoute(answers: Decider, bodyBytesMax: number): Handler {
@@ -69,7 +67,9 @@ export function questionOf(body: Record<string, unknown>): Question {
   }
   // A lone half of a surrogate pair would be hashed as another character.
   if (!key.isWellFormed()) throw new ApiError('BAD_REQUEST', 'key: must be Unicode text');
-  const tags = tagsOf(body['tags']);
+  const read = readTags(body['tags']);
+  if ('fault' in read) throw new ApiError('BAD_REQUEST', read.fault);
+  const { tags } = read;
   const cost = costOf(body['remaining']);
   if (apiId === undefined) return { key, apiId, tags, cost };
   if (typeof apiId !== 'string') throw new ApiError('BAD_REQUEST', 'apiId: must be a string');
@@ -78,22 +78,6 @@ export function questionOf(body: Record<string, unknown>): Question {
 }
 
 const FIELDS: ReadonlySet<string> = new Set(['key', 'apiId', 'tags', 'remaining']);
-
-function tagsOf(given: unknown): readonly string[] | undefined {
-  if (given === undefined) return undefined;
-  if (!Array.isArray(given) || given.length > TAGS_MAX) {
-    throw new ApiError('BAD_REQUEST', `tags: must be a list of at most ${TAGS_MAX}`);
-  }
-  return given.map((tag: unknown) => {
-    if (typeof tag !== 'string') throw new ApiError('BAD_REQUEST', 'tags: must be strings');
-    if (!tag.isWellFormed()) throw new ApiError('BAD_REQUEST', 'tags: must be Unicode text');
-    const length = tag.length > 2 * TAG_LENGTH_MAX ? tag.length : [...tag].length;
-    if (length < 1 || length > TAG_LENGTH_MAX) {
-      throw new ApiError('BAD_REQUEST', `tags: must have 1 to ${TAG_LENGTH_MAX} characters each`);
-    }
-    return tag;
-  });
-}
 
 function costOf(remaining: unknown): number {
   if (remaining === undefined) return 1;

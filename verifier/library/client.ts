@@ -13,7 +13,7 @@ import {
   type VerifierEvents,
 } from './key-verifier.ts';
 import { configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, askedCost, mayBeKey } from './questions.ts';
+import { askedApi, askedCost, askedTags, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { verdictFrom } from './verdict-from.ts';
 
@@ -96,12 +96,14 @@ class SidecarClient implements KeyVerifier {
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
     askedApi(key, options);
     askedCost(options);
+    askedTags(options);
     return undefined;
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const apiId = askedApi(key, options);
     askedCost(options);
+    const tags = askedTags(options);
     if (this.#closing.signal.aborted) throw closedError();
     if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
     if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
@@ -112,7 +114,7 @@ class SidecarClient implements KeyVerifier {
       const verdict = await atMost(
         this.#clock,
         this.#timeoutMs,
-        this.#ask({ key, apiId, remaining: options?.remaining }, over.signal),
+        this.#ask({ key, apiId, tags, remaining: options?.remaining }, over.signal),
         late,
       );
       this.#turned(true, '');

@@ -43,6 +43,8 @@ export interface UnknownKey {
 export interface QuestionOptions {
   /** The API that the key must be of; left out = any that the verifier answers for. */
   readonly apiId?: string;
+  /** Names to count the verdict by besides its key, at most 10 of 1..128 characters; `apis.getVerifications` tells the counts. */
+  readonly tags?: readonly string[];
   /** Credits that the request costs, where the key has any; 1 where it is left out, 0 only looks. */
   readonly remaining?: { readonly cost?: number };
 }
@@ -133,6 +135,7 @@ export interface VerifierOptions {
   readonly usageKeysMax?: number;
   readonly usageTagsMax?: number;
   readonly usageTagsHeldMax?: number;
+  readonly creditsSliceMs?: number;
   /** Nothing is logged without one. */
   readonly log?: HostLogger;
 }

@@ -1,8 +1,10 @@
 import { API_ID } from '#shared/api-id.ts';
 import { CREDITS_MAX } from '#shared/credits.ts';
+import { readTags } from '../core/tags.ts';
 import type { QuestionOptions } from './key-verifier.ts';
 
 const KEY_LENGTH_MAX = 512;
+const NAMES: ReadonlySet<string> = new Set(['apiId', 'tags', 'remaining']);
 
 /** Tells whether a text can be a key at all; what cannot is an unknown key, as verifyKey takes none such. */
 export function mayBeKey(key: string): boolean {
@@ -10,20 +12,23 @@ export function mayBeKey(key: string): boolean {
   return key.length > 0 && key.length <= KEY_LENGTH_MAX && key.isWellFormed();
 }
 
+/** The options that were judged last and that nobody can change: a guard asks with the same ones each time. */
+let judged: { readonly options: object; readonly apiId: string } | undefined;
+
 /** The API asked for. Throws TypeError where the question is wrong in itself, which is the caller's mistake. */
 export function askedApi(key: unknown, options: QuestionOptions | undefined): string | undefined {
   if (typeof key !== 'string') throw new TypeError('key: must be a string');
   if (options === undefined) return undefined;
+  if (options === judged?.options) return judged.apiId;
   if (typeof options !== 'object' || options === null) throw new TypeError('options: must be an object');
-  for (const name in options) {
-    if (name !== 'apiId' && name !== 'remaining') throw new TypeError(`${name}: unknown option`);
-  }
+  for (const name in options) if (!NAMES.has(name)) throw new TypeError(`${name}: unknown option`);
   // One that is there and undefined is a mistake too, which would let the keys of any API pass.
   if (!('apiId' in options)) return undefined;
   const { apiId } = options;
   if (typeof apiId !== 'string' || !API_ID.test(apiId)) {
     throw new TypeError(`apiId: must match ${API_ID.source}; leave it out for any API`);
   }
+  if (Object.isFrozen(options)) judged = { options, apiId };
   return apiId;
 }
 
@@ -40,4 +45,12 @@ export function askedCost(options: QuestionOptions | undefined): number {
     throw new TypeError(`remaining.cost: must be a whole number from 0 to ${CREDITS_MAX}`);
   }
   return cost;
+}
+
+/** The tags to count by. Throws TypeError where they are none. */
+export function askedTags(options: QuestionOptions | undefined): readonly string[] | undefined {
+  if (options?.tags === undefined) return undefined;
+  const read = readTags(options.tags);
+  if ('fault' in read) throw new TypeError(read.fault);
+  return read.tags;
 }

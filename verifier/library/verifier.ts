@@ -18,7 +18,7 @@ import {
   type VerifierOptions,
 } from './key-verifier.ts';
 import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, askedCost, mayBeKey } from './questions.ts';
+import { askedApi, askedCost, askedTags, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { keyVerdict } from './views.ts';
 
@@ -52,6 +52,7 @@ class LocalVerifier implements KeyVerifier {
   readonly #codes = perVerdict(() => 0);
   readonly #closing = new AbortController();
   #closed: Promise<void> | undefined;
+  #isClosed = false;
 
   constructor(options: VerifierOptions, clock: Clock) {
     const { config, apiIds } = readOptions(options);
@@ -72,19 +73,20 @@ class LocalVerifier implements KeyVerifier {
   }
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
-    const verdict = this.#decide(key, askedApi(key, options), askedCost(options));
+    const verdict = this.#decide(key, askedApi(key, options), askedTags(options), askedCost(options));
     return verdict && keyVerdict(verdict);
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const api = askedApi(key, options);
+    const tags = askedTags(options);
     const cost = askedCost(options);
-    const decided = this.#decide(key, api, cost);
+    const decided = this.#decide(key, api, tags, cost);
     if (decided !== undefined) return keyVerdict(decided);
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      verdict = await this.#engine.verifier.lookUp(key, api, false, undefined, cost);
+      verdict = await this.#engine.verifier.lookUp(key, api, false, tags, cost);
     } catch (error) {
       throw this.#isClosed
         ? closedError()
@@ -104,15 +106,14 @@ class LocalVerifier implements KeyVerifier {
     return this.#listeners.on(event, listener);
   }
 
-  get #isClosed(): boolean {
-    return this.#closing.signal.aborted;
-  }
-
-  #decide(key: string, apiId: string | undefined, cost: number): Verdict | undefined {
+  #decide(
+    key: string,
+    apiId: string | undefined,
+    tags: readonly string[] | undefined,
+    cost: number,
+  ): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    const verdict = mayBeKey(key)
-      ? this.#engine.verifier.decide(key, apiId, false, undefined, cost)
-      : NOT_FOUND;
+    const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId, false, tags, cost) : NOT_FOUND;
     if (verdict !== undefined) {
       this.#verdicts.memory++;
       this.#codes[verdict.code]++;
@@ -121,6 +122,7 @@ class LocalVerifier implements KeyVerifier {
   }
 
   async #close(): Promise<void> {
+    this.#isClosed = true;
     this.#closing.abort();
     const held = holdProcess();
     try {

@@ -1,4 +1,5 @@
 import { ALIASES, KEY_FIELDS } from '#shared/key-record.ts';
+import type { Details } from '../core/key-cache.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { KeyVerdict } from './key-verifier.ts';
 
@@ -8,20 +9,52 @@ const TEXTS = [
   ...Object.entries(ALIASES).map(([label, name]) => ({ name, label })),
 ];
 
-/** A verdict as applications see it: a copy, with the fields of a verifyKey response. */
+/** Details as verdicts show them. */
+interface Shown {
+  readonly meta: object;
+  readonly texts: Readonly<Record<string, string>> | undefined;
+}
+
+/** Details that were read; a change replaces them by others. */
+const read = new WeakMap<Details, Shown>();
+const NO_META: object = Object.freeze({});
+
+/** A verdict as applications see it: an object of its own, with the fields of a verifyKey response. Its meta is frozen. */
 export function keyVerdict({ code, entry, remaining }: Verdict): KeyVerdict {
-  const view: Record<string, unknown> = { valid: code === 'VALID', code };
-  if (entry !== undefined) {
-    const { details } = entry;
-    view['keyId'] = entry.keyId;
-    view['apiId'] = entry.epoch.apiId;
-    view['enabled'] = entry.enabled;
-    view['meta'] = details === undefined ? {} : JSON.parse(details.meta);
-    if (details !== undefined) {
-      for (const { name, label } of TEXTS) if (details[name]) view[label] = details[name];
-    }
-    if (entry.expires !== 0) view['expires'] = entry.expires;
-    if (remaining !== undefined) view['remaining'] = remaining;
-  }
-  return view as object as KeyVerdict;
+  const valid = code === 'VALID';
+  if (entry === undefined) return { valid, code } as KeyVerdict;
+  const { keyId, enabled, expires, details, epoch } = entry;
+  const { apiId } = epoch;
+  // Written out, since most keys are so, and V8 makes nothing quicker.
+  if (details === undefined && expires === 0 && remaining === undefined)
+    return { valid, code, keyId, apiId, enabled, meta: NO_META } as KeyVerdict;
+  const { meta, texts } = details === undefined ? { meta: NO_META, texts: undefined } : shown(details);
+  return {
+    valid,
+    code,
+    keyId,
+    apiId,
+    enabled,
+    meta,
+    ...texts,
+    ...(expires === 0 ? {} : { expires }),
+    ...(remaining === undefined ? {} : { remaining }),
+  } as KeyVerdict;
+}
+
+function shown(details: Details): Shown {
+  const known = read.get(details);
+  if (known !== undefined) return known;
+  const texts: Record<string, string> = {};
+  for (const { name, label } of TEXTS) if (details[name]) texts[label] = details[name];
+  const made = { meta: frozen(JSON.parse(details.meta)), texts };
+  read.set(details, made);
+  return made;
+}
+
+/** Freezes what JSON.parse made, to its depth. */
+function frozen<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value;
+  for (const part of Object.values(value)) frozen(part);
+  return Object.freeze(value);
 }

@@ -1,7 +1,7 @@
 // The entry `keyfence/express` of the package.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ValidKey } from '../library/key-verifier.ts';
-import { createGuard, type Passage } from './guard.ts';
+import { createGuard, type Passage, Refusal } from './guard.ts';
 import type { GuardOptions } from './guard-options.ts';
 import { removeIdentity } from './header-lines.ts';
 
@@ -32,22 +32,21 @@ export function keyfence(options: GuardOptions): ExpressGuard {
   const guard = createGuard(options);
   return (request, response, next) => {
     removeIdentity(request);
-    const { method = '', url = '', originalUrl = url, rawHeaders } = request;
-    const passage = guard.check({ method, target: originalUrl, rawHeaders });
+    const passage = guard.check(request.rawHeaders, request.originalUrl ?? request.url ?? '');
     if (passage instanceof Promise) void passage.then((late) => settle(request, response, late, next));
     else settle(request, response, passage, next);
   };
 }
 
 function settle(request: ExpressRequest, response: ServerResponse, passage: Passage, next: () => void): void {
-  if ('key' in passage) {
-    request.apiKey = passage.key;
+  if (!(passage instanceof Refusal)) {
+    request.apiKey = passage;
     next();
     return;
   }
   // Somebody else may have answered during a look-up.
   if (response.headersSent) return;
-  const { status, headers, body } = passage.refusal;
+  const { status, headers, body } = passage;
   for (const [name, value] of headers) response.setHeader(name, value);
   response.writeHead(status, { 'Content-Length': Buffer.byteLength(body) }).end(body);
 }

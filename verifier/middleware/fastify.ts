@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { ValidKey } from '../library/key-verifier.ts';
 import { wrongOptions } from '../library/options.ts';
-import { createGuard, type Guard, type Passage } from './guard.ts';
+import { createGuard, type Guard, type Passage, Refusal } from './guard.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
 import { removeIdentity } from './header-lines.ts';
 
@@ -54,23 +54,29 @@ function register(instance: FastifyInstance, options: GuardOptions): void {
   if (hasChildren(instance)) {
     throw wrongOptions(['register: keyfence comes before the plugins whose routes it is to guard']);
   }
+  // Fastify makes routeOptions anew at each request: not asked for where no route can have rules of its own.
+  let someHaveRules = instance.printRoutes() !== NO_ROUTES;
   instance.decorateRequest('apiKey', undefined);
-  // A wrong rule is noticed when the application starts.
-  instance.addHook('onRoute', ({ config }) => void guardOf(config?.apiKey));
+  instance.addHook('onRoute', ({ config }) => {
+    // A wrong rule is noticed when the application starts.
+    if (guardOf(config?.apiKey) !== guard) someHaveRules = true;
+  });
   instance.addHook('onRequest', (request, reply, next) => {
     removeIdentity(request.raw);
-    const own = guardOf(request.routeOptions.config.apiKey);
+    const own = someHaveRules ? guardOf(request.routeOptions.config.apiKey) : guard;
     if (own === undefined) {
       next();
       return;
     }
-    const { method = '', url = '', rawHeaders } = request.raw;
-    const passage = own.check({ method, target: url, rawHeaders });
+    const passage = own.check(request.raw.rawHeaders, request.raw.url ?? '');
     if (passage instanceof Promise) void passage.then((late) => settle(request, reply, late, next));
     else settle(request, reply, passage, next);
   });
   instance.addHook('onClose', () => guard.close());
 }
+
+/** The text of printRoutes where there are no routes; whatever else it says, they are asked for their rules. */
+const NO_ROUTES = '(empty tree)';
 
 /** Hooks and the decoration are for the instance itself, not for one below it. */
 Object.assign(keyfence, {
@@ -79,14 +85,14 @@ Object.assign(keyfence, {
 });
 
 function settle(request: FastifyRequest, reply: FastifyReply, passage: Passage, next: () => void): void {
-  if ('key' in passage) {
-    request.apiKey = passage.key;
+  if (!(passage instanceof Refusal)) {
+    request.apiKey = passage;
     next();
     return;
   }
   // Somebody else may have answered during a look-up.
   if (reply.sent) return;
-  const { status, headers, body } = passage.refusal;
+  const { status, headers, body } = passage;
   for (const [name, value] of headers) reply.header(name, value);
   reply.code(status).send(body);
 }

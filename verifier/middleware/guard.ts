@@ -1,37 +1,40 @@
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import { requestIdFrom } from '#shared/request-id.ts';
 import { VERDICTS } from '#shared/verdict-codes.ts';
-import { authzAnswer, clientQuestion } from '../endpoints/authz.ts';
-import { SOURCES, type Source } from '../endpoints/credentials.ts';
+import { authzAnswer } from '../endpoints/authz.ts';
+import { credentialOf, SOURCES, type Source } from '../endpoints/credentials.ts';
 import type { HeaderLine } from '../endpoints/identity-headers.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { createClient } from '../library/client.ts';
 import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../library/key-verifier.ts';
 import { apiIdFault, optionsObject, wrongOptions } from '../library/options.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
-import { headersOf } from './header-lines.ts';
+import { headersOf, loneBearer } from './header-lines.ts';
 
 /** An answer in place of the handler's. */
-export interface Refusal {
+export class Refusal {
   readonly status: number;
   readonly headers: readonly HeaderLine[];
   readonly body: string;
+
+  constructor(status: number, headers: readonly HeaderLine[], body: string) {
+    this.status = status;
+    this.headers = headers;
+    this.body = body;
+  }
 }
 
 /** Says whether a request may come to its handler: the key that lets it, or the answer that it gets instead. */
-export type Passage = { readonly key: ValidKey } | { readonly refusal: Refusal };
-
-/** A request as all frameworks have it: its method, its target, and names and values of its headers in turn. */
-export interface GuardedRequest {
-  readonly method: string;
-  readonly target: string;
-  readonly rawHeaders: readonly string[];
-}
+export type Passage = ValidKey | Refusal;
 
 /** Lets requests pass that have a good key. Closed: whatever goes wrong is a refusal, and nothing is thrown. */
 export interface Guard {
-  /** At once where memory may tell. */
-  check(request: GuardedRequest): Passage | Promise<Passage>;
+  /**
+   * Judges a request, at once where memory may tell.
+   * @param rawHeaders names and values of its headers in turn
+   * @param target its path and query
+   */
+  check(rawHeaders: readonly string[], target: string): Passage | Promise<Passage>;
   /** The same guard for other sources or another API. Throws TypeError, which names every wrong option. */
   with(options: RouteGuardOptions): Guard;
   /** Closes the client that was made for `url` or `unixSocket`; a verifier that was handed in stays. */
@@ -76,55 +79,60 @@ function rulesOf(options: RouteGuardOptions, byDefault: Rules): Rules {
   if (faults.length > 0) throw wrongOptions(faults);
   return {
     sources: isList ? SOURCES.filter((source) => sources.includes(source)) : byDefault.sources,
-    asked: typeof apiId === 'string' ? { apiId } : byDefault.asked,
+    asked: typeof apiId === 'string' ? Object.freeze({ apiId }) : byDefault.asked,
   };
 }
 
 function guard(verifier: KeyVerifier, rules: Rules, close: () => Promise<void>): Guard {
-  const settings = { sources: rules.sources, withMeta: false, allowPreflight: false };
+  const { sources, asked } = rules;
+  const takesBearer = sources.includes('bearer') && !sources.includes('query');
   return {
     close,
     with: (options) => guard(verifier, rulesOf(options, rules), close),
-    check({ method, target, rawHeaders }) {
+    check(rawHeaders, target) {
       try {
-        const headers = headersOf(rawHeaders);
-        const question = clientQuestion({ method, target }, headers, undefined, settings);
-        if ('code' in question) return { refusal: refused(question.code, headers['x-request-id']?.[0]) };
-        const { key } = question;
-        const passage = (verdict: KeyVerdict) => passageOf(verdict, headers['x-request-id']?.[0]);
-        const undecided = () => ({ refusal: unavailable(headers['x-request-id']?.[0]) });
-        const verdict = verifier.decide(key, rules.asked);
-        return verdict === undefined
-          ? Promise.resolve(verifier.verify(key, rules.asked)).then(passage).catch(undecided)
-          : passage(verdict);
+        let key = takesBearer ? loneBearer(rawHeaders) : undefined;
+        if (key === undefined) {
+          const credential = credentialOf(headersOf(rawHeaders), target, sources);
+          if ('fault' in credential) return refused(credential.fault, rawHeaders);
+          ({ key } = credential);
+        }
+        const verdict = verifier.decide(key, asked);
+        if (verdict !== undefined) return passageOf(verdict, rawHeaders);
+        return Promise.resolve(verifier.verify(key, asked))
+          .then((late) => passageOf(late, rawHeaders))
+          .catch(() => unavailable(rawHeaders));
       } catch {
-        return { refusal: unavailable(undefined) };
+        return unavailable([]);
       }
     },
   };
 }
 
 /** Only a verdict that is VALID in all its parts lets pass; one that is not known decides nothing. */
-function passageOf(verdict: KeyVerdict, requestId: string | undefined): Passage {
-  if (verdict.code === 'VALID' && verdict.valid === true) return { key: verdict };
+function passageOf(verdict: KeyVerdict, rawHeaders: readonly string[]): Passage {
+  if (verdict.code === 'VALID' && verdict.valid === true) return verdict;
   const { code } = verdict;
   const status: number = Object.hasOwn(VERDICTS, code) ? VERDICTS[code].status : 200;
-  return { refusal: status !== 200 ? refused(code, requestId) : unavailable(requestId) };
+  return status !== 200 ? refused(code, rawHeaders) : unavailable(rawHeaders);
 }
 
 /** The answer that `/authz` gives. */
-function refused(code: Parameters<typeof authzAnswer>[0]['code'], given: string | undefined): Refusal {
-  const requestId = requestIdFrom(given);
+function refused(code: Parameters<typeof authzAnswer>[0]['code'], rawHeaders: readonly string[]): Refusal {
+  const requestId = requestIdOf(rawHeaders);
   const { status, headers, body } = authzAnswer({ code }, requestId, false);
-  return { status, headers: [...headers, ...everyAnswer(requestId)], body };
+  return new Refusal(status, [...headers, ...everyAnswer(requestId)], body);
 }
 
-function unavailable(given: string | undefined): Refusal {
-  const requestId = requestIdFrom(given);
+function unavailable(rawHeaders: readonly string[]): Refusal {
+  const requestId = requestIdOf(rawHeaders);
   const { code, status } = new ApiError('SERVICE_UNAVAILABLE', '');
   const headers: HeaderLine[] = [['Retry-After', String(RETRY_AFTER_SECONDS)], ...everyAnswer(requestId)];
-  return { status, headers, body: problemBody({ status, code, requestId }) };
+  return new Refusal(status, headers, problemBody({ status, code, requestId }));
 }
+
+const requestIdOf = (rawHeaders: readonly string[]): string =>
+  requestIdFrom(headersOf(rawHeaders)['x-request-id']?.[0]);
 
 const everyAnswer = (requestId: string): HeaderLine[] => [
   ['Content-Type', PROBLEM_TYPE],

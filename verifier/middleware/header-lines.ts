@@ -1,4 +1,4 @@
-import type { HeaderLines } from '../endpoints/credentials.ts';
+import { bearerKey, type HeaderLines } from '../endpoints/credentials.ts';
 import { isIdentityHeader } from '../endpoints/identity-headers.ts';
 
 /** Headers that say who asks and by which key; no others are read. */
@@ -21,6 +21,22 @@ export function headersOf(rawHeaders: readonly string[]): HeaderLines {
   return lines;
 }
 
+/**
+ * The key of a request that shows it as most do: one `Authorization: Bearer`, no `X-Api-Key`. undefined = read them all.
+ */
+export function loneBearer(rawHeaders: readonly string[]): string | undefined {
+  let line: string | undefined;
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    const name = rawHeaders[i] ?? '';
+    if (name.length === 9 && name.toLowerCase() === 'x-api-key') return undefined;
+    if (name.length !== 13 || name.toLowerCase() !== 'authorization') continue;
+    if (line !== undefined) return undefined;
+    line = rawHeaders[i + 1];
+  }
+  // An empty text is no key.
+  return (line && bearerKey(line)) || undefined;
+}
+
 /** A request of node:http, as far as its headers go. */
 interface WithHeaders {
   readonly rawHeaders: string[];
@@ -34,7 +50,7 @@ interface WithHeaders {
  */
 export function removeIdentity(request: WithHeaders): void {
   const { rawHeaders } = request;
-  if (!rawHeaders.some((name, i) => i % 2 === 0 && isIdentity(name))) return;
+  if (!hasIdentity(rawHeaders)) return;
   // Node makes both of these from the raw ones when they are first asked for, and counts on their number.
   for (const headers of [request.headers, request.headersDistinct]) {
     for (const name of Object.keys(headers)) if (isIdentity(name)) delete headers[name];
@@ -44,8 +60,15 @@ export function removeIdentity(request: WithHeaders): void {
   }
 }
 
-/** `isIdentityHeader`, at the cost of a letter for most names. */
+/** Tells whether one of the names says whose key it is. */
+export function hasIdentity(rawHeaders: readonly string[]): boolean {
+  for (let i = 0; i < rawHeaders.length; i += 2) if (isIdentity(rawHeaders[i] ?? '')) return true;
+  return false;
+}
+
+/** `isIdentityHeader`, at the cost of two letters for most names: an x, and a k behind what follows it. */
 export function isIdentity(name: string): boolean {
-  const first = name.charCodeAt(0);
-  return (first === 120 || first === 88) && isIdentityHeader(name);
+  return (
+    (name.charCodeAt(0) | 0x20) === 0x78 && (name.charCodeAt(2) | 0x20) === 0x6b && isIdentityHeader(name)
+  );
 }

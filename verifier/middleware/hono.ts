@@ -1,10 +1,10 @@
 // The entry `keyfence/hono` of the package.
 import { IncomingMessage } from 'node:http';
-import type { Context, MiddlewareHandler } from 'hono';
+import type { Context, MiddlewareHandler, Next } from 'hono';
 import type { ValidKey } from '../library/key-verifier.ts';
-import { createGuard, type Passage } from './guard.ts';
+import { createGuard, type Passage, Refusal } from './guard.ts';
 import type { GuardOptions } from './guard-options.ts';
-import { isIdentity, removeIdentity } from './header-lines.ts';
+import { hasIdentity, isIdentity, removeIdentity } from './header-lines.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
 export type { GuardOptions } from './guard-options.ts';
@@ -18,19 +18,13 @@ export interface KeyfenceVariables {
 /** Guards what is registered after it, on Node: without a good key no handler runs. */
 export function keyfence(options: GuardOptions): MiddlewareHandler<{ Variables: KeyfenceVariables }> {
   const guard = createGuard(options);
-  return async (context, next) => {
+  return (context, next) => {
     const incoming = incomingOf(context);
-    const { method, url, raw } = context.req;
-    const rawHeaders = incoming?.rawHeaders ?? [...raw.headers].flat();
-    const passage = await guard.check({ method, target: url, rawHeaders });
-    if ('refusal' in passage) return answer(passage.refusal);
-    if (rawHeaders.some((name, i) => i % 2 === 0 && isIdentity(name))) {
-      for (const name of [...raw.headers.keys()]) if (isIdentity(name)) raw.headers.delete(name);
-      if (incoming) removeIdentity(incoming);
-    }
-    context.set('apiKey', passage.key);
-    await next();
-    return undefined;
+    const rawHeaders = incoming?.rawHeaders ?? [...context.req.raw.headers].flat();
+    const passage = guard.check(rawHeaders, context.req.url);
+    return passage instanceof Promise
+      ? passage.then((late) => settle(context, incoming, rawHeaders, late, next))
+      : settle(context, incoming, rawHeaders, passage, next);
   };
 }
 
@@ -40,6 +34,26 @@ function incomingOf({ env }: Context): IncomingMessage | undefined {
   return incoming instanceof IncomingMessage ? incoming : undefined;
 }
 
-function answer({ status, headers, body }: Extract<Passage, { refusal: unknown }>['refusal']): Response {
+function settle(
+  context: Context<{ Variables: KeyfenceVariables }>,
+  incoming: IncomingMessage | undefined,
+  rawHeaders: readonly string[],
+  passage: Passage,
+  next: Next,
+): Promise<Response | undefined> {
+  if (passage instanceof Refusal) return Promise.resolve(answer(passage));
+  if (hasIdentity(rawHeaders)) {
+    const { headers } = context.req.raw;
+    for (const name of [...headers.keys()]) if (isIdentity(name)) headers.delete(name);
+    if (incoming) removeIdentity(incoming);
+  }
+  context.set('apiKey', passage);
+  // Hono's own promise is of its context, which must not be taken for an answer.
+  return next().then(nothing);
+}
+
+const nothing = () => undefined;
+
+function answer({ status, headers, body }: Refusal): Response {
   return new Response(body, { status, headers: headers.map(([name, value]) => [name, value]) });
 }

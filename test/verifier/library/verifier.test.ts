@@ -1,7 +1,15 @@
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, expectTypeOf, test } from 'vitest';
 import { generateKey } from '../../../shared/key-format.ts';
-import type { KeyVerifier, VerifierOptions } from '../../../verifier/library/key-verifier.ts';
+import type { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import { createClient } from '../../../verifier/library/client.ts';
+import type { engineSettings } from '../../../verifier/library/engine-settings.ts';
+import type {
+  KeyVerifier,
+  RedisConnectionOptions,
+  ValidKey,
+  VerifierOptions,
+} from '../../../verifier/library/key-verifier.ts';
 import { createVerifier, VerifierError } from '../../../verifier/library/verifier.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
@@ -25,7 +33,7 @@ function open(options: Partial<VerifierOptions> = {}): KeyVerifier {
 }
 
 beforeAll(async () => {
-  fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000' } });
+  fleet = await Fleet.start({ env: { LOOKUP_WAIT_MS: '5000', USAGE_PERIOD_MS: '100' } });
   await fleet.ok('apis.createApi', { apiId: 'other', name: 'other' });
   await fleet.ok('apis.createApi', { apiId: 'shop', name: 'shop' });
 });
@@ -64,9 +72,73 @@ test('every verdict is what verifyKey answers, by way of Redis and from memory',
     const { requestId: _, ...wanted } = (await fleet.verify(key, options)).body;
     expect(await verifier.verify(key, options)).toEqual(wanted);
     expect(verifier.decide(key, options)).toEqual(wanted);
+    expect(verifier.decide(key, options)).toEqual(wanted);
     codes.add(wanted.code);
   }
   expect([...codes].sort()).toEqual(['DISABLED', 'EXPIRED', 'FORBIDDEN', 'NOT_FOUND', 'VALID']);
+});
+
+test("a verdict is its caller's own, but for meta, which nobody can change for the others", async () => {
+  const verifier = open();
+  const meta = { plan: { seats: [3] } };
+  const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', name: 'Ada', meta });
+  const first = (await verifier.verify(key)) as ValidKey & { name: string };
+  first.name = 'Eve';
+  for (const part of [first.meta, first.meta['plan'], (first.meta['plan'] as typeof meta.plan).seats])
+    expect(Object.isFrozen(part)).toBe(true);
+  expect(verifier.decide(key)).toMatchObject({ name: 'Ada', meta });
+  await fleet.ok('keys.updateKey', { keyId, name: 'Bea', meta: { plan: 'none' } });
+  expect(await verifier.verify(key)).toMatchObject({ name: 'Bea', meta: { plan: 'none' } });
+});
+
+test('a question may ask for an API by an object that is changed afterwards', async () => {
+  const verifier = open();
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  const options = { apiId: 'other' };
+  expect((await verifier.verify(key, options)).code).toBe('FORBIDDEN');
+  options.apiId = 'shop';
+  expect((await verifier.verify(key, options)).code).toBe('VALID');
+  const fixed = Object.freeze({ apiId: 'other' });
+  for (const asked of [fixed, fixed, options, fixed])
+    expect((await verifier.verify(key, asked)).code).toBe(asked === fixed ? 'FORBIDDEN' : 'VALID');
+});
+
+test('verdicts are counted by the tags of the question, from memory and by way of Redis', async () => {
+  const verifier = open({ apiIds: ['tagged'], usagePeriodMs: 100 });
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'tagged' });
+  const client = createClient({ url: fleet.verifiers[0]?.address ?? '' });
+  opened.push(client);
+  const validOf = (one: KeyVerifier, tags: string[]) =>
+    fleet.until(async () => {
+      const verdict = await one.verify(key, { tags }).catch(() => undefined);
+      return verdict?.code === 'VALID';
+    });
+  await validOf(verifier, ['path=/orders']);
+  await validOf(verifier, ['path=/orders']);
+  await validOf(client, ['by=client']);
+  await fleet.until(() => verifier.decide(key, { tags: ['method=GET', 'path=/orders'] }) !== undefined);
+  for (const one of [verifier, client]) {
+    const wrong: [unknown, RegExp][] = [
+      ['a', /^tags: must be a list/],
+      [[''], /^tags: must have 1 to 128/],
+      [[5], /^tags: must be strings/],
+    ];
+    for (const [tags, message] of wrong) {
+      const options = { tags: tags as string[] };
+      expect(() => one.decide(key, options)).toThrow(message);
+      await expect(one.verify(key, options)).rejects.toBeInstanceOf(TypeError);
+    }
+  }
+  await fleet.until(async () => {
+    const asked = { apiId: 'tagged', groupBy: 'tag' };
+    const { verifications } = await fleet.ok('apis.getVerifications', asked);
+    const counts = new Map<string, number>(
+      verifications.map(({ tag, success }: { tag: string; success: number }) => [tag, success]),
+    );
+    return (
+      counts.get('path=/orders') === 3 && counts.get('method=GET') === 1 && (counts.get('by=client') ?? 0) > 0
+    );
+  });
 });
 
 test('a disable is complete only when each verifier of this process has it, and says so at once', async () => {
@@ -150,7 +222,22 @@ test('what can be no key is unknown; what is no question is a TypeError, which n
   }
 });
 
+/** The name of a setting in code. */
+type CamelCase<S> = S extends `${infer First}_${infer Rest}`
+  ? `${Lowercase<First>}${Capitalize<CamelCase<Rest>>}`
+  : S extends string
+    ? Lowercase<S>
+    : never;
+type WithoutPrefix<S> = S extends `REDIS_${infer Name}` ? Name : never;
+
 describe('options', () => {
+  test('the types name every setting, and nothing besides', () => {
+    type Engine = Exclude<keyof VerifierOptions, 'redis' | 'apiIds' | 'log'>;
+    expectTypeOf<Engine>().toEqualTypeOf<CamelCase<keyof typeof engineSettings>>();
+    type Connection = CamelCase<WithoutPrefix<keyof typeof redisSettings>>;
+    expectTypeOf<keyof RedisConnectionOptions>().toEqualTypeOf<Connection>();
+  });
+
   const faultsOf = (options: unknown) => {
     let fault: unknown;
     try {

@@ -1,5 +1,5 @@
 import { request as ask } from 'node:http';
-import Fastify from 'fastify';
+import Fastify, { type FastifyInstance } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../../shared/key-format.ts';
 import type { KeyVerifier } from '../../../verifier/library/key-verifier.ts';
@@ -239,6 +239,60 @@ describe('fastify', () => {
     expect(await status('/other', { 'x-api-key': key })).toBe(200);
     expect(await status('/other', { authorization: `Bearer ${key}` })).toBe(401);
     expect(await status('/shop', { 'x-api-key': key })).toBe(403);
+    await app.close();
+  });
+
+  test.each<[string, (app: FastifyInstance, routes: (at: FastifyInstance) => void) => unknown]>([
+    [
+      'after it',
+      async (app, routes) => {
+        await app.register(fastifyGuard, { verifier, apiId: 'shop' });
+        routes(app);
+      },
+    ],
+    [
+      'before it is loaded',
+      (app, routes) => {
+        app.register(fastifyGuard, { verifier, apiId: 'shop' });
+        routes(app);
+      },
+    ],
+    [
+      'before it',
+      async (app, routes) => {
+        routes(app);
+        await app.register(fastifyGuard, { verifier, apiId: 'shop' });
+      },
+    ],
+    [
+      'in a plugin of its own',
+      async (app, routes) => {
+        await app.register(fastifyGuard, { verifier, apiId: 'shop' });
+        await app.register(async (part) => routes(part));
+      },
+    ],
+    [
+      'in the plugin that registers it',
+      (app, routes) =>
+        app.register(async (part) => {
+          part.register(fastifyGuard, { verifier, apiId: 'shop' });
+          routes(part);
+        }),
+    ],
+  ])('rules of a route hold where it is registered %s', async (_where, build) => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'other' });
+    const app = Fastify();
+    await build(app, (at) => {
+      at.get('/other', { config: { apiKey: { apiId: 'other' } } }, () => 'ok');
+      at.get('/free', { config: { apiKey: false } }, () => 'ok');
+      at.get('/shop', () => 'ok');
+    });
+    const headers = { authorization: `Bearer ${key}` };
+    const statusOf = async (url: string) => (await app.inject({ url, headers })).statusCode;
+    expect([await statusOf('/other'), await statusOf('/free'), await statusOf('/shop')]).toEqual([
+      200, 200, 403,
+    ]);
+    expect((await app.inject('/other')).statusCode).toBe(401);
     await app.close();
   });
 
