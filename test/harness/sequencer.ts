@@ -34,6 +34,10 @@ const LONGEST = [
   'documentation',
   'cli/transfer',
   'redis/cluster',
+  'verifier/http/limits',
+  'verifier/fast-lane/loans',
+  'shared/admin',
+  'verifier/proxy/proxy-edges',
 ];
 
 /**
