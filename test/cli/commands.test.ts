@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { EXITS } from '../../control-plane/cli/exit.ts';
 import { generateKey } from '../../shared/key-format.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
@@ -15,11 +16,28 @@ afterAll(() => fleet.stop());
 
 const run = (args: string, env = {}, input?: string): Promise<Run> =>
   start(args.split(' '), envOf(fleet, env), input).ended;
+/** What people read; the command must end as `status` says. */
+const printed = async (args: string, status = 0, env = {}): Promise<string> => {
+  const ended = await run(args, env);
+  expect(ended, `${args}: ${ended.stderr}`).toMatchObject({ status });
+  return ended.stdout;
+};
 /** The answer as scripts read it; the command must end as `status` says. */
 const answer = async (args: string, status = 0, env = {}, input?: string) => {
   const ended = await run(`${args} --json`, env, input);
-  expect(ended, args).toMatchObject({ status });
+  expect(ended, `${args}: ${ended.stderr}`).toMatchObject({ status });
   return JSON.parse(ended.stdout);
+};
+
+/** The verdict of the command line, once the verifier can decide, which callers must bear. */
+const verified = async (key: string, status: number, options: string) => {
+  let ended: Run | undefined;
+  await fleet.until(async () => {
+    ended = await run(`keys verify ${options} --json`, { KEYFENCE_KEY: key });
+    return ended.status !== EXITS.UNAVAILABLE[0];
+  });
+  expect(ended, ended?.stderr).toMatchObject({ status });
+  return JSON.parse(ended?.stdout ?? '');
 };
 
 describe('keys', () => {
@@ -27,10 +45,7 @@ describe('keys', () => {
     const { keyId, key } = await answer(
       'keys create shop --name Ada --prefix shop --meta {"plan":"pro"} --expires +1h --environment live',
     );
-    const verify = async (status: number) => {
-      await fleet.verdict(key); // callers bear that a verifier cannot decide yet
-      return answer('keys verify --api shop', status, { KEYFENCE_KEY: key });
-    };
+    const verify = (status: number) => verified(key, status, '--api shop');
     expect(await verify(0)).toMatchObject({
       valid: true,
       keyId,
@@ -63,16 +78,14 @@ describe('keys', () => {
       remaining: 3,
       refill: { interval: 'monthly', amount: 10, refillDay: 15 },
     });
-    expect((await run(`keys get ${keyId}`)).stdout).toMatch(/refill +10 monthly on day 15/);
-    await fleet.verdict(key);
-    const verify = (status: number, cost: number) =>
-      answer(`keys verify --api shop --cost ${cost}`, status, { KEYFENCE_KEY: key });
+    expect(await printed(`keys get ${keyId}`)).toMatch(/refill +10 monthly on day 15/);
+    const verify = (status: number, cost: number) => verified(key, status, `--api shop --cost ${cost}`);
     await answer(`keys credits ${keyId} set 5`);
     expect(await verify(0, 4)).toMatchObject({ valid: true, remaining: 1 });
     expect(await verify(1, 2)).toMatchObject({ code: 'USAGE_EXCEEDED', remaining: 1 });
     const increased = await answer(`keys credits ${keyId} increment 2`);
     expect(increased).toMatchObject({ remaining: 3, propagation: { state: 'complete' } });
-    expect((await run(`keys credits ${keyId} decrement 9`)).stdout).toContain(`${keyId}: 0 credits`);
+    expect(await printed(`keys credits ${keyId} decrement 9`)).toContain(`${keyId}: 0 credits`);
     expect(await answer(`keys credits ${keyId} set unlimited`)).toMatchObject({ remaining: null });
     expect(await answer(`keys get ${keyId}`)).not.toHaveProperty('remaining');
     await answer(`keys update ${keyId} --remaining 7 --refill daily:9`);
@@ -102,7 +115,7 @@ describe('keys', () => {
       success: 1,
       disabled: 0,
     });
-    expect((await run(`keys usage ${keyId} --hourly`)).stdout).toMatch(
+    expect(await printed(`keys usage ${keyId} --hourly`)).toMatch(
       /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0 +0\n$/,
     );
   });
@@ -112,10 +125,10 @@ describe('keys', () => {
     await fleet.verdict(key);
     const url = `${fleet.verifiers[0]?.address}/v1/keys.verifyKey`;
     await fleet.post(url, { key, tags: ['read'] });
-    await fleet.until(async () => (await run('apis usage tagged --by-tag')).stdout.includes('read'));
-    expect((await run('apis usage tagged --by-tag')).stdout).toMatch(/^tag .*\nread +1 +0 +0 +0 +0\n$/);
-    expect((await run('apis usage tagged --tag read')).stdout).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0\n$/);
-    expect((await run('apis usage tagged --hourly')).stdout).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0\n$/);
+    await fleet.until(async () => (await printed('apis usage tagged --by-tag')).includes('read'));
+    expect(await printed('apis usage tagged --by-tag')).toMatch(/^tag .*\nread +1 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --tag read')).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --hourly')).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0\n$/);
   });
 
   test('are listed as far as asked, with a cursor for the rest', async () => {
@@ -170,7 +183,7 @@ test('APIs are made, shown, listed and deleted', async () => {
   await answer('apis update roses --clear defaultPrefix defaultBytes');
   expect(await answer('apis get roses')).not.toHaveProperty('defaultBytes');
   expect((await run('apis update roses')).status).toBe(64);
-  expect((await run('apis list')).stdout).toMatch(/^garden +20\S+Z +Garden$/m);
+  expect(await printed('apis list')).toMatch(/^garden +20\S+Z +Garden$/m);
   expect((await run('apis create Garden --id garden')).status).toBe(1);
   expect((await answer('apis delete garden --yes')).propagation.state).toBe('complete');
   expect((await run('apis get garden')).status).toBe(1);
@@ -184,7 +197,7 @@ test('a root key that was made may do what it was given, until it is disabled', 
   await answer(`root-keys disable ${made.rootKeyId}`);
   expect((await run('apis list', env)).status).toBe(77);
   await answer(`root-keys enable ${made.rootKeyId}`);
-  expect((await run('root-keys list', env)).stdout).toMatch(
+  expect(await printed('root-keys list', 0, env)).toMatch(
     new RegExp(`^${made.rootKeyId} +enabled .* reader +api`, 'm'),
   );
 });
@@ -221,7 +234,7 @@ test('the audit log shows who did what, and what was refused', async () => {
     after: { enabled: false },
   });
   expect(created).toMatchObject({ operation: 'keys.createKey' });
-  expect((await run(`audit --key ${keyId}`)).stdout).toContain('{"enabled":true} → {"enabled":false}');
+  expect(await printed(`audit --key ${keyId}`)).toContain('{"enabled":true} → {"enabled":false}');
   await run('keys get key_unknown', { KEYFENCE_ROOT_KEY: 'nobody' });
   expect((await answer('audit --refused --limit 1')).events[0]).toMatchObject({ outcome: 'UNAUTHORIZED' });
 });

@@ -174,10 +174,14 @@ export class Fleet {
   }
 
   #env(env: Env): Env {
-    // A busy machine delays the event loop, too.
-    const shedding = { EVENT_LOOP_DELAY_MS_MAX: '0' };
+    // A busy machine delays the event loop, too, and a slow disk Redis: neither is an outage.
+    const patient = {
+      EVENT_LOOP_DELAY_MS_MAX: '0',
+      REDIS_CONNECT_TIMEOUT_MS: '20000',
+      REDIS_COMMAND_TIMEOUT_MS: '20000',
+    };
     const own = { REDIS_URL: this.#url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'debug', LEASE_MS: '2000' };
-    return { ...shedding, ...own, ...env };
+    return { ...patient, ...own, ...env };
   }
 
   #log(process: 'control-plane' | 'verifier') {

@@ -5,7 +5,8 @@ import { RedisNode } from './redis-nodes.ts';
 import { HOLDS_MS_MAX } from './waiting.ts';
 
 const PRIMARIES = 3;
-const NODE_TIMEOUT_MS = 1500;
+/** Silence after which a node is taken for dead: soon where a replica can follow it, else later than a slow disk. */
+const NODE_TIMEOUT_MS = { withReplicas: 1500, alone: 15_000 } as const;
 
 /** A Redis Cluster of three primaries, each with as many replicas as asked for. */
 export class RedisCluster {
@@ -17,7 +18,10 @@ export class RedisCluster {
 
   /** @param replicas how many each primary has; with them, a primary that lacks one refuses writes */
   static async start(directory: string, replicas = 0): Promise<RedisCluster> {
-    const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT_MS)];
+    const timeoutMs = replicas > 0 ? NODE_TIMEOUT_MS.withReplicas : NODE_TIMEOUT_MS.alone;
+    const options = ['--cluster-enabled', 'yes', '--cluster-node-timeout', String(timeoutMs)];
+    // As deploy/scaling.md says: otherwise the loss of one node stops all.
+    options.push('--cluster-require-full-coverage', 'no');
     if (replicas > 0) {
       options.push('--min-replicas-to-write', '1', '--min-replicas-max-lag', '2');
       options.push('--repl-diskless-sync-delay', '0', '--repl-ping-replica-period', '1');
