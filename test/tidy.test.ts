@@ -232,7 +232,7 @@ const WAITING: Readonly<Record<string, string>> = {
   'shared/redis.test.ts': 'the second command has a later time-out than the first',
   'verifier/http/limits.test.ts': 'a time-out of idle connections must have run out',
   'verifier/endpoints/ext-authz-grpc.test.ts': 'the time for a request must have run out',
-  'dashboard/dashboard.test.ts': 'what an attacker would say in the browser',
+  'dashboard/hostile.test.ts': 'what an attacker would say in the browser',
 };
 
 test('no test sleeps to see whether something happens: it waits for what can be seen', () => {

@@ -1,0 +1,139 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { beforeAll, expect, test } from 'vitest';
+import { ROOT_KEY } from '../harness/fleet.ts';
+import { Dashboard } from './chromium.ts';
+import { onStage } from './stage.ts';
+
+onStage('for everybody', (stage) => {
+  test('it is worked with the keyboard alone, and the focus goes where the page went', async () => {
+    const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'keyboard', name: 'Kay' });
+    const dashboard = await Dashboard.open(stage.browser, stage.base);
+    const { page } = dashboard;
+    const focused = () =>
+      page.evaluate<string>(
+        `document.activeElement.getAttribute('aria-label') ?? document.activeElement.innerText ?? ''`,
+      );
+    const tabTo = async (wanted: string | RegExp) => {
+      for (let i = 0; i < 40; i++) {
+        if ((await focused()).match(wanted)) return;
+        await page.keyboard.press('Tab');
+      }
+      throw new Error(`the focus never came to ${wanted}`);
+    };
+    await stage.fleet.until(async () => (await focused()) === 'Sign in');
+    await page.keyboard.press('Tab');
+    await page.keyboard.type(ROOT_KEY);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await tabTo(/^APIs$/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'APIs' }).waitFor();
+    await dashboard.loaded();
+    await tabTo(/^keyboard$/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Keys of keyboard' }).waitFor();
+    expect(await focused()).toBe('Keys of keyboard');
+    await dashboard.loaded();
+    await tabTo('Disable Kay');
+    await page.keyboard.press('Space');
+    await page.getByText('Disabled Kay').waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+    await dashboard.close(key);
+  });
+
+  const LONG = { id: 'a-rather-long-name-of-an-api-that-somebody-chose-for-a-reason', keyId: '' };
+  let keyId = '';
+  beforeAll(async () => {
+    const names = Array.from({ length: 25 }, (_, i) => `Key ${i}`);
+    const make = (name: string) =>
+      stage.fleet.ok('keys.createKey', { apiId: 'checked', name, externalId: 'ada' });
+    ({ keyId } = await make('First'));
+    for (const name of names) await make(name);
+    const long = { name: 'W'.repeat(200), externalId: 'x'.repeat(200), meta: { long: 'y'.repeat(500) } };
+    LONG.keyId = (await stage.fleet.ok('keys.createKey', { apiId: LONG.id, ...long })).keyId;
+  });
+
+  test.for([1280, 390])(
+    'every page keeps to WCAG 2.2 AA in light and dark, and fits, at %i px',
+    {
+      timeout: 180_000,
+    },
+    async (width) => {
+      const dashboard = await Dashboard.open(stage.browser, stage.base, { viewport: { width, height: 844 } });
+      const { page } = dashboard;
+      await page.evaluate(AXE);
+      const check = async (view: string) => {
+        await page.emulateMedia({ colorScheme: 'light' });
+        expect(await page.evaluate<unknown[]>(BREACHES), view).toEqual([]);
+        // Of all the rules only that of contrast sees another scheme.
+        await page.emulateMedia({ colorScheme: 'dark' });
+        expect(await page.evaluate<unknown[]>(FAINT_BREACHES), `${view}, dark`).toEqual([]);
+        expect(await page.evaluate(NAMELESS), view).toEqual([]);
+      };
+      await check('sign in');
+      await dashboard.signIn();
+      await page.getByRole('heading', { name: 'Overview' }).waitFor();
+      for (const hash of [
+        '#/',
+        '#/apis',
+        '#/apis/checked',
+        `#/keys/${keyId}`,
+        '#/root-keys',
+        '#/fleet',
+        '#/audit',
+      ]) {
+        await dashboard.go(hash);
+        if (hash === '#/apis/checked') {
+          const height = await page.evaluate<number>('document.documentElement.scrollHeight');
+          if (width === 390) expect(height).toBeLessThan(3500);
+          await page.getByRole('button', { name: 'Disable Key 20' }).click();
+          await page.getByText('Disabled Key 20').waitFor();
+          await page.getByRole('checkbox', { name: 'Select Key 3', exact: true }).check();
+        }
+        for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
+        await check(hash);
+        if (hash === '#/apis/checked') {
+          await page.getByRole('button', { name: 'Undo' }).click();
+          await page.getByText('Undone: Disabled Key 20').waitFor();
+        }
+      }
+      // As narrow as phones are, and as a desk is at 400 %.
+      if (width === 390) await page.setViewportSize({ width: 320, height: 740 });
+      for (const hash of [
+        '#/',
+        '#/apis',
+        `#/apis/${LONG.id}`,
+        `#/keys/${LONG.keyId}`,
+        '#/root-keys',
+        '#/fleet',
+        '#/audit',
+      ]) {
+        await dashboard.go(hash);
+        for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
+        expect(
+          await page.evaluate('document.documentElement.scrollWidth - innerWidth'),
+          hash,
+        ).toBeLessThanOrEqual(0);
+      }
+      await dashboard.close();
+    },
+  );
+});
+
+/** The checker of accessibility, which the page's policy would not let in as a script. */
+const AXE = readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8');
+const breaches = (options: object) => `axe
+  .run(document, ${JSON.stringify(options)})
+  .then(({ violations }) => violations.map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html }) => html)]))`;
+/** Breaches of WCAG 2.2 AA: the rule, and where. */
+const BREACHES = breaches({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] });
+const FAINT_BREACHES = breaches({ runOnly: { type: 'rule', values: ['color-contrast'] } });
+
+/** Elements that are used but that a screen reader could not name. */
+const NAMELESS = `[...document.querySelectorAll('a, button, input, select, textarea, table, form, dialog')]
+  .filter((element) => {
+    const text = element.labels?.[0]?.innerText || element.getAttribute('aria-label') || element.textContent;
+    return !text?.trim() || (element.matches('input, select, textarea') && !element.labels?.length);
+  })
+  .map((element) => element.outerHTML.slice(0, 200))`;

@@ -1,0 +1,150 @@
+import { expect, test } from 'vitest';
+import { FaultProxy } from '../chaos/proxy.ts';
+import { Dashboard } from './chromium.ts';
+import { onStage } from './stage.ts';
+
+onStage('the page of a key', (stage) => {
+  test('what a key is, is changed, cleared and deleted on its page; how it is used is drawn', async () => {
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', {
+      apiId: 'detail',
+      name: 'Bob',
+      prefix: 'b',
+    });
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    const form = page.getByRole('form', { name: 'Change the key' });
+    const keyNow = () => stage.fleet.ok('keys.getKey', { keyId });
+
+    await form.getByLabel('Meta').fill('{"plan": ');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form
+      .getByRole('alert')
+      .getByText(/Not accepted: meta: /)
+      .waitFor();
+    expect(await form.getByLabel('Meta').inputValue()).toBe('{"plan": ');
+    await form.getByLabel('Meta').fill('{"plan": "free"}');
+    await form.getByLabel('Owner').fill('someone');
+    await form.getByLabel('Expires').fill('2999-12-31T10:00:00');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+    await page.locator('dd', { hasText: '2999' }).waitFor();
+    expect(await keyNow()).toMatchObject({ name: 'Bob', externalId: 'someone', meta: { plan: 'free' } });
+    expect(new Date((await keyNow()).expires).getFullYear()).toBe(2999);
+
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form.getByText('Nothing differs.').waitFor();
+    await form.getByLabel('Expires').fill('');
+    await form.getByLabel('Owner').fill('');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await stage.fleet.until(async () => !('expires' in (await keyNow())));
+    expect(await keyNow()).not.toHaveProperty('externalId');
+
+    await stage.fleet.until(async () => {
+      await page.reload();
+      await dashboard.signIn();
+      await page.getByRole('heading', { name: 'Bob' }).waitFor();
+      await dashboard.loaded();
+      return page.getByRole('img', { name: /Verdicts by the hour: 48 bars, the highest 1 ×/ }).isVisible();
+    });
+    await page.getByLabel('day').check();
+    await page.getByRole('img', { name: /Verdicts by the day/ }).waitFor();
+
+    await page.getByRole('button', { name: 'Delete key' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Delete this key?' });
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    await page.getByRole('button', { name: 'Delete key' }).click();
+    await dialog.getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByRole('heading', { name: 'Keys of detail' }).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('NOT_FOUND');
+    await dashboard.go(`#/keys/${keyId}`);
+    await page.getByText(/Not found.*not found/).waitFor();
+    await dashboard.close(key);
+  });
+
+  test('the credits of a key are drawn, set, refilled and made unlimited', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'detail', name: 'Cy', remaining: 40 });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    const form = page.getByRole('form', { name: 'Set the credits' });
+    const keyNow = () => stage.fleet.ok('keys.getKey', { keyId });
+    await page.getByRole('img', { name: 'Credits: 40 free, 0 at verifiers' }).waitFor();
+
+    await form.getByLabel('Credits empty').fill('many');
+    await form.getByRole('button', { name: 'Set' }).click();
+    await form.getByRole('alert').getByText('Credits: must be a whole number').waitFor();
+    await form.getByLabel('Credits empty').fill('70');
+    await form.getByLabel('Refill').selectOption('monthly');
+    await form.getByLabel('Amount').fill('100');
+    await form.getByLabel('Date').fill('15');
+    await form.getByRole('button', { name: 'Set' }).click();
+    await page.getByRole('img', { name: 'Credits: 70 free, 0 at verifiers' }).waitFor();
+    await page.getByText('Refilled to 100 monthly on day 15 at 00:00 UTC').waitFor();
+    expect(await keyNow()).toMatchObject({
+      remaining: 70,
+      refill: { interval: 'monthly', amount: 100, refillDay: 15 },
+    });
+    await form.getByRole('button', { name: 'Set' }).click();
+    await form.getByText('Nothing differs.').waitFor();
+    await form.getByLabel('Credits empty').fill('');
+    await form.getByRole('button', { name: 'Set' }).click();
+    await page.getByText('No limit: this key is accepted').waitFor();
+    expect(await keyNow()).not.toHaveProperty('remaining');
+    await dashboard.close();
+  });
+
+  test('a delete that is not complete when the API answers says until when a verifier may go on', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'hasty' });
+    const { address } = await stage.fleet.addControlPlane({ FENCE_WAIT_MS: '0' });
+    const dashboard = await Dashboard.open(stage.browser, address);
+    const { page } = dashboard;
+    await dashboard.signIn();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await dashboard.go(`#/keys/${keyId}`);
+    await page.getByRole('button', { name: 'Delete key' }).click();
+    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page
+      .getByRole('dialog')
+      .getByText(/may accept it until .*:.*, and no longer/)
+      .waitFor();
+    await page.getByRole('button', { name: 'Close' }).click();
+    await page.getByRole('heading', { name: 'Keys of hasty' }).waitFor();
+    await dashboard.close();
+  });
+
+  test('while a verifier is cut off, a disable shows who has applied it, who has not, and until when', async () => {
+    const proxy = new FaultProxy(() => stage.redis.port);
+    const port = await proxy.listen();
+    const env = { STATUS_PERIOD_MS: '100', REDIS_URL: `redis://127.0.0.1:${port}` };
+    const cutOff = await stage.fleet.addVerifier(env);
+    try {
+      const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'fenced', name: 'Mallory' });
+      for (const at of [0, 1]) expect(await stage.fleet.verdict(key, { at })).toBe('VALID');
+      const following = async () =>
+        (await stage.fleet.ok('fleet.listVerifiers')).verifiers.filter(
+          (verifier: { apis: { apiId: string }[] }) => verifier.apis.some(({ apiId }) => apiId === 'fenced'),
+        ).length === 2;
+      await stage.fleet.until(following);
+      const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+      const { page } = dashboard;
+      proxy.set('blackhole');
+      await page.getByRole('button', { name: 'Disable Mallory' }).click();
+      const panel = page.getByLabel('How far the change has come');
+      await panel.getByText('Disabled Mallory. Waiting for 1 of 2 verifiers.').waitFor();
+      await panel.getByText(/applied within [\d.]+ m?s/).waitFor();
+      await panel.getByText('not yet').waitFor();
+      await panel.getByRole('progressbar').waitFor();
+      expect(await stage.fleet.verdict(key, { at: 0 })).toBe('DISABLED');
+      await panel.getByText(/Complete after [\d.]+ m?s, by fence: 1 of 2 did not answer/).waitFor();
+      await panel.getByText('shut out: its lease has ended').waitFor();
+      expect((await stage.fleet.verifyOnce(key, { at: 1 })).status).toBe(503);
+      await dashboard.close(key);
+    } finally {
+      proxy.set('none');
+      await cutOff.stop();
+      stage.fleet.verifiers.splice(1, 1);
+      proxy.close();
+    }
+  });
+});

@@ -1,0 +1,153 @@
+import { expect, test } from 'vitest';
+import { onStage } from './stage.ts';
+
+onStage('the keys of an API', (stage) => {
+  test('a key is created, verified, disabled, refused, enabled and verified again', async () => {
+    const dashboard = await stage.signedIn('#/apis');
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'New API' }).click();
+    const made = page.getByRole('form', { name: 'New API' });
+    await made.getByLabel('Name').fill('Shop');
+    await made.getByLabel('Id').fill('shop');
+    await made.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('heading', { name: 'Keys of Shop' }).waitFor();
+    await page.getByText('No keys yet.').waitFor();
+
+    await page.getByRole('button', { name: 'Settings' }).click();
+    const settings = page.getByRole('form', { name: 'Settings of the API' });
+    await settings.getByLabel('Prefix of new keys').fill('acme');
+    await settings.getByLabel('Random bytes of new keys').fill('24');
+    await settings.getByRole('button', { name: 'Save' }).click();
+    await settings.getByText('Saved.').waitFor();
+    const defaults = { name: 'Shop', defaultPrefix: 'acme', defaultBytes: 24 };
+    expect(await stage.fleet.ok('apis.getApi', { apiId: 'shop' })).toMatchObject(defaults);
+    await page.getByRole('button', { name: 'Settings' }).click();
+
+    await page.getByRole('button', { name: 'New key' }).click();
+    const form = page.getByRole('form', { name: 'New key' });
+    await form.getByLabel('Name').fill('Ada');
+    await form.getByLabel('Owner').fill('customer-7');
+    await form.getByLabel('Environment').fill('live');
+    await form.getByLabel('Prefix').fill('shop');
+    await form.getByLabel('Meta').fill('{"plan": "pro"}');
+    await form.getByRole('button', { name: 'Create key' }).click();
+    const dialog = page.getByRole('dialog', { name: 'The new key' });
+    const key = await dialog.getByLabel('Secret').inputValue();
+    expect(key).toMatch(/^shop_\w{39}$/);
+    await dialog.getByRole('button', { name: 'Copy' }).click();
+    await dialog.getByText('Copied.').waitFor();
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe(key);
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Escape');
+    expect(await dialog.isVisible()).toBe(true);
+    await dialog.getByRole('button', { name: 'I have stored it' }).click();
+    await dialog.waitFor({ state: 'detached' });
+    expect(await page.content()).not.toContain(key);
+    // What made a key goes away with it, so that nobody makes a second one by a second click.
+    expect(await form.count()).toBe(0);
+    expect((await stage.fleet.ok('apis.listKeys', { apiId: 'shop' })).total).toBe(1);
+
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    const verified = await stage.fleet.verify(key);
+    expect(verified.body).toMatchObject({
+      code: 'VALID',
+      name: 'Ada',
+      meta: { plan: 'pro' },
+      environment: 'live',
+    });
+    const panel = page.getByLabel('How far the change has come');
+    await page.getByRole('button', { name: 'Disable Ada' }).click();
+    await panel.getByText(/Disabled Ada\. Complete in [\d.]+ m?s: applied by the verifier\./).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+    await page.getByRole('cell', { name: 'disabled', exact: true }).waitFor();
+    // Where one looks: right below the row.
+    expect(await page.locator('tr:has(button[aria-label="Enable Ada"]) + tr').innerText()).toMatch(
+      'Disabled Ada',
+    );
+    await panel.getByRole('button', { name: 'Undo' }).click();
+    await panel.getByText(/Undone: Disabled Ada\. Complete in/).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    await page.getByRole('button', { name: 'Disable Ada' }).click();
+    await page.getByRole('button', { name: 'Enable Ada' }).click();
+    await panel.getByText(/Enabled Ada\. Complete in/).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+
+    await dashboard.go('#/fleet');
+    expect((await dashboard.rows('Verifiers'))[0]?.join()).toMatch(/1 of 1 live/);
+    await page.getByRole('img', { name: /How long changes made here took/ }).waitFor();
+    await dashboard.close(key);
+  });
+
+  test('several keys are selected, disabled by one change, and watched in one panel', async () => {
+    const made: { key: string; keyId: string }[] = [];
+    for (const name of ['One', 'Two', 'Three']) {
+      made.push(await stage.fleet.ok('keys.createKey', { apiId: 'several', name }));
+    }
+    const codes = () => Promise.all(made.map(({ key }) => stage.fleet.verdict(key)));
+    expect(await codes()).toEqual(['VALID', 'VALID', 'VALID']);
+    const dashboard = await stage.signedIn('#/apis/several');
+    const { page } = dashboard;
+    const bar = page.getByRole('group', { name: 'Selection' });
+    const panel = page.getByLabel('How far the change has come');
+    await bar.getByText('None selected').waitFor();
+    await page.getByRole('checkbox', { name: 'Select One' }).check();
+    await page.getByRole('checkbox', { name: 'Select Three' }).check();
+    await bar.getByText('2 keys selected').waitFor();
+    await bar.getByRole('button', { name: 'Disable 2 keys' }).click();
+    await panel.getByText(/Disabled 2 keys\. Complete in [\d.]+ m?s: applied by the verifier\./).waitFor();
+    expect(await codes()).toEqual(['DISABLED', 'VALID', 'DISABLED']);
+    expect(await panel.count()).toBe(1);
+    await panel.getByRole('button', { name: 'Undo' }).click();
+    await panel.getByText(/Undone: Disabled 2 keys\. Complete in/).waitFor();
+    expect(await codes()).toEqual(['VALID', 'VALID', 'VALID']);
+    await bar.getByText('None selected').waitFor();
+    await bar.getByRole('button', { name: 'Select page' }).click();
+    await bar.getByText('3 keys selected').waitFor();
+    await stage.fleet.ok('keys.deleteKey', { keyId: made[1]?.keyId });
+    await bar.getByRole('button', { name: 'Enable 3 keys' }).click();
+    await panel.getByText(/Enabled 3 keys, but for 1 that could not be changed\. Complete in/).waitFor();
+    expect(await codes()).toEqual(['VALID', 'NOT_FOUND', 'VALID']);
+    await dashboard.close();
+  });
+
+  test('keys are searched, filtered and paged through', async () => {
+    let key = '';
+    for (let i = 0; i < 30; i++) {
+      const { key: made } = await stage.fleet.ok('keys.createKey', {
+        apiId: 'many',
+        name: `${i % 2 ? 'odd' : 'even'} ${i}`,
+        externalId: `owner ${i % 3}`,
+        enabled: i % 5 !== 0,
+      });
+      key = made;
+    }
+    const dashboard = await stage.signedIn('#/apis/many');
+    const { page } = dashboard;
+    const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
+    const first = await names();
+    expect(first).toHaveLength(25);
+    expect(first[0]).toBe('odd 29');
+    await page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('Page 2').waitFor();
+    await dashboard.loaded();
+    expect(await names()).toEqual(['even 4', 'odd 3', 'even 2', 'odd 1', 'even 0']);
+    await page.getByRole('button', { name: 'Previous' }).click();
+    await page.getByText('Page 1').waitFor();
+    await dashboard.loaded();
+    expect(await names()).toEqual(first);
+
+    await page.getByLabel('Name begins with').fill('odd');
+    await page.getByLabel('Owner').fill('owner 1');
+    await page.keyboard.press('Enter');
+    await dashboard.loaded();
+    expect(await names()).toEqual(['odd 25', 'odd 19', 'odd 13', 'odd 7', 'odd 1']);
+    await page.getByLabel('State').selectOption('disabled');
+    await dashboard.loaded();
+    expect(await names()).toEqual(['odd 25']);
+
+    await page.getByLabel('Name begins with').fill(key);
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByText('keys are not sent in addresses').waitFor();
+    await dashboard.close(key);
+  });
+});

@@ -1,0 +1,95 @@
+import { expect, test } from 'vitest';
+import { onStage } from './stage.ts';
+
+onStage('the sections', (stage) => {
+  test('an API that is not there says so, leads back, and offers nothing', async () => {
+    const dashboard = await stage.signedIn('#/apis/never-made');
+    const { page } = dashboard;
+    await page.getByRole('heading', { name: 'No such API' }).waitFor();
+    expect(await page.getByRole('button', { name: /New key|Delete API/ }).count()).toBe(0);
+    await page.getByRole('link', { name: 'To the APIs' }).click();
+    await page.getByRole('heading', { name: 'APIs' }).waitFor();
+    await dashboard.close();
+  });
+
+  test('an API is deleted only by who types its id', async () => {
+    const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'doomed' });
+    const dashboard = await stage.signedIn('#/apis/doomed');
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'Delete API' }).click();
+    const remove = page.getByRole('button', { name: 'Delete API and keys' });
+    await page.getByLabel('Type doomed to confirm').fill('doome');
+    expect(await remove.isDisabled()).toBe(true);
+    await page.getByLabel('Type doomed to confirm').fill('doomed');
+    await remove.click();
+    await page.getByRole('heading', { name: 'APIs' }).waitFor();
+    expect(await stage.fleet.verdict(key)).toBe('NOT_FOUND');
+    await dashboard.close(key);
+  });
+
+  test('the overview shows what is answered and refused, what needs attention, and who changed what', async () => {
+    const { key, keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'watched', name: 'Olga' });
+    await stage.fleet.ok('keys.updateKey', { keyId, enabled: false });
+    expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    const count = page
+      .getByLabel('Refusals since the verifiers started')
+      .locator('div', { hasText: 'DISABLED' });
+    await stage.fleet.until(
+      async () => Number((await count.locator('dd').innerText()).replace(/\D/g, '')) >= 1,
+    );
+    await page.getByText('Verifiers in sync').waitFor();
+    await page.getByRole('img', { name: /Verifications since this page was opened/ }).waitFor();
+    const [latest = []] = await dashboard.rows('Events');
+    expect(latest.slice(0, 2)).toEqual(['keys.updateKey', 'OK']);
+    await dashboard.close(key);
+  });
+
+  test('a root key is made with the chosen permissions, signs in, and is ended when it is disabled', async () => {
+    const dashboard = await stage.signedIn('#/root-keys');
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'New root key' }).click();
+    await page.getByRole('textbox', { name: 'Name' }).fill('Reader');
+    await page.getByLabel('For the API').fill('shop');
+    await page.getByLabel('read key', { exact: true }).check();
+    await page.getByLabel('read api').check();
+    await page.getByRole('button', { name: 'Create root key' }).click();
+    const secret = await page.getByLabel('Secret').inputValue();
+    await page.getByRole('button', { name: 'I have stored it' }).click();
+    await page.getByText('api.shop read key, read api').waitFor();
+
+    const reader = await stage.signedIn('#/fleet', secret);
+    await reader.page.getByText(/Not permitted.*root\.\*\.read_fleet/).waitFor();
+    await page.getByRole('button', { name: 'Disable Reader' }).click();
+    const sure = page.getByRole('dialog', { name: 'Disable this root key?' });
+    await sure.getByRole('button', { name: 'Cancel' }).click();
+    await page.getByRole('button', { name: 'Disable Reader' }).click();
+    await sure.getByRole('button', { name: 'Disable' }).click();
+    await page.getByRole('cell', { name: 'disabled', exact: true }).waitFor();
+    await reader.go('#/apis/shop');
+    await reader.page.getByText('The root key is no longer accepted.').waitFor();
+    await reader.close(secret);
+    await dashboard.close(secret);
+  });
+
+  test('what was done and what was refused is listed', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'audited', name: 'Eve' });
+    await stage.fleet.ok('keys.updateKey', { keyId, enabled: false });
+    await stage.fleet.admin('keys.updateKey', { keyId, enabled: 'no' });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    await page.getByRole('link', { name: 'Audit log of this key' }).click();
+    await page.getByRole('heading', { name: 'Audit' }).waitFor();
+    await dashboard.loaded();
+    const operations = async () => (await dashboard.rows('Events')).map((cells) => cells.slice(0, 2));
+    expect(await operations()).toEqual([
+      ['keys.updateKey', 'OK'],
+      ['keys.createKey', 'OK'],
+    ]);
+    await page.getByLabel('Show').selectOption('what was refused');
+    await dashboard.loaded();
+    expect(await operations()).toEqual([['keys.updateKey', 'BAD_REQUEST']]);
+    await dashboard.close();
+  });
+});

@@ -1,0 +1,53 @@
+import { expect, test } from 'vitest';
+import { Dashboard } from './chromium.ts';
+import { onStage } from './stage.ts';
+
+onStage('signing in', (stage) => {
+  test('fails in words for a root key that is wrong, is a key of an API, or is not sendable', async () => {
+    const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'plain' });
+    const dashboard = await Dashboard.open(stage.browser, stage.base);
+    const { page } = dashboard;
+    for (const wrong of ['nobody-knows-this-root-key-00000000', key, 'schlüssel', 'two words']) {
+      await dashboard.signIn(wrong);
+      await page.getByRole('alert').getByText('Root key not accepted').waitFor();
+      await page.getByLabel('Root key').fill('');
+    }
+    expect(await page.getByRole('navigation').count()).toBe(0);
+    await dashboard.close(key, 'nobody-knows-this-root-key-00000000');
+  });
+
+  test('is for this page only, or until the tab is closed where that is asked for', async () => {
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    expect(await page.evaluate('JSON.stringify(sessionStorage)')).toBe('{}');
+    await page.reload();
+    await page.getByLabel('Stay signed in').check();
+    await dashboard.signIn();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await page.reload();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByLabel('Root key').waitFor();
+    expect(await page.evaluate('JSON.stringify(sessionStorage)')).toBe('{}');
+    await dashboard.close();
+  });
+
+  test('without a connection says so; a connection that is lost later is told, and comes back by itself', async () => {
+    const dashboard = await Dashboard.open(stage.browser, stage.base);
+    const { page } = dashboard;
+    await page.context().setOffline(true);
+    await dashboard.signIn();
+    await page.getByText('Connection lost: the control plane does not answer').waitFor();
+    await page.context().setOffline(false);
+    await dashboard.signIn();
+    await page.getByRole('heading', { name: 'Overview' }).waitFor();
+    await page.context().setOffline(true);
+    await page.getByRole('link', { name: 'Fleet' }).click();
+    await page.getByText('Connection to the control plane lost').waitFor();
+    await page.getByText('Trying again…').waitFor();
+    await page.context().setOffline(false);
+    await page.getByRole('table', { name: 'Verifiers' }).waitFor();
+    await page.getByText('Connection to the control plane lost').waitFor({ state: 'detached' });
+    await dashboard.close();
+  });
+});
