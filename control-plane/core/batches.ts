@@ -8,6 +8,8 @@ import { notWritten } from './not-written.ts';
 export interface BatchLimits {
   /** Changes written in one go. */
   readonly partMax: number;
+  /** A part of an API begins no sooner than this after the one before, milliseconds: the machine has time for others. */
+  readonly periodMs: number;
   /** The longest wait after them for followers to catch up, milliseconds: other changes come in between. */
   readonly giveWayMs: number;
   /** A live follower that is behind by more changes is waited for, or the log would no longer reach back to it. */
@@ -106,16 +108,28 @@ export class Batches {
     }
   }
 
-  /** The next in line comes when this is done and followers have caught up, or time is up. */
+  /** The next in line comes when this is done, its period is over, and followers have caught up or time is up. */
   async #inLine<T extends { readonly journey: Journey | undefined }>(
     apiId: string,
     work: (caughtUp: boolean) => Promise<T>,
   ): Promise<T> {
-    const mine = (this.#lines.get(apiId) ?? Promise.resolve(false)).then(work);
-    const over = mine.then(({ journey }) => this.#giveWay(journey)).catch(() => false);
+    const before = this.#lines.get(apiId) ?? Promise.resolve(false);
+    const mine = before.then(work);
+    const over = Promise.all([
+      mine.then(({ journey }) => this.#giveWay(journey)),
+      before.then(() => this.#period()),
+    ]).then(
+      ([caughtUp]) => caughtUp,
+      () => false,
+    );
     this.#lines.set(apiId, over);
     void over.then(() => this.#lines.get(apiId) === over && this.#lines.delete(apiId));
     return mine;
+  }
+
+  async #period(): Promise<void> {
+    const { clock, limits, stop } = this.#options;
+    if (limits.periodMs > 0) await pause(clock, limits.periodMs, stop);
   }
 
   /** Waits until every follower has applied a part, or time is up; whether they have. */

@@ -223,7 +223,7 @@ export class World {
         pending: { changesMax: 100, refusalsMax: 100 },
         replicated: replicas > 0,
         // Parts of two fit into the shortest log beside what a follower lacks.
-        batch: { partMax: 2, giveWayMs: 25, lagMax: 1 },
+        batch: { partMax: 2, periodMs: 0, giveWayMs: 25, lagMax: 1 },
       },
       durable: () => true,
       events: {

@@ -64,7 +64,12 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
       durable: () => true,
       events: { rewritten: (_, keyId, how) => void at.rewritten.push(`${keyId} ${how}`) },
     },
-    limits: { fenceWaitMs: 400, pending, replicated: false, batch: { partMax: 2, giveWayMs: 20, lagMax: 4 } },
+    limits: {
+      fenceWaitMs: 400,
+      pending,
+      replicated: false,
+      batch: { partMax: 2, periodMs: 8, giveWayMs: 20, lagMax: 4 },
+    },
   });
   const writes = (apiId: string, count: number, fields: Write['fields'] = { e: '0' }) => {
     const [first, ...others] = Array.from({ length: count }, (_, i): Write => {
@@ -144,6 +149,19 @@ describe('a batch', () => {
     expect(at.parts).toEqual(['a0 a1', 'b0 b1', 'b2 b3']);
     await timeline.run(300);
     expect(at.parts.filter((part) => part.startsWith('a'))).toEqual(['a0 a1', 'a0 a1', 'a2 a3']);
+    fence.stop();
+  });
+
+  test('begins a part no sooner than a period after the one before, whichever call that was of', async () => {
+    const { timeline, at, begin, fence } = world();
+    begin('a', 4);
+    begin('a', 2, { e: '1' });
+    const startedAt: number[] = [];
+    for (let ms = 0; ms <= 40; ms++) {
+      await timeline.run(ms);
+      while (startedAt.length < at.parts.length) startedAt.push(ms);
+    }
+    expect(startedAt).toEqual([0, 8, 16]);
     fence.stop();
   });
 

@@ -50,7 +50,7 @@ function parts() {
     clock: systemClock,
     limits: {
       ...{ fenceWaitMs: 1000, pending: { changesMax: 9, refusalsMax: 9 }, replicated: false },
-      batch: { partMax: 2, giveWayMs: 1, lagMax: 100 },
+      batch: { partMax: 2, periodMs: 0, giveWayMs: 1, lagMax: 100 },
     },
     durable: () => true,
     events,
