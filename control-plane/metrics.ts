@@ -4,8 +4,8 @@ import type { Fence, FenceEvents } from './core/fence.ts';
 import type { JourneyEvents } from './core/journey.ts';
 import type { Audit } from './redis/audit.ts';
 import type { BootstrapWatch } from './redis/bootstrap-keys.ts';
-import type { WriteResult } from './redis/change-log.ts';
 import type { DurabilityCheck } from './redis/durability.ts';
+import type { WriteResult } from './redis/durable-writer.ts';
 
 /** The control plane's metrics. No label has unbounded values. */
 export class Metrics {

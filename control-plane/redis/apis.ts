@@ -6,7 +6,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import type { ApiDefaults } from './api-defaults.ts';
-import type { DurableWriter } from './change-log.ts';
+import type { DurableWriter } from './durable-writer.ts';
 
 const createScript = new Script(new URL('./lua/create-api.lua', import.meta.url));
 const updateScript = new Script(new URL('./lua/update-api.lua', import.meta.url));

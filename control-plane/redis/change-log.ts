@@ -1,12 +1,11 @@
 import { randomInt } from 'node:crypto';
-import type { Redis } from 'ioredis';
 import { CREDITS_PROTOCOL } from '#shared/credits.ts';
 import { generateId } from '#shared/key-format.ts';
 import { KEY_LETTERS, neededFor, POOL } from '#shared/key-record.ts';
 import { sequenceOf } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
-import { Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
+import { Script, type ScriptCall } from '#shared/redis/script.ts';
 import type {
   BatchedChangeLog,
   Closing,
@@ -17,6 +16,7 @@ import type {
   Write,
   Written,
 } from '../core/change-log.ts';
+import type { DurableWriter } from './durable-writer.ts';
 
 const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
 const writeAllScript = new Script(new URL('./lua/write-changes.lua', import.meta.url));
@@ -37,109 +37,8 @@ const WRITTEN_AT_ONCE = 25;
 const PAYLOAD_BYTES_MAX = 1024;
 /** Kills are told apart by a random number below this: scores are doubles, and randomInt ends at 2^48. */
 const KILL_MAX = 2 ** 48 - 1;
-/** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
-const WRITE_LANES = 8;
 /** Connections of batches, so that nothing else waits behind them on its own. */
 export const BATCH_LANE = 'batch';
-
-/** Outcome of a write; `short` = not on all replicas. */
-export type WriteResult = 'replicated' | 'short' | 'failed';
-
-/**
- * Runs a writing script where `key` lies and, with replicas, waits on the same connection until they hold it.
- * @returns the reply, and whether all of `replicas` confirmed
- */
-export class DurableWriter {
-  readonly #nodes: RedisNodes;
-  readonly #replicas: number;
-  readonly #count: (result: WriteResult) => void;
-  #turn = 0;
-
-  constructor(nodes: RedisNodes, replicas: number, count: (result: WriteResult) => void = () => undefined) {
-    this.#nodes = nodes;
-    this.#replicas = replicas;
-    this.#count = count;
-  }
-
-  /** True where what `run` is called for in one go is done in that order: on one connection to one server. */
-  get inOrder(): boolean {
-    return this.#replicas === 0 && !this.#nodes.isCluster;
-  }
-
-  /** @param lane of the connection, where it is to be one of its own */
-  async run(
-    script: Script,
-    keys: readonly string[],
-    args: readonly (string | number)[],
-    lane = this.#lane(),
-  ) {
-    try {
-      const done = await this.#run(script, keys, args, lane);
-      this.#count(done.replicated ? 'replicated' : 'short');
-      return done;
-    } catch (error) {
-      this.#count('failed');
-      throw error;
-    }
-  }
-
-  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[], lane: string) {
-    const [key = ''] = keys;
-    if (this.#replicas === 0) {
-      return {
-        reply: await this.#nodes.run(key, (redis) => script.run(redis, keys, args), lane),
-        replicated: true,
-      };
-    }
-    const { reply, confirmed } = await this.#nodes.run(
-      key,
-      (redis) => script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
-      lane,
-    );
-    return { reply, replicated: confirmed >= this.#replicas };
-  }
-
-  /**
-   * As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls.
-   * @param lane of the connection, where it is to be one of its own
-   */
-  async runAll(script: Script, calls: readonly ScriptCall[], lane = this.#lane()) {
-    try {
-      const done = await this.#runAll(script, calls, lane);
-      for (const _ of calls) this.#count(done.replicated ? 'replicated' : 'short');
-      return done;
-    } catch (error) {
-      for (const _ of calls) this.#count('failed');
-      throw error;
-    }
-  }
-
-  #lane(): string {
-    return this.#replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`;
-  }
-
-  async #runAll(script: Script, calls: readonly ScriptCall[], lane: string) {
-    const byNode = new Map<Redis, number[]>();
-    for (const [i, { keys }] of calls.entries()) {
-      const redis = await this.#nodes.connection(keys[0] ?? '', lane);
-      const mine = byNode.get(redis);
-      if (mine) mine.push(i);
-      else byNode.set(redis, [i]);
-    }
-    const replies: unknown[] = new Array(calls.length);
-    let replicated = true;
-    await Promise.all(
-      [...byNode].map(async ([redis, mine]) => {
-        const theirs = mine.flatMap((i) => calls[i] ?? []);
-        const work = script.runAll(redis, theirs, this.#replicas, WAIT_MS);
-        const done = await this.#nodes.within(redis, work);
-        for (const [n, i] of mine.entries()) replies[i] = done.replies[n];
-        replicated &&= done.confirmed >= this.#replicas;
-      }),
-    );
-    return { replies, replicated };
-  }
-}
 
 /** The change logs in real Redis. */
 export class RedisChangeLog implements BatchedChangeLog {
@@ -175,7 +74,7 @@ export class RedisChangeLog implements BatchedChangeLog {
 
   async writeAll(writes: readonly Write[]) {
     const calls = together(writes).map((alike) => this.#callOfAll(alike));
-    const { replies, replicated } = await this.#writer.runAll(writeAllScript, calls, BATCH_LANE);
+    const { replies, replicated } = await this.#writer.runInTurn(writeAllScript, calls, BATCH_LANE);
     const each = replies.flat(1);
     return writes.map((write, i) => outcomeOf(write, each[i], replicated));
   }

@@ -1,7 +1,7 @@
 import { type Clock, pause } from '#shared/clock.ts';
 import { apiKeys, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import type { DurableWriter } from './change-log.ts';
+import type { DurableWriter } from './durable-writer.ts';
 
 const settleScript = new Script(new URL('./lua/settle-credits.lua', import.meta.url));
 

@@ -3,7 +3,8 @@ import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId } from '#shared/key-format.ts';
 import { formatPointer, idPointer, parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
 import type { TooOld } from '../core/change-log.ts';
-import { type DurableWriter, tooOldOf } from './change-log.ts';
+import { tooOldOf } from './change-log.ts';
+import type { DurableWriter } from './durable-writer.ts';
 import type { Keys } from './keys.ts';
 import {
   createScript,

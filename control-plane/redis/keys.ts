@@ -14,7 +14,8 @@ import {
 import type { ChangeLog } from '../core/change-log.ts';
 import { tooOld } from '../core/not-written.ts';
 import { BYTES, parseDefaults, SeenDefaults } from './api-defaults.ts';
-import { BATCH_LANE, type DurableWriter, tooOldOf } from './change-log.ts';
+import { BATCH_LANE, tooOldOf } from './change-log.ts';
+import type { DurableWriter } from './durable-writer.ts';
 import {
   createScript,
   deletePointerScript,

@@ -5,7 +5,7 @@ import { rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { Permissions } from '../core/permissions.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
-import type { DurableWriter } from './change-log.ts';
+import type { DurableWriter } from './durable-writer.ts';
 
 const createScript = new Script(new URL('./lua/create-root-key.lua', import.meta.url));
 const updateScript = new Script(new URL('./lua/update-root-key.lua', import.meta.url));

@@ -13,7 +13,8 @@ import { Script } from '#shared/redis/script.ts';
 import { KEPT, LENGTH_MS } from '#shared/usage.ts';
 import type { Head, LeaseStep, SweepStore } from '../core/sweep-store.ts';
 import type { Apis } from './apis.ts';
-import { type DurableWriter, parseScore } from './change-log.ts';
+import { parseScore } from './change-log.ts';
+import type { DurableWriter } from './durable-writer.ts';
 import type { Keys } from './keys.ts';
 
 const setLeaseScript = new Script(new URL('./lua/set-lease.lua', import.meta.url));

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AuditEvent } from '../../../control-plane/core/audit-event.ts';
 import { Audit } from '../../../control-plane/redis/audit.ts';
-import { DurableWriter } from '../../../control-plane/redis/change-log.ts';
+import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { unavailable } from '../../../shared/errors.ts';
 import { loadConfig } from '../../../shared/process/config.ts';

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { Apis } from '../../../control-plane/redis/apis.ts';
 import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
-import { DurableWriter, RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
+import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
+import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { KeyImport } from '../../../control-plane/redis/key-import.ts';
 import { Keys } from '../../../control-plane/redis/keys.ts';
 import { RootKeys } from '../../../control-plane/redis/root-keys.ts';

@@ -1,0 +1,133 @@
+import type { Redis } from 'ioredis';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { type Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
+
+/** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
+const WRITE_LANES = 8;
+
+/** Outcome of a write; `short` = not on all replicas. */
+export type WriteResult = 'replicated' | 'short' | 'failed';
+
+/**
+ * Runs a writing script where `key` lies and, with replicas, waits on the same connection until they hold it.
+ * @returns the reply, and whether all of `replicas` confirmed
+ */
+export class DurableWriter {
+  readonly #nodes: RedisNodes;
+  readonly #replicas: number;
+  readonly #count: (result: WriteResult) => void;
+  #turn = 0;
+
+  constructor(nodes: RedisNodes, replicas: number, count: (result: WriteResult) => void = () => undefined) {
+    this.#nodes = nodes;
+    this.#replicas = replicas;
+    this.#count = count;
+  }
+
+  /** True where what `run` is called for in one go is done in that order: on one connection to one server. */
+  get inOrder(): boolean {
+    return this.#replicas === 0 && !this.#nodes.isCluster;
+  }
+
+  /** @param lane of the connection, where it is to be one of its own */
+  async run(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    lane = this.#lane(),
+  ) {
+    try {
+      const done = await this.#run(script, keys, args, lane);
+      this.#count(done.replicated ? 'replicated' : 'short');
+      return done;
+    } catch (error) {
+      this.#count('failed');
+      throw error;
+    }
+  }
+
+  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[], lane: string) {
+    const [key = ''] = keys;
+    if (this.#replicas === 0) {
+      return {
+        reply: await this.#nodes.run(key, (redis) => script.run(redis, keys, args), lane),
+        replicated: true,
+      };
+    }
+    const { reply, confirmed } = await this.#nodes.run(
+      key,
+      (redis) => script.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
+      lane,
+    );
+    return { reply, replicated: confirmed >= this.#replicas };
+  }
+
+  /**
+   * As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls.
+   * @param lane of the connection, where it is to be one of its own
+   */
+  runAll(script: Script, calls: readonly ScriptCall[], lane = this.#lane()) {
+    return this.#counted(calls, this.#runAll(script, calls, lane));
+  }
+
+  /**
+   * As `runAll` at the node of the first call, but each when the one before is done, so that others come in between. All go
+   * over one connection: a server that has what the last wrote has it all.
+   */
+  runInTurn(script: Script, calls: readonly ScriptCall[], lane: string) {
+    return this.#counted(calls, this.#runInTurn(script, calls, lane));
+  }
+
+  async #counted<T extends { replicated: boolean }>(
+    calls: readonly ScriptCall[],
+    work: Promise<T>,
+  ): Promise<T> {
+    try {
+      const done = await work;
+      for (const _ of calls) this.#count(done.replicated ? 'replicated' : 'short');
+      return done;
+    } catch (error) {
+      for (const _ of calls) this.#count('failed');
+      throw error;
+    }
+  }
+
+  #lane(): string {
+    return this.#replicas === 0 ? 'main' : `write-${this.#turn++ % WRITE_LANES}`;
+  }
+
+  async #runAll(script: Script, calls: readonly ScriptCall[], lane: string) {
+    const byNode = new Map<Redis, number[]>();
+    for (const [i, { keys }] of calls.entries()) {
+      const redis = await this.#nodes.connection(keys[0] ?? '', lane);
+      const mine = byNode.get(redis);
+      if (mine) mine.push(i);
+      else byNode.set(redis, [i]);
+    }
+    const replies: unknown[] = new Array(calls.length);
+    let replicated = true;
+    await Promise.all(
+      [...byNode].map(async ([redis, mine]) => {
+        const theirs = mine.flatMap((i) => calls[i] ?? []);
+        const work = script.runAll(redis, theirs, this.#replicas, WAIT_MS);
+        const done = await this.#nodes.within(redis, work);
+        for (const [n, i] of mine.entries()) replies[i] = done.replies[n];
+        replicated &&= done.confirmed >= this.#replicas;
+      }),
+    );
+    return { replies, replicated };
+  }
+
+  async #runInTurn(script: Script, calls: readonly ScriptCall[], lane: string) {
+    const redis = await this.#nodes.connection(calls[0]?.keys[0] ?? '', lane);
+    const replies: unknown[] = [];
+    let confirmed = 0;
+    for (const [i, call] of calls.entries()) {
+      const replicas = i === calls.length - 1 ? this.#replicas : 0;
+      const done = await this.#nodes.within(redis, script.runAll(redis, [call], replicas, WAIT_MS));
+      replies.push(...done.replies);
+      confirmed = done.confirmed;
+    }
+    return { replies, replicated: confirmed >= this.#replicas };
+  }
+}

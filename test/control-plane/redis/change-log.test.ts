@@ -1,0 +1,45 @@
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import type { Write } from '../../../control-plane/core/change-log.ts';
+import { BATCH_LANE, RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
+import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { loadConfig } from '../../../shared/process/config.ts';
+import { createLogger } from '../../../shared/process/log.ts';
+import { RedisNodes } from '../../../shared/redis/redis.ts';
+import { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import { Fleet } from '../../harness/fleet.ts';
+
+let fleet: Fleet;
+let nodes: RedisNodes;
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 0 });
+  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl });
+  nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
+});
+afterAll(async () => {
+  await nodes.close();
+  await fleet.stop();
+});
+
+test('changes of a batch go over one connection, and a change by somebody else comes in between', async () => {
+  const created = await Promise.all(
+    Array.from({ length: 100 }, () => fleet.ok('keys.createKey', { apiId: 'shop' })),
+  );
+  const [single = '', ...many] = created.map(({ keyId }) => String(keyId));
+  const log = new RedisChangeLog(nodes, new DurableWriter(nodes, 0), 0, Date.now);
+  const fields = { e: '0' };
+  const disable = (keyId: string): Write => ({ apiId: 'shop', operation: 'update', keyId, fields });
+  const sequenceOf = (outcome: object | undefined) =>
+    outcome && 'sequence' in outcome ? Number(outcome.sequence) : Number.NaN;
+  await log.writeAll([disable(single)]);
+  const before = sequenceOf(await log.write(disable(single)));
+  const connection = vi.spyOn(nodes, 'connection');
+  const [outcomes, beside] = await Promise.all([log.writeAll(many.map(disable)), log.write(disable(single))]);
+  expect(connection.mock.calls.filter(([, lane]) => lane === BATCH_LANE)).toHaveLength(1);
+  const sequences = outcomes.map(sequenceOf);
+  expect([...sequences, sequenceOf(beside)].sort((a, b) => a - b)).toEqual(
+    many.map((_, i) => before + 1 + i).concat(before + 100),
+  );
+  expect(sequences).toEqual(sequences.toSorted((a, b) => a - b));
+  expect(sequenceOf(beside) - before).toBeLessThanOrEqual(26);
+});
