@@ -1,12 +1,13 @@
 // `npm run chaos`: real processes under real faults, every answer checked.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Agent, request } from 'undici';
 import { numberArgument, scriptArguments, wrongArguments } from '../../deploy/dev/arguments.ts';
 import { Process } from '../harness/processes.ts';
 import { RedisCluster } from '../harness/redis-cluster.ts';
 import { RedisNode, SentinelGroup } from '../harness/redis-nodes.ts';
+import { scratch } from '../harness/scratch.ts';
 import { Account } from './account.ts';
 import { API_IDS, type Fault, faultsOf, type World } from './faults.ts';
 import { History } from './history.ts';
@@ -57,7 +58,7 @@ export async function chaos(
   seed: number,
   takes: (kind: number) => boolean = () => true,
 ): Promise<Report> {
-  const directory = mkdtempSync(join(tmpdir(), 'keyfence-chaos-'));
+  const directory = scratch('chaos');
   const random = generator(seed);
   const history = new History();
   const stop: (() => Promise<unknown>)[] = [];

@@ -1,7 +1,6 @@
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -10,10 +9,11 @@ import { PROTOCOL } from '../../shared/protocol.ts';
 import { apiKeys, verifierIds, verifierStatus } from '../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { RedisNode } from '../harness/redis-nodes.ts';
+import { scratch } from '../harness/scratch.ts';
 import { envOf, start } from './keyfence.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
-const directory = mkdtempSync(join(tmpdir(), 'keyfence-doctor-'));
+const directory = scratch('doctor');
 const COMMANDS =
   `+hello +info +time +config|get +cluster|slots +wait +eval +evalsha +publish +get +mget +set +del +exists
   +incr +pexpire +pttl +hget +hmget +hgetall +hset +hdel +hexists +hincrby +hlen +hvals +zadd +zrem +zcard +zcount +zscore

@@ -1,11 +1,10 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe } from 'vitest';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { lacking } from '../harness/programs.ts';
 import { RedisNode } from '../harness/redis-nodes.ts';
+import { scratch } from '../harness/scratch.ts';
 import { Dashboard, executable, startChromium } from './chromium.ts';
 
 /** What tests of the dashboard play on: a fleet, whose Redis has a port so that a proxy can come in between, and a browser. */
@@ -13,7 +12,7 @@ class Stage {
   #parts: { directory: string; fleet: Fleet; browser: Browser; redis: RedisNode } | undefined;
 
   async start(): Promise<void> {
-    const directory = mkdtempSync(join(tmpdir(), 'keyfence-dashboard-'));
+    const directory = scratch('dashboard');
     const redis = await RedisNode.start(directory);
     // While a lease lasts, the page must have shown that a verifier is missing.
     const env = {

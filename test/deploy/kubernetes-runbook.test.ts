@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Fleet } from '../harness/fleet.ts';
 import { Load } from '../harness/load.ts';
 import { RedisCluster } from '../harness/redis-cluster.ts';
 import { RedisNode } from '../harness/redis-nodes.ts';
+import { scratch } from '../harness/scratch.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
 import { PATIENT, RedisPods } from './redis-pods.ts';
 
@@ -33,7 +33,7 @@ const linux = process.platform === 'linux' ? '' : ' (skipped: needs Linux, for l
 let directory: string;
 const stops: (() => unknown)[] = [];
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'keyfence-kubernetes-runbook-'));
+  directory = scratch('kubernetes-runbook');
 });
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();

@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -9,6 +8,7 @@ import { Load } from '../harness/load.ts';
 import { metric } from '../harness/metrics.ts';
 import { Process } from '../harness/processes.ts';
 import { lacking } from '../harness/programs.ts';
+import { scratch } from '../harness/scratch.ts';
 import { eventually } from '../harness/waiting.ts';
 
 const ROOT_KEY = 'lifecycle-root-key-0123456789abcdef0123456789';
@@ -22,7 +22,7 @@ let redis: RedisServer;
 const stops: (() => Promise<unknown>)[] = [];
 
 beforeEach(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'keyfence-lifecycle-'));
+  directory = scratch('lifecycle');
   redis = await startRedis(join(directory, 'redis'));
 });
 afterEach(async () => {

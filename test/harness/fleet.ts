@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { Agent, type Dispatcher, request } from 'undici';
@@ -11,6 +10,7 @@ import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { type RunningVerifier, startVerifier } from '../../verifier/app.ts';
 import { settings as verifierSettings } from '../../verifier/config.ts';
+import { scratch } from './scratch.ts';
 import { eventually } from './waiting.ts';
 
 export const ROOT_KEY = 'test-root-key-0123456789abcdef0123456789';
@@ -26,7 +26,7 @@ type Env = Readonly<Record<string, string>>;
 
 /** A private Redis, control planes and verifiers in this process, listening on ports of their own. */
 export class Fleet {
-  readonly directory = mkdtempSync(join(tmpdir(), 'keyfence-test-'));
+  readonly directory = scratch('test');
   readonly controlPlanes: ControlPlane[] = [];
   readonly verifiers: RunningVerifier[] = [];
   /** Every line that any of the processes logged. */

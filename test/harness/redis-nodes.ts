@@ -7,6 +7,8 @@ import { freePort } from './ports.ts';
 import { eventually } from './waiting.ts';
 
 const COMMAND_MS_MAX = 5000;
+const ATTEMPTS = 5;
+const SAID_CHARS = 2000;
 
 /** One redis-server process on a TCP port of its own, which keeps its data directory when started again. */
 export class RedisNode {
@@ -22,10 +24,17 @@ export class RedisNode {
   }
 
   static async start(directory: string, options: readonly string[] = [], port?: number): Promise<RedisNode> {
-    const node = new RedisNode(port ?? (await freePort()), directory, options);
     mkdirSync(directory, { recursive: true });
-    await node.restart();
-    return node;
+    for (let attempt = 1; ; attempt++) {
+      const node = new RedisNode(port ?? (await freePort()), directory, options);
+      try {
+        await node.restart();
+        return node;
+      } catch (error) {
+        // Somebody else may have taken the port meanwhile.
+        if (port !== undefined || attempt === ATTEMPTS) throw error;
+      }
+    }
   }
 
   /** A Sentinel that watches `mymaster` at `primary`. */
@@ -48,12 +57,18 @@ export class RedisNode {
     const isSentinel = this.#options.includes('--sentinel');
     const own = ['--port', String(this.port), '--bind', '127.0.0.1', '--dir', this.#directory, '--save', ''];
     const keep = ['--appendonly', 'yes', '--appendfsync', 'always'];
-    this.#process = spawnBound(
+    const server = spawnBound(
       'redis-server',
       isSentinel ? this.#options : [...own, ...keep, ...this.#options],
     );
-    this.#process.stdout?.resume();
-    await this.until(async () => (await this.command('PING')) === 'PONG');
+    this.#process = server;
+    let said = '';
+    server.stdout?.on('data', (chunk: Buffer) => {
+      said = (said + chunk.toString()).slice(-SAID_CHARS);
+    });
+    const ended = () => server.exitCode !== null || server.signalCode !== null;
+    await this.until(async () => ended() || (await this.command('PING')) === 'PONG');
+    if (ended()) throw new Error(`redis-server at ${this.port} ended:\n${said}`);
   }
 
   /** One command on a connection of its own. */

@@ -1,6 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
 import { auditStream, idPointer } from '../../shared/redis/redis-keys.ts';
@@ -8,8 +6,9 @@ import { Fleet } from '../harness/fleet.ts';
 import { metric } from '../harness/metrics.ts';
 import { RedisCluster } from '../harness/redis-cluster.ts';
 import type { RedisNode } from '../harness/redis-nodes.ts';
+import { scratch } from '../harness/scratch.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'keyfence-cluster-'));
+const directory = scratch('cluster');
 let cluster: RedisCluster;
 let fleet: Fleet;
 

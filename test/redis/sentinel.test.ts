@@ -1,12 +1,11 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hashSecret } from '../../shared/key-format.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { SentinelGroup } from '../harness/redis-nodes.ts';
+import { scratch } from '../harness/scratch.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'keyfence-sentinel-'));
+const directory = scratch('sentinel');
 let group: SentinelGroup;
 let fleet: Fleet;
 

@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Write } from '../../control-plane/core/change-log.ts';
@@ -20,6 +19,7 @@ import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Script } from '../../shared/redis/script.ts';
 import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
+import { scratch } from '../harness/scratch.ts';
 import { Random } from './random.ts';
 import { contentOf, type Outcome, RedisState } from './redis.ts';
 
@@ -33,7 +33,7 @@ const script = (name: string) =>
   new Script(new URL(`../../control-plane/redis/lua/${name}.lua`, import.meta.url));
 const [createKey, setPointer] = [script('create-key'), script('set-pointer')];
 
-const directory = mkdtempSync(join(tmpdir(), 'keyfence-contract-'));
+const directory = scratch('contract');
 let redis: RedisServer;
 let nodes: RedisNodes;
 let real: Real;

@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Killed } from '../../../control-plane/core/change-log.ts';
@@ -16,8 +15,9 @@ import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { RedisDirectory } from '../../../verifier/redis/api-session.ts';
+import { scratch } from '../../harness/scratch.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'keyfence-test-'));
+const directory = scratch('test');
 const { head, members } = apiKeys('api');
 let server: RedisServer;
 let nodes: RedisNodes;
