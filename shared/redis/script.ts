@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { ChainableCommander, Redis } from 'ioredis';
 
@@ -25,7 +25,7 @@ export class Script {
     this.#lua = readFileSync(file, 'utf8').replace(/^-- include (\S+)$/gm, (_line, name: string) =>
       readFileSync(new URL(name, file), 'utf8').trimEnd(),
     );
-    this.#sha = createHash('sha1').update(this.#lua).digest('hex');
+    this.#sha = hash('sha1', this.#lua);
   }
 
   /** Runs it by its hash; sends it whole where Redis did not know it, and so did nothing. Cheaper than `defineCommand`. */
