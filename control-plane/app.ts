@@ -21,6 +21,7 @@ import { fleetRoutes } from './http/routes/fleet.ts';
 import { importRoutes } from './http/routes/import.ts';
 import { keyRoutes } from './http/routes/keys.ts';
 import { manyKeysRoutes } from './http/routes/many-keys.ts';
+import { rerollRoutes } from './http/routes/reroll.ts';
 import { rootKeyRoutes } from './http/routes/root-keys.ts';
 import { createServer } from './http/server.ts';
 import { takeTurns } from './http/turns.ts';
@@ -37,6 +38,7 @@ import { KeyImport } from './redis/key-import.ts';
 import { KeyView } from './redis/key-view.ts';
 import { Keys } from './redis/keys.ts';
 import { RootKeys } from './redis/root-keys.ts';
+import { Successors } from './redis/successors.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
 import { UsageView } from './redis/usage.ts';
 
@@ -166,6 +168,7 @@ export async function startControlPlane(
     monotonicMs: () => clock.monotonicMs(),
   });
   creditRoutes(app, { keys, credits: new Credits(writer, clock), propagator });
+  rerollRoutes(app, { keys, successors: new Successors(nodes, keys, clock), propagator, clock });
   importRoutes(app, { keyImport });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });

@@ -127,10 +127,15 @@ export function neededFor(fields: StoredFields, table: Readonly<Record<string, R
 export const RECORD_FACTS = {
   p: 'SHA-256 of the secret.',
   s: 'Beginning of the secret, which may be shown.',
+  b: 'Random bytes of the secret, where they are not 16.',
   c: 'When it was created, Unix milliseconds.',
   i: 'Its creation number.',
   u: 'When it was last changed, Unix milliseconds.',
   v: 'Version: sequence and hash of its last change.',
+  T: 'The key that took its place.',
+  Y: 'What named the call that made that key.',
+  F: 'The key whose place it took.',
+  q: 'Name of the pool of its credits, where it has any.',
   M: 'Present where meta is longer than 64 bytes, and lies in a key of its own.',
 } as const;
 

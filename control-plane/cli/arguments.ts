@@ -33,6 +33,14 @@ function momentOf(text: string, sign: '+' | '-'): number {
   return ms;
 }
 
+/** A time in milliseconds: `0`, `90m`, `12h`, `30d`. */
+export function span(text: string): number {
+  const [, amount, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
+  if (text === '0') return 0;
+  if (!amount || !unit) throw new InvalidArgumentError('Give 0, 90m, 12h or 30d.');
+  return Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
+}
+
 /** A JSON object. */
 export function jsonObject(text: string): object {
   try {

@@ -8,6 +8,20 @@ export type CreditsChange =
   /** From now on as many as are asked for. */
   | { readonly op: 'none' };
 
+/** A key that takes the place of another one, whose change this is. */
+export interface Successor {
+  readonly keyId: string;
+  readonly secretHash: string;
+  /** Beginning of the secret, which may be shown. */
+  readonly start: string;
+  /** Random bytes of the secret, where they are not as many as usual. */
+  readonly bytes: number | undefined;
+  /** When the other key ends at the latest, Unix milliseconds; one that ends before stays so. */
+  readonly latestMs: number;
+  /** Name of the call where it is sent again: the key that it made before is replaced. `''` = none. */
+  readonly operationId: string;
+}
+
 /** One change to be written. Values are as stored; `''` clears a field. */
 export interface Write {
   readonly apiId: string;
@@ -17,6 +31,8 @@ export interface Write {
   readonly fields: StoredFields;
   /** Of an update. */
   readonly credits?: CreditsChange;
+  /** Of an update of nothing else. */
+  readonly successor?: Successor;
   /** Refuse (CONFLICT) unless the record's version, or for `noop` the log's sequence, is this. */
   readonly condition?: string;
   /** The protocol that followers must speak for it, where its fields do not tell; see protocol.ts. */
@@ -32,8 +48,15 @@ export interface TooOld {
   readonly names: readonly string[];
 }
 
-/** Outcome of a write that was not made. UNLIMITED: the key has no credits that could be changed so. */
-export type NotWritten = { readonly status: 'NOT_FOUND' | 'CONFLICT' | 'UNLIMITED' } | TooOld;
+/**
+ * Outcome of a write that was not made. UNLIMITED: the key has no credits that could be changed so. No successor can be made
+ * of one that has ENDED, was REROLLED already, or whose credits are SHARED by too many.
+ */
+export type NotWritten =
+  | { readonly status: 'NOT_FOUND' | 'CONFLICT' | 'UNLIMITED' | 'ENDED' }
+  | { readonly status: 'REROLLED'; readonly successor: string }
+  | { readonly status: 'SHARED'; readonly keys: number }
+  | TooOld;
 
 /** A change that is in the log. */
 export interface Written {
@@ -51,6 +74,13 @@ export interface Written {
     readonly remaining: number;
     /** True if holders are to give some back before the change is whole (`settleCredits`). */
     readonly isOwed: boolean;
+  };
+  /** Present where a successor was made. */
+  readonly rerolled?: {
+    /** When the key itself ends, as stored. */
+    readonly expires: string;
+    /** The key that an earlier call of the same name had made, and which is deleted. */
+    readonly replaced: { readonly keyId: string; readonly secretHash: string } | undefined;
   };
   /** True if every required replica confirmed it; always true where none is required. */
   readonly replicated: boolean;

@@ -6,6 +6,16 @@ export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, out
   if (outcome.status === 'TOO_OLD') return tooOld(apiId, outcome);
   if (outcome.status === 'UNLIMITED')
     return new ApiError('BAD_REQUEST', 'remaining: the key has no credits; give it some with `set`');
+  if (outcome.status === 'REROLLED') {
+    const advice = `if its secret is not known, reroll that one with expiration 0`;
+    return new ApiError('CONFLICT', `key ${keyId} was rerolled into ${outcome.successor} already; ${advice}`);
+  }
+  if (outcome.status === 'ENDED')
+    return new ApiError('CONFLICT', `key ${keyId} has ended; give it a later \`expires\`, then reroll it`);
+  if (outcome.status === 'SHARED') {
+    const advice = 'delete those that have ended, then reroll it';
+    return new ApiError('CONFLICT', `key ${keyId} shares its credits with ${outcome.keys} keys; ${advice}`);
+  }
   if (outcome.status === 'CONFLICT') return new ApiError('CONFLICT', 'another write came first');
   return new ApiError('NOT_FOUND', keyId ? `key ${keyId} not found` : `api ${apiId} not found`);
 }

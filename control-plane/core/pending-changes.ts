@@ -24,7 +24,7 @@ export class PendingChanges {
    * @param changes of its kind at once; more than the API may have count as those, so that they are let through alone
    * @returns to be called once, when the change is complete or was not made
    */
-  begin(write: Pick<Write, 'apiId' | 'operation' | 'fields'>, changes = 1): () => void {
+  begin(write: Pick<Write, 'apiId' | 'operation' | 'fields' | 'successor'>, changes = 1): () => void {
     const kind: Kind = isRefusal(write) ? 'refusals' : 'changes';
     const { changesMax, refusalsMax } = this.#limits;
     const id = `${kind} ${write.apiId}`;
@@ -47,8 +47,11 @@ export class PendingChanges {
 }
 
 /** Tells whether a lost write would let a key through that the caller wanted refused. */
-export function isRefusal({ operation, fields }: Pick<Write, 'operation' | 'fields'>): boolean {
-  return (
-    operation === 'delete' || operation === 'api-deleted' || (operation === 'update' && fields.e === '0')
-  );
+export function isRefusal({
+  operation,
+  fields,
+  successor,
+}: Pick<Write, 'operation' | 'fields' | 'successor'>): boolean {
+  if (operation === 'update') return fields.e === '0' || successor !== undefined;
+  return operation === 'delete' || operation === 'api-deleted';
 }

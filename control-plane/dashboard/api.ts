@@ -13,6 +13,7 @@ interface Decider {
   'keys.getKey': Static<typeof answers.UsedKey>;
   'keys.updateKey': Static<typeof answers.Propagated>;
   'keys.updateKeys': Static<typeof answers.UpdatedKeys>;
+  'keys.rerollKey': Static<typeof answers.RerolledKey>;
   'keys.deleteKey': Static<typeof answers.Propagated>;
   'keys.getPropagation': Static<typeof answers.Propagated>;
   'keys.getVerifications': Static<typeof answers.Verifications>;

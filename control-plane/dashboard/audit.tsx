@@ -5,9 +5,10 @@ import { Loaded, useLoad } from './loading.tsx';
 import { Badge, fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
 
 const OPERATIONS = [
-  ...['createKey', 'importKeys', 'updateKey', 'updateKeys', 'deleteKey', 'deleteKeys'].map(
+  ...['createKey', 'importKeys', 'updateKey', 'updateKeys', 'updateRemaining', 'rerollKey'].map(
     (name) => `keys.${name}`,
   ),
+  ...['deleteKey', 'deleteKeys'].map((name) => `keys.${name}`),
   ...['createApi', 'updateApi', 'deleteApi', 'deleteKeys'].map((name) => `apis.${name}`),
   ...['createRootKey', 'updateRootKey'].map((name) => `rootKeys.${name}`),
 ];

@@ -4,7 +4,7 @@ import { call, type Key, listVerifiers } from './api.ts';
 import { Events, useRootKeyNames } from './audit.tsx';
 import { type Apply, useChange } from './change.tsx';
 import { Bars, Gauge } from './charts.tsx';
-import { Confirm } from './dialogs.tsx';
+import { Confirm, Reroll } from './dialogs.tsx';
 import { ActionForm, type Entered } from './forms.tsx';
 import { CreditFields, enteredOf, KeyFields } from './key-fields.tsx';
 import { KeyState, KeySwitch } from './keys.tsx';
@@ -16,6 +16,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
   const key = useLoad(() => call('keys.getKey', { keyId }), []);
   const { apply, panelOf } = useChange(key.again);
   const [deleting, setDeleting] = useState(false);
+  const [rerolling, setRerolling] = useState(false);
   return (
     <Page
       title={key.data?.name ?? `Key ${keyId}`}
@@ -50,6 +51,16 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               <Fact name="Expires">
                 <Time at={of.expires} none="never" exact />
               </Fact>
+              {of.rerolledTo && (
+                <Fact name="Replaced by">
+                  <a href={`#/keys/${of.rerolledTo}`}>{of.rerolledTo}</a>
+                </Fact>
+              )}
+              {of.rerolledFrom && (
+                <Fact name="Replaces">
+                  <a href={`#/keys/${of.rerolledFrom}`}>{of.rerolledFrom}</a>
+                </Fact>
+              )}
               <Fact name="Last used">
                 <Time at={of.lastUsedAt} none="no use reported" exact />
               </Fact>
@@ -69,10 +80,16 @@ export function KeyDetail({ keyId }: { keyId: string }) {
             </div>
             <History keyId={keyId} changedAt={of.updatedAt} />
             <p class="row">
+              {of.rerolledTo === undefined && (
+                <button type="button" onClick={() => setRerolling(true)}>
+                  Reroll key…
+                </button>
+              )}
               <button type="button" class="danger" onClick={() => setDeleting(true)}>
                 Delete key…
               </button>
             </p>
+            {rerolling && <Reroll of={of} onClose={() => setRerolling(false)} />}
             {deleting && (
               <Confirm
                 title="Delete this key?"

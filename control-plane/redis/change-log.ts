@@ -17,6 +17,7 @@ import type {
   Written,
 } from '../core/change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';
+import { rerollCall, rerolledOf, rerollScript } from './reroll-call.ts';
 
 const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
 const writeAllScript = new Script(new URL('./lua/write-changes.lua', import.meta.url));
@@ -67,8 +68,14 @@ export class RedisChangeLog implements BatchedChangeLog {
   }
 
   async write(write: Write): Promise<Written | NotWritten> {
-    const { keys, args } = this.#call(write);
-    const { reply, replicated } = await this.#writer.run(writeScript, keys, args);
+    const call = this.#call(write);
+    if (write.successor) {
+      const { keys, args } = rerollCall(write.apiId, call, write.successor);
+      const { reply, replicated } = await this.#writer.run(rerollScript, keys, args);
+      const { refusal, rerolled, change } = rerolledOf(reply);
+      return refusal ?? { ...outcomeOf(write, change, replicated), ...rerolled };
+    }
+    const { reply, replicated } = await this.#writer.run(writeScript, call.keys, call.args);
     return outcomeOf(write, reply, replicated);
   }
 

@@ -27,6 +27,10 @@ export type Key = ShownFields &
     readonly start: string;
     readonly createdAt: number;
     readonly updatedAt?: number;
+    /** The key that took its place. */
+    readonly rerolledTo?: string;
+    /** The key whose place it took. */
+    readonly rerolledFrom?: string;
   };
 
 /** Conditions on the keys of a listing; all must hold. */
@@ -46,7 +50,7 @@ export interface KeyPage {
 }
 
 /** Letters of the fields that the scripts return besides meta. */
-const LETTERS = ['s', 'c', 'u', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
+const LETTERS = ['s', 'c', 'u', 'T', 'F', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
 /** Most keys that one page examines under a filter that has no index. */
 const EXAMINED_MAX = 1000;
 
@@ -119,7 +123,14 @@ export class KeyView {
 
 /** @param values of meta, then of LETTERS */
 function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly string[]): Key {
-  const { s = '', c, u, ...fields } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
+  const {
+    s = '',
+    c,
+    u,
+    T,
+    F,
+    ...fields
+  } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
   return {
     id: keyId,
     keyId,
@@ -127,6 +138,8 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     start: s,
     createdAt: Number(c),
     ...(u ? { updatedAt: Number(u) } : {}),
+    ...(T ? { rerolledTo: T } : {}),
+    ...(F ? { rerolledFrom: F } : {}),
     ...shownFields({ ...fields, m }),
     ...creditsOf(values.slice(LETTERS.length)),
   };

@@ -34,8 +34,8 @@ export interface NewKey extends NewFields {
   readonly byteLength?: number;
 }
 
-/** A key that was deleted, and the hash of the secret that it had. */
-export interface DeletedKey {
+/** A key and the hash of its secret. */
+export interface PointedKey {
   readonly keyId: string;
   readonly secretHash: string;
 }
@@ -79,18 +79,16 @@ export class Keys {
     const { byteLength, prefix, ...given } = key;
     const { apiId } = key;
     const { defaultPrefix, defaultBytes = BYTES } = parseDefaults(defaults);
-    const secret = generateKey(byteLength ?? defaultBytes, prefix ?? defaultPrefix);
+    const bytes = byteLength ?? defaultBytes;
+    const secret = generateKey(bytes, prefix ?? defaultPrefix);
     const secretHash = hashSecret(secret);
     const nowMs = this.#options.clock.wallMs();
     const keyId = generateId('key', nowMs);
     const needed = byteLength === undefined || prefix === undefined ? { defaults } : {};
     const about = { keyId, secretHash, start: startOf(secret), createdAt: nowMs, foreign: false };
-    const record = { ...given, ...about, ...needed };
+    const record = { ...given, ...about, ...needed, ...(bytes === BYTES ? {} : { bytes }) };
     try {
-      const pointers = Promise.all([
-        this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
-        this.#point(idPointer(keyId), apiId),
-      ]);
+      const pointers = this.point(apiId, { keyId, secretHash });
       // The record comes after both of them in either case.
       if (!this.#options.writer.inOrder) await pointers;
       let [reply] = await Promise.all([this.#createRecord(record, false), pointers]);
@@ -143,6 +141,14 @@ export class Keys {
     return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
   }
 
+  /** Sets the pointers of a key, whose record comes after both. Rejects with CONFLICT or SERVICE_UNAVAILABLE. */
+  async point(apiId: string, { keyId, secretHash }: PointedKey): Promise<void> {
+    await Promise.all([
+      this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
+      this.#point(idPointer(keyId), apiId),
+    ]);
+  }
+
   /** Takes a deleted key's pointers away. They lead nowhere already, so failing to is harmless. */
   async forgetPointers(apiId: string, keyId: string, secretHash: string): Promise<void> {
     await Promise.all([
@@ -178,7 +184,7 @@ export class Keys {
    * `forgetPointers` of keys that were just deleted. An import of the same secret may have brought a key back under
    * the pointers that it found; it sets them again after its record, and this gives them back where it came too late.
    */
-  async forgetDeleted(apiId: string, deleted: readonly DeletedKey[]): Promise<void> {
+  async forgetDeleted(apiId: string, deleted: readonly PointedKey[]): Promise<void> {
     const pointers = deleted.flatMap(({ keyId, secretHash }) => [
       { keys: [secretPointer(secretHash)], args: [formatPointer(apiId, keyId)] },
       { keys: [idPointer(keyId)], args: [apiId] },
@@ -189,12 +195,7 @@ export class Keys {
       deleted.map(({ keyId }) => keyId),
     );
     const back = deleted.filter(({ secretHash }, i) => hashes[i] === secretHash);
-    await Promise.all(
-      back.flatMap(({ keyId, secretHash }) => [
-        this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
-        this.#point(idPointer(keyId), apiId),
-      ]),
-    );
+    await Promise.all(back.map((key) => this.point(apiId, key)));
   }
 
   async #point(pointer: string, value: string): Promise<void> {

@@ -18,7 +18,7 @@ export const deletePointerScript = new Script(new URL('./lua/delete-pointer.lua'
  * Creations that every API remembers at least. More than an import makes in the time of a lease: a follower that missed
  * more starts anew.
  */
-const CREATIONS_KEPT = 100_000;
+export const CREATIONS_KEPT = 100_000;
 /** Of the digest of a creation, hexadecimal characters. */
 const DIGEST_LENGTH = 32;
 
@@ -37,6 +37,8 @@ export interface NewRecord extends NewFields {
   readonly secretHash: string;
   /** Beginning of the secret, which may be shown. */
   readonly start: string;
+  /** Random bytes of the secret, where they are not as many as usual. */
+  readonly bytes?: number | undefined;
   /** Unix milliseconds. */
   readonly createdAt: number;
   /** Of another format than ours, so that verifiers look it up only where FOREIGN_KEYS is on. */
@@ -61,7 +63,9 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
   const credits = record.credits
     ? JSON.stringify({ ...record.credits, id: generateId('pool', createdAt) })
     : '';
-  const fields = ['p', record.secretHash, 's', record.start, 'c', createdAt, ...Object.entries(plain).flat()];
+  const bytes = record.bytes === undefined ? [] : ['b', record.bytes];
+  const facts = ['p', record.secretHash, 's', record.start, ...bytes, 'c', createdAt];
+  const fields = [...facts, ...Object.entries(plain).flat()];
   return {
     keys: [
       head,
@@ -90,7 +94,7 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
   };
 }
 
-/** Made here, since Redis has only one thread for all: two creations have the same only where they are the same. */
-function digestOf(content: readonly (string | number)[]): string {
+/** Digest of what a key is created with. Made here, since Redis has only one thread for all: two creations have the same only where they are the same. */
+export function digestOf(content: readonly (string | number)[]): string {
   return hash('sha256', JSON.stringify(content)).slice(0, DIGEST_LENGTH);
 }

@@ -26,6 +26,7 @@ const judge = (report: Report) => {
   expect(report.counts.refused).toBeGreaterThan(0);
   expect(report.credits.accepted).toBeGreaterThan(100);
   expect(report.credits.exceeded).toBeGreaterThan(10);
+  expect(report.credits.rerolls).toBeGreaterThan(0);
 };
 
 // Deployments turn once the fifths of the faults have gone round, so that each meets each of them.

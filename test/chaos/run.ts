@@ -1,5 +1,6 @@
 // `npm run chaos`: real processes under real faults, every answer checked.
 
+import { randomUUID } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Agent, request } from 'undici';
@@ -41,7 +42,7 @@ export interface Report {
   readonly stale: readonly string[];
   /** Accounts of keys that accepted more than was granted. */
   readonly overspent: readonly string[];
-  readonly credits: { readonly granted: number; readonly accepted: number; readonly exceeded: number };
+  readonly credits: Readonly<Record<'granted' | 'accepted' | 'exceeded' | 'rerolls', number>>;
   /** Reason why the run ended early; undefined = it did not. */
   readonly brokeOff: string | undefined;
   /** From the end of a fault until every verifier decided again and a change was complete by acks, by fault. */
@@ -117,6 +118,7 @@ export async function chaos(
       granted: sum(({ total }) => total.granted),
       accepted: sum(({ total }) => total.accepted),
       exceeded: sum(({ exceeded }) => exceeded),
+      rerolls: sum(({ rerolls }) => rerolls),
     };
     return { deployment, seed, faults: injected, counts, stale, overspent, credits, brokeOff, recoveryMs };
   } finally {
@@ -228,9 +230,10 @@ class Client {
 
   /** Gives, takes off and sets, one after the other. */
   async changeCredits(account: Account, running: { now: boolean }): Promise<void> {
-    const { keyId } = account;
     while (running.now) {
       await rest(this.#random() * WRITER_REST_MS_MAX);
+      if (this.#random() < 0.1) await this.#reroll(account, running);
+      const { keyId } = account;
       const op = this.#random() < 0.2 ? 'set' : this.#random() < 0.7 ? 'increment' : 'decrement';
       const value = Math.floor(this.#random() * 50);
       if (op !== 'decrement') account.grant(value);
@@ -240,14 +243,34 @@ class Client {
     }
   }
 
+  /** Sends the same again until there is an answer, as the caller does who has none. */
+  async #reroll(account: Account, running: { now: boolean }): Promise<void> {
+    const { keyId } = account;
+    const expiration = this.#random() < 0.7 ? 0 : 600_000;
+    const operationId = randomUUID();
+    while (running.now) {
+      const answer = await this.#admin('keys.rerollKey', { keyId, expiration, operationId });
+      const {
+        keyId: made,
+        key,
+        propagation,
+      } = (answer?.body ?? {}) as Partial<Key> & {
+        propagation?: { state: string };
+      };
+      if (answer?.status === 200 && made && key)
+        return account.rerolled(made, key, expiration === 0 && propagation?.state === 'complete');
+      await rest(50);
+    }
+  }
+
   async spend(running: { now: boolean }): Promise<void> {
     while (running.now) {
       await rest(this.#random() * SPENDER_REST_MS_MAX);
       const account = this.accounts[Math.floor(this.#random() * this.accounts.length)];
       const verifier = this.#world.verifiers[Math.floor(this.#random() * VERIFIERS)];
       if (!account || !verifier) continue;
-      const spending = account.begin(1 + Math.floor(this.#random() * 3));
-      const question = { key: account.key, remaining: { cost: spending.cost } };
+      const spending = account.begin(1 + Math.floor(this.#random() * 3), this.#random());
+      const question = { key: spending.key, remaining: { cost: spending.cost } };
       const answer = await this.#post(`${verifier.address}/v1/keys.verifyKey`, question, {});
       const { code } = (answer?.body ?? {}) as { code?: string };
       if (code === 'VALID') account.accepted(spending, verifier.address);

@@ -100,6 +100,33 @@ describe('keys', () => {
     expect((await run('keys create shop --remaining 1 --refill daily:1:2')).stderr).toContain('monthly');
   });
 
+  test('are rerolled, once, with the old one accepted for a while or not', async () => {
+    const { keyId, key } = await answer('keys create shop --name Ada');
+    const made = await answer(`keys reroll ${keyId} --expiration 12h`);
+    expect(made).toMatchObject({ propagation: { state: 'complete' }, endsAt: expect.any(Number) });
+    expect([await fleet.verdict(key), await fleet.verdict(made.key)]).toEqual(['VALID', 'VALID']);
+    expect(await answer(`keys get ${keyId}`)).toMatchObject({ rerolledTo: made.keyId });
+    expect((await run(`keys get ${made.keyId}`)).stdout).toMatch(new RegExp(`rerolledFrom +${keyId}`));
+    expect((await run(`keys reroll ${keyId} --expiration 0`)).stderr).toContain(`into ${made.keyId}`);
+    const told = await run(`keys reroll ${made.keyId} --expiration 0`);
+    expect(told.stdout).toMatch(new RegExp(`${made.keyId} +refused`));
+    expect(told.stderr).toContain('cannot be shown again');
+    expect(await fleet.verdict(made.key)).toBe('EXPIRED');
+    const paid = await answer('keys create rerolled --remaining 9 --refill daily:9');
+    const latest = await answer(`keys reroll ${paid.keyId} --expiration 90m`);
+    const exported = (await run('keys export rerolled')).stdout.trim().split('\n');
+    expect(exported.map((line) => JSON.parse(line))).toEqual([
+      expect.objectContaining({ keyId: paid.keyId, remaining: 0 }),
+      expect.objectContaining({
+        keyId: latest.keyId,
+        remaining: 9,
+        refill: { interval: 'daily', amount: 9 },
+      }),
+    ]);
+    expect((await run(`keys reroll ${keyId}`)).stderr).toContain('--expiration');
+    expect((await run(`keys reroll ${keyId} --expiration soon`)).stderr).toContain('0, 90m, 12h or 30d');
+  });
+
   test('with a string that is not well-formed Unicode are refused, naming the field', async () => {
     const { status, stderr } = await run('keys create shop --meta {"owner":"\\ud800"}');
     expect(status).not.toBe(0);

@@ -80,6 +80,7 @@ test('the rights that the doctor asks for are enough for a control plane', async
   await fleet.ok('keys.createKey', { apiId: 'shop', ...credits });
   await fleet.ok('keys.updateKey', { keyId, ...credits });
   await fleet.ok('keys.updateRemaining', { keyId, op: 'decrement', value: 20 });
+  await fleet.ok('keys.rerollKey', { keyId, expiration: 0 });
   await fleet.ok('keys.getKey', { keyId });
   await fleet.ok('apis.listKeys', { apiId: 'shop', externalId: 'o1', sort: '-createdAt' });
   const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', {

@@ -63,6 +63,36 @@ onStage('the page of a key', (stage) => {
     await dashboard.close(key);
   });
 
+  test('a key is rerolled: the new secret is shown once, with when the old one ends', async () => {
+    const { keyId, key } = await stage.fleet.ok('keys.createKey', {
+      apiId: 'detail',
+      name: 'Di',
+      remaining: 5,
+    });
+    const dashboard = await stage.signedIn(`#/keys/${keyId}`);
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'Reroll key…' }).click();
+    const asking = page.getByRole('dialog', { name: 'Reroll this key?' });
+    await asking.getByLabel('The old key is accepted').selectOption('for a day');
+    await asking.getByRole('button', { name: 'Reroll' }).click();
+    const shown = page.getByRole('dialog', { name: 'The new key' });
+    await shown.getByText('The old key is accepted until').waitFor();
+    const secret = await shown.getByLabel('Secret').inputValue();
+    expect([await stage.fleet.verdict(secret), await stage.fleet.verdict(key)]).toEqual(['VALID', 'VALID']);
+    await shown.getByRole('button', { name: 'I have stored it' }).click();
+    await page.getByRole('link', { name: keyId }).click();
+    await page.getByText('Replaced by').waitFor();
+    expect(await page.getByRole('button', { name: 'Reroll key…' }).count()).toBe(0);
+    const { rerolledTo } = await stage.fleet.ok('keys.getKey', { keyId });
+    await page.getByRole('link', { name: rerolledTo }).click();
+    await page.getByRole('button', { name: 'Reroll key…' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Reroll' }).click();
+    await shown.getByText('The old key is refused from now on.').waitFor();
+    expect(await stage.fleet.verdict(secret)).toBe('EXPIRED');
+    await shown.getByRole('button', { name: 'I have stored it' }).click();
+    await dashboard.close();
+  });
+
   test('the credits of a key are drawn, set, refilled and made unlimited', async () => {
     const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'detail', name: 'Cy', remaining: 40 });
     const dashboard = await stage.signedIn(`#/keys/${keyId}`);

@@ -340,6 +340,9 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     await admin.zrem(members, '2.holder');
     await fleet.ok('keys.updateRemaining', { keyId: paid.keyId, op: 'increment', value: 1 });
     expect(await fleet.verdict(paid.key)).toBe('VALID');
+    const call = { keyId: paid.keyId, expiration: 0, operationId: 'operation-of-this-test' };
+    await fleet.ok('keys.rerollKey', call);
+    await fleet.ok('keys.rerollKey', call);
     await fleet.ok('keys.getKey', { keyId: paid.keyId });
     await fleet.ok('keys.getPropagation', { keyId, sequence: 1 });
     await fleet.until(async () => {

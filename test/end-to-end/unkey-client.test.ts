@@ -139,6 +139,24 @@ describe.each([
     });
   });
 
+  test('a client gets all that it asks for of a key that was rerolled, which it has no method for', async () => {
+    const { keyId, key } = resultOf(await admin.keys.create({ apiId: 'e2e', name: 'Eve', remaining: 3 }));
+    const made = await fleet.ok('keys.rerollKey', { keyId, expiration: 60_000 });
+    const verify = async (asked: string) => resultOf(await gateway.keys.verify({ apiId: 'e2e', key: asked }));
+    expect(await verify(key)).toMatchObject({ code: 'VALID', keyId, remaining: 2 });
+    expect(await verify(made.key)).toMatchObject({
+      code: 'VALID',
+      keyId: made.keyId,
+      name: 'Eve',
+      remaining: 1,
+    });
+    expect(resultOf(await admin.keys.get({ keyId: made.keyId }))).toMatchObject({
+      name: 'Eve',
+      remaining: 1,
+    });
+    expect(resultOf(await admin.keys.get({ keyId })).expires).toBe(made.endsAt);
+  });
+
   describe('a client gets an error it can read', () => {
     test('for a key that does not exist', async () => {
       const { error } = await admin.keys.update({ keyId: 'key_none', enabled: false });

@@ -20,7 +20,8 @@ export interface KnownKey {
   readonly apiId: string;
   readonly keyId: string;
   readonly secret: string;
-  readonly created: KeyVersion;
+  /** Of one that took another's place, what it had then. */
+  created: KeyVersion;
   /** The pool of credits with which it was created; `''` = none. */
   readonly pool: string;
   /** When createKey returned; infinite while it has not, or when its outcome is unknown. */
@@ -37,6 +38,9 @@ export interface Following {
   leaseUntilMs: number;
 }
 
+/** State of a key, as far as answers tell it. */
+type Seen = Pick<KeyVersion, 'tag' | 'enabled' | 'expires'>;
+
 /** Answer of a verifier about a key, and its state at that moment. */
 export interface Answer {
   readonly verifier: string;
@@ -45,7 +49,7 @@ export interface Answer {
   readonly key: KnownKey;
   readonly code: string;
   /** undefined where the answer says nothing of the key. */
-  readonly seen: Pick<KeyVersion, 'tag' | 'enabled'> | undefined;
+  readonly seen: Seen | undefined;
   readonly begunAtMs: number;
   readonly monotonicMs: number;
   readonly following: Following | undefined;
@@ -71,6 +75,7 @@ export class Checker {
     lost: 0,
     lostKeys: 0,
     heldOff: 0,
+    rerolled: 0,
   };
 
   /**
@@ -121,7 +126,7 @@ export class Checker {
   }
 
   /** Somebody was told that a change is complete. */
-  complete(about: string, tag: string, sequence: number, by: 'acks' | 'fence'): void {
+  complete(about: string, tag: string | undefined, sequence: number, by: 'acks' | 'fence'): void {
     this.counts[by]++;
     const change = this.history.latest(about, tag, sequence);
     if (!change) throw new Violation('I5', `complete, and there is no change ${sequence} of ${about}`);
@@ -159,13 +164,11 @@ export class Checker {
     else this.#unknown(answer);
   }
 
-  #known(answer: Answer, seen: Pick<KeyVersion, 'tag' | 'enabled'>): void {
+  #known(answer: Answer, seen: Seen): void {
     const { key, following, verifier } = answer;
     const who = `${verifier} said ${answer.code} (${seen.tag}) of ${key.keyId}`;
     const changes = this.history.about(key);
-    const same = changes.filter(
-      ({ version }) => version.tag === seen.tag && version.enabled === seen.enabled,
-    );
+    const same = changes.filter(({ version }) => isSeen(version, seen));
     for (const change of changes) {
       const told = change.completeAtMs < answer.begunAtMs;
       // Counted from when all replicas held it: written again after a failover, it is older than its place.
@@ -190,7 +193,7 @@ export class Checker {
     }
     const prefix = this.history.find(key.apiId, following.hash);
     const expected = this.history.at(key, prefix);
-    if (expected.gone || expected.tag !== seen.tag || expected.enabled !== seen.enabled) {
+    if (expected.gone || !isSeen(expected, seen)) {
       throw new Violation('I9', `${who}, which at ${following.position} is ${JSON.stringify(expected)}`);
     }
     const needs = Math.max(expected.needs, this.#group.primary.state.apis.get(key.apiId)?.needs ?? 1);
@@ -231,7 +234,7 @@ export class Checker {
           if (key.apiId !== apiId || (!record && !Number.isFinite(key.createdAtMs))) continue;
           const [expected, actual] = [this.history.at(key, head), versionOf(record)];
           if (api.deleted || !api.created || (expected.gone && actual.gone)) continue;
-          if (expected.tag === actual.tag && expected.enabled === actual.enabled) continue;
+          if (isSeen(expected, actual)) continue;
           throw new Violation(
             'I5',
             `the record of ${key.keyId} is ${actual.tag}, its log says ${expected.tag}`,
@@ -242,6 +245,9 @@ export class Checker {
   }
 }
 
+/** Tells whether an answer is by this state of a key. */
+const isSeen = ({ tag, enabled, expires }: Seen, seen: Seen): boolean =>
+  tag === seen.tag && enabled === seen.enabled && expires === seen.expires;
 const sha1 = (text: string): string => createHash('sha1').update(text).digest('hex');
 const describe = (change: ChangeNode): string =>
   `change ${change.sequence} of ${change.keyId || change.apiId} (${change.operation} ${change.version.tag})`;

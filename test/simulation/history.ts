@@ -10,6 +10,8 @@ export interface KeyVersion {
   /** Set by each update to a text of its own, so that an answer tells which one it saw. */
   readonly tag: string;
   readonly enabled: boolean;
+  /** From when on it is refused, Unix milliseconds; 0 = never. */
+  readonly expires: number;
   /** It was deleted, or its API was. */
   readonly gone: boolean;
   /** The protocol that a verifier must speak to obey all that it has. */
@@ -33,7 +35,7 @@ export interface ChangeNode {
   completeAtMs: number;
 }
 
-const GONE: KeyVersion = { tag: '', enabled: false, gone: true, needs: 1 };
+const GONE: KeyVersion = { tag: '', enabled: false, expires: 0, gone: true, needs: 1 };
 
 /** Every change that was ever committed anywhere, lost ones among them. */
 export class History {
@@ -49,13 +51,24 @@ export class History {
     this.#durableAtOnce = durableAtOnce;
   }
 
-  /** Takes up the newest entry of a log, where it is not known. */
+  /** Takes up the newest entries of a log, as far as they are not known: a script may write some of several keys. */
   record(api: ApiState, apiId: string): void {
-    const entry = api.log.at(-1);
-    if (!entry) return;
+    let at = api.log.length;
+    while (at > 0 && !this.#isKnown(api, apiId, at - 1)) at--;
+    for (const entry of api.log.slice(at)) this.#record(api, apiId, entry);
+  }
+
+  #isKnown(api: ApiState, apiId: string, at: number): boolean {
+    const entry = api.log[at];
+    const known = entry && this.find(apiId, entry.hash);
+    // At the beginning of a log that was trimmed, nothing is before it.
+    if (at === 0 && entry && entry.sequence > 1) return known !== undefined;
+    const parent = this.find(apiId, api.log[at - 1]?.hash ?? '');
+    return known !== undefined && known.parent === parent && known.payload === entry?.payload;
+  }
+
+  #record(api: ApiState, apiId: string, entry: ApiState['log'][number]): void {
     const parent = this.find(apiId, api.at(entry.sequence - 1)?.hash ?? '');
-    const known = this.find(apiId, entry.hash);
-    if (known?.parent === parent && known?.payload === entry.payload) return;
     const record = api.records.get(entry.keyId);
     const operation =
       entry.payload === '' ? 'noop' : entry.keyId === '' ? 'api-deleted' : record ? 'set' : 'delete';
@@ -89,10 +102,12 @@ export class History {
     return this.#byApi.get(apiId) ?? [];
   }
 
-  /** The latest change of a key, or of an API as a whole, with this tag and sequence. */
-  latest(about: string, tag: string, sequence: number): ChangeNode | undefined {
+  /** The latest change of a key, or of an API as a whole, with this tag, or any, and sequence. */
+  latest(about: string, tag: string | undefined, sequence: number): ChangeNode | undefined {
     const changes = this.#byKey.get(about) ?? [];
-    return changes.findLast((change) => change.sequence === sequence && change.version.tag === tag);
+    return changes.findLast(
+      (change) => change.sequence === sequence && change.version.tag === (tag ?? change.version.tag),
+    );
   }
 
   /** Tells whether several changes of a key had this sequence, in different histories. */
@@ -123,7 +138,8 @@ export class History {
 export function versionOf(record: Readonly<Record<string, string>> | undefined): KeyVersion {
   if (!record) return GONE;
   const needs = record[LATER_FIELD] ? PROTOCOL : 1;
-  return { tag: record['n'] ?? '', enabled: record['e'] === '1', gone: false, needs };
+  const { n: tag = '', e, x } = record;
+  return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs };
 }
 
 function push<T>(map: Map<string, T[]>, key: string, item: T): void {

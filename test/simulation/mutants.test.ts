@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { MUTANTS } from './mutants.ts';
-import { CREDIT_SEEDS } from './plan.ts';
+import { CREDIT_SEEDS, REROLL_SEEDS } from './plan.ts';
 
 describe('is caught by its seed, or within 1,000 others:', () => {
   test.each(Object.entries(MUTANTS))(
@@ -18,8 +18,11 @@ describe('is caught by its seed, or within 1,000 others:', () => {
   );
 });
 
-/** Mutants of credits show in worlds with credits only. */
-const from = (seed: number): string[] => (seed < CREDIT_SEEDS ? [] : ['--from', String(CREDIT_SEEDS)]);
+/** Mutants of credits show in worlds with credits only, those of rerolls where there are such. */
+function from(seed: number): string[] {
+  const first = [REROLL_SEEDS, CREDIT_SEEDS].find((seeds) => seed >= seeds);
+  return first === undefined ? [] : ['--from', String(first)];
+}
 
 const RUN = join(import.meta.dirname, 'run.ts');
 

@@ -1,5 +1,5 @@
 import { registerHooks } from 'node:module';
-import { CREDIT_SEEDS } from './plan.ts';
+import { CREDIT_SEEDS, REROLL_SEEDS } from './plan.ts';
 
 /** A protocol with one of its precautions left out. */
 export interface Mutant {
@@ -263,8 +263,47 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
 };
 
+/** The same for keys that are rerolled. */
+const OF_REROLLS: Readonly<Record<string, Mutant>> = {
+  'a successor has the credits once more': {
+    seed: REROLL_SEEDS + 2,
+    file: 'test/simulation/redis.ts',
+    edits: [
+      [
+        'if (shared) shared.keys = [...(shared.keys.length === 0 ? [keyId] : shared.keys), made];',
+        'if (shared) {\n      const copy = "copy-" + made;\n      api.pools.set(copy, shared.clone());\n      api.records.set(made, { ...api.records.get(made), q: copy });\n    }',
+      ],
+    ],
+  },
+  'a reroll prolongs a life': {
+    seed: REROLL_SEEDS + 2,
+    file: 'test/simulation/redis.ts',
+    edits: [['expires && Number(expires) < latestMs ? expires : String(latestMs)', 'String(latestMs)']],
+  },
+  'credits go with the first of the keys that share them': {
+    seed: REROLL_SEEDS + 2,
+    file: 'test/simulation/redis.ts',
+    edits: [['if (pool.keys.length === 0) api.pools.delete(id);', 'api.pools.delete(id);']],
+  },
+  'credits are set for one of the keys that share them': {
+    seed: REROLL_SEEDS + 1,
+    file: 'test/simulation/redis.ts',
+    edits: [['if (other === keyId) continue;', 'if (other !== undefined) continue;']],
+  },
+  'the end of the old key is told to nobody': {
+    seed: REROLL_SEEDS + 1,
+    file: 'test/simulation/redis.ts',
+    edits: [
+      [
+        "if (operation === 'delete') return encode(['forget', secretHash]);",
+        "if (operation === 'delete') return encode(['forget', secretHash]);\n    if (state['x'] === '1') return '';",
+      ],
+    ],
+  },
+};
+
 /** By what is left out. Scripts are changed in the simulated Redis, everything else in the code that ships. */
-export const MUTANTS: Readonly<Record<string, Mutant>> = { ...OF_COHERENCE, ...OF_CREDITS };
+export const MUTANTS: Readonly<Record<string, Mutant>> = { ...OF_COHERENCE, ...OF_CREDITS, ...OF_REROLLS };
 
 /** Makes every later import see the mutant. Throws, at that import, when the code has changed under it. */
 export function install(name: string): void {

@@ -40,8 +40,8 @@ export class RedisNode {
     this.clients.clear();
   }
 
-  publish(channel: string, message: string | undefined): void {
-    if (message !== undefined) for (const client of this.clients) client.published(channel, message);
+  publish(channel: string, ...messages: readonly string[]): void {
+    for (const message of messages) for (const client of this.clients) client.published(channel, message);
   }
 }
 
@@ -85,14 +85,14 @@ export class RedisGroup {
     if (kind === 'read') return script(node.state).reply;
     if (node.role === 'replica') throw new Refused('READONLY');
     if (this.#timeline.nowMs >= node.refusesFromMs) throw new Refused('NOREPLICAS');
-    const { reply, wrote, message, recalls = [] } = script(node.state);
+    const { reply, wrote, messages = [], recalls = [] } = script(node.state);
     if (wrote) {
       node.offset++;
       if (node === this.primary) this.#history.push({ apiId, operation: script });
       this.onWrite(node, apiId, kind);
       for (const replica of this.nodes) this.#pump(replica);
     }
-    node.publish(apiId, message);
+    node.publish(apiId, ...messages);
     for (const pool of recalls) node.publish(recallsOf(apiId), pool);
     return reply;
   }
@@ -183,7 +183,7 @@ export class RedisGroup {
         const entry = this.#history[replica.offset];
         if (!entry) throw new Error('a replica is ahead of its primary');
         replica.offset++;
-        replica.publish(entry.apiId, entry.operation(replica.state).message);
+        replica.publish(entry.apiId, ...(entry.operation(replica.state).messages ?? []));
       }
       this.#timeline.after(this.#random.between(0.1, 1), () => {
         if (era === this.#era && this.#ready(replica)) this.#acknowledge(replica);

@@ -64,6 +64,8 @@ export interface Plan {
   readonly limits: VerifierLimits;
   /** Credits that each key has at first; undefined = no key has any. */
   readonly credits: number | undefined;
+  /** Of the changes: the share that makes a key take another's place. */
+  readonly rerolls: number;
 }
 
 /** Faults by which credits may be lost. */
@@ -76,6 +78,9 @@ export const LOSSY: readonly Fault[] = [
 
 /** Seeds from here on are of worlds with credits. */
 export const CREDIT_SEEDS = 10_000_000;
+
+/** Seeds from here on are of worlds with credits in which keys are rerolled. */
+export const REROLL_SEEDS = 30_000_000;
 
 const AIMED: Readonly<Record<'failovers' | 'lowering' | 'drift', readonly Fault[]>> = {
   failovers: ['failover'],
@@ -104,6 +109,14 @@ export const CALM: NetworkManners = {
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed < REROLL_SEEDS) return { ...planWithoutRerolls(seed), rerolls: 0 };
+  const plan = planWithoutRerolls(seed - REROLL_SEEDS + CREDIT_SEEDS);
+  // One change may be one of many keys.
+  const redis = { ...plan.redis, logEntries: Math.max(100, plan.redis.logEntries) };
+  return { ...plan, seed, redis, rerolls: new Random(seed).pick([0.2, 0.5]) };
+}
+
+function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls'> {
   if (seed < CREDIT_SEEDS) return { ...planWithout(seed), credits: undefined };
   const random = new Random(seed);
   // Where keys have credits, older verifiers are kept out from the first.
@@ -117,7 +130,7 @@ export function planOf(seed: number): Plan {
   return { ...plan, seed, verifyPeriodMs, credits, faults, limits };
 }
 
-function planWithout(seed: number): Omit<Plan, 'credits'> {
+function planWithout(seed: number): Omit<Plan, 'credits' | 'rerolls'> {
   const random = new Random(seed);
   const some = (probability: number, value: number) => (random.chance(probability) ? value : 0);
   const aim = ({ 0: 'failovers', 1: 'lowering', 2: 'drift' } as const)[seed % 6];

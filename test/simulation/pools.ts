@@ -29,6 +29,8 @@ export class PoolState {
   holding = 0;
   recalledAtMs = Number.NEGATIVE_INFINITY;
   readonly holders = new Map<string, Holder>();
+  /** Keys that share it, once there was more than one. */
+  keys: readonly string[] = [];
 
   constructor(free: number) {
     this.free = free;
@@ -38,6 +40,7 @@ export class PoolState {
     const copy = new PoolState(this.free);
     copy.holding = this.holding;
     copy.recalledAtMs = this.recalledAtMs;
+    copy.keys = this.keys;
     for (const [name, holder] of this.holders) copy.holders.set(name, holder);
     return copy;
   }

@@ -222,6 +222,10 @@ class SimulatedSession implements Session {
   }
 }
 
+type Fields = Readonly<Record<string, string>> | undefined;
+/** Records of a key before it was rerolled and after it, and of the one that took its place. */
+type Rerolled = (successor: string, before: Fields, after: Fields, made: Fields) => void;
+
 const WRITE_LANES = 8;
 
 /** The control plane's port to the simulated Redis; does as redis-change-log.ts. */
@@ -229,17 +233,21 @@ export class SimulatedChangeLog implements BatchedChangeLog {
   readonly #lanes: Lanes;
   readonly #durable: (apiId: string, hash: string) => void;
   readonly #granted: (pool: string, credits: number, isReduced: boolean) => void;
+  readonly #rerolled: Rerolled;
   #turn = 0;
 
   /**
    * @param durable is told of each change that all replicas hold
    * @param granted is told of each that brought credits into a pool, anywhere
+   * @param rerolled is told of each key that took another's place, anywhere
    */
   constructor(
     lanes: Lanes,
     durable: (apiId: string, hash: string) => void,
     granted: (pool: string, credits: number, isReduced: boolean) => void,
+    rerolled: Rerolled,
   ) {
+    this.#rerolled = rerolled;
     this.#lanes = lanes;
     this.#durable = durable;
     this.#granted = granted;
@@ -250,8 +258,12 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     const poolId = write.credits ? this.#lanes.network.random.token() : '';
     let isFirst = true;
     const { reply, replicated } = await this.durably(write.apiId, (state) => {
+      const { credits, successor } = write;
+      const { records } = state.api(write.apiId);
+      const before = records.get(write.keyId);
       const done = state.write(write, nowMs, poolId);
-      const { credits } = write;
+      if (isFirst && done.reply.status === 'OK' && successor)
+        this.#rerolled(successor.keyId, before, records.get(write.keyId), records.get(successor.keyId));
       if (isFirst && done.reply.status === 'OK' && credits) {
         const value = credits.op === 'set' || credits.op === 'increment' ? credits.value : 0;
         this.#granted(

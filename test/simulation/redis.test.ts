@@ -105,6 +105,7 @@ class Acts {
       ...some(1, () => this.#lag()),
       ...some(2, () => this.#reapOrLeave()),
       ...some(3, () => this.#create()),
+      ...some(3, () => this.#reroll()),
       ...some(2, () => this.#lease()),
       ...some(4, () => this.#exchange()),
       ...some(1, () => this.#settle()),
@@ -113,7 +114,7 @@ class Acts {
     ])();
   }
 
-  #key = (): string => this.#random.pick(['k1', 'k2', 'k3']);
+  #key = (): string => this.#random.pick(['k1', 'k2', 'k3', 'k4']);
   /** Half of them are of before there was a protocol number. */
   #member = (): string => this.#random.pick(['m1', 'm2', '2.m3', '2.m4']);
 
@@ -171,6 +172,35 @@ class Acts {
         });
       },
       simulated: (state) => state.write(write, NOW_MS, pool),
+    };
+  }
+
+  #reroll(): Act {
+    const [random, { apiId }, keyId, made] = [this.#random, this, this.#key(), this.#key()];
+    const version = this.state.api(apiId).records.get(keyId)?.['v'] ?? '0';
+    const write: Write = {
+      ...{
+        apiId,
+        operation: 'update',
+        keyId,
+        fields: {},
+        condition: random.pick(['', version, version, '7']),
+      },
+      successor: {
+        ...{ keyId: made, secretHash: `${apiId}-${made}`, start: 'k' },
+        bytes: random.chance(0.5) ? 32 : undefined,
+        latestMs: random.pick([1, NOW_MS + 1000, 1_900_000_000_000]),
+        operationId: random.pick(['', 'again', 'again']),
+      },
+    };
+    return {
+      name: `reroll ${JSON.stringify(write)}`,
+      ask: () =>
+        real.log.write(write).then((reply) => {
+          const { replicated: _, ...rest } = { replicated: true, ...reply };
+          return rest;
+        }),
+      simulated: (state) => state.write(write, NOW_MS),
     };
   }
 
@@ -466,9 +496,9 @@ describe('the simulated Redis answers and publishes as the real one', () => {
     for (let i = 0; i < 150; i++) {
       const { name, ask, simulated } = acts.next();
       told.push(name);
-      const [answer, { reply, message }] = [await ask(), simulated(acts.state)];
+      const [answer, { reply, messages = [] }] = [await ask(), simulated(acts.state)];
       expect(reply, told.slice(-8).join('\n')).toEqual(answer);
-      if (message !== undefined) expected.push(message);
+      expected.push(...messages);
     }
     await listener.unsubscribe(channel);
     listener.off('message', hear);

@@ -5,6 +5,7 @@ import type {
   Killed,
   LogStatus,
   NotWritten,
+  Successor,
   TooOld,
   Write,
   Written,
@@ -77,11 +78,11 @@ export class ApiState {
   }
 }
 
-/** Outcome of a script: its reply, whether it wrote (then replicas repeat it), and its message. */
+/** Outcome of a script: its reply, whether it wrote (then replicas repeat it), and its messages. */
 export interface Outcome<T> {
   readonly reply: T;
   readonly wrote: boolean;
-  readonly message?: string;
+  readonly messages?: readonly string[];
   /** Pools whose holders are asked to give back. */
   readonly recalls?: readonly string[];
 }
@@ -189,30 +190,52 @@ export class RedisState {
     return { reply, wrote: news };
   }
 
-  /** write-change.lua; `nowMs` becomes `updatedAt`, and `poolId` names what the control plane does to credits */
+  /**
+   * write-change.lua, or reroll-key.lua; `nowMs` becomes `updatedAt`, and `poolId` names what the control plane does to credits
+   */
   write(write: Write, nowMs: number, poolId = ''): Outcome<WriteReply> {
+    const messages: string[] = [];
+    const { successor } = write;
+    const reply = successor
+      ? this.#reroll(write, successor, nowMs, messages)
+      : this.#change(write, nowMs, poolId, messages);
+    return reply.status === 'OK' ? { reply, wrote: true, messages } : read(reply);
+  }
+
+  /** change.lua; `join` = the pool of this name, which the key shares */
+  #change(write: Write, nowMs: number, poolId: string, messages: string[], join?: string): WriteReply {
     const { apiId, operation, keyId, fields, credits, condition = '' } = write;
     const api = this.api(apiId);
-    if (api.deleted) return read({ status: 'NOT_FOUND' });
+    if (api.deleted) return { status: 'NOT_FOUND' };
     const aboutKey = operation === 'update' || operation === 'delete';
     const record = aboutKey ? api.records.get(keyId) : undefined;
     const version = record ? (record['v'] ?? '0') : '';
     if (aboutKey) {
-      if (!record) return read({ status: 'NOT_FOUND' });
-      if (condition !== '' && condition !== version) return read({ status: 'CONFLICT' });
+      if (!record) return { status: 'NOT_FOUND' };
+      if (condition !== '' && condition !== version) return { status: 'CONFLICT' };
     } else {
-      if (!api.created) return read({ status: 'NOT_FOUND' });
-      if (condition !== '' && Number(condition) !== api.sequence) return read({ status: 'CONFLICT' });
+      if (!api.created) return { status: 'NOT_FOUND' };
+      if (condition !== '' && Number(condition) !== api.sequence) return { status: 'CONFLICT' };
     }
     const isAdding = credits?.op === 'set' || credits?.op === 'none';
-    if (credits && !isAdding && !record?.['q']) return read({ status: 'UNLIMITED' });
+    if (credits && !isAdding && !record?.['q']) return { status: 'UNLIMITED' };
     const needs = credits && credits.op !== 'none' ? 2 : 1;
     const tooOld = gate(api, Math.max(needs, write.needs ?? 1, neededFor(write.fields)));
-    if (tooOld) return read(tooOld);
+    if (tooOld) return tooOld;
+    const shared = isAdding ? api.pools.get(record?.['q'] ?? '') : undefined;
+    for (const other of shared?.keys ?? []) {
+      if (other === keyId) continue;
+      const alike = { apiId, operation: 'update', keyId: other, fields: {} } as const;
+      this.#change(alike, nowMs, '', messages, credits?.op === 'set' ? poolId : '');
+    }
     const secretHash = record?.['p'] ?? '';
-    const changed = credits && this.#credits(api, record, credits, poolId);
+    const changed =
+      join === undefined
+        ? credits && this.#credits(api, record, credits, poolId)
+        : { pool: join, left: undefined };
     const state = { ...record, ...fields, ...(changed ? { q: changed.pool } : {}) };
-    const done = changed ? sha1(JSON.stringify({ ...credits, id: poolId })) : '';
+    const asked = join === undefined ? { ...credits, id: poolId } : { op: 'join', id: join };
+    const done = changed ? sha1(JSON.stringify(asked)) : '';
     const kind = api.needs === 1 ? 'set' : `set:${api.needs}`;
     const payload = this.#payload(operation, kind, named(secretHash, state['q'], done), state);
     const { hash: previousHash, sequence: previous } = api;
@@ -228,17 +251,52 @@ export class RedisState {
       api.records.set(keyId, { ...Object.fromEntries(kept), ...stamps });
     } else if (operation === 'delete') {
       api.records.delete(keyId);
-      api.pools.delete(record?.['q'] ?? '');
+      leave(api, record?.['q'] ?? '', keyId);
+      const predecessor = api.records.get(record?.['F'] ?? '');
+      if (predecessor?.['T'] === keyId) {
+        const { T: _, Y: __, ...rest } = predecessor;
+        api.records.set(record?.['F'] ?? '', rest);
+      }
     } else if (operation === 'api-deleted') api.deleted = true;
     const before = Object.fromEntries(KEY_LETTERS.map((letter) => [letter, record?.[letter] ?? '']));
+    messages.push(`${sequence}|${previousHash}|${hash}|${keyId}|${payload}`);
     return {
-      reply: {
-        ...{ status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version, before },
-        ...(changed?.left ? { credits: changed.left } : {}),
-      },
-      wrote: true,
-      message: `${sequence}|${previousHash}|${hash}|${keyId}|${payload}`,
+      ...{ status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version, before },
+      ...(changed?.left ? { credits: changed.left } : {}),
     };
+  }
+
+  /** reroll-key.lua */
+  #reroll(write: Write, successor: Successor, nowMs: number, messages: string[]): WriteReply {
+    const { apiId, keyId, condition = '' } = write;
+    const { keyId: made, secretHash, start, bytes, latestMs, operationId } = successor;
+    const api = this.api(apiId);
+    const record = api.records.get(keyId);
+    if (!record || api.deleted) return { status: 'NOT_FOUND' };
+    const { v: version = '0', T: present, Y: madeBy, q: pool = '', x: expires } = record;
+    if (condition !== '' && condition !== version) return { status: 'CONFLICT' };
+    const isAgain = present !== undefined && operationId !== '' && operationId === madeBy;
+    if (present !== undefined && !isAgain) return { status: 'REROLLED', successor: present };
+    if (!isAgain && expires && Number(expires) <= nowMs) return { status: 'ENDED' };
+    if (api.records.has(made)) return { status: 'CONFLICT' };
+    const { p, s, b, c, i, u, v, T, Y, F, ...copied } = (isAgain && api.records.get(present)) || record;
+    const content = sha256(JSON.stringify([made, secretHash])).slice(0, 32);
+    const number = this.#addCreation(api, `${content} ${version}`);
+    const facts = { p: secretHash, s: start, c: String(nowMs), F: keyId, i: number };
+    api.records.set(made, { ...facts, ...copied, ...(bytes === undefined ? {} : { b: String(bytes) }) });
+    const shared = api.pools.get(pool);
+    if (shared) shared.keys = [...(shared.keys.length === 0 ? [keyId] : shared.keys), made];
+    const replaced = isAgain && { keyId: present, secretHash: api.records.get(present)?.['p'] ?? '' };
+    if (isAgain)
+      this.#change({ apiId, operation: 'delete', keyId: present, fields: {} }, nowMs, '', messages);
+    const ends = expires && Number(expires) < latestMs ? expires : String(latestMs);
+    const change = { apiId, operation: 'update', keyId, fields: { x: ends } } as const;
+    const written = this.#change(change, nowMs, '', messages);
+    const called = operationId === '' ? {} : { Y: operationId };
+    api.records.set(keyId, { ...api.records.get(keyId), T: made, ...called });
+    return written.status === 'OK'
+      ? { ...written, rerolled: { expires: ends, replaced: replaced || undefined } }
+      : written;
   }
 
   /** What becomes of credits, by write-change.lua; a `set` makes a pool of this id. */
@@ -253,7 +311,9 @@ export class RedisState {
     if (change.op === 'set' || change.op === 'none') {
       api.pools.delete(present);
       if (change.op === 'none') return { pool: '' };
-      api.pools.set(poolId, new PoolState(change.value));
+      const fresh = new PoolState(change.value);
+      fresh.keys = pool?.keys ?? [];
+      api.pools.set(poolId, fresh);
       return { pool: poolId, left: { remaining: change.value, isOwed: false } };
     }
     return { pool: present, left: pool?.change(change, api) };
@@ -418,16 +478,29 @@ export class RedisState {
     const api = this.api(apiId);
     if (!api.created || api.deleted || api.records.has(keyId) || gate(api, needs)) return read(false);
     if (credits !== undefined) api.pools.set(record['q'] ?? '', new PoolState(credits));
+    api.records.set(keyId, { ...record, i: this.#addCreation(api, contentOf(keyId, record)) });
+    return { reply: true, wrote: true };
+  }
+
+  /** creation.lua */
+  #addCreation(api: ApiState, content: string): string {
     const [before, number] = [api.keysCreated, api.keysCreated + 1];
     if (!api.mark && before > 0) api.creations.push({ number: before, hash: '' });
-    const hash = sha1(`${api.lastMark}|${number}|${contentOf(keyId, record)}`).slice(0, 16);
+    const hash = sha1(`${api.lastMark}|${number}|${content}`).slice(0, 16);
     api.creations.push({ number, hash });
     api.creations.splice(0, api.creations.length - this.limits.creationsKept);
     api.keysCreated = number;
     api.mark = `${number}-${hash}`;
-    api.records.set(keyId, { ...record, i: String(number) });
-    return { reply: true, wrote: true };
+    return String(number);
   }
+}
+
+/** A key no longer draws on a pool, which goes with the last. */
+function leave(api: ApiState, id: string, keyId: string): void {
+  const pool = api.pools.get(id);
+  if (!pool) return;
+  pool.keys = pool.keys.filter((other) => other !== keyId);
+  if (pool.keys.length === 0) api.pools.delete(id);
 }
 
 /** The protocol that a member speaks, by its name. */
@@ -487,6 +560,7 @@ const named = (secretHash: string, pool = '', done = ''): string =>
   [secretHash, ...(pool || done ? [pool] : []), ...(done ? [done] : [])].join(' ');
 
 const sha1 = (text: string): string => digest('sha1', text);
+const sha256 = (text: string): string => digest('sha256', text);
 
 /** As cjson writes it. */
 const encode = (fields: readonly string[]): string => JSON.stringify(fields).replaceAll('/', '\\/');

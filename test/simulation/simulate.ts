@@ -4,7 +4,7 @@ import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
 import { CALM, LOSSY, type Plan, planOf } from './plan.ts';
 import { Trace } from './trace.ts';
-import { type VerifierProcess, World } from './world.ts';
+import { type ControlPlaneProcess, type VerifierProcess, World } from './world.ts';
 
 /** Outcome of one run. */
 export interface Result {
@@ -75,9 +75,11 @@ function change(world: World): void {
   const { keyId, apiId: home } = random.pick(keys.filter(exists));
   const waitMs = random.pick([0, 100, Number.POSITIVE_INFINITY]);
   const kind = random.next();
+  const rerolls = plan.rerolls > 0 && random.chance(plan.rerolls);
   const batch = plan.batches > 0 && random.chance(plan.batches) ? batchOf(world, home) : undefined;
   process.machine.deliver(() => {
-    if (batch) void world.writeAll(process, batch, waitMs);
+    if (rerolls) void reroll(world, process, waitMs);
+    else if (batch) void world.writeAll(process, batch, waitMs);
     else if (kind < 0.08) void world.createKey(process, apiId);
     else if (kind < 0.1)
       void world.write(process, { apiId: home, operation: 'delete', keyId, fields: {} }, waitMs);
@@ -97,6 +99,19 @@ function change(world: World): void {
       });
     }
   });
+}
+
+/** A call, and mostly, where no answer came, the same once more. */
+async function reroll(world: World, process: ControlPlaneProcess, waitMs: number): Promise<void> {
+  const { random, controlPlanes } = world;
+  const keys = world.keys.filter(exists);
+  const key = random.pick([random.pick(keys), keys.at(-1) ?? random.pick(keys)]);
+  const graceMs = random.pick([0, 0, 500, 100_000]);
+  const operationId = random.token();
+  const isAnswered = await world.reroll(process, key, graceMs, operationId, waitMs);
+  if (isAnswered && random.chance(0.8)) return;
+  const other = random.pick(controlPlanes);
+  if (other) other.machine.deliver(() => void world.reroll(other, key, graceMs, operationId, waitMs));
 }
 
 /** A change of every key of an API, in any order: mostly to be refused. */

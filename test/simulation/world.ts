@@ -10,7 +10,7 @@ import type { Verdict } from '../../verifier/core/verdict.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline } from './clock.ts';
-import { LATER_FIELD } from './history.ts';
+import { type KeyVersion, LATER_FIELD, versionOf } from './history.ts';
 import { Ledger } from './ledger.ts';
 import { Network } from './network.ts';
 import { RedisGroup, RedisNode } from './nodes.ts';
@@ -206,6 +206,8 @@ export class World {
         this.ledger.grant(pool, credits);
         if (isReduced) this.ledger.reduced.add(pool);
       },
+      (successor, before, after, made) =>
+        this.check(() => this.#rerolled(successor, versionOf(before), versionOf(after), versionOf(made))),
     );
     const fence = new Fence(log, machine, deposedMs, {
       settled: (outcome, apiId, sequence) => this.note(machine.name, outcome, apiId, sequence),
@@ -276,7 +278,9 @@ export class World {
         this.check(() => this.ledger.accept(entry.pool, cost, machine.name));
         if (remaining === undefined) this.fail('I17', `${machine.name} accepted ${key.keyId} for nothing`);
       }
-      const seen = entry && { tag: entry.details?.name ?? '', enabled: entry.enabled };
+      const seen = entry && {
+        ...{ tag: entry.details?.name ?? '', enabled: entry.enabled, expires: entry.expires },
+      };
       this.note(machine.name, code, key.keyId, seen?.tag ?? '');
       this.check(() => {
         if (entry && entry.keyId !== key.keyId) throw new Violation('I9', `${entry.keyId} for ${key.keyId}`);
@@ -352,7 +356,7 @@ export class World {
   }
 
   /** Somebody was told that a change is complete. Every verifier is asked at once whether it is so. */
-  #completed(about: string, tag: string, sequence: number, by: 'acks' | 'fence'): void {
+  #completed(about: string, tag: string | undefined, sequence: number, by: 'acks' | 'fence'): void {
     this.check(() => this.checker.complete(about, tag, sequence, by));
     const [key] = this.keys.filter(({ keyId, apiId }) => keyId === about || apiId === about);
     if (!key) return;
@@ -421,6 +425,61 @@ export class World {
     }
   }
 
+  /**
+   * Rerolls a key as the route does: pointers first, then the script, and the new key is shown where all replicas have it.
+   * @returns whether it was
+   */
+  async reroll(
+    process: ControlPlaneProcess,
+    { apiId, keyId, pool }: KnownKey,
+    graceMs: number,
+    operationId: string,
+    waitMs: number,
+  ): Promise<boolean> {
+    const { machine, log, propagator } = process;
+    const made: KnownKey = {
+      ...{ apiId, keyId: `k${this.keys.length}`, secret: this.random.token(), pool },
+      created: versionOf(undefined),
+      createdAtMs: Number.POSITIVE_INFINITY,
+    };
+    this.keys.push(made);
+    this.note(machine.name, 'reroll', keyId, made.keyId, graceMs);
+    const secretHash = hashSecret(made.secret);
+    const successor = {
+      ...{ keyId: made.keyId, secretHash, start: '', bytes: undefined, operationId },
+      latestMs: graceMs === 0 ? 1 : Math.round(machine.wallMs() + graceMs),
+    };
+    try {
+      const pointed = await Promise.all([
+        log.durably('', (state) => state.point(secretPointer(secretHash), formatPointer(apiId, made.keyId))),
+        log.durably('', (state) => state.point(idPointer(made.keyId), apiId)),
+      ]);
+      if (!pointed.every(({ reply, replicated }) => reply && replicated)) throw new Error('not durable');
+      let isEverywhere = false;
+      const write = { apiId, operation: 'update', keyId, fields: {}, successor } as const;
+      const propagation = await propagator.apply(write, waitMs, ({ replicated }) => {
+        isEverywhere = replicated;
+      });
+      const { by, sequence = 0 } = propagation ?? {};
+      this.note(machine.name, 'rerolled', keyId, sequence, by ?? '');
+      if (by) this.#completed(keyId, undefined, sequence, by);
+      if (!propagation || (!by && !isEverywhere)) return false;
+      made.createdAtMs = this.timeline.nowMs;
+      return true;
+    } catch (error) {
+      this.note(machine.name, 'not rerolled', keyId, (error as Error).message);
+      return false;
+    }
+  }
+
+  #rerolled(successor: string, before: KeyVersion, after: KeyVersion, made: KeyVersion): void {
+    this.checker.counts.rerolled++;
+    const key = this.keys.find(({ keyId }) => keyId === successor);
+    if (key) key.created = made;
+    if (before.expires > 0 && (after.expires === 0 || after.expires > before.expires))
+      throw new Violation('I18', `a key that ended at ${before.expires} ends at ${after.expires}`);
+  }
+
   /** Asks any control plane how an update ended that its caller was told is pending. */
   #ask({ apiId, keyId, fields }: Write, sequence: number): void {
     const process = this.controlPlanes.length > 0 ? this.random.pick(this.controlPlanes) : undefined;
@@ -452,7 +511,7 @@ export class World {
 
   #newKey(apiId: string, needs = 1): KnownKey {
     const keyId = `k${this.keys.length}`;
-    const created = { tag: `t${++this.#tags}`, enabled: true, gone: false, needs };
+    const created = { tag: `t${++this.#tags}`, enabled: true, expires: 0, gone: false, needs };
     const { credits } = this.plan;
     const pool = credits === undefined ? '' : `pool-${keyId}`;
     if (credits !== undefined) this.ledger.grant(pool, credits);

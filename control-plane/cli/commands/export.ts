@@ -43,7 +43,7 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
       callPatiently(client, operation, input, stop, say);
     const query = { apiId, cursor: earlier?.cursor };
     for await (const { items, cursor, total } of pages<Key>(call, 'apis.listKeys', query, 'keys')) {
-      const text = Buffer.from(items.map((key) => `${json(key)}\n`).join(''));
+      const text = Buffer.from(items.map((key) => `${json(exported(key))}\n`).join(''));
       if (file) await file.write(text, 0, text.length, bytes);
       else if (!process.stdout.write(text)) await once(process.stdout, 'drain');
       bytes += text.length;
@@ -61,6 +61,13 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
   }
   checkpoint?.remove();
   if (file) session.print({ keys }, () => `${count(keys)} keys exported`);
+}
+
+/** A key as it is written: credits that several keys share stand with the latest of them, once. */
+function exported(key: Key): object {
+  if (key.rerolledTo === undefined || key.remaining === undefined) return key;
+  const { refill: _refill, remainingHeld: _held, remainingLost: _lost, ...others } = key;
+  return { ...others, remaining: 0 };
 }
 
 /** The file, cut to what is known to be whole; a new one is readable by its owner alone. */

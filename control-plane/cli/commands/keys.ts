@@ -4,7 +4,7 @@ import { CREDITS_MAX, type Refill } from '#shared/credits.ts';
 import { CLEARABLE, KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
 import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Key } from '../../redis/key-view.ts';
-import { jsonObject, moment, refillPlan, whole } from '../arguments.ts';
+import { jsonObject, moment, refillPlan, span, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import { callPatiently, RETRIES_FEW } from '../retry.ts';
 import type { Session } from '../session.ts';
@@ -15,6 +15,7 @@ import { askSecret, canAsk, readInput } from '../terminal/prompt.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
 import { changeMany, isMany, manyOptions } from './many-keys.ts';
+import { rerollKey } from './reroll.ts';
 import { printUsage } from './usage.ts';
 
 type Change = { propagation: ChangeStatus };
@@ -120,6 +121,17 @@ export function keyCommands(program: Command, session: Session): void {
     });
 
   keys
+    .command('reroll <keyId>')
+    .description('make a key that takes the place of this one, and show it, only this once; this one ends')
+    .requiredOption(
+      '--expiration <time>',
+      'for how long the old key is still accepted: 0, 90m, 12h, 30d',
+      span,
+    )
+    .addOption(waitOption())
+    .action((keyId: string, { expiration, wait }) => rerollKey(session, keyId, expiration, msOf(wait)));
+
+  keys
     .command('credits <keyId> <operation> <credits>')
     .description(
       'set, increment or decrement the credits of a key; when this returns, no verifier goes by those from before',
@@ -212,6 +224,8 @@ export function keyCommands(program: Command, session: Session): void {
         refill: key.refill && refillOf(key.refill),
         created: time(key.createdAt),
         updated: time(key.updatedAt),
+        rerolledTo: key.rerolledTo,
+        rerolledFrom: key.rerolledFrom,
         lastUsed: time(key.lastUsedAt),
       }),
     );

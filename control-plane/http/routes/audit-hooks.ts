@@ -87,7 +87,7 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
     let recorded = Promise.resolve();
     request.recordKeys = (keys = []) => {
       if (keys.length === 0) return recorded;
-      const { apiId } = asked(request);
+      const { apiId } = { ...asked(request), ...request.auditNotes.on };
       const events = keys.map(({ keyId, outcome, effect }) =>
         eventOf(request, outcome, { ...(apiId === undefined ? {} : { apiId }), keyId }, effect),
       );

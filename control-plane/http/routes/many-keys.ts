@@ -7,7 +7,7 @@ import type { Write } from '../../core/change-log.ts';
 import type { Applied, Propagation, Propagator } from '../../core/propagation.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyView } from '../../redis/key-view.ts';
-import type { DeletedKey, Keys } from '../../redis/keys.ts';
+import type { Keys, PointedKey } from '../../redis/keys.ts';
 import { neverShed } from '../load-shedding.ts';
 import type { App } from '../server.ts';
 import { withoutAliases } from './aliases.ts';
@@ -105,7 +105,7 @@ export function manyKeysRoutes(app: App, options: ManyKeysOptions) {
     const { apiId, keyIds } = chosen;
     const hashes = await keys.secretHashesOf(apiId, keyIds);
     const changed = await change(request, propagator, chosen, 'delete', undefined, waitMs);
-    const deleted = changed.applied.flatMap((each, i): DeletedKey[] => {
+    const deleted = changed.applied.flatMap((each, i): PointedKey[] => {
       const secretHash = hashes[i];
       return 'sequence' in each && secretHash ? [{ keyId: each.keyId, secretHash }] : [];
     });

@@ -59,6 +59,15 @@ export const deleteKeys = posts('keys.deleteKeys', asked.DeleteKeys, answers.Del
   example: { apiId: 'shop', keyIds: ['key_0mzc9k4q8r2wfXa1Bc2d'] },
 });
 
+export const rerollKey = posts('keys.rerollKey', asked.RerollKey, answers.RerolledKey, {
+  summary: 'Give a key a new secret',
+  description:
+    'Makes a key that has all that the old one has, draws on the same credits, and takes its place; the old one ends. Answers when that is complete, as updateKey does: the new key is accepted everywhere, and with `expiration` 0 the old one nowhere. A key can be rerolled once; after that, reroll the new one.',
+  permission: 'api.<apiId>.update_key and api.<apiId>.create_key',
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', expiration: 86_400_000 },
+});
+
 export const updateRemaining = posts('keys.updateRemaining', asked.UpdateRemaining, answers.Remaining, {
   summary: "Change a key's credits",
   description:

@@ -20,6 +20,8 @@ const WaitMs = Type.Integer({
   description: 'Longest time to hold the answer until the change is complete, ms.',
 });
 
+const OperationId = (description: string) => Type.String({ pattern: '^[A-Za-z0-9_-]{16,64}$', description });
+
 /** A query's values are texts. */
 const Limit = (items: string) =>
   Type.String({
@@ -64,6 +66,27 @@ export const UpdateKey = Type.Object(
 
 export const UpdateRemaining = Type.Object(
   { keyId: KeyId, ...CREDITS_OPERATION, waitMs: Type.Optional(WaitMs) },
+  strict,
+);
+
+/** 100 years. */
+const EXPIRATION_MAX = 3_155_760_000_000;
+export const RerollKey = Type.Object(
+  {
+    keyId: KeyId,
+    expiration: Type.Integer({
+      minimum: 0,
+      maximum: EXPIRATION_MAX,
+      description:
+        'For how long the old key is still accepted, ms; one that expires sooner does. 0: it is refused when the call returns.',
+    }),
+    operationId: Type.Optional(
+      OperationId(
+        'A name of your own for this call. Sent again with it, because no answer came, the call replaces the key that nobody has instead of making a third one.',
+      ),
+    ),
+    waitMs: Type.Optional(WaitMs),
+  },
   strict,
 );
 

@@ -24,6 +24,8 @@ export const Key = Type.Object({
   start: Type.String({ description: 'Beginning of the secret.' }),
   ...described,
   ...SHOWN_CREDITS,
+  rerolledTo: Type.Optional(Id('the key that took its place, and shares its credits')),
+  rerolledFrom: Type.Optional(Id('the key whose place it took')),
   enabled,
   createdAt: Time('When it was created'),
   updatedAt: Type.Optional(Time('When it was last changed')),
@@ -109,6 +111,32 @@ export const Propagated = Type.Object(
   {
     examples: [
       {
+        propagation: {
+          state: 'complete',
+          by: 'acks',
+          sequence: 7,
+          durable: true,
+          verifiers: 2,
+          waitedMs: 3.2,
+        },
+      },
+    ],
+  },
+);
+
+export const RerolledKey = Type.Object(
+  {
+    keyId: Id('the new key'),
+    key: CreatedKey.properties.key,
+    endsAt: Type.Optional(Time('When the old key ends; absent where it is refused already')),
+    propagation: Propagation,
+  },
+  {
+    examples: [
+      {
+        keyId: 'key_0mzc9m1q8r2wfXa1Bc2e',
+        key: 'shop_7LkUX9rXq0bYt6yqkq7Z4o3dT1fWa',
+        endsAt: 1_790_000_000_000,
         propagation: {
           state: 'complete',
           by: 'acks',

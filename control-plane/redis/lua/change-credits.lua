@@ -3,11 +3,13 @@
 -- base: beginning of the API's names; pool: of the key before, if it has one; asked: as a table
 -- Returns the pool after it ('' = none, nil = as before), what is left and whether some is owed, as write-change.lua returns both
 local function changeCredits(base, pool, asked)
+  -- Of a key that shares them: what was done to another's.
+  if asked.op == 'join' then return asked.id, '', '' end
   local credits = creditsOf(base .. 'members', base .. 'held')
   local pools = base .. 'q:'
   local name = pools .. (pool or '')
   local after, left, owed = nil, '', ''
-  local b, h, r, t = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't'))
+  local b, h, r, t, k = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't', 'k'))
   b, h = tonumber(b or 0), tonumber(h or 0)
   if asked.op ~= 'none' and asked.refill then
     r = asked.refill
@@ -20,6 +22,7 @@ local function changeCredits(base, pool, asked)
     if asked.op == 'set' then
       after, b, h, name = asked.id, asked.value, 0, pools .. asked.id
       left = credits.text(b)
+      if k then redis.call('HSET', name, 'k', k) end
     end
   else
     local due

@@ -12,43 +12,57 @@ local function change(keys, args)
   local s = tonumber(string.match(before or '0', '%d+$'))
   h = h or ''
 
-  local secretHash, version, number, owner, apart, pool
+  local secretHash, version, number, owner, apart, pool, predecessor
   local old = {}
   if operation == 'update' or operation == 'delete' then
-    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', 'q', unpack(FIELDS))
-    secretHash, version, number, owner, apart, pool = unpack(found)
+    local found = redis.call('HMGET', record, 'p', 'v', 'i', 'o', 'M', 'q', 'F', unpack(FIELDS))
+    secretHash, version, number, owner, apart, pool, predecessor = unpack(found)
     if not secretHash then return {'NOT_FOUND'} end
     version = version or '0'
     if condition ~= '' and condition ~= version then return {'CONFLICT'} end
-    old = {unpack(found, 7)}
+    old = {unpack(found, 8)}
     if apart then old[5] = redis.call('GET', long) end
   elseif redis.call('HEXISTS', head, 'c') == 0 then
     return {'NOT_FOUND'}
   elseif condition ~= '' and tonumber(condition) ~= s then
     return {'CONFLICT'}
   end
-  local change = {}
-  for i = 10, #args, 2 do change[args[i]] = args[i + 1] end
-  local done = change.q
+  local patch = {}
+  for i = 10, #args, 2 do patch[args[i]] = args[i + 1] end
+  local done = patch.q
   local asked = done and cjson.decode(done)
   if asked and not pool and asked.op ~= 'set' and asked.op ~= 'none' then return {'UNLIMITED'} end
   local prefix, refusal = gate(head, members, before, tonumber(needs))
   if refusal then return refusal end
+  local base = string.sub(head, 1, -5)
+  local sharing, leave = sharingOf()
+
+  -- A pool is replaced for all keys that share it. The others come first, so that whoever has this change has theirs.
+  if asked and pool and (asked.op == 'set' or asked.op == 'none') then
+    local join = '{"op":"join","id":"' .. (asked.op == 'set' and asked.id or '') .. '"}'
+    for _, other in ipairs(sharing(base .. 'q:' .. pool)) do
+      if other ~= keyId then
+        change({head, log, index, base .. 'k:' .. other, base .. 'm:' .. other, members},
+          {'update', other, channel, now, maxlen, longest, '', owners, needs, 'q', join})
+      end
+    end
+    before, h = unpack(redis.call('HMGET', head, 's', 'h'))
+    s, h = tonumber(string.match(before or '0', '%d+$')), h or ''
+  end
 
   -- The record after the change: the log entry, appended first, holds the whole new state.
   -- Behind the hash of the secret stands the pool of the credits, and what was done to them: two changes that are not the
   -- same must not look the same in two histories.
-  local base = string.sub(head, 1, -5)
   local named, left, owed = secretHash, '', ''
   if asked then
-    change.q, left, owed = changeCredits(base, pool, asked)
-    named = secretHash .. ' ' .. (change.q or pool or '') .. ' ' .. redis.sha1hex(done)
+    patch.q, left, owed = changeCredits(base, pool, asked)
+    named = secretHash .. ' ' .. (patch.q or pool or '') .. ' ' .. redis.sha1hex(done)
   elseif pool then named = secretHash .. ' ' .. pool end
   local payload = ''
   if operation == 'update' then
     -- In an API that needs more than the first protocol as `set:2` and so on, which nobody takes for less.
     local state = {prefix == '' and 'set' or 'set:' .. string.match(prefix, '%d+'), named}
-    for i, field in ipairs(FIELDS) do state[i + 2] = change[field] or old[i] or '' end
+    for i, field in ipairs(FIELDS) do state[i + 2] = patch[field] or old[i] or '' end
     payload = cjson.encode(state)
     if #payload > tonumber(longest) then
       -- With a digest of the state: equal hashes must mean equal records, also after a failover.
@@ -67,7 +81,7 @@ local function change(keys, args)
 
   if operation == 'update' then
     local set = {'HSET', record, 'u', now, 'v', sequence .. '-' .. string.sub(hash, 1, 8)}
-    for field, value in pairs(change) do
+    for field, value in pairs(patch) do
       if field == 'm' then
         redis.call('DEL', long)
         redis.call('HDEL', record, 'm', 'M')
@@ -84,13 +98,17 @@ local function change(keys, args)
       end
     end
     redis.call(unpack(set))
-    if change.o and change.o ~= owner then
+    if patch.o and patch.o ~= owner then
       if owner then redis.call('ZREM', owners .. owner, keyId) end
-      if change.o ~= '' then redis.call('ZADD', owners .. change.o, number, keyId) end
+      if patch.o ~= '' then redis.call('ZADD', owners .. patch.o, number, keyId) end
     end
   elseif operation == 'delete' then
     redis.call('DEL', record, long)
-    if pool then redis.call('DEL', base .. 'q:' .. pool) end
+    if pool then leave(base .. 'q:' .. pool, keyId) end
+    -- Whose successor is gone may have another one.
+    if predecessor and redis.call('HGET', base .. 'k:' .. predecessor, 'T') == keyId then
+      redis.call('HDEL', base .. 'k:' .. predecessor, 'T', 'Y')
+    end
     redis.call('ZREM', index, keyId)
     if owner then redis.call('ZREM', owners .. owner, keyId) end
   elseif operation == 'api-deleted' then

@@ -1,8 +1,7 @@
 #!lua
 -- Creates a key's record, after its two pointers exist. Not a log entry, for no older state of it can be cached. But what
 -- is cached of it must not outlive it where a failover or a restored backup takes it away again, so every creation leaves
--- a mark: its number and a hash over it and all before it, which SYNC compares. Keys from before there were marks count
--- as one prefix with an empty hash.
+-- a mark (creation.lua).
 --
 -- KEYS 1 head  2 index  3 record  4 long meta  5 owner index (the record again where the key has no owner)  6 creations
 --      7 members
@@ -16,11 +15,11 @@
 --         | {'OTHER_DEFAULTS', prefix and length as they are}: the secret is to be made again
 -- include gate.lua
 -- include credits.lua
+-- include creation.lua
 local head, index, record, long, owners, creations, members = unpack(KEYS)
 local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs, defaults, credits = unpack(ARGV)
 
-local created, deleted, n, last, s, prefix, bytes =
-  unpack(redis.call('HMGET', head, 'c', 'deleted', 'n', 'g', 's', 'prefix', 'bytes'))
+local created, deleted, s, prefix, bytes = unpack(redis.call('HMGET', head, 'c', 'deleted', 's', 'prefix', 'bytes'))
 if deleted then return 'DELETED' end
 if not created and auto ~= '1' then return 'NO_API' end
 local present = (prefix or '') .. ' ' .. (bytes or '')
@@ -30,16 +29,7 @@ local _, refusal = gate(head, members, s, tonumber(needs))
 if refusal then return refusal end
 if not created then redis.call('HSET', head, 'c', now, 'L', lease, 'Lf', lease) end
 
-local before = n or '0'
-local number = string.format('%.0f', before + 1)
-if not last then
-  last = before .. '-'
-  if before ~= '0' then redis.call('XADD', creations, before .. '-0', 'h', '') end
-end
-local hash = string.sub(redis.sha1hex(last .. '|' .. number .. '|' .. content), 1, 16)
-redis.call('XADD', creations, 'MAXLEN', '~', kept, number .. '-0', 'h', hash)
-redis.call('HSET', head, 'n', number, 'g', number .. '-' .. hash)
-
+local number = addCreation(head, creations, kept, content)
 redis.call('HSET', record, 'i', number, unpack(ARGV, 13))
 if credits ~= '' then
   local base, given = string.sub(head, 1, -5), cjson.decode(credits)

@@ -17,6 +17,7 @@
 --         | {'UNLIMITED'}: there are no credits that could be changed so
 -- include gate.lua
 -- include credits.lua
+-- include sharing.lua
 -- include change-credits.lua
 -- include change.lua
 

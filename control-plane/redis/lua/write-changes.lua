@@ -6,6 +6,7 @@
 -- Returns what write-change.lua returns, for each key
 -- include gate.lua
 -- include credits.lua
+-- include sharing.lua
 -- include change-credits.lua
 -- include change.lua
 

@@ -90,6 +90,7 @@ test('every documented operation succeeds, and answers what the document says an
     importKeys: { apiId: 'shop', keys: [{ sha256: 'ab'.repeat(32) }, { sha256: 'no' }] },
     updateKey: { keyId, name: null, enabled: false },
     updateRemaining: { keyId, op: 'set', value: 5 },
+    rerollKey: { keyId, expiration: 1000 },
     updateKeys: { apiId: 'shop', keyIds: [keyId, 'none'], enabled: false },
     getKey: { keyId },
     whoami: { key: secret },

@@ -64,6 +64,7 @@ const TARGETS: Readonly<Record<string, Target>> = {
   importKeys: { input: async (apiId) => ({ apiId, keys: [{ sha256: 'ab'.repeat(32) }] }) },
   updateKey: { input: async (apiId) => ({ ...(await onKey(apiId)), enabled: false }) },
   updateRemaining: { input: async (apiId) => ({ ...(await onKey(apiId)), op: 'set', value: 1 }) },
+  rerollKey: { input: async (apiId) => ({ ...(await onKey(apiId)), expiration: 0 }), spent: true },
   deleteKey: { input: onKey, spent: true },
   updateKeys: { input: async (apiId) => ({ ...(await onKeys(apiId)), enabled: false }) },
   deleteKeys: { input: onKeys, spent: true },

@@ -1,0 +1,34 @@
+import { randomUUID } from 'node:crypto';
+import type { Propagation } from '../../core/propagation.ts';
+import { callPatiently, RETRIES_FEW } from '../retry.ts';
+import type { Session } from '../session.ts';
+import { list, time } from '../terminal/output.ts';
+import { printChange } from '../terminal/print-change.ts';
+
+interface Rerolled {
+  readonly keyId: string;
+  readonly key: string;
+  readonly endsAt?: number;
+  readonly propagation: Propagation;
+}
+
+/** `keyfence keys reroll`. Sent again by its own name where no answer comes, so that only one key is made. */
+export async function rerollKey(
+  session: Session,
+  keyId: string,
+  expiration: number,
+  waitMs: number | undefined,
+): Promise<void> {
+  const answer = await callPatiently<Rerolled>(
+    await session.controlPlane(),
+    'keys.rerollKey',
+    { keyId, expiration, operationId: randomUUID(), waitMs },
+    new AbortController().signal,
+    (text) => session.note(text),
+    RETRIES_FEW,
+  );
+  const { keyId: made, key, endsAt } = answer;
+  const old = endsAt === undefined ? 'refused' : `accepted until ${time(endsAt)}`;
+  printChange(session, `${list({ keyId: made, key, [keyId]: old })}\nrerolled ${keyId}`, answer);
+  session.note('The key is not kept anywhere and cannot be shown again.');
+}

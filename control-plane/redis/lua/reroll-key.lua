@@ -1,0 +1,79 @@
+#!lua
+-- REROLL: a key that takes another's place, with all that this one has, and the end of that one, atomically. The new key's two
+-- pointers exist. Credits are not copied: both keys name the same pool.
+--
+-- KEYS 1 head  2 log  3 index  4 record  5 long meta  6 members  7 creations  8 new record  9 new long meta
+-- ARGV 1 keyId  2 channel  3 now, Unix ms  4 log length to keep  5 longest payload, bytes
+--      6 condition: the record's version must equal it, '' = any  7 owner-index prefix
+--      8 new keyId  9 hash of its secret  10 beginning of it  11 its random bytes, '' = as many as are usual
+--      12 when the old key ends at the latest, Unix ms  13 creations to keep  14 most keys that may share a pool
+--      15 what names this call where it is sent again, '' = nothing: the key that it made before is replaced
+--      16 digest of the new key's id and secret
+-- Returns {'OK', when the old key ends, '' or the key that was replaced and the hash of its secret, what write-change.lua returns from the sequence on}
+--         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: nothing is left to be rerolled
+--         | {'REROLLED', the key that took its place} | {'SHARED', keys that share its credits}: too many
+-- include gate.lua
+-- include credits.lua
+-- include sharing.lua
+-- include change-credits.lua
+-- include change.lua
+-- include creation.lua
+local head, log, index, record, long, members, creations, new, newLong = unpack(KEYS)
+local keyId, channel, now, maxlen, longest, condition, owners, newId, secretHash, start, bytes, latest, kept, most, call, content =
+  unpack(ARGV)
+local base = string.sub(head, 1, -5)
+
+local p, version, expires, successor, madeBy, pool = unpack(redis.call('HMGET', record, 'p', 'v', 'x', 'T', 'Y', 'q'))
+if not p or redis.call('HEXISTS', head, 'deleted') == 1 then return {'NOT_FOUND'} end
+version = version or '0'
+if condition ~= '' and condition ~= version then return {'CONFLICT'} end
+local isAgain = successor and call ~= '' and call == madeBy
+if successor and not isAgain then return {'REROLLED', successor} end
+if not isAgain and expires and tonumber(expires) <= tonumber(now) then return {'ENDED'} end
+if redis.call('EXISTS', new) == 1 then return {'CONFLICT'} end
+local sharing = sharingOf()
+local sharers = pool and sharing(base .. 'q:' .. pool) or {}
+if #sharers >= tonumber(most) and not isAgain then return {'SHARED', #sharers} end
+
+-- Of a call that is sent again the first answer was lost: nobody has that key. It still has what the old one had.
+local source, sourceLong, replaced = record, long, ''
+if isAgain then
+  source, sourceLong = base .. 'k:' .. successor, base .. 'm:' .. successor
+  replaced = successor .. ' ' .. redis.call('HGET', source, 'p')
+end
+local own = {p = true, s = true, b = true, c = true, i = true, u = true, v = true, T = true, Y = true, F = true}
+local fields = {'p', secretHash, 's', start, 'c', now, 'F', keyId}
+local has = redis.call('HGETALL', source)
+for i = 1, #has, 2 do
+  if not own[has[i]] then
+    fields[#fields + 1] = has[i]
+    fields[#fields + 1] = has[i + 1]
+  end
+end
+if bytes ~= '' then
+  fields[#fields + 1] = 'b'
+  fields[#fields + 1] = bytes
+end
+local number = addCreation(head, creations, kept, content .. ' ' .. version)
+redis.call('HSET', new, 'i', number, unpack(fields))
+local owner, apart = unpack(redis.call('HMGET', new, 'o', 'M'))
+if apart then redis.call('SET', newLong, redis.call('GET', sourceLong)) end
+redis.call('ZADD', index, number, newId)
+if owner then redis.call('ZADD', owners .. owner, number, newId) end
+if pool then
+  if #sharers == 0 then sharers = {keyId} end
+  sharers[#sharers + 1] = newId
+  redis.call('HSET', base .. 'q:' .. pool, 'k', table.concat(sharers, ' '))
+end
+
+-- The old key's change comes last: whoever has it has all.
+local function write(operation, id, ...)
+  return change({head, log, index, base .. 'k:' .. id, base .. 'm:' .. id, members},
+    {operation, id, channel, now, maxlen, longest, '', owners, '1', ...})
+end
+if isAgain then write('delete', successor) end
+local ends = expires and tonumber(expires) < tonumber(latest) and expires or latest
+local written = write('update', keyId, 'x', ends)
+redis.call('HSET', record, 'T', newId)
+if call ~= '' then redis.call('HSET', record, 'Y', call) end
+return {'OK', ends, replaced, unpack(written, 2)}
