@@ -1,11 +1,13 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { share } from '../harness/share.ts';
 import { MUTANTS } from './mutants.ts';
 import { CREDIT_SEEDS, REROLL_SEEDS } from './plan.ts';
 
+/** Every fourth mutant, other ones at the next commit: with SHARES=all, all of them. */
 describe('is caught by its seed, or within 1,000 others:', () => {
-  test.each(Object.entries(MUTANTS))(
+  test.each(share(Object.entries(MUTANTS), 4))(
     '%s',
     async (name, { seed }) => {
       const known = await run('--mutant', name, '--from', String(seed), '--seeds', '1');
