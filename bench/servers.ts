@@ -60,7 +60,12 @@ export interface ControlPlane {
  */
 export async function startControlPlane(env: Readonly<Record<string, string>>): Promise<ControlPlane> {
   const child = await startProcess<{ address: string }>(
-    [process.execPath, '--max-semi-space-size=8', '--max-old-space-size=128', join(ROOT, 'control-plane/main.ts')],
+    [
+      process.execPath,
+      '--max-semi-space-size=8',
+      '--max-old-space-size=128',
+      join(ROOT, 'control-plane/main.ts'),
+    ],
     { PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', ROOT_KEY, ROOT_KEY_CALLS_PER_MINUTE: '0', ...env },
     'address',
   );
