@@ -19,7 +19,6 @@ const names = [
   'start-up',
   'propagation',
   'writes',
-  'import',
   'many',
   'list-keys',
   'costs',

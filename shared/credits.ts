@@ -24,3 +24,33 @@ export function refillOf(text: string): Refill | undefined {
     ? { interval: 'daily', amount: Number(amount) }
     : { interval: 'monthly', amount: Number(amount), refillDay: Number(day) };
 }
+
+/** The most calls of one name that a key may make in a window of some length. */
+export interface RateLimit {
+  readonly name: string;
+  /** Calls in a window, or what they cost. */
+  readonly limit: number;
+  /** Length of the windows, milliseconds. They are aligned to the clock of Redis. */
+  readonly duration: number;
+  /** True if verifiers may answer from slices of it, without asking at each call. */
+  readonly async: boolean;
+}
+
+/** A limit as people set it. */
+export type GivenLimit = Omit<RateLimit, 'name' | 'async'> & { readonly async?: boolean };
+
+/** A limit with all that people may leave out. */
+export const wholeLimit = <Given extends GivenLimit>(given: Given): Given & { readonly async: boolean } => ({
+  ...given,
+  async: given.async ?? true,
+});
+
+/** The limit that is obeyed at each verification; others only where it asks for them. */
+export const DEFAULT_LIMIT = 'default';
+/** Goes into names in Redis and into header fields as it is. */
+export const LIMIT_NAME = /^[A-Za-z0-9_-]{1,64}$/;
+export const LIMIT_MAX = 1_000_000_000;
+export const DURATION_MIN_MS = 1000;
+export const DURATION_MAX_MS = 31 * 86_400_000;
+/** Most limits of a key besides the default one, and most that one verification asks for. */
+export const LIMITS_MAX = 8;

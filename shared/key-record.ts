@@ -1,3 +1,5 @@
+import { type GivenLimit, type RateLimit, wholeLimit } from './credits.ts';
+
 /** Kinds of values that a field of a key can have. */
 interface Values {
   flag: boolean;
@@ -5,6 +7,8 @@ interface Values {
   time: number;
   text: string;
   object: object;
+  limit: GivenLimit;
+  limits: readonly (GivenLimit & Pick<RateLimit, 'name'>)[];
 }
 /** Kind of a value. */
 export type Kind = keyof Values;
@@ -68,6 +72,21 @@ export const KEY_FIELDS = {
     description: 'Such as live or test; every verification returns it.',
     option: ['<name>', 'such as live or test; every verification returns it'],
   },
+  ratelimit: {
+    letter: 'l',
+    kind: 'limit',
+    needs: 2,
+    description: 'Most verifications in each window of so many milliseconds: `{limit, duration, async}`.',
+    option: ['<calls/time>', 'most verifications in a time, such as 100/10s, 5000/1h or none'],
+  },
+  ratelimits: {
+    letter: 'L',
+    kind: 'limits',
+    needs: 2,
+    description:
+      'Further limits, each obeyed where a verification names it: `[{name, limit, duration, async}]`.',
+    option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
+  },
 } as const satisfies Readonly<Record<string, Row>>;
 
 /** Other names of fields, for clients that know them by those: taken in requests, and shown beside the field itself. */
@@ -100,16 +119,27 @@ export type KeyPatch = {
 };
 /** Fields by their letters, as stored: `''` stands for none. */
 export type StoredFields = Readonly<Partial<Record<Letter, string>>>;
-/** Fields as a verifier keeps them: a time of 0 and a text of `''` stand for none, objects are JSON text. */
+/** Fields as a verifier keeps them: a time of 0 and a text of `''` stand for none, objects and limits are JSON text. */
 export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
   /** Name of the pool from which its credits come; `''` = as many as are asked for. */
   readonly pool: string;
 };
-interface States extends Omit<Values, 'object'> {
+interface States extends Omit<Values, 'object' | 'limit' | 'limits'> {
   object: string;
+  limit: string;
+  limits: string;
 }
 
 const rows = Object.entries(KEY_FIELDS) as [KeyField, Row & { letter: Letter }][];
+/** Name of a field that is a text. */
+export type TextField = {
+  [Name in KeyField]: KindOf<Name> extends 'text' ? Name : never;
+}[KeyField];
+/** Texts of a key, in the order of the rows, and the same under their other names. */
+export const TEXT_FIELDS = [
+  ...rows.flatMap(([name, { kind }]) => (kind === 'text' ? [[name, name]] : [])),
+  ...Object.entries(ALIASES),
+].map(([label, name]) => ({ label, name })) as readonly { label: string; name: TextField }[];
 /** Letters of the fields, in the order of the rows. */
 export const KEY_LETTERS: readonly Letter[] = rows.map(([, { letter }]) => letter);
 /** The letter of a record's pool of credits, which changes with them and which nobody sets or sees. */
@@ -150,9 +180,10 @@ export function storedFields(patch: KeyPatch): StoredFields {
 
 function stored(kind: Kind, value: unknown): string {
   if (kind === 'flag') return value ? '1' : '0';
-  if (kind !== 'object') return String(value);
-  const text = JSON.stringify(value);
-  return text === '{}' ? '' : text; // an empty object is not stored
+  if (kind === 'limit') return JSON.stringify(wholeLimit(value as Values['limit']));
+  if (kind !== 'object' && kind !== 'limits') return String(value);
+  const text = JSON.stringify(kind === 'limits' ? (value as Values['limits']).map(wholeLimit) : value);
+  return text === '{}' || text === '[]' ? '' : text; // nothing is not stored
 }
 
 /** The fields of a record as people see them, under all their names. */
@@ -169,7 +200,7 @@ export function keyFields(fields: StoredFields): KeyFields {
   const seen = each((letter, kind) => {
     const text = fields[letter] ?? '';
     if (kind === 'object') return JSON.parse(text || '{}');
-    return text === '' && kind !== 'flag' ? undefined : decoded(kind, text);
+    return text === '' && kind !== 'flag' ? undefined : shownAs(kind, text);
   });
   return seen as KeyFields;
 }
@@ -180,7 +211,7 @@ export function auditedFields(fields: StoredFields, summaryOf: (text: string) =>
     const text = fields[letter];
     if (text === undefined) return undefined;
     if (kind === 'object') return summaryOf(text || '{}');
-    return text === '' && kind !== 'flag' ? null : decoded(kind, text);
+    return text === '' && kind !== 'flag' ? null : shownAs(kind, text);
   });
 }
 
@@ -199,6 +230,9 @@ export function decodeState(values: readonly string[], pool = ''): KeyState {
   state['pool'] = pool;
   return state as KeyState;
 }
+
+const shownAs = (kind: Kind, text: string): unknown =>
+  kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decoded(kind, text);
 
 function decoded(kind: Kind, text: string): boolean | number | string {
   if (kind === 'flag') return text === '1';

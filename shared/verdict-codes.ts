@@ -33,6 +33,12 @@ export const VERDICTS = {
     showsKey: true,
     usage: { letter: 'E', field: 'expired' },
   },
+  RATE_LIMITED: {
+    status: 429,
+    sentence: 'The API key was used too often; try again later.',
+    showsKey: true,
+    usage: { letter: 'R', field: 'rateLimited' },
+  },
   USAGE_EXCEEDED: {
     status: 429,
     sentence: 'The API key has too few credits left.',

@@ -93,16 +93,16 @@ export class Metrics {
     const decided = this.#lookups.labels({ outcome: 'decided' });
     const gaveUp = this.#lookups.labels({ outcome: 'undecided' });
     return {
-      decide(key, askedApi, isAgain, tags, cost) {
-        const verdict = answers.decide(key, askedApi, isAgain, tags, cost);
+      decide(key, askedApi, isAgain, tags, price) {
+        const verdict = answers.decide(key, askedApi, isAgain, tags, price);
         if (verdict !== undefined && !isAgain) memory[verdict.code]++;
         return verdict;
       },
-      lookUp(key, askedApi, isAgain, tags, cost) {
+      lookUp(key, askedApi, isAgain, tags, price) {
         if (isAgain) return answers.lookUp(key, askedApi, isAgain);
         const startedAtMs = clock.monotonicMs();
         const seconds = () => (clock.monotonicMs() - startedAtMs) / 1000;
-        return answers.lookUp(key, askedApi, isAgain, tags, cost).then(
+        return answers.lookUp(key, askedApi, isAgain, tags, price).then(
           (verdict) => {
             redis[verdict.code]++;
             decided.observe(seconds());

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { systemClock } from '#shared/clock.ts';
-import { CREDITS_MAX, type Refill } from '#shared/credits.ts';
+import { CREDITS_MAX, type GivenLimit, type Refill } from '#shared/credits.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -50,6 +50,27 @@ export function jsonObject(text: string): object {
     // said below
   }
   throw new InvalidArgumentError('Give a JSON object.');
+}
+
+/** A rate limit, such as `100/10s`; null = none. */
+export function rateLimit(text: string): GivenLimit | null {
+  if (text === 'none') return null;
+  const [, limit, amount, unit] = /^(\d{1,10})\/(\d{1,7})([smhd])$/.exec(text) ?? [];
+  if (!limit || !amount || !unit)
+    throw new InvalidArgumentError('Give calls and a time, such as 100/10s, 5000/1h or 100000/1d; or none.');
+  const duration = Number(amount) * { s: 1000, ...UNIT_MS }[unit as keyof typeof UNIT_MS | 's'];
+  return { limit: Number(limit), duration };
+}
+
+/** A list as JSON. */
+export function jsonList(text: string): unknown[] {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (Array.isArray(value)) return value;
+  } catch {
+    // said below
+  }
+  throw new InvalidArgumentError('Give a list as JSON.');
 }
 
 /** A whole number from `min` to `max`. */

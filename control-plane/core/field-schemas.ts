@@ -17,6 +17,8 @@ import {
   type KeyField,
 } from '#shared/key-record.ts';
 
+import { Ratelimit, Ratelimits } from './limit-schemas.ts';
+
 /** Schemas of the fields that several answers have. */
 
 export const Sequence = Type.Integer({ minimum: 0, description: "A change's place in its API's log." });
@@ -36,13 +38,22 @@ const kinds = {
   time: (options: TSchemaOptions) => Type.Integer(options),
   text: (options: TSchemaOptions) => Type.String(options),
   object: (options: TSchemaOptions) => Type.Object({}, { additionalProperties: true, ...options }),
+  limit: Ratelimit,
+  limits: Ratelimits,
 };
 type Named = KeyField | Alias;
 type FieldOf<Name extends Named> = Name extends Alias ? (typeof ALIASES)[Name] : Name;
 type FieldSchema<Name extends Named> = ReturnType<(typeof kinds)[(typeof KEY_FIELDS)[FieldOf<Name>]['kind']]>;
 
 const TIME_MAX = 8_640_000_000_000_000;
-const boundsOf = { flag: {}, time: { minimum: 1, maximum: TIME_MAX }, text: { minLength: 1 }, object: {} };
+const boundsOf = {
+  flag: {},
+  time: { minimum: 1, maximum: TIME_MAX },
+  text: { minLength: 1 },
+  object: {},
+  limit: {},
+  limits: {},
+};
 /** Taken apart for their order in the document only; a new field is among the others. */
 const { enabled, expires, name, meta, externalId, ...others } = KEY_FIELDS;
 const aliases = Object.entries(ALIASES).map(([alias, of]) => {

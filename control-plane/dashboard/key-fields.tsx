@@ -4,7 +4,8 @@ import { Failure, type Key } from './api.ts';
 import type { Apply } from './change.tsx';
 import { ActionForm, type Entered, Field } from './forms.tsx';
 
-type Fields = Omit<typeof KEY_FIELDS, 'enabled'>;
+/** Limits are shown, and set by the API and the command line. */
+type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'ratelimit' | 'ratelimits'>;
 type FieldName = keyof Fields;
 
 /** The fields of a key that people fill in: their kinds, as the server knows them, and how the form names them. */

@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks';
+import type { GivenLimit } from '#shared/credits.ts';
 import type { UsageField } from '#shared/usage.ts';
 import { call, type Key, listVerifiers } from './api.ts';
 import { Events, useRootKeyNames } from './audit.tsx';
@@ -42,6 +43,12 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               </Fact>
               <Fact name="Owner">{of.externalId ? <bdi>{of.externalId}</bdi> : '–'}</Fact>
               {of.environment && <Fact name="Environment">{of.environment}</Fact>}
+              {of.ratelimit && <Fact name="Limit">{limitText(of.ratelimit)}</Fact>}
+              {of.ratelimits?.map((limit) => (
+                <Fact key={limit.name} name={`Limit ${limit.name}`}>
+                  {limitText(limit)}
+                </Fact>
+              ))}
               <Fact name="Created">
                 <Time at={of.createdAt} exact />
               </Fact>
@@ -150,6 +157,9 @@ function Fact({ name, children }: { name: string; children: preact.ComponentChil
   );
 }
 
+const limitText = ({ limit, duration, async = true }: GivenLimit) =>
+  `${limit.toLocaleString()} in ${(duration / 1000).toLocaleString()} s${async ? '' : ', exact'}`;
+
 function Edit({ of, apply }: { of: Key; apply: Apply }) {
   const [said, setSaid] = useState('');
   const save = async (entered: Entered) => {
@@ -215,6 +225,7 @@ const VERDICTS = {
   success: { name: 'valid', tone: 'good' },
   disabled: { name: 'disabled', tone: 'bad' },
   expired: { name: 'expired', tone: 'warn' },
+  rateLimited: { name: 'rate limited', tone: 'warn' },
   usageExceeded: { name: 'credits spent', tone: 'spent' },
   forbidden: { name: 'of another API', tone: 'other' },
 } satisfies Record<UsageField, { name: string; tone: string }>;

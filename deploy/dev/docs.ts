@@ -141,7 +141,14 @@ async function metricsTable({ registry }: { registry: ControlPlaneMetrics['regis
 }
 
 function keyFieldsTable(): string {
-  const forms = { flag: '`1` or `0`', time: 'Unix milliseconds', text: 'text', object: 'JSON' };
+  const forms = {
+    flag: '`1` or `0`',
+    time: 'Unix milliseconds',
+    text: 'text',
+    object: 'JSON',
+    limit: 'JSON',
+    limits: 'JSON',
+  };
   const settable = Object.entries(KEY_FIELDS).map(
     ([name, { letter, kind, description }]) =>
       `| \`${letter}\` | \`${name}\` | ${forms[kind]} | ${cell(description)} |`,

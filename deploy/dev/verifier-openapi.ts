@@ -1,5 +1,6 @@
 import { API_ID } from '../../shared/api-id.ts';
-import { ALIASES, KEY_FIELDS, type KeyField } from '../../shared/key-record.ts';
+import { DURATION_MIN_MS, LIMIT_NAME, LIMITS_MAX } from '../../shared/credits.ts';
+import { KEY_FIELDS, TEXT_FIELDS, type TextField } from '../../shared/key-record.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
@@ -17,12 +18,16 @@ const types = {
   text: { type: 'string' },
   object: { type: 'object', additionalProperties: true },
 };
-const field = (name: KeyField) => {
+const number = (description: string) => ({ type: 'integer', minimum: 0, description });
+const limitState = {
+  limit: number('The limit.'),
+  remaining: number('How much of it is left.'),
+  reset: number('When the present window ends, Unix milliseconds.'),
+};
+const field = (name: keyof typeof KEY_FIELDS & (TextField | 'enabled' | 'meta' | 'expires')) => {
   const { kind, description } = KEY_FIELDS[name];
   return { ...types[kind], description };
 };
-/** Taken apart for the order in the document only. */
-const { enabled: _enabled, meta: _meta, expires: _expires, ...others } = KEY_FIELDS;
 
 const verdict = {
   type: 'object',
@@ -39,9 +44,27 @@ const verdict = {
     apiId: text('The API that it is of.'),
     enabled: field('enabled'),
     meta: field('meta'),
-    ...Object.fromEntries(Object.keys(others).map((name) => [name, field(name as KeyField)])),
-    ...Object.fromEntries(Object.entries(ALIASES).map(([alias, name]) => [alias, field(name)])),
+    ...Object.fromEntries(TEXT_FIELDS.map(({ label, name }) => [label, field(name)])),
     expires: field('expires'),
+    ratelimit: {
+      type: 'object',
+      description:
+        'The limit that refuses the key, else the default one, else the one of which the least is left; absent where none was asked about.',
+      properties: limitState,
+    },
+    ratelimits: {
+      type: 'array',
+      description: 'All limits that the verification was about.',
+      items: {
+        type: 'object',
+        properties: {
+          name: text('Its name; the one that is obeyed always is `default`.'),
+          ...limitState,
+          duration: number('Length of its windows, milliseconds.'),
+          exceeded: { type: 'boolean', description: 'Whether it is why the key was refused.' },
+        },
+      },
+    },
     requestId: text('As in X-Request-Id.'),
   },
   required: ['valid', 'code', 'requestId'],
@@ -156,6 +179,26 @@ export const verifierDocument = {
                     items: { type: 'string', minLength: 1, maxLength: TAG_LENGTH_MAX },
                     description:
                       'What a verdict on a known key is counted by, once for each; see `apis.getVerifications` of the control plane.',
+                  },
+                  ratelimits: {
+                    type: 'array',
+                    maxItems: LIMITS_MAX,
+                    description:
+                      'Limits to obey besides the default one, which always is; 400 where the key has none of that name. `limit` and `duration`, together, bring one that the key does not have.',
+                    items: {
+                      type: 'object',
+                      properties: {
+                        name: { type: 'string', pattern: LIMIT_NAME.source, description: 'The limit.' },
+                        cost: { ...number('What this verification takes of it.'), default: 1 },
+                        limit: { ...number('Most in a window.'), minimum: 1 },
+                        duration: {
+                          ...number('Length of a window, milliseconds.'),
+                          minimum: DURATION_MIN_MS,
+                        },
+                      },
+                      required: ['name'],
+                      additionalProperties: false,
+                    },
                   },
                 },
                 required: ['key'],

@@ -51,6 +51,9 @@ export const ownerKey = (apiId: string, externalId: string): string => `kf:{${ap
 /** Hash: the credits of one key, or of several that share them; exchange.lua says what is in it. */
 export const poolKey = (apiId: string, poolId: string): string => `kf:{${apiId}}:q:${poolId}`;
 
+/** Hash with an expiry: the present window of one rate limit; windows.lua says what is in it. */
+export const windowKey = (apiId: string, windowId: string): string => `kf:{${apiId}}:w:${windowId}`;
+
 /** String `apiId keyId`: immutable pointer from a secret's hash to its record. */
 export const secretPointer = (secretHash: string): string => `kf:p:${secretHash}`;
 

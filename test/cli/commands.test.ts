@@ -43,7 +43,7 @@ const verified = async (key: string, status: number, options: string) => {
 describe('keys', () => {
   test('are made, verified, disabled, refused, enabled, changed and deleted', async () => {
     const { keyId, key } = await answer(
-      'keys create shop --name Ada --prefix shop --meta {"plan":"pro"} --expires +1h --environment live',
+      'keys create shop --name Ada --prefix shop --meta {"plan":"pro"} --expires +1h --environment live --ratelimit 100/10s',
     );
     const verify = (status: number) => verified(key, status, '--api shop');
     expect(await verify(0)).toMatchObject({
@@ -62,7 +62,8 @@ describe('keys', () => {
     await answer(`keys enable ${keyId}`);
     await answer(`keys update ${keyId} --external-id o1 --clear name expires environment`);
     const now = await answer(`keys get ${keyId}`);
-    expect(now).toMatchObject({ enabled: true, externalId: 'o1', meta: { plan: 'pro' } });
+    const ratelimit = { limit: 100, duration: 10_000, async: true };
+    expect(now).toMatchObject({ enabled: true, externalId: 'o1', meta: { plan: 'pro' }, ratelimit });
     expect(Object.keys(now)).not.toEqual(expect.arrayContaining(['name']));
     expect(now).not.toHaveProperty('expires');
     expect(now).not.toHaveProperty('environment');
@@ -143,7 +144,7 @@ describe('keys', () => {
       disabled: 0,
     });
     expect(await printed(`keys usage ${keyId} --hourly`)).toMatch(
-      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0 +0\n$/,
+      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0 +0 +0\n$/,
     );
   });
 
@@ -153,9 +154,9 @@ describe('keys', () => {
     const url = `${fleet.verifiers[0]?.address}/v1/keys.verifyKey`;
     await fleet.post(url, { key, tags: ['read'] });
     await fleet.until(async () => (await printed('apis usage tagged --by-tag')).includes('read'));
-    expect(await printed('apis usage tagged --by-tag')).toMatch(/^tag .*\nread +1 +0 +0 +0 +0\n$/);
-    expect(await printed('apis usage tagged --tag read')).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0\n$/);
-    expect(await printed('apis usage tagged --hourly')).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --by-tag')).toMatch(/^tag .*\nread +1 +0 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --tag read')).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --hourly')).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0 +0\n$/);
   });
 
   test('are listed as far as asked, with a cursor for the rest', async () => {

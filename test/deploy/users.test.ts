@@ -331,6 +331,7 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     const { held, members } = apiKeys('a');
     const paid = await fleet.ok('keys.createKey', {
       ...{ apiId: 'a', remaining: 0, refill: { interval: 'monthly', amount: 5 } },
+      ratelimit: { limit: 1000, duration: 1000 },
     });
     const pool = poolKey('a', (await admin.hget(recordKey('a', paid.keyId), 'q')) ?? '');
     await admin.zadd(held, 1, '2.left');

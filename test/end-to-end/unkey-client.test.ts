@@ -18,7 +18,7 @@ describe.each([
   let gateway: InstanceType<typeof Client>;
 
   beforeAll(async () => {
-    fleet = await Fleet.start({ env: { USAGE_PERIOD_MS: '100' } });
+    fleet = await Fleet.start({ env: { USAGE_PERIOD_MS: '100', LOOKUP_WAIT_MS: '5000' } });
     const retry = { attempts: 1, backoff: () => 1 };
     admin = new Client({ rootKey: ROOT_KEY, baseUrl: fleet.controlPlanes[0]?.address ?? '', retry });
     gateway = new Client({ rootKey: 'never-looked-at', baseUrl: fleet.verifiers[0]?.address ?? '', retry });
@@ -155,6 +155,20 @@ describe.each([
       remaining: 1,
     });
     expect(resultOf(await admin.keys.get({ keyId })).expires).toBe(made.endsAt);
+  });
+
+  test('a client gives a key a rate limit, uses it up, and takes it away', async () => {
+    const ratelimit = { limit: 2, duration: 86_400_000, async: false };
+    const { keyId, key } = resultOf(await admin.keys.create({ apiId: 'e2e', ratelimit }));
+    const verify = async () => resultOf(await gateway.keys.verify({ apiId: 'e2e', key }));
+    for (const remaining of [1, 0])
+      expect(await verify()).toMatchObject({ code: 'VALID', ratelimit: { limit: 2, remaining } });
+    const refused = await verify();
+    expect(refused).toMatchObject({ valid: false, code: 'RATE_LIMITED', ratelimit: { remaining: 0 } });
+    expect(refused.ratelimit?.reset).toBeGreaterThan(Date.now());
+    expect(resultOf(await admin.keys.get({ keyId })).ratelimit).toMatchObject(ratelimit);
+    resultOf(await admin.keys.update({ keyId, ratelimit: null }));
+    expect(await verify()).toMatchObject({ valid: true });
   });
 
   describe('a client gets an error it can read', () => {

@@ -114,6 +114,25 @@ describeGateways((name) => {
     }
   });
 
+  test('a key that was used too often is 429, and says when to come again and what its limit is', async () => {
+    const ratelimit = { limit: 1, duration: 86_400_000 };
+    const { key } = await world.fleet.ok('keys.createKey', { apiId: API_ID, ratelimit });
+    expect([200, 429]).toContain((await world.decided(name, showing(key))).status);
+    world.upstream.take();
+    const { status, headers, body } = await world.decided(name, showing(key));
+    expect(world.upstream.take()).toEqual([]);
+    const seconds = Number(headers['retry-after']);
+    expect(seconds).toSatisfy((s: number) => s >= 1 && s <= 2 * 86_400);
+    expect({ status, headers }).toMatchObject({
+      status: 429,
+      headers: {
+        ratelimit: `"default";r=0;t=${seconds}`,
+        'ratelimit-policy': '"default";q=1;w=86400',
+      },
+    });
+    if (passesBodies) expect(JSON.parse(body)).toMatchObject({ status: 429, code: 'RATE_LIMITED' });
+  });
+
   test('without a key it is 401', async () => {
     for (const headers of [[], ['Authorization', 'Bearer '], ['Authorization', 'Basic Zm9vOmJhcg==']])
       expect(await refused({ headers })).toMatchObject({ status: 401, challenge: 'Bearer realm="api"' });

@@ -1,6 +1,7 @@
 import { systemClock } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
 import { decodeState } from '#shared/key-record.ts';
+import { ORDINARY } from '../../verifier/core/allowance.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { instant, Lease } from '../../verifier/core/lease.ts';
 import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from '../../verifier/core/verdict.ts';
@@ -41,13 +42,22 @@ const entries = new Map(
     },
     poor: { ...plain, name: 'Poor', pool: 'pool_1' },
     empty: { ...plain, pool: 'pool_2' },
+    limited: { ...plain, name: 'Límited' },
     large: { ...plain, meta: JSON.stringify({ note: 'x'.repeat(8000) }) },
   }).map(([name, state]) => [name, new Entry(epoch, `key_${name}`, state)]),
 );
 
+const LIMITED = {
+  code: 'RATE_LIMITED',
+  limits: [
+    { name: 'default', limit: 100, duration: 9500, remaining: 0, reset: 1_900_000_000_000, exceeded: true },
+  ],
+  retryMs: 1200,
+} as const;
+
 /**
  * Decides by what the key is called: `good`, `rich`, `large`, `disabled`, `expired`, `other` are in memory, and with credits
- * `poor`, which has 3 whatever it spent, and `empty`, which has none and no refill; any other name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
+ * `poor`, which has 3 whatever it spent, and `empty`, which has none and no refill; `limited` was used too often; any other name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
  * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
  */
 export class ScriptedAnswers implements Decider {
@@ -69,7 +79,7 @@ export class ScriptedAnswers implements Decider {
     askedApi?: string,
     isAgain = false,
     _tags?: readonly string[],
-    cost = 1,
+    { cost } = ORDINARY,
   ): Verdict | undefined {
     this.asked.push(key);
     this.askedApis.push(askedApi);
@@ -80,16 +90,19 @@ export class ScriptedAnswers implements Decider {
     const entry = entries.get(key);
     if (entry === undefined) return NOT_FOUND;
     const verdict = judge(entry, askedApi, Date.now());
-    if (verdict.code !== 'VALID' || entry.pool === '' || isAgain) return verdict;
+    if (verdict.code !== 'VALID' || isAgain) return verdict;
+    if (key === 'limited') return { code: 'RATE_LIMITED', entry, spending: LIMITED };
+    if (entry.pool === '') return verdict;
     const left = key === 'poor' ? 3 : 0;
-    if (cost <= left) return { ...verdict, remaining: left - cost };
-    return { code: 'USAGE_EXCEEDED', entry, remaining: left, refillMs: left > 0 ? 5000.5 : undefined };
+    if (cost <= left) return { ...verdict, spending: { code: 'VALID', remaining: left - cost } };
+    const retryMs = left > 0 ? 5000.5 : undefined;
+    return { code: 'USAGE_EXCEEDED', entry, spending: { code: 'USAGE_EXCEEDED', remaining: left, retryMs } };
   }
 
-  async lookUp(key: string, askedApi?: string, isAgain = false, tags?: readonly string[], cost = 1) {
+  async lookUp(key: string, askedApi?: string, isAgain = false, tags?: readonly string[], price = ORDINARY) {
     if (key === 'down') throw unavailable('no answer from Redis');
     if (key === 'remote-bug') throw new TypeError('a fault of ours');
     if (key.startsWith('slow-')) await this.#held.promise;
-    return this.decide(key.slice(key.indexOf('-') + 1), askedApi, isAgain, tags, cost) ?? NOT_FOUND;
+    return this.decide(key.slice(key.indexOf('-') + 1), askedApi, isAgain, tags, price) ?? NOT_FOUND;
   }
 }

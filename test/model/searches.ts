@@ -2,7 +2,7 @@
 export interface Search {
   name: string;
   /** Its file, without `.pml`. */
-  model: 'coherence' | 'credits' | 'debt';
+  model: 'coherence' | 'credits' | 'debt' | 'window';
   defines: string[];
   expect: 'ok' | 'error';
   guards: string;
@@ -19,8 +19,10 @@ const I11 = 'I11: no answer about a key that a failover took, a lease after it';
 const I20 = 'I20: no answer by a verifier that is too old for the API';
 const I6 = 'I6: no durable write is missing from a later primary';
 
+const TWICE = ['-DC=1', '-DTURNS=2'];
 const SET = ['-DC=1', '-DSETS=1'];
 const C1 = 'C1: no more is accepted than was granted';
+const R1 = 'R1: no more is accepted in a window than its limit';
 const C2 = 'C2: nobody answers by the credits from before a complete change';
 
 export const searches: Search[] = [
@@ -91,6 +93,16 @@ export const searches: Search[] = [
   debtMutant('TURN_SURVIVES_CHANGE', C2, ['-DINCREMENT']),
   debtMutant('REFUSAL_KEPT', C2, ['-DINCREMENT']),
 
+  window('rate limit', ['-DC=1', '-DTURNS=2']),
+  window('rate limit of two', ['-DC=2', '-DTURNS=2', '-DWINDOWS=1']),
+  { ...windowMutant('NO_TURN', ['-DC=1', '-DTURNS=3', '-DWINDOWS=1'], false), name: 'NO_TURN, rate limit' },
+  { ...windowMutant('NO_LOWER', TWICE), name: 'NO_LOWER, rate limit' },
+  { ...windowMutant('LATE_REPLY', TWICE), name: 'LATE_REPLY, rate limit' },
+  windowMutant('FORGOTTEN_IS_UNSPENT', TWICE),
+  windowMutant('OLD_WINDOW_COUNTS', TWICE),
+  windowMutant('SLICE_SURVIVES_WINDOW', TWICE),
+  windowMutant('UNTIL_FROM_REPLY', TWICE),
+
   deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
   deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),
 ];
@@ -126,6 +138,12 @@ function credits(name: string, defines: string[], { quick = true } = {}): Search
 }
 function creditsMutant(rule: string, guards: string, defines: string[] = []): Search {
   return { ...mutant(rule, guards, defines), model: 'credits' };
+}
+function window(name: string, defines: string[]): Search {
+  return { ...credits(name, defines), model: 'window', guards: R1 };
+}
+function windowMutant(rule: string, defines: string[], breadthFirst = true): Search {
+  return { ...mutant(rule, R1, defines), model: 'window', breadthFirst };
 }
 function debt(name: string, defines: string[]): Search {
   return { ...credits(name, defines), model: 'debt' };

@@ -52,6 +52,8 @@ test('a change of a key carries its whole new state', () => {
     externalId: fc.string({ unit: 'grapheme' }),
     meta: fc.jsonValue().map((value) => JSON.stringify({ value })),
     environment: fc.string({ unit: 'grapheme' }),
+    ratelimit: fc.constantFrom('', '{"limit":1,"duration":1000,"async":true}'),
+    ratelimits: fc.constantFrom('', '[{"name":"a","limit":1,"duration":1000,"async":true}]'),
     pool: fc.constantFrom('', 'pool_1'),
   });
   fc.assert(
@@ -65,6 +67,8 @@ test('a change of a key carries its whole new state', () => {
         s.externalId,
         s.meta,
         s.environment,
+        s.ratelimit,
+        s.ratelimits,
       ];
       const effect = effectOf({ sequence: 1, hash: '', keyId: 'k', payload: JSON.stringify(fields) });
       expect(effect).toEqual({ kind: 'set', secretHash: 'hash', state: s });

@@ -100,15 +100,20 @@ test('only what is given is changed and audited; what is cleared is audited as n
 });
 
 test('a verifier reads a state that was written before a field was there, or after another was added', () => {
-  const none = { enabled: true, expires: 0, name: '', externalId: '', meta: '{}', environment: '', pool: '' };
+  const none = {
+    ...{ enabled: true, expires: 0, name: '', externalId: '', meta: '{}', environment: '' },
+    ...{ ratelimit: '', ratelimits: '', pool: '' },
+  };
   expect(decodeState(['1'])).toEqual(none);
-  expect(decodeState(['1', '9', 'Ada', 'ada', '{"a":1}', 'live', 'of a later version'])).toEqual({
+  expect(decodeState(['1', '9', 'Ada', 'ada', '{"a":1}', 'live', '', '', 'of a later version'])).toEqual({
     enabled: true,
     expires: 9,
     name: 'Ada',
     externalId: 'ada',
     meta: '{"a":1}',
     environment: 'live',
+    ratelimit: '',
+    ratelimits: '',
     pool: '',
   });
   expect(Object.keys(none)).toEqual([...Object.keys(KEY_FIELDS), 'pool']);

@@ -1,5 +1,5 @@
 import { registerHooks } from 'node:module';
-import { CREDIT_SEEDS, REROLL_SEEDS } from './plan.ts';
+import { CREDIT_SEEDS, LIMIT_SEEDS, REROLL_SEEDS } from './plan.ts';
 
 /** A protocol with one of its precautions left out. */
 export interface Mutant {
@@ -247,12 +247,12 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'who was told 503 pays': {
-    seed: CREDIT_SEEDS + 98,
+    seed: CREDIT_SEEDS + 11,
     file: 'verifier/core/verifier.ts',
     edits: [
       [
-        '          if (deadline.passed) return;\n',
-        '          if (deadline.passed) return void first.epoch.pools.get(first.pool).spend(asked.cost);\n',
+        '          if (waiter.over) return;\n',
+        '          if (waiter.over) {\n            const late = isOver ? undefined : this.#cache.get(digest);\n            if (late) this.#judge(late, askedApi, isAgain, tags, price);\n            return;\n          }\n',
       ],
     ],
   },
@@ -302,8 +302,59 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   },
 };
 
+const WINDOWS = 'test/simulation/windows.ts';
+
+/** The same for rate limits. */
+const OF_LIMITS: Readonly<Record<string, Mutant>> = {
+  'what was granted in a window is used in the next': {
+    seed: LIMIT_SEEDS + 3,
+    file: 'verifier/core/pool.ts',
+    edits: [['Math.min(leftMs, GRANTED_MS) / DRIFT', 'GRANTED_MS']],
+  },
+  'a window ends by the reply, not by the question': {
+    seed: LIMIT_SEEDS + 3,
+    file: 'verifier/core/pool.ts',
+    edits: [['this.#untilMs = this.#sentAtMs + ', 'this.#untilMs = this.#clock.monotonicMs() + ']],
+  },
+  'what is said of another window counts': {
+    seed: LIMIT_SEEDS + 3,
+    file: WINDOWS,
+    edits: [['if (turn.spent !== undefined && number !== this.number) [spent, kept] = [0, 0];', '']],
+  },
+  'what was spent of a limit is forgotten': {
+    seed: LIMIT_SEEDS + 115,
+    file: WINDOWS,
+    edits: [['turn.spent ?? mine.granted', 'turn.spent ?? mine.spent']],
+  },
+  'a window begins empty, whatever was in the one before': {
+    seed: LIMIT_SEEDS,
+    file: WINDOWS,
+    edits: [['this.before * Math.min(1, leftMs / durationMs)', '0']],
+  },
+  'windows by the clock of the verifier': {
+    seed: LIMIT_SEEDS,
+    file: PORTS,
+    edits: [['atMs ??= network.timeline.nowMs;', 'atMs ??= this.#lanes.machine.wallMs();']],
+  },
+  'an accepted request takes nothing of its limit': {
+    seed: LIMIT_SEEDS,
+    file: 'verifier/core/allowance.ts',
+    edits: [
+      [
+        'for (const { pool, cost } of claims) pool.take(cost);',
+        'for (const { pool, cost, limit } of claims) if (!limit) pool.take(cost);',
+      ],
+    ],
+  },
+};
+
 /** By what is left out. Scripts are changed in the simulated Redis, everything else in the code that ships. */
-export const MUTANTS: Readonly<Record<string, Mutant>> = { ...OF_COHERENCE, ...OF_CREDITS, ...OF_REROLLS };
+export const MUTANTS: Readonly<Record<string, Mutant>> = {
+  ...OF_COHERENCE,
+  ...OF_CREDITS,
+  ...OF_LIMITS,
+  ...OF_REROLLS,
+};
 
 /** Makes every later import see the mutant. Throws, at that import, when the code has changed under it. */
 export function install(name: string): void {

@@ -64,6 +64,8 @@ export interface Plan {
   readonly limits: VerifierLimits;
   /** Credits that each key has at first; undefined = no key has any. */
   readonly credits: number | undefined;
+  /** Rate limit of each key; undefined = no key has one. */
+  readonly rate: { readonly limit: number; readonly duration: number; readonly async: boolean } | undefined;
   /** Of the changes: the share that makes a key take another's place. */
   readonly rerolls: number;
 }
@@ -78,6 +80,9 @@ export const LOSSY: readonly Fault[] = [
 
 /** Seeds from here on are of worlds with credits. */
 export const CREDIT_SEEDS = 10_000_000;
+
+/** Seeds from here on are of worlds with rate limits, half of them with credits, too. */
+export const LIMIT_SEEDS = 20_000_000;
 
 /** Seeds from here on are of worlds with credits in which keys are rerolled. */
 export const REROLL_SEEDS = 30_000_000;
@@ -117,7 +122,27 @@ export function planOf(seed: number): Plan {
 }
 
 function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls'> {
-  if (seed < CREDIT_SEEDS) return { ...planWithout(seed), credits: undefined };
+  if (seed < CREDIT_SEEDS) return { ...planWithout(seed), credits: undefined, rate: undefined };
+  if (seed < LIMIT_SEEDS) return { ...planWithCredits(seed), rate: undefined };
+  const random = new Random(seed);
+  const plan = planWithCredits(seed - LIMIT_SEEDS + CREDIT_SEEDS);
+  const rate = {
+    limit: random.pick([1, 4, 20, 100]),
+    duration: random.pick([200, 1000, 3000, 10_000]),
+    async: random.chance(0.8),
+  };
+  return {
+    ...{ ...plan, seed, rate },
+    // In long windows keys are asked for so rarely that verifiers forget them meanwhile.
+    verifyPeriodMs: rate.duration === 10_000 ? 600 : plan.verifyPeriodMs,
+    credits: random.chance(0.5) ? plan.credits : undefined,
+    // What a failover forgets of a window is the exception of the promise.
+    faults: plan.faults.filter((fault) => fault !== 'failover'),
+    redis: { ...plan.redis, payloadBytesMax: 250 },
+  };
+}
+
+function planWithCredits(seed: number): Omit<Plan, 'rate' | 'rerolls'> {
   const random = new Random(seed);
   // Where keys have credits, older verifiers are kept out from the first.
   const plan = { ...planWithout(seed - CREDIT_SEEDS), olderVerifiers: 0 };
@@ -130,7 +155,7 @@ function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls'> {
   return { ...plan, seed, verifyPeriodMs, credits, faults, limits };
 }
 
-function planWithout(seed: number): Omit<Plan, 'credits' | 'rerolls'> {
+function planWithout(seed: number): Omit<Plan, 'credits' | 'rate' | 'rerolls'> {
   const random = new Random(seed);
   const some = (probability: number, value: number) => (random.chance(probability) ? value : 0);
   const aim = ({ 0: 'failovers', 1: 'lowering', 2: 'drift' } as const)[seed % 6];

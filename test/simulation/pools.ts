@@ -1,8 +1,8 @@
 import type { CreditsChange } from '../../control-plane/core/change-log.ts';
 import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
 
-const RECALL_MS = 50;
-const RECALLED_MS = 1000;
+export const RECALL_MS = 50;
+export const RECALLED_MS = 1000;
 
 /** What a holder of a pool said and got, as in its field. */
 interface Holder {
@@ -143,6 +143,6 @@ export class PoolState {
 }
 
 /** A turn that changes nothing. */
-export const refusal = ({ turn }: PoolTurn, status: 'OLD' | 'STALE'): PoolReply => ({
+export const refusal = ({ turn }: PoolTurn, status: 'OLD' | 'STALE' | 'NOREG'): PoolReply => ({
   ...{ turn, status, granted: 0, spent: 0, spokenFor: 0, total: 0, refillMs: -1 },
 });

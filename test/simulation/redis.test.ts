@@ -10,11 +10,19 @@ import { Keys } from '../../control-plane/redis/keys.ts';
 import { RedisSweepStore } from '../../control-plane/redis/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { systemClock } from '../../shared/clock.ts';
+import { DURATION_MAX_MS } from '../../shared/credits.ts';
 import type { Letter } from '../../shared/key-record.ts';
 import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
-import { apiKeys, formatPointer, metaKey, recordKey, secretPointer } from '../../shared/redis/redis-keys.ts';
+import {
+  apiKeys,
+  formatPointer,
+  metaKey,
+  recordKey,
+  secretPointer,
+  windowKey,
+} from '../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Script } from '../../shared/redis/script.ts';
 import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
@@ -25,6 +33,9 @@ import { contentOf, type Outcome, RedisState } from './redis.ts';
 
 const NOW_MS = 1_790_000_000_000;
 const LEASE_MS = 1000;
+const WINDOWS = ['w1', 'w2'];
+/** Number of the present window, so long that it lasts until the end of the test. */
+const windowNumber = () => Math.floor(Date.now() / DURATION_MAX_MS);
 const LIMITS = {
   ...{ logEntries: 10_000, creationsKept: 100_000, payloadBytesMax: 1024 },
   ...{ batchEntriesMax: 500, batchBytesMax: 1_048_576 },
@@ -108,6 +119,7 @@ class Acts {
       ...some(3, () => this.#reroll()),
       ...some(2, () => this.#lease()),
       ...some(4, () => this.#exchange()),
+      ...some(1, () => this.#usedBefore()),
       ...some(1, () => this.#settle()),
       ...some(2, () => this.#trimOrFind()),
       ...some(1, () => this.#sweep()),
@@ -146,6 +158,8 @@ class Acts {
       o: ['', 'owner'],
       m: ['', '{"short":1}', `{"long":"${'x'.repeat(200)}"}`, `{"too long":"${'é'.repeat(600)}"}`],
       E: ['', 'live'],
+      l: ['', '{"limit":1,"duration":1000,"async":true}'],
+      L: [''],
     };
     const fields: Partial<Record<Letter, string>> = {};
     for (const [field, texts] of Object.entries(values))
@@ -218,6 +232,7 @@ class Acts {
     const [random, { apiId }, member] = [this.#random, this, this.#member()];
     const pools = [...this.state.api(apiId).pools.keys(), 'no-such-pool'];
     const turn = (): PoolTurn => {
+      if (random.chance(0.4)) return this.#windowTurn(member);
       const pool = random.pick(pools);
       const { granted = 0, spent = 0 } = this.state.api(apiId).pools.get(pool)?.holders.get(member) ?? {};
       const need = random.pick([0, 1, 2, 5, 30]);
@@ -228,15 +243,55 @@ class Acts {
       };
     };
     const turns = random.chance(0.5) ? [turn()] : [turn(), turn()];
-    // How long ago somebody was asked is another matter than what is answered.
+    // How long ago somebody was asked, and how long a window lasts, are other matters than what is answered.
     const timeless = (replies: readonly PoolReply[]) =>
-      replies.map((reply) => (reply.status === 'HELD' ? { ...reply, status: 'WAIT' as const } : reply));
+      replies.map(({ window, ...reply }) => ({
+        ...reply,
+        status: reply.status === 'HELD' ? ('WAIT' as const) : reply.status,
+        ...(window ? { refillMs: Math.sign(reply.refillMs), window: { ...window, leftMs: 0 } } : {}),
+      }));
     return {
       name: `exchange ${member} ${JSON.stringify(turns)}`,
       ask: async () => timeless(await real.directory.exchange(apiId, member, turns)),
       simulated: (state) => {
-        const { reply, ...rest } = state.exchange(apiId, member, turns, NOW_MS);
+        const { reply, ...rest } = state.exchange(apiId, member, turns, Date.now());
         return { ...rest, reply: timeless(reply) };
+      },
+    };
+  }
+
+  /** About a rate limit, saying what may be true of this window, of another one or of none. */
+  #windowTurn(member: string): PoolTurn {
+    const [random, pool] = [this.#random, this.#random.pick(WINDOWS)];
+    const { granted = 0, spent = 0 } = this.state.api(this.apiId).window(pool).holders.get(member) ?? {};
+    const said = random.chance(0.3)
+      ? undefined
+      : random.chance(0.8)
+        ? random.whole(spent, granted)
+        : spent - 1;
+    const number = random.chance(0.1) ? undefined : windowNumber() - random.pick([0, 0, 0, 0, 0, 1]);
+    const [need, limit] = [random.pick([0, 1, 2, 5, 30]), random.pick([1, 20, 100])];
+    return {
+      ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1), spent: said },
+      kept: said === undefined || said < spent ? 0 : random.whole(0, granted - said),
+      ...{ need, least: need === 0 ? 0 : random.whole(1, need), wanted: random.pick([0, 1, 5]) },
+      window: { limit, durationMs: DURATION_MAX_MS, number },
+    };
+  }
+
+  /** A limit of which much was used in the window before this one. */
+  #usedBefore(): Act {
+    const [random, { apiId }, name] = [this.#random, this, this.#random.pick(WINDOWS)];
+    const before = random.pick([0, 5, 50, 500]);
+    return {
+      name: `of ${name} ${before} were used before`,
+      ask: async () => {
+        const key = windowKey(apiId, name);
+        await (await nodes.connection(key)).hset(key, { n: windowNumber(), p: before });
+      },
+      simulated: (state) => {
+        Object.assign(state.api(apiId).window(name), { number: windowNumber(), before });
+        return { reply: undefined, wrote: true };
       },
     };
   }

@@ -22,6 +22,7 @@ import type {
   SyncRequest,
 } from '../../verifier/core/redis-port.ts';
 import { PoolState, refusal } from './pools.ts';
+import { WindowState } from './windows.ts';
 
 /** Limits that constants of the modules set for the real Redis. */
 export interface RedisLimits {
@@ -56,16 +57,26 @@ export class ApiState {
   /** Fields by the names that the real record has; `m` also where it is kept apart. */
   readonly records = new Map<string, Readonly<Record<string, string>>>();
   readonly pools = new Map<string, PoolState>();
+  readonly windows = new Map<string, WindowState>();
   readonly held = new Set<string>();
 
   clone(): ApiState {
-    const { members, records, log, creations, pools, held, ...rest } = this;
+    const { members, records, log, creations, pools, windows, held, ...rest } = this;
     const copy = Object.assign(new ApiState(), rest, { log: [...log], creations: [...creations] });
     for (const [name, score] of members) copy.members.set(name, score);
     for (const [keyId, record] of records) copy.records.set(keyId, record);
     for (const [id, pool] of pools) copy.pools.set(id, pool.clone());
+    for (const [id, window] of windows) copy.windows.set(id, window.clone());
     for (const name of held) copy.held.add(name);
     return copy;
+  }
+
+  window(id: string): WindowState {
+    const present = this.windows.get(id);
+    if (present) return present;
+    const fresh = new WindowState();
+    this.windows.set(id, fresh);
+    return fresh;
   }
 
   /** All creations that there are. */
@@ -326,8 +337,10 @@ export class RedisState {
     const recalls: string[] = [];
     const replies = turns.map((turn) => {
       const pool = api.pools.get(turn.pool);
-      if (!pool) return refusal(turn, 'STALE');
-      const done = pool.exchange(member, turn, api, nowMs);
+      if (!pool && !turn.window) return refusal(turn, 'STALE');
+      const done = turn.window
+        ? api.window(turn.pool).exchange(member, turn, turn.window, api, nowMs)
+        : (pool as PoolState).exchange(member, turn, api, nowMs);
       if (done.recalls) recalls.push(turn.pool);
       return done.reply;
     });
@@ -437,9 +450,12 @@ export class RedisState {
 
   /** sweep-api.lua, and delete-pointer.lua for each key; whether there was any */
   removeKeys(apiId: string): Outcome<boolean> {
-    const { records, deleted } = this.api(apiId);
+    const { records, pools, deleted } = this.api(apiId);
     if (!deleted || records.size === 0) return read(false);
-    for (const { p } of records.values()) this.pointers.delete(secretPointer(p ?? ''));
+    for (const { p, q = '' } of records.values()) {
+      this.pointers.delete(secretPointer(p ?? ''));
+      pools.delete(q);
+    }
     records.clear();
     return { reply: true, wrote: true };
   }

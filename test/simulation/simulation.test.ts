@@ -1,6 +1,7 @@
 import { queryObjects } from 'node:v8';
 import { expect, test } from 'vitest';
 import { share, turn } from '../harness/share.ts';
+import { CREDIT_SEEDS, LIMIT_SEEDS, REROLL_SEEDS } from './plan.ts';
 import { simulate } from './simulate.ts';
 import { World } from './world.ts';
 
@@ -9,8 +10,10 @@ const KNOWN = share(
   Array.from({ length: 300 }, (_, i) => i + 1),
   6,
 );
-/** Seeds that were never run before, as a rule. */
-const NEW = Array.from({ length: 50 }, (_, i) => 1001 + (turn % 1_000_000) * 200 + i);
+/** Seeds that were never run before, as a rule: as many of each kind of world. */
+const NEW = [1001, CREDIT_SEEDS, LIMIT_SEEDS, REROLL_SEEDS].flatMap((from) =>
+  Array.from({ length: 13 }, (_, i) => from + (turn % 90_000) * 100 + i),
+);
 const SEEDS = [...KNOWN, ...NEW];
 
 test('no seed breaks an invariant', async () => {

@@ -2,6 +2,7 @@ import type { Write } from '../../control-plane/core/change-log.ts';
 import { Fence } from '../../control-plane/core/fence.ts';
 import { Propagator } from '../../control-plane/core/propagation.ts';
 import { Sweep } from '../../control-plane/core/sweep.ts';
+import { DEFAULT_LIMIT } from '../../shared/credits.ts';
 import { ApiError } from '../../shared/errors.ts';
 import { hashSecret } from '../../shared/key-format.ts';
 import { PROTOCOL } from '../../shared/protocol.ts';
@@ -23,6 +24,7 @@ import {
   SimulatedSweepStore,
 } from './ports.ts';
 import { Random } from './random.ts';
+import { Rates } from './rates.ts';
 import { RedisState } from './redis.ts';
 import type { Trace } from './trace.ts';
 
@@ -54,6 +56,7 @@ export class World {
   readonly network: Network;
   readonly checker: Checker;
   readonly ledger = new Ledger();
+  readonly rates: Rates | undefined;
   readonly verifiers: VerifierProcess[] = [];
   readonly controlPlanes: ControlPlaneProcess[] = [];
   readonly keys: KnownKey[] = [];
@@ -70,6 +73,7 @@ export class World {
     this.plan = plan;
     this.trace = trace;
     this.random = new Random(plan.seed + 2 ** 40);
+    this.rates = plan.rate && new Rates(plan.rate);
     const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
     const node = (name: string) => new RedisNode(name, new RedisState(plan.redis));
     const spare = plan.hasSpare ? node('D') : undefined;
@@ -149,7 +153,7 @@ export class World {
     const { findsKeys, olderVerifiers, credits } = this.plan;
     const isOlder = olderVerifiers > 0 && this.random.chance(olderVerifiers);
     const protocol = isOlder ? PROTOCOL - 1 : PROTOCOL;
-    const hearsRecalls = credits !== undefined;
+    const hearsRecalls = credits !== undefined || this.plan.rate !== undefined;
     const directory = new SimulatedDirectory(lanes, sessionEvents, findsKeys, protocol, hearsRecalls);
     const verifier = new Verifier({
       directory,
@@ -272,11 +276,20 @@ export class World {
     const { machine, verifier, following, firstAskedAtMs, protocol } = process;
     const begunAtMs = this.timeline.nowMs;
     const cost = this.plan.credits === undefined ? 1 : this.random.pick([0, 1, 1, 1, 3]);
+    const { rate } = this.plan;
+    const limitCost = rate ? this.random.pick([0, 1, 1, 1, 2]) : 1;
+    const price = { cost, limits: rate ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [] };
     const answer = (verdict: Verdict) => {
-      const { code, entry, remaining } = verdict;
+      const { code, entry, spending } = verdict;
       if (code === 'VALID' && entry?.pool) {
         this.check(() => this.ledger.accept(entry.pool, cost, machine.name));
-        if (remaining === undefined) this.fail('I17', `${machine.name} accepted ${key.keyId} for nothing`);
+        if (spending?.remaining === undefined)
+          this.fail('I17', `${machine.name} accepted ${key.keyId} for nothing`);
+      }
+      if (code === 'VALID' && rate) {
+        this.check(() => this.rates?.accept(key.keyId, limitCost, this.timeline.nowMs, machine.name));
+        if (spending?.limits?.length !== 1)
+          this.fail('I17', `${machine.name} looked at no limit of ${key.keyId}`);
       }
       const seen = entry && {
         ...{ tag: entry.details?.name ?? '', enabled: entry.enabled, expires: entry.expires },
@@ -295,9 +308,9 @@ export class World {
     };
     machine.deliver(() => {
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
-      const verdict = verifier.decide(key.secret, undefined, false, undefined, cost);
+      const verdict = verifier.decide(key.secret, undefined, false, undefined, price);
       if (verdict) return answer(verdict);
-      verifier.lookUp(key.secret, undefined, false, undefined, cost).then(answer, (error: unknown) => {
+      verifier.lookUp(key.secret, undefined, false, undefined, price).then(answer, (error: unknown) => {
         this.checker.counts.refused++;
         this.note(machine.name, '503', key.keyId, (error as Error).message);
         resolve(undefined);
@@ -411,7 +424,7 @@ export class World {
         await Promise.all([
           log.durably(apiId, (state) =>
             state.createKey(
-              ...([apiId, key.keyId, recordOf(key, secretHash), key.created.needs] as const),
+              ...([apiId, key.keyId, this.#recordOf(key, secretHash), key.created.needs] as const),
               this.plan.credits,
             ),
           ),
@@ -503,10 +516,15 @@ export class World {
     const secretHash = hashSecret(key.secret);
     for (const { state } of this.group.nodes) {
       point(state, key, secretHash);
-      state.createKey(apiId, key.keyId, recordOf(key, secretHash), 1, this.plan.credits);
+      state.createKey(apiId, key.keyId, this.#recordOf(key, secretHash), 1, this.plan.credits);
     }
     key.createdAtMs = 0;
     this.keys.push(key);
+  }
+
+  #recordOf(key: KnownKey, secretHash: string): Record<string, string> {
+    const { rate } = this.plan;
+    return { ...recordOf(key, secretHash), ...(rate ? { l: JSON.stringify(rate) } : {}) };
   }
 
   #newKey(apiId: string, needs = 1): KnownKey {

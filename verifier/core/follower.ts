@@ -55,7 +55,7 @@ export class Follower {
   #apiDeleted = false;
   #waiters: PromiseWithResolvers<void>[] = [];
   /** Pools of the keys that changed. */
-  readonly #touched = new Set<string | undefined>();
+  readonly #touched = new Set<string>();
   /** Credits of former names that are being settled. */
   readonly #creditCounts: CreditCounts;
   readonly #settling = new Set<Promise<void>>();
@@ -347,14 +347,18 @@ export class Follower {
     for (const pool of touched) pools.changed(pool);
   }
 
+  #touch(pools: readonly string[]): void {
+    for (const pool of pools) this.#touched.add(pool);
+  }
+
   #apply(epoch: Epoch, change: Change, source: 'message' | 'sync'): void {
     const effect = decode(change) ?? this.#drop('damaged');
     switch (effect.kind) {
       case 'set':
-        this.#touched.add(this.#cache.update(effect.secretHash, epoch, effect.state)).add(effect.state.pool);
+        this.#touch(this.#cache.update(effect.secretHash, change.keyId, epoch, effect.state));
         break;
       case 'forget':
-        this.#touched.add(this.#cache.forget(effect.secretHash)).add(effect.pool);
+        this.#touch([...this.#cache.forget(effect.secretHash), effect.pool]);
         break;
       case 'api-deleted':
         this.#apiDeleted = true;

@@ -3,6 +3,7 @@ import { digestFrom } from '#shared/key-format.ts';
 import { decodeState, type KeyState } from '#shared/key-record.ts';
 import type { VerdictCounts } from '#shared/verdict-codes.ts';
 import type { Lease } from './lease.ts';
+import { type Limit, limitsOf } from './limits.ts';
 import type { Pools } from './pools.ts';
 
 /**
@@ -28,6 +29,8 @@ interface Facts {
   readonly expires: number;
   /** undefined = all of them are as where nothing was set. */
   readonly details: Details | undefined;
+  /** Rate limits; keys with the same ones share them. */
+  readonly limits?: readonly Limit[];
 }
 
 /** Most keys are one of these two, and share it: a million fit a sidecar. */
@@ -73,10 +76,24 @@ export class Entry {
     return this.#facts.details === undefined ? '' : this.#facts.details.pool;
   }
 
+  get limits(): readonly Limit[] | undefined {
+    return this.#facts.limits;
+  }
+
+  /** Names of all pools that its requests take from, but for limits that requests bring. */
+  get pools(): string[] {
+    return poolsOf(this.keyId, this.pool, this.limits);
+  }
+
   become(state: KeyState): void {
     this.#facts = factsOf(state);
   }
 }
+
+const poolsOf = (keyId: string, pool: string, limits: readonly Limit[] = []): string[] => [
+  ...(pool ? [pool] : []),
+  ...limits.map(({ suffix }) => `${keyId}.${suffix}`),
+];
 
 /** Details of a key of which nothing was set. */
 const { enabled: _enabled, expires: _expires, ...NO_DETAILS } = decodeState([]);
@@ -85,7 +102,8 @@ const DETAIL_NAMES = Object.keys(NO_DETAILS) as (keyof Details)[];
 function factsOf({ enabled, expires, ...given }: KeyState): Facts {
   const details = DETAIL_NAMES.every((name) => given[name] === NO_DETAILS[name]) ? undefined : given;
   if (expires === 0 && details === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
-  return { enabled, expires, details };
+  const limits = limitsOf({ enabled, expires, ...given });
+  return { enabled, expires, details, ...(limits ? { limits } : {}) };
 }
 
 /** The known keys of all APIs by the digest of their secret (`digestOf`), least recently used out first. */
@@ -118,21 +136,22 @@ export class KeyCache {
 
   /**
    * Applies a change to the entry of this epoch, where there is one; recency is untouched.
-   * @returns the pool that it had before
+   * @returns the pools that it had before, and has now
    */
-  update(secretHash: string, epoch: Epoch, state: KeyState): string | undefined {
+  update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): string[] {
+    const now = poolsOf(keyId, state.pool, limitsOf(state));
     const entry = this.#entries.peek(digestFrom(secretHash));
-    if (entry?.epoch !== epoch) return undefined;
-    const { pool } = entry;
+    if (entry?.epoch !== epoch) return now;
+    const before = entry.pools;
     entry.become(state);
-    return pool;
+    return [...before, ...now];
   }
 
-  /** @returns the pool that it had */
-  forget(secretHash: string): string | undefined {
+  /** @returns the pools that it had */
+  forget(secretHash: string): string[] {
     const digest = digestFrom(secretHash);
     const entry = this.#entries.peek(digest);
     this.#entries.delete(digest);
-    return entry?.pool;
+    return entry?.pools ?? [];
   }
 }

@@ -1,9 +1,8 @@
 import type { Clock } from '#shared/clock.ts';
 import type { PoolReply, PoolTurn } from './redis-port.ts';
 
-/** Somebody whose credits are not here. */
+/** Somebody who needs what is not here. */
 export interface Waiter {
-  readonly cost: number;
   /** True once nobody waits any more. */
   readonly over: boolean;
   /** Called when there is news: judges all anew and, where it still has to wait, asks again. */
@@ -11,13 +10,19 @@ export interface Waiter {
   fail(error: unknown): void;
 }
 
-/** Answer of a pool to a request: what remains after it, or that too little does. */
-export interface Spending {
-  readonly spent: boolean;
-  /** Credits left, as far as is known here. */
+/** A rate limit: so much in each window of some length. */
+export interface Window {
+  readonly limit: number;
+  readonly durationMs: number;
+  /** True if there are no slices: Redis is asked at each request. */
+  readonly isExact: boolean;
+}
+
+/** Answer of a pool to a request: whether it would suffice, and what remained after it. */
+export interface Answer {
+  readonly suffices: boolean;
+  /** Number of those that are left, as far as is known here. */
   readonly remaining: number;
-  /** Of a refusal: time until credits come back by themselves, milliseconds; undefined = they do not. */
-  readonly refillMs?: number | undefined;
 }
 
 /** Time without a request after which everything is given back, milliseconds. */
@@ -26,22 +31,40 @@ export const IDLE_MS = 2000;
 const RECALLED_MS = 5000;
 /** Longest time for which a refusal is remembered, milliseconds. */
 const REFUSED_MS = 1000;
+/** The same for a rate limit, of which Redis says how long that is. */
+const REFUSED_WINDOW_MS = 60_000;
 /** Rest before Redis is asked once more for what others are to give back, milliseconds. */
 const RETRY_MS = 5;
+/** Longest time for which what was granted in a window is used without asking again, milliseconds. */
+const GRANTED_MS = 4000;
+/** Clocks of two machines differ by less than this in speed. */
+const DRIFT = 1.03;
+/** A slice lasts for at most this part of a window. */
+const SLICE_PART = 1 / 8;
 /** Time in which a rate follows a change, milliseconds. */
 const RATE_MS = 1000;
 
 /**
  * Credits of one pool in the hands of one follower, under one of its names: `granted` to it and `spent` by it since the name
  * began. Redis counts all that was granted as gone. Whatever fails, both numbers are said whole again, so that nothing is
- * counted twice and nothing that was spent can be granted to others.
+ * counted twice and nothing that was spent can be granted to others. A rate limit is the same, but begins anew with each of
+ * its windows; what was granted in one is nothing in the next.
  */
 export class Pool {
   readonly id: string;
+  /** undefined = credits. Changes where the limit does. */
+  window: Window | undefined;
   readonly #clock: Clock;
   readonly #sliceMs: number;
   readonly #request: (pool: Pool) => void;
-  readonly #waiters: Waiter[] = [];
+  /** Need of each of them. */
+  readonly #waiters = new Map<Waiter, number>();
+  /** The window that the numbers are of; undefined = none. */
+  #number: number | undefined;
+  /** The end of what was granted, and of the window itself, on the monotonic clock. */
+  #untilMs = Number.POSITIVE_INFINITY;
+  #endsMs = Number.POSITIVE_INFINITY;
+  #sentAtMs = 0;
   #granted = 0;
   /** undefined = as Redis knows it: nothing was spent here yet. */
   #spent: number | undefined;
@@ -56,7 +79,7 @@ export class Pool {
   #slice = 0;
   #refusedBelow = 0;
   #refusedUntilMs = 0;
-  /** When credits come back by themselves. */
+  /** When there is more without anybody giving it, as far as is known. */
   #refillAtMs = Number.POSITIVE_INFINITY;
   #recalledUntilMs = 0;
   /** Credits spent a second up to the latest spending, without it; as of then. */
@@ -65,78 +88,109 @@ export class Pool {
   #usedAtMs: number;
 
   /** @param request has a turn of this pool taken soon */
-  constructor(id: string, clock: Clock, sliceMs: number, request: (pool: Pool) => void) {
+  constructor(
+    id: string,
+    clock: Clock,
+    sliceMs: number,
+    request: (pool: Pool) => void,
+    window: Window | undefined,
+  ) {
     this.id = id;
+    this.window = window;
     this.#clock = clock;
     this.#sliceMs = sliceMs;
     this.#request = request;
     this.#usedAtMs = clock.monotonicMs();
   }
 
-  /** Credits that can be spent without asking. */
+  /** Number that can be spent without asking. */
   get available(): number {
-    return this.#spent === undefined ? 0 : this.#granted - this.#spent;
+    if (this.#spent === undefined || this.#isOver(this.#untilMs)) return 0;
+    return this.#granted - this.#spent;
   }
 
-  /** True while nothing is here or on its way, so that it can be forgotten. */
+  /** True while nothing is here or on its way that Redis should know of, so that it can be forgotten. */
   get isSettled(): boolean {
-    return this.#settled && this.#turn === 0 && this.#waiters.length === 0;
+    if (this.#turn !== 0 || this.#waiters.size > 0) return false;
+    return this.window ? this.available === 0 : this.#settled;
   }
 
   get isIdle(): boolean {
-    return this.#waiters.length === 0 && this.#clock.monotonicMs() - this.#usedAtMs >= IDLE_MS;
+    return this.#waiters.size === 0 && this.#clock.monotonicMs() - this.#usedAtMs >= IDLE_MS;
   }
 
-  /** Spends, where that needs nobody else; undefined = Redis must be asked (`ask`). */
-  spend(cost: number): Spending | undefined {
+  /** Time until a refused request may be made again; undefined = nobody knows. */
+  get retryMs(): number | undefined {
+    if (this.#refillAtMs === Number.POSITIVE_INFINITY) return undefined;
+    return Math.max(0, this.#refillAtMs - this.#clock.monotonicMs());
+  }
+
+  /** Time until the present window ends. */
+  get leftMs(): number {
+    const { durationMs = 0 } = this.window ?? {};
+    const leftMs = this.#endsMs - this.#clock.monotonicMs();
+    return leftMs > 0 || durationMs === 0
+      ? leftMs
+      : leftMs + durationMs * Math.floor(1 - leftMs / durationMs);
+  }
+
+  /** Looks what a request of this cost would be told; undefined = Redis must be asked (`ask`). Spends nothing. */
+  look(cost: number): Answer | undefined {
     const nowMs = this.#clock.monotonicMs();
     this.#usedAtMs = nowMs;
     if (this.#remaining === undefined) return undefined;
     if (cost > 0 && nowMs < this.#refusedUntilMs && cost >= this.#refusedBelow) {
-      const refillMs = this.#refillAtMs === Number.POSITIVE_INFINITY ? undefined : this.#refillAtMs - nowMs;
-      return { spent: false, remaining: Math.max(0, this.#remaining), refillMs };
+      return { suffices: false, remaining: Math.max(0, this.#remaining) };
     }
-    if (this.#spent === undefined || this.available < cost) return undefined;
-    if (cost > 0) this.#take(this.#spent, this.#remaining, cost, nowMs);
-    return { spent: true, remaining: Math.max(0, this.#remaining) };
+    if (this.#spent === undefined || nowMs >= this.#untilMs) return undefined;
+    if (this.#granted - this.#spent < cost) return undefined;
+    return { suffices: true, remaining: Math.max(0, this.#remaining - cost) };
   }
 
-  #take(spent: number, remaining: number, cost: number, nowMs: number): void {
+  /** Spends what `look` said to suffice, in the same block. */
+  take(cost: number): void {
+    if (cost === 0 || this.#spent === undefined || this.#remaining === undefined) return;
+    const nowMs = this.#clock.monotonicMs();
     const decay = Math.exp((this.#latest.atMs - nowMs) / RATE_MS);
     this.#rate = (this.#rate + (this.#latest.cost * 1000) / RATE_MS) * decay;
     this.#latest = { cost, atMs: nowMs };
-    this.#spent = spent + cost;
-    this.#remaining = remaining - cost;
+    this.#spent += cost;
+    this.#remaining -= cost;
     this.#settled = false;
     if (this.#turn === 0 && 2 * this.available < this.#slice) this.#request(this);
   }
 
-  /** Waits for what `spend` did not have. */
-  ask(waiter: Waiter): void {
-    this.#waiters.push(waiter);
+  /** Waits for what is not here; once, however often it is said. */
+  ask(waiter: Waiter, cost: number): void {
+    this.#waiters.set(waiter, cost);
     if (this.#turn === 0) this.#request(this);
   }
 
   /** Begins a turn: what is not kept is gone from here before anybody is told. undefined = there is nothing to say. */
   begin(turn: number): PoolTurn | undefined {
-    const waiting = this.#waiters.filter((waiter) => !waiter.over);
-    this.#waiters.splice(0, Infinity, ...waiting);
+    for (const waiter of this.#waiters.keys()) if (waiter.over) this.#waiters.delete(waiter);
     const nowMs = this.#clock.monotonicMs();
     if (this.#turn !== 0) return undefined;
-    const returns = this.#returns || nowMs < this.#recalledUntilMs;
+    const { window } = this;
+    const returns = this.#returns || nowMs < this.#recalledUntilMs || window?.isExact === true;
     const kept = returns ? 0 : this.available;
-    const costs = waiting.map(({ cost }) => cost).filter((cost) => cost > 0);
+    const costs = [...this.#waiters.values()].filter((cost) => cost > 0);
     const need = Math.max(0, costs.reduce((sum, cost) => sum + cost, 0) - kept);
     const least = need === 0 ? 0 : Math.max(1, Math.min(...costs) - kept);
     // Without the latest request itself: a key with less than one request in two seconds never has a slice.
     const rate = this.#rate * Math.exp((this.#latest.atMs - nowMs) / RATE_MS);
-    const wanted = returns ? 0 : Math.floor((rate * this.#sliceMs) / 1000);
+    const sliceMs = window ? Math.min(this.#sliceMs, window.durationMs * SLICE_PART) : this.#sliceMs;
+    const wanted = returns ? 0 : Math.floor((rate * sliceMs) / 1000);
     this.#returns = false;
     this.#turn = turn;
     this.#settled = false;
     this.#granted = (this.#spent ?? 0) + kept;
     this.#said = { spent: this.#spent ?? 0, kept, least: least + kept };
-    return { pool: this.id, turn, spent: this.#spent, kept, need, least, wanted };
+    this.#sentAtMs = nowMs;
+    const said = { pool: this.id, turn, spent: this.#spent, kept, need, least, wanted };
+    if (!window) return said;
+    const { limit, durationMs } = window;
+    return { ...said, window: { limit, durationMs, number: this.#number } };
   }
 
   /** Takes a reply, unless it is of a turn that counts no more. */
@@ -150,6 +204,7 @@ export class Pool {
       return;
     }
     const { spent: said } = this.#said;
+    if (reply.window) this.#enter(reply.window);
     const since = this.#spent === undefined ? 0 : this.#spent - said;
     this.#spent ??= reply.spent;
     this.#granted = reply.granted;
@@ -161,13 +216,27 @@ export class Pool {
     if (status === 'OK') {
       this.#refusedUntilMs = 0;
     } else {
-      this.#refusedBelow = status === 'NONE' ? total + 1 : this.#said.least;
-      this.#refusedUntilMs = Math.min(nowMs + REFUSED_MS, this.#refillAtMs);
+      // What fits a window later may be more than now without anybody giving back.
+      this.#refusedBelow = status === 'NONE' && !this.window ? total + 1 : this.#said.least;
+      const longestMs = this.window && reply.refillMs >= 0 ? REFUSED_WINDOW_MS : REFUSED_MS;
+      this.#refusedUntilMs = Math.min(nowMs + longestMs, this.#refillAtMs);
     }
     this.#slice = 0;
     this.#wakeAll();
     this.#slice = this.available;
     if (this.available > 0 && nowMs < this.#recalledUntilMs) this.giveBack();
+  }
+
+  /** Begins anew where the window is another, and notes how long what is granted now is good for. */
+  #enter({ number, leftMs }: { number: number; leftMs: number }): void {
+    if (number !== this.#number) {
+      if (this.#spent !== undefined) this.#said = { ...this.#said, spent: 0 };
+      this.#spent = this.#spent === undefined ? undefined : 0;
+      this.#number = number;
+    }
+    this.#endsMs = this.#sentAtMs + leftMs;
+    // From the sending, so that it ends before the window does, whatever time the reply took.
+    this.#untilMs = this.#sentAtMs + Math.min(leftMs, GRANTED_MS) / DRIFT;
   }
 
   /** A turn's call failed: what it granted is given back by the next. */
@@ -178,22 +247,33 @@ export class Pool {
   }
 
   failAll(error: unknown): void {
-    for (const waiter of this.#waiters.splice(0)) waiter.fail(error);
+    for (const waiter of this.#takeWaiters()) waiter.fail(error);
   }
 
   #goOn(): void {
-    if (this.#turn === 0 && this.#waiters.length > 0) this.#request(this);
+    if (this.#turn === 0 && this.#waiters.size > 0) this.#request(this);
   }
 
   #wakeAll(): void {
-    for (const waiter of this.#waiters.splice(0)) waiter.again();
+    for (const waiter of this.#takeWaiters()) waiter.again();
+  }
+
+  #takeWaiters(): Waiter[] {
+    const waiters = [...this.#waiters.keys()];
+    this.#waiters.clear();
+    return waiters;
+  }
+
+  #isOver(atMs: number): boolean {
+    return atMs !== Number.POSITIVE_INFINITY && this.#clock.monotonicMs() >= atMs;
   }
 
   /** A change of a key with this pool was applied: nothing from before it counts, and everything is given back. */
   changed(): void {
+    const isOut = this.#turn !== 0 || (this.window ? this.available > 0 : !this.#settled);
     this.void();
     this.#wakeAll();
-    if (!this.#settled) this.giveBack();
+    if (isOut) this.giveBack();
   }
 
   /** Others need what is here. */

@@ -1,6 +1,6 @@
 import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
-import { IDLE_MS, Pool } from './pool.ts';
+import { IDLE_MS, Pool, type Window } from './pool.ts';
 import type { PoolReply, PoolTurn } from './redis-port.ts';
 
 /** Pools in one call: Redis serves nobody else meanwhile. */
@@ -36,7 +36,10 @@ interface Options {
   readonly behind: () => void;
 }
 
-/** The pools of credits that were asked for lately under one name of a follower. One call to Redis at once; it serves all that wait. */
+/**
+ * The pools of credits and the rate limits that were asked for lately under one name of a follower. One call to Redis at once; it
+ * serves all that wait.
+ */
 export class Pools {
   readonly #options: Options;
   readonly #pools = new Map<string, Pool>();
@@ -57,21 +60,25 @@ export class Pools {
 
   /** Credits that can be spent without asking. */
   get held(): number {
-    return [...this.#pools.values()].reduce((sum, { available }) => sum + available, 0);
+    return [...this.#pools.values()].reduce((sum, pool) => (pool.window ? sum : sum + pool.available), 0);
   }
 
-  get(id: string): Pool {
+  /** @param window of a rate limit, as it is now */
+  get(id: string, window?: Window): Pool {
     const known = this.#pools.get(id);
-    if (known) return known;
-    const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#request);
+    if (known) {
+      known.window = window;
+      return known;
+    }
+    const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#request, window);
     this.#pools.set(id, pool);
     this.#watch();
     return pool;
   }
 
-  /** A change of a key with this pool was applied. */
-  changed(id: string | undefined): void {
-    if (id) this.#pools.get(id)?.changed();
+  /** A change of a key with this pool or limit was applied. */
+  changed(id: string): void {
+    this.#pools.get(id)?.changed();
   }
 
   recalled(id: string): void {
@@ -91,7 +98,8 @@ export class Pools {
     const open = [...this.#pools.values()].filter((pool) => {
       pool.void();
       pool.failAll(unavailable('not in sync with Redis'));
-      return !pool.isSettled;
+      // What is left of a window ends with it.
+      return !pool.window && !pool.isSettled;
     });
     for (let attempt = 0; open.length > 0 && attempt < SETTLE_ATTEMPTS_MAX; ) {
       try {

@@ -70,6 +70,13 @@ export interface PoolTurn {
   readonly least: number;
   /** The slice wanted besides, which `kept` is part of. */
   readonly wanted: number;
+  /** Of a rate limit; undefined = a pool of credits. */
+  readonly window?: {
+    readonly limit: number;
+    readonly durationMs: number;
+    /** The window that `spent` and `kept` are of; undefined = none. */
+    readonly number: number | undefined;
+  };
 }
 
 /** The reply to a turn. All but `turn` and `status` is meaningful only where a pool was there and knew the name. */
@@ -85,8 +92,10 @@ export interface PoolReply {
   readonly spokenFor: number;
   /** Credits left, as far as Redis knows. */
   readonly total: number;
-  /** Time until the next refill; -1 = there will be none. */
+  /** Time until there will be more: the next refill, or for a rate limit so much that `least` fits; -1 = never, or unknown. */
   readonly refillMs: number;
+  /** Of a rate limit: which window it is, and how long it still lasts. */
+  readonly window?: { readonly number: number; readonly leftMs: number };
 }
 
 /**

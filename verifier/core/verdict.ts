@@ -1,16 +1,16 @@
+import { DEFAULT_LIMIT } from '#shared/credits.ts';
 import { inOne } from '#shared/in-one.ts';
-import { ALIASES, KEY_FIELDS } from '#shared/key-record.ts';
+import { TEXT_FIELDS } from '#shared/key-record.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
+import type { ShownLimit, Spending } from './allowance.ts';
 import type { Entry } from './key-cache.ts';
 
 /** A decision on a key. `entry` is there where the table of verdicts says that the response shows the key. */
 export interface Verdict {
   readonly code: VerdictCode;
   readonly entry?: Entry;
-  /** Credits left after this, as far as is known; undefined = the key has none, or nobody asked. */
-  readonly remaining?: number;
-  /** Of USAGE_EXCEEDED: time until credits come back by themselves, milliseconds; undefined = they do not. */
-  readonly refillMs?: number | undefined;
+  /** Outcome for credits and rate limits; undefined = the key has none, or it was not good anyway. */
+  readonly spending?: Spending;
 }
 
 export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
@@ -30,32 +30,53 @@ export function judge(entry: Entry, askedApi: string | undefined, nowMs: number)
 }
 
 /** The body of a verifyKey response. */
-export function verdictBody({ code, entry, remaining }: Verdict, requestId: string): string {
+export function verdictBody({ code, entry, spending }: Verdict, requestId: string): string {
   const start = STARTS[code];
   if (entry === undefined) return `${start},"requestId":"${requestId}"}`;
   const { keyId, enabled, details } = entry;
   const key = `${start},"keyId":"${keyId}","apiId":"${entry.epoch.apiId}"`;
   const expires = entry.expires === 0 ? '' : `,"expires":${entry.expires}`;
-  if (details === undefined) {
+  if (details === undefined && spending === undefined) {
     return enabled
       ? `${key},"enabled":true,"meta":{}${expires},"requestId":"${requestId}"}`
       : `${key},"enabled":false,"meta":{}${expires},"requestId":"${requestId}"}`;
   }
   let texts = '';
   for (const { name, label } of TEXTS) {
-    const value = details[name];
+    const value = details?.[name];
     if (value) texts += label + JSON.stringify(value);
   }
-  const credits = remaining === undefined ? '' : `,"remaining":${remaining}`;
-  return `${key},"enabled":${enabled},"meta":${details.meta}${texts}${expires}${credits},"requestId":"${requestId}"}`;
+  const { meta = '{}' } = details ?? {};
+  const used = spending === undefined ? '' : spendingText(spending);
+  return `${key},"enabled":${enabled},"meta":${meta}${texts}${expires}${used},"requestId":"${requestId}"}`;
 }
 
-/** The fields of a key that follow its meta, and how each begins in a body, under each of its names. */
-const { enabled: _enabled, expires: _expires, meta: _meta, ...others } = KEY_FIELDS;
-const TEXTS = [
-  ...(Object.keys(others) as (keyof typeof others)[]).map((name) => ({ name, label: name })),
-  ...Object.entries(ALIASES).map(([label, name]) => ({ name, label })),
-].map(({ name, label }) => ({ name, label: inOne(`,"${label}":`) }));
+/** Fields of a body about credits and rate limits. */
+export function spendingFields({ remaining, limits }: Spending): object {
+  return {
+    ...(remaining === undefined ? {} : { remaining }),
+    ...(limits === undefined ? {} : { ratelimit: nearest(limits), ratelimits: limits }),
+  };
+}
+
+function spendingText(spending: Spending): string {
+  const { remaining, limits } = spending;
+  if (limits === undefined) return remaining === undefined ? '' : `,"remaining":${remaining}`;
+  return `,${JSON.stringify(spendingFields(spending)).slice(1, -1)}`;
+}
+
+/** The one limit that clients of the v1 SDK see: the one that refuses, else the default, else the one with the least left. */
+function nearest(limits: readonly ShownLimit[]): Pick<ShownLimit, 'limit' | 'remaining' | 'reset'> {
+  const chosen =
+    limits.find(({ exceeded }) => exceeded) ??
+    limits.find(({ name }) => name === DEFAULT_LIMIT) ??
+    limits.reduce((least, each) => (each.remaining < least.remaining ? each : least));
+  const { limit, remaining, reset } = chosen;
+  return { limit, remaining, reset };
+}
+
+/** Beginning of each text in a body, under each of its names. */
+const TEXTS = TEXT_FIELDS.map(({ name, label }) => ({ name, label: inOne(`,"${label}":`) }));
 
 /** Beginnings of a body. */
 const STARTS = perVerdict(({ status }, code) => inOne(`{"valid":${status === 200},"code":"${code}"`));

@@ -3,6 +3,7 @@ import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { Deadlines } from '#shared/redis/deadlines.ts';
 import type { VerdictCode } from '#shared/verdict-codes.ts';
+import { ask, claimsOf, giveBack, hasPrice, ORDINARY, type Price, spend } from './allowance.ts';
 import { ExpiryClock } from './expiry-clock.ts';
 import { Follower } from './follower.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
@@ -39,7 +40,7 @@ interface Asked {
   readonly askedApi: string | undefined;
   readonly isAgain: boolean;
   readonly tags: readonly string[] | undefined;
-  readonly cost: number;
+  readonly price: Price;
 }
 
 /** Longest time in which holders of credits give back what others need, milliseconds; after that it is done without. */
@@ -156,14 +157,14 @@ export class Verifier {
    * @param askedApi the API that the caller wants the key to be of; undefined = any
    * @param isAgain whether it is about a request that was answered before, which is in the key's usage and paid for
    * @param tags what the verdict is counted by, besides its key
-   * @param cost credits that the request costs, where the key has credits
+   * @param price what the request takes of the key's credits and rate limits
    */
   decide(
     key: string,
     askedApi?: string,
     isAgain = false,
     tags?: readonly string[],
-    cost = 1,
+    price = ORDINARY,
   ): Verdict | undefined {
     const digest = digestOf(key);
     const entry = this.#cache.get(digest);
@@ -173,7 +174,7 @@ export class Verifier {
         return undefined;
       }
       entry.epoch.used = true;
-      return this.#judge(entry, askedApi, isAgain, tags, cost);
+      return this.#judge(entry, askedApi, isAgain, tags, price);
     }
     if (!this.#foreignKeys && !isWellFormed(key)) {
       this.counts.malformed++;
@@ -191,76 +192,82 @@ export class Verifier {
     askedApi?: string,
     isAgain = false,
     tags?: readonly string[],
-    cost = 1,
+    price = ORDINARY,
   ): Promise<Verdict> {
     const digest = digestOf(key);
-    const asked = { digest, askedApi, isAgain, tags, cost };
+    const asked = { digest, askedApi, isAgain, tags, price };
     const entry = this.#cache.get(digest);
-    // Only its credits are not here.
-    if (entry?.pool && entry.epoch.lease.holds()) return this.#spend(entry, asked);
+    // Only its credits, or what its rate limits still allow, are not here.
+    if (entry?.epoch.lease.holds() && hasPrice(entry, price)) return this.#spend(asked);
     return this.#lookups.ask(digest, asked);
   }
 
   #answer(found: Entry | Verdict, asked: Asked): Verdict | Promise<Verdict> {
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
-    const { askedApi, isAgain, tags, cost } = asked;
-    return this.#judge(found, askedApi, isAgain, tags, cost) ?? this.#spend(found, asked);
+    const { askedApi, isAgain, tags, price } = asked;
+    return this.#judge(found, askedApi, isAgain, tags, price) ?? this.#spend(asked);
   }
 
-  /** undefined = the key is good, and whether its credits suffice must be asked. */
+  /** undefined = the key is good, and whether it may be used so much must be asked. */
   #judge(
     entry: Entry,
     askedApi: string | undefined,
     isAgain: boolean,
     tags: readonly string[] | undefined,
-    cost: number,
+    price: Price,
   ): Verdict | undefined {
     // Most keys never expire, and need no clock.
     let verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs());
     if (isAgain) return verdict;
-    if (verdict.code === 'VALID' && entry.pool !== '') {
-      const spending = entry.epoch.pools.get(entry.pool).spend(cost);
+    if (verdict.code === 'VALID' && hasPrice(entry, price)) {
+      const claims = claimsOf(entry, price);
+      const spending = typeof claims === 'string' ? undefined : spend(claims, this.#clock.wallMs());
       if (spending === undefined) return undefined;
-      const { spent, remaining, refillMs } = spending;
-      verdict = spent
-        ? { code: 'VALID', entry, remaining }
-        : { code: 'USAGE_EXCEEDED', entry, remaining, refillMs };
+      verdict = { code: spending.code, entry, spending };
     }
     this.#usage?.count(entry, verdict.code, tags);
     return verdict;
   }
 
   /**
-   * The verdict once Redis has said what credits there are. Everything is judged anew in the very block in which they come,
-   * so that nobody else has them first and nothing older than memory counts.
+   * The verdict once Redis has said how much the key may still be used. Everything is judged anew in the very block in which
+   * that comes, so that nobody else has it first and nothing older than memory counts.
    */
-  #spend(first: Entry, asked: Asked): Promise<Verdict> {
+  #spend(asked: Asked): Promise<Verdict> {
+    const { digest, askedApi, isAgain, tags, price } = asked;
     return new Promise((resolve, reject) => {
       const deadline = this.#spending.begin(reject);
+      let isOver = false;
       const end = (settle: () => void) => {
+        isOver = true;
         this.#spending.end(deadline);
         settle();
       };
       const waiter = {
-        cost: asked.cost,
         get over() {
-          return deadline.passed;
+          return isOver || deadline.passed;
         },
         again: () => {
-          if (deadline.passed) return;
-          const entry = this.#cache.get(asked.digest);
-          if (entry === undefined) return end(() => resolve(this.#lookups.ask(asked.digest, asked)));
+          if (waiter.over) return;
+          const entry = this.#cache.get(digest);
+          if (entry === undefined) return end(() => resolve(this.#lookups.ask(digest, asked)));
           if (!entry.epoch.lease.holds()) return end(() => reject(unavailable('not in sync with Redis')));
-          const verdict = this.#judge(entry, asked.askedApi, asked.isAgain, asked.tags, asked.cost);
-          if (verdict) end(() => resolve(verdict));
-          else entry.epoch.pools.get(entry.pool).ask(waiter);
+          const verdict = this.#judge(entry, askedApi, isAgain, tags, price);
+          const claims = claimsOf(entry, price);
+          if (typeof claims === 'string') {
+            const unknown = new ApiError('BAD_REQUEST', `ratelimits: the key has no limit named ${claims}`);
+            return end(() => (verdict ? resolve(verdict) : reject(unknown)));
+          }
+          if (!verdict) return ask(claims, waiter);
+          if (verdict.code !== 'VALID') giveBack(claims);
+          end(() => resolve(verdict));
         },
         fail: (error: unknown) => {
-          if (!deadline.passed) end(() => reject(error));
+          if (!waiter.over) end(() => reject(error));
         },
       };
-      first.epoch.pools.get(first.pool).ask(waiter);
+      waiter.again();
     });
   }
 

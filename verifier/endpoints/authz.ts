@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { ApiError } from '#shared/errors.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
+import type { Spending } from '../core/allowance.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { answer } from '../http/respond.ts';
@@ -86,7 +87,7 @@ export function authzAnswer(
   const [status, challenge, detail] = REFUSALS[code];
   const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
   if (status !== 429) return { status, headers, body: problemBody({ status, code, detail, requestId }) };
-  headers.push(['X-Key-Code', code], ...whenAgain('remaining' in outcome ? outcome : {}));
+  headers.push(['X-Key-Code', code], ...whenAgain('spending' in outcome ? outcome.spending : undefined));
   const told = knows429 ? 429 : 403;
   return { status: told, headers, body: problemBody({ status: told, code, detail, requestId }) };
 }
@@ -97,14 +98,25 @@ export function sendAnswer(response: ServerResponse, { status, headers, body }: 
   answer(response, status, body === '' ? undefined : PROBLEM_TYPE, body);
 }
 
-/** Headers that tell a client whose credits are spent when to ask again: `RateLimit` as the IETF's draft of rate limit fields has it. */
-function whenAgain({ remaining = 0, refillMs }: Partial<Verdict>): HeaderLine[] {
-  const seconds = refillMs === undefined ? undefined : Math.max(1, Math.ceil(refillMs / 1000));
+/** Headers that tell a refused client when to ask again: `RateLimit` and its policy as the IETF's draft of them has it. */
+function whenAgain({ remaining = 0, limits = [], retryMs }: Partial<Spending> = {}): HeaderLine[] {
+  const seconds = retryMs === undefined ? undefined : secondsOf(retryMs);
+  const until = seconds === undefined ? '' : `;t=${seconds}`;
+  const limit = limits.find(({ exceeded }) => exceeded);
+  if (limit === undefined) {
+    return [
+      ['Retry-After', String(seconds ?? RETRY_AFTER_S)],
+      ['RateLimit', `"credits";r=${remaining}${until}`],
+    ];
+  }
   return [
-    ['Retry-After', String(seconds ?? RETRY_AFTER_S)],
-    ['RateLimit', `"credits";r=${remaining}${seconds === undefined ? '' : `;t=${seconds}`}`],
+    ['Retry-After', String(seconds ?? 1)],
+    ['RateLimit', `"${limit.name}";r=${limit.remaining}${until}`],
+    ['RateLimit-Policy', `"${limit.name}";q=${limit.limit};w=${secondsOf(limit.duration)}`],
   ];
 }
+
+const secondsOf = (ms: number) => Math.max(1, Math.ceil(ms / 1000));
 
 /** Without a refill credits come back when somebody gives them: nobody knows when to ask again. */
 const RETRY_AFTER_S = 60;

@@ -1,11 +1,12 @@
 import { API_ID } from '#shared/api-id.ts';
-import { CREDITS_MAX } from '#shared/credits.ts';
 import { ApiError } from '#shared/errors.ts';
+import type { Price } from '../core/allowance.ts';
 import { readTags } from '../core/tags.ts';
 import { type Verdict, verdictBody } from '../core/verdict.ts';
 import { readJson } from '../http/json-body.ts';
 import { answerJson } from '../http/respond.ts';
 import type { Handler } from '../http/router.ts';
+import { priceOf, unknown } from './price.ts';
 
 /** Decides on keys: `Verifier`, or anything like it. */
 export interface Decider {
@@ -13,14 +14,14 @@ export interface Decider {
    * The verdict from memory; undefined = `lookUp` must be asked. Never waits.
    * @param isAgain whether it is about a request that was answered before: then it is counted nowhere, and costs nothing
    * @param tags what it is counted by, besides the key
-   * @param cost credits that the request costs, where the key has credits; 1 where nothing is said
+   * @param price what the request takes of the key's credits and rate limits; the ordinary one where nothing is said
    */
   decide(
     key: string,
     askedApi?: string,
     isAgain?: boolean,
     tags?: readonly string[],
-    cost?: number,
+    price?: Price,
   ): Verdict | undefined;
   /** Likewise by way of Redis. Rejects with ApiError SERVICE_UNAVAILABLE when no decision can be had. */
   lookUp(
@@ -28,7 +29,7 @@ export interface Decider {
     askedApi?: string,
     isAgain?: boolean,
     tags?: readonly string[],
-    cost?: number,
+    price?: Price,
   ): Promise<Verdict>;
 }
 
@@ -37,8 +38,8 @@ export interface Question {
   readonly key: string;
   readonly apiId: string | undefined;
   readonly tags?: readonly string[] | undefined;
-  /** Credits that the request costs, where the key has credits; 1 where nothing is said. */
-  readonly cost?: number;
+  /** Price in the key's credits and rate limits; the ordinary one where nothing is said. */
+  readonly price?: Price;
 }
 
 export const KEY_LENGTH_MAX = 512;
@@ -48,9 +49,10 @@ export function verifyKeyRoute(answers: Decider, bodyBytesMax: number): Handler 
   return async (request, response, requestId) => {
     const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
     if (parameter !== undefined) throw unknown(parameter, 'query parameter');
-    const { key, apiId, tags, cost } = questionOf(await readJson(request, response, bodyBytesMax));
+    const { key, apiId, tags, price } = questionOf(await readJson(request, response, bodyBytesMax));
     const verdict =
-      answers.decide(key, apiId, false, tags, cost) ?? (await answers.lookUp(key, apiId, false, tags, cost));
+      answers.decide(key, apiId, false, tags, price) ??
+      (await answers.lookUp(key, apiId, false, tags, price));
     answerJson(response, 200, verdictBody(verdict, requestId));
   };
 }
@@ -70,30 +72,11 @@ export function questionOf(body: Record<string, unknown>): Question {
   const read = readTags(body['tags']);
   if ('fault' in read) throw new ApiError('BAD_REQUEST', read.fault);
   const { tags } = read;
-  const cost = costOf(body['remaining']);
-  if (apiId === undefined) return { key, apiId, tags, cost };
+  const price = priceOf(body);
+  if (apiId === undefined) return { key, apiId, tags, price };
   if (typeof apiId !== 'string') throw new ApiError('BAD_REQUEST', 'apiId: must be a string');
   if (!API_ID.test(apiId)) throw new ApiError('BAD_REQUEST', `apiId: must match ${API_ID.source}`);
-  return { key, apiId, tags, cost };
+  return { key, apiId, tags, price };
 }
 
-const FIELDS: ReadonlySet<string> = new Set(['key', 'apiId', 'tags', 'remaining']);
-
-function costOf(remaining: unknown): number {
-  if (remaining === undefined) return 1;
-  if (typeof remaining !== 'object' || remaining === null || Array.isArray(remaining)) {
-    throw new ApiError('BAD_REQUEST', 'remaining: must be an object');
-  }
-  const { cost = 1, ...others } = remaining as Record<string, unknown>;
-  const [stray] = Object.keys(others);
-  if (stray !== undefined) throw unknown(`remaining.${stray}`, 'field');
-  if (typeof cost !== 'number' || !Number.isInteger(cost) || cost < 0 || cost > CREDITS_MAX) {
-    throw new ApiError('BAD_REQUEST', `remaining.cost: must be a whole number from 0 to ${CREDITS_MAX}`);
-  }
-  return cost;
-}
-
-const NAME_SHOWN_MAX = 64;
-
-const unknown = (name: string, kind: string) =>
-  new ApiError('BAD_REQUEST', `${name.slice(0, NAME_SHOWN_MAX)}: unknown ${kind}`);
+const FIELDS: ReadonlySet<string> = new Set(['key', 'apiId', 'tags', 'remaining', 'ratelimits']);

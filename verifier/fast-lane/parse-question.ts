@@ -1,4 +1,5 @@
 import { API_ID } from '#shared/api-id.ts';
+import { ORDINARY, type Price } from '../core/allowance.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import { AUTHZ_PREFIX, parseAuthzPath } from '../endpoints/dialects.ts';
 import { KEY_LENGTH_MAX, questionOf } from '../endpoints/verify-key.ts';
@@ -25,8 +26,8 @@ import {
 export interface ParsedQuestion {
   key: string;
   apiId: string | undefined;
-  /** Credits that it costs. */
-  cost: number;
+  /** Price in the key's credits and rate limits. */
+  price: Price;
   /** The client's own, well-formed; `''` = none was sent. */
   requestId: string;
   /** True if a gateway asks, and is answered as one. */
@@ -108,7 +109,7 @@ function parseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, parsed: Par
   }
   if (parsed.key === '') return 'for Node';
   parsed.apiId = known.apiId;
-  parsed.cost = 1;
+  parsed.price = ORDINARY;
   parsed.fromGateway = true;
   parsed.knows429 = known.knows429;
   parsed.length = end - at;
@@ -175,7 +176,7 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
   if (!follows(bytes, at, OPEN)) return false;
   parsed.key = '';
   parsed.apiId = undefined;
-  parsed.cost = 1;
+  parsed.price = ORDINARY;
   for (let i = at + 1; ; i++) {
     const isKey = follows(bytes, i, FIELD_KEY);
     if (!isKey && !follows(bytes, i, FIELD_API_ID)) return false;
@@ -204,11 +205,11 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
 /** Any other body that the reference accepts, read as the reference reads it. */
 function parseBody(body: Buffer, parsed: ParsedQuestion): boolean {
   try {
-    const { key, apiId, tags, cost = 1 } = questionOf(parseJson(body));
+    const { key, apiId, tags, price = ORDINARY } = questionOf(parseJson(body));
     if (tags !== undefined) return false;
     parsed.key = key;
     parsed.apiId = apiId;
-    parsed.cost = cost;
+    parsed.price = price;
     return true;
   } catch {
     return false;

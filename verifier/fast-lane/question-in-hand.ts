@@ -1,5 +1,6 @@
 import { ApiError } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
+import { ORDINARY } from '../core/allowance.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { Lane } from './lane.ts';
 import { type ParsedQuestion, parseQuestion } from './parse-question.ts';
@@ -9,7 +10,7 @@ import { type RawAnswers, rawJson } from './reply.ts';
 export const inHand: ParsedQuestion = {
   key: '',
   apiId: undefined,
-  cost: 1,
+  price: ORDINARY,
   requestId: '',
   fromGateway: false,
   knows429: true,
@@ -27,7 +28,7 @@ export function judge(
   const result = parseQuestion(bytes, at, options.limits.BODY_BYTES_MAX, options.authz, inHand);
   if (result !== 'whole') return result;
   try {
-    return options.answers.decide(inHand.key, inHand.apiId, false, undefined, inHand.cost);
+    return options.answers.decide(inHand.key, inHand.apiId, false, undefined, inHand.price);
   } catch {
     // A bug of ours: the reference meets it again, and reports it.
     return 'for Node';
@@ -49,7 +50,7 @@ export function replyByLookUp(
 ): Promise<string | undefined> {
   const raw = form(lane);
   const requestId = inHand.requestId || newRequestId();
-  return lane.options.answers.lookUp(inHand.key, inHand.apiId, false, undefined, inHand.cost).then(
+  return lane.options.answers.lookUp(inHand.key, inHand.apiId, false, undefined, inHand.price).then(
     (verdict) => raw.decided(verdict, requestId, connection.keepAliveS),
     (error) => (error instanceof ApiError ? raw.refused(error, requestId, connection.keepAliveS) : undefined),
   );

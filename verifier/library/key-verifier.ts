@@ -17,6 +17,24 @@ export interface KnownKey {
   readonly expires?: number;
   /** Credits left after this; absent = as many as are asked for, or the key was refused for something else. */
   readonly remaining?: number;
+  /** The limit that refuses the key, else the default one; absent = the key has none, or was refused for something else. */
+  readonly ratelimit?: { readonly limit: number; readonly remaining: number; readonly reset: number };
+  /** All limits that the request was about. */
+  readonly ratelimits?: readonly LimitState[];
+}
+
+/** A rate limit after a verification. */
+export interface LimitState {
+  /** The one that is obeyed always is `default`. */
+  readonly name: string;
+  readonly limit: number;
+  /** Length of its windows, milliseconds. */
+  readonly duration: number;
+  readonly remaining: number;
+  /** When the present window ends, Unix milliseconds. */
+  readonly reset: number;
+  /** True if it is why the key was refused. */
+  readonly exceeded: boolean;
 }
 
 /** The only verdict that lets a caller pass. */
@@ -29,7 +47,7 @@ export interface ValidKey extends KnownKey {
 /** A known key that is refused. */
 export interface RefusedKey extends KnownKey {
   readonly valid: false;
-  readonly code: 'DISABLED' | 'EXPIRED' | 'USAGE_EXCEEDED';
+  readonly code: 'DISABLED' | 'EXPIRED' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
   readonly enabled: boolean;
 }
 

@@ -2,6 +2,7 @@
 import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { perVerdict } from '#shared/verdict-codes.ts';
+import { ORDINARY, type Price } from '../core/allowance.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
 import { NOT_FOUND, type Verdict } from '../core/verdict.ts';
 import { followerLog } from '../follower-log.ts';
@@ -86,7 +87,7 @@ class LocalVerifier implements KeyVerifier {
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      verdict = await this.#engine.verifier.lookUp(key, api, false, tags, cost);
+      verdict = await this.#engine.verifier.lookUp(key, api, false, tags, priceIn(cost));
     } catch (error) {
       throw this.#isClosed
         ? closedError()
@@ -113,7 +114,9 @@ class LocalVerifier implements KeyVerifier {
     cost: number,
   ): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId, false, tags, cost) : NOT_FOUND;
+    const verdict = mayBeKey(key)
+      ? this.#engine.verifier.decide(key, apiId, false, tags, priceIn(cost))
+      : NOT_FOUND;
     if (verdict !== undefined) {
       this.#verdicts.memory++;
       this.#codes[verdict.code]++;
@@ -171,3 +174,5 @@ function readOptions(options: VerifierOptions) {
   if (together.length > 0) throw wrongOptions(together);
   return { config, apiIds: [...new Set(ids)] as string[] };
 }
+
+const priceIn = (cost: number): Price => (cost === 1 ? ORDINARY : { cost, limits: [] });

@@ -1,13 +1,7 @@
-import { ALIASES, KEY_FIELDS } from '#shared/key-record.ts';
+import { TEXT_FIELDS } from '#shared/key-record.ts';
 import type { Details } from '../core/key-cache.ts';
-import type { Verdict } from '../core/verdict.ts';
+import { spendingFields, type Verdict } from '../core/verdict.ts';
 import type { KeyVerdict } from './key-verifier.ts';
-
-const { enabled: _enabled, expires: _expires, meta: _meta, ...others } = KEY_FIELDS;
-const TEXTS = [
-  ...(Object.keys(others) as (keyof typeof others)[]).map((name) => ({ name, label: name })),
-  ...Object.entries(ALIASES).map(([label, name]) => ({ name, label })),
-];
 
 /** Details as verdicts show them. */
 interface Shown {
@@ -20,13 +14,13 @@ const read = new WeakMap<Details, Shown>();
 const NO_META: object = Object.freeze({});
 
 /** A verdict as applications see it: an object of its own, with the fields of a verifyKey response. Its meta is frozen. */
-export function keyVerdict({ code, entry, remaining }: Verdict): KeyVerdict {
+export function keyVerdict({ code, entry, spending }: Verdict): KeyVerdict {
   const valid = code === 'VALID';
   if (entry === undefined) return { valid, code } as KeyVerdict;
   const { keyId, enabled, expires, details, epoch } = entry;
   const { apiId } = epoch;
   // Written out, since most keys are so, and V8 makes nothing quicker.
-  if (details === undefined && expires === 0 && remaining === undefined)
+  if (details === undefined && expires === 0 && spending === undefined)
     return { valid, code, keyId, apiId, enabled, meta: NO_META } as KeyVerdict;
   const { meta, texts } = details === undefined ? { meta: NO_META, texts: undefined } : shown(details);
   return {
@@ -38,7 +32,7 @@ export function keyVerdict({ code, entry, remaining }: Verdict): KeyVerdict {
     meta,
     ...texts,
     ...(expires === 0 ? {} : { expires }),
-    ...(remaining === undefined ? {} : { remaining }),
+    ...(spending === undefined ? {} : spendingFields(spending)),
   } as KeyVerdict;
 }
 
@@ -46,7 +40,7 @@ function shown(details: Details): Shown {
   const known = read.get(details);
   if (known !== undefined) return known;
   const texts: Record<string, string> = {};
-  for (const { name, label } of TEXTS) if (details[name]) texts[label] = details[name];
+  for (const { name, label } of TEXT_FIELDS) if (details[name]) texts[label] = details[name];
   const made = { meta: frozen(JSON.parse(details.meta)), texts };
   read.set(details, made);
   return made;

@@ -12,6 +12,7 @@ import {
   poolKey,
   recordKey,
   secretPointer,
+  windowKey,
 } from '#shared/redis/redis-keys.ts';
 import { Script, WAIT_MS } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
@@ -66,12 +67,15 @@ export class RedisDirectory implements Directory {
 
   async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<PoolReply[]> {
     const { members, held, recalls } = apiKeys(apiId);
-    const keys = [members, held, ...turns.map(({ pool }) => poolKey(apiId, pool))];
-    const said = turns.flatMap(({ turn, spent, kept, need, least, wanted }) => [
-      ...[turn, spent ?? '-', kept, need, least, wanted],
+    const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
+    const keys = [members, held, ...names];
+    const said = turns.flatMap(({ turn, spent = '-', kept, need, least, wanted, window }) => [
+      ...[turn, spent, kept, need, least, wanted],
+      ...[window?.limit ?? '-', window?.durationMs ?? '-', window?.number ?? '-'],
     ]);
     const args = [member, recalls, RECALL_MS, ...said];
-    if (this.#replicas === 0) {
+    // What a failover forgets of a window is soon over: only credits are worth waiting for.
+    if (this.#replicas === 0 || turns.every(({ window }) => window)) {
       return repliesOf(await this.#nodes.run(members, (redis) => exchangeScript.run(redis, keys, args)));
     }
     // WAIT blocks its connection.
@@ -212,8 +216,10 @@ class RedisSession implements Session {
 
 function repliesOf(reply: unknown): PoolReply[] {
   return (reply as [string, PoolReply['status'], ...string[]][]).map(([turn, status, ...numbers]) => {
-    const [granted = 0, spent = 0, spokenFor = 0, total = 0, refillMs = -1] = numbers.map(Number);
-    return { turn: Number(turn), status, granted, spent, spokenFor, total, refillMs };
+    const [granted = 0, spent = 0, spokenFor = 0, total = 0, refillMs = -1, number, leftMs] =
+      numbers.map(Number);
+    const window = number === undefined || leftMs === undefined ? {} : { window: { number, leftMs } };
+    return { turn: Number(turn), status, granted, spent, spokenFor, total, refillMs, ...window };
   });
 }
 

@@ -4,7 +4,7 @@ import { CREDITS_MAX, type Refill } from '#shared/credits.ts';
 import { CLEARABLE, KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
 import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Key } from '../../redis/key-view.ts';
-import { jsonObject, moment, refillPlan, span, whole } from '../arguments.ts';
+import { jsonList, jsonObject, moment, rateLimit, refillPlan, span, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import { callPatiently, RETRIES_FEW } from '../retry.ts';
 import type { Session } from '../session.ts';
@@ -263,7 +263,7 @@ const numberText = (value: number | undefined) => (value === undefined ? undefin
 const refillOf = ({ interval, amount, refillDay }: Refill) =>
   `${count(amount)} ${interval}${refillDay === undefined ? '' : ` on day ${refillDay}`}`;
 
-const parsers = { time: moment, text: String, object: jsonObject };
+const parsers = { time: moment, text: String, object: jsonObject, limit: rateLimit, limits: jsonList };
 
 /** Adds the options that set the fields of a key. */
 function described(command: Command): Command {
@@ -292,5 +292,5 @@ function fieldTexts(key: Partial<KeyFields>): Record<string, string | undefined>
 function textOf(value: unknown, kind: Kind): string | undefined {
   if (value === undefined) return undefined;
   if (kind === 'time') return time(Number(value));
-  return kind === 'object' ? JSON.stringify(value) : String(value);
+  return kind === 'object' || kind === 'limit' || kind === 'limits' ? JSON.stringify(value) : String(value);
 }

@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
 import { ApiError } from '#shared/errors.ts';
 import { newCredits } from '../../core/credit-schemas.ts';
+import { checkLimits } from '../../core/limit-schemas.ts';
 import { tooOld } from '../../core/not-written.ts';
 import type { Imported, KeyImport, KeyToImport } from '../../redis/key-import.ts';
 import { checkStrings } from '../json-body.ts';
@@ -70,6 +71,7 @@ function checked(request: FastifyRequest, given: unknown): KeyToImport {
     ...rest
   } = withoutAliases(given as Static<typeof ImportedKey>);
   checkMeta(meta);
+  checkLimits(rest.ratelimits);
   const secretHash = sha256.length === 64 ? Buffer.from(sha256, 'hex').toString('base64url') : sha256;
   const credits = newCredits({ remaining, refill });
   return { secretHash, start, foreign, meta, enabled, ...rest, ...(credits ? { credits } : {}) };

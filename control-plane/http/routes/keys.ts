@@ -4,6 +4,7 @@ import { hashSecret } from '#shared/key-format.ts';
 import { storedFields } from '#shared/key-record.ts';
 import { shown } from '../../core/audit-event.ts';
 import { creditsChange, newCredits } from '../../core/credit-schemas.ts';
+import { checkLimits } from '../../core/limit-schemas.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
@@ -52,6 +53,7 @@ export function keyRoutes(
     requireApi(callerOf(request), request.body.apiId, 'create_key');
     const { meta = {}, remaining, refill, ...key } = withoutAliases(request.body);
     checkMeta(meta);
+    checkLimits(key.ratelimits);
     if (key.expires !== undefined && key.expires <= clock.wallMs()) {
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
     }
@@ -68,6 +70,7 @@ export function keyRoutes(
     const apiId = await requireKey(keys, request, keyId, 'update_key');
     const patch = withoutAliases(given);
     checkMeta(patch.meta ?? {});
+    checkLimits(patch.ratelimits);
     const fields = storedFields(patch);
     const credits = creditsChange({ remaining, refill });
     const propagation =
@@ -103,7 +106,7 @@ export function keyRoutes(
     if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
     const asked = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
     const series = await usage.series(apiId, keyId, asked);
-    return { verifications: series.map((bucket) => ({ ...bucket, ...NEVER })) };
+    return { verifications: series };
   });
 
   app.get('/v1/apis.getVerifications', { schema: getApiVerifications }, async (request) => {
@@ -121,7 +124,7 @@ export function keyRoutes(
       : tag === undefined
         ? await usage.series(apiId, undefined, asked)
         : await usage.seriesOfTag(apiId, tag, asked);
-    return { verifications: found.map((row) => ({ ...row, ...NEVER })) };
+    return { verifications: found };
   });
 
   app.post('/v1/keys.deleteKey', { schema: deleteKey, config: neverShed }, async (request) => {
@@ -172,9 +175,6 @@ export function keyRoutes(
     };
   });
 }
-
-/** Counts of what is never answered. */
-const NEVER = { rateLimited: 0 } as const;
 
 const timeOf = (ms: string | undefined) => (ms === undefined ? undefined : Number(ms));
 

@@ -4,6 +4,7 @@ import { type StoredFields, storedFields } from '#shared/key-record.ts';
 import { shown } from '../../core/audit-event.ts';
 import type { BatchEvents } from '../../core/batches.ts';
 import type { Write } from '../../core/change-log.ts';
+import { checkLimits } from '../../core/limit-schemas.ts';
 import type { Applied, Propagation, Propagator } from '../../core/propagation.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyView } from '../../redis/key-view.ts';
@@ -58,6 +59,7 @@ export function manyKeysRoutes(app: App, options: ManyKeysOptions) {
       const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...patch } = request.body;
       requireApi(callerOf(request), apiId, 'update_key');
       checkMeta(patch.meta ?? {});
+      checkLimits(patch.ratelimits);
       const fields = storedFields(patch);
       if (Object.keys(fields).length === 0)
         throw new ApiError('BAD_REQUEST', 'body: names no field to change');

@@ -38,13 +38,11 @@ export const UsedKey = Type.Object({
   ),
 });
 const Count = (description: string) => Type.Integer({ minimum: 0, description });
-const Never = Type.Literal(0, { description: 'Always 0; for clients of the v1 SDK, which ask for it.' });
 export const Verifications = Type.Object({
   verifications: List(
     Type.Object({
       time: Time('When the hour or day began'),
       ...perUsageField(({ code, sentence }) => Count(`Answered ${code}. ${sentence}`)),
-      rateLimited: Never,
     }),
     { description: 'In order of time, those without verifications too.' },
   ),
@@ -61,7 +59,6 @@ export const ApiVerifications = Type.Object({
         }),
       ),
       ...perUsageField(({ code, sentence }) => Count(`Answered ${code}. ${sentence}`)),
-      rateLimited: Never,
     }),
     {
       description:

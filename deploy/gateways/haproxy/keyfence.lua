@@ -49,7 +49,7 @@ core.register_action("keyfence", { "http-req" }, function(txn, socket, api_id)
     -- What nginx cannot be told otherwise.
     if #lines(answer.headers, "x-key-code") > 0 then
       reply.status = 429
-      for _, name in ipairs({ "retry-after", "ratelimit" }) do reply.headers[name] = lines(answer.headers, name) end
+      for _, name in ipairs({ "retry-after", "ratelimit", "ratelimit-policy" }) do reply.headers[name] = lines(answer.headers, name) end
       reply.body = answer.body:gsub('"title":"Forbidden"', '"title":"Too Many Requests"'):gsub('"status":403', '"status":429')
     end
     for _, name in ipairs(REFUSED) do

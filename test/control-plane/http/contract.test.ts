@@ -155,6 +155,7 @@ describe('bad input names the field and the rule', () => {
     expect(answer.body.error.message).toBe(message);
   });
 
+  const tokens = { name: 'tokens', limit: 1, duration: 1000 };
   test.each([
     ['keys.createKey', {}, /^apiId: required$/],
     ['keys.createKey', { apiId: 'a b' }, /^apiId: must match pattern/],
@@ -184,7 +185,72 @@ describe('bad input names the field and the rule', () => {
     ['keys.createKey', { apiId: 'a', expires: 1 }, /^expires: must be in the future$/],
     ['keys.createKey', { apiId: 'a', expires: '2030' }, /^expires: must be integer$/],
     ['keys.createKey', { apiId: 'a', enabled: 'false' }, /^enabled: must be boolean$/],
-    ['keys.createKey', { apiId: 'a', ratelimit: {} }, /^ratelimit: unknown field$/],
+    ['keys.createKey', { apiId: 'a', ratelimit: {} }, /^ratelimit\.limit: required$/],
+    ['keys.createKey', { apiId: 'a', ratelimit: null }, /^ratelimit: must be object$/],
+    ['keys.createKey', { apiId: 'a', ratelimit: { limit: 1 } }, /^ratelimit\.duration: required$/],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimit: { limit: 0, duration: 1000 } },
+      /^ratelimit\.limit: must be >= 1$/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimit: { limit: 1e10, duration: 1000 } },
+      /^ratelimit\.limit: must be <= 1000000000$/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimit: { limit: 1.5, duration: 1000 } },
+      /^ratelimit\.limit: must be integer$/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimit: { limit: 1, duration: 999 } },
+      /^ratelimit\.duration: must be >= 1000$/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimit: { limit: 1, duration: 2678400001 } },
+      /^ratelimit\.duration: must be <= 2678400000$/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimit: { limit: 1, duration: 1000, async: 'no' } },
+      /^ratelimit\.async: must be boolean$/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimit: { limit: 1, duration: 1000, type: 'fast' } },
+      /^ratelimit\.type: unknown field$/,
+    ],
+    ['keys.createKey', { apiId: 'a', ratelimits: {} }, /^ratelimits: must be array$/],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimits: [{ limit: 1, duration: 1000 }] },
+      /^ratelimits\.0\.name: required$/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimits: [{ name: 'a b', limit: 1, duration: 1000 }] },
+      /^ratelimits\.0\.name: must match pattern/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimits: [{ name: 'a', limit: 1 }] },
+      /^ratelimits\.0\.duration: required$/,
+    ],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimits: [{ name: 'default', limit: 1, duration: 1000 }] },
+      /^ratelimits: the limit named default is set as ratelimit$/,
+    ],
+    ['keys.createKey', { apiId: 'a', ratelimits: [tokens, tokens] }, /^ratelimits: tokens is there twice$/],
+    [
+      'keys.createKey',
+      { apiId: 'a', ratelimits: new Array(9).fill(tokens) },
+      /^ratelimits: must NOT have more than 8 items$/,
+    ],
+    ['keys.updateKey', { keyId: 'key_x', ratelimit: { limit: 1 } }, /^ratelimit\.duration: required$/],
     ['keys.updateKey', { keyId: 'key_x', enabeld: false }, /^enabeld: unknown field$/],
     ['keys.updateKey', { keyId: 'key_x', enabled: null }, /^enabled: must be boolean$/],
     ['keys.updateKey', { keyId: 'key_x', waitMs: 60_001 }, /^waitMs: must be <= 60000$/],

@@ -1,0 +1,59 @@
+import { type TSchemaOptions, Type } from 'typebox';
+import {
+  DEFAULT_LIMIT,
+  DURATION_MAX_MS,
+  DURATION_MIN_MS,
+  LIMIT_MAX,
+  LIMIT_NAME,
+  LIMITS_MAX,
+} from '#shared/credits.ts';
+import { ApiError } from '#shared/errors.ts';
+
+const limit = {
+  limit: Type.Integer({
+    minimum: 1,
+    maximum: LIMIT_MAX,
+    description: 'Most verifications in a window, or what they cost.',
+  }),
+  duration: Type.Integer({
+    minimum: DURATION_MIN_MS,
+    maximum: DURATION_MAX_MS,
+    description: 'Length of a window, milliseconds.',
+  }),
+  async: Type.Optional(
+    Type.Boolean({
+      description:
+        'true, the default: verifiers answer from slices of the limit, and rarely ask Redis. false: they ask each time. Neither lets more through.',
+    }),
+  ),
+};
+const strict = { additionalProperties: false } as const;
+
+/** Schema of a key's default limit. */
+export const Ratelimit = (options: TSchemaOptions) => Type.Object(limit, { ...strict, ...options });
+/** Schema of its other limits. */
+export const Ratelimits = (options: TSchemaOptions) =>
+  Type.Immutable(
+    Type.Array(
+      Type.Object(
+        {
+          name: Type.String({
+            pattern: LIMIT_NAME.source,
+            description: `By which a verification asks for it. Not \`${DEFAULT_LIMIT}\`: that is \`ratelimit\`.`,
+          }),
+          ...limit,
+        },
+        strict,
+      ),
+      { maxItems: LIMITS_MAX, ...options },
+    ),
+  );
+
+/** Throws BAD_REQUEST where two limits have one name, or one is called as the default. */
+export function checkLimits(limits: readonly { readonly name: string }[] | null | undefined): void {
+  const names = (limits ?? []).map(({ name }) => name);
+  if (names.includes(DEFAULT_LIMIT))
+    throw new ApiError('BAD_REQUEST', `ratelimits: the limit named ${DEFAULT_LIMIT} is set as ratelimit`);
+  const twice = names.find((name, i) => names.indexOf(name) < i);
+  if (twice !== undefined) throw new ApiError('BAD_REQUEST', `ratelimits: ${twice} is there twice`);
+}

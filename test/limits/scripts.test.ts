@@ -1,0 +1,95 @@
+import { beforeEach, expect, test } from 'vitest';
+import { apiKeys, windowKey } from '../../shared/redis/redis-keys.ts';
+import { scriptsOnRedis } from '../harness/scripts.ts';
+
+const { at, verifier } = scriptsOnRedis<string[][]>();
+const { members, held, recalls } = apiKeys('a');
+const name = windowKey('a', 'k.1.default');
+const DAY_MS = 86_400_000;
+const LIMIT = 100;
+
+beforeEach(async () => {
+  await at.redis.zadd(members, 0, '2.a', 0, '2.b');
+});
+
+const present = () => Math.floor(Date.now() / DAY_MS);
+
+/** One turn of a holder, and its reply by name. */
+async function exchange(member: string, turn: number, said: object = {}) {
+  const { spent, kept, need, least, wanted, number, limit } = {
+    ...{ spent: '-', kept: 0, need: 0, wanted: 0, number: present(), limit: LIMIT },
+    ...said,
+  } as Record<string, string | number>;
+  const asked = [turn, spent ?? '-', kept ?? 0, need ?? 0, least ?? need ?? 0, wanted ?? 0];
+  const args = [member, recalls, 50, ...asked, limit ?? LIMIT, DAY_MS, number ?? '-'];
+  const [reply = []] = await verifier('exchange', [members, held, name], args);
+  const [, status, granted, known, spokenFor, total, waitMs, window, leftMs] = reply;
+  return { status, granted, spent: known, spokenFor, total, waitMs: Number(waitMs), window, leftMs };
+}
+
+test('a limit grants what is needed, and of the rest a quarter at most, shared by all followers', async () => {
+  expect(await exchange('2.a', 1, { need: 4, wanted: 1000 })).toMatchObject({
+    ...{ status: 'OK', granted: '16', spokenFor: '4', total: '96', window: String(present()) },
+  });
+  expect(await at.redis.hget(name, 'c')).toBe('16');
+  expect(await at.redis.pttl(name)).toBeGreaterThan(DAY_MS);
+  expect(await exchange('2.a', 2, { spent: 5, kept: 1 })).toMatchObject({ granted: '6', total: '95' });
+  expect(await at.redis.hget(name, 'c')).toBe('6');
+});
+
+test('what comes late, or says less than was said, changes nothing', async () => {
+  await exchange('2.a', 5, { need: 4 });
+  await exchange('2.a', 6, { spent: 3 });
+  const before = await at.redis.hgetall(name);
+  expect((await exchange('2.a', 6, { spent: 4 })).status).toBe('OLD');
+  expect((await exchange('2.a', 7, { spent: 2 })).status).toBe('OLD');
+  expect((await exchange('nobody', 1, { need: 1 })).status).toBe('NOREG');
+  expect(await at.redis.hgetall(name)).toEqual(before);
+});
+
+test('who forgot what it spent has spent all that was granted to it', async () => {
+  await exchange('2.a', 1, { need: 4 });
+  expect(await exchange('2.a', 2, { need: 1 })).toMatchObject({ spent: '4', granted: '5', total: '95' });
+});
+
+test('what is said of the window before counts for nothing in this one', async () => {
+  await at.redis.hset(name, { n: present(), c: 10, p: 0, h: 6, '@2.a': '10 4 1 0' });
+  expect(await exchange('2.a', 2, { spent: 40, kept: 40, number: present() - 1 })).toMatchObject({
+    ...{ granted: '0', spent: '0', total: '100' },
+  });
+});
+
+test('the next window begins with what slides in from the one before', async () => {
+  await at.redis.hset(name, { n: present() - 1, c: LIMIT, p: 7, h: 3, w: 1, '@2.b': '9 9 9 0' });
+  const { status, waitMs, leftMs } = await exchange('2.a', 1, { need: LIMIT });
+  const passed = DAY_MS - Number(leftMs);
+  expect(status).toBe('NONE');
+  // All of it fits when the window before is over.
+  expect(waitMs).toBe(Number(leftMs) + 1);
+  const { c, p, n } = await at.redis.hgetall(name);
+  expect({ c, p, n }).toEqual({ c: '0', p: String(LIMIT), n: String(present()) });
+  const free = Math.floor((LIMIT * passed) / DAY_MS);
+  expect(Number((await exchange('2.a', 2)).total) - free).toBeLessThanOrEqual(1);
+  await at.redis.hset(name, { n: present() - 2, c: LIMIT });
+  expect((await exchange('2.a', 1, { need: LIMIT })).status).toBe('OK');
+});
+
+test('a clock that goes back by less than a window opens none again', async () => {
+  await at.redis.hset(name, { n: present() + 1, c: LIMIT, p: 0, h: 0 });
+  expect(await exchange('2.a', 1, { need: 1 })).toMatchObject({
+    status: 'NONE',
+    window: String(present() + 1),
+  });
+});
+
+test('others are asked for what they hold; where that is too little it is refused until it fits', async () => {
+  await at.redis.hset(name, { n: present(), c: LIMIT, p: 0, h: 5, '@2.b': '5 0 1 0' });
+  expect((await exchange('2.a', 1, { need: 5 })).status).toBe('WAIT');
+  const { status, total, waitMs, leftMs } = await exchange('2.a', 2, { need: 6 });
+  expect({ status, total }).toEqual({ status: 'NONE', total: '5' });
+  // In the next window, once so much of this one slid out.
+  expect(waitMs).toBeGreaterThan(Number(leftMs));
+  await at.redis.hset(name, 'w', Date.now() - 500);
+  expect((await exchange('2.a', 3, { need: 5 })).status).toBe('HELD');
+  expect((await exchange('2.a', 4, { need: 101 })).waitMs).toBeGreaterThan(DAY_MS);
+});

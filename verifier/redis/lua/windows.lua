@@ -1,0 +1,54 @@
+-- Rate limits: at most so much in each window of some length, aligned to the clock of Redis. What is granted in a window counts,
+-- and nobody may use it after that window. What is not given back until then is gone.
+--
+-- A limit's hash: n number of the window; c granted in it, p in the one before; h the sum of what holders have to spend;
+--   w the latest recall, Unix ms; and of each holder '@' and its name → granted, spent, turn, spoken for, all in this window
+-- Returns a table of functions
+local function windowsOf(nowMs, text, numbers, live)
+  -- Brings a limit to the present window. A clock that goes back by less than a window does not open a window again.
+  -- Returns number, c, p, h, w, the field of `member`, and ms until the window ends
+  local function open(name, duration, member)
+    local n, c, p, h, w, mine = unpack(redis.call('HMGET', name, 'n', 'c', 'p', 'h', 'w', '@' .. member))
+    local number = math.floor(nowMs / duration)
+    n, c, p, h = tonumber(n or -9), tonumber(c or 0), tonumber(p or 0), tonumber(h or 0)
+    if n == number + 1 then number = n end
+    if n ~= number then
+      p, c, h, w, mine = n == number - 1 and c or 0, 0, 0, nil, nil
+      redis.call('DEL', name)
+    end
+    return number, c, p, h, w, mine, (number + 1) * duration - nowMs
+  end
+
+  -- The window slides: of the one before counts what is not yet a whole duration ago, as if it were spread evenly.
+  local function free(limit, duration, c, p, left)
+    return math.floor(limit - p * math.min(1, left / duration) - c)
+  end
+
+  -- Ms until `least` fits, where nobody takes anything before.
+  local function wait(limit, duration, c, p, left, least)
+    local room = limit - c - least
+    if room >= 0 then return math.ceil(left - duration * room / p) + 1 end
+    if least > limit then return left + duration end
+    return math.ceil(left + duration * math.max(0, 1 - (limit - least) / c)) + 1
+  end
+
+  -- What other live holders have to spend.
+  local function scan(name, own)
+    local others, fields = 0, redis.call('HGETALL', name)
+    for i = 1, #fields, 2 do
+      local holder = string.match(fields[i], '^@(.*)$')
+      if holder and holder ~= own and live(holder) then
+        local granted, spent, _, spoken = numbers(fields[i + 1])
+        others = others + granted - spent - spoken
+      end
+    end
+    return others
+  end
+
+  local function close(name, number, c, p, h, left, duration, member, mine)
+    redis.call('HSET', name, 'n', text(number), 'c', text(c), 'p', text(p), 'h', text(h), '@' .. member, mine)
+    redis.call('PEXPIRE', name, text(left + duration))
+  end
+
+  return {open = open, free = free, wait = wait, scan = scan, close = close}
+end
