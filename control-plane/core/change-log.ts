@@ -1,7 +1,11 @@
 import type { StoredFields } from '#shared/key-record.ts';
 
 /** A change of a key's credits. A refill of `''` is none, an absent one stays as it was. */
-export type CreditsChange =
+export type CreditsChange = CreditsOperation & {
+  /** Name of the change, where it may be sent again: it is made once. */
+  readonly operation?: string;
+};
+type CreditsOperation =
   | { readonly op: 'set'; readonly value: number; readonly refill?: string }
   | { readonly op: 'increment' | 'decrement'; readonly value: number }
   | { readonly op: 'refill'; readonly refill: string }
@@ -49,11 +53,12 @@ export interface TooOld {
 }
 
 /**
- * Outcome of a write that was not made. UNLIMITED: the key has no credits that could be changed so. No successor can be made
+ * Outcome of a write that was not made. UNLIMITED: the key has no credits that could be changed so.
+ * REUSED: another change had the name of this one. No successor can be made
  * of one that has ENDED, was REROLLED already, or whose credits are SHARED by too many.
  */
 export type NotWritten =
-  | { readonly status: 'NOT_FOUND' | 'CONFLICT' | 'UNLIMITED' | 'ENDED' }
+  | { readonly status: 'NOT_FOUND' | 'CONFLICT' | 'UNLIMITED' | 'REUSED' | 'ENDED' }
   | { readonly status: 'REROLLED'; readonly successor: string }
   | { readonly status: 'SHARED'; readonly keys: number }
   | TooOld;

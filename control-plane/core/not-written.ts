@@ -16,6 +16,8 @@ export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, out
     const advice = 'delete those that have ended, then reroll it';
     return new ApiError('CONFLICT', `key ${keyId} shares its credits with ${outcome.keys} keys; ${advice}`);
   }
+  if (outcome.status === 'REUSED')
+    return new ApiError('CONFLICT', 'operationId: names another change of this key; give each its own');
   if (outcome.status === 'CONFLICT') return new ApiError('CONFLICT', 'another write came first');
   return new ApiError('NOT_FOUND', keyId ? `key ${keyId} not found` : `api ${apiId} not found`);
 }

@@ -228,7 +228,8 @@ function outcomeOf(write: Write, reply: unknown, replicated: boolean): Written |
   const refusal = tooOldOf(reply, neededForWrite(write));
   if (refusal) return refusal;
   const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
-  if (status === 'NOT_FOUND' || status === 'CONFLICT' || status === 'UNLIMITED') return { status };
+  if (status === 'NOT_FOUND' || status === 'CONFLICT' || status === 'UNLIMITED' || status === 'REUSED')
+    return { status };
   const [remaining = '', owed] = before.slice(KEY_LETTERS.length);
   return {
     status: 'OK',

@@ -101,6 +101,48 @@ describe('updateRemaining', () => {
     });
   });
 
+  test('a change that is sent again with its name is made once', async () => {
+    const { keyId } = await create({ remaining: 10 });
+    const change = (operationId: string, op: string, value: number | null) =>
+      fleet.admin('keys.updateRemaining', { keyId, op, value, operationId });
+    const first = await change('first-operation-name', 'increment', 5);
+    expect(first.body).toMatchObject({ remaining: 15, propagation: { state: 'complete' } });
+    const again = await change('first-operation-name', 'increment', 5);
+    expect(again.body).toMatchObject({ remaining: 15, propagation: { state: 'complete' } });
+    expect(again.body.propagation.sequence).toBe(first.body.propagation.sequence);
+    const other = await change('first-operation-name', 'increment', 6);
+    expect(other).toMatchObject({
+      ...{ status: 409, body: { error: { message: expect.stringMatching(/^operationId: /) } } },
+    });
+    expect((await change('second-operation-name', 'increment', 5)).body.remaining).toBe(20);
+    // A `set` that comes once more does not undo what came after it.
+    expect((await change('third-operation-name', 'set', 3)).body.remaining).toBe(3);
+    expect((await change('fourth-operation-name', 'increment', 4)).body.remaining).toBe(7);
+    await change('third-operation-name', 'set', 3);
+    expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ remaining: 7 });
+    expect((await change('fifth-operation-name', 'set', null)).body.remaining).toBeNull();
+    expect((await change('first-operation-name', 'increment', 5)).body.remaining).toBe(15);
+    expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('remaining');
+  });
+
+  test('so many names are remembered for so long', async () => {
+    const { keyId } = await create({ remaining: 0 });
+    const change = (n: number) =>
+      fleet.ok('keys.updateRemaining', {
+        keyId,
+        op: 'increment',
+        value: 1,
+        operationId: `name-of-operation-${n}`,
+      });
+    for (let n = 1; n <= 40; n++) await change(n);
+    const name = `kf:{shop}:ops:${keyId}`;
+    expect(await fleet.client.hlen(name)).toBe(32);
+    expect((await change(40)).remaining).toBe(40);
+    const leftMs = await fleet.client.pttl(name);
+    expect(leftMs).toBeGreaterThan(0);
+    expect(leftMs).toBeLessThanOrEqual(3_600_000);
+  });
+
   test('a decrement takes back what verifiers have at hand', async () => {
     const { key, keyId } = await create({ remaining: 100_000 });
     const { VALID = 0 } = await flood(key, 600, 20);

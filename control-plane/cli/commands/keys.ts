@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 import { Option } from 'commander';
 import { CREDITS_MAX, type Refill } from '#shared/credits.ts';
@@ -142,8 +143,15 @@ export function keyCommands(program: Command, session: Session): void {
         throw new CliError('USAGE', `operation: give one of ${OPERATIONS.join(', ')}`);
       }
       const value = operation === 'set' && given === 'unlimited' ? null : creditsOf(given);
-      const input = { keyId, op: operation, value, waitMs: msOf(wait) };
-      const answer = await session.call<Change & { remaining: number | null }>('keys.updateRemaining', input);
+      // By its name it may be sent again where no answer came.
+      const answer = await callPatiently<Change & { remaining: number | null }>(
+        await session.controlPlane(),
+        'keys.updateRemaining',
+        { keyId, op: operation, value, operationId: randomUUID(), waitMs: msOf(wait) },
+        new AbortController().signal,
+        (text) => session.note(text),
+        RETRIES_FEW,
+      );
       const left = answer.remaining === null ? 'unlimited' : count(answer.remaining);
       printChange(session, `${keyId}: ${left} credits`, answer);
     });

@@ -15,9 +15,10 @@ export function creditRoutes(
   { keys, credits, propagator }: { keys: Keys; credits: Credits; propagator: Propagator },
 ) {
   app.post('/v1/keys.updateRemaining', { schema: updateRemaining, config: neverShed }, async (request) => {
-    const { keyId, op, value, waitMs } = request.body;
+    const { keyId, op, value, operationId, waitMs } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
-    const change = changeOf(op, value);
+    const named = operationId === undefined ? {} : { operation: operationId };
+    const change = { ...changeOf(op, value), ...named };
     let written: Written | undefined;
     const noted = recordChange(request, {}, change);
     const propagation = await propagator.apply(

@@ -65,7 +65,16 @@ export const UpdateKey = Type.Object(
 );
 
 export const UpdateRemaining = Type.Object(
-  { keyId: KeyId, ...CREDITS_OPERATION, waitMs: Type.Optional(WaitMs) },
+  {
+    keyId: KeyId,
+    ...CREDITS_OPERATION,
+    operationId: Type.Optional(
+      OperationId(
+        'A name of your own for this change. Sent again with it within an hour, the change is made once, and answered as before.',
+      ),
+    ),
+    waitMs: Type.Optional(WaitMs),
+  },
   strict,
 );
 

@@ -31,10 +31,25 @@ local function change(keys, args)
   for i = 10, #args, 2 do patch[args[i]] = args[i + 1] end
   local done = patch.q
   local asked = done and cjson.decode(done)
+  local base = string.sub(head, 1, -5)
+  local function told(sequence, hash, left, owed)
+    local reply = {'OK', sequence, hash, Lf or '0', version or ''}
+    for i = 1, #FIELDS do reply[i + 5] = old[i] or '' end
+    reply[#reply + 1] = left
+    reply[#reply + 1] = owed
+    return reply
+  end
+  local answered, remember = operationsOf(base .. 'ops:' .. keyId)
+  local name = asked and asked.operation
+  local what = name and asked.op .. ' ' .. tostring(asked.value)
+  if name then
+    local answer = answered(name, what, now)
+    if answer == false then return {'REUSED'} end
+    if answer then return told(unpack(answer)) end
+  end
   if asked and not pool and asked.op ~= 'set' and asked.op ~= 'none' then return {'UNLIMITED'} end
   local prefix, refusal = gate(head, members, before, tonumber(needs))
   if refusal then return refusal end
-  local base = string.sub(head, 1, -5)
   local sharing, leave = sharingOf()
 
   -- A pool is replaced for all keys that share it. The others come first, so that whoever has this change has theirs.
@@ -116,9 +131,6 @@ local function change(keys, args)
   end
 
   redis.pcall('PUBLISH', channel, sequence .. '|' .. h .. '|' .. hash .. '|' .. keyId .. '|' .. payload)
-  local reply = {'OK', sequence, hash, Lf or '0', version or ''}
-  for i = 1, #FIELDS do reply[i + 5] = old[i] or '' end
-  reply[#reply + 1] = left
-  reply[#reply + 1] = owed
-  return reply
+  if name then remember(name, what, now, {sequence, hash, left, owed}) end
+  return told(sequence, hash, left, owed)
 end

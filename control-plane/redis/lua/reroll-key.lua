@@ -15,6 +15,7 @@
 -- include gate.lua
 -- include credits.lua
 -- include sharing.lua
+-- include operations.lua
 -- include change-credits.lua
 -- include change.lua
 -- include creation.lua

@@ -10,14 +10,16 @@
 --      7 condition: the record's version (update, delete) or the head's sequence (noop) must equal it, '' = any
 --      8 owner-index prefix
 --      9 protocol that followers need for it  10… field, value pairs to set; value '' clears. Of `q` the value is what becomes
---      of the credits, JSON: {id: unique, op: set | none | increment | decrement | refill, value, refill: '' = none, absent = as before}
+--      of the credits, JSON: {id: unique, op: set | none | increment | decrement | refill, value, refill: '' = none, absent = as before,
+--      operation: what names it where it is sent again, and then it was made}
 -- Returns {'OK', sequence, hash, Lf, previous version, what each field held before, credits left ('' = nothing was done to
 --         them), '1' = holders are to give some of them back first}
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
---         | {'UNLIMITED'}: there are no credits that could be changed so
+--         | {'REUSED'}: another change had this name | {'UNLIMITED'}: there are no credits that could be changed so
 -- include gate.lua
 -- include credits.lua
 -- include sharing.lua
+-- include operations.lua
 -- include change-credits.lua
 -- include change.lua
 
