@@ -11,14 +11,17 @@ afterAll(() => fleet.stop());
 
 const create = (fields: object) => fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
 
-/** The verdict of one verifier, which must come to one. */
+/** The verdict of one verifier, asked again while it cannot decide, which callers must bear. */
 async function verify(at: number, key: string, remaining?: object) {
   const address = fleet.verifiers[at % fleet.verifiers.length]?.address;
-  const { body } = await fleet.post(`${address}/v1/keys.verifyKey`, {
-    key,
-    ...(remaining ? { remaining } : {}),
+  const asked = { key, ...(remaining ? { remaining } : {}) };
+  let answer = await fleet.post(`${address}/v1/keys.verifyKey`, asked);
+  await fleet.until(async () => {
+    if (answer.status !== 503) return true;
+    answer = await fleet.post(`${address}/v1/keys.verifyKey`, asked);
+    return false;
   });
-  return body;
+  return answer.body;
 }
 
 /** What verifiers answered to so many requests, so many of them at once. */
@@ -39,7 +42,7 @@ test('1,000 credits and three verifiers: of 5,000 concurrent requests exactly 1,
   const { key, keyId } = await create({ remaining: 1000 });
   expect(await flood(key, 5000, 60)).toEqual({ VALID: 1000, USAGE_EXCEEDED: 4000 });
   expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ remaining: 0 });
-}, 60_000);
+});
 
 describe('one verifier', () => {
   test('counts down, says what remains, and refuses what costs more than that without taking anything', async () => {
@@ -149,7 +152,7 @@ describe('updateRemaining', () => {
     expect(VALID).toBe(600);
     expect(await update(keyId, 'decrement', 99_390)).toMatchObject({ remaining: expect.any(Number) });
     expect(await flood(key, 60, 10)).toEqual({ VALID: 10, USAGE_EXCEEDED: 50 });
-  }, 30_000);
+  });
 });
 
 test('what verifiers hold is theirs until they give it back, and all of it comes back', async () => {
@@ -159,7 +162,7 @@ test('what verifiers hold is theirs until they give it back, and all of it comes
     const { remaining, remainingHeld } = await fleet.ok('keys.getKey', { keyId });
     return remaining === 99_400 && remainingHeld === undefined;
   });
-}, 30_000);
+});
 
 test('usage counts what was refused for want of credits', async () => {
   const { key, keyId } = await create({ remaining: 1 });

@@ -16,6 +16,7 @@ import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { metric, metricBy } from '../harness/metrics.ts';
 import { Process } from '../harness/processes.ts';
+import { PATIENT } from '../harness/waiting.ts';
 
 let fleet: Fleet;
 const processes: Process[] = [];
@@ -196,7 +197,7 @@ test('an event-loop stall past the lease: the very first decision after it is by
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'stall' });
   await redisCall('HSET', 'kf:{stall}:head', 'L', '1000', 'Lf', '1000');
 
-  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl });
+  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
   const log = createLogger('verifier', 'silent');
   const nodes = new RedisNodes(config, systemClock, log);
   const silent = () => undefined;

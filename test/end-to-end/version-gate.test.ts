@@ -19,6 +19,7 @@ import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { Load } from '../harness/load.ts';
 import { Process, ROOT } from '../harness/processes.ts';
 import { lacking } from '../harness/programs.ts';
+import { PATIENT } from '../harness/waiting.ts';
 
 /**
  * Processes of the release before the gate, as they are in the history, beside those of now. A field that neither knows
@@ -26,7 +27,7 @@ import { lacking } from '../harness/programs.ts';
  */
 const UNKNOWN = { zz: 'a limit that nobody of before obeys' } as StoredFields;
 /** Where no look-up may come too late because the machine is slow. */
-const PATIENT = { LOOKUP_WAIT_MS: '5000' };
+const UNHURRIED = { LOOKUP_WAIT_MS: '5000' };
 const TEST_MS_MAX = 120_000;
 const reason = hasEarlier ? '' : ' (skipped: the history does not reach back to it)';
 
@@ -46,7 +47,7 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
   beforeEach(async () => {
     fleet = await Fleet.start({ verifiers: 0 });
     redis = new Redis(fleet.redisUrl);
-    const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl });
+    const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
     nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
     log = new RedisChangeLog(nodes, new DurableWriter(nodes, 0), 0, () => systemClock.wallMs());
   });
@@ -190,7 +191,7 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
       timeout: TEST_MS_MAX,
     }, async () => {
       await fleet.controlPlanes.pop()?.stop(); // which is of now
-      const verifiers = await Promise.all([0, 1].map(() => start('verifier/main.ts', earlier, PATIENT)));
+      const verifiers = await Promise.all([0, 1].map(() => start('verifier/main.ts', earlier, UNHURRIED)));
       const controlPlanes = await Promise.all([0, 1].map(() => start('control-plane/main.ts', earlier)));
       const front = await Balancer.start(directory, verifiers);
       const back = await Balancer.start(directory, controlPlanes);

@@ -11,7 +11,7 @@ import { createLogger } from '../../shared/process/log.ts';
 import { type RunningVerifier, startVerifier } from '../../verifier/app.ts';
 import { settings as verifierSettings } from '../../verifier/config.ts';
 import { scratch } from './scratch.ts';
-import { eventually } from './waiting.ts';
+import { eventually, PATIENT } from './waiting.ts';
 
 export const ROOT_KEY = 'test-root-key-0123456789abcdef0123456789';
 
@@ -174,12 +174,8 @@ export class Fleet {
   }
 
   #env(env: Env): Env {
-    // A busy machine delays the event loop, too, and a slow disk Redis: neither is an outage.
-    const patient = {
-      EVENT_LOOP_DELAY_MS_MAX: '0',
-      REDIS_CONNECT_TIMEOUT_MS: '20000',
-      REDIS_COMMAND_TIMEOUT_MS: '20000',
-    };
+    // A busy machine delays the event loop, too.
+    const patient = { EVENT_LOOP_DELAY_MS_MAX: '0', ...PATIENT };
     const own = { REDIS_URL: this.#url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'debug', LEASE_MS: '2000' };
     return { ...patient, ...own, ...env };
   }

@@ -2,6 +2,8 @@
 export const HOLDS_MS_MAX = 90_000;
 /** Time of a test and of a hook. It is several waits, so that what hangs is told by the wait for it, not by this. */
 export const TEST_MS_MAX = 300_000;
+/** Settings for who reaches Redis: on a busy machine with a slow disk it answers late, which is no outage. */
+export const PATIENT = { REDIS_CONNECT_TIMEOUT_MS: '20000', REDIS_COMMAND_TIMEOUT_MS: '20000' } as const;
 /** Pauses between two looks, milliseconds: short at first, longer for what takes its time, so that looking costs little. */
 const PAUSE_MS = { first: 5, max: 50, growth: 1.3 } as const;
 

@@ -28,6 +28,7 @@ import { Script } from '../../shared/redis/script.ts';
 import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { scratch } from '../harness/scratch.ts';
+import { PATIENT } from '../harness/waiting.ts';
 import { Random } from './random.ts';
 import { contentOf, type Outcome, RedisState } from './redis.ts';
 
@@ -76,7 +77,7 @@ class Real {
 beforeAll(async () => {
   redis = await startRedis(join(directory, 'redis'));
   const log = createLogger('verifier', 'silent');
-  nodes = new RedisNodes(loadConfig(redisSettings, { REDIS_URL: redis.url }), systemClock, log);
+  nodes = new RedisNodes(loadConfig(redisSettings, { REDIS_URL: redis.url, ...PATIENT }), systemClock, log);
   real = new Real();
 });
 

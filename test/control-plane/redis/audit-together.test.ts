@@ -9,6 +9,7 @@ import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { Fleet } from '../../harness/fleet.ts';
+import { PATIENT } from '../../harness/waiting.ts';
 
 let fleet: Fleet;
 let nodes: RedisNodes;
@@ -16,7 +17,11 @@ const log = createLogger('control-plane', 'silent');
 beforeAll(async () => {
   fleet = new Fleet();
   await fleet.startRedis();
-  nodes = new RedisNodes(loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl }), systemClock, log);
+  nodes = new RedisNodes(
+    loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT }),
+    systemClock,
+    log,
+  );
 });
 afterAll(async () => {
   await nodes.close();

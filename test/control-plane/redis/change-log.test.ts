@@ -8,12 +8,13 @@ import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { Fleet } from '../../harness/fleet.ts';
+import { PATIENT } from '../../harness/waiting.ts';
 
 let fleet: Fleet;
 let nodes: RedisNodes;
 beforeAll(async () => {
   fleet = await Fleet.start({ verifiers: 0 });
-  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl });
+  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
 });
 afterAll(async () => {

@@ -18,6 +18,7 @@ import { apiKeys, idPointer, secretPointer } from '../../../shared/redis/redis-k
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { RedisDirectory } from '../../../verifier/redis/api-session.ts';
 import { Fleet } from '../../harness/fleet.ts';
+import { PATIENT } from '../../harness/waiting.ts';
 
 /** A write that needs what older verifiers do not obey, at real Redis. */
 let fleet: Fleet;
@@ -27,7 +28,7 @@ beforeAll(async () => {
   fleet = new Fleet();
   await fleet.startRedis();
   redis = new Redis(fleet.redisUrl);
-  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl });
+  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
 });
 afterAll(async () => {

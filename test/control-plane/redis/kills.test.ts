@@ -16,6 +16,7 @@ import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { RedisDirectory } from '../../../verifier/redis/api-session.ts';
 import { scratch } from '../../harness/scratch.ts';
+import { PATIENT } from '../../harness/waiting.ts';
 
 const directory = scratch('test');
 const { head, members } = apiKeys('api');
@@ -26,7 +27,7 @@ let log: RedisChangeLog;
 beforeEach(async () => {
   server = await startRedis(join(directory, 'redis'));
   nodes = new RedisNodes(
-    loadConfig(redisSettings, { REDIS_URL: server.url }),
+    loadConfig(redisSettings, { REDIS_URL: server.url, ...PATIENT }),
     systemClock,
     createLogger('control-plane', 'silent'),
   );

@@ -13,6 +13,7 @@ import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import type { ScriptCall } from '../../../shared/redis/script.ts';
 import { Fleet } from '../../harness/fleet.ts';
+import { PATIENT } from '../../harness/waiting.ts';
 
 /** Writes each of which may be the one that replicas do not confirm, as when they are lost half-way through a call. */
 let fleet: Fleet;
@@ -20,7 +21,7 @@ let nodes: RedisNodes;
 beforeAll(async () => {
   fleet = new Fleet();
   await fleet.startRedis();
-  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl });
+  const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
 });
 afterAll(async () => {

@@ -254,8 +254,8 @@ describe.each(['true', 'false'])('a verifier with FAST_LANE=%s lives on, and ser
     async () => {
       await bear(verifier, listening['proxyAddress'] ?? '', ofProxy);
       says = ['HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'];
-      const ok = await fleet.get(`${listening['proxyAddress']}/a`, { 'x-api-key': key });
-      expect(ok).toMatchObject({ status: 200, body: 'ok' });
+      const ask = () => fleet.get(`${listening['proxyAddress']}/a`, { 'x-api-key': key });
+      await fleet.until(async () => (await ask()).body === 'ok', 'it does not serve others');
     },
     RUN_MS_MAX,
   );
@@ -264,8 +264,8 @@ describe.each(['true', 'false'])('a verifier with FAST_LANE=%s lives on, and ser
     'whatever callers, gateways and the control plane say',
     async () => {
       await bear(verifier, listening['address'] ?? '', ofVerifier);
-      const { body } = await fleet.post(`${listening['address']}/v1/keys.verifyKey`, { key });
-      expect(body.code).toBe('VALID');
+      const ask = () => fleet.post(`${listening['address']}/v1/keys.verifyKey`, { key });
+      await fleet.until(async () => (await ask()).body.code === 'VALID', 'it does not serve others');
     },
     RUN_MS_MAX,
   );
@@ -275,7 +275,8 @@ describe.each(['true', 'false'])('a verifier with FAST_LANE=%s lives on, and ser
     async () => {
       await bear(verifier, listening['grpcAddress'] ?? '', ofEnvoy);
       await bear(verifier, listening['adminAddress'] ?? '', ofControlPlane);
-      expect((await fleet.get(`${listening['adminAddress']}/readyz`)).status).toBe(200);
+      const ready = () => fleet.get(`${listening['adminAddress']}/readyz`);
+      await fleet.until(async () => (await ready()).status === 200, 'it is not ready');
     },
     RUN_MS_MAX,
   );
@@ -285,20 +286,29 @@ describe.each(['true', 'false'])('a verifier with FAST_LANE=%s lives on, and ser
     const sockets = new Set<Socket>();
     api.on('connection', (socket) => sockets.add(socket));
     const { hostname, port } = new URL(listening['proxyAddress'] ?? '');
-    const client = connect(Number(port), hostname).on('error', () => undefined);
     let received = '';
-    client.on('data', (chunk: Buffer) => {
-      received += chunk;
-    });
-    client.write(CHUNKED.replace('good', key).slice(0, -4));
-    await eventually(() => received.includes('abc'));
+    const begun = async (): Promise<Socket> => {
+      for (;;) {
+        received = '';
+        const client = connect(Number(port), hostname).on('error', () => undefined);
+        client.on('data', (chunk: Buffer) => {
+          received += chunk;
+        });
+        client.write(CHUNKED.replace('good', key).slice(0, -4));
+        await eventually(() => received.includes('abc') || received.startsWith('HTTP/1.1 503 '), received);
+        if (received.includes('abc')) return client;
+        client.destroy(); // the verifier cannot decide yet, which callers must bear
+      }
+    };
+    const client = await begun();
     client.write('zz\r\n');
     await new Promise((resolve) => client.once('close', resolve));
     // A part of an answer must not look like all of it.
     expect(received).not.toMatch(/\r\n0\r\n\r\n$/);
     for (const socket of sockets) if (socket.writable) socket.write('3\r\nabc\r\n');
     says = ['HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'];
-    expect((await fleet.get(`${listening['proxyAddress']}/a`, { 'x-api-key': key })).status).toBe(200);
+    const ask = () => fleet.get(`${listening['proxyAddress']}/a`, { 'x-api-key': key });
+    await fleet.until(async () => (await ask()).status === 200, 'it does not serve others');
     expect(verifier.fault).toBeUndefined();
   });
 });
@@ -311,8 +321,8 @@ describe('a control plane lives on, and serves others', () => {
       const { address = '', adminAddress = '' } = await controlPlane.listening;
       await bear(controlPlane, address, ofControlPlane);
       await bear(controlPlane, adminAddress, ofControlPlane);
-      const listed = await fleet.get(`${address}/v1/apis.listApis`, { authorization: `Bearer ${ROOT_KEY}` });
-      expect(listed.status).toBe(200);
+      const list = () => fleet.get(`${address}/v1/apis.listApis`, { authorization: `Bearer ${ROOT_KEY}` });
+      await fleet.until(async () => (await list()).status === 200, 'it does not serve others');
       await controlPlane.stop();
     },
     RUN_MS_MAX,

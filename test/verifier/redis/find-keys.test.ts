@@ -10,7 +10,7 @@ import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { formatPointer, secretPointer } from '../../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { PointerBatcher } from '../../../verifier/redis/pointer-batcher.ts';
-import { eventually } from '../../harness/waiting.ts';
+import { eventually, PATIENT } from '../../harness/waiting.ts';
 
 let directory: string;
 let server: RedisServer;
@@ -23,7 +23,7 @@ const release = () => over?.();
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'kf-find-keys-'));
   server = await startRedis(directory, ['--appendonly', 'no']);
-  const config = loadConfig(redisSettings, { REDIS_URL: server.url });
+  const config = loadConfig(redisSettings, { REDIS_URL: server.url, ...PATIENT });
   nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
   over = undefined;
   keys = new PointerBatcher(nodes, {
