@@ -1,5 +1,5 @@
 import { execFile, execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import autocannon from 'autocannon';
@@ -17,6 +17,8 @@ export interface Load {
 /** Medians of several runs of load, and the requests/s of each. */
 export interface Loads extends Load {
   readonly each: readonly number[];
+  /** Processor time of a request, user and system, microseconds; where the server's process is known. */
+  readonly cpuUs?: number;
 }
 
 /** The core that servers are pinned to, and the one for the load. */
@@ -98,6 +100,8 @@ function wire({ method, path, headers, body = '' }: LoadRequest, port: number): 
 export interface Contender {
   readonly name: string;
   readonly port: number;
+  /** The server's process. */
+  readonly pid?: number;
   readonly requests: readonly LoadRequest[];
 }
 
@@ -110,15 +114,19 @@ export async function interleave(
   rounds: number,
   seconds: number,
 ): Promise<Map<string, Loads>> {
-  const loads = new Map<string, Load[]>(contenders.map(({ name }) => [name, []]));
+  const loads = new Map<string, (Load & { cpuUs: number })[]>(contenders.map(({ name }) => [name, []]));
   for (let round = -1; round < rounds; round++) {
-    for (const { name, port, requests } of contenders) {
+    for (const { name, port, pid, requests } of contenders) {
+      const before = pid === undefined ? Number.NaN : cpuSeconds(pid);
       const load = await fullLoad(port, requests, seconds);
       if (load.errors > 0) throw new Error(`${name}: ${load.errors} errors`);
-      if (round >= 0) loads.get(name)?.push(load);
+      const cpu = pid === undefined ? Number.NaN : cpuSeconds(pid) - before;
+      const cpuUs = (cpu * 1e6) / (load.requestsPerSecond * seconds);
+      if (round >= 0) loads.get(name)?.push({ ...load, cpuUs });
     }
   }
-  const middle = (all: readonly Load[]): Loads => ({
+  const middle = (all: readonly (Load & { cpuUs: number })[]): Loads => ({
+    ...(all.some(({ cpuUs }) => Number.isNaN(cpuUs)) ? {} : { cpuUs: median(all.map(({ cpuUs }) => cpuUs)) }),
     each: all.map(({ requestsPerSecond }) => requestsPerSecond),
     requestsPerSecond: median(all.map(({ requestsPerSecond }) => requestsPerSecond)),
     p50: median(all.map(({ p50 }) => p50)),
@@ -128,6 +136,23 @@ export async function interleave(
   return new Map([...loads].map(([name, all]) => [name, middle(all)]));
 }
 
+/** Processor time that a process and its children took up to now, seconds. */
+function cpuSeconds(pid: number): number {
+  const ids = [
+    pid,
+    ...readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean),
+  ];
+  const ticks = ids.map((id) => {
+    // Behind the name, which may have spaces, stand the state and eleven other fields.
+    const fields = readFileSync(`/proc/${id}/stat`, 'utf8').split(') ').at(-1)?.split(' ') ?? [];
+    return Number(fields[11]) + Number(fields[12]);
+  });
+  return ticks.reduce((sum, each) => sum + each, 0) / TICKS_PER_SECOND;
+}
+
+/** Linux counts processor time in hundredths for programs, whatever its own clock. */
+const TICKS_PER_SECOND = 100;
+
 /**
  * One row for each contender, and one for each ratio of the first to another that has a target: the median of the
  * ratios within each round, whose loads were near in time.
@@ -136,9 +161,12 @@ export function throughputRows(
   loads: ReadonlyMap<string, Loads>,
   targets: Readonly<Record<string, number>>,
 ): Row[] {
-  const rows: Row[] = [...loads].map(([name, { requestsPerSecond, p50, p99 }]) => ({
+  const rows: Row[] = [...loads].map(([name, { requestsPerSecond, p50, p99, cpuUs }]) => ({
     name,
-    value: `${Math.round(requestsPerSecond).toLocaleString('en')} requests/s, p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms`,
+    value: [
+      `${Math.round(requestsPerSecond).toLocaleString('en')} requests/s, p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms`,
+      ...(cpuUs === undefined ? [] : [`${cpuUs.toFixed(1)} µs CPU a request`]),
+    ].join(', '),
   }));
   const [[mine, first] = ['', undefined]] = loads;
   for (const [name, target] of Object.entries(targets)) {

@@ -1,7 +1,8 @@
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startRedis } from '../deploy/dev/redis-server.ts';
-import { type Benchmark, inDirectory } from './harness.ts';
+import { type Benchmark, inDirectory, type Row } from './harness.ts';
 import {
   type Contender,
   findNginxLua,
@@ -13,11 +14,14 @@ import {
   verifyRequest,
 } from './load.ts';
 import {
-  type Server,
+  buildGo,
+  buildRust,
+  type ServerProcess,
   startBackend,
   startHaproxy,
   startNginx,
   startPeer,
+  startProgram,
   startVerifier,
   warm,
 } from './servers.ts';
@@ -35,17 +39,21 @@ const peers: Benchmark = ({ quick }) =>
     const { keys, keysFile, redisPath } = backend;
     const redisPort = String(freePort());
     const redis = await startRedis(join(directory, 'peers'), ['--port', redisPort, '--appendonly', 'no']);
-    const servers: Server[] = [];
+    const servers: ServerProcess[] = [];
     const contenders: Contender[] = [];
-    const add = <T extends Server>(server: T, requests = keys.map(verifyRequest)): T => {
+    const add = <T extends ServerProcess>(server: T, requests = keys.map(verifyRequest)): T => {
       servers.push(server);
-      contenders.push({ name: server.name, port: server.port, requests });
+      contenders.push({ name: server.name, port: server.port, pid: server.pid, requests });
       return server;
     };
     try {
       await warm(add(await startVerifier(backend)), keys);
       const nginx = findNginxLua();
       if (nginx) add(await startNginx(nginx, directory, keysFile));
+      const go = buildGo('net-http.go', directory);
+      if (go) add(await startProgram("Go's net/http, minimal", go, keysFile));
+      const rust = buildRust('hyper');
+      if (rust) add(await startProgram("Rust's hyper in one thread, minimal", rust, keysFile));
       add(await startPeer('minimal node:http handler', 'minimal-http.ts', keysFile));
       add(await startPeer('Fastify + one Redis GET', 'fastify-redis.ts', keysFile, redisPath));
       add(
@@ -77,7 +85,7 @@ const peers: Benchmark = ({ quick }) =>
         title: 'Beside other projects',
         about: `${KEYS.toLocaleString('en')} keys (express-gateway: ${CREDENTIALS} credentials) asked for at random over 32 connections; each server on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds}. express-gateway and HAProxy read a header and no body; HAProxy's map holds keys as they are, and a change of it is not spread to others.`,
         panels: loadPanels(loads),
-        rows: throughputRows(loads, {}),
+        rows: [...throughputRows(loads, {}), ...servers.map(startRow)],
       };
     } finally {
       for (const { stop } of servers.reverse()) await stop();
@@ -85,6 +93,22 @@ const peers: Benchmark = ({ quick }) =>
       await backend.stop();
     }
   });
+
+/** Says how soon a server answered, and what it has in memory, its children too, once it was loaded. */
+function startRow({ name, pid, readyMs }: ServerProcess): Row {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
+    .trim()
+    .split(' ')
+    .filter(Boolean);
+  const kilobytes = [pid, ...children].map((id) =>
+    Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${id}/status`, 'utf8'))?.[1]),
+  );
+  const all = kilobytes.reduce((sum, each) => sum + each, 0);
+  return {
+    name: `${name}: start, memory`,
+    value: `${Math.round(readyMs)} ms, ${Math.round(all / 1024)} MiB`,
+  };
+}
 
 /** The peers' own dependencies, apart from the project's. */
 function install(): void {

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Agent, request } from 'undici';
@@ -15,6 +15,13 @@ export interface Server {
   readonly name: string;
   readonly port: number;
   stop(): Promise<void>;
+}
+
+/** A server of one process, which may have children. */
+export interface ServerProcess extends Server {
+  readonly pid: number;
+  /** How long it took from the start of the process until it answered, milliseconds. */
+  readonly readyMs: number;
 }
 
 /** Keys of one importKeys. */
@@ -117,8 +124,7 @@ export async function startBackend(
 }
 
 /** A verifier as it is run in production, pinned to the server core. */
-export interface BenchVerifier extends Server {
-  readonly pid: number;
+export interface BenchVerifier extends ServerProcess {
   readonly adminAddress: string;
   verify(key: string): Promise<Answer>;
 }
@@ -134,6 +140,7 @@ export async function startVerifier(
   isPinned = true,
 ): Promise<BenchVerifier> {
   const command = [process.execPath, '--max-semi-space-size=8', resolve(ROOT, main)];
+  const startedAt = performance.now();
   const verifier = await startProcess<{ address: string; adminAddress: string }>(
     isPinned ? pinned(SERVER_CORE, command) : command,
     backend.env,
@@ -145,6 +152,7 @@ export async function startVerifier(
     name: 'Keyfence verifier, verifyKey from memory',
     port: Number(new URL(address).port),
     pid: verifier.pid,
+    readyMs: performance.now() - startedAt,
     adminAddress,
     verify: (key) => post(agent, `${address}/v1/keys.verifyKey`, { key }),
     async stop() {
@@ -176,20 +184,47 @@ interface PeerReady {
   readonly headers?: readonly string[];
 }
 
+/** A peer of one file for Go; undefined, and says so, where it cannot be built. */
+export function buildGo(file: string, directory: string): string | undefined {
+  const built = join(directory, 'go-peer');
+  const { status } = spawnSync('go', ['build', '-o', built, peer(file)], { stdio: 'inherit' });
+  if (status === 0) return built;
+  console.error(`without ${file}, which needs go`);
+  return undefined;
+}
+
+/** A peer that is a package for Rust; undefined, and says so, where it cannot be built. The first time takes a minute. */
+export function buildRust(name: string): string | undefined {
+  const target = join(ROOT, 'node_modules/.cache', `${name}-peer`);
+  const manifest = join(peer(name), 'Cargo.toml');
+  const args = ['build', '--release', '--quiet', '--manifest-path', manifest, '--target-dir', target];
+  const { status } = spawnSync('cargo', args, { stdio: 'inherit' });
+  if (status === 0) return join(target, 'release', `${name}_peer`);
+  console.error(`without ${name}, which needs cargo and crates.io`);
+  return undefined;
+}
+
+/** A peer that is a program of its own, over the keys of `keysFile`; pinned to the server core. */
+export function startProgram(name: string, program: string, keysFile: string): Promise<ServerProcess> {
+  const port = freePort();
+  return startOther(name, port, [program, String(port), keysFile]);
+}
+
 /** A peer written for Node.js, pinned to the server core; `file` says on a line of JSON that it is ready. */
 export async function startPeer(
   name: string,
   file: string,
   ...args: string[]
-): Promise<Server & { readonly headers: readonly string[] }> {
+): Promise<ServerProcess & { readonly headers: readonly string[] }> {
   const port = freePort();
   const command = pinned(SERVER_CORE, [process.execPath, peer(file), String(port), ...args]);
-  const { ready, stop } = await startProcess<PeerReady>(command, {}, 'ready');
-  return { name, port, stop, headers: ready.headers ?? [] };
+  const startedAt = performance.now();
+  const { pid, ready, stop } = await startProcess<PeerReady>(command, {}, 'ready');
+  return { name, port, pid, readyMs: performance.now() - startedAt, stop, headers: ready.headers ?? [] };
 }
 
 /** nginx with the Lua LRU over the keys of `keysFile`, one worker, pinned to the server core. */
-export function startNginx(nginx: string, directory: string, keysFile: string): Promise<Server> {
+export function startNginx(nginx: string, directory: string, keysFile: string): Promise<ServerProcess> {
   const port = freePort();
   const conf = configured('nginx-lua.conf', directory, {
     PORT: String(port),
@@ -202,7 +237,7 @@ export function startNginx(nginx: string, directory: string, keysFile: string): 
 }
 
 /** HAProxy with the keys of `keysFile` in a map file, one thread, pinned to the server core. */
-export function startHaproxy(directory: string, keys: readonly string[]): Promise<Server> {
+export function startHaproxy(directory: string, keys: readonly string[]): Promise<ServerProcess> {
   const port = freePort();
   const map = join(directory, 'keys.map');
   writeFileSync(map, keys.map((key, i) => `${key} key_${i}\n`).join(''));
@@ -220,8 +255,9 @@ function configured(name: string, directory: string, values: Readonly<Record<str
 }
 
 /** A server that does not say when it is ready, pinned to the server core. */
-async function startOther(name: string, port: number, command: readonly string[]): Promise<Server> {
+async function startOther(name: string, port: number, command: readonly string[]): Promise<ServerProcess> {
   const [file = '', ...args] = pinned(SERVER_CORE, command);
+  const startedAt = performance.now();
   const child = spawn(file, args, { stdio: 'inherit' });
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   const answers = () =>
@@ -229,10 +265,12 @@ async function startOther(name: string, port: number, command: readonly string[]
       () => true,
       () => false,
     );
-  while (!(await answers())) await new Promise((resolve) => setTimeout(resolve, 50));
+  while (!(await answers())) await new Promise((resolve) => setTimeout(resolve, 10));
   return {
     name,
     port,
+    pid: child.pid ?? 0,
+    readyMs: performance.now() - startedAt,
     async stop() {
       child.kill('SIGTERM');
       await exited;
