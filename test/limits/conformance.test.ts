@@ -13,10 +13,17 @@ afterAll(() => fleet.stop());
 const HOUR_MS = 3_600_000;
 const create = (fields: object) => fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
 
-/** The verdict of one verifier. */
+/** The verdict of one verifier, asked again while it cannot decide, which callers must bear. */
 async function ask(at: number, key: string, fields: object = {}) {
   const address = fleet.verifiers[at % fleet.verifiers.length]?.address;
-  return fleet.post(`${address}/v1/keys.verifyKey`, { key, ...fields });
+  const once = () => fleet.post(`${address}/v1/keys.verifyKey`, { key, ...fields });
+  let answer = await once();
+  await fleet.until(async () => {
+    if (answer.status !== 503) return true;
+    answer = await once();
+    return false;
+  });
+  return answer;
 }
 const verify = async (at: number, key: string, fields: object = {}) => (await ask(at, key, fields)).body;
 
@@ -48,7 +55,7 @@ test('100 in 10 s, five verifiers, twice the demand: at most 100 in every window
     expect(accepted).toBeGreaterThanOrEqual(Math.min(LIMIT, demanded) - 3);
   }
   expect(new Set(asked.map(({ code }) => code))).toEqual(new Set(['VALID', 'RATE_LIMITED']));
-}, 60_000);
+});
 
 test('however many ask at once, no more are accepted than the limit', async () => {
   const { key } = await create({ ratelimit: { limit: 300, duration: 24 * HOUR_MS } });
@@ -60,7 +67,7 @@ test('however many ask at once, no more are accepted than the limit', async () =
   await Promise.all(Array.from({ length: 50 }, client));
   expect(codes.filter((code) => code === 'VALID')).toHaveLength(300);
   expect(codes.filter((code) => code === 'RATE_LIMITED')).toHaveLength(1200);
-}, 60_000);
+});
 
 describe('a limit', () => {
   test.each([true, false])(
@@ -162,7 +169,7 @@ test('a limit that is changed or taken away is obeyed by all once the call retur
   for (let at = 0; at < 5; at++) expect((await verify(at, key)).code).toBe('RATE_LIMITED');
   await fleet.ok('keys.updateKey', { keyId, ratelimit: null });
   for (let at = 0; at < 5; at++) expect(await verify(at, key)).not.toHaveProperty('ratelimit');
-}, 30_000);
+});
 
 test('nothing is taken of anything unless the verdict is VALID', async () => {
   const { key, keyId } = await create({ remaining: 3, ratelimit: { limit: 2, duration: 24 * HOUR_MS } });
@@ -177,7 +184,7 @@ test('nothing is taken of anything unless the verdict is VALID', async () => {
   expect(await verify(2, key)).toMatchObject({ code: 'VALID', remaining: 1, ratelimit: { remaining: 0 } });
   for (let at = 0; at < 5; at++) expect((await verify(at, key)).code).toBe('RATE_LIMITED');
   await fleet.until(async () => (await fleet.ok('keys.getKey', { keyId })).remaining === 1);
-}, 30_000);
+});
 
 test('a key shows its limits, and usage counts what they refused', async () => {
   const ratelimit = { limit: 1, duration: HOUR_MS, async: false };

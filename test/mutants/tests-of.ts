@@ -13,6 +13,20 @@ const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|en
  * Cheap ones come first, because the first that fails ends it.
  */
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
+  [
+    /^(?:control-plane\/(?:credits|credit-schemas|routes\/credits|lua\/(?:change-|settle-)?credits)|verifier\/(?:pools?|limits|lua\/(?:credits|windows))|shared\/credits)\./,
+    [
+      'credits/scripts',
+      'limits/scripts',
+      'simulation/redis',
+      'credits/conformance',
+      'limits/conformance',
+      'credits/reroll',
+      'control-plane/contract',
+      'simulation/simulation',
+    ],
+  ],
+  [/^(?:shared\/trace-id|verifier\/tracer)\.ts$/, ['shared/trace-id', 'end-to-end/tracing', 'verifier/http']],
   [/^control-plane\/permissions\.ts$/, ['control-plane/permissions', 'control-plane/permission-matrix']],
   [
     /^control-plane\/(?:root-keys|bootstrap-keys|routes\/root-keys|lua\/(?:.*root-key|announce))/,
