@@ -8,6 +8,7 @@ interface Decider {
   'apis.createApi': Static<typeof answers.CreatedApi>;
   'apis.updateApi': Static<typeof answers.UpdatedApi>;
   'apis.deleteApi': Static<typeof answers.Propagated>;
+  'apis.getVerifications': Static<typeof answers.ApiVerifications>;
   'apis.listKeys': Static<typeof answers.KeyPage>;
   'keys.createKey': Static<typeof answers.CreatedKey>;
   'keys.getKey': Static<typeof answers.UsedKey>;
@@ -156,7 +157,7 @@ async function send<Name extends keyof Decider>(
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
 /** Tells by its checksum whether a text is a key: the last 6 characters are the CRC-32 of those before them. */
-function looksLikeKey(text: string): boolean {
+export function looksLikeKey(text: string): boolean {
   if (!/^(?:\w{1,16}_)?[0-9A-Za-z]{22,350}$/.test(text)) return false;
   let crc = -1;
   for (const character of text.slice(0, -6)) {

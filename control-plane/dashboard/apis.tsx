@@ -3,11 +3,18 @@ import { DefaultFields, enteredDefaults } from './api-fields.tsx';
 import { ActionForm, type Entered, Field, Opener } from './forms.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { CopyId, Page, Table, Time, usePages } from './parts.tsx';
+import { Traffic } from './usage.tsx';
+
+/** So few that the traffic of each is asked for. */
+const APIS_SHOWN = '25';
 
 /** The APIs that the root key may read, and making one. */
 export function Apis() {
   const pages = usePages();
-  const apis = useLoad(() => call('apis.listApis', { limit: '50', cursor: pages.cursor }), [pages.cursor]);
+  const apis = useLoad(
+    () => call('apis.listApis', { limit: APIS_SHOWN, cursor: pages.cursor }),
+    [pages.cursor],
+  );
   const create = async (entered: Entered) => {
     const id = entered('apiId');
     const named = { name: entered('name'), ...(id ? { apiId: id } : {}) };
@@ -46,6 +53,7 @@ export function Apis() {
                 },
                 { title: 'Id', cell: ({ id, name }) => <CopyId id={id} of={name ?? id} /> },
                 { title: 'Keys', number: true, cell: ({ keys }) => keys?.toLocaleString() },
+                { title: 'Last 24 hours', cell: ({ id }) => <Traffic apiId={id} /> },
                 { title: 'Created', cell: ({ createdAt }) => <Time at={createdAt} /> },
               ]}
             />

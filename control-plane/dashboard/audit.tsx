@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useConditions } from './address.ts';
 import { type AuditEvent, call } from './api.ts';
 import { Choice, Field } from './forms.tsx';
 import { Loaded, useLoad } from './loading.tsx';
@@ -14,17 +14,19 @@ const OPERATIONS = [
 ];
 const APIS_OFFERED = '100';
 
+const NO_FILTER = {
+  refused: 'false',
+  operation: '',
+  keyId: '',
+  apiId: '',
+  rootKeyId: '',
+  since: '',
+  until: '',
+};
+
 /** The audit log: calls that changed something, or were refused. */
 export function Audit({ keyId = '' }: { keyId?: string }) {
-  const [filter, setFilter] = useState({
-    refused: 'false',
-    operation: '',
-    keyId,
-    apiId: '',
-    rootKeyId: '',
-    since: '',
-    until: '',
-  });
+  const [filter, setFilter] = useConditions({ ...NO_FILTER, keyId });
   const names = useRootKeyNames();
   const apis = useLoad(() => call('apis.listApis', { limit: APIS_OFFERED }).catch(() => ({ apis: [] })), []);
   const pages = usePages();
@@ -60,7 +62,14 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
           value={filter.operation}
           options={{ '': 'any', ...Object.fromEntries(OPERATIONS.map((name) => [name, name])) }}
         />
-        <Field type="search" label="API" name="apiId" list="apis" pattern="[A-Za-z0-9_\-]{1,64}" />
+        <Field
+          type="search"
+          label="API"
+          name="apiId"
+          list="apis"
+          defaultValue={filter.apiId}
+          pattern="[A-Za-z0-9_\-]{1,64}"
+        />
         <datalist id="apis">
           {apis.data?.apis.map(({ id, name = id }) => (
             <option key={id} value={id}>
@@ -81,8 +90,8 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
           defaultValue={filter.keyId}
           pattern="[A-Za-z0-9_\-]{1,80}"
         />
-        <Field type="datetime-local" label="From" name="since" />
-        <Field type="datetime-local" label="To" name="until" />
+        <Field type="datetime-local" label="From" name="since" defaultValue={filter.since} />
+        <Field type="datetime-local" label="To" name="until" defaultValue={filter.until} />
         <button type="submit">Search</button>
       </form>
       <Loaded of={events}>

@@ -124,13 +124,7 @@ export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
   };
   return (
     <ActionForm label="Set the credits" action="Set" run={save} said={said}>
-      <Field
-        label="Credits"
-        hint="empty = no limit"
-        name="remaining"
-        inputMode="numeric"
-        defaultValue={numberText(remaining)}
-      />
+      <Whole label="Credits" hint="empty = no limit" name="remaining" of={remaining} />
       <label>
         Refill
         <select name="interval">
@@ -141,22 +135,15 @@ export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
           ))}
         </select>
       </label>
-      <Field
-        label="Amount"
-        hint="credits after it"
-        name="amount"
-        inputMode="numeric"
-        defaultValue={numberText(refill?.amount)}
-      />
-      <Field
-        label="Date"
-        hint="where monthly, 1 to 31"
-        name="refillDay"
-        inputMode="numeric"
-        defaultValue={numberText(refill?.refillDay)}
-      />
+      <Whole label="Amount" hint="credits after it" name="amount" of={refill?.amount} />
+      <Whole label="Date" hint="where monthly, 1 to 31" name="refillDay" of={refill?.refillDay} />
     </ActionForm>
   );
+}
+
+/** A whole number to enter. */
+function Whole({ of, ...field }: { label: string; hint: string; name: string; of: number | undefined }) {
+  return <Field inputMode="numeric" defaultValue={numberText(of)} {...field} />;
 }
 
 const numberText = (value: number | undefined) => (value === undefined ? '' : String(value));

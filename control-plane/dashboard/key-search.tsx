@@ -1,49 +1,158 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, type Key } from './api.ts';
 import { Choice, Field } from './forms.tsx';
+import { useLoad } from './loading.tsx';
 import { fieldsOf } from './parts.tsx';
 
 const PAGE_KEYS = 25;
-/** Most calls for one page of matches; each examines up to 1,000 keys. */
-const CALLS_MAX = 10;
+/** Keys that the server examines a call, where it has no index for what is searched. */
 const EXAMINED_A_CALL = 1000;
+/** Most calls for one page of matches, after which its reader decides. */
+const CALLS_MAX = 200;
+/** Most keys that are ordered by what the server has no index of: they are all loaded for it. */
+const ORDERED_MAX = 1000;
+const CALL_KEYS_MAX = 100;
 
 /** Conditions on the keys of a list, and their order. */
-export interface Filter {
-  readonly name: string;
-  readonly externalId: string;
-  readonly enabled: string;
-  readonly sort: string;
-}
+export type Filter = Readonly<Record<'name' | 'externalId' | 'enabled' | 'sort', string>>;
 export const NO_FILTER: Filter = { name: '', externalId: '', enabled: '', sort: '-createdAt' };
+
+/** Orders that the server has an index of. */
+const INDEXED = { '-createdAt': 'newest first', createdAt: 'oldest first' };
+/** The others, each by what is compared: less comes first, undefined last. */
+const ORDERS: Readonly<Record<string, { text: string; of: (key: Key) => string | number | undefined }>> = {
+  name: { text: 'name', of: ({ name }) => name },
+  lastUsedAt: { text: 'last use', of: ({ lastUsedAt }) => lastUsedAt && -lastUsedAt },
+  expires: { text: 'next to expire', of: ({ expires }) => expires },
+};
+
+const ORDER_TEXTS = {
+  ...INDEXED,
+  ...Object.fromEntries(Object.entries(ORDERS).map(([sort, { text }]) => [sort, text])),
+};
 
 /** A page of keys that match, searched for on the server. */
 interface Found {
   readonly keys: readonly Key[];
   readonly total: number;
-  readonly cursor?: string;
-  /** Most keys that were searched for it; undefined where all match. */
-  readonly examined?: number;
+  readonly cursor?: string | undefined;
+  /** Most keys that were examined for it; undefined where all match. */
+  readonly examined?: number | undefined;
+  /** The order that was asked for, of which there are too many keys. */
+  readonly notBy?: string | undefined;
+}
+
+/** A search under way: told how far it is, and asked whether to go on. */
+interface Reader {
+  readonly told: (examined: number) => void;
+  readonly wants: () => boolean;
+}
+
+/** Finds a page of keys, in whatever order; in that of creation where there are too many for another. */
+async function findKeys(
+  apiId: string,
+  filter: Filter,
+  from: string | undefined,
+  reader: Reader,
+): Promise<Found> {
+  const order = ORDERS[filter.sort];
+  if (!order) return search(apiId, filter, from, PAGE_KEYS, reader);
+  const byCreation = { ...filter, sort: NO_FILTER.sort };
+  const place = Number(from ?? 0);
+  // Only where there were too many does the server go on from somewhere.
+  const isPlace = Number.isSafeInteger(place);
+  const found = isPlace ? await search(apiId, byCreation, undefined, ORDERED_MAX, reader) : undefined;
+  if (!found || found.cursor !== undefined)
+    return {
+      ...(await search(apiId, byCreation, isPlace ? undefined : from, PAGE_KEYS, reader)),
+      notBy: order.text,
+    };
+  const next = place + PAGE_KEYS;
+  return {
+    ...found,
+    keys: found.keys.toSorted((a, b) => compare(order.of(a), order.of(b))).slice(place, next),
+    cursor: next < found.keys.length ? String(next) : undefined,
+  };
 }
 
 /**
- * Finds a page of keys. The server examines some keys a call where it has no index: this goes on until the page is full, or
- * for `CALLS_MAX` calls, after which its reader decides.
+ * Asks until there are as many keys as wanted, or there are no more, or the reader has enough, or for `CALLS_MAX` calls. The
+ * server examines some keys a call where it has no index.
  */
-export async function findKeys(apiId: string, filter: Filter, from: string | undefined): Promise<Found> {
+async function search(
+  apiId: string,
+  filter: Filter,
+  from: string | undefined,
+  wanted: number,
+  reader: Reader,
+): Promise<Found> {
   const keys: Key[] = [];
-  let cursor = from;
-  let total = 0;
-  let calls = 0;
+  let [cursor, total, calls] = [from, 0, 0];
+  const isPicky = filter.name !== '' || filter.enabled !== '';
   do {
-    const limit = String(PAGE_KEYS - keys.length);
+    const limit = String(Math.min(CALL_KEYS_MAX, wanted - keys.length));
     const page = await call('apis.listKeys', { apiId, limit, cursor, ...filter });
     keys.push(...page.keys);
     ({ total, cursor } = page);
     calls++;
-  } while (cursor !== undefined && keys.length < PAGE_KEYS && calls < CALLS_MAX);
-  const isPicky = filter.name !== '' || filter.enabled !== '';
-  const examined = Math.min(total, calls * EXAMINED_A_CALL);
-  return { keys, total, ...(cursor === undefined ? {} : { cursor }), ...(isPicky ? { examined } : {}) };
+    if (isPicky) reader.told(Math.min(total, calls * EXAMINED_A_CALL));
+    if (!isPicky && filter.externalId === '' && total > wanted && wanted > PAGE_KEYS) break;
+  } while (cursor !== undefined && keys.length < wanted && calls < CALLS_MAX && reader.wants());
+  const examined = isPicky ? Math.min(total, calls * EXAMINED_A_CALL) : undefined;
+  return { keys, total, cursor, examined };
+}
+
+function compare(a: string | number | undefined, b: string | number | undefined): number {
+  if (a === undefined || b === undefined) return Number(a === undefined) - Number(b === undefined);
+  return typeof a === 'number' && typeof b === 'number'
+    ? a - b
+    : String(a).localeCompare(String(b), undefined, { numeric: true });
+}
+
+/** A page of the keys that match, how many were examined so far, and the way to end the search with what it has found. */
+export function useSearch(apiId: string, filter: Filter, from: string | undefined) {
+  const [examined, setExamined] = useState(0);
+  const running = useRef({ wanted: false });
+  const stop = () => {
+    running.current.wanted = false;
+  };
+  useEffect(() => stop, []);
+  const found = useLoad(() => {
+    stop();
+    const mine = { wanted: true };
+    running.current = mine;
+    setExamined(0);
+    return findKeys(apiId, filter, from, {
+      told: (count) => mine.wanted && setExamined(count),
+      wants: () => mine.wanted,
+    });
+  }, [filter, from]);
+  return { found, examined, stop };
+}
+
+/** How many keys there are, and how far the search for some of them is. */
+export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
+  const { found, examined, stop } = of;
+  const { data: page, busy } = found;
+  if (busy && examined >= EXAMINED_A_CALL)
+    return (
+      <p class="row">
+        <span class="quiet">Searching: {examined.toLocaleString()} keys examined…</span>
+        <button type="button" class="small" onClick={stop}>
+          Stop here
+        </button>
+      </p>
+    );
+  if (!page) return null;
+  return (
+    <p class="quiet count" role="status">
+      {page.total.toLocaleString()} {page.total === 1 ? 'key' : 'keys'} in this API
+      {page.examined !== undefined &&
+        `; ${page.examined.toLocaleString()} searched for this page${page.cursor ? ', there may be more' : ''}`}
+      {page.notBy !== undefined &&
+        `. Newest first: only up to ${ORDERED_MAX.toLocaleString()} keys are ordered by ${page.notBy}, so search for some of them`}
+    </p>
+  );
 }
 
 /** The form by which keys are searched. An id in it leads to its key. */
@@ -69,12 +178,7 @@ export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter
         value={filter.enabled}
         options={{ '': 'any', true: 'enabled', false: 'disabled' }}
       />
-      <Choice
-        label="Order"
-        name="sort"
-        value={filter.sort}
-        options={{ '-createdAt': 'newest first', createdAt: 'oldest first' }}
-      />
+      <Choice label="Order" name="sort" value={filter.sort} options={ORDER_TEXTS} />
       <button type="submit">Search</button>
     </form>
   );

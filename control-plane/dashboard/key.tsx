@@ -1,16 +1,16 @@
 import { useState } from 'preact/hooks';
 import type { GivenLimit } from '#shared/credits.ts';
-import type { UsageField } from '#shared/usage.ts';
 import { call, type Key, listVerifiers } from './api.ts';
 import { Events, useRootKeyNames } from './audit.tsx';
 import { type Apply, useChange } from './change.tsx';
-import { Bars, Gauge } from './charts.tsx';
+import { Gauge } from './charts.tsx';
 import { Confirm, Reroll } from './dialogs.tsx';
 import { ActionForm, type Entered } from './forms.tsx';
 import { CreditFields, enteredOf, KeyFields } from './key-fields.tsx';
 import { KeyState, KeySwitch } from './keys.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { Badge, CopyId, Page, Time } from './parts.tsx';
+import { Usage } from './usage.tsx';
 
 /** One key: what is known of it, changing it, how it is used, deleting it. */
 export function KeyDetail({ keyId }: { keyId: string }) {
@@ -73,7 +73,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               </Fact>
             </dl>
             <h2>Verifications</h2>
-            <Usage keyId={keyId} />
+            <Usage load={(granularity) => call('keys.getVerifications', { keyId, granularity })} />
             <h2>Credits</h2>
             <Credits of={of} />
             <CreditFields of={of} apply={apply} />
@@ -177,6 +177,7 @@ function Edit({ of, apply }: { of: Key; apply: Apply }) {
 }
 
 const EVENTS_SHOWN = '10';
+const REFRESH_MS = 30_000;
 
 /** The latest events of a key. */
 function History({ keyId, changedAt }: { keyId: string; changedAt: number | undefined }) {
@@ -217,66 +218,5 @@ function Holders({ apiId }: { apiId: string }) {
         );
       }}
     </Loaded>
-  );
-}
-
-const REFRESH_MS = 30_000;
-const VERDICTS = {
-  success: { name: 'valid', tone: 'good' },
-  disabled: { name: 'disabled', tone: 'bad' },
-  expired: { name: 'expired', tone: 'warn' },
-  rateLimited: { name: 'rate limited', tone: 'warn' },
-  usageExceeded: { name: 'credits spent', tone: 'spent' },
-  forbidden: { name: 'of another API', tone: 'other' },
-} satisfies Record<UsageField, { name: string; tone: string }>;
-const FIELDS = Object.keys(VERDICTS) as UsageField[];
-
-function Usage({ keyId }: { keyId: string }) {
-  const [granularity, setGranularity] = useState<'hour' | 'day'>('hour');
-  const usage = useLoad(
-    () => call('keys.getVerifications', { keyId, granularity }),
-    [granularity],
-    REFRESH_MS,
-  );
-  const titleOf = new Intl.DateTimeFormat(
-    undefined,
-    granularity === 'hour'
-      ? { weekday: 'short', hour: '2-digit', minute: '2-digit' }
-      : { dateStyle: 'medium', timeZone: 'UTC' },
-  );
-  return (
-    <div class="panel">
-      <fieldset class="row">
-        <legend>Count by</legend>
-        {(['hour', 'day'] as const).map((value) => (
-          <label class="check" key={value}>
-            <input
-              type="radio"
-              name="granularity"
-              checked={granularity === value}
-              onChange={() => setGranularity(value)}
-            />{' '}
-            {value}
-          </label>
-        ))}
-      </fieldset>
-      <Loaded of={usage}>
-        {({ verifications }) =>
-          verifications.every((at) => FIELDS.every((field) => at[field] === 0)) ? (
-            <p class="quiet">No verification was reported yet; verifiers report once a minute.</p>
-          ) : (
-            <Bars
-              label={`Verdicts by the ${granularity}`}
-              unit="×"
-              series={Object.values(VERDICTS)}
-              points={verifications.map((at) => ({
-                title: titleOf.format(at.time),
-                values: FIELDS.map((field) => at[field]),
-              }))}
-            />
-          )
-        }
-      </Loaded>
-    </div>
   );
 }

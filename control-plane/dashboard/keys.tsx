@@ -1,23 +1,26 @@
 import { useState } from 'preact/hooks';
+import { useConditions } from './address.ts';
 import { call, type Key, serverNow } from './api.ts';
 import { ApiSettings } from './api-fields.tsx';
 import { type Apply, useChange } from './change.tsx';
 import { Confirm } from './dialogs.tsx';
 import { ActionForm, type Entered, Opener, Switch } from './forms.tsx';
 import { enteredOf, NewKeyFields } from './key-fields.tsx';
-import { type Filter, findKeys, NO_FILTER, Search } from './key-search.tsx';
+import { NO_FILTER, Search, SearchState, useSearch } from './key-search.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { Badge, CopyId, Page, Table, Time, usePages } from './parts.tsx';
 import { SelectionBar, useSelection } from './selection.tsx';
+import { Usage } from './usage.tsx';
 
 /** The keys of an API: found, made, disabled and enabled, one or several at once. */
 export function Keys({ apiId }: { apiId: string }) {
-  const [filter, setFilter] = useState<Filter>(NO_FILTER);
-  const [settings, setSettings] = useState(false);
+  const [filter, setFilter] = useConditions(NO_FILTER);
+  const [shown, setShown] = useState<'settings' | 'traffic'>();
   const [deleting, setDeleting] = useState(false);
   const pages = usePages();
   const api = useLoad(() => call('apis.getApi', { apiId }), []);
-  const keys = useLoad(() => findKeys(apiId, filter, pages.cursor), [filter, pages.cursor]);
+  const search = useSearch(apiId, filter, pages.cursor);
+  const keys = search.found;
   const { apply, applyAll, panelOf, panelsBeside } = useChange(keys.again);
   const selection = useSelection();
   const way = [['#/apis', 'APIs']] as const;
@@ -45,9 +48,16 @@ export function Keys({ apiId }: { apiId: string }) {
         action="New key"
         beside={
           <>
-            <button type="button" aria-expanded={settings} onClick={() => setSettings(!settings)}>
-              Settings
-            </button>
+            {(['traffic', 'settings'] as const).map((part) => (
+              <button
+                key={part}
+                type="button"
+                aria-expanded={shown === part}
+                onClick={() => setShown(shown === part ? undefined : part)}
+              >
+                {part === 'traffic' ? 'Traffic' : 'Settings'}
+              </button>
+            ))}
             <button type="button" onClick={() => setDeleting(true)}>
               Delete API…
             </button>
@@ -56,7 +66,10 @@ export function Keys({ apiId }: { apiId: string }) {
       >
         {(close) => <NewKey apiId={apiId} onCreated={keys.again} onDone={close} />}
       </Opener>
-      {settings && <ApiSettings apiId={apiId} />}
+      {shown === 'settings' && <ApiSettings apiId={apiId} />}
+      {shown === 'traffic' && (
+        <Usage load={(granularity) => call('apis.getVerifications', { apiId, granularity })} />
+      )}
       {deleting && (
         <Confirm
           title="Delete this API?"
@@ -79,14 +92,10 @@ export function Keys({ apiId }: { apiId: string }) {
           setFilter(wanted);
         }}
       />
+      <SearchState of={search} />
       <Loaded of={keys}>
         {(page) => (
           <>
-            <p class="quiet count" role="status">
-              {page.total.toLocaleString()} {page.total === 1 ? 'key' : 'keys'} in this API
-              {page.examined !== undefined &&
-                `; ${page.examined.toLocaleString()} searched for this page${page.cursor ? ', there may be more' : ''}`}
-            </p>
             <SelectionBar selection={selection} page={page.keys} change={switchAll} />
             {panelsBeside(page.keys.map(({ keyId }) => keyId))}
             <Table
@@ -107,7 +116,7 @@ export function Keys({ apiId }: { apiId: string }) {
                   narrow: 'first',
                   cell: ({ keyId, name, start }) => (
                     <>
-                      <a href={`#/keys/${keyId}`}>
+                      <a href={`#/keys/${keyId}`} title={name}>
                         <bdi>{name ?? keyId}</bdi>
                       </a>
                       <small>

@@ -1,6 +1,7 @@
 import './style.css';
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { partsOf } from './address.ts';
 import { events, isSignedIn, signIn, signOut } from './api.ts';
 import { Apis } from './apis.tsx';
 import { Audit } from './audit.tsx';
@@ -35,7 +36,8 @@ function App() {
     events.addEventListener('reached', () => setLost(false));
     addEventListener('hashchange', () => setHash(location.hash));
   }, []);
-  const [, section = '', id = ''] = hash.split('/');
+  const [path] = partsOf(hash);
+  const [, section = '', id = ''] = path.split('/');
   const current = section === 'apis' || section === 'keys' ? '#/apis' : `#/${section}`;
   return (
     <>

@@ -74,15 +74,7 @@ onStage('for everybody', (stage) => {
       await check('sign in');
       await dashboard.signIn();
       await page.getByRole('heading', { name: 'Overview' }).waitFor();
-      for (const hash of [
-        '#/',
-        '#/apis',
-        '#/apis/checked',
-        `#/keys/${keyId}`,
-        '#/root-keys',
-        '#/fleet',
-        '#/audit',
-      ]) {
+      for (const hash of viewsOf('checked', keyId)) {
         await dashboard.go(hash);
         if (hash === '#/apis/checked') {
           const height = await page.evaluate<number>('document.documentElement.scrollHeight');
@@ -100,15 +92,7 @@ onStage('for everybody', (stage) => {
       }
       // As narrow as phones are, and as a desk is at 400 %.
       if (width === 390) await page.setViewportSize({ width: 320, height: 740 });
-      for (const hash of [
-        '#/',
-        '#/apis',
-        `#/apis/${LONG.id}`,
-        `#/keys/${LONG.keyId}`,
-        '#/root-keys',
-        '#/fleet',
-        '#/audit',
-      ]) {
+      for (const hash of viewsOf(LONG.id, LONG.keyId)) {
         await dashboard.go(hash);
         for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
         expect(
@@ -120,6 +104,17 @@ onStage('for everybody', (stage) => {
     },
   );
 });
+
+/** Every page that there is. */
+const viewsOf = (apiId: string, keyId: string) => [
+  '#/',
+  '#/apis',
+  `#/apis/${apiId}`,
+  `#/keys/${keyId}`,
+  '#/root-keys',
+  '#/fleet',
+  '#/audit',
+];
 
 /** The checker of accessibility, which the page's policy would not let in as a script. */
 const AXE = readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8');

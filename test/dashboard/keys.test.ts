@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { onStage } from './stage.ts';
 
@@ -149,5 +150,68 @@ onStage('the keys of an API', (stage) => {
     await page.getByRole('button', { name: 'Search' }).click();
     await page.getByText('keys are not sent in addresses').waitFor();
     await dashboard.close(key);
+  });
+
+  test('thousands of keys are searched to the last, which can be stopped; the way back and a reload lead to the same', async () => {
+    const KEYS = 2500;
+    for (let from = 0; from < KEYS; from += 500) {
+      const keys = Array.from({ length: 500 }, (_, i) => {
+        const sha256 = createHash('sha256')
+          .update(`${from + i}`)
+          .digest('hex');
+        return { sha256, name: from + i === 3 ? 'needle' : `hay ${from + i}`, externalId: 'farmer' };
+      });
+      await stage.fleet.ok('keys.importKeys', { apiId: 'thousands', keys });
+    }
+    const dashboard = await stage.signedIn('#/apis/thousands');
+    const { page } = dashboard;
+    const names = async () => (await dashboard.rows('Keys')).map(([, name = '']) => name.split('\n')[0]);
+    const search = async (name: string) => {
+      await page.getByLabel('Name begins with').fill(name);
+      await page.keyboard.press('Enter');
+    };
+    await search('needle');
+    await page.getByText('2,500 searched for this page').waitFor();
+    expect(await names()).toEqual(['needle']);
+    await page.getByRole('link', { name: 'needle' }).click();
+    await page.getByRole('heading', { name: 'needle' }).waitFor();
+    await page.goBack();
+    await page.getByText('2,500 searched for this page').waitFor();
+    expect(await names()).toEqual(['needle']);
+    await page.reload();
+    await dashboard.signIn();
+    await page.getByText('2,500 searched for this page').waitFor();
+    expect(await page.getByLabel('Name begins with').inputValue()).toBe('needle');
+
+    let asked = 0;
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
+    await page.route('**/apis.listKeys?*', async (route) => {
+      asked++;
+      if (asked === 2) await released;
+      await route.continue();
+    });
+    await search('nothing');
+    await page.getByText('Searching: 1,000 keys examined').waitFor();
+    await page.getByRole('button', { name: 'Stop here' }).click();
+    release();
+    await page.getByText('2,000 searched for this page, there may be more').waitFor();
+    await page.getByText('No match so far.').waitFor();
+    await page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('No key matches.').waitFor();
+
+    await search('');
+    await page.getByLabel('Order').selectOption('name');
+    await page.getByText('only up to 1,000 keys are ordered by name').waitFor();
+    expect((await names())[0]).toBe('hay 2499');
+    await search('hay 1');
+    await page.getByText('only up to 1,000 keys are ordered by name').waitFor();
+    await search('hay 24');
+    await dashboard.loaded();
+    await expect.poll(names).toHaveLength(25);
+    expect((await names()).slice(0, 3)).toEqual(['hay 24', 'hay 240', 'hay 241']);
+    await page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('Page 2').waitFor();
+    await expect.poll(async () => (await names())[0]).toBe('hay 2414');
+    await dashboard.close();
   });
 });

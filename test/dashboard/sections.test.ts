@@ -12,6 +12,32 @@ onStage('the sections', (stage) => {
     await dashboard.close();
   });
 
+  test('the APIs are listed with their keys and their traffic, which the page of each draws', async () => {
+    const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'busy' });
+    const off = await stage.fleet.ok('keys.createKey', { apiId: 'busy', enabled: false });
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    expect(await stage.fleet.verdict(off.key)).toBe('DISABLED');
+    await stage.fleet.until(async () => {
+      const { verifications } = await stage.fleet.ok('apis.getVerifications', { apiId: 'busy' });
+      return verifications.at(-1).success === 2 && verifications.at(-1).disabled === 1;
+    });
+    const dashboard = await stage.signedIn('#/apis');
+    const { page } = dashboard;
+    await page.getByText('1 refused').waitFor();
+    expect(await dashboard.rows('APIs')).toContainEqual([
+      'busy',
+      expect.stringContaining('busy'),
+      '2',
+      expect.stringMatching(/^\s*3 1 refused$/),
+      'now',
+    ]);
+    await dashboard.go('#/apis/busy');
+    await page.getByRole('button', { name: 'Traffic' }).click();
+    await page.getByRole('img', { name: /Verdicts by the hour: 48 bars, the highest 3 ×/ }).waitFor();
+    await dashboard.close(key);
+  });
+
   test('an API is deleted only by who types its id', async () => {
     const { key } = await stage.fleet.ok('keys.createKey', { apiId: 'doomed' });
     const dashboard = await stage.signedIn('#/apis/doomed');

@@ -1,0 +1,102 @@
+import { useState } from 'preact/hooks';
+import type { Granularity, UsageField } from '#shared/usage.ts';
+import { call } from './api.ts';
+import { Bars } from './charts.tsx';
+import { Loaded, useLoad } from './loading.tsx';
+
+const REFRESH_MS = 30_000;
+const VERDICTS = {
+  success: { name: 'valid', tone: 'good' },
+  disabled: { name: 'disabled', tone: 'bad' },
+  expired: { name: 'expired', tone: 'warn' },
+  rateLimited: { name: 'rate limited', tone: 'warn' },
+  usageExceeded: { name: 'credits spent', tone: 'spent' },
+  forbidden: { name: 'of another API', tone: 'other' },
+} satisfies Record<UsageField, { name: string; tone: string }>;
+const FIELDS = Object.keys(VERDICTS) as UsageField[];
+
+/** Verdicts of one hour or day, by their kinds. */
+type Counts = Readonly<Record<UsageField, number>>;
+const all = (counts: Counts) => FIELDS.reduce((total, field) => total + counts[field], 0);
+
+/** Verdicts by the hour or the day, of a key or of an API. */
+export function Usage(props: {
+  load: (
+    granularity: Granularity,
+  ) => Promise<{ verifications: readonly (Counts & { readonly time?: number })[] }>;
+}) {
+  const [granularity, setGranularity] = useState<Granularity>('hour');
+  const usage = useLoad(() => props.load(granularity), [granularity], REFRESH_MS);
+  const titleOf = new Intl.DateTimeFormat(
+    undefined,
+    granularity === 'hour'
+      ? { weekday: 'short', hour: '2-digit', minute: '2-digit' }
+      : { dateStyle: 'medium', timeZone: 'UTC' },
+  );
+  return (
+    <div class="panel">
+      <fieldset class="row">
+        <legend>Count by</legend>
+        {(['hour', 'day'] as const).map((value) => (
+          <label class="check" key={value}>
+            <input
+              type="radio"
+              name="granularity"
+              checked={granularity === value}
+              onChange={() => setGranularity(value)}
+            />{' '}
+            {value}
+          </label>
+        ))}
+      </fieldset>
+      <Loaded of={usage}>
+        {({ verifications }) =>
+          verifications.every((at) => all(at) === 0) ? (
+            <p class="quiet">No verification was reported yet; verifiers report once a minute.</p>
+          ) : (
+            <Bars
+              label={`Verdicts by the ${granularity}`}
+              unit="×"
+              series={Object.values(VERDICTS)}
+              points={verifications.map((at) => ({
+                title: titleOf.format(at.time),
+                values: FIELDS.map((field) => at[field]),
+              }))}
+            />
+          )
+        }
+      </Loaded>
+    </div>
+  );
+}
+
+const DAY_HOURS = 24;
+
+/** Verdicts of the last 24 hours of an API: how many, how many of them refusals, and how they came. */
+export function Traffic({ apiId }: { apiId: string }) {
+  const usage = useLoad(() => call('apis.getVerifications', { apiId, granularity: 'hour' }), [], REFRESH_MS);
+  // Also where this root key may not see it, which the list need not say in every row.
+  if (!usage.data) return <span class="quiet none">{usage.failure ? '–' : '…'}</span>;
+  const hours = usage.data.verifications.slice(-DAY_HOURS);
+  const total = hours.reduce((sum, hour) => sum + all(hour), 0);
+  if (total === 0) return <span class="quiet none">none</span>;
+  const refused = total - hours.reduce((sum, { success }) => sum + success, 0);
+  const most = Math.max(...hours.map(all));
+  return (
+    <span class="traffic">
+      <svg viewBox={`0 0 ${3 * DAY_HOURS} 20`} aria-hidden="true">
+        {hours.map((hour, i) => {
+          const [height, good] = [(20 * all(hour)) / most, (20 * hour.success) / most];
+          return (
+            <g key={hour.time}>
+              <rect class="bad" x={3 * i} y={20 - height} width="2" height={height - good} />
+              <rect class="good" x={3 * i} y={20 - good} width="2" height={good} />
+            </g>
+          );
+        })}
+      </svg>{' '}
+      {total.toLocaleString()}
+      {refused > 0 && <small> {refused.toLocaleString()} refused</small>}
+    </span>
+  );
+}
