@@ -1,8 +1,7 @@
-import { useConditions } from './address.ts';
 import { type AuditEvent, call } from './api.ts';
 import { Choice, Field } from './forms.tsx';
 import { Loaded, useLoad } from './loading.tsx';
-import { Badge, fieldsOf, Page, Table, Time, usePages } from './parts.tsx';
+import { Badge, fieldsOf, Page, Table, Time, useConditions, usePages } from './parts.tsx';
 
 const OPERATIONS = [
   ...['createKey', 'importKeys', 'updateKey', 'updateKeys', 'updateRemaining', 'rerollKey'].map(

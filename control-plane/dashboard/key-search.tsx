@@ -19,7 +19,7 @@ export const NO_FILTER: Filter = { name: '', externalId: '', enabled: '', sort: 
 
 /** Orders that the server has an index of. */
 const INDEXED = { '-createdAt': 'newest first', createdAt: 'oldest first' };
-/** The others, each by what is compared: less comes first, undefined last. */
+/** Orders without an index, each by what is compared: less comes first, undefined last. */
 const ORDERS: Readonly<Record<string, { text: string; of: (key: Key) => string | number | undefined }>> = {
   name: { text: 'name', of: ({ name }) => name },
   lastUsedAt: { text: 'last use', of: ({ lastUsedAt }) => lastUsedAt && -lastUsedAt },
@@ -130,7 +130,7 @@ export function useSearch(apiId: string, filter: Filter, from: string | undefine
   return { found, examined, stop };
 }
 
-/** How many keys there are, and how far the search for some of them is. */
+/** Number of keys there are, and how far the search for some of them is. */
 export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
   const { found, examined, stop } = of;
   const { data: page, busy } = found;

@@ -1,6 +1,6 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { GivenLimit } from '#shared/credits.ts';
-import { call, type Key, listVerifiers } from './api.ts';
+import { type AuditEvent, call, type Key, listVerifiers } from './api.ts';
 import { Events, useRootKeyNames } from './audit.tsx';
 import { type Apply, useChange } from './change.tsx';
 import { Gauge } from './charts.tsx';
@@ -8,7 +8,7 @@ import { Confirm, Reroll } from './dialogs.tsx';
 import { ActionForm, type Entered } from './forms.tsx';
 import { CreditFields, enteredOf, KeyFields } from './key-fields.tsx';
 import { KeyState, KeySwitch } from './keys.tsx';
-import { Loaded, useLoad } from './loading.tsx';
+import { type Load, Loaded, useLoad } from './loading.tsx';
 import { Badge, CopyId, Page, Time } from './parts.tsx';
 import { Usage } from './usage.tsx';
 
@@ -16,6 +16,10 @@ import { Usage } from './usage.tsx';
 export function KeyDetail({ keyId }: { keyId: string }) {
   const key = useLoad(() => call('keys.getKey', { keyId }), []);
   const { apply, panelOf } = useChange(key.again);
+  const events = useLoad(
+    () => call('audit.listEvents', { keyId, limit: EVENTS_SHOWN }),
+    [key.data?.updatedAt],
+  );
   const [deleting, setDeleting] = useState(false);
   const [rerolling, setRerolling] = useState(false);
   return (
@@ -30,7 +34,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
         )
       }
     >
-      {panelOf(keyId)}
+      {panelOf(keyId) ?? <UnderWay keyId={keyId} events={events.data?.events} />}
       <Loaded of={key}>
         {(of) => (
           <>
@@ -85,7 +89,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               <h2>History</h2>
               <a href={`#/audit/${keyId}`}>Audit log of this key</a>
             </div>
-            <History keyId={keyId} changedAt={of.updatedAt} />
+            <History events={events} />
             <p class="row">
               {of.rerolledTo === undefined && (
                 <button type="button" onClick={() => setRerolling(true)}>
@@ -180,13 +184,41 @@ const EVENTS_SHOWN = '10';
 const REFRESH_MS = 30_000;
 
 /** The latest events of a key. */
-function History({ keyId, changedAt }: { keyId: string; changedAt: number | undefined }) {
+function History({ events }: { events: Load<{ events: readonly AuditEvent[] }> }) {
   const names = useRootKeyNames();
-  const events = useLoad(() => call('audit.listEvents', { keyId, limit: EVENTS_SHOWN }), [changedAt]);
   return (
     <Loaded of={events}>
       {(page) => <Events events={page.events} names={names} empty="No events of this key are kept." />}
     </Loaded>
+  );
+}
+
+const POLL_MS = 500;
+
+/** The latest change, where it is not complete and somebody else made it, or this page before it was loaded again. */
+function UnderWay({ keyId, events = [] }: { keyId: string; events?: readonly AuditEvent[] | undefined }) {
+  const sequence = events.find((event) => event.sequence !== undefined)?.sequence;
+  const wasPending = useRef(false);
+  const look = async () => {
+    if (sequence === undefined) return undefined;
+    const { propagation } = await call('keys.getPropagation', { keyId, sequence });
+    wasPending.current ||= propagation.state === 'pending';
+    return propagation;
+  };
+  const [isPending, setPending] = useState(false);
+  const { data, failure } = useLoad(look, [sequence, isPending], isPending ? POLL_MS : 0);
+  const isLost = failure !== undefined && !failure.passes;
+  useEffect(() => setPending(data?.state === 'pending' && !isLost), [data, isLost]);
+  if (!data || isLost || !wasPending.current) return null;
+  const late = data.laggards?.length ?? data.verifiers;
+  return (
+    <section class={`panel fence ${isPending ? '' : 'done'}`} aria-label="How far the last change has come">
+      <span role="status">
+        {isPending
+          ? `Change ${data.sequence} is not complete yet. Waiting for ${late} of ${data.verifiers} verifiers.`
+          : `Change ${data.sequence} is complete: no verifier answers by what was before.`}
+      </span>
+    </section>
   );
 }
 

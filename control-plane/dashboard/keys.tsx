@@ -1,14 +1,13 @@
 import { useState } from 'preact/hooks';
-import { useConditions } from './address.ts';
 import { call, type Key, serverNow } from './api.ts';
-import { ApiSettings } from './api-fields.tsx';
+import { ApiSettings } from './apis.tsx';
 import { type Apply, useChange } from './change.tsx';
 import { Confirm } from './dialogs.tsx';
 import { ActionForm, type Entered, Opener, Switch } from './forms.tsx';
 import { enteredOf, NewKeyFields } from './key-fields.tsx';
 import { NO_FILTER, Search, SearchState, useSearch } from './key-search.tsx';
 import { Loaded, useLoad } from './loading.tsx';
-import { Badge, CopyId, Page, Table, Time, usePages } from './parts.tsx';
+import { Badge, CopyId, Page, Table, Time, useConditions, usePages } from './parts.tsx';
 import { SelectionBar, useSelection } from './selection.tsx';
 import { Usage } from './usage.tsx';
 

@@ -1,7 +1,6 @@
 import './style.css';
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { partsOf } from './address.ts';
 import { events, isSignedIn, signIn, signOut } from './api.ts';
 import { Apis } from './apis.tsx';
 import { Audit } from './audit.tsx';
@@ -10,7 +9,7 @@ import { KeyDetail } from './key.tsx';
 import { Keys } from './keys.tsx';
 import { useAction } from './loading.tsx';
 import { Overview } from './overview.tsx';
-import { fieldsOf, Page } from './parts.tsx';
+import { fieldsOf, Page, partsOf } from './parts.tsx';
 import { RootKeys } from './root-keys.tsx';
 
 const SECTIONS = [

@@ -95,15 +95,23 @@ onStage('for everybody', (stage) => {
       for (const hash of viewsOf(LONG.id, LONG.keyId)) {
         await dashboard.go(hash);
         for (const button of await page.getByRole('button', { name: /^New / }).all()) await button.click();
-        expect(
-          await page.evaluate('document.documentElement.scrollWidth - innerWidth'),
-          hash,
-        ).toBeLessThanOrEqual(0);
+        if (hash.startsWith('#/keys')) {
+          await page.getByRole('button', { name: /^(Disable|Enable) W/ }).click();
+          await page.getByText(/(Disabled|Enabled) W+\. Complete/).waitFor();
+          await page.getByRole('button', { name: 'Delete key' }).click();
+          expect(await page.getByRole('dialog').evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
+          await page.getByRole('button', { name: 'Cancel' }).click();
+        }
+        expect(await page.locator('html').evaluate(OVERFLOW), hash).toBeLessThanOrEqual(0);
       }
       await dashboard.close();
     },
   );
 });
+
+/** Pixels of an element's content that it has no room for. */
+const OVERFLOW = ({ scrollWidth, clientWidth }: { scrollWidth: number; clientWidth: number }) =>
+  scrollWidth - clientWidth;
 
 /** Every page that there is. */
 const viewsOf = (apiId: string, keyId: string) => [

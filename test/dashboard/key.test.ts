@@ -143,6 +143,27 @@ onStage('the page of a key', (stage) => {
     await dashboard.close();
   });
 
+  test('a change that is under way when the page is loaded is followed until it is complete', async () => {
+    const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'detail', name: 'Dee' });
+    const { propagation } = await stage.fleet.ok('keys.updateKey', { keyId, enabled: false });
+    const dashboard = await stage.signedIn();
+    const { page } = dashboard;
+    const pending = { ...propagation, state: 'pending', verifiers: 2, laggards: ['1'] };
+    await page.route('**/keys.getPropagation?*', (route) =>
+      route.fulfill({ json: { propagation: pending } }),
+    );
+    await dashboard.go(`#/keys/${keyId}`);
+    const panel = page.getByLabel('How far the last change has come');
+    await panel.getByText('is not complete yet. Waiting for 1 of 2 verifiers.').waitFor();
+    await page.unroute('**/keys.getPropagation?*');
+    await panel.getByText('is complete: no verifier answers by what was before.').waitFor();
+    await dashboard.go('#/');
+    await dashboard.go(`#/keys/${keyId}`);
+    await page.getByRole('heading', { name: 'History' }).waitFor();
+    expect(await panel.count()).toBe(0);
+    await dashboard.close();
+  });
+
   test('while a verifier is cut off, a disable shows who has applied it, who has not, and until when', async () => {
     const proxy = new FaultProxy(() => stage.redis.port);
     const port = await proxy.listen();
