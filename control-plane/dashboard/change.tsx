@@ -120,7 +120,7 @@ export function useChange(onWritten: () => void) {
   /** The panel of a key's change, for a place beside the key. */
   const panelOf = (keyId: string) => {
     const change = changes.find((each) => each.keyId === keyId && !each.isOfMany);
-    return change && <Fence key={change.what} change={change} />;
+    return change && <Fence key={change.keyId} change={change} />;
   };
   /** The panels of the changes that have no place beside one of these keys. */
   const panelsBeside = (keyIds: readonly string[]) =>
@@ -208,20 +208,21 @@ async function namesOf(apiId: string): Promise<(readonly [member: string, name: 
 function Fence({ change }: { change: Change }) {
   const { what, propagation, by, tookMs, leftMs, followers, failure, undo } = change;
   const goesOn = !by && (failure?.passes ?? true);
-  const undoing = useAction();
+  const panel = useRef<HTMLElement>(null);
   return (
-    <section class={`panel fence ${by ? 'done' : ''}`} aria-label="How far the change has come">
-      <p class="row">
+    <section
+      ref={panel}
+      tabIndex={-1}
+      class={`panel fence ${by ? 'done' : ''}`}
+      aria-label="How far the change has come"
+    >
+      <div class="row">
         <span role="status">
           <strong>{what}.</strong> {summary(change)}
         </span>
-        {undo && (
-          <button type="button" class="small" disabled={undoing.busy} onClick={() => void undoing.run(undo)}>
-            Undo
-          </button>
-        )}
-      </p>
-      {undoing.problem}
+        {/* The button goes away once it is done. */}
+        {undo && <Undo key={what} undo={undo} onClick={() => panel.current?.focus()} />}
+      </div>
       {goesOn && (
         <p>
           <progress max={tookMs + leftMs} value={tookMs} aria-label="Time until complete by fence" />{' '}
@@ -251,6 +252,22 @@ function Fence({ change }: { change: Change }) {
       )}
       {failure && <Problem failure={failure} {...(failure.passes ? { retry: 'by itself' } : {})} />}
     </section>
+  );
+}
+
+function Undo({ undo, onClick }: { undo: () => Promise<void>; onClick: () => void }) {
+  const { busy, run, problem } = useAction();
+  const click = () => {
+    onClick();
+    void run(undo);
+  };
+  return (
+    <>
+      <button type="button" class="small" aria-disabled={busy} onClick={click}>
+        Undo
+      </button>
+      {problem}
+    </>
   );
 }
 

@@ -176,7 +176,7 @@ export function Reroll({ of, onClose }: { of: Key; onClose: () => void }) {
         {problem}
         {busy && <p role="status">Waiting until every verifier knows it…</p>}
         <div class="row">
-          <button type="submit" class="main" disabled={busy}>
+          <button type="submit" class="main" aria-disabled={busy}>
             Reroll
           </button>
           <button type="button" onClick={onClose}>

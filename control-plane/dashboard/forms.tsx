@@ -81,7 +81,7 @@ export function ActionForm(props: {
       {props.children}
       {problem}
       <div class="row wide">
-        <button type="submit" class="main" disabled={busy}>
+        <button type="submit" class="main" aria-disabled={busy}>
           {props.action}
         </button>
         <span role="status">{props.said}</span>
@@ -129,7 +129,7 @@ export function Switch(props: {
       <button
         type="button"
         class="small"
-        disabled={busy}
+        aria-disabled={busy}
         aria-label={`${verb} ${called}`}
         onClick={() => void run(() => change(!enabled, `${verb}d ${called}`))}
       >

@@ -107,7 +107,7 @@ function SignIn({ why }: { why: string }) {
           <input type="checkbox" name="keep" /> Stay signed in until this tab is closed
         </label>
         {problem}
-        <button type="submit" class="main" disabled={busy}>
+        <button type="submit" class="main" aria-disabled={busy}>
           Sign in
         </button>
         <p class="quiet">

@@ -126,7 +126,7 @@ export function usePages() {
         <nav class="row pager" aria-label="Pages">
           <button
             type="button"
-            disabled={cursors.length === 0}
+            aria-disabled={cursors.length === 0}
             onClick={() => setCursors(cursors.slice(0, -1))}
           >
             Previous
@@ -134,7 +134,7 @@ export function usePages() {
           <span class="quiet">Page {cursors.length + 1}</span>
           <button
             type="button"
-            disabled={next === undefined}
+            aria-disabled={next === undefined}
             onClick={() => next !== undefined && setCursors([...cursors, next])}
           >
             Next

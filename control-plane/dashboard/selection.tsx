@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import type { Key } from './api.ts';
 import { useAction } from './loading.tsx';
 
@@ -45,19 +45,22 @@ export function SelectionBar(props: {
 }) {
   const { keys, reset, add } = props.selection;
   const { busy, run, problem } = useAction();
+  const first = useRef<HTMLButtonElement>(null);
   if (props.page.length === 0 && keys.length === 0) return null;
   const called = keys.length === 1 ? '1 key' : `${keys.length.toLocaleString()} keys`;
   const change = (enabled: boolean) => () =>
     void run(async () => {
       await props.change(keys, `${enabled ? 'Enabled' : 'Disabled'} ${called}`, enabled);
       reset();
+      // What was clicked goes away.
+      first.current?.focus();
     });
   return (
     <fieldset class={`row selection ${keys.length > 0 ? 'chosen' : ''}`} aria-label="Selection">
       <span role="status" class="quiet">
         {keys.length === 0 ? 'None selected' : `${called} selected`}
       </span>
-      <button type="button" class="small" onClick={() => add(props.page)}>
+      <button ref={first} type="button" class="small" onClick={() => add(props.page)}>
         Select page
       </button>
       {keys.length > 0 && (
@@ -65,10 +68,10 @@ export function SelectionBar(props: {
           <button type="button" class="small" onClick={reset}>
             Select none
           </button>
-          <button type="button" class="small" disabled={busy} onClick={change(false)}>
+          <button type="button" class="small" aria-disabled={busy} onClick={change(false)}>
             Disable {called}
           </button>
-          <button type="button" class="small" disabled={busy} onClick={change(true)}>
+          <button type="button" class="small" aria-disabled={busy} onClick={change(true)}>
             Enable {called}
           </button>
         </>

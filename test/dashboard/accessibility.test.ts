@@ -39,6 +39,17 @@ onStage('for everybody', (stage) => {
     await page.keyboard.press('Space');
     await page.getByText('Disabled Kay').waitFor();
     expect(await stage.fleet.verdict(key)).toBe('DISABLED');
+    // The focus stays where one was, also where what was clicked went away.
+    await stage.fleet.until(async () => (await focused()) === 'Enable Kay');
+    await tabTo('Undo');
+    await page.keyboard.press('Enter');
+    await page.getByText('Undone: Disabled Kay').waitFor();
+    await stage.fleet.until(async () => (await focused()) === 'How far the change has come');
+    await page.getByRole('button', { name: 'Select page' }).press('Enter');
+    await tabTo('Disable 1 key');
+    await page.keyboard.press('Enter');
+    await page.getByText('Disabled 1 key').waitFor();
+    await stage.fleet.until(async () => (await focused()) === 'Select page');
     await dashboard.close(key);
   });
 
