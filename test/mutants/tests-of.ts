@@ -14,7 +14,7 @@ const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|en
  */
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
-    /^(?:control-plane\/(?:credits|credit-schemas|routes\/credits|lua\/(?:change-|settle-)?credits)|verifier\/(?:pools?|limits|lua\/(?:credits|windows))|shared\/credits)\./,
+    /^(?:control-plane\/(?:credits|credit-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:pools?|limits|lua\/(?:credits|windows))|shared\/credits)\./,
     [
       'credits/scripts',
       'limits/scripts',
