@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { VerdictCode } from '#shared/verdict-codes.ts';
 import { listVerifiers, serverNow, type Verifier } from './api.ts';
 import { history } from './change.tsx';
-import { Bars } from './charts.tsx';
+import { Bars, type Series } from './charts.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { Badge, Page, Table, Time } from './parts.tsx';
 
@@ -136,14 +136,18 @@ function hitRate({ verdicts: { memory, redis } }: Verifier): string {
 const ago = (at: number) => `${Math.max(0, Math.round((serverNow() - at) / 1000))} s`;
 
 const SAMPLES_MAX = 60;
-const CODES: readonly VerdictCode[] = [
-  'VALID',
-  'DISABLED',
-  'EXPIRED',
-  'USAGE_EXCEEDED',
-  'FORBIDDEN',
-  'NOT_FOUND',
-];
+/** Kinds of verdicts, each with its name and its colour. */
+export const KINDS = {
+  VALID: { name: 'allowed', tone: 'good' },
+  DISABLED: { name: 'disabled', tone: 'bad' },
+  EXPIRED: { name: 'expired', tone: 'warn' },
+  RATE_LIMITED: { name: 'rate limited', tone: 'warn' },
+  USAGE_EXCEEDED: { name: 'credits spent', tone: 'spent' },
+  FORBIDDEN: { name: 'of another API', tone: 'other' },
+  NOT_FOUND: { name: 'unknown key', tone: 'quiet' },
+} satisfies Record<VerdictCode, Series>;
+/** Their codes, in that order. */
+export const CODES = Object.keys(KINDS) as VerdictCode[];
 
 /** Verdicts a second between two reports of each verifier, all together. */
 interface Sample {

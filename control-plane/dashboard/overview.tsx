@@ -1,9 +1,8 @@
 import type { ComponentChildren } from 'preact';
-import type { VerdictCode } from '#shared/verdict-codes.ts';
 import { call, listVerifiers, serverNow, type Verifier } from './api.ts';
 import { Events, useRootKeyNames } from './audit.tsx';
 import { Bars } from './charts.tsx';
-import { useRates } from './fleet.tsx';
+import { CODES, KINDS, useRates } from './fleet.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 import { duration, Page } from './parts.tsx';
 
@@ -13,15 +12,7 @@ const EVENTS_SHOWN = '8';
 /** A report later than this is worth a look; each is due every few seconds. */
 const LATE_MS = 20_000;
 
-/** Kinds of verdicts: the code, its name, and its colour. */
-const KINDS: readonly (readonly [code: VerdictCode, name: string, tone: string])[] = [
-  ['VALID', 'allowed', 'good'],
-  ['DISABLED', 'disabled', 'bad'],
-  ['EXPIRED', 'expired', 'warn'],
-  ['USAGE_EXCEEDED', 'credits spent', 'spent'],
-  ['FORBIDDEN', 'of another API', 'other'],
-  ['NOT_FOUND', 'unknown key', 'quiet'],
-];
+const REFUSALS = CODES.filter((code) => code !== 'VALID');
 
 /** The service right now: what verifiers answer, what needs attention, what was changed last. */
 export function Overview() {
@@ -37,7 +28,7 @@ export function Overview() {
           const memory = sum(found, ({ verdicts }) => verdicts.memory);
           const all = memory + sum(found, ({ verdicts }) => verdicts.redis);
           const troubles = troublesOf(found);
-          const refused = last && KINDS.slice(1).reduce((total, [code]) => total + last.codes[code], 0);
+          const refused = last && REFUSALS.reduce((total, code) => total + last.codes[code], 0);
           const live = found.filter(({ apis }) => apis.every(({ state }) => state === 'live')).length;
           return (
             <>
@@ -75,10 +66,10 @@ export function Overview() {
                   <Bars
                     label="Verifications since this page was opened"
                     unit="a second"
-                    series={KINDS.map(([, name, tone]) => ({ name, tone }))}
+                    series={Object.values(KINDS)}
                     points={samples.map(({ at, codes }) => ({
                       title: new Date(at).toLocaleTimeString(),
-                      values: KINDS.map(([code]) => codes[code]),
+                      values: CODES.map((code) => codes[code]),
                     }))}
                   />
                 )}
@@ -101,9 +92,7 @@ export function Overview() {
 
 /** Refusals by their reason, since the verifiers started. */
 function Reasons({ verifiers }: { verifiers: readonly Verifier[] }) {
-  const counts = KINDS.slice(1).map(
-    ([code]) => [code, sum(verifiers, ({ codes }) => codes?.[code] ?? 0)] as const,
-  );
+  const counts = REFUSALS.map((code) => [code, sum(verifiers, ({ codes }) => codes?.[code] ?? 0)] as const);
   return (
     <dl class="reasons" aria-label="Refusals since the verifiers started">
       {counts.map(([code, count]) => (

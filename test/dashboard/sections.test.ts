@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { VERDICT_CODES } from '../../shared/verdict-codes.ts';
 import { onStage } from './stage.ts';
 
 onStage('the sections', (stage) => {
@@ -62,6 +63,8 @@ onStage('the sections', (stage) => {
     await stage.fleet.until(
       async () => Number((await count.locator('dd').innerText()).replace(/\D/g, '')) >= 1,
     );
+    const reasons = page.getByLabel('Refusals since the verifiers started').locator('dt');
+    expect(await reasons.allInnerTexts()).toEqual(VERDICT_CODES.filter((code) => code !== 'VALID'));
     await page.getByText('Verifiers in sync').waitFor();
     await page.getByRole('img', { name: /Verifications since this page was opened/ }).waitFor();
     const [latest = []] = await dashboard.rows('Events');
