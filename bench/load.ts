@@ -108,15 +108,18 @@ export interface Contender {
 /**
  * Loads each in turn, round after round, so that what else the machine does hits all alike; medians by name. A first
  * round is not counted: in it V8 compiles.
+ * @param rampSeconds load of the same kind right before each that is counted, for servers that follow what they are asked
  */
 export async function interleave(
   contenders: readonly Contender[],
   rounds: number,
   seconds: number,
+  rampSeconds = 0,
 ): Promise<Map<string, Loads>> {
   const loads = new Map<string, (Load & { cpuUs: number })[]>(contenders.map(({ name }) => [name, []]));
   for (let round = -1; round < rounds; round++) {
     for (const { name, port, pid, requests } of contenders) {
+      if (rampSeconds > 0) await fullLoad(port, requests, rampSeconds);
       const before = pid === undefined ? Number.NaN : cpuSeconds(pid);
       const load = await fullLoad(port, requests, seconds);
       if (load.errors > 0) throw new Error(`${name}: ${load.errors} errors`);

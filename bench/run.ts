@@ -21,6 +21,7 @@ const names = [
   'writes',
   'many',
   'list-keys',
+  'limits',
   'costs',
   'gateways',
   'proxy',

@@ -36,9 +36,9 @@ export interface ShownLimit {
 export interface Spending {
   readonly code: 'VALID' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
   /** Credits left; undefined = there are none to count. */
-  readonly remaining?: number;
+  readonly remaining?: number | undefined;
   /** Limits that were looked at. */
-  readonly limits?: readonly ShownLimit[];
+  readonly limits?: readonly ShownLimit[] | undefined;
   /** Time until a refused request may be made again; undefined = nobody knows, or it was not refused. */
   readonly retryMs?: number | undefined;
 }
@@ -92,9 +92,9 @@ export function spend(claims: readonly Claim[], nowMs: number): Spending | undef
   const claim = claims[refused];
   return {
     code: !claim ? 'VALID' : claim.limit ? 'RATE_LIMITED' : 'USAGE_EXCEEDED',
-    ...(remaining === undefined ? {} : { remaining }),
-    ...(limits.length === 0 ? {} : { limits }),
-    ...(claim ? { retryMs: claim.pool.retryMs } : {}),
+    remaining,
+    limits: limits.length === 0 ? undefined : limits,
+    retryMs: claim?.pool.retryMs,
   };
 }
 

@@ -59,10 +59,17 @@ export function spendingFields({ remaining, limits }: Spending): object {
   };
 }
 
-function spendingText(spending: Spending): string {
-  const { remaining, limits } = spending;
-  if (limits === undefined) return remaining === undefined ? '' : `,"remaining":${remaining}`;
-  return `,${JSON.stringify(spendingFields(spending)).slice(1, -1)}`;
+function spendingText({ remaining, limits }: Spending): string {
+  const credits = remaining === undefined ? '' : `,"remaining":${remaining}`;
+  if (limits === undefined) return credits;
+  const { limit, remaining: left, reset } = nearest(limits);
+  const all = limits.map(limitText).join(',');
+  return `${credits},"ratelimit":{"limit":${limit},"remaining":${left},"reset":${reset}},"ratelimits":[${all}]`;
+}
+
+/** Written out, since names of limits hold nothing that JSON would escape, and this is in each answer. */
+function limitText({ name, limit, duration, remaining, reset, exceeded }: ShownLimit): string {
+  return `{"name":"${name}","limit":${limit},"duration":${duration},"remaining":${remaining},"reset":${reset},"exceeded":${exceeded}}`;
 }
 
 /** The one limit that clients of the v1 SDK see: the one that refuses, else the default, else the one with the least left. */

@@ -51,7 +51,7 @@ test('every verdict is what verifyKey answers, by way of Redis and from memory',
   const made = [
     {},
     { enabled: false },
-    { expires: Date.now() + 500 },
+    { expires: Date.now() + 5000 },
     { name: 'Ada', externalId: 'o1', environment: 'live', meta: { plan: { seats: 3 } }, expires: inAMoment },
   ];
   const keys = await Promise.all(
