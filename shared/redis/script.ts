@@ -19,7 +19,7 @@ export class Script {
 
   /**
    * @param file the script's location, usually `new URL('./lua/name.lua', import.meta.url)`. A line `-- include name.lua`
-   * in it stands for that file beside it.
+   * in it stands for the file at that path from there.
    */
   constructor(file: URL) {
     this.#lua = readFileSync(file, 'utf8').replace(/^-- include (\S+)$/gm, (_line, name: string) =>

@@ -13,7 +13,7 @@
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: nothing is left to be rerolled
 --         | {'REROLLED', the key that took its place} | {'SHARED', keys that share its credits}: too many
 -- include gate.lua
--- include credits.lua
+-- include ../../../shared/redis/credits.lua
 -- include sharing.lua
 -- include operations.lua
 -- include change-credits.lua

@@ -17,7 +17,7 @@
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: there are no credits that could be changed so
 -- include gate.lua
--- include credits.lua
+-- include ../../../shared/redis/credits.lua
 -- include sharing.lua
 -- include operations.lua
 -- include change-credits.lua

@@ -5,7 +5,7 @@
 -- ARGV 1 number of keys  2… their ids, and then what write-change.lua has, with '' as keyId
 -- Returns what write-change.lua returns, for each key
 -- include gate.lua
--- include credits.lua
+-- include ../../../shared/redis/credits.lua
 -- include sharing.lua
 -- include operations.lua
 -- include change-credits.lua

@@ -16,7 +16,7 @@
 --   and for a limit the number of the window, and ms until it ends
 --   OK | NONE: too little is left | WAIT: others have enough, and are asked for it | HELD: they did not answer
 --   NOREG: the name is no member, which can only settle | OLD: came too late | STALE: there is no such pool
--- include credits.lua
+-- include ../../../shared/redis/credits.lua
 -- include windows.lua
 local members, held = KEYS[1], KEYS[2]
 local member, channel, recall = ARGV[1], ARGV[2], tonumber(ARGV[3])

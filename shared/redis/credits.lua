@@ -1,4 +1,4 @@
--- What all scripts know of credits. In the folders of both processes, the same: a test compares.
+-- What all scripts know of credits, of both processes.
 --
 -- members, held: names of the sorted sets of an API's followers, and of those that have fields in its pools
 -- Returns a table of functions
