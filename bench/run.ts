@@ -19,6 +19,7 @@ const names = [
   'start-up',
   'propagation',
   'writes',
+  'import',
   'many',
   'list-keys',
   'limits',

@@ -55,21 +55,31 @@ export interface Answer {
 
 /** A control plane over a Redis. */
 export interface ControlPlane {
+  readonly pid: number;
   readonly address: string;
   call(operation: string, body: object): Promise<Answer>;
   stop(): Promise<void>;
 }
 
-/** @param env its settings, REDIS_URL among them */
+/**
+ * With V8's limits as in the image, in a container of 256 MiB.
+ * @param env its settings, REDIS_URL among them
+ */
 export async function startControlPlane(env: Readonly<Record<string, string>>): Promise<ControlPlane> {
   const child = await startProcess<{ address: string }>(
-    [process.execPath, join(ROOT, 'control-plane/main.ts')],
+    [
+      process.execPath,
+      '--max-semi-space-size=8',
+      '--max-old-space-size=128',
+      join(ROOT, 'control-plane/main.ts'),
+    ],
     { PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', ROOT_KEY, ROOT_KEY_CALLS_PER_MINUTE: '0', ...env },
     'address',
   );
   const { address } = child.ready;
   const agent = new Agent({ connections: 64 });
   return {
+    pid: child.pid,
     address,
     call: (operation, body) => post(agent, `${address}/v1/${operation}`, body),
     async stop() {

@@ -5,8 +5,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditAgain, auditStream } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { type AuditEvent, type AuditKind, type ListedEvent, readEvent } from '../core/audit-event.ts';
-import { BATCH_LANE } from './change-log.ts';
-import type { DurableWriter } from './durable-writer.ts';
+import { BATCH_LANE, type DurableWriter } from './durable-writer.ts';
 
 const recordScript = new Script(new URL('./lua/record-events.lua', import.meta.url));
 

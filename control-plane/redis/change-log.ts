@@ -38,8 +38,6 @@ const WRITTEN_AT_ONCE = 25;
 const PAYLOAD_BYTES_MAX = 1024;
 /** Kills are told apart by a random number below this: scores are doubles, and randomInt ends at 2^48. */
 const KILL_MAX = 2 ** 48 - 1;
-/** Connections of batches, so that nothing else waits behind them on its own. */
-export const BATCH_LANE = 'batch';
 
 /** The change logs in real Redis. */
 export class RedisChangeLog implements BatchedChangeLog {
@@ -81,7 +79,7 @@ export class RedisChangeLog implements BatchedChangeLog {
 
   async writeAll(writes: readonly Write[]) {
     const calls = together(writes).map((alike) => this.#callOfAll(alike));
-    const { replies, replicated } = await this.#writer.runInTurn(writeAllScript, calls, BATCH_LANE);
+    const { replies, replicated } = await this.#writer.runInTurn(writeAllScript, calls);
     const each = replies.flat(1);
     return writes.map((write, i) => outcomeOf(write, each[i], replicated));
   }

@@ -4,6 +4,8 @@ import { type Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
 
 /** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
 const WRITE_LANES = 8;
+/** Connections of batches, so that nothing else waits behind them on its own. */
+export const BATCH_LANE = 'batch';
 
 /** Outcome of a write; `short` = not on all replicas. */
 export type WriteResult = 'replicated' | 'short' | 'failed';
@@ -62,11 +64,9 @@ export class DurableWriter {
     return { reply, replicated: confirmed >= this.#replicas };
   }
 
-  /**
-   * As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls.
-   * @param lane of the connection, where it is to be one of its own
-   */
-  runAll(script: Script, calls: readonly ScriptCall[], lane = this.#lane()) {
+  /** As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls. */
+  runAll(script: Script, calls: readonly ScriptCall[]) {
+    const lane = this.#replicas === 0 ? BATCH_LANE : this.#lane();
     return this.#counted(calls, this.#runAll(script, calls, lane));
   }
 
@@ -74,8 +74,8 @@ export class DurableWriter {
    * As `runAll` at the node of the first call, but each when the one before is done, so that others come in between. All go
    * over one connection: a server that has what the last wrote has it all.
    */
-  runInTurn(script: Script, calls: readonly ScriptCall[], lane: string) {
-    return this.#counted(calls, this.#runInTurn(script, calls, lane));
+  runInTurn(script: Script, calls: readonly ScriptCall[]) {
+    return this.#counted(calls, this.#runInTurn(script, calls));
   }
 
   async #counted<T extends { replicated: boolean }>(
@@ -118,8 +118,8 @@ export class DurableWriter {
     return { replies, replicated };
   }
 
-  async #runInTurn(script: Script, calls: readonly ScriptCall[], lane: string) {
-    const redis = await this.#nodes.connection(calls[0]?.keys[0] ?? '', lane);
+  async #runInTurn(script: Script, calls: readonly ScriptCall[]) {
+    const redis = await this.#nodes.connection(calls[0]?.keys[0] ?? '', BATCH_LANE);
     const replies: unknown[] = [];
     let confirmed = 0;
     for (const [i, call] of calls.entries()) {

@@ -14,7 +14,7 @@ import {
 import type { ChangeLog } from '../core/change-log.ts';
 import { tooOld } from '../core/not-written.ts';
 import { BYTES, parseDefaults, SeenDefaults } from './api-defaults.ts';
-import { BATCH_LANE, tooOldOf } from './change-log.ts';
+import { tooOldOf } from './change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';
 import {
   createScript,
@@ -189,7 +189,7 @@ export class Keys {
       { keys: [secretPointer(secretHash)], args: [formatPointer(apiId, keyId)] },
       { keys: [idPointer(keyId)], args: [apiId] },
     ]);
-    await this.#options.writer.runAll(deletePointerScript, pointers, BATCH_LANE);
+    await this.#options.writer.runAll(deletePointerScript, pointers);
     const hashes = await this.secretHashesOf(
       apiId,
       deleted.map(({ keyId }) => keyId),

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { Write } from '../../../control-plane/core/change-log.ts';
-import { BATCH_LANE, RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
-import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
+import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
+import { BATCH_LANE, DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
+import { pointerScript } from '../../../control-plane/redis/new-record.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { loadConfig } from '../../../shared/process/config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
@@ -43,4 +44,16 @@ test('changes of a batch go over one connection, and a change by somebody else c
   );
   expect(sequences).toEqual(sequences.toSorted((a, b) => a - b));
   expect(sequenceOf(beside) - before).toBeLessThanOrEqual(26);
+});
+
+test('what an import writes in one go keeps no single write waiting', async () => {
+  const writer = new DurableWriter(nodes, 0);
+  await writer.runAll(pointerScript, [{ keys: ['kf:i:first'], args: ['shop'] }]);
+  const calls = Array.from({ length: 2000 }, (_, i) => ({ keys: [`kf:i:many${i}`], args: ['shop'] }));
+  const ended: string[] = [];
+  await Promise.all([
+    writer.runAll(pointerScript, calls).then(() => ended.push('many')),
+    writer.run(pointerScript, ['kf:i:single'], ['shop']).then(() => ended.push('single')),
+  ]);
+  expect(ended).toEqual(['single', 'many']);
 });
