@@ -227,6 +227,16 @@ test('there are no folders for leftovers', () => {
   ).toEqual([]);
 });
 
+test('no test has a time-out of its own: test/harness/waiting.ts has those for slow machines', () => {
+  const own = /^\s*\}, \d[\d_]{2,}\);$|\n\s+\d[\d_]{2,},\n\s*\);|\btimeout: \d[\d_]{2,}/m;
+  for (const planted of ['  }, 60_000);', 'test(\n    },\n    60_000,\n  );', '{ timeout: 120_000 }'])
+    expect(planted).toMatch(own);
+  const impatient = tracked
+    .filter((file) => /^test\/.*\.ts$/.test(file) && file !== 'test/tidy.test.ts')
+    .filter((file) => own.test(readFileSync(join(ROOT, file), 'utf8')));
+  expect(impatient).toEqual([]);
+});
+
 /** Tests that wait for time to pass, each with the reason why there is nothing else to wait for. */
 const WAITING: Readonly<Record<string, string>> = {
   'limits/conformance.test.ts': 'demand comes at a rate, in windows of a clock',

@@ -98,9 +98,7 @@ function samplesOf(page: string): string[] {
   return [...text.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, sample = '']) => sample);
 }
 
-test('an application type-checks against the package, with the declarations of all libraries, and runs', {
-  timeout: 60_000,
-}, async () => {
+test('an application type-checks against the package, with the declarations of all libraries, and runs', async () => {
   const home = join(folder, 'home');
   // The frameworks and their declarations, beside what is there already.
   const [there, here] = [join(home, 'node_modules'), join(ROOT, 'node_modules')];
@@ -165,9 +163,7 @@ async function startExample(name: string, env: Record<string, string>): Promise<
   return (JSON.parse(String(line)) as { address: string }).address;
 }
 
-test('the examples run with the package, and let nobody in whose key was disabled', {
-  timeout: 60_000,
-}, async () => {
+test('the examples run with the package, and let nobody in whose key was disabled', async () => {
   const env = { PATH, PORT: '0', REDIS_URL: fleet.redisUrl };
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   const addresses = await Promise.all(FRAMEWORKS.map((name) => startExample(name, env)));

@@ -67,9 +67,6 @@ onStage('for everybody', (stage) => {
 
   test.for([1280, 390])(
     'every page keeps to WCAG 2.2 AA in light and dark, and fits, at %i px',
-    {
-      timeout: 180_000,
-    },
     async (width) => {
       const dashboard = await Dashboard.open(stage.browser, stage.base, { viewport: { width, height: 844 } });
       const { page } = dashboard;

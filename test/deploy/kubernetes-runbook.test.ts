@@ -176,7 +176,6 @@ test.skipIf(linux)(
     for (const { key } of [bad, late]) expect(await whole.verdict(key)).toBe('DISABLED');
     expect((await group.roles()).sort()).toEqual(['master', 'slave', 'slave']);
   },
-  180_000,
 );
 
 test('one Redis becomes a Cluster: keys, APIs and disables are as they were', async () => {

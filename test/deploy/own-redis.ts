@@ -16,8 +16,8 @@ import { Redis } from 'ioredis';
 import { vi } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
 import { freePort } from '../harness/ports.ts';
+import { HOLDS_MS_MAX } from '../harness/waiting.ts';
 
-const READY_MS_MAX = 40_000;
 const USERS = [
   'operator',
   'control-plane',
@@ -138,7 +138,7 @@ export class OwnRedis {
     const probe = join(script, '..', 'ping.sh');
     const [tool, args] = this.#withHosts(['sh', probe]);
     const ping = () => execFileSync(tool, args, { env: { ...this.env, BIND: this.host }, stdio: 'pipe' });
-    await vi.waitFor(ping, { timeout: READY_MS_MAX, interval: 20 });
+    await vi.waitFor(ping, { timeout: HOLDS_MS_MAX, interval: 20 });
   }
 
   /** With HOSTS_FILE it sees the names in there. */

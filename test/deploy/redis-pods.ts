@@ -106,6 +106,7 @@ export class RedisPods {
   /**
    * @param options.args more of redis.conf, as command-line options
    * @param options.certificate the file of the Secret keyfence-redis-tls by its name
+   * @param options.downAfterMs silence of a Redis after which Sentinels call it down, milliseconds
    * @param options.joining starts the Redis, not of a group, that the other two are to join
    * @param options.named the servers know each other by the names that they have in a cluster, not by their addresses
    */
@@ -115,11 +116,12 @@ export class RedisPods {
       args?: string[];
       named?: boolean;
       certificate?: (name: string) => Buffer;
+      downAfterMs?: number;
       joining?: (files: OwnFiles, host: string, port: number) => Promise<OwnRedis>;
     } = {},
   ): Promise<RedisPods> {
     const group = new RedisPods();
-    const { tls, named = false, certificate } = options;
+    const { tls, named = false, certificate, downAfterMs = 2000 } = options;
     if (tls) group.files.certify(...HOSTS);
     if (certificate) group.files.use(certificate);
     if (named) group.#name();
@@ -135,7 +137,7 @@ export class RedisPods {
         REDIS_PORT: String(port),
         SENTINEL_PORT: String(group.#sentinelPort),
         BIND: host,
-        DOWN_AFTER_MS: '2000',
+        DOWN_AFTER_MS: String(downAfterMs),
         FAILOVER_MS: '3000',
       };
       const pod = async () => {
@@ -196,7 +198,7 @@ export class RedisPods {
       async () => {
         for (const pod of this.pods) if (!(await pod.isReady())) throw new Error('a pod is not ready');
       },
-      { timeout: 60_000, interval: PROBE_MS },
+      { ...PATIENT, interval: PROBE_MS },
     );
   }
 

@@ -2,6 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { HOLDS_MS_MAX } from '../harness/waiting.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
@@ -13,7 +14,11 @@ const files = Object.values(scripts)
   .flatMap((command) => /(?:^|exec |&& )node (\S+\.ts)/.exec(command)?.[1] ?? [])
   .filter((file) => !SETTINGS_ONLY.test(file));
 const run = (file: string, argument: string) =>
-  spawnSync(process.execPath, [join(ROOT, file), argument], { cwd: ROOT, encoding: 'utf8', timeout: 30_000 });
+  spawnSync(process.execPath, [join(ROOT, file), argument], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    timeout: HOLDS_MS_MAX,
+  });
 
 describe.each([...new Set(files)])('%s', (file) => {
   test('says with --help how it is used, and does nothing else', () => {

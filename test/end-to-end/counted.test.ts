@@ -79,7 +79,7 @@ async function reaches(look: () => Promise<Row[]>, counts: Counts): Promise<void
 
 const TAGS = [[], ['a'], ['b', 'a'], ['a', 'a'], ['🦊', 'other'], ['__proto__']] as const;
 
-describe('what verifiers answered', { timeout: 120_000 }, () => {
+describe('what verifiers answered', () => {
   test('is what keys, APIs and tags were counted, by verdict, over all verifiers, one of which stops on the way', async () => {
     const given = new Given();
     const keys = await Promise.all(
@@ -128,7 +128,7 @@ describe('what verifiers answered', { timeout: 120_000 }, () => {
   });
 });
 
-describe('tags', { timeout: 120_000 }, () => {
+describe('tags', () => {
   test('beyond the first 1,000 of a day are counted as others, over all verifiers, and none is lost', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'many' });
     for (const at of [0, 1]) await fleet.verdict(key, { at });

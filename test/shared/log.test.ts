@@ -5,6 +5,7 @@ import { expect, test } from 'vitest';
 import { createLogger } from '../../shared/process/log.ts';
 import { LogOutput } from '../../shared/process/log-output.ts';
 import { Fleet } from '../harness/fleet.ts';
+import { HOLDS_MS_MAX } from '../harness/waiting.ts';
 
 function logged(level: string, write: (log: ReturnType<typeof createLogger>) => void): string[] {
   const lines: string[] = [];
@@ -80,7 +81,7 @@ test.skipIf(!existsSync('/dev/full'))('a full disk ends no process, and holds no
   const { status, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
     encoding: 'utf8',
     stdio: ['ignore', openSync('/dev/full', 'w'), 'pipe'],
-    timeout: 20_000,
+    timeout: HOLDS_MS_MAX,
     killSignal: 'SIGKILL',
   });
   expect({ status, stderr }).toEqual({ status: 0, stderr: 'still here' });

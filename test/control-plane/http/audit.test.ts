@@ -160,7 +160,7 @@ describe('what was refused', () => {
     expect(length).toBeGreaterThanOrEqual(1000);
     expect(length).toBeLessThan(1500);
     expect(await events({ keyId })).toHaveLength(1);
-  }, 60_000);
+  });
 });
 
 describe('listing', () => {
