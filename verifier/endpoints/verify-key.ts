@@ -1,12 +1,12 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { Price } from '../core/allowance.ts';
+import { priceOf, unknownPart } from '../core/price.ts';
 import { readTags } from '../core/tags.ts';
 import { type Verdict, verdictBody } from '../core/verdict.ts';
 import { readJson } from '../http/json-body.ts';
 import { answerJson } from '../http/respond.ts';
 import type { Handler } from '../http/router.ts';
-import { priceOf, unknown } from './price.ts';
 
 /** Decides on keys: `Verifier`, or anything like it. */
 export interface Decider {
@@ -48,7 +48,7 @@ export const KEY_LENGTH_MAX = 512;
 export function verifyKeyRoute(answers: Decider, bodyBytesMax: number): Handler {
   return async (request, response, requestId) => {
     const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
-    if (parameter !== undefined) throw unknown(parameter, 'query parameter');
+    if (parameter !== undefined) throw badRequest(unknownPart(parameter, 'query parameter'));
     const { key, apiId, tags, price } = questionOf(await readJson(request, response, bodyBytesMax));
     const verdict =
       answers.decide(key, apiId, false, tags, price) ??
@@ -60,23 +60,25 @@ export function verifyKeyRoute(answers: Decider, bodyBytesMax: number): Handler 
 /** Judges the fields of a body. Throws ApiError BAD_REQUEST naming the field and the rule, never the value. */
 export function questionOf(body: Record<string, unknown>): Question {
   const stray = Object.keys(body).find((name) => !FIELDS.has(name));
-  if (stray !== undefined) throw unknown(stray, 'field');
+  if (stray !== undefined) throw badRequest(unknownPart(stray, 'field'));
   const { key, apiId } = body;
-  if (key === undefined) throw new ApiError('BAD_REQUEST', 'key: required');
-  if (typeof key !== 'string') throw new ApiError('BAD_REQUEST', 'key: must be a string');
+  if (key === undefined) throw badRequest('key: required');
+  if (typeof key !== 'string') throw badRequest('key: must be a string');
   if (key.length < 1 || key.length > KEY_LENGTH_MAX) {
-    throw new ApiError('BAD_REQUEST', `key: must have 1 to ${KEY_LENGTH_MAX} characters`);
+    throw badRequest(`key: must have 1 to ${KEY_LENGTH_MAX} characters`);
   }
   // A lone half of a surrogate pair would be hashed as another character.
-  if (!key.isWellFormed()) throw new ApiError('BAD_REQUEST', 'key: must be Unicode text');
+  if (!key.isWellFormed()) throw badRequest('key: must be Unicode text');
   const read = readTags(body['tags']);
-  if ('fault' in read) throw new ApiError('BAD_REQUEST', read.fault);
+  if ('fault' in read) throw badRequest(read.fault);
   const { tags } = read;
-  const price = priceOf(body);
+  const price = priceOf(body, badRequest, 'field');
   if (apiId === undefined) return { key, apiId, tags, price };
-  if (typeof apiId !== 'string') throw new ApiError('BAD_REQUEST', 'apiId: must be a string');
-  if (!API_ID.test(apiId)) throw new ApiError('BAD_REQUEST', `apiId: must match ${API_ID.source}`);
+  if (typeof apiId !== 'string') throw badRequest('apiId: must be a string');
+  if (!API_ID.test(apiId)) throw badRequest(`apiId: must match ${API_ID.source}`);
   return { key, apiId, tags, price };
 }
 
 const FIELDS: ReadonlySet<string> = new Set(['key', 'apiId', 'tags', 'remaining', 'ratelimits']);
+
+const badRequest = (message: string) => new ApiError('BAD_REQUEST', message);

@@ -13,15 +13,17 @@ import {
   type VerifierEvents,
 } from './key-verifier.ts';
 import { configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, askedCost, askedTags, mayBeKey } from './questions.ts';
+import { askedApi, askedPrice, askedTags, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { verdictFrom } from './verdict-from.ts';
 
 export type {
+  AskedRateLimit,
   ClientOptions,
   KeyVerdict,
   KeyVerifier,
   KnownKey,
+  LimitState,
   QuestionOptions,
   RefusedKey,
   UnknownKey,
@@ -95,15 +97,16 @@ class SidecarClient implements KeyVerifier {
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
     askedApi(key, options);
-    askedCost(options);
+    askedPrice(options);
     askedTags(options);
     return undefined;
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const apiId = askedApi(key, options);
-    askedCost(options);
+    askedPrice(options);
     const tags = askedTags(options);
+    const { remaining, ratelimits } = options ?? {};
     if (this.#closing.signal.aborted) throw closedError();
     if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
     if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
@@ -114,13 +117,15 @@ class SidecarClient implements KeyVerifier {
       const verdict = await atMost(
         this.#clock,
         this.#timeoutMs,
-        this.#ask({ key, apiId, tags, remaining: options?.remaining }, over.signal),
+        this.#ask({ key, apiId, tags, remaining, ratelimits }, over.signal),
         late,
       );
       this.#turned(true, '');
       return verdict;
     } catch (error) {
       if (this.#closing.signal.aborted) throw closedError();
+      // The sidecar is there: what was asked is wrong for this key.
+      if (error instanceof WrongQuestion) throw error;
       const fault =
         error instanceof VerifierError ? error : outage(`the sidecar is out of reach: ${codeOf(error)}`);
       this.#turned(false, fault.message);
@@ -161,6 +166,8 @@ class SidecarClient implements KeyVerifier {
     });
     const text = await answer.text();
     if (statusCode === 503) throw outage('the sidecar cannot decide');
+    const wrong = statusCode === 400 ? wrongQuestion(text) : undefined;
+    if (wrong !== undefined) throw wrong;
     if (statusCode !== 200)
       throw outage(`the sidecar answered ${statusCode}: is there a verifier at this address?`);
     const verdict = verdictFrom(text);
@@ -173,6 +180,18 @@ class SidecarClient implements KeyVerifier {
     this.#live = live;
     if (live) this.#listeners.emit('live', {});
     else this.#listeners.emit('dropped', { reason });
+  }
+}
+
+/** Question that the sidecar refused as none, such as a rate limit that the key does not have. */
+class WrongQuestion extends TypeError {}
+
+function wrongQuestion(text: string): WrongQuestion | undefined {
+  try {
+    const { error } = JSON.parse(text);
+    return error.code === 'BAD_REQUEST' ? new WrongQuestion(error.message) : undefined;
+  } catch {
+    return undefined;
   }
 }
 

@@ -65,6 +65,18 @@ export interface QuestionOptions {
   readonly tags?: readonly string[];
   /** Credits that the request costs, where the key has any; 1 where it is left out, 0 only looks. */
   readonly remaining?: { readonly cost?: number };
+  /** Rate limits that the request is about besides the default one, which may be named to give it another cost; at most 8. */
+  readonly ratelimits?: readonly AskedRateLimit[];
+}
+
+/** A rate limit that a question is about: one of the key's, or with `limit` and `duration` one that the question brings. */
+export interface AskedRateLimit {
+  readonly name: string;
+  /** Number that the request takes of it; 1 where it is left out, 0 only looks. */
+  readonly cost?: number;
+  readonly limit?: number;
+  /** Length of its windows, milliseconds. */
+  readonly duration?: number;
 }
 
 /** The events of a verifier, and what a listener is told. */

@@ -1,10 +1,12 @@
 import { API_ID } from '#shared/api-id.ts';
-import { CREDITS_MAX } from '#shared/credits.ts';
+import { ORDINARY, type Price } from '../core/allowance.ts';
+import { priceOf } from '../core/price.ts';
 import { readTags } from '../core/tags.ts';
 import type { QuestionOptions } from './key-verifier.ts';
 
 const KEY_LENGTH_MAX = 512;
-const NAMES: ReadonlySet<string> = new Set(['apiId', 'tags', 'remaining']);
+const PRICES = ['remaining', 'ratelimits'] as const;
+const NAMES: ReadonlySet<string> = new Set(['apiId', 'tags', ...PRICES]);
 
 /** Tells whether a text can be a key at all; what cannot is an unknown key, as verifyKey takes none such. */
 export function mayBeKey(key: string): boolean {
@@ -32,19 +34,13 @@ export function askedApi(key: unknown, options: QuestionOptions | undefined): st
   return apiId;
 }
 
-/** Credits that the request costs, where the key has any. Throws TypeError where the question is wrong in itself. */
-export function askedCost(options: QuestionOptions | undefined): number {
-  if (options === undefined || !('remaining' in options)) return 1;
-  const { remaining } = options;
-  if (typeof remaining !== 'object' || remaining === null)
-    throw new TypeError('remaining: must be an object; leave it out for a cost of 1');
-  for (const name in remaining) if (name !== 'cost') throw new TypeError(`remaining.${name}: unknown option`);
-  if (!('cost' in remaining)) return 1;
-  const { cost } = remaining;
-  if (typeof cost !== 'number' || !Number.isInteger(cost) || cost < 0 || cost > CREDITS_MAX) {
-    throw new TypeError(`remaining.cost: must be a whole number from 0 to ${CREDITS_MAX}`);
-  }
-  return cost;
+/** Price of the request in the key's credits and rate limits. Throws TypeError where the question is wrong in itself. */
+export function askedPrice(options: QuestionOptions | undefined): Price {
+  if (options === undefined) return ORDINARY;
+  for (const name of PRICES)
+    if (name in options && options[name] === undefined)
+      throw new TypeError(`${name}: is undefined; leave it out for the ordinary price`);
+  return priceOf(options, (message) => new TypeError(message), 'option');
 }
 
 /** The tags to count by. Throws TypeError where they are none. */

@@ -1,8 +1,9 @@
 // The entry `keyfence/verifier` of the package.
 import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
+import { ApiError } from '#shared/errors.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { perVerdict } from '#shared/verdict-codes.ts';
-import { ORDINARY, type Price } from '../core/allowance.ts';
+import type { Price } from '../core/allowance.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
 import { NOT_FOUND, type Verdict } from '../core/verdict.ts';
 import { followerLog } from '../follower-log.ts';
@@ -19,15 +20,17 @@ import {
   type VerifierOptions,
 } from './key-verifier.ts';
 import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, askedCost, askedTags, mayBeKey } from './questions.ts';
+import { askedApi, askedPrice, askedTags, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { keyVerdict } from './views.ts';
 
 export type {
+  AskedRateLimit,
   HostLogger,
   KeyVerdict,
   KeyVerifier,
   KnownKey,
+  LimitState,
   QuestionOptions,
   RedisConnectionOptions,
   RefusedKey,
@@ -74,24 +77,26 @@ class LocalVerifier implements KeyVerifier {
   }
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
-    const verdict = this.#decide(key, askedApi(key, options), askedTags(options), askedCost(options));
+    const verdict = this.#decide(key, askedApi(key, options), askedTags(options), askedPrice(options));
     return verdict && keyVerdict(verdict);
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const api = askedApi(key, options);
     const tags = askedTags(options);
-    const cost = askedCost(options);
-    const decided = this.#decide(key, api, tags, cost);
+    const price = askedPrice(options);
+    const decided = this.#decide(key, api, tags, price);
     if (decided !== undefined) return keyVerdict(decided);
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      verdict = await this.#engine.verifier.lookUp(key, api, false, tags, priceIn(cost));
+      verdict = await this.#engine.verifier.lookUp(key, api, false, tags, price);
     } catch (error) {
-      throw this.#isClosed
-        ? closedError()
-        : new VerifierError('SERVICE_UNAVAILABLE', (error as Error).message);
+      if (this.#isClosed) throw closedError();
+      const { message } = error as Error;
+      throw error instanceof ApiError && error.code === 'BAD_REQUEST'
+        ? new TypeError(message)
+        : new VerifierError('SERVICE_UNAVAILABLE', message);
     }
     this.#verdicts.redis++;
     this.#codes[verdict.code]++;
@@ -111,12 +116,10 @@ class LocalVerifier implements KeyVerifier {
     key: string,
     apiId: string | undefined,
     tags: readonly string[] | undefined,
-    cost: number,
+    price: Price,
   ): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    const verdict = mayBeKey(key)
-      ? this.#engine.verifier.decide(key, apiId, false, tags, priceIn(cost))
-      : NOT_FOUND;
+    const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId, false, tags, price) : NOT_FOUND;
     if (verdict !== undefined) {
       this.#verdicts.memory++;
       this.#codes[verdict.code]++;
@@ -174,5 +177,3 @@ function readOptions(options: VerifierOptions) {
   if (together.length > 0) throw wrongOptions(together);
   return { config, apiIds: [...new Set(ids)] as string[] };
 }
-
-const priceIn = (cost: number): Price => (cost === 1 ? ORDINARY : { cost, limits: [] });

@@ -118,6 +118,8 @@ describe('what is no verdict is an outage', () => {
     [200, '{"valid":true,"code":"VALID","keyId":"key_1","apiId":"shop","enabled":true}'],
     [200, '{"valid":false,"code":"RATE_LIMITED"}'],
     [201, `{"valid":true,"code":"VALID",${known}}`],
+    [400, ''],
+    [400, '{"error":{"code":"URI_TOO_LONG","message":"no"}}'],
     [404, `{"valid":true,"code":"VALID",${known}}`],
     [503, `{"valid":true,"code":"VALID",${known}}`],
     [200, `{"valid":true,"code":"VALID",${known},"name":"${'x'.repeat(300_000)}"}`],

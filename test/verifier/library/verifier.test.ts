@@ -141,6 +141,39 @@ test('verdicts are counted by the tags of the question, from memory and by way o
   });
 });
 
+test('a question may name rate limits, and what it takes of each, here and by way of a sidecar', async () => {
+  const verifier = open();
+  const client = createClient({ url: fleet.verifiers[0]?.address ?? '', timeoutMs: 10_000 });
+  opened.push(client);
+  const month = 30 * 86_400_000;
+  const { key } = await fleet.ok('keys.createKey', {
+    apiId: 'shop',
+    ratelimit: { limit: 3, duration: month, async: false },
+    ratelimits: [{ name: 'tokens', limit: 500, duration: month }],
+  });
+  const tokens = (cost: number) => ({ ratelimits: [{ name: 'tokens', cost }] });
+  expect(await verifier.verify(key, tokens(250))).toMatchObject({
+    code: 'VALID',
+    ratelimit: { limit: 3, remaining: 2 },
+    ratelimits: [{ name: 'default' }, { name: 'tokens', remaining: 250, exceeded: false }],
+  });
+  expect(await client.verify(key, tokens(251))).toMatchObject({
+    code: 'RATE_LIMITED',
+    ratelimits: [{ name: 'default' }, { name: 'tokens', remaining: 250, exceeded: true }],
+  });
+  const own = { name: 'uploads', limit: 1, duration: month };
+  expect((await client.verify(key, { ratelimits: [own] })).code).toBe('VALID');
+  expect((await verifier.verify(key, { ratelimits: [own] })).code).toBe('RATE_LIMITED');
+  expect((await verifier.verify(key)).code).toBe('VALID');
+  for (const one of [verifier, client]) {
+    expect(await one.verify(key)).toMatchObject({ code: 'RATE_LIMITED', ratelimit: { remaining: 0 } });
+    const unknown = one.verify(key, { ratelimits: [{ name: 'none' }] });
+    await expect(unknown).rejects.toThrow(/^ratelimits: the key has no limit named none/);
+    await expect(unknown).rejects.toBeInstanceOf(TypeError);
+    expect((await one.verify(key, { ratelimits: [{ name: 'default', cost: 0 }] })).code).toBe('VALID');
+  }
+});
+
 test('a disable is complete only when each verifier of this process has it, and says so at once', async () => {
   const [one, two] = [open(), open()];
   await Promise.all([one.ready(), two.ready()]);
@@ -213,6 +246,15 @@ test('what can be no key is unknown; what is no question is a TypeError, which n
     ['a', { apiId: 'no api' }, /^apiId: must match/],
     ['a', { apiID: 'shop' }, /^apiID: unknown option/],
     ['a', null, /^options: must be an object/],
+    ['a', { remaining: undefined }, /^remaining: is undefined/],
+    ['a', { remaining: 1 }, /^remaining: must be an object/],
+    ['a', { remaining: { cost: -1 } }, /^remaining\.cost: must be a whole number/],
+    ['a', { remaining: { price: 1 } }, /^remaining\.price: unknown option/],
+    ['a', { ratelimits: undefined }, /^ratelimits: is undefined/],
+    ['a', { ratelimits: { name: 'a' } }, /^ratelimits: must be a list/],
+    ['a', { ratelimits: [{ name: 'a', cost: Number.NaN }] }, /^ratelimits\.0\.cost: must be a whole number/],
+    ['a', { ratelimits: [{ name: 'a', limit: 5 }] }, /^ratelimits\.0: limit and duration only together/],
+    ['a', { ratelimits: [{ name: 'a' }, { name: 'a' }] }, /^ratelimits: a is there twice/],
   ];
   for (const [key, options, message] of wrong) {
     const ask = [key, options] as Parameters<KeyVerifier['verify']>;
