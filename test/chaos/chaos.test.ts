@@ -20,6 +20,7 @@ const judge = (report: Report) => {
   console.log(JSON.stringify(report, undefined, 2));
   expect(report.stale).toEqual([]);
   expect(report.overspent).toEqual([]);
+  expect(report.exceeded).toEqual([]);
   expect(report.brokeOff).toBeUndefined();
   expect(report.counts.answers).toBeGreaterThan(500);
   expect(report.counts.acks).toBeGreaterThan(5);
@@ -27,6 +28,8 @@ const judge = (report: Report) => {
   expect(report.credits.accepted).toBeGreaterThan(100);
   expect(report.credits.exceeded).toBeGreaterThan(10);
   expect(report.credits.rerolls).toBeGreaterThan(0);
+  expect(report.limits.accepted).toBeGreaterThan(100);
+  expect(report.limits.limited).toBeGreaterThan(10);
 };
 
 // Deployments turn once the fifths of the faults have gone round, so that each meets each of them.
