@@ -28,6 +28,7 @@ export default defineConfig({
         name,
         include: tests[name],
         isolate: name === 'proof',
+        globalSetup: name === 'unit' ? [] : ['test/harness/build.ts'],
         setupFiles: ['test/harness/as-found.ts'],
         restoreMocks: true,
       },

@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
+import { startedFrom } from '../harness/built.ts';
 import { type Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { COMPILED } from '../harness/processes.ts';
 
-const COMMAND = join(import.meta.dirname, '..', '..', 'control-plane', 'cli', 'keyfence.js');
+const COMMAND = startedFrom('control-plane/cli/main.ts');
 
 /** Outcome of a run of the command line. */
 export interface Run {

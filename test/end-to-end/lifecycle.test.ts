@@ -9,13 +9,15 @@ import { metric } from '../harness/metrics.ts';
 import { Process } from '../harness/processes.ts';
 import { lacking } from '../harness/programs.ts';
 import { scratch } from '../harness/scratch.ts';
-import { eventually } from '../harness/waiting.ts';
+import { eventually, PATIENT as REDIS_PATIENT } from '../harness/waiting.ts';
 
 const ROOT_KEY = 'lifecycle-root-key-0123456789abcdef0123456789';
 const ADMIN = { authorization: `Bearer ${ROOT_KEY}` };
 const CALLERS = 12;
 /** Each machine's speed is its own: what is tested is that nothing is lost, not how fast it comes. */
-const PATIENT = { LOOKUP_WAIT_MS: '5000' };
+const PATIENT = { LOOKUP_WAIT_MS: '10000' };
+/** Where every call must succeed: no Redis that is slow is out of reach, and no lease ends meanwhile. */
+const UNHURRIED = { ...REDIS_PATIENT, LEASE_MS: '60000' };
 
 let directory: string;
 let redis: RedisServer;
@@ -105,10 +107,12 @@ describe('SIGTERM', () => {
 
 describe.skipIf(!hasBalancer)(`behind a balancer${lacking(hasBalancer ? [] : ['haproxy'])}`, () => {
   test('verifiers restart one after the other, and no verification fails or accepts a disabled key', async () => {
-    const controlPlane = await start('control-plane/main.ts');
+    const controlPlane = await start('control-plane/main.ts', UNHURRIED);
     const { key } = await call(controlPlane, 'keys.createKey', { apiId: 'shop' });
     const other = await call(controlPlane, 'keys.createKey', { apiId: 'shop' });
-    const verifiers = await Promise.all([0, 1, 2].map(() => start('verifier/main.ts', { API_IDS: 'shop' })));
+    const verifiers = await Promise.all(
+      [0, 1, 2].map(() => start('verifier/main.ts', { ...UNHURRIED, API_IDS: 'shop' })),
+    );
     const balancer = await Balancer.start(directory, verifiers);
     stops.push(() => balancer.stop());
 
@@ -147,12 +151,12 @@ describe.skipIf(!hasBalancer)(`behind a balancer${lacking(hasBalancer ? [] : ['h
   });
 
   test('control planes restart one after the other, and no management call and no verification fails', async () => {
-    const controlPlanes = await Promise.all([0, 1].map(() => start('control-plane/main.ts')));
+    const controlPlanes = await Promise.all([0, 1].map(() => start('control-plane/main.ts', UNHURRIED)));
     await Promise.all(controlPlanes.map(untilReady));
     const balancer = await Balancer.start(directory, controlPlanes);
     stops.push(() => balancer.stop());
     const { key, keyId } = await call(balancer, 'keys.createKey', { apiId: 'shop' });
-    const verifier = await start('verifier/main.ts', { API_IDS: 'shop' });
+    const verifier = await start('verifier/main.ts', { ...UNHURRIED, API_IDS: 'shop' });
     const verifications = new Load(verifier.address, verifying(key), { callers: 4 });
     const updates = new Load(balancer.address, managing(keyId), { callers: 4 });
     const creations = new Load(

@@ -14,10 +14,11 @@ import { RedisNodes } from '../../shared/redis/redis.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Balancer, hasBalancer } from '../harness/balancer.ts';
+import { ROOT } from '../harness/built.ts';
 import { earlierCode, hasEarlier } from '../harness/earlier.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { Load } from '../harness/load.ts';
-import { Process, ROOT } from '../harness/processes.ts';
+import { Process } from '../harness/processes.ts';
 import { lacking } from '../harness/programs.ts';
 import { PATIENT } from '../harness/waiting.ts';
 
@@ -26,12 +27,11 @@ import { PATIENT } from '../harness/waiting.ts';
  * stands for what a later release adds: the write says that it needs protocol 2.
  */
 const UNKNOWN = { zz: 'a limit that nobody of before obeys' } as StoredFields;
-/** Where no look-up may come too late because the machine is slow. */
-const UNHURRIED = { LOOKUP_WAIT_MS: '5000' };
-const TEST_MS_MAX = 120_000;
+/** Where no look-up may come too late, and no lease end, because the machine is slow. */
+const UNHURRIED = { LOOKUP_WAIT_MS: '10000', LEASE_MS: '60000' };
 const reason = hasEarlier ? '' : ' (skipped: the history does not reach back to it)';
 
-describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: TEST_MS_MAX }, () => {
+describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, () => {
   const directory = mkdtempSync(join(tmpdir(), 'keyfence-gate-'));
   let earlier = '';
   beforeAll(() => {
@@ -45,7 +45,7 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
   let log: RedisChangeLog;
   const processes: Process[] = [];
   beforeEach(async () => {
-    fleet = await Fleet.start({ verifiers: 0 });
+    fleet = await Fleet.start({ verifiers: 0, env: { LEASE_MS: '60000' } });
     redis = new Redis(fleet.redisUrl);
     const config = loadConfig(redisSettings, { REDIS_URL: fleet.redisUrl, ...PATIENT });
     nodes = new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
@@ -63,8 +63,8 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
     root: string,
     env = {},
   ): Promise<Process> {
-    const own = file === 'verifier/main.ts' ? {} : { ROOT_KEY, LEASE_MS: '2000' };
-    const process = new Process(file, { REDIS_URL: fleet.redisUrl, ...own, ...env }, root);
+    const own = file === 'verifier/main.ts' ? {} : { ROOT_KEY };
+    const process = new Process(file, { REDIS_URL: fleet.redisUrl, ...PATIENT, ...own, ...env }, root);
     processes.push(process);
     await process.start();
     await fleet.until(async () => (await fleet.get(`${process.adminAddress}/readyz`)).status === 200);
@@ -74,6 +74,15 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
   const ask = async (verifier: Process, key: string): Promise<string> => {
     const { status, body } = await fleet.post(`${verifier.address}/v1/keys.verifyKey`, { key });
     return status === 200 ? body.code : String(status);
+  };
+  /** Its verdict; while it has none, as where a slow machine let its lease end, it is asked again. */
+  const judged = async (verifier: Process, key: string): Promise<string> => {
+    let answer = '';
+    await fleet.until(async () => {
+      answer = await ask(verifier, key);
+      return answer !== '503';
+    });
+    return answer;
   };
   const said = (verifier: Process, key: string, what: string) =>
     fleet.until(async () => (await ask(verifier, key)) === what, `it does not say ${what}`);
@@ -107,7 +116,7 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
     const names = await membersOf('shop');
     expect(await log.write(limited(keyId))).toEqual({ status: 'TOO_OLD', needs: 2, followers: 1, names });
     expect(await redis.hget(`kf:{shop}:k:${keyId}`, 'zz')).toBeNull();
-    expect(await ask(old, key)).toBe('VALID');
+    expect(await judged(old, key)).toBe('VALID');
 
     await old.stop('SIGTERM');
     expect(await membersOf('shop')).toEqual([]);
@@ -133,7 +142,7 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
     await said(now, key, 'VALID');
     const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
     expect(propagation).toMatchObject({ state: 'complete', by: 'acks', verifiers: 1 });
-    expect(await ask(now, key)).toBe('DISABLED');
+    expect(await judged(now, key)).toBe('DISABLED');
     expect(await ask(old, key)).toBe('503');
   });
 
@@ -157,9 +166,9 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
     await said(now, body.key, 'VALID');
     const disabled = await admin(oldControlPlane, 'keys.updateKey', { keyId: body.keyId, enabled: false });
     expect(disabled.body.propagation).toMatchObject({ state: 'complete', by: 'acks', verifiers: 1 });
-    expect(await ask(now, body.key)).toBe('DISABLED');
+    expect(await judged(now, body.key)).toBe('DISABLED');
     expect((await admin(oldControlPlane, 'keys.deleteKey', { keyId: body.keyId })).status).toBe(200);
-    expect(await ask(now, body.key)).toBe('NOT_FOUND');
+    expect(await judged(now, body.key)).toBe('NOT_FOUND');
   });
 
   test('a control plane of it writes nothing in an API that needs more, and says so', async () => {
@@ -181,18 +190,18 @@ describe.skipIf(!hasEarlier)(`the release before the gate${reason}`, { timeout: 
     }
     expect(await redis.hgetall(`kf:{shop}:k:${keyId}`)).toEqual(record);
     expect(await redis.hget(apiKeys('shop').head, 's')).toBe('2:1');
-    expect(await ask(now, key)).toBe('VALID');
+    expect(await judged(now, key)).toBe('VALID');
     expect((await fleet.ok('keys.updateKey', { keyId, enabled: false })).propagation.state).toBe('complete');
-    expect(await ask(now, key)).toBe('DISABLED');
+    expect(await judged(now, key)).toBe('DISABLED');
   });
 
   describe.skipIf(!hasBalancer)(`behind a balancer${lacking(hasBalancer ? [] : ['haproxy'])}`, () => {
-    test('an upgrade in the documented order, verifiers and then control planes, loses no request', {
-      timeout: TEST_MS_MAX,
-    }, async () => {
+    test('an upgrade in the documented order, verifiers and then control planes, loses no request', async () => {
       await fleet.controlPlanes.pop()?.stop(); // which is of now
       const verifiers = await Promise.all([0, 1].map(() => start('verifier/main.ts', earlier, UNHURRIED)));
-      const controlPlanes = await Promise.all([0, 1].map(() => start('control-plane/main.ts', earlier)));
+      const controlPlanes = await Promise.all(
+        [0, 1].map(() => start('control-plane/main.ts', earlier, UNHURRIED)),
+      );
       const front = await Balancer.start(directory, verifiers);
       const back = await Balancer.start(directory, controlPlanes);
       try {

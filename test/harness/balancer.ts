@@ -39,7 +39,7 @@ export class Balancer {
       file,
       `defaults
   mode http
-  timeout connect 2s
+  timeout connect 30s
   timeout client 30s
   timeout server 60s
   # A slow answer to a check is a busy machine, not a server that leaves.

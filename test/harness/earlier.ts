@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ROOT } from './processes.ts';
+import { ROOT } from './built.ts';
 
 /** The last commit whose verifiers and control planes know nothing of a protocol number. */
 const BEFORE_THE_GATE = 'ce8b364241bf69e9df0a8dcac3365ae990301ca5';

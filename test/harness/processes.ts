@@ -1,10 +1,9 @@
 import type { ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
+import { ROOT, startedFrom } from './built.ts';
 import { HOLDS_MS_MAX } from './waiting.ts';
 
-/** The code of this release. */
-export const ROOT = join(import.meta.dirname, '..', '..');
 /** Variable by which processes find what Node compiled of them before: a start takes about half as long. */
 export const COMPILED: Readonly<Record<string, string>> = process.env['NODE_COMPILE_CACHE']
   ? { NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] }
@@ -13,7 +12,7 @@ const OUTPUT_CHARS_MAX = 100_000;
 
 /** One of our processes, as it runs in production, that can be killed and started again at the same address. */
 export class Process {
-  readonly #file: string;
+  readonly #file: 'control-plane/main.ts' | 'verifier/main.ts';
   readonly #env: Readonly<Record<string, string>>;
   #child: ChildProcess | undefined;
   #port = '0';
@@ -56,7 +55,8 @@ export class Process {
       PORT: this.#port,
       ADMIN_PORT: this.#adminPort,
     };
-    const child = spawnBound(process.execPath, [join(this.root, this.#file)], env);
+    const file = this.root === ROOT ? startedFrom(this.#file) : join(this.root, this.#file);
+    const child = spawnBound(process.execPath, [file], env);
     this.#child = child;
     const listening = await new Promise<{ address: string; adminAddress: string }>((resolve, reject) => {
       const timer = setTimeout(() => reject(new Error(`${this.#file} does not listen`)), HOLDS_MS_MAX);

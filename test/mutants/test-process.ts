@@ -1,5 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { join } from 'node:path';
+import { FROM_SOURCES } from '../harness/built.ts';
 import type { Order, Outcome } from './host.ts';
 
 /** A run of a test file: as it ended, or why it did not. `killed` is a signal that came from somebody else. */
@@ -39,7 +40,8 @@ export class TestProcess {
     );
     const child = fork(join(import.meta.dirname, 'host.ts'), {
       cwd: root,
-      env,
+      // What a mistake was planted in is not built: that would be of the sources before.
+      env: { ...env, ...FROM_SOURCES },
       detached: true,
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });

@@ -1,9 +1,9 @@
 import type { ChildProcess } from 'node:child_process';
 import { connect, createServer, type Server, type Socket } from 'node:net';
-import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { spawnBound } from '../../../deploy/dev/redis-server.ts';
+import { type Main, startedFrom } from '../../harness/built.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { conversation, conversationOf, ofClient } from '../../harness/raw-requests.ts';
 import { untilPrinted } from '../../harness/until-printed.ts';
@@ -16,8 +16,6 @@ const RUN_MS_MAX = 60_000 + 100 * RUNS;
 const AT_ONCE = 10;
 /** The longest that a connection is kept which neither side ends; most have said all long before. */
 const QUIET_MS = 25;
-
-const ROOT = join(import.meta.dirname, '..', '..', '..');
 
 let fleet: Fleet;
 let api: Server;
@@ -54,10 +52,10 @@ class Subject {
   readonly listening: Promise<Record<string, string>>;
   output = '';
 
-  constructor(file: string, env: Readonly<Record<string, string>>) {
+  constructor(file: Main, env: Readonly<Record<string, string>>) {
     const { PATH = '' } = process.env;
     const addresses = { PORT: '0', ADMIN_PORT: '0', REDIS_URL: fleet.redisUrl };
-    this.child = spawnBound(process.execPath, [join(ROOT, file)], { PATH, ...addresses, ...env });
+    this.child = spawnBound(process.execPath, [startedFrom(file)], { PATH, ...addresses, ...env });
     const stdout = this.child.stdout as NonNullable<ChildProcess['stdout']>;
     stdout.on('data', (chunk: Buffer) => {
       this.output += chunk;

@@ -1,0 +1,72 @@
+import { createHash } from 'node:crypto';
+import { globSync, readFileSync, renameSync, rmSync, statSync, utimesSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { build, type Plugin } from 'rolldown';
+import { lean } from '../../deploy/image/lean.ts';
+import { BUILT, MAINS, outputOf, ROOT } from './built.ts';
+
+const FOLDER = join(ROOT, 'node_modules', '.cache', 'started');
+const KEPT_MS = 24 * 60 * 60 * 1000;
+
+/** Builds them once before the tests, or takes those of an earlier run from the same sources. */
+export default async function setup(): Promise<void> {
+  if (process.env[BUILT] !== undefined) return;
+  const folder = join(FOLDER, hashOfSources());
+  if (!isThere(folder)) await buildInto(folder);
+  utimesSync(folder, new Date(), new Date());
+  for (const name of globSync('*', { cwd: FOLDER })) {
+    const old = join(FOLDER, name);
+    if (isThere(old) && statSync(old).mtimeMs < Date.now() - KEPT_MS) rmSync(old, { recursive: true });
+  }
+  process.env[BUILT] = folder;
+}
+
+function isThere(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false }) !== undefined;
+}
+
+function hashOfSources(): string {
+  const files = globSync('{control-plane,verifier,shared}/**/*.{ts,json}', { cwd: ROOT });
+  const builders = ['package-lock.json', 'deploy/image/lean.ts', 'test/harness/build.ts'];
+  const hash = createHash('sha256').update(`${process.version} ${ROOT}`);
+  for (const file of [...files.sort(), ...builders]) {
+    hash.update(`\0${file}\0`).update(readFileSync(join(ROOT, file)));
+  }
+  return hash.digest('hex').slice(0, 20);
+}
+
+async function buildInto(folder: string): Promise<void> {
+  const unfinished = `${folder}.${process.pid}`;
+  await Promise.all(
+    MAINS.map((main) =>
+      build({
+        input: { [outputOf(main).replace(/\.js$/, '')]: join(ROOT, main) },
+        platform: 'node',
+        plugins: [...(main === 'verifier/main.ts' ? [lean()] : []), beside()],
+        // These packages look for their own files beside them.
+        external: /^@grpc\/|^@fastify\/swagger/,
+        output: { dir: unfinished, chunkFileNames: `${outputOf(main)}-[name].js` },
+      }),
+    ),
+  );
+  try {
+    renameSync(unfinished, folder);
+  } catch (error) {
+    rmSync(unfinished, { recursive: true });
+    if (!isThere(folder)) throw error; // another run was first, with the same
+  }
+}
+
+/** Lets every source find its scripts and settings where it lies. */
+function beside(): Plugin {
+  return {
+    name: 'beside',
+    transform(code, id) {
+      if (!id.startsWith(ROOT) || id.includes('node_modules')) return null;
+      return code
+        .replaceAll('import.meta.url', JSON.stringify(pathToFileURL(id).href))
+        .replaceAll('import.meta.dirname', JSON.stringify(join(id, '..')));
+    },
+  };
+}
