@@ -203,10 +203,12 @@ describe('Check', () => {
     ['a disabled key', bearer('disabled'), 401, 16, 'DISABLED', 'invalid_token'],
     ['an expired key', bearer('remote-expired'), 401, 16, 'EXPIRED', 'invalid_token'],
     ['a key of another API', bearer('other'), 403, 7, 'FORBIDDEN', undefined],
-    ['an outage', bearer('down'), 503, 14, 'SERVICE_UNAVAILABLE', undefined],
+    ['a key that was used too often', bearer('limited'), 429, 8, 'RATE_LIMITED', undefined, '2'],
+    ['a key whose credits are used up', bearer('remote-empty'), 429, 8, 'USAGE_EXCEEDED', undefined, '60'],
+    ['an outage', bearer('down'), 503, 14, 'SERVICE_UNAVAILABLE', undefined, '1'],
   ])(
     'denies %s in the words that a client may see',
-    async (_, request, httpStatus, code, problem, challenge) => {
+    async (_, request, httpStatus, code, problem, challenge, again: string | undefined = undefined) => {
       const reply = await check(request);
       expect([reply.status?.code, reply.denied_response?.status.code]).toEqual([code, httpStatus]);
       expect(reply.ok_response).toBeUndefined();
@@ -219,9 +221,21 @@ describe('Check', () => {
       });
       if (challenge) expect(headers['WWW-Authenticate']).toContain(challenge);
       else expect(headers).not.toHaveProperty('WWW-Authenticate');
-      expect(headers['Retry-After']).toBe(httpStatus === 503 ? '1' : undefined);
+      expect(headers['Retry-After']).toBe(again);
+      expect(headers['X-Key-Code']).toBe(httpStatus === 429 ? problem : undefined);
     },
   );
+
+  test('tells a key that was used too often of the limit and when to come again', async () => {
+    const { denied_response } = await check(bearer('limited'));
+    expect(told(denied_response?.headers)).toMatchObject({
+      RateLimit: '"default";r=0;t=2',
+      'RateLimit-Policy': '"default";q=100;w=10',
+    });
+    expect(told((await check(bearer('empty'))).denied_response?.headers)).not.toHaveProperty(
+      'RateLimit-Policy',
+    );
+  });
 
   test('holds a key to the API that Envoy is configured for', async () => {
     expect((await check(bearer('good'), { api_id: 'payments' })).status?.code ?? 0).toBe(0);

@@ -146,6 +146,48 @@ test('what goes on is one verdict, one use of its key and one credit, however of
   }
 });
 
+test('what goes on takes nothing more of a rate limit, and is not cut when the limit is used up', async () => {
+  const fleet = await Fleet.start({ verifiers: 0 });
+  try {
+    const { proxyAddress = '' } = await fleet.addVerifier({
+      UPSTREAM_URL: upstream.address,
+      PROXY_PORT: '0',
+      PROXY_RECHECK_MS: '100',
+    });
+    const ratelimit = { limit: 3, duration: 30 * 86_400_000, async: false };
+    const [limited, plain] = [
+      await fleet.ok('keys.createKey', { apiId: 'shop', ratelimit }),
+      await fleet.ok('keys.createKey', { apiId: 'shop' }),
+    ];
+    const status = async ({ key } = limited) =>
+      (await fleet.get(`${proxyAddress}/a`, { 'x-api-key': key })).status;
+    for (const each of [limited, plain]) await fleet.until(async () => (await status(each)) === 200);
+    upstream.handle = (_request, response) => void response.write('first');
+    /** Ends once all that goes on was judged so often. */
+    const judged = async (times: number) => {
+      for (let i = 0; i < times; i++) {
+        const one = await streamOf(plain.key, proxyAddress);
+        await fleet.ok('keys.updateKey', { keyId: plain.keyId, enabled: false });
+        await one.rest();
+        await fleet.ok('keys.updateKey', { keyId: plain.keyId, enabled: true });
+      }
+    };
+    const one = await streamOf(limited.key, proxyAddress);
+    await judged(4);
+    // Of three uses the second was the one that goes on: the third is still there.
+    upstream.handle = (_request, response) => void response.end('ok');
+    await fleet.until(async () => (await status()) === 200);
+    expect(await status()).toBe(429);
+    upstream.handle = (_request, response) => void response.write('first');
+    await judged(2);
+    expect(one.ended).toBe(false);
+    await fleet.ok('keys.updateKey', { keyId: limited.keyId, enabled: false });
+    await one.rest();
+  } finally {
+    await fleet.stop();
+  }
+});
+
 test('a disabled key is refused as soon as updateKey returns', async () => {
   const fleet = await Fleet.start({ verifiers: 0 });
   try {
