@@ -14,6 +14,11 @@ const ASKING = {
   caddy: 'Caddy + forward_auth',
 };
 
+/** Added to a name: the same configuration asks an nginx that says constant bytes, those of the verifier's answer. */
+const FLOOR = ', floor';
+/** A gateway that asks the verifier has at least this share of the throughput of its floor. */
+const SHARE_MIN = 0.9;
+
 /** Measures what asking the verifier adds to a request through a gateway. */
 const gateways: Benchmark = async ({ quick }) => {
   const title = 'Behind a gateway';
@@ -25,21 +30,30 @@ const gateways: Benchmark = async ({ quick }) => {
     await warm(verifier, backend.keys);
     const api = await startNginx('API', directory, `server { listen \${LISTEN}; return 200 "{}"; }`, {});
     const around = { UPSTREAM: at(api), VERIFIER: at(verifier), API_ID: 'bench' };
+    const floor = await startFloor(directory, verifier, backend.keys[0] ?? '');
+    const floorAround = { ...around, VERIFIER: at(floor) };
     const shipped = readFileSync(join(SHIPPED, 'nginx', 'keyfence.conf.template'), 'utf8');
     const alone = readFileSync(peer('nginx-alone.conf.template'), 'utf8');
     const servers = [
       await startNginx('nginx', directory, alone, around),
       await startNginx(ASKING.nginx, directory, shipped, around),
+      await startNginx(ASKING.nginx + FLOOR, directory, shipped, floorAround),
     ];
-    if (existsSync(socket))
+    if (existsSync(socket)) {
+      const askOver = (file: string) => ({ ...around, VERIFIER: `unix:${file}` });
       servers.push(
-        await startNginx(ASKING.unix, directory, shipped, { ...around, VERIFIER: `unix:${socket}` }),
+        await startNginx(ASKING.unix, directory, shipped, askOver(socket)),
+        await startNginx(ASKING.unix + FLOOR, directory, shipped, askOver(floor.socket)),
       );
-    if (isHere('caddy'))
+    }
+    if (isHere('caddy')) {
+      const file = join(SHIPPED, 'caddy', 'Caddyfile');
       servers.push(
         await startCaddy('Caddy', directory, peer('caddy-alone.Caddyfile'), around),
-        await startCaddy(ASKING.caddy, directory, join(SHIPPED, 'caddy', 'Caddyfile'), around),
+        await startCaddy(ASKING.caddy, directory, file, around),
+        await startCaddy(ASKING.caddy + FLOOR, directory, file, floorAround),
       );
+    }
     const requests = backend.keys.map(
       (key): LoadRequest => ({
         method: 'GET',
@@ -59,17 +73,30 @@ const gateways: Benchmark = async ({ quick }) => {
         }
       }
     } finally {
-      for (const { stop } of [...servers, api, verifier]) await stop();
+      for (const { stop } of [...servers, api, floor, verifier]) await stop();
       await backend.stop();
     }
     return { title, about: about(quick), rows: rowsOf(measured) };
   });
 };
 
+/** An nginx that says constant bytes, what the verifier says of a good key, over TCP and over a Unix socket. */
+async function startFloor(directory: string, verifier: Server, key: string) {
+  const answer = await fetch(`http://${at(verifier)}/authz/api/bench/forward-auth`, {
+    headers: { Authorization: `Bearer ${key}` },
+  });
+  if (answer.status !== 200) throw new Error(`a good key is answered with ${answer.status}`);
+  const socket = join(directory, 'floor.sock');
+  const headers = [...answer.headers].filter(([name]) => name.startsWith('x-'));
+  const lines = headers.map(([name, value]) => `add_header ${name} "${value}";`).join(' ');
+  const site = `server { listen \${LISTEN}; listen unix:${socket}; ${lines} return 200; }`;
+  return { ...(await startNginx('floor', directory, site, {})), socket };
+}
+
 const rounds = (quick: boolean) => (quick ? 3 : 5);
 
 const about = (quick: boolean) =>
-  `GET with one of ${KEYS.toLocaleString('en')} keys in memory. Gateway, verifier and an API that is an nginx saying \`{}\` share core ${SERVER_CORE}, so that throughput counts all the work there is; the load is on the other. Latency over 1 connection, throughput over 32; interleaved; medians of ${rounds(quick)}, p99 of the quietest, since whatever else runs on the machine only adds to it.`;
+  `GET with one of ${KEYS.toLocaleString('en')} keys in memory. Gateway, verifier and an API that is an nginx saying \`{}\` share core ${SERVER_CORE}, so that throughput counts all the work there is; the load is on the other. A floor is the same configuration asking an nginx that says what the verifier says of a good key, whatever it is asked. Latency over 1 connection, throughput over 32; interleaved; medians of ${rounds(quick)}, p99 of the quietest, since whatever else runs on the machine only adds to it.`;
 
 function rowsOf(measured: ReadonlyMap<string, { one: Load[]; many: Load[] }>): Row[] {
   const numbers = [...measured].map(([name, { one, many }]) => ({
@@ -85,7 +112,16 @@ function rowsOf(measured: ReadonlyMap<string, { one: Load[]; many: Load[] }>): R
       ? `: ${(p50 - base.p50).toFixed(3)} and ${(p99 - base.p99).toFixed(3)} ms more, ${(rate / base.rate).toFixed(2)} ×`
       : '';
     const value = `p50 ${p50.toFixed(3)} ms, p99 ${p99.toFixed(3)} ms, ${Math.round(rate).toLocaleString('en')} requests/s`;
-    return { name, value: value + added };
+    const rounds = measured.get(name)?.many ?? [];
+    const floors = measured.get(name + FLOOR)?.many;
+    if (!floors) return { name, value: value + added };
+    const shares = rounds.map((each, i) => each.requestsPerSecond / (floors[i]?.requestsPerSecond ?? 0));
+    return {
+      name,
+      value: `${value}${added}; ${median(shares).toFixed(2)} × its floor`,
+      target: `≥ ${SHARE_MIN} × its floor`,
+      met: median(shares) >= SHARE_MIN,
+    };
   });
 }
 

@@ -1,0 +1,74 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { describeGateways, Gateway } from './gateways.ts';
+import { showing, World } from './world.ts';
+
+const AT_ONCE = 16;
+const ROUNDS = 10;
+
+let world: World;
+let key: string;
+beforeAll(async () => {
+  world = await World.start();
+  ({ key } = await world.validKey());
+});
+afterAll(() => world.stop());
+
+describeGateways((name) => {
+  // Over HTTP/2 all requests share one.
+  test.skipIf(name === 'envoy-grpc')('connections to the verifier are kept for many requests', async () => {
+    const relay = await Relay.start(new URL(world.verifier.address));
+    const directory = mkdtempSync(join(tmpdir(), 'kf-'));
+    const gateway = await Gateway.start(name, directory, { ...world.around, VERIFIER: relay.host });
+    const ask = async () => (await gateway.ask(showing(key))).status;
+    try {
+      await world.fleet.until(async () => (await ask()) === 200, `${name} lets nothing pass`);
+      const before = relay.connections;
+      for (let round = 0; round < ROUNDS; round++) await Promise.all(Array.from({ length: AT_ONCE }, ask));
+      // Some ask for its health too, and each thread has connections of its own.
+      expect(relay.connections - before).toBeLessThan((AT_ONCE * ROUNDS) / 2);
+      expect(await ask()).toBe(200);
+    } finally {
+      await gateway.stop();
+      relay.stop();
+      rmSync(directory, { recursive: true });
+    }
+  });
+});
+
+/** Stands before the verifier and counts who connects. */
+class Relay {
+  connections = 0;
+  readonly #sockets = new Set<Socket>();
+  readonly #server = createServer();
+
+  static async start({ hostname, port }: URL): Promise<Relay> {
+    const relay = new Relay();
+    relay.#server.on('connection', (client) => {
+      relay.connections++;
+      const verifier = connect(Number(port), hostname);
+      for (const [from, to] of [
+        [client, verifier],
+        [verifier, client],
+      ] as const) {
+        relay.#sockets.add(from);
+        from.on('error', () => to.destroy()).on('close', () => to.destroy());
+        from.pipe(to);
+      }
+    });
+    await new Promise<void>((resolve) => relay.#server.listen(0, '127.0.0.1', resolve));
+    return relay;
+  }
+
+  get host(): string {
+    return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  stop(): void {
+    this.#server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+}
