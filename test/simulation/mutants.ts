@@ -30,7 +30,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [['this.#clock.monotonicMs() < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
   'timer-driven fence': {
-    seed: 8,
+    seed: 15,
     file: 'verifier/core/lease.ts',
     edits: [
       [
@@ -80,7 +80,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [['names: 0, later: noop }', 'names: 0 }']],
   },
   'laggard removed at F': {
-    seed: 375,
+    seed: 236,
     file: FENCE,
     edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
   },
@@ -114,12 +114,12 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [[`sha1(\`\${previousHash}|`, 'sha1(`|']],
   },
   'creations not compared': {
-    seed: 183,
+    seed: 57,
     file: REDIS,
     edits: [["if (creations !== 'OK') return read({ ...nothing, status: creations });", '']],
   },
   'creations only counted': {
-    seed: 228,
+    seed: 2652,
     file: REDIS,
     edits: [
       [
@@ -154,12 +154,12 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     ],
   },
   'F without X': {
-    seed: 24,
+    seed: 108,
     file: FENCE,
     edits: [['return leaseMs + deposedMs +', 'return leaseMs + 0 * deposedMs +']],
   },
   'REGISTER without WAIT': {
-    seed: 114,
+    seed: 708,
     file: PORTS,
     edits: [
       ["'register', this.#apiId, script, replicas);", "'register', this.#apiId, script, 0);"],
@@ -200,7 +200,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [['const alone = changes.map(', 'const alone = changes.slice(-1).map(']],
   },
   'batch over several connections': {
-    seed: 293,
+    seed: 880,
     file: PORTS,
     edits: [
       ["const connection = await this.#lanes.get('batch');\n", ''],

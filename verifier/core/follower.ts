@@ -28,6 +28,11 @@ interface Elsewhere {
 const FILL_ATTEMPTS_MAX = 5;
 /** REGISTER may be followed by WAIT, which takes up to 1000 ms. */
 const REGISTER_DEADLINE_MS = 2000;
+/**
+ * From one acknowledgement to the next at least, milliseconds: the first of a burst of changes is acknowledged at once, and
+ * what comes next together, so that Redis and this process are free for others in between.
+ */
+const ACK_PERIOD_MS = 3;
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
 
@@ -238,6 +243,7 @@ export class Follower {
     );
     for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#waker.reset();
+      const startedAtMs = this.#clock.monotonicMs();
       try {
         if (!this.#epoch) await this.#register(session);
         else await this.#sync(session, this.#epoch);
@@ -251,6 +257,8 @@ export class Follower {
       onLive();
       const jitter = 0.9 + 0.2 * this.#random();
       await this.#waker.pause(this.#clock, this.#limits.syncPeriodMs * jitter);
+      const restMs = startedAtMs + ACK_PERIOD_MS - this.#clock.monotonicMs();
+      if (restMs > 0) await pause(this.#clock, restMs, this.#stop.signal);
     }
     if (!this.#stop.signal.aborted) throw unavailable('the connection to Redis ended');
   }
