@@ -1,4 +1,5 @@
-// A process with many verifiers in it, without HTTP: `followers.ts <count> <apiId>`. Each has a connection of its own.
+// A process with many verifiers in it, without HTTP: `followers.ts <count> <apiId> [at-once]`. Each has a connection of its
+// own; they join one after the other, or all at once.
 // Says when the last of them has applied a change, by the clock that all processes of a machine share.
 import { systemClock } from '../shared/clock.ts';
 import { loadConfig } from '../shared/process/config.ts';
@@ -10,7 +11,7 @@ import { Verifier } from '../verifier/core/verifier.ts';
 import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { silent, verifierLimits } from './verifier-options.ts';
 
-const [count = '1', apiId = 'bench'] = process.argv.slice(2);
+const [count = '1', apiId = 'bench', pace] = process.argv.slice(2);
 const config = loadConfig(redisSettings, process.env);
 const log = createLogger('verifier', 'silent');
 /** By how many verifiers, for each change. */
@@ -35,9 +36,11 @@ const verifiers = Array.from({ length: Number(count) }, () => {
     }),
   });
 });
-for (const verifier of verifiers) {
+const join = async (verifier: Verifier) => {
   verifier.start();
-  await verifier.followers[0]?.whenLive();
-}
+  while (!verifier.followers[0]?.live) await verifier.followers[0]?.whenLive().catch(() => undefined);
+};
+if (pace === 'at-once') await Promise.all(verifiers.map(join));
+else for (const verifier of verifiers) await join(verifier);
 console.log(JSON.stringify({ live: verifiers.length }));
 setInterval(() => undefined, 60_000);

@@ -139,7 +139,7 @@ export function startNginx(
   template: string,
   values: Record<string, string>,
   core = SERVER_CORE,
-): Promise<Server> {
+): Promise<Server & { readonly pid: number }> {
   const port = freePort();
   const all: Record<string, string> = { ...values, LISTEN: `127.0.0.1:${port}` };
   const home = join(directory, `nginx-${port}`);
@@ -162,7 +162,7 @@ function startCaddy(
   home: string,
   file: string,
   values: Record<string, string>,
-): Promise<Server> {
+): Promise<Server & { readonly pid: number }> {
   const port = freePort();
   const env = {
     ...values,
@@ -181,7 +181,7 @@ async function started(
   port: number,
   command: readonly string[],
   env: Record<string, string>,
-): Promise<Server> {
+): Promise<Server & { readonly pid: number }> {
   const [file = '', ...args] = command;
   const child = spawn(file, args, { env: { ...process.env, ...env }, stdio: 'ignore' });
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
@@ -192,6 +192,7 @@ async function started(
   return {
     name,
     port,
+    pid: child.pid ?? 0,
     async stop() {
       child.kill('SIGTERM');
       await exited;

@@ -7,6 +7,7 @@ import {
   interleave,
   LOAD_CORE,
   type LoadRequest,
+  type Loads,
   loadPanels,
   peer,
   SERVER_CORE,
@@ -15,6 +16,9 @@ import {
 import { type Server, startBackend, startPeer, startVerifier, warm } from './servers.ts';
 
 const KEYS = 1000;
+const NGINX = 'nginx proxy_pass';
+/** Of nginx's work for a request, ours may be this many times as much, the check included. */
+const CPU_MAX = 1 / 0.55;
 const MINIMAL = 'minimal node:http + undici proxy';
 
 /** Proxy mode against proxies that ask nobody. */
@@ -27,20 +31,20 @@ const proxy: Benchmark = async ({ quick }) => {
     const site = `server { listen \${LISTEN}; return 200 '{"order":1}'; }`;
     const api = await startNginx('API', directory, site, {}, LOAD_CORE);
     const backend = await startBackend(directory, KEYS);
-    const servers: Server[] = [];
+    const servers: (Server & { readonly pid: number })[] = [];
     try {
       const UPSTREAM_URL = `http://127.0.0.1:${api.port}`;
       const port = freePort();
       const env = { ...backend.env, UPSTREAM_URL, PROXY_PORT: String(port) };
       const verifier = await startVerifier({ ...backend, env });
-      servers.push({ name: 'Keyfence, proxy mode', port, stop: verifier.stop });
+      servers.push({ name: 'Keyfence, proxy mode', port, pid: verifier.pid, stop: verifier.stop });
       await warm(verifier, backend.keys);
       servers.push(await startPeer(MINIMAL, 'minimal-proxy.ts', UPSTREAM_URL));
       servers.push(await startPeer(`${MINIMAL}, tuned`, 'minimal-proxy.ts', UPSTREAM_URL, 'tuned'));
       servers.push(await startPeer('minimal node:http proxy', 'minimal-http-proxy.ts', UPSTREAM_URL));
       const nginx = readFileSync(peer('nginx-alone.conf.template'), 'utf8');
       const around = { UPSTREAM: `127.0.0.1:${api.port}` };
-      servers.push(await startNginx('nginx proxy_pass', directory, nginx, around));
+      servers.push(await startNginx(NGINX, directory, nginx, around));
       const requests = backend.keys.map(
         (key): LoadRequest => ({
           method: 'GET',
@@ -48,12 +52,12 @@ const proxy: Benchmark = async ({ quick }) => {
           headers: { Authorization: `Bearer ${key}` },
         }),
       );
-      const contenders = servers.map((server) => ({ name: server.name, port: server.port, requests }));
+      const contenders = servers.map(({ name, port, pid }) => ({ name, port, pid, requests }));
       const loads = await interleave(contenders, rounds, seconds);
       const alone = await latencies([...servers, api], requests, rounds, seconds);
       const about = `GET with one of ${KEYS.toLocaleString('en')} keys in memory, passed on to an nginx. Each proxy on core ${SERVER_CORE}; the load and the API on core ${LOAD_CORE}. 32 connections, then one; interleaved; medians of ${rounds}. The others ask nobody.`;
       const targets = { [MINIMAL]: 0.9, [`${MINIMAL}, tuned`]: 0.9 };
-      const rows = [...throughputRows(loads, targets), ...alone];
+      const rows = [...throughputRows(loads, targets), ...cpuRows(loads), ...alone];
       return { title, about, panels: loadPanels(loads), rows };
     } finally {
       for (const { stop } of [...servers.reverse(), api]) await stop();
@@ -61,6 +65,20 @@ const proxy: Benchmark = async ({ quick }) => {
     }
   });
 };
+
+/** Processor time of a request beside that of nginx. */
+function cpuRows(loads: ReadonlyMap<string, Loads>): Row[] {
+  const nginx = loads.get(NGINX)?.cpuUs;
+  if (nginx === undefined) return [];
+  return [...loads].flatMap(([name, { cpuUs }], i): Row[] => {
+    if (name === NGINX || cpuUs === undefined) return [];
+    const row = {
+      name: `${name}: CPU of a request ÷ that of ${NGINX}`,
+      value: `${(cpuUs / nginx).toFixed(2)} ×`,
+    };
+    return [i === 0 ? { ...row, target: `≤ ${CPU_MAX.toFixed(2)}`, met: cpuUs / nginx <= CPU_MAX } : row];
+  });
+}
 
 /** Latency of one request after the other. */
 async function latencies(

@@ -18,6 +18,7 @@ const names = [
   'metrics-cost',
   'start-up',
   'propagation',
+  'fleet',
   'writes',
   'import',
   'many',
