@@ -19,6 +19,7 @@ import { recordCalls } from './http/routes/audit-hooks.ts';
 import { creditRoutes } from './http/routes/credits.ts';
 import { fleetRoutes } from './http/routes/fleet.ts';
 import { importRoutes } from './http/routes/import.ts';
+import { keyPermissionRoutes } from './http/routes/key-permissions.ts';
 import { keyRoutes } from './http/routes/keys.ts';
 import { manyKeysRoutes } from './http/routes/many-keys.ts';
 import { rerollRoutes } from './http/routes/reroll.ts';
@@ -167,6 +168,7 @@ export async function startControlPlane(
     ...{ keys, view, apis, propagator, holdMs: config.FENCE_WAIT_MS },
     monotonicMs: () => clock.monotonicMs(),
   });
+  keyPermissionRoutes(app, { keys, propagator });
   creditRoutes(app, { keys, credits: new Credits(writer, clock), propagator });
   rerollRoutes(app, { keys, successors: new Successors(nodes, keys, clock), propagator, clock });
   importRoutes(app, { keyImport });

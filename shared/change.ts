@@ -1,4 +1,4 @@
-import { decodeState, type KeyState } from './key-record.ts';
+import { decodeState, KEY_LETTERS, type KeyState } from './key-record.ts';
 import { PROTOCOL } from './protocol.ts';
 
 /**
@@ -60,8 +60,11 @@ export function effectOf(change: Change): Effect {
   if (kind === 'api-deleted') return { kind };
   const { secretHash, pool } = readNamed(named);
   const set = SET.exec(kind);
-  if (set && Number(set[1] ?? 1) <= PROTOCOL && secretHash)
+  if (set && Number(set[1] ?? 1) <= PROTOCOL && secretHash) {
+    // An older control plane tells fewer fields than the record may hold.
+    if (state.length < KEY_LETTERS.length) return { kind: 'forget', secretHash, pool };
     return { kind: 'set', secretHash, state: decodeState(state, pool) };
+  }
   if (kind === 'forget' && secretHash) return { kind, secretHash, pool };
   throw new Error(`change ${change.sequence} is of an unknown kind`);
 }

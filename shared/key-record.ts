@@ -1,4 +1,5 @@
 import { type GivenLimit, type RateLimit, wholeLimit } from './credits.ts';
+import { PERMISSIONS_PROTOCOL, slugsOf, slugsText } from './slugs.ts';
 
 /** Kinds of values that a field of a key can have. */
 interface Values {
@@ -9,6 +10,7 @@ interface Values {
   object: object;
   limit: GivenLimit;
   limits: readonly (GivenLimit & Pick<RateLimit, 'name'>)[];
+  slugs: readonly string[];
 }
 /** Kind of a value. */
 export type Kind = keyof Values;
@@ -87,6 +89,13 @@ export const KEY_FIELDS = {
       'Further limits, each obeyed where a verification names it: `[{name, limit, duration, async}]`.',
     option: ['<json>', 'further limits by name, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]'],
   },
+  permissions: {
+    letter: 'P',
+    kind: 'slugs',
+    needs: PERMISSIONS_PROTOCOL,
+    description: 'What the key may do, by names of your own; a verification can ask for them.',
+    option: ['<slugs>', 'what the key may do, such as files.read,files.write'],
+  },
 } as const satisfies Readonly<Record<string, Row>>;
 
 /** Other names of fields, for clients that know them by those: taken in requests, and shown beside the field itself. */
@@ -119,15 +128,16 @@ export type KeyPatch = {
 };
 /** Fields by their letters, as stored: `''` stands for none. */
 export type StoredFields = Readonly<Partial<Record<Letter, string>>>;
-/** Fields as a verifier keeps them: a time of 0 and a text of `''` stand for none, objects and limits are JSON text. */
+/** Fields as a verifier keeps them: a time of 0 and a text of `''` stand for none, objects and limits are JSON text, permissions as they are stored. */
 export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
   /** Name of the pool from which its credits come; `''` = as many as are asked for. */
   readonly pool: string;
 };
-interface States extends Omit<Values, 'object' | 'limit' | 'limits'> {
+interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs'> {
   object: string;
   limit: string;
   limits: string;
+  slugs: string;
 }
 
 const rows = Object.entries(KEY_FIELDS) as [KeyField, Row & { letter: Letter }][];
@@ -180,6 +190,7 @@ export function storedFields(patch: KeyPatch): StoredFields {
 
 function stored(kind: Kind, value: unknown): string {
   if (kind === 'flag') return value ? '1' : '0';
+  if (kind === 'slugs') return slugsText(value as Values['slugs']);
   if (kind === 'limit') return JSON.stringify(wholeLimit(value as Values['limit']));
   if (kind !== 'object' && kind !== 'limits') return String(value);
   const text = JSON.stringify(kind === 'limits' ? (value as Values['limits']).map(wholeLimit) : value);
@@ -231,8 +242,10 @@ export function decodeState(values: readonly string[], pool = ''): KeyState {
   return state as KeyState;
 }
 
-const shownAs = (kind: Kind, text: string): unknown =>
-  kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decoded(kind, text);
+function shownAs(kind: Kind, text: string): unknown {
+  if (kind === 'slugs') return slugsOf(text);
+  return kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decoded(kind, text);
+}
 
 function decoded(kind: Kind, text: string): boolean | number | string {
   if (kind === 'flag') return text === '1';

@@ -2,9 +2,10 @@
  * The protocol that this code speaks: what a verifier obeys, and a control plane may write. Verifiers of before there was
  * a number speak 1. One who reads what it does not know would ignore it, so whatever only newer verifiers obey declares
  * the protocol that it needs (`needs` of a field's row, or of a write), and the scripts hold older ones off.
- * - 2: this gate.
+ * - 2: this gate; credits, rate limits.
+ * - 3: permissions.
  */
-export const PROTOCOL = 2;
+export const PROTOCOL = 3;
 
 /** The name under which a verifier registers; the scripts read the protocol from it. */
 export const memberName = (text: string): string => `${PROTOCOL}.${text}`;

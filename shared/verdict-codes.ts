@@ -33,6 +33,12 @@ export const VERDICTS = {
     showsKey: true,
     usage: { letter: 'E', field: 'expired' },
   },
+  INSUFFICIENT_PERMISSIONS: {
+    status: 403,
+    sentence: 'The API key lacks a permission that is needed.',
+    showsKey: true,
+    usage: { letter: 'P', field: 'insufficientPermissions' },
+  },
   RATE_LIMITED: {
     status: 429,
     sentence: 'The API key was used too often; try again later.',

@@ -14,8 +14,8 @@ export interface VerifierStatus {
   readonly reportedAt: number;
   /** Verdicts since the start, by where they came from; the hit rate is memory ÷ both. */
   readonly verdicts: { readonly memory: number; readonly redis: number };
-  /** Verdicts since the start, by what they were; absent where the verifier is of an earlier version. */
-  readonly codes?: VerdictCounts;
+  /** Verdicts since the start, by what they were; absent, or without some of them, where the verifier is of an earlier version. */
+  readonly codes?: Partial<VerdictCounts>;
   readonly keysInMemory: number;
   /** Settings that must fit those of others; absent where the verifier is of an earlier version. */
   readonly settings?: { readonly foreignKeys: boolean; readonly syncPeriodMs: number };

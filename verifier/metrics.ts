@@ -93,16 +93,16 @@ export class Metrics {
     const decided = this.#lookups.labels({ outcome: 'decided' });
     const gaveUp = this.#lookups.labels({ outcome: 'undecided' });
     return {
-      decide(key, askedApi, isAgain, tags, price) {
-        const verdict = answers.decide(key, askedApi, isAgain, tags, price);
+      decide(key, askedApi, isAgain, tags, terms) {
+        const verdict = answers.decide(key, askedApi, isAgain, tags, terms);
         if (verdict !== undefined && !isAgain) memory[verdict.code]++;
         return verdict;
       },
-      lookUp(key, askedApi, isAgain, tags, price) {
+      lookUp(key, askedApi, isAgain, tags, terms) {
         if (isAgain) return answers.lookUp(key, askedApi, isAgain);
         const startedAtMs = clock.monotonicMs();
         const seconds = () => (clock.monotonicMs() - startedAtMs) / 1000;
-        return answers.lookUp(key, askedApi, isAgain, tags, price).then(
+        return answers.lookUp(key, askedApi, isAgain, tags, terms).then(
           (verdict) => {
             redis[verdict.code]++;
             decided.observe(seconds());

@@ -62,6 +62,9 @@ export function rateLimit(text: string): GivenLimit | null {
   return { limit: Number(limit), duration };
 }
 
+/** Names with commas between; none where it is empty. */
+export const names = (text: string): string[] => text.split(',').filter((name) => name !== '');
+
 /** A list as JSON. */
 export function jsonList(text: string): unknown[] {
   try {

@@ -18,6 +18,7 @@ import {
 } from '#shared/key-record.ts';
 
 import { Ratelimit, Ratelimits } from './limit-schemas.ts';
+import { Slugs } from './slug-schemas.ts';
 
 /** Schemas of the fields that several answers have. */
 
@@ -40,6 +41,7 @@ const kinds = {
   object: (options: TSchemaOptions) => Type.Object({}, { additionalProperties: true, ...options }),
   limit: Ratelimit,
   limits: Ratelimits,
+  slugs: Slugs,
 };
 type Named = KeyField | Alias;
 type FieldOf<Name extends Named> = Name extends Alias ? (typeof ALIASES)[Name] : Name;
@@ -53,6 +55,7 @@ const boundsOf = {
   object: {},
   limit: {},
   limits: {},
+  slugs: {},
 };
 /** Taken apart for their order in the document only; a new field is among the others. */
 const { enabled, expires, name, meta, externalId, ...others } = KEY_FIELDS;

@@ -141,6 +141,7 @@ export const KINDS = {
   VALID: { name: 'allowed', tone: 'good' },
   DISABLED: { name: 'disabled', tone: 'bad' },
   EXPIRED: { name: 'expired', tone: 'warn' },
+  INSUFFICIENT_PERMISSIONS: { name: 'lacks a permission', tone: 'other' },
   RATE_LIMITED: { name: 'rate limited', tone: 'warn' },
   USAGE_EXCEEDED: { name: 'credits spent', tone: 'spent' },
   FORBIDDEN: { name: 'of another API', tone: 'other' },

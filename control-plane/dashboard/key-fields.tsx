@@ -16,6 +16,7 @@ const FIELDS: {
   externalId: ['text', 'Owner', 'its id in your own system'],
   environment: ['text', 'Environment', 'such as live or test'],
   expires: ['time', 'Expires', 'empty = never'],
+  permissions: ['slugs', 'Permissions', 'such as files.read files.write'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };
 const NAMES = Object.keys(FIELDS) as FieldName[];
@@ -29,10 +30,11 @@ export function KeyFields({ of }: { of?: Key }) {
     const input = {
       text: <input id={id} name={name} maxLength={256} defaultValue={value} autocomplete="off" />,
       time: <input id={id} name={name} type="datetime-local" step="1" defaultValue={value} />,
+      slugs: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
       object: <textarea id={id} name={name} rows={4} spellcheck={false} defaultValue={value} />,
     }[kind];
     return (
-      <label key={name} for={id} class={kind === 'object' ? 'wide' : ''}>
+      <label key={name} for={id} class={kind === 'object' || kind === 'slugs' ? 'wide' : ''}>
         {label} {hint && <small>{hint}</small>}
         {input}
       </label>
@@ -60,6 +62,7 @@ function textOf(name: FieldName, key: Key | undefined): string {
   if (value === undefined) return '';
   if (typeof value === 'number') return localText(value);
   if (typeof value === 'string') return value;
+  if (Array.isArray(value)) return value.join(' ');
   return Object.keys(value).length > 0 ? JSON.stringify(value, null, 2) : '';
 }
 
@@ -68,6 +71,7 @@ function enteredAs(name: FieldName, text: string): unknown {
   if (text === '') return null;
   const [kind] = FIELDS[name];
   if (kind === 'time') return new Date(text).getTime();
+  if (kind === 'slugs') return text.split(/[\s,]+/).filter((slug) => slug !== '');
   return kind === 'object' ? parseObject(name, text) : text;
 }
 

@@ -47,6 +47,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               </Fact>
               <Fact name="Owner">{of.externalId ? <bdi>{of.externalId}</bdi> : '–'}</Fact>
               {of.environment && <Fact name="Environment">{of.environment}</Fact>}
+              {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
               {of.ratelimit && <Fact name="Limit">{limitText(of.ratelimit)}</Fact>}
               {of.ratelimits?.map((limit) => (
                 <Fact key={limit.name} name={`Limit ${limit.name}`}>

@@ -9,6 +9,7 @@ const VERDICTS = {
   success: { name: 'valid', tone: 'good' },
   disabled: { name: 'disabled', tone: 'bad' },
   expired: { name: 'expired', tone: 'warn' },
+  insufficientPermissions: { name: 'lacks a permission', tone: 'other' },
   rateLimited: { name: 'rate limited', tone: 'warn' },
   usageExceeded: { name: 'credits spent', tone: 'spent' },
   forbidden: { name: 'of another API', tone: 'other' },

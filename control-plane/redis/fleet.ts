@@ -46,8 +46,11 @@ export const Verifier = Type.Object({
   ),
   codes: Type.Optional(
     Type.Object(
-      perVerdict(() => Type.Integer({ minimum: 0 })),
-      { description: 'The same verdicts by what they were; absent for one of an earlier release.' },
+      perVerdict(() => Type.Optional(Type.Integer({ minimum: 0 }))),
+      {
+        description:
+          'The same verdicts by what they were. One of an earlier release tells none, or not all: there are none of what it does not tell.',
+      },
     ),
   ),
   keysInMemory: Type.Integer({ minimum: 0 }),

@@ -1,6 +1,7 @@
 import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId, generateKey, hashSecret, startOf } from '#shared/key-format.ts';
+import { KEY_FIELDS } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
@@ -11,6 +12,7 @@ import {
   recordKey,
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
+import { slugsOf } from '#shared/slugs.ts';
 import type { ChangeLog } from '../core/change-log.ts';
 import { tooOld } from '../core/not-written.ts';
 import { BYTES, parseDefaults, SeenDefaults } from './api-defaults.ts';
@@ -139,6 +141,18 @@ export class Keys {
       redis.hmget(record, 'p', 'v'),
     );
     return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
+  }
+
+  /** Permissions of a key, and the version of its record that has them; undefined when there is no such key. */
+  async permissionsOf(
+    apiId: string,
+    keyId: string,
+  ): Promise<{ readonly slugs: readonly string[]; readonly version: string } | undefined> {
+    const record = recordKey(apiId, keyId);
+    const [secretHash, version, text] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'p', 'v', KEY_FIELDS.permissions.letter),
+    );
+    return secretHash ? { slugs: slugsOf(text ?? ''), version: version ?? '0' } : undefined;
   }
 
   /** Sets the pointers of a key, whose record comes after both. Rejects with CONFLICT or SERVICE_UNAVAILABLE. */

@@ -148,6 +148,7 @@ function keyFieldsTable(): string {
     object: 'JSON',
     limit: 'JSON',
     limits: 'JSON',
+    slugs: 'in order, with spaces between',
   };
   const settable = Object.entries(KEY_FIELDS).map(
     ([name, { letter, kind, description }]) =>

@@ -2,8 +2,10 @@ import { API_ID } from '../../shared/api-id.ts';
 import { DURATION_MIN_MS, LIMIT_NAME, LIMITS_MAX } from '../../shared/credits.ts';
 import { KEY_FIELDS, TEXT_FIELDS, type TextField } from '../../shared/key-record.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
+import { SLUG } from '../../shared/slugs.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
+import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX } from '../../verifier/core/permissions.ts';
 import { TAG_LENGTH_MAX, TAGS_MAX } from '../../verifier/core/tags.ts';
 import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
 import { KEY_LENGTH_MAX } from '../../verifier/endpoints/verify-key.ts';
@@ -46,6 +48,11 @@ const verdict = {
     meta: field('meta'),
     ...Object.fromEntries(TEXT_FIELDS.map(({ label, name }) => [label, field(name)])),
     expires: field('expires'),
+    permissions: {
+      type: 'array',
+      items: { type: 'string' },
+      description: `${KEY_FIELDS.permissions.description} Absent where it has none.`,
+    },
     ratelimit: {
       type: 'object',
       description:
@@ -68,6 +75,21 @@ const verdict = {
     requestId: text('As in X-Request-Id.'),
   },
   required: ['valid', 'code', 'requestId'],
+};
+
+const permissionQuery = {
+  description: `A permission; \`{and: […]}\` or \`{or: […]}\` of others; or a text such as \`a AND (b OR c)\`, of at most ${QUERY_LENGTH_MAX} characters. At most ${LEAVES_MAX} permissions and ${DEPTH_MAX} levels. A permission matches \`${SLUG.source}\`, and only itself: \`*\` stands for nothing else.`,
+  oneOf: [
+    { type: 'string', minLength: 1, maxLength: QUERY_LENGTH_MAX },
+    ...['and', 'or'].map((name) => ({
+      type: 'object',
+      properties: {
+        [name]: { type: 'array', minItems: 1, items: { description: 'A query of the same form.' } },
+      },
+      required: [name],
+      additionalProperties: false,
+    })),
+  ],
 };
 
 const header = (description: string) => ({ description, required: true, schema: { type: 'string' } });
@@ -179,6 +201,14 @@ export const verifierDocument = {
                     items: { type: 'string', minLength: 1, maxLength: TAG_LENGTH_MAX },
                     description:
                       'What a verdict on a known key is counted by, once for each; see `apis.getVerifications` of the control plane.',
+                  },
+                  authorization: {
+                    type: 'object',
+                    description:
+                      'What the key must be allowed to do; INSUFFICIENT_PERMISSIONS where it is not.',
+                    properties: { permissions: permissionQuery },
+                    required: ['permissions'],
+                    additionalProperties: false,
                   },
                   ratelimits: {
                     type: 'array',

@@ -5,10 +5,10 @@ import { atMost, backoffMs, type Clock } from '../clock.ts';
 import { ApiError, unavailable } from '../errors.ts';
 import type { Logger } from '../process/log.ts';
 import { readCopies } from '../read-buffer.ts';
-import { writeTogether } from '../write-together.ts';
 import { Deadlines } from './deadlines.ts';
 import { ReachLog, unusable } from './redis-fault.ts';
 import { connectionOptions, type Node, nodeOf, type Options, type RedisConfig } from './redis-settings.ts';
+import { writeTogether } from './write-together.ts';
 
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;

@@ -73,6 +73,24 @@ describe('keys', () => {
     expect(await answer('keys verify', 1, {}, `${key}\n`)).toMatchObject({ code: 'NOT_FOUND' });
   });
 
+  test('are given permissions, asked for them, and lose them', async () => {
+    const { keyId, key } = await answer('keys create shop --permissions files.write,files.read');
+    const asking = (status: number, query: string) => verified(key, status, `--permissions ${query}`);
+    expect(await asking(0, 'files.read')).toMatchObject({ permissions: ['files.read', 'files.write'] });
+    expect(await asking(1, 'files.delete')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+    await answer(`keys permissions ${keyId} add files.delete`);
+    expect(await asking(0, 'files.delete')).toMatchObject({ valid: true });
+    await answer(`keys permissions ${keyId} remove files.read,files.write`);
+    expect(await answer(`keys get ${keyId}`)).toMatchObject({ permissions: ['files.delete'] });
+    expect(await printed(`keys get ${keyId}`)).toMatch(/^permissions +files\.delete$/m);
+    await answer(`keys permissions ${keyId} set files.read`);
+    expect(await asking(0, 'files.read')).toMatchObject({ valid: true });
+    for (const wrong of ['give files.read', 'add', 'remove ,'])
+      expect((await run(`keys permissions ${keyId} ${wrong}`)).status).toBe(64);
+    await answer(`keys update ${keyId} --clear permissions`);
+    expect(await asking(1, 'files.read')).not.toHaveProperty('permissions');
+  });
+
   test('with credits are made, spent, refilled and given more', async () => {
     const { keyId, key } = await answer('keys create shop --remaining 3 --refill monthly:10:15');
     expect(await answer(`keys get ${keyId}`)).toMatchObject({
@@ -144,7 +162,7 @@ describe('keys', () => {
       disabled: 0,
     });
     expect(await printed(`keys usage ${keyId} --hourly`)).toMatch(
-      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0 +0 +0\n$/,
+      /^from .*\n20\S+:00:00.000Z +1 +0 +0 +0 +0 +0 +0\n$/,
     );
   });
 
@@ -154,9 +172,9 @@ describe('keys', () => {
     const url = `${fleet.verifiers[0]?.address}/v1/keys.verifyKey`;
     await fleet.post(url, { key, tags: ['read'] });
     await fleet.until(async () => (await printed('apis usage tagged --by-tag')).includes('read'));
-    expect(await printed('apis usage tagged --by-tag')).toMatch(/^tag .*\nread +1 +0 +0 +0 +0 +0\n$/);
-    expect(await printed('apis usage tagged --tag read')).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0 +0\n$/);
-    expect(await printed('apis usage tagged --hourly')).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --by-tag')).toMatch(/^tag .*\nread +1 +0 +0 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --tag read')).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0 +0 +0\n$/);
+    expect(await printed('apis usage tagged --hourly')).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0 +0 +0\n$/);
   });
 
   test('are listed as far as asked, with a cursor for the rest', async () => {

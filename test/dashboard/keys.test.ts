@@ -29,6 +29,7 @@ onStage('the keys of an API', (stage) => {
     await form.getByLabel('Name').fill('Ada');
     await form.getByLabel('Owner').fill('customer-7');
     await form.getByLabel('Environment').fill('live');
+    await form.getByLabel('Permissions').fill('files.write, files.read');
     await form.getByLabel('Prefix').fill('shop');
     await form.getByLabel('Meta').fill('{"plan": "pro"}');
     await form.getByRole('button', { name: 'Create key' }).click();
@@ -55,6 +56,7 @@ onStage('the keys of an API', (stage) => {
       name: 'Ada',
       meta: { plan: 'pro' },
       environment: 'live',
+      permissions: ['files.read', 'files.write'],
     });
     const panel = page.getByLabel('How far the change has come');
     await page.getByRole('button', { name: 'Disable Ada' }).click();

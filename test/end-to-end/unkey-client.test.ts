@@ -1,4 +1,4 @@
-import { Unkey as Newest } from '@unkey/api';
+import { and, Unkey as Newest, or } from '@unkey/api';
 import { Unkey as Earlier } from 'unkey-api-0.33';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
@@ -169,6 +169,32 @@ describe.each([
     expect(resultOf(await admin.keys.get({ keyId })).ratelimit).toMatchObject(ratelimit);
     resultOf(await admin.keys.update({ keyId, ratelimit: null }));
     expect(await verify()).toMatchObject({ valid: true });
+  });
+
+  test('a client gives a key permissions, asks for them, and takes them away', async () => {
+    const { keyId, key } = resultOf(
+      await admin.keys.create({ apiId: 'e2e', permissions: ['dns.read', 'dns.write'] }),
+    );
+    const verify = async (permissions: ReturnType<typeof and>) =>
+      resultOf(await gateway.keys.verify({ apiId: 'e2e', key, authorization: { permissions } }));
+    expect(await verify('dns.read')).toMatchObject({ valid: true, permissions: ['dns.read', 'dns.write'] });
+    expect(await verify(and('dns.read', or('dns.delete', 'dns.write')))).toMatchObject({ valid: true });
+    expect(await verify(and('dns.read', 'dns.delete'))).toMatchObject({
+      ...{ valid: false, code: 'INSUFFICIENT_PERMISSIONS' },
+    });
+    resultOf(await admin.keys.update({ keyId, permissions: [{ name: 'dns.read' }] }));
+    expect(await verify(or('dns.write', 'dns.delete'))).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+    if (!(admin instanceof Newest)) return;
+    const added = await admin.keys.addPermissions({
+      keyId,
+      permissions: [{ name: 'dns.delete', create: true }],
+    });
+    expect(resultOf(added)).toContainEqual({ id: 'dns.delete', name: 'dns.delete' });
+    expect(await verify(and('dns.read', 'dns.delete'))).toMatchObject({ valid: true });
+    resultOf(await admin.keys.removePermissions({ keyId, permissions: [{ slug: 'dns.read' }] }));
+    expect(await verify('dns.read')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+    resultOf(await admin.keys.setPermissions({ keyId, permissions: [{ name: 'dns.read' }] }));
+    expect(resultOf(await admin.keys.get({ keyId })).permissions).toEqual(['dns.read']);
   });
 
   describe('a client gets an error it can read', () => {

@@ -50,16 +50,34 @@ const body = fc
       ),
       { freq: 3 },
     ),
+    authorization: fc.option(
+      mostly(
+        '{"permissions":"a"}',
+        '{"permissions":"a AND (b.c OR d)"}',
+        '{"permissions":"a AND d"}',
+        '{ "permissions" : {"or":["d",{"and":["a","b.c"]}]}}',
+        '{"permissions":{"and":[]}}',
+        '{"permissions":{"and":["a"],"or":["a"]}}',
+        '{"permissions":"a AND"}',
+        '{"permissions":["a"]}',
+        '{"permissions":null}',
+        '{"permissions":"a","b":1}',
+        '{}',
+        'null',
+      ),
+      { freq: 3 },
+    ),
     apiFirst: fc.boolean(),
     afterColon: mostly('', ' ', '  ', '\t'),
     afterComma: mostly('', ' ', '\n'),
     around: mostly('', ' ', '\r\n', '\ufeff'),
     end: mostly('}', '', '}}', ',}', ',"a":1}', ',"key":"rich"}', '}\0'),
   })
-  .map(({ key, apiId, remaining, apiFirst, afterColon, afterComma, around, end }) => {
+  .map(({ key, apiId, remaining, authorization, apiFirst, afterColon, afterComma, around, end }) => {
     const fields = [`"key":${afterColon}"${key}"`];
     if (apiId !== null) fields.push(`"apiId":${afterColon}"${apiId}"`);
     if (remaining !== null) fields.push(`"remaining":${afterColon}${remaining}`);
+    if (authorization !== null) fields.push(`"authorization":${afterColon}${authorization}`);
     if (apiFirst) fields.reverse();
     return `${around}{${fields.join(`,${afterComma}`)}${end}${around}`;
   });

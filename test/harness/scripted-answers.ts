@@ -43,6 +43,7 @@ const entries = new Map(
     poor: { ...plain, name: 'Poor', pool: 'pool_1' },
     empty: { ...plain, pool: 'pool_2' },
     limited: { ...plain, name: 'Límited' },
+    permitted: { ...plain, permissions: 'a b.c' },
     large: { ...plain, meta: JSON.stringify({ note: 'x'.repeat(8000) }) },
   }).map(([name, state]) => [name, new Entry(epoch, `key_${name}`, state)]),
 );
@@ -57,7 +58,7 @@ const LIMITED = {
 
 /**
  * Decides by what the key is called: `good`, `rich`, `large`, `disabled`, `expired`, `other` are in memory, and with credits
- * `poor`, which has 3 whatever it spent, and `empty`, which has none and no refill; `limited` was used too often; any other name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
+ * `poor`, which has 3 whatever it spent, and `empty`, which has none and no refill; `limited` was used too often; `permitted` may do `a` and `b.c`; any other name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
  * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
  */
 export class ScriptedAnswers implements Decider {
@@ -79,7 +80,7 @@ export class ScriptedAnswers implements Decider {
     askedApi?: string,
     isAgain = false,
     _tags?: readonly string[],
-    { cost } = ORDINARY,
+    { cost, permissions } = ORDINARY,
   ): Verdict | undefined {
     this.asked.push(key);
     this.askedApis.push(askedApi);
@@ -89,7 +90,7 @@ export class ScriptedAnswers implements Decider {
     if (key === 'other') return FORBIDDEN;
     const entry = entries.get(key);
     if (entry === undefined) return NOT_FOUND;
-    const verdict = judge(entry, askedApi, Date.now());
+    const verdict = judge(entry, askedApi, Date.now(), permissions);
     if (verdict.code !== 'VALID' || isAgain) return verdict;
     if (key === 'limited') return { code: 'RATE_LIMITED', entry, spending: LIMITED };
     if (entry.pool === '') return verdict;
@@ -99,10 +100,10 @@ export class ScriptedAnswers implements Decider {
     return { code: 'USAGE_EXCEEDED', entry, spending: { code: 'USAGE_EXCEEDED', remaining: left, retryMs } };
   }
 
-  async lookUp(key: string, askedApi?: string, isAgain = false, tags?: readonly string[], price = ORDINARY) {
+  async lookUp(key: string, askedApi?: string, isAgain = false, tags?: readonly string[], terms = ORDINARY) {
     if (key === 'down') throw unavailable('no answer from Redis');
     if (key === 'remote-bug') throw new TypeError('a fault of ours');
     if (key.startsWith('slow-')) await this.#held.promise;
-    return this.decide(key.slice(key.indexOf('-') + 1), askedApi, isAgain, tags, price) ?? NOT_FOUND;
+    return this.decide(key.slice(key.indexOf('-') + 1), askedApi, isAgain, tags, terms) ?? NOT_FOUND;
   }
 }

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { effectOf, parsePublished } from '../../shared/change.ts';
+import { KEY_LETTERS } from '../../shared/key-record.ts';
 import { PROTOCOL } from '../../shared/protocol.ts';
 
 const hash = fc.stringMatching(/^[0-9a-f]{40}$/);
@@ -37,11 +38,30 @@ test('a damaged payload is an error and never an effect', () => {
 
 test('a state of a protocol that this code speaks is taken as one, and one of a later protocol is refused', () => {
   const effect = (kind: string) =>
-    effectOf({ sequence: 1, hash: '', keyId: 'k', payload: JSON.stringify([kind, 'hash', '1']) });
+    effectOf({
+      sequence: 1,
+      hash: '',
+      keyId: 'k',
+      payload: JSON.stringify([kind, 'hash', '1', ...KEY_LETTERS.slice(1).map(() => '')]),
+    });
   for (const kind of ['set', 'set:1', `set:${PROTOCOL}`])
     expect(effect(kind)).toMatchObject({ kind: 'set', secretHash: 'hash', state: { enabled: true } });
   for (const kind of [`set:${PROTOCOL + 1}`, 'set:', 'set:x', 'set2', 'set:2 ', 'reset', 'forget:2'])
     expect(() => effect(kind)).toThrow();
+});
+
+test('a state with fewer fields than there are is no state: an older control plane does not tell them', () => {
+  const fields = KEY_LETTERS.slice(1).map(() => '');
+  const effect = (state: readonly string[]) =>
+    effectOf({
+      sequence: 1,
+      hash: '',
+      keyId: 'k',
+      payload: JSON.stringify(['set:2', 'hash pool_1', ...state]),
+    });
+  expect(effect(['1', ...fields])).toMatchObject({ kind: 'set' });
+  expect(effect(fields)).toEqual({ kind: 'forget', secretHash: 'hash', pool: 'pool_1' });
+  expect(effect(['1', ...fields, 'of a later one'])).toMatchObject({ kind: 'set' });
 });
 
 test('a change of a key carries its whole new state', () => {
@@ -54,6 +74,7 @@ test('a change of a key carries its whole new state', () => {
     environment: fc.string({ unit: 'grapheme' }),
     ratelimit: fc.constantFrom('', '{"limit":1,"duration":1000,"async":true}'),
     ratelimits: fc.constantFrom('', '[{"name":"a","limit":1,"duration":1000,"async":true}]'),
+    permissions: fc.constantFrom('', 'a b.c'),
     pool: fc.constantFrom('', 'pool_1'),
   });
   fc.assert(
@@ -69,6 +90,7 @@ test('a change of a key carries its whole new state', () => {
         s.environment,
         s.ratelimit,
         s.ratelimits,
+        s.permissions,
       ];
       const effect = effectOf({ sequence: 1, hash: '', keyId: 'k', payload: JSON.stringify(fields) });
       expect(effect).toEqual({ kind: 'set', secretHash: 'hash', state: s });

@@ -102,10 +102,12 @@ test('only what is given is changed and audited; what is cleared is audited as n
 test('a verifier reads a state that was written before a field was there, or after another was added', () => {
   const none = {
     ...{ enabled: true, expires: 0, name: '', externalId: '', meta: '{}', environment: '' },
-    ...{ ratelimit: '', ratelimits: '', pool: '' },
+    ...{ ratelimit: '', ratelimits: '', permissions: '', pool: '' },
   };
   expect(decodeState(['1'])).toEqual(none);
-  expect(decodeState(['1', '9', 'Ada', 'ada', '{"a":1}', 'live', '', '', 'of a later version'])).toEqual({
+  expect(
+    decodeState(['1', '9', 'Ada', 'ada', '{"a":1}', 'live', '', '', 'a b', 'of a later version']),
+  ).toEqual({
     enabled: true,
     expires: 9,
     name: 'Ada',
@@ -114,6 +116,7 @@ test('a verifier reads a state that was written before a field was there, or aft
     environment: 'live',
     ratelimit: '',
     ratelimits: '',
+    permissions: 'a b',
     pool: '',
   });
   expect(Object.keys(none)).toEqual([...Object.keys(KEY_FIELDS), 'pool']);

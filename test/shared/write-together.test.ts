@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { writeTogether } from '../../shared/write-together.ts';
+import { writeTogether } from '../../shared/redis/write-together.ts';
 
 test('what is written in one turn of the event loop goes out in one go, and in its order', async () => {
   const gone: string[] = [];

@@ -161,6 +161,7 @@ class Acts {
       E: ['', 'live'],
       l: ['', '{"limit":1,"duration":1000,"async":true}'],
       L: [''],
+      P: ['', 'files.read files.write'],
     };
     const fields: Partial<Record<Letter, string>> = {};
     for (const [field, texts] of Object.entries(values))

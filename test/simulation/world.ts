@@ -278,7 +278,11 @@ export class World {
     const cost = this.plan.credits === undefined ? 1 : this.random.pick([0, 1, 1, 1, 3]);
     const { rate } = this.plan;
     const limitCost = rate ? this.random.pick([0, 1, 1, 1, 2]) : 1;
-    const price = { cost, limits: rate ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [] };
+    const terms = {
+      cost,
+      limits: rate ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [],
+      permissions: undefined,
+    };
     const answer = (verdict: Verdict) => {
       const { code, entry, spending } = verdict;
       if (code === 'VALID' && entry?.pool) {
@@ -308,9 +312,9 @@ export class World {
     };
     machine.deliver(() => {
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
-      const verdict = verifier.decide(key.secret, undefined, false, undefined, price);
+      const verdict = verifier.decide(key.secret, undefined, false, undefined, terms);
       if (verdict) return answer(verdict);
-      verifier.lookUp(key.secret, undefined, false, undefined, price).then(answer, (error: unknown) => {
+      verifier.lookUp(key.secret, undefined, false, undefined, terms).then(answer, (error: unknown) => {
         this.checker.counts.refused++;
         this.note(machine.name, '503', key.keyId, (error as Error).message);
         resolve(undefined);

@@ -1,15 +1,18 @@
 import { DEFAULT_LIMIT } from '#shared/credits.ts';
 import type { Entry } from './key-cache.ts';
 import type { AskedLimit, Limit } from './limits.ts';
+import type { Query } from './permissions.ts';
 import type { Pool, Waiter } from './pool.ts';
 
-/** Price of a request in a key's credits and rate limits, where it has any. */
-export interface Price {
-  /** In credits. */
+/** Terms of a request: all that it asks of a key, besides to be good. */
+export interface Terms {
+  /** Price in credits, where it has any. */
   readonly cost: number;
   readonly limits: readonly AskedLimit[];
+  /** Permissions that it must have; undefined = none. */
+  readonly permissions: Query | undefined;
 }
-export const ORDINARY: Price = Object.freeze({ cost: 1, limits: [] });
+export const ORDINARY: Terms = Object.freeze({ cost: 1, limits: [], permissions: undefined });
 
 /** Need of a request in one pool. */
 export interface Claim {
@@ -44,27 +47,27 @@ export interface Spending {
 }
 
 /** True if a request about this key may be refused for how much the key is used. */
-export const hasPrice = ({ pool, limits }: Entry, price: Price): boolean =>
-  pool !== '' || limits !== undefined || price.limits.length > 0;
+export const hasPrice = ({ pool, limits }: Entry, terms: Terms): boolean =>
+  pool !== '' || limits !== undefined || terms.limits.length > 0;
 
 /**
  * All that a request needs, rate limits first: they refuse before credits do.
  * @returns the name of a limit that the key does not have, where the request names one
  */
-export function claimsOf({ epoch, keyId, pool, limits = [] }: Entry, price: Price): Claim[] | string {
+export function claimsOf({ epoch, keyId, pool, limits = [] }: Entry, terms: Terms): Claim[] | string {
   const claims: Claim[] = [];
   const claim = (limit: Limit, cost: number) => {
     claims.push({ pool: epoch.pools.get(`${keyId}.${limit.suffix}`, limit), cost, limit });
   };
   const [first] = limits;
-  const isNamed = price.limits.some(({ name }) => name === DEFAULT_LIMIT);
+  const isNamed = terms.limits.some(({ name }) => name === DEFAULT_LIMIT);
   if (first?.name === DEFAULT_LIMIT && !isNamed) claim(first, 1);
-  for (const { name, cost, own } of price.limits) {
+  for (const { name, cost, own } of terms.limits) {
     const limit = own ?? limits.find((each) => each.name === name);
     if (!limit) return name;
     claim(limit, cost);
   }
-  if (pool !== '') claims.push({ pool: epoch.pools.get(pool), cost: price.cost, limit: undefined });
+  if (pool !== '') claims.push({ pool: epoch.pools.get(pool), cost: terms.cost, limit: undefined });
   return claims;
 }
 

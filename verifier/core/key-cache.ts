@@ -4,6 +4,7 @@ import { decodeState, type KeyState } from '#shared/key-record.ts';
 import type { VerdictCounts } from '#shared/verdict-codes.ts';
 import type { Lease } from './lease.ts';
 import { type Limit, limitsOf } from './limits.ts';
+import { type Rights, rightsOf } from './permissions.ts';
 import type { Pools } from './pools.ts';
 
 /**
@@ -31,6 +32,8 @@ interface Facts {
   readonly details: Details | undefined;
   /** Rate limits; keys with the same ones share them. */
   readonly limits?: readonly Limit[];
+  /** Permissions; undefined = none. Keys with the same ones share them. */
+  readonly rights?: Rights;
 }
 
 /** Most keys are one of these two, and share it: a million fit a sidecar. */
@@ -80,6 +83,10 @@ export class Entry {
     return this.#facts.limits;
   }
 
+  get rights(): Rights | undefined {
+    return this.#facts.rights;
+  }
+
   /** Names of all pools that its requests take from, but for limits that requests bring. */
   get pools(): string[] {
     return poolsOf(this.keyId, this.pool, this.limits);
@@ -103,7 +110,10 @@ function factsOf({ enabled, expires, ...given }: KeyState): Facts {
   const details = DETAIL_NAMES.every((name) => given[name] === NO_DETAILS[name]) ? undefined : given;
   if (expires === 0 && details === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
   const limits = limitsOf({ enabled, expires, ...given });
-  return { enabled, expires, details, ...(limits ? { limits } : {}) };
+  const rights = rightsOf(given.permissions);
+  // The text is shared too: there may be 10 KB of it.
+  const shared = rights && details ? { ...details, permissions: rights.text } : details;
+  return { enabled, expires, details: shared, ...(limits ? { limits } : {}), ...(rights ? { rights } : {}) };
 }
 
 /** The known keys of all APIs by the digest of their secret (`digestOf`), least recently used out first. */

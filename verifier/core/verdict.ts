@@ -4,6 +4,7 @@ import { TEXT_FIELDS } from '#shared/key-record.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
 import type { ShownLimit, Spending } from './allowance.ts';
 import type { Entry } from './key-cache.ts';
+import { allows, type Query } from './permissions.ts';
 
 /** A decision on a key. `entry` is there where the table of verdicts says that the response shows the key. */
 export interface Verdict {
@@ -17,17 +18,22 @@ export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
 export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
 
 /**
- * Judges a known key of an API that this verifier serves: other API than asked for, then disabled, then expired. In
- * this order, so that who asks about a key of somebody else's API learns nothing of it, not even that it is disabled.
+ * Judges a known key of an API that this verifier serves: other API than asked for, then disabled, then expired, then
+ * without a permission that is needed. In this order, so that who asks about a key of somebody else's API learns nothing of it, not even that it is disabled.
  * @param askedApi the API that the caller wants the key to be of; undefined = any
  * @param nowMs Unix time that never goes back
+ * @param query the permissions that it must have; undefined = none
  */
-export function judge(entry: Entry, askedApi: string | undefined, nowMs: number): Verdict {
+export function judge(entry: Entry, askedApi: string | undefined, nowMs: number, query?: Query): Verdict {
   if (askedApi !== undefined && askedApi !== entry.epoch.apiId) return FORBIDDEN;
   if (!entry.enabled) return { code: 'DISABLED', entry };
   if (entry.expires !== 0 && entry.expires <= nowMs) return { code: 'EXPIRED', entry };
+  if (query !== undefined && !allows(entry.rights?.granted ?? NOTHING, query))
+    return { code: 'INSUFFICIENT_PERMISSIONS', entry };
   return { code: 'VALID', entry };
 }
+
+const NOTHING: ReadonlySet<string> = new Set();
 
 /** The body of a verifyKey response. */
 export function verdictBody({ code, entry, spending }: Verdict, requestId: string): string {
@@ -47,6 +53,7 @@ export function verdictBody({ code, entry, spending }: Verdict, requestId: strin
     if (value) texts += label + JSON.stringify(value);
   }
   const { meta = '{}' } = details ?? {};
+  if (entry.rights) texts += `,"permissions":${entry.rights.json}`;
   const used = spending === undefined ? '' : spendingText(spending);
   return `${key},"enabled":${enabled},"meta":${meta}${texts}${expires}${used},"requestId":"${requestId}"}`;
 }

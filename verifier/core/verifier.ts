@@ -3,7 +3,7 @@ import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { Deadlines } from '#shared/redis/deadlines.ts';
 import type { VerdictCode } from '#shared/verdict-codes.ts';
-import { ask, claimsOf, giveBack, hasPrice, ORDINARY, type Price, spend } from './allowance.ts';
+import { ask, claimsOf, giveBack, hasPrice, ORDINARY, spend, type Terms } from './allowance.ts';
 import { ExpiryClock } from './expiry-clock.ts';
 import { Follower } from './follower.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
@@ -40,7 +40,7 @@ interface Asked {
   readonly askedApi: string | undefined;
   readonly isAgain: boolean;
   readonly tags: readonly string[] | undefined;
-  readonly price: Price;
+  readonly terms: Terms;
 }
 
 /** Longest time in which holders of credits give back what others need, milliseconds; after that it is done without. */
@@ -157,14 +157,14 @@ export class Verifier {
    * @param askedApi the API that the caller wants the key to be of; undefined = any
    * @param isAgain whether it is about a request that was answered before, which is in the key's usage and paid for
    * @param tags what the verdict is counted by, besides its key
-   * @param price what the request takes of the key's credits and rate limits
+   * @param terms what the request takes of the key's credits and rate limits, and what permissions it needs
    */
   decide(
     key: string,
     askedApi?: string,
     isAgain = false,
     tags?: readonly string[],
-    price = ORDINARY,
+    terms = ORDINARY,
   ): Verdict | undefined {
     const digest = digestOf(key);
     const entry = this.#cache.get(digest);
@@ -174,7 +174,7 @@ export class Verifier {
         return undefined;
       }
       entry.epoch.used = true;
-      return this.#judge(entry, askedApi, isAgain, tags, price);
+      return this.#judge(entry, askedApi, isAgain, tags, terms);
     }
     if (!this.#foreignKeys && !isWellFormed(key)) {
       this.counts.malformed++;
@@ -192,21 +192,21 @@ export class Verifier {
     askedApi?: string,
     isAgain = false,
     tags?: readonly string[],
-    price = ORDINARY,
+    terms = ORDINARY,
   ): Promise<Verdict> {
     const digest = digestOf(key);
-    const asked = { digest, askedApi, isAgain, tags, price };
+    const asked = { digest, askedApi, isAgain, tags, terms };
     const entry = this.#cache.get(digest);
     // Only its credits, or what its rate limits still allow, are not here.
-    if (entry?.epoch.lease.holds() && hasPrice(entry, price)) return this.#spend(asked);
+    if (entry?.epoch.lease.holds() && hasPrice(entry, terms)) return this.#spend(asked);
     return this.#lookups.ask(digest, asked);
   }
 
   #answer(found: Entry | Verdict, asked: Asked): Verdict | Promise<Verdict> {
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
-    const { askedApi, isAgain, tags, price } = asked;
-    return this.#judge(found, askedApi, isAgain, tags, price) ?? this.#spend(asked);
+    const { askedApi, isAgain, tags, terms } = asked;
+    return this.#judge(found, askedApi, isAgain, tags, terms) ?? this.#spend(asked);
   }
 
   /** undefined = the key is good, and whether it may be used so much must be asked. */
@@ -215,13 +215,13 @@ export class Verifier {
     askedApi: string | undefined,
     isAgain: boolean,
     tags: readonly string[] | undefined,
-    price: Price,
+    terms: Terms,
   ): Verdict | undefined {
     // Most keys never expire, and need no clock.
-    let verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs());
+    let verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs(), terms.permissions);
     if (isAgain) return verdict;
-    if (verdict.code === 'VALID' && hasPrice(entry, price)) {
-      const claims = claimsOf(entry, price);
+    if (verdict.code === 'VALID' && hasPrice(entry, terms)) {
+      const claims = claimsOf(entry, terms);
       const spending = typeof claims === 'string' ? undefined : spend(claims, this.#clock.wallMs());
       if (spending === undefined) return undefined;
       verdict = { code: spending.code, entry, spending };
@@ -235,7 +235,7 @@ export class Verifier {
    * that comes, so that nobody else has it first and nothing older than memory counts.
    */
   #spend(asked: Asked): Promise<Verdict> {
-    const { digest, askedApi, isAgain, tags, price } = asked;
+    const { digest, askedApi, isAgain, tags, terms } = asked;
     return new Promise((resolve, reject) => {
       const deadline = this.#spending.begin(reject);
       let isOver = false;
@@ -253,8 +253,8 @@ export class Verifier {
           const entry = this.#cache.get(digest);
           if (entry === undefined) return end(() => resolve(this.#lookups.ask(digest, asked)));
           if (!entry.epoch.lease.holds()) return end(() => reject(unavailable('not in sync with Redis')));
-          const verdict = this.#judge(entry, askedApi, isAgain, tags, price);
-          const claims = claimsOf(entry, price);
+          const verdict = this.#judge(entry, askedApi, isAgain, tags, terms);
+          const claims = claimsOf(entry, terms);
           if (typeof claims === 'string') {
             const unknown = new ApiError('BAD_REQUEST', `ratelimits: the key has no limit named ${claims}`);
             return end(() => (verdict ? resolve(verdict) : reject(unknown)));

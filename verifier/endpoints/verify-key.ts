@@ -1,8 +1,8 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
-import type { Price } from '../core/allowance.ts';
-import { priceOf, unknownPart } from '../core/price.ts';
+import type { Terms } from '../core/allowance.ts';
 import { readTags } from '../core/tags.ts';
+import { termsOf, unknownPart } from '../core/terms.ts';
 import { type Verdict, verdictBody } from '../core/verdict.ts';
 import { readJson } from '../http/json-body.ts';
 import { answerJson } from '../http/respond.ts';
@@ -14,14 +14,14 @@ export interface Decider {
    * The verdict from memory; undefined = `lookUp` must be asked. Never waits.
    * @param isAgain whether it is about a request that was answered before: then it is counted nowhere, and costs nothing
    * @param tags what it is counted by, besides the key
-   * @param price what the request takes of the key's credits and rate limits; the ordinary one where nothing is said
+   * @param terms what the request takes of the key's credits and rate limits, and what permissions it needs; the ordinary ones where nothing is said
    */
   decide(
     key: string,
     askedApi?: string,
     isAgain?: boolean,
     tags?: readonly string[],
-    price?: Price,
+    terms?: Terms,
   ): Verdict | undefined;
   /** Likewise by way of Redis. Rejects with ApiError SERVICE_UNAVAILABLE when no decision can be had. */
   lookUp(
@@ -29,7 +29,7 @@ export interface Decider {
     askedApi?: string,
     isAgain?: boolean,
     tags?: readonly string[],
-    price?: Price,
+    terms?: Terms,
   ): Promise<Verdict>;
 }
 
@@ -38,8 +38,8 @@ export interface Question {
   readonly key: string;
   readonly apiId: string | undefined;
   readonly tags?: readonly string[] | undefined;
-  /** Price in the key's credits and rate limits; the ordinary one where nothing is said. */
-  readonly price?: Price;
+  /** The ordinary ones where nothing is said. */
+  readonly terms?: Terms;
 }
 
 export const KEY_LENGTH_MAX = 512;
@@ -49,10 +49,10 @@ export function verifyKeyRoute(answers: Decider, bodyBytesMax: number): Handler 
   return async (request, response, requestId) => {
     const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
     if (parameter !== undefined) throw badRequest(unknownPart(parameter, 'query parameter'));
-    const { key, apiId, tags, price } = questionOf(await readJson(request, response, bodyBytesMax));
+    const { key, apiId, tags, terms } = questionOf(await readJson(request, response, bodyBytesMax));
     const verdict =
-      answers.decide(key, apiId, false, tags, price) ??
-      (await answers.lookUp(key, apiId, false, tags, price));
+      answers.decide(key, apiId, false, tags, terms) ??
+      (await answers.lookUp(key, apiId, false, tags, terms));
     answerJson(response, 200, verdictBody(verdict, requestId));
   };
 }
@@ -72,13 +72,20 @@ export function questionOf(body: Record<string, unknown>): Question {
   const read = readTags(body['tags']);
   if ('fault' in read) throw badRequest(read.fault);
   const { tags } = read;
-  const price = priceOf(body, badRequest, 'field');
-  if (apiId === undefined) return { key, apiId, tags, price };
+  const terms = termsOf(body, badRequest, 'field');
+  if (apiId === undefined) return { key, apiId, tags, terms };
   if (typeof apiId !== 'string') throw badRequest('apiId: must be a string');
   if (!API_ID.test(apiId)) throw badRequest(`apiId: must match ${API_ID.source}`);
-  return { key, apiId, tags, price };
+  return { key, apiId, tags, terms };
 }
 
-const FIELDS: ReadonlySet<string> = new Set(['key', 'apiId', 'tags', 'remaining', 'ratelimits']);
+const FIELDS: ReadonlySet<string> = new Set([
+  'key',
+  'apiId',
+  'tags',
+  'remaining',
+  'ratelimits',
+  'authorization',
+]);
 
 const badRequest = (message: string) => new ApiError('BAD_REQUEST', message);

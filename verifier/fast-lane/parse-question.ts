@@ -1,5 +1,5 @@
 import { API_ID } from '#shared/api-id.ts';
-import { ORDINARY, type Price } from '../core/allowance.ts';
+import { ORDINARY, type Terms } from '../core/allowance.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import { AUTHZ_PREFIX, parseAuthzPath } from '../endpoints/dialects.ts';
 import { KEY_LENGTH_MAX, questionOf } from '../endpoints/verify-key.ts';
@@ -26,8 +26,7 @@ import {
 export interface ParsedQuestion {
   key: string;
   apiId: string | undefined;
-  /** Price in the key's credits and rate limits. */
-  price: Price;
+  terms: Terms;
   /** The client's own, well-formed; `''` = none was sent. */
   requestId: string;
   /** True if a gateway asks, and is answered as one. */
@@ -109,7 +108,7 @@ function parseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, parsed: Par
   }
   if (parsed.key === '') return 'for Node';
   parsed.apiId = known.apiId;
-  parsed.price = ORDINARY;
+  parsed.terms = ORDINARY;
   parsed.fromGateway = true;
   parsed.knows429 = known.knows429;
   parsed.length = end - at;
@@ -176,7 +175,7 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
   if (!follows(bytes, at, OPEN)) return false;
   parsed.key = '';
   parsed.apiId = undefined;
-  parsed.price = ORDINARY;
+  parsed.terms = ORDINARY;
   for (let i = at + 1; ; i++) {
     const isKey = follows(bytes, i, FIELD_KEY);
     if (!isKey && !follows(bytes, i, FIELD_API_ID)) return false;
@@ -205,11 +204,11 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
 /** Any other body that the reference accepts, read as the reference reads it. */
 function parseBody(body: Buffer, parsed: ParsedQuestion): boolean {
   try {
-    const { key, apiId, tags, price = ORDINARY } = questionOf(parseJson(body));
+    const { key, apiId, tags, terms = ORDINARY } = questionOf(parseJson(body));
     if (tags !== undefined) return false;
     parsed.key = key;
     parsed.apiId = apiId;
-    parsed.price = price;
+    parsed.terms = terms;
     return true;
   } catch {
     return false;

@@ -10,7 +10,7 @@ import { type RawAnswers, rawJson } from './reply.ts';
 export const inHand: ParsedQuestion = {
   key: '',
   apiId: undefined,
-  price: ORDINARY,
+  terms: ORDINARY,
   requestId: '',
   fromGateway: false,
   knows429: true,
@@ -28,7 +28,7 @@ export function judge(
   const result = parseQuestion(bytes, at, options.limits.BODY_BYTES_MAX, options.authz, inHand);
   if (result !== 'whole') return result;
   try {
-    return options.answers.decide(inHand.key, inHand.apiId, false, undefined, inHand.price);
+    return options.answers.decide(inHand.key, inHand.apiId, false, undefined, inHand.terms);
   } catch {
     // A bug of ours: the reference meets it again, and reports it.
     return 'for Node';
@@ -50,7 +50,7 @@ export function replyByLookUp(
 ): Promise<string | undefined> {
   const raw = form(lane);
   const requestId = inHand.requestId || newRequestId();
-  return lane.options.answers.lookUp(inHand.key, inHand.apiId, false, undefined, inHand.price).then(
+  return lane.options.answers.lookUp(inHand.key, inHand.apiId, false, undefined, inHand.terms).then(
     (verdict) => raw.decided(verdict, requestId, connection.keepAliveS),
     (error) => (error instanceof ApiError ? raw.refused(error, requestId, connection.keepAliveS) : undefined),
   );

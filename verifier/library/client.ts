@@ -13,7 +13,7 @@ import {
   type VerifierEvents,
 } from './key-verifier.ts';
 import { configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, askedPrice, askedTags, mayBeKey } from './questions.ts';
+import { askedApi, askedTags, askedTerms, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { verdictFrom } from './verdict-from.ts';
 
@@ -24,6 +24,7 @@ export type {
   KeyVerifier,
   KnownKey,
   LimitState,
+  PermissionQuery,
   QuestionOptions,
   RefusedKey,
   UnknownKey,
@@ -97,16 +98,17 @@ class SidecarClient implements KeyVerifier {
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
     askedApi(key, options);
-    askedPrice(options);
+    askedTerms(options);
     askedTags(options);
     return undefined;
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const apiId = askedApi(key, options);
-    askedPrice(options);
+    askedTerms(options);
     const tags = askedTags(options);
-    const { remaining, ratelimits } = options ?? {};
+    const { remaining, ratelimits, permissions } = options ?? {};
+    const authorization = permissions === undefined ? undefined : { permissions };
     if (this.#closing.signal.aborted) throw closedError();
     if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
     if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
@@ -117,7 +119,7 @@ class SidecarClient implements KeyVerifier {
       const verdict = await atMost(
         this.#clock,
         this.#timeoutMs,
-        this.#ask({ key, apiId, tags, remaining, ratelimits }, over.signal),
+        this.#ask({ key, apiId, tags, remaining, ratelimits, authorization }, over.signal),
         late,
       );
       this.#turned(true, '');

@@ -13,6 +13,8 @@ export interface KnownKey {
   /** The same as `externalId`. */
   readonly ownerId?: string;
   readonly environment?: string;
+  /** Names of what the key may do; absent = nothing was said of it. */
+  readonly permissions?: readonly string[];
   /** Unix milliseconds from which on the key is refused; absent = never. */
   readonly expires?: number;
   /** Credits left after this; absent = as many as are asked for, or the key was refused for something else. */
@@ -47,7 +49,7 @@ export interface ValidKey extends KnownKey {
 /** A known key that is refused. */
 export interface RefusedKey extends KnownKey {
   readonly valid: false;
-  readonly code: 'DISABLED' | 'EXPIRED' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
+  readonly code: 'DISABLED' | 'EXPIRED' | 'INSUFFICIENT_PERMISSIONS' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
   readonly enabled: boolean;
 }
 
@@ -56,6 +58,12 @@ export interface UnknownKey {
   readonly valid: false;
   readonly code: 'FORBIDDEN' | 'NOT_FOUND';
 }
+
+/** Permissions that a key must have: one, all or any of several, or a text such as `a AND (b OR c)`. */
+export type PermissionQuery =
+  | string
+  | { readonly and: readonly PermissionQuery[] }
+  | { readonly or: readonly PermissionQuery[] };
 
 /** The rest of a question about a key. */
 export interface QuestionOptions {
@@ -67,6 +75,8 @@ export interface QuestionOptions {
   readonly remaining?: { readonly cost?: number };
   /** Rate limits that the request is about besides the default one, which may be named to give it another cost; at most 8. */
   readonly ratelimits?: readonly AskedRateLimit[];
+  /** Permissions that the key must have; where it lacks one the verdict is INSUFFICIENT_PERMISSIONS. */
+  readonly permissions?: PermissionQuery;
 }
 
 /** A rate limit that a question is about: one of the key's, or with `limit` and `duration` one that the question brings. */

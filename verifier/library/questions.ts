@@ -1,12 +1,12 @@
 import { API_ID } from '#shared/api-id.ts';
-import { ORDINARY, type Price } from '../core/allowance.ts';
-import { priceOf } from '../core/price.ts';
+import { ORDINARY, type Terms } from '../core/allowance.ts';
 import { readTags } from '../core/tags.ts';
+import { termsOf } from '../core/terms.ts';
 import type { QuestionOptions } from './key-verifier.ts';
 
 const KEY_LENGTH_MAX = 512;
-const PRICES = ['remaining', 'ratelimits'] as const;
-const NAMES: ReadonlySet<string> = new Set(['apiId', 'tags', ...PRICES]);
+const TERMS = ['remaining', 'ratelimits', 'permissions'] as const;
+const NAMES: ReadonlySet<string> = new Set(['apiId', 'tags', ...TERMS]);
 
 /** Tells whether a text can be a key at all; what cannot is an unknown key, as verifyKey takes none such. */
 export function mayBeKey(key: string): boolean {
@@ -34,13 +34,13 @@ export function askedApi(key: unknown, options: QuestionOptions | undefined): st
   return apiId;
 }
 
-/** Price of the request in the key's credits and rate limits. Throws TypeError where the question is wrong in itself. */
-export function askedPrice(options: QuestionOptions | undefined): Price {
+/** The terms of the request. Throws TypeError where the question is wrong in itself. */
+export function askedTerms(options: QuestionOptions | undefined): Terms {
   if (options === undefined) return ORDINARY;
-  for (const name of PRICES)
+  for (const name of TERMS)
     if (name in options && options[name] === undefined)
-      throw new TypeError(`${name}: is undefined; leave it out for the ordinary price`);
-  return priceOf(options, (message) => new TypeError(message), 'option');
+      throw new TypeError(`${name}: is undefined; leave it out for none`);
+  return termsOf(options, (message) => new TypeError(message), 'option');
 }
 
 /** The tags to count by. Throws TypeError where they are none. */

@@ -3,7 +3,7 @@ import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { perVerdict } from '#shared/verdict-codes.ts';
-import type { Price } from '../core/allowance.ts';
+import type { Terms } from '../core/allowance.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
 import { NOT_FOUND, type Verdict } from '../core/verdict.ts';
 import { followerLog } from '../follower-log.ts';
@@ -20,7 +20,7 @@ import {
   type VerifierOptions,
 } from './key-verifier.ts';
 import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, askedPrice, askedTags, mayBeKey } from './questions.ts';
+import { askedApi, askedTags, askedTerms, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { keyVerdict } from './views.ts';
 
@@ -31,6 +31,7 @@ export type {
   KeyVerifier,
   KnownKey,
   LimitState,
+  PermissionQuery,
   QuestionOptions,
   RedisConnectionOptions,
   RefusedKey,
@@ -77,20 +78,20 @@ class LocalVerifier implements KeyVerifier {
   }
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
-    const verdict = this.#decide(key, askedApi(key, options), askedTags(options), askedPrice(options));
+    const verdict = this.#decide(key, askedApi(key, options), askedTags(options), askedTerms(options));
     return verdict && keyVerdict(verdict);
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const api = askedApi(key, options);
     const tags = askedTags(options);
-    const price = askedPrice(options);
-    const decided = this.#decide(key, api, tags, price);
+    const terms = askedTerms(options);
+    const decided = this.#decide(key, api, tags, terms);
     if (decided !== undefined) return keyVerdict(decided);
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      verdict = await this.#engine.verifier.lookUp(key, api, false, tags, price);
+      verdict = await this.#engine.verifier.lookUp(key, api, false, tags, terms);
     } catch (error) {
       if (this.#isClosed) throw closedError();
       const { message } = error as Error;
@@ -116,10 +117,10 @@ class LocalVerifier implements KeyVerifier {
     key: string,
     apiId: string | undefined,
     tags: readonly string[] | undefined,
-    price: Price,
+    terms: Terms,
   ): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId, false, tags, price) : NOT_FOUND;
+    const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId, false, tags, terms) : NOT_FOUND;
     if (verdict !== undefined) {
       this.#verdicts.memory++;
       this.#codes[verdict.code]++;

@@ -31,6 +31,7 @@ export function keyVerdict({ code, entry, spending }: Verdict): KeyVerdict {
     enabled,
     meta,
     ...texts,
+    ...(entry.rights === undefined ? {} : { permissions: entry.rights.slugs }),
     ...(expires === 0 ? {} : { expires }),
     ...(spending === undefined ? {} : spendingFields(spending)),
   } as KeyVerdict;

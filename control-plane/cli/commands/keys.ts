@@ -5,7 +5,7 @@ import { CREDITS_MAX, type Refill } from '#shared/credits.ts';
 import { CLEARABLE, KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
 import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Key } from '../../redis/key-view.ts';
-import { jsonList, jsonObject, moment, rateLimit, refillPlan, span, whole } from '../arguments.ts';
+import { jsonList, jsonObject, moment, names, rateLimit, refillPlan, span, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import { callPatiently, RETRIES_FEW } from '../retry.ts';
 import type { Session } from '../session.ts';
@@ -16,6 +16,7 @@ import { askSecret, canAsk, readInput } from '../terminal/prompt.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
 import { changeMany, isMany, manyOptions } from './many-keys.ts';
+import { changePermissions } from './permissions.ts';
 import { rerollKey } from './reroll.ts';
 import { printUsage } from './usage.ts';
 
@@ -157,6 +158,15 @@ export function keyCommands(program: Command, session: Session): void {
     });
 
   keys
+    .command('permissions <keyId> <operation> [slugs]')
+    .description(
+      'add, set or remove what a key may do, such as files.read,files.write; when this returns, no verifier goes by what was before',
+    )
+    .action((keyId: string, operation: string, slugs = '') =>
+      changePermissions(session, keyId, operation, slugs),
+    );
+
+  keys
     .command('usage <keyId>')
     .description('how often a key was verified, each day')
     .option('--hourly', 'each hour, as far back as is kept')
@@ -178,12 +188,19 @@ export function keyCommands(program: Command, session: Session): void {
     .description('ask a verifier about a key from KEYFENCE_KEY, standard input or a prompt')
     .option('--api <apiId>', 'the API that the key must belong to')
     .option('--cost <credits>', 'what it costs a key with credits, 1 by default; 0 only looks', credits)
-    .action(async ({ api, cost }) => {
+    .option(
+      '--permissions <query>',
+      'what the key must be allowed to do, such as "files.read AND files.write"',
+    )
+    .action(async ({ api, cost, permissions }) => {
       const key = await secretGiven();
       const verdict = await callPatiently<Verdict>(
         session.verifier(),
         'keys.verifyKey',
-        { key, apiId: api, ...(cost === undefined ? {} : { remaining: { cost } }) },
+        {
+          ...{ key, apiId: api, ...(cost === undefined ? {} : { remaining: { cost } }) },
+          ...(permissions === undefined ? {} : { authorization: { permissions } }),
+        },
         new AbortController().signal,
         (text) => session.note(text),
         RETRIES_FEW,
@@ -271,7 +288,14 @@ const numberText = (value: number | undefined) => (value === undefined ? undefin
 const refillOf = ({ interval, amount, refillDay }: Refill) =>
   `${count(amount)} ${interval}${refillDay === undefined ? '' : ` on day ${refillDay}`}`;
 
-const parsers = { time: moment, text: String, object: jsonObject, limit: rateLimit, limits: jsonList };
+const parsers = {
+  time: moment,
+  text: String,
+  object: jsonObject,
+  limit: rateLimit,
+  limits: jsonList,
+  slugs: names,
+};
 
 /** Adds the options that set the fields of a key. */
 function described(command: Command): Command {
@@ -300,5 +324,6 @@ function fieldTexts(key: Partial<KeyFields>): Record<string, string | undefined>
 function textOf(value: unknown, kind: Kind): string | undefined {
   if (value === undefined) return undefined;
   if (kind === 'time') return time(Number(value));
+  if (Array.isArray(value) && kind === 'slugs') return value.join(' ') || undefined;
   return kind === 'object' || kind === 'limit' || kind === 'limits' ? JSON.stringify(value) : String(value);
 }

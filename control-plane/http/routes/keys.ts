@@ -6,6 +6,7 @@ import { shown } from '../../core/audit-event.ts';
 import { creditsChange, newCredits } from '../../core/credit-schemas.ts';
 import { checkLimits } from '../../core/limit-schemas.ts';
 import type { Propagator } from '../../core/propagation.ts';
+import { slugsIn } from '../../core/slug-schemas.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
 import type { Keys } from '../../redis/keys.ts';
@@ -66,9 +67,12 @@ export function keyRoutes(
   });
 
   app.post('/v1/keys.updateKey', { schema: updateKey, config: neverShed }, async (request) => {
-    const { keyId, waitMs, remaining, refill, ...given } = request.body;
+    const { keyId, waitMs, remaining, refill, permissions, ...given } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
-    const patch = withoutAliases(given);
+    const patch = {
+      ...withoutAliases(given),
+      ...(permissions === undefined ? {} : { permissions: permissions && slugsIn(permissions) }),
+    };
     checkMeta(patch.meta ?? {});
     checkLimits(patch.ratelimits);
     const fields = storedFields(patch);

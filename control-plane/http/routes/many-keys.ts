@@ -6,6 +6,7 @@ import type { BatchEvents } from '../../core/batches.ts';
 import type { Write } from '../../core/change-log.ts';
 import { checkLimits } from '../../core/limit-schemas.ts';
 import type { Applied, Propagation, Propagator } from '../../core/propagation.ts';
+import { slugsIn } from '../../core/slug-schemas.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyView } from '../../redis/key-view.ts';
 import type { Keys, PointedKey } from '../../redis/keys.ts';
@@ -56,8 +57,12 @@ export function manyKeysRoutes(app: App, options: ManyKeysOptions) {
     '/v1/keys.updateKeys',
     { schema: updateKeys, config, bodyLimit: BODY_BYTES_MAX },
     async (request) => {
-      const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...patch } = request.body;
+      const { apiId, keyIds, externalId, ownerId, cursor, waitMs, permissions, ...given } = request.body;
       requireApi(callerOf(request), apiId, 'update_key');
+      const patch = {
+        ...given,
+        ...(permissions === undefined ? {} : { permissions: permissions && slugsIn(permissions) }),
+      };
       checkMeta(patch.meta ?? {});
       checkLimits(patch.ratelimits);
       const fields = storedFields(patch);

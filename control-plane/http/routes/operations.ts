@@ -77,6 +77,39 @@ export const updateRemaining = posts('keys.updateRemaining', asked.UpdateRemaini
   example: { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', op: 'increment', value: 100 },
 });
 
+const permissionsExample = { keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', permissions: [{ name: 'files.read' }] };
+
+export const addPermissions = posts('keys.addPermissions', asked.AddPermissions, answers.Permissions, {
+  summary: 'Let a key do more',
+  description:
+    'Answers when the change is complete, as updateKey does, and with 503 where that takes longer than FENCE_WAIT_MS: then it is written, and can be sent again. A permission is its own id, and needs not be created.',
+  permission: 'api.<apiId>.update_key',
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: permissionsExample,
+});
+
+export const setPermissions = posts('keys.setPermissions', asked.SetPermissions, answers.Permissions, {
+  summary: 'Say all that a key may do',
+  description: 'As addPermissions, and takes away all others.',
+  permission: 'api.<apiId>.update_key',
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: permissionsExample,
+});
+
+export const removePermissions = posts(
+  'keys.removePermissions',
+  asked.RemovePermissions,
+  answers.Propagated,
+  {
+    summary: 'Let a key do less',
+    description:
+      'Answers when the change is complete: no verifier, anywhere, still accepts the key for what was taken away. What it may not do anyway is passed over.',
+    permission: 'api.<apiId>.update_key',
+    errors: ['NOT_FOUND', 'CONFLICT'],
+    example: permissionsExample,
+  },
+);
+
 export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
   summary: 'Look at a key',
   description: 'Shows all but its secret.',

@@ -1,8 +1,10 @@
 import { Type } from 'typebox';
 import { API_ID } from '#shared/api-id.ts';
+import { KEY_FIELDS } from '#shared/key-record.ts';
 import { CHANGED_CREDITS, CREDITS_OPERATION, NEW_CREDITS } from '../../core/credit-schemas.ts';
 import { CHANGED_FIELDS, FIELDS, OPTIONAL_FIELDS } from '../../core/field-schemas.ts';
 import { PERMISSION_PATTERN } from '../../core/permissions.ts';
+import { GivenSlugs } from '../../core/slug-schemas.ts';
 
 /** Schemas of all requests: the single source of their types, validation and documentation. */
 
@@ -52,13 +54,31 @@ export const CreateKey = Type.Object(
   strict,
 );
 
-const { enabled: _enabled, ...changed } = CHANGED_FIELDS;
+const { enabled: _enabled, permissions: _permissions, ...changedAlike } = CHANGED_FIELDS;
+const changed = {
+  ...changedAlike,
+  permissions: Type.Optional(
+    Type.Union([GivenSlugs({ description: KEY_FIELDS.permissions.description }), Type.Null()]),
+  ),
+};
 export const UpdateKey = Type.Object(
   {
     keyId: KeyId,
     enabled: Type.Optional(Type.Boolean({ description: 'false disables the key, true brings it back.' })),
     ...changed,
     ...CHANGED_CREDITS,
+    waitMs: Type.Optional(WaitMs),
+  },
+  strict,
+);
+
+const aboutPermissions = (description: string) =>
+  Type.Object({ keyId: KeyId, permissions: GivenSlugs({ description }) }, strict);
+export const AddPermissions = aboutPermissions('What the key may do besides what it may already.');
+export const SetPermissions = aboutPermissions('What the key may do, and nothing else.');
+export const RemovePermissions = Type.Object(
+  {
+    ...aboutPermissions('What the key may do no longer.').properties,
     waitMs: Type.Optional(WaitMs),
   },
   strict,

@@ -121,6 +121,14 @@ export const Propagated = Type.Object(
   },
 );
 
+export const Permissions = Type.Array(
+  Type.Object({ id: Id('the permission: itself'), name: Type.String({ description: 'The same.' }) }),
+  {
+    description: 'All that the key may do now.',
+    examples: [[{ id: 'files.read', name: 'files.read' }]],
+  },
+);
+
 export const RerolledKey = Type.Object(
   {
     keyId: Id('the new key'),

@@ -60,6 +60,15 @@ test('every verifier reports itself and how it stands with each API', async () =
   expect(second?.id).not.toBe(first?.id);
 });
 
+test('a verifier that does not count every kind of verdict is listed all the same', async () => {
+  const [known] = await listed();
+  const id = `verifier_${'0'.repeat(20)}`;
+  await redis.set(verifierStatus(id), JSON.stringify({ ...known, id, codes: { VALID: 3 } }));
+  await redis.zadd(verifierIds, 0, id);
+  expect((await listed()).find((verifier) => verifier.id === id)).toMatchObject({ codes: { VALID: 3 } });
+  await redis.zrem(verifierIds, id);
+});
+
 test('a laggard that a change waits for is named as its verifier reports itself', async () => {
   const { keyId, key } = await fleet.ok('keys.createKey', { apiId: 'behind' });
   const cutOff = await fleet.addVerifier(env);

@@ -141,6 +141,21 @@ test('verdicts are counted by the tags of the question, from memory and by way o
   });
 });
 
+test('a question may ask for permissions, here and by way of a sidecar', async () => {
+  const verifier = open();
+  const client = createClient({ url: fleet.verifiers[0]?.address ?? '', timeoutMs: 10_000 });
+  opened.push(client);
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', permissions: ['a', 'b'], remaining: 2 });
+  for (const one of [verifier, client]) {
+    expect(await one.verify(key, { permissions: 'a AND c' })).toMatchObject({
+      ...{ valid: false, code: 'INSUFFICIENT_PERMISSIONS', permissions: ['a', 'b'] },
+    });
+    const good = await one.verify(key, { permissions: { and: ['a', { or: ['b', 'c'] }] } });
+    expect(good).toMatchObject({ valid: true, permissions: ['a', 'b'] });
+  }
+  expect(await verifier.verify(key, { permissions: 'a' })).toMatchObject({ code: 'USAGE_EXCEEDED' });
+});
+
 test('a question may name rate limits, and what it takes of each, here and by way of a sidecar', async () => {
   const verifier = open();
   const client = createClient({ url: fleet.verifiers[0]?.address ?? '', timeoutMs: 10_000 });
@@ -250,6 +265,10 @@ test('what can be no key is unknown; what is no question is a TypeError, which n
     ['a', { remaining: 1 }, /^remaining: must be an object/],
     ['a', { remaining: { cost: -1 } }, /^remaining\.cost: must be a whole number/],
     ['a', { remaining: { price: 1 } }, /^remaining\.price: unknown option/],
+    ['a', { permissions: undefined }, /^permissions: is undefined/],
+    ['a', { permissions: 'a AND' }, /^permissions: expected a permission/],
+    ['a', { permissions: { and: [] } }, /^permissions: must be a permission/],
+    ['a', { authorization: { permissions: 'a' } }, /^authorization: unknown option/],
     ['a', { ratelimits: undefined }, /^ratelimits: is undefined/],
     ['a', { ratelimits: { name: 'a' } }, /^ratelimits: must be a list/],
     ['a', { ratelimits: [{ name: 'a', cost: Number.NaN }] }, /^ratelimits\.0\.cost: must be a whole number/],

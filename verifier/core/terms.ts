@@ -6,28 +6,45 @@ import {
   LIMIT_NAME,
   LIMITS_MAX,
 } from '#shared/credits.ts';
-import { ORDINARY, type Price } from './allowance.ts';
+import { ORDINARY, type Terms } from './allowance.ts';
 import { type AskedLimit, ownLimit } from './limits.ts';
+import { type Query, readQuery } from './permissions.ts';
 
 /** Makes the error of a wrong question. */
 type Refusal = (message: string) => Error;
 
 /**
- * Reads what a question says that its request costs. Throws what `refusal` makes of a message, which names the field and the
+ * Reads what a question says that its request costs, and what it needs. Throws what `refusal` makes of a message, which names the field and the
  * rule, never the value.
  * @param kind of its parts, for the message about one that there is not
  */
-export function priceOf(
-  { remaining, ratelimits }: { readonly remaining?: unknown; readonly ratelimits?: unknown },
+export function termsOf(
+  { remaining, ratelimits, authorization, permissions }: GivenTerms,
   refusal: Refusal,
   kind: string,
-): Price {
-  if (remaining === undefined && ratelimits === undefined) return ORDINARY;
-  const reader = new PriceReader(refusal, kind);
-  return { cost: reader.credits(remaining), limits: reader.limits(ratelimits) };
+): Terms {
+  const isPriced = remaining !== undefined || ratelimits !== undefined;
+  if (!isPriced && authorization === undefined && permissions === undefined) return ORDINARY;
+  const reader = new TermsReader(refusal, kind);
+  return {
+    cost: reader.credits(remaining),
+    limits: reader.limits(ratelimits),
+    permissions:
+      authorization === undefined
+        ? reader.permissions('permissions', permissions)
+        : reader.authorization(authorization),
+  };
 }
 
-class PriceReader {
+/** Parts of a question; the permissions are in one of two places. */
+interface GivenTerms {
+  readonly remaining?: unknown;
+  readonly ratelimits?: unknown;
+  readonly authorization?: unknown;
+  readonly permissions?: unknown;
+}
+
+class TermsReader {
   readonly #refusal: Refusal;
   readonly #kind: string;
 
@@ -52,6 +69,21 @@ class PriceReader {
     const twice = names.find((name, i) => names.indexOf(name) < i);
     if (twice !== undefined) throw this.#refusal(`ratelimits: ${twice} is there twice`);
     return limits;
+  }
+
+  authorization(given: unknown): Query {
+    const { permissions, ...others } = this.#object('authorization', given);
+    this.#refuseOthers('authorization', others);
+    const query = this.permissions('authorization.permissions', permissions);
+    if (query === undefined) throw this.#refusal('authorization.permissions: required');
+    return query;
+  }
+
+  permissions(path: string, given: unknown): Query | undefined {
+    if (given === undefined) return undefined;
+    const read = readQuery(given);
+    if ('fault' in read) throw this.#refusal(`${path}: ${read.fault}`);
+    return read.query;
   }
 
   #limit(path: string, given: unknown): AskedLimit {

@@ -1,0 +1,43 @@
+import { type Static, type TSchemaOptions, Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { SLUG, SLUGS_MAX } from '#shared/slugs.ts';
+
+const Slug = (description: string) => Type.String({ pattern: SLUG.source, description });
+
+/** Schema of a key's permissions. */
+export const Slugs = (options: TSchemaOptions) =>
+  Type.Immutable(
+    Type.Array(Slug('Letters, digits and `_:.*-`. `*` stands for itself.'), {
+      maxItems: SLUGS_MAX,
+      ...options,
+    }),
+  );
+
+/** Schema of permissions as calls about them name them: by themselves, or in an object, as clients of the v1 SDK do. */
+export const GivenSlugs = (options: TSchemaOptions) =>
+  Type.Array(
+    Type.Union([
+      Slug('The permission.'),
+      Type.Object(
+        {
+          id: Type.Optional(Slug('The permission; it goes before the others.')),
+          slug: Type.Optional(Slug('The same; it goes before `name`.')),
+          name: Type.Optional(Slug('The same.')),
+          create: Type.Optional(
+            Type.Boolean({ description: 'Of no effect: a permission needs not be created to be given.' }),
+          ),
+        },
+        { additionalProperties: false },
+      ),
+    ]),
+    { maxItems: SLUGS_MAX, ...options },
+  );
+
+/** Permissions that a call names. Throws BAD_REQUEST where one has no name. */
+export function slugsIn(given: Static<ReturnType<typeof GivenSlugs>>): string[] {
+  return given.map((one, i) => {
+    const slug = typeof one === 'string' ? one : (one.id ?? one.slug ?? one.name);
+    if (slug === undefined) throw new ApiError('BAD_REQUEST', `permissions.${i}: give its id, slug or name`);
+    return slug;
+  });
+}

@@ -1,0 +1,161 @@
+import { LRUCache } from 'lru-cache';
+import { SLUG, slugsOf } from '#shared/slugs.ts';
+
+/** Permissions that a request needs, read and ready: one of them, or all or any of several. */
+export type Query = string | { readonly needsAll: boolean; readonly parts: readonly Query[] };
+
+/** A query, or why it is none. */
+type ReadQuery = { readonly query: Query } | { readonly fault: string };
+
+/** Most permissions that a query names, each time counted. */
+export const LEAVES_MAX = 100;
+/** Most levels of `and` and `or`, or of parentheses, in each other. */
+export const DEPTH_MAX = 20;
+/** Most characters of a query that is a text. */
+export const QUERY_LENGTH_MAX = 1000;
+/** Texts of queries, and of permissions, that are remembered: an API asks the same few, and keys have the same few. */
+const REMEMBERED_MAX = 1000;
+
+const remembered = new LRUCache<string, { readonly query: Query }>({ max: REMEMBERED_MAX });
+
+/** Permissions of a key, ready for questions and answers; keys with the same ones share them. */
+export interface Rights {
+  /** As in Redis. */
+  readonly text: string;
+  readonly slugs: readonly string[];
+  readonly granted: ReadonlySet<string>;
+  /** A JSON array. Slugs hold nothing that JSON would escape. */
+  readonly json: string;
+}
+
+/** Rights by the text that they were read from. */
+const knownRights = new Map<string, Rights>();
+
+/** Rights of a key; undefined = it has none. */
+export function rightsOf(text: string): Rights | undefined {
+  if (text === '') return undefined;
+  const present = knownRights.get(text);
+  if (present) return present;
+  const slugs = Object.freeze(slugsOf(text));
+  const rights = { text, slugs, granted: new Set(slugs), json: JSON.stringify(slugs) };
+  if (knownRights.size >= REMEMBERED_MAX) knownRights.clear();
+  knownRights.set(text, rights);
+  return rights;
+}
+
+/** Says whether the granted permissions are those that a query needs. No name stands for others. */
+export function allows(granted: ReadonlySet<string>, query: Query): boolean {
+  if (typeof query === 'string') return granted.has(query);
+  const { needsAll, parts } = query;
+  for (const part of parts) if (allows(granted, part) !== needsAll) return !needsAll;
+  return needsAll;
+}
+
+/**
+ * Reads a query: a permission, `{and: […]}` or `{or: […]}` of others, or a text such as `a AND (b OR c)`, in which AND binds
+ * more closely than OR. A fault tells the rule, never the value.
+ */
+export function readQuery(given: unknown): ReadQuery {
+  const known = typeof given === 'string' ? remembered.get(given) : undefined;
+  if (known) return known;
+  try {
+    const read = { query: typeof given === 'string' ? new QueryText(given).read() : objectQuery(given) };
+    if (typeof given === 'string') remembered.set(given, read);
+    return read;
+  } catch (error) {
+    if (!(error instanceof QueryFault)) throw error;
+    return { fault: error.message };
+  }
+}
+
+class QueryFault extends Error {}
+
+const tooMany = () => new QueryFault(`must name at most ${LEAVES_MAX} permissions`);
+const tooDeep = () => new QueryFault(`must have at most ${DEPTH_MAX} levels`);
+const noSlug = () => new QueryFault(`permissions must match ${SLUG.source}`);
+
+/** A query as JSON has it. Its texts are permissions, and nothing else. */
+function objectQuery(given: unknown): Query {
+  let leaves = 0;
+  const read = (part: unknown, depth: number): Query => {
+    if (typeof part === 'string') {
+      if (!SLUG.test(part)) throw noSlug();
+      leaves += 1;
+      if (leaves > LEAVES_MAX) throw tooMany();
+      return part;
+    }
+    if (depth > DEPTH_MAX) throw tooDeep();
+    const [[name, parts] = [], ...others] = Object.entries(Object(part) as object);
+    if (others.length > 0 || (name !== 'and' && name !== 'or') || !Array.isArray(parts) || parts.length === 0)
+      throw new QueryFault('must be a permission, or an object with a list that is not empty, `and` or `or`');
+    return combined(
+      name === 'and',
+      parts.map((each) => read(each, depth + 1)),
+    );
+  };
+  return read(given, 1);
+}
+
+function combined(needsAll: boolean, parts: readonly Query[]): Query {
+  const [only] = parts;
+  return parts.length === 1 && only !== undefined ? only : { needsAll, parts };
+}
+
+/** A query as people write it. */
+class QueryText {
+  readonly #tokens: readonly string[];
+  #at = 0;
+  #leaves = 0;
+
+  constructor(text: string) {
+    if (text.length > QUERY_LENGTH_MAX)
+      throw new QueryFault(`must have at most ${QUERY_LENGTH_MAX} characters`);
+    if (/[^A-Za-z0-9_:.*() \t\r\n-]/.test(text)) throw noSlug();
+    this.#tokens = text.match(/[()]|[^() \t\r\n]+/g) ?? [];
+  }
+
+  read(): Query {
+    const [only] = this.#tokens;
+    // A permission may be called as an operator is.
+    if (this.#tokens.length === 1 && only !== undefined && SLUG.test(only)) return only;
+    const query = this.#any(1);
+    if (this.#at < this.#tokens.length)
+      throw new QueryFault('expected AND, OR or the end behind a permission');
+    return query;
+  }
+
+  #any(depth: number): Query {
+    const parts = [this.#all(depth)];
+    while (this.#takes('OR')) parts.push(this.#all(depth));
+    return combined(false, parts);
+  }
+
+  #all(depth: number): Query {
+    const parts = [this.#one(depth)];
+    while (this.#takes('AND')) parts.push(this.#one(depth));
+    return combined(true, parts);
+  }
+
+  #one(depth: number): Query {
+    const token = this.#tokens[this.#at++];
+    if (token === '(') {
+      if (depth > DEPTH_MAX) throw tooDeep();
+      const inner = this.#any(depth + 1);
+      if (!this.#takes(')')) throw new QueryFault('a parenthesis is not closed');
+      return inner;
+    }
+    if (token === undefined || token === ')' || /^(?:and|or)$/i.test(token))
+      throw new QueryFault('expected a permission or a parenthesis');
+    if (!SLUG.test(token)) throw noSlug();
+    this.#leaves += 1;
+    if (this.#leaves > LEAVES_MAX) throw tooMany();
+    return token;
+  }
+
+  /** Operators may be written in small letters too. */
+  #takes(token: string): boolean {
+    if (this.#tokens[this.#at]?.toUpperCase() !== token) return false;
+    this.#at += 1;
+    return true;
+  }
+}
