@@ -86,7 +86,8 @@ export async function fullLoad(
   });
 }
 
-function wire({ method, path, headers, body = '' }: LoadRequest, port: number): string {
+/** A request as it goes over the wire. */
+export function wire({ method, path, headers, body = '' }: LoadRequest, port: number): string {
   const all = {
     Host: `127.0.0.1:${port}`,
     ...headers,

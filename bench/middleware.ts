@@ -1,21 +1,28 @@
-import { type Benchmark, inDirectory, median, type Row } from './harness.ts';
-import { interleave, type LoadRequest, type Loads, SERVER_CORE, throughputRows } from './load.ts';
-import { inParallel, startBackend, startPeer } from './servers.ts';
+import { cpuOfBlocks } from './blocks.ts';
+import { type Benchmark, inDirectory, median, percentile, type Row } from './harness.ts';
+import { type LoadRequest, SERVER_CORE } from './load.ts';
+import { type ServerProcess, startBackend, startPeer } from './servers.ts';
 
 const KEYS = 1000;
-/** What stands before the route, and what the rows say of it; ours comes first. */
+/** What stands before the route, and what the rows say of it; all are compared with the first. */
 const KINDS = {
-  keyfence: 'behind keyfence',
-  bare: 'bare',
-  empty: 'behind a middleware that does nothing',
-  digest: 'behind one that only takes SHA-256 of the key',
+  bare: 'a bare route',
+  twin: 'a second process of the same',
+  empty: 'a middleware that does nothing',
+  digest: 'one that only takes SHA-256 of the key',
+  idle: 'a verifier beside a bare route',
+  keyfence: 'keyfence',
 } as const;
+type Kind = keyof typeof KINDS;
+const KIND_NAMES = Object.keys(KINDS) as Kind[];
+
+/** Most of a bare route's time that the guard may add. */
+const SHARE_MAX = 0.05;
 
 /** Measures what the package's middleware adds to a route that does nothing, answered in the process. */
 const middleware: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
-    // Short ones: the loads of a round are compared, and what else the machine does lasts for seconds.
-    const [rounds, seconds] = quick ? [3, 1] : [14, 1];
+    const size = quick ? { warmUp: 20, blocks: 60, count: 1500 } : { warmUp: 40, blocks: 400, count: 1500 };
     const backend = await startBackend(directory, KEYS);
     const rows: Row[] = [];
     try {
@@ -27,35 +34,24 @@ const middleware: Benchmark = ({ quick }) =>
         }),
       );
       for (const framework of ['Fastify', 'Express', 'Hono']) {
-        const nameOf = (kind: keyof typeof KINDS) => `${framework} ${KINDS[kind]}`;
-        const start = (kind: keyof typeof KINDS) => {
-          const redis = kind === 'keyfence' ? [backend.env['REDIS_URL'] ?? ''] : [];
-          return startPeer(nameOf(kind), 'guarded.ts', framework, kind, ...redis);
-        };
-        const servers = [
-          await start('keyfence'),
-          await start('bare'),
-          await start('empty'),
-          await start('digest'),
-        ];
+        const servers: ServerProcess[] = [];
         try {
-          await inParallel(KEYS, async (i) => {
-            const { port } = servers[0] ?? { port: 0 };
-            const headers = { authorization: `Bearer ${backend.keys[i]}` };
-            const ask = () => fetch(`http://127.0.0.1:${port}/orders/1`, { headers });
-            while (!(await ask().then(async (answer) => (await answer.text()) && answer.ok)));
-          });
-          const contenders = servers.map(({ name, port }) => ({ name, port, requests }));
-          const loads = await interleave(contenders, rounds, seconds);
-          rows.push(...throughputRows(loads, { [nameOf('bare')]: 0.95, [nameOf('empty')]: 0.95 }));
-          rows.push(costsRow(framework, (kind) => loads.get(nameOf(kind))));
+          for (const kind of KIND_NAMES) {
+            const redis = kind === 'keyfence' || kind === 'idle' ? [backend.env['REDIS_URL'] ?? ''] : [];
+            servers.push(await startPeer(kind, 'guarded.ts', framework, kind, ...redis));
+          }
+          const times = await cpuOfBlocks(
+            servers.map((server) => ({ ...server, requests })),
+            size,
+          );
+          rows.push(...rowsOf(framework, new Map(KIND_NAMES.map((kind, i) => [kind, times[i] ?? []]))));
         } finally {
           for (const { stop } of servers) await stop();
         }
       }
       return {
         title: 'Middleware in the process of the application',
-        about: `GET with one of ${KEYS.toLocaleString('en')} keys in memory, 32 connections, to a route that answers a constant; each application alone on core ${SERVER_CORE}, so that its throughput is the inverse of its CPU per request. Interleaved, medians of ${rounds} rounds of ${seconds} s. Beside the bare route stands what no guard can do without: the framework's own cost of a middleware, and SHA-256 of the key.`,
+        about: `Processor time, user and system, of a GET with one of ${KEYS.toLocaleString('en')} keys in memory over 32 connections to a route that answers a constant; each application on core ${SERVER_CORE}. In turns, ${size.blocks} blocks of ${size.count.toLocaleString('en')} requests each: the median of the differences within each turn, and their quartiles. What a second process of the bare route seems to add is what the measurement cannot tell apart. A middleware that does nothing is the framework's own cost, and SHA-256 of the key is what no guard can do without that keeps no keys in memory.`,
         rows,
       };
     } finally {
@@ -63,18 +59,23 @@ const middleware: Benchmark = ({ quick }) =>
     }
   });
 
-/** Says where the time of a request goes: medians of the differences within each round. */
-function costsRow(framework: string, loadsOf: (kind: keyof typeof KINDS) => Loads | undefined): Row {
-  const times = (kind: keyof typeof KINDS) =>
-    (loadsOf(kind)?.each ?? []).map((requestsPerSecond) => 1e6 / requestsPerSecond);
-  const more = (kind: keyof typeof KINDS, than: keyof typeof KINDS) => {
-    const others = times(than);
-    return median(times(kind).map((time, round) => time - (others[round] ?? Number.NaN))).toFixed(1);
-  };
-  return {
-    name: `${framework}, µs of a request`,
-    value: `${median(times('bare')).toFixed(1)} bare, ${more('empty', 'bare')} for any middleware, ${more('digest', 'empty')} for SHA-256, ${more('keyfence', 'digest')} for all else`,
-  };
+function rowsOf(framework: string, times: ReadonlyMap<Kind, readonly number[]>): Row[] {
+  const bare = times.get('bare') ?? [];
+  const whole = median(bare);
+  return KIND_NAMES.map((kind): Row => {
+    const name = `${framework}, ${KINDS[kind]}`;
+    if (kind === 'bare') return { name, value: `${whole.toFixed(1)} µs` };
+    const more = (times.get(kind) ?? []).map((time, turn) => time - (bare[turn] ?? Number.NaN));
+    const [low, high] = [percentile(more, 0.25), percentile(more, 0.75)];
+    const share = median(more) / whole;
+    return {
+      name,
+      value: `${shown(median(more))} µs more (quartiles ${shown(low)} and ${shown(high)}), ${(100 * share).toFixed(0)} %`,
+      ...(kind === 'keyfence' ? { target: `≤ ${100 * SHARE_MAX} %`, met: share <= SHARE_MAX } : {}),
+    };
+  });
 }
+
+const shown = (us: number) => us.toFixed(1);
 
 export default middleware;

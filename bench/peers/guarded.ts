@@ -1,5 +1,6 @@
-// A route of a framework: `guarded.ts PORT FRAMEWORK GUARD [REDIS_URL]`. GUARD: bare, empty (a middleware that does nothing),
-// digest (one that hashes the key and looks at nothing else) or keyfence, which needs the Redis.
+// A route of a framework: `guarded.ts PORT FRAMEWORK GUARD [REDIS_URL]`. GUARD: bare or twin, empty (a middleware that does
+// nothing), digest (one that hashes the key and looks at nothing else), idle (a verifier that nobody asks) or keyfence; these
+// two need the Redis.
 import type { IncomingMessage } from 'node:http';
 import { serve } from '@hono/node-server';
 import express from 'express';
@@ -14,7 +15,7 @@ import { keyfence as honoGuard } from '../../verifier/middleware/hono.ts';
 const [port = '', framework = '', kind = '', redis] = process.argv.slice(2);
 const verifier = redis ? createVerifier({ redis, apiIds: ['bench'], lookupWaitMs: 5000 }) : undefined;
 await verifier?.ready();
-const guard = verifier && { verifier, apiId: 'bench' };
+const guard = verifier && kind === 'keyfence' && { verifier, apiId: 'bench' };
 const isOther = kind === 'empty' || kind === 'digest';
 const hostname = '127.0.0.1';
 

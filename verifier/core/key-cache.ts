@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import { digestFrom } from '#shared/key-format.ts';
 import { decodeState, type KeyState } from '#shared/key-record.ts';
 import type { VerdictCounts } from '#shared/verdict-codes.ts';
@@ -46,12 +45,14 @@ const PLAIN_DISABLED: Facts = Object.freeze({ enabled: false, expires: 0, detail
  */
 export type Unreported = VerdictCounts | number;
 
-/** One known key. Mutable: a change rewrites it in place. 56 bytes of heap and its id. */
+/** One known key. Mutable: a change rewrites it in place. 64 bytes of heap and its id. */
 export class Entry {
   readonly epoch: Epoch;
   readonly keyId: string;
   /** Verdicts that are not reported yet; owned by `Usage`. Here, because beside it no look-up is cheap enough. */
   usage: Unreported;
+  /** True if it was asked for lately, so that it does not leave; owned by `KeyCache`. */
+  wasAskedFor: boolean;
   #facts: Facts;
 
   constructor(epoch: Epoch, keyId: string, state: KeyState) {
@@ -59,6 +60,7 @@ export class Entry {
     // A copy: what was cut out of a reply would keep the whole reply in memory.
     this.keyId = Buffer.from(keyId).toString('latin1');
     this.usage = 0;
+    this.wasAskedFor = false;
     this.#facts = factsOf(state);
   }
 
@@ -116,18 +118,22 @@ function factsOf({ enabled, expires, ...given }: KeyState): Facts {
   return { enabled, expires, details: shared, ...(limits ? { limits } : {}), ...(rights ? { rights } : {}) };
 }
 
-/** The known keys of all APIs by the digest of their secret (`digestOf`), least recently used out first. */
+/** Most entries that are looked at for one that may leave: a search among 16 million would hold all else up. */
+const LOOKED_AT_MAX = 64;
+
+/**
+ * The known keys of all APIs by the digest of their secret (`digestOf`). Where there are too many, one leaves that nobody asked
+ * for since the hand last came by (SIEVE, Zhang et al. 2024): a hit sets a mark and moves nothing.
+ */
 export class KeyCache {
-  readonly #entries: LRUCache<string, Entry>;
+  readonly #entries = new Map<string, Entry>();
+  readonly #keysMax: number;
+  /** Place where the search for one that may leave goes on: in the order in which keys came, and round again. */
+  #hand: MapIterator<[string, Entry]> | undefined;
   evictions = 0;
 
   constructor(keysMax: number) {
-    this.#entries = new LRUCache({
-      max: keysMax,
-      disposeAfter: (_entry, _digest, reason) => {
-        if (reason === 'evict') this.evictions++;
-      },
-    });
+    this.#keysMax = keysMax;
   }
 
   get size(): number {
@@ -137,20 +143,26 @@ export class KeyCache {
   /** The entry, if its follower has been in sync ever since it was filled. Says nothing about the lease. */
   get(digest: string): Entry | undefined {
     const entry = this.#entries.get(digest);
-    return entry?.epoch.current ? entry : undefined;
+    if (entry === undefined || !entry.epoch.current) return undefined;
+    entry.wasAskedFor = true;
+    return entry;
   }
 
   put(secretHash: string, entry: Entry): void {
-    this.#entries.set(digestFrom(secretHash), entry);
+    const digest = digestFrom(secretHash);
+    // A hand that waits would keep what the map leaves behind as it grows.
+    if (this.#entries.size < this.#keysMax) this.#hand = undefined;
+    else if (!this.#entries.has(digest)) this.#evict();
+    this.#entries.set(digest, entry);
   }
 
   /**
-   * Applies a change to the entry of this epoch, where there is one; recency is untouched.
+   * Applies a change to the entry of this epoch, where there is one; whether it may leave is untouched.
    * @returns the pools that it had before, and has now
    */
   update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): string[] {
     const now = poolsOf(keyId, state.pool, limitsOf(state));
-    const entry = this.#entries.peek(digestFrom(secretHash));
+    const entry = this.#entries.get(digestFrom(secretHash));
     if (entry?.epoch !== epoch) return now;
     const before = entry.pools;
     entry.become(state);
@@ -160,8 +172,28 @@ export class KeyCache {
   /** @returns the pools that it had */
   forget(secretHash: string): string[] {
     const digest = digestFrom(secretHash);
-    const entry = this.#entries.peek(digest);
+    const entry = this.#entries.get(digest);
     this.#entries.delete(digest);
     return entry?.pools ?? [];
+  }
+
+  #evict(): void {
+    for (let left = LOOKED_AT_MAX; ; left--) {
+      this.#hand ??= this.#entries.entries();
+      let next = this.#hand.next();
+      if (next.done) {
+        this.#hand = this.#entries.entries();
+        next = this.#hand.next();
+      }
+      if (next.done) return;
+      const [digest, entry] = next.value;
+      if (left > 1 && entry.wasAskedFor && entry.epoch.current) {
+        entry.wasAskedFor = false;
+        continue;
+      }
+      this.#entries.delete(digest);
+      this.evictions++;
+      return;
+    }
   }
 }

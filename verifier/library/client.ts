@@ -13,7 +13,7 @@ import {
   type VerifierEvents,
 } from './key-verifier.ts';
 import { configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, askedTags, askedTerms, mayBeKey } from './questions.ts';
+import { askedAbout, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { verdictFrom } from './verdict-from.ts';
 
@@ -97,16 +97,12 @@ class SidecarClient implements KeyVerifier {
   }
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
-    askedApi(key, options);
-    askedTerms(options);
-    askedTags(options);
+    askedAbout(key, options);
     return undefined;
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
-    const apiId = askedApi(key, options);
-    askedTerms(options);
-    const tags = askedTags(options);
+    const { apiId, tags } = askedAbout(key, options);
     const { remaining, ratelimits, permissions } = options ?? {};
     const authorization = permissions === undefined ? undefined : { permissions };
     if (this.#closing.signal.aborted) throw closedError();

@@ -14,38 +14,65 @@ export function mayBeKey(key: string): boolean {
   return key.length > 0 && key.length <= KEY_LENGTH_MAX && key.isWellFormed();
 }
 
-/** The options that were judged last and that nobody can change: a guard asks with the same ones each time. */
-let judged: { readonly options: object; readonly apiId: string } | undefined;
+/** The rest of a question, as the core takes it. */
+export interface JudgedOptions {
+  /** undefined = any. */
+  readonly apiId: string | undefined;
+  readonly tags: readonly string[] | undefined;
+  readonly terms: Terms;
+}
 
-/** The API asked for. Throws TypeError where the question is wrong in itself, which is the caller's mistake. */
-export function askedApi(key: unknown, options: QuestionOptions | undefined): string | undefined {
+const NOTHING_MORE: JudgedOptions = Object.freeze({ apiId: undefined, tags: undefined, terms: ORDINARY });
+
+/** Options that were judged once, for one who asks with the same ones each time. */
+class FixedOptions {
+  readonly #asked: JudgedOptions;
+
+  constructor(options: QuestionOptions) {
+    this.#asked = judged(options);
+  }
+
+  static askedIn(options: QuestionOptions): JudgedOptions | undefined {
+    return #asked in options ? options.#asked : undefined;
+  }
+}
+
+/** The same options, which nobody can change and which cost nothing to judge again. Throws TypeError where they are wrong. */
+export function fixedOptions(options: QuestionOptions): QuestionOptions {
+  return Object.freeze(Object.assign(new FixedOptions(options), options));
+}
+
+/** Judges what is asked about a key. Throws TypeError where the question is wrong in itself, which is the caller's mistake. */
+export function askedAbout(key: unknown, options: QuestionOptions | undefined): JudgedOptions {
   if (typeof key !== 'string') throw new TypeError('key: must be a string');
-  if (options === undefined) return undefined;
-  if (options === judged?.options) return judged.apiId;
+  if (options === undefined) return NOTHING_MORE;
   if (typeof options !== 'object' || options === null) throw new TypeError('options: must be an object');
+  return FixedOptions.askedIn(options) ?? judged(options);
+}
+
+function judged(options: QuestionOptions): JudgedOptions {
   for (const name in options) if (!NAMES.has(name)) throw new TypeError(`${name}: unknown option`);
+  return { apiId: apiOf(options), tags: tagsOf(options), terms: askedTerms(options) };
+}
+
+function apiOf(options: QuestionOptions): string | undefined {
   // One that is there and undefined is a mistake too, which would let the keys of any API pass.
   if (!('apiId' in options)) return undefined;
   const { apiId } = options;
-  if (typeof apiId !== 'string' || !API_ID.test(apiId)) {
+  if (typeof apiId !== 'string' || !API_ID.test(apiId))
     throw new TypeError(`apiId: must match ${API_ID.source}; leave it out for any API`);
-  }
-  if (Object.isFrozen(options)) judged = { options, apiId };
   return apiId;
 }
 
-/** The terms of the request. Throws TypeError where the question is wrong in itself. */
-export function askedTerms(options: QuestionOptions | undefined): Terms {
-  if (options === undefined) return ORDINARY;
+function askedTerms(options: QuestionOptions): Terms {
   for (const name of TERMS)
     if (name in options && options[name] === undefined)
       throw new TypeError(`${name}: is undefined; leave it out for none`);
   return termsOf(options, (message) => new TypeError(message), 'option');
 }
 
-/** The tags to count by. Throws TypeError where they are none. */
-export function askedTags(options: QuestionOptions | undefined): readonly string[] | undefined {
-  if (options?.tags === undefined) return undefined;
+function tagsOf(options: QuestionOptions): readonly string[] | undefined {
+  if (options.tags === undefined) return undefined;
   const read = readTags(options.tags);
   if ('fault' in read) throw new TypeError(read.fault);
   return read.tags;

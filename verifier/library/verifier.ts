@@ -3,7 +3,6 @@ import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { perVerdict } from '#shared/verdict-codes.ts';
-import type { Terms } from '../core/allowance.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
 import { NOT_FOUND, type Verdict } from '../core/verdict.ts';
 import { followerLog } from '../follower-log.ts';
@@ -20,7 +19,7 @@ import {
   type VerifierOptions,
 } from './key-verifier.ts';
 import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedApi, askedTags, askedTerms, mayBeKey } from './questions.ts';
+import { askedAbout, type JudgedOptions, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { keyVerdict } from './views.ts';
 
@@ -78,20 +77,19 @@ class LocalVerifier implements KeyVerifier {
   }
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
-    const verdict = this.#decide(key, askedApi(key, options), askedTags(options), askedTerms(options));
+    const verdict = this.#decide(key, askedAbout(key, options));
     return verdict && keyVerdict(verdict);
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
-    const api = askedApi(key, options);
-    const tags = askedTags(options);
-    const terms = askedTerms(options);
-    const decided = this.#decide(key, api, tags, terms);
+    const asked = askedAbout(key, options);
+    const decided = this.#decide(key, asked);
     if (decided !== undefined) return keyVerdict(decided);
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      verdict = await this.#engine.verifier.lookUp(key, api, false, tags, terms);
+      const { apiId, tags, terms } = asked;
+      verdict = await this.#engine.verifier.lookUp(key, apiId, false, tags, terms);
     } catch (error) {
       if (this.#isClosed) throw closedError();
       const { message } = error as Error;
@@ -113,12 +111,7 @@ class LocalVerifier implements KeyVerifier {
     return this.#listeners.on(event, listener);
   }
 
-  #decide(
-    key: string,
-    apiId: string | undefined,
-    tags: readonly string[] | undefined,
-    terms: Terms,
-  ): Verdict | undefined {
+  #decide(key: string, { apiId, tags, terms }: JudgedOptions): Verdict | undefined {
     if (this.#isClosed) return undefined;
     const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId, false, tags, terms) : NOT_FOUND;
     if (verdict !== undefined) {

@@ -8,6 +8,7 @@ import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { createClient } from '../library/client.ts';
 import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../library/key-verifier.ts';
 import { apiIdFault, optionsObject, wrongOptions } from '../library/options.ts';
+import { fixedOptions } from '../library/questions.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
 import { headersOf, loneBearer } from './header-lines.ts';
 
@@ -79,7 +80,7 @@ function rulesOf(options: RouteGuardOptions, byDefault: Rules): Rules {
   if (faults.length > 0) throw wrongOptions(faults);
   return {
     sources: isList ? SOURCES.filter((source) => sources.includes(source)) : byDefault.sources,
-    asked: typeof apiId === 'string' ? Object.freeze({ apiId }) : byDefault.asked,
+    asked: typeof apiId === 'string' ? fixedOptions({ apiId }) : byDefault.asked,
   };
 }
 

@@ -21,7 +21,7 @@ export function keyfence(options: GuardOptions): MiddlewareHandler<{ Variables: 
   return (context, next) => {
     const incoming = incomingOf(context);
     const rawHeaders = incoming?.rawHeaders ?? [...context.req.raw.headers].flat();
-    const passage = guard.check(rawHeaders, context.req.url);
+    const passage = guard.check(rawHeaders, incoming?.url ?? context.req.url);
     return passage instanceof Promise
       ? passage.then((late) => settle(context, incoming, rawHeaders, late, next))
       : settle(context, incoming, rawHeaders, passage, next);
