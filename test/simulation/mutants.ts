@@ -314,7 +314,12 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'a window ends by the reply, not by the question': {
     seed: LIMIT_SEEDS + 3,
     file: 'verifier/core/pool.ts',
-    edits: [['this.#untilMs = this.#sentAtMs + ', 'this.#untilMs = this.#clock.monotonicMs() + ']],
+    edits: [
+      [
+        'const { monotonicMs, wallMs } = this.#sentAt;',
+        'const { monotonicMs, wallMs } = instant(this.#clock);',
+      ],
+    ],
   },
   'what is said of another window counts': {
     seed: LIMIT_SEEDS + 3,

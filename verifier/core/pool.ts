@@ -1,4 +1,5 @@
 import type { Clock } from '#shared/clock.ts';
+import { type Instant, instant } from './lease.ts';
 import type { PoolReply, PoolTurn } from './redis-port.ts';
 
 /** Somebody who needs what is not here. */
@@ -61,10 +62,14 @@ export class Pool {
   readonly #waiters = new Map<Waiter, number>();
   /** The window that the numbers are of; undefined = none. */
   #number: number | undefined;
-  /** The end of what was granted, and of the window itself, on the monotonic clock. */
-  #untilMs = Number.POSITIVE_INFINITY;
+  /**
+   * The end of what was granted, on both clocks as a lease has it: the monotonic one stands while a machine is suspended, which
+   * the window does not.
+   */
+  #until: Instant = { monotonicMs: Number.POSITIVE_INFINITY, wallMs: Number.POSITIVE_INFINITY };
+  /** The end of the window itself, on the monotonic clock. */
   #endsMs = Number.POSITIVE_INFINITY;
-  #sentAtMs = 0;
+  #sentAt: Instant = { monotonicMs: 0, wallMs: 0 };
   #granted = 0;
   /** undefined = as Redis knows it: nothing was spent here yet. */
   #spent: number | undefined;
@@ -105,7 +110,7 @@ export class Pool {
 
   /** Number that can be spent without asking. */
   get available(): number {
-    if (this.#spent === undefined || this.#isOver(this.#untilMs)) return 0;
+    if (this.#spent === undefined || this.#isOver(this.#clock.monotonicMs())) return 0;
     return this.#granted - this.#spent;
   }
 
@@ -142,7 +147,7 @@ export class Pool {
     if (cost > 0 && nowMs < this.#refusedUntilMs && cost >= this.#refusedBelow) {
       return { suffices: false, remaining: Math.max(0, this.#remaining) };
     }
-    if (this.#spent === undefined || nowMs >= this.#untilMs) return undefined;
+    if (this.#spent === undefined || this.#isOver(nowMs)) return undefined;
     if (this.#granted - this.#spent < cost) return undefined;
     return { suffices: true, remaining: Math.max(0, this.#remaining - cost) };
   }
@@ -186,7 +191,7 @@ export class Pool {
     this.#settled = false;
     this.#granted = (this.#spent ?? 0) + kept;
     this.#said = { spent: this.#spent ?? 0, kept, least: least + kept };
-    this.#sentAtMs = nowMs;
+    this.#sentAt = instant(this.#clock);
     const said = { pool: this.id, turn, spent: this.#spent, kept, need, least, wanted };
     if (!window) return said;
     const { limit, durationMs } = window;
@@ -234,9 +239,11 @@ export class Pool {
       this.#spent = this.#spent === undefined ? undefined : 0;
       this.#number = number;
     }
-    this.#endsMs = this.#sentAtMs + leftMs;
+    const { monotonicMs, wallMs } = this.#sentAt;
+    this.#endsMs = monotonicMs + leftMs;
     // From the sending, so that it ends before the window does, whatever time the reply took.
-    this.#untilMs = this.#sentAtMs + Math.min(leftMs, GRANTED_MS) / DRIFT;
+    const goodMs = Math.min(leftMs, GRANTED_MS) / DRIFT;
+    this.#until = { monotonicMs: monotonicMs + goodMs, wallMs: wallMs + goodMs };
   }
 
   /** A turn's call failed: what it granted is given back by the next. */
@@ -264,8 +271,12 @@ export class Pool {
     return waiters;
   }
 
-  #isOver(atMs: number): boolean {
-    return atMs !== Number.POSITIVE_INFINITY && this.#clock.monotonicMs() >= atMs;
+  /** True if what was granted is good no more. Credits are until they are spent. */
+  #isOver(nowMs: number): boolean {
+    const { window } = this;
+    return (
+      window !== undefined && (nowMs >= this.#until.monotonicMs || this.#clock.wallMs() >= this.#until.wallMs)
+    );
   }
 
   /** A change of a key with this pool was applied: nothing from before it counts, and everything is given back. */

@@ -1,0 +1,41 @@
+import { expect, test } from 'vitest';
+import type { Clock } from '#shared/clock.ts';
+import { Pool } from '../../../verifier/core/pool.ts';
+
+/** A pool of a rate limit that was granted 10 in a window that ends 500 ms after the exchange was sent. */
+function granted() {
+  const now = { monotonicMs: 1000, wallMs: 1_700_000_000_000 };
+  const clock: Clock = {
+    monotonicMs: () => now.monotonicMs,
+    wallMs: () => now.wallMs,
+    after: () => ({ cancel: () => undefined }),
+  };
+  const window = { limit: 10, durationMs: 1000, isExact: false };
+  const pool = new Pool('key_1.1000.default', clock, 2000, () => undefined, window);
+  pool.begin(1);
+  const counts = {
+    turn: 1,
+    status: 'OK',
+    granted: 10,
+    spent: 0,
+    spokenFor: 0,
+    total: 0,
+    refillMs: -1,
+  } as const;
+  pool.replied({ ...counts, window: { number: 7, leftMs: 500 } });
+  return { pool, now };
+}
+
+test.each([
+  ['both clocks', 501, 501],
+  ['the monotonic clock, whose date was set back', 501, -9000],
+  ['the date, where the machine was suspended and the monotonic clock stood', 0, 501],
+])('what a window granted is nothing once the window is over by %s', (_, monotonicMs, wallMs) => {
+  const { pool, now } = granted();
+  now.monotonicMs += 400;
+  now.wallMs += 400;
+  expect([pool.available, pool.look(1)?.suffices]).toEqual([10, true]);
+  now.monotonicMs += monotonicMs - 400;
+  now.wallMs += wallMs - 400;
+  expect([pool.available, pool.look(1)]).toEqual([0, undefined]);
+});
