@@ -212,6 +212,24 @@ describe.each([
       expect((await stranger.keys.create({ apiId: 'e2e' })).error).toMatchObject({ code: 'UNAUTHORIZED' });
     });
 
+    test('for what is said of a rate limit in the deprecated words', async () => {
+      const limit = { limit: 2, duration: 1000 };
+      for (const [ratelimit, message] of [
+        [{ ...limit, type: 'fast' }, 'ratelimit.type: unknown field'],
+        [{ ...limit, refillRate: 1 }, 'ratelimit.refillRate: unknown field'],
+        [{ ...limit, refillInterval: 1000 }, 'ratelimit.refillInterval: unknown field'],
+        [{ limit: 2 }, 'ratelimit.duration: required'],
+      ] as const) {
+        const { error } = await admin.keys.create({ apiId: 'e2e', ratelimit });
+        expect(error).toMatchObject({ code: 'BAD_REQUEST', message });
+      }
+      const { key } = resultOf(await admin.keys.create({ apiId: 'e2e' }));
+      const wrong = await gateway.keys.verify({ apiId: 'e2e', key, ratelimit: { cost: 2 } });
+      expect(wrong.error).toMatchObject({ code: 'BAD_REQUEST', message: 'ratelimit: unknown field' });
+      const half = await gateway.keys.verify({ apiId: 'e2e', key, ratelimits: [{ name: 'a', limit: 2 }] });
+      expect(half.error?.message).toBe('ratelimits.0: limit and duration only together');
+    });
+
     test('for a field that we do not have', async () => {
       const { error } = await admin.keys.create({ apiId: 'e2e', roles: ['admin'] });
       expect(error).toMatchObject({ code: 'BAD_REQUEST', message: 'roles: unknown field' });
