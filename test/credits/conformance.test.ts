@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { poolKey } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
 
 /** Three verifiers, and credits that must come out right whoever is asked. */
@@ -126,6 +127,19 @@ describe('updateRemaining', () => {
     expect((await change('fifth-operation-name', 'set', null)).body.remaining).toBeNull();
     expect((await change('first-operation-name', 'increment', 5)).body.remaining).toBe(15);
     expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('remaining');
+  });
+
+  test('no pool is left behind by what takes its place', async () => {
+    const { keyId } = await create({ apiId: 'replaced', remaining: 3 });
+    const pools = () => fleet.client.keys(poolKey('replaced', '*'));
+    const [first] = await pools();
+    expect(first).toBeDefined();
+    await update(keyId, 'set', 10);
+    const [second, ...more] = await pools();
+    expect(second).not.toBe(first);
+    expect(more).toEqual([]);
+    await update(keyId, 'set', null);
+    expect(await pools()).toEqual([]);
   });
 
   test('so many names are remembered for so long', async () => {

@@ -33,6 +33,12 @@ export const ACCEPTED: readonly Accepted[] = [
     after: "redis.xrevrange(stream, newest, oldest, 'COUNT', EXAMINED_AT_ONCE + 2),",
     reason: 'Asks for one event more than tells whether there are more; only EXAMINED_AT_ONCE are looked at.',
   },
+  ...['#latest = { cost: 1, atMs: 0 };', '#latest = { cost: 0, atMs: 1 };'].map((after) => ({
+    file: 'verifier/core/pool.ts',
+    before: '#latest = { cost: 0, atMs: 0 };',
+    after,
+    reason: 'Before the first spending; a part of the rate that fades within seconds of the start of the process.',
+  })),
   {
     file: 'verifier/redis/lua/sync.lua',
     before: "local reply = {nonce, 'OK', s, h, L or '0', deleted and '1' or '0', last, {}, {}, pointer}",

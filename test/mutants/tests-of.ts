@@ -17,6 +17,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     /^(?:control-plane\/(?:credits|credit-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:pools?|limits|lua\/(?:credits|windows))|shared\/credits)\./,
     [
       'credits/scripts',
+      'control-plane/credits',
       'limits/scripts',
       'simulation/redis',
       'credits/conformance',
