@@ -37,7 +37,8 @@ export const ACCEPTED: readonly Accepted[] = [
     file: 'verifier/core/pool.ts',
     before: '#latest = { cost: 0, atMs: 0 };',
     after,
-    reason: 'Before the first spending; a part of the rate that fades within seconds of the start of the process.',
+    reason:
+      'Before the first spending; a part of the rate that fades within seconds of the start of the process.',
   })),
   {
     file: 'verifier/redis/lua/sync.lua',
