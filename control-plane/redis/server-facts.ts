@@ -29,6 +29,7 @@ const SETTINGS = [
   'no-appendfsync-on-rewrite',
   'min-replicas-to-write',
   'min-replicas-max-lag',
+  'cluster-require-full-coverage',
 ] as const;
 
 /** Asks one server. Rejects with SERVICE_UNAVAILABLE. */

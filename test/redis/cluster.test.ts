@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
 import { auditStream, idPointer } from '../../shared/redis/redis-keys.ts';
+import { envOf, start } from '../cli/keyfence.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { metric } from '../harness/metrics.ts';
 import { RedisCluster } from '../harness/redis-cluster.ts';
@@ -75,6 +76,23 @@ describe('with a Redis Cluster', () => {
     await fleet.until(async () => (await metric(adminAddress, 'keyfence_durable')) === 0);
     await second.node.command('CONFIG', 'SET', 'appendfsync', 'always');
     expect(await durable(second.apiId)).toBe(true);
+  });
+
+  test('the doctor names a node that would stop the APIs of all shards for the loss of one, and the command that ends it', async () => {
+    const shards = async () => {
+      const { stdout } = await start(['doctor', '--json'], envOf(fleet, { REDIS_MODE: 'cluster' })).ended;
+      const { findings } = JSON.parse(stdout) as { findings: { check: string }[] };
+      return findings.find(({ check }) => check === 'shards');
+    };
+    expect(await shards()).toEqual({ check: 'shards', found: 'cluster-require-full-coverage no' });
+    const [node] = cluster.nodes;
+    await node?.command('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
+    expect(await shards()).toEqual({
+      check: 'shards',
+      found: expect.stringMatching(/^cluster-require-full-coverage (?:yes and no|no and yes)$/),
+      change: expect.stringContaining('`CONFIG SET cluster-require-full-coverage no`'),
+    });
+    await node?.command('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
   });
 
   test('an API whose slot moves to another node goes on there: the fence still holds', async () => {

@@ -53,6 +53,7 @@ export async function examineRedis(
       persistenceOf(all),
       memoryOf(all),
       await replicationOf(nodes, facts, config),
+      ...(config.REDIS_MODE === 'cluster' && facts.refusal === undefined ? [coverageOf(all)] : []),
       await rightsOf(nodes, config),
       ...(await strangers(config)),
       ...(await examineFleet(nodes, verifierId)),
@@ -129,6 +130,16 @@ async function replicationOf(nodes: RedisNodes, { settings }: RedisFacts, config
     }
   }
   return { check, found, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) };
+}
+
+/** Setting that decides what becomes of the other shards of a Cluster when one is lost. */
+function coverageOf(all: readonly RedisFacts[]): Finding {
+  const value = valuesOf(all, ({ settings }) => settings.get('cluster-require-full-coverage'));
+  const found = `cluster-require-full-coverage ${value}`;
+  if (value === 'no') return { check: 'shards', found };
+  const change =
+    'the loss of one shard stops the APIs of all: `CONFIG SET cluster-require-full-coverage no` on every node';
+  return { check: 'shards', found, change };
 }
 
 async function rightsOf(nodes: RedisNodes, config: Config): Promise<Finding> {
