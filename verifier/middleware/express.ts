@@ -25,14 +25,20 @@ export interface ExpressRequest extends IncomingMessage {
 }
 
 /** A middleware of Express 5. */
-export type ExpressGuard = (request: ExpressRequest, response: ServerResponse, next: () => void) => void;
+export type ExpressGuard<R extends ExpressRequest = ExpressRequest> = (
+  request: R,
+  response: ServerResponse,
+  next: () => void,
+) => void;
 
 /** Guards what is mounted after it: without a good key `next` is not called. */
-export function keyfence(options: GuardOptions): ExpressGuard {
+export function keyfence<R extends ExpressRequest = ExpressRequest>(
+  options: GuardOptions<R>,
+): ExpressGuard<R> {
   const guard = createGuard(options);
   return (request, response, next) => {
     removeIdentity(request);
-    const passage = guard.check(request.rawHeaders, request.originalUrl ?? request.url ?? '');
+    const passage = guard.check(request.rawHeaders, request.originalUrl ?? request.url ?? '', request);
     if (passage instanceof Promise) void passage.then((late) => settle(request, response, late, next));
     else settle(request, response, passage, next);
   };

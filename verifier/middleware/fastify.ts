@@ -16,7 +16,7 @@ declare module 'fastify' {
   }
   interface FastifyContextConfig {
     /** false: open to everybody. Else rules of this route alone, for what differs. */
-    apiKey?: false | RouteGuardOptions;
+    apiKey?: false | RouteGuardOptions<FastifyRequest>;
   }
 }
 
@@ -26,7 +26,7 @@ declare module 'fastify' {
  */
 export function keyfence(
   instance: FastifyInstance,
-  options: GuardOptions,
+  options: GuardOptions<FastifyRequest>,
   done: (error?: Error) => void,
 ): void {
   try {
@@ -39,10 +39,10 @@ export function keyfence(
   done();
 }
 
-function register(instance: FastifyInstance, options: GuardOptions): void {
+function register(instance: FastifyInstance, options: GuardOptions<FastifyRequest>): void {
   const guard = createGuard(options);
-  const guards = new WeakMap<object, Guard>();
-  const guardOf = (rules: unknown): Guard | undefined => {
+  const guards = new WeakMap<object, Guard<FastifyRequest>>();
+  const guardOf = (rules: unknown): Guard<FastifyRequest> | undefined => {
     if (rules === undefined) return guard;
     if (rules === false) return undefined;
     if (typeof rules !== 'object' || rules === null)
@@ -68,7 +68,14 @@ function register(instance: FastifyInstance, options: GuardOptions): void {
       next();
       return;
     }
-    const passage = own.check(request.raw.rawHeaders, request.raw.url ?? '');
+    let passage: Passage | Promise<Passage>;
+    try {
+      passage = own.check(request.raw.rawHeaders, request.raw.url ?? '', request);
+    } catch (error) {
+      // Fastify would not catch it.
+      next(error as Error);
+      return;
+    }
     if (passage instanceof Promise) void passage.then((late) => settle(request, reply, late, next));
     else settle(request, reply, passage, next);
   });

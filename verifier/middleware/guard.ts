@@ -1,7 +1,9 @@
+import { systemClock } from '#shared/clock.ts';
+import { CREDITS_MAX } from '#shared/credits.ts';
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import { requestIdFrom } from '#shared/request-id.ts';
 import { VERDICTS } from '#shared/verdict-codes.ts';
-import { authzAnswer } from '../endpoints/authz.ts';
+import { type AuthzOutcome, authzAnswer } from '../endpoints/authz.ts';
 import { credentialOf, SOURCES, type Source } from '../endpoints/credentials.ts';
 import type { HeaderLine } from '../endpoints/identity-headers.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
@@ -28,23 +30,27 @@ export class Refusal {
 /** Says whether a request may come to its handler: the key that lets it, or the answer that it gets instead. */
 export type Passage = ValidKey | Refusal;
 
-/** Lets requests pass that have a good key. Closed: whatever goes wrong is a refusal, and nothing is thrown. */
-export interface Guard {
+/**
+ * Lets requests pass that have a good key. Closed: whatever goes wrong is a refusal, and nothing is thrown but what the
+ * application's own `cost` throws.
+ */
+export interface Guard<R> {
   /**
    * Judges a request, at once where memory may tell.
    * @param rawHeaders names and values of its headers in turn
    * @param target its path and query
+   * @param request as the framework has it, for `cost`
    */
-  check(rawHeaders: readonly string[], target: string): Passage | Promise<Passage>;
+  check(rawHeaders: readonly string[], target: string, request: R): Passage | Promise<Passage>;
   /** The same guard for other sources or another API. Throws TypeError, which names every wrong option. */
-  with(options: RouteGuardOptions): Guard;
+  with(options: RouteGuardOptions<R>): Guard<R>;
   /** Closes the client that was made for `url` or `unixSocket`; a verifier that was handed in stays. */
   close(): Promise<void>;
 }
 
 /** Throws TypeError, which names every wrong option. */
-export function createGuard(options: GuardOptions): Guard {
-  const { verifier, url, unixSocket, ...rest } = optionsObject(options, 'options') as GuardOptions;
+export function createGuard<R>(options: GuardOptions<R>): Guard<R> {
+  const { verifier, url, unixSocket, ...rest } = optionsObject(options, 'options') as GuardOptions<R>;
   const ways = [verifier, url, unixSocket].filter((way) => way !== undefined);
   if (ways.length !== 1) throw wrongOptions(['verifier, url, unixSocket: give one of them']);
   const rules = rulesOf(rest, DEFAULT_RULES);
@@ -58,53 +64,79 @@ export function createGuard(options: GuardOptions): Guard {
   return guard(verifier, rules, async () => undefined);
 }
 
-interface Rules {
+interface Rules<R> {
   readonly sources: readonly Source[];
   readonly asked: QuestionOptions | undefined;
+  /** Credits that a request costs, where that is not the same for all. */
+  readonly costOf: ((request: R) => number) | undefined;
 }
 
-const DEFAULT_RULES: Rules = { sources: ['bearer', 'x-api-key'], asked: undefined };
+const DEFAULT_RULES: Rules<unknown> = {
+  sources: ['bearer', 'x-api-key'],
+  asked: undefined,
+  costOf: undefined,
+};
 
-function rulesOf(options: RouteGuardOptions, byDefault: Rules): Rules {
+function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R> {
   const given = optionsObject(options, 'options');
-  const faults = Object.keys(given).flatMap((name) =>
-    name === 'apiId' || name === 'sources' ? [] : [`${name}: unknown option`],
-  );
-  const { apiId, sources } = given;
+  const faults = Object.keys(given).flatMap((name) => (OPTIONS.has(name) ? [] : [`${name}: unknown option`]));
+  const { apiId, sources, cost } = options;
   // One that is there and undefined is a mistake, which would let the keys of any API pass.
   const fault = 'apiId' in given ? apiIdFault(apiId, 'apiId') : undefined;
   if (fault !== undefined) faults.push(fault);
   const isList =
     Array.isArray(sources) && sources.length > 0 && sources.every((one) => SOURCES.includes(one));
   if (sources !== undefined && !isList) faults.push(`sources: must be an array of ${SOURCES.join(', ')}`);
+  if ('cost' in given && typeof cost !== 'function' && !isCost(cost))
+    faults.push(`cost: must be a whole number from 0 to ${CREDITS_MAX}, or a function`);
   if (faults.length > 0) throw wrongOptions(faults);
+  const wanted = { ...byDefault.asked, ...askedIn(options) };
   return {
     sources: isList ? SOURCES.filter((source) => sources.includes(source)) : byDefault.sources,
-    asked: typeof apiId === 'string' ? fixedOptions({ apiId }) : byDefault.asked,
+    asked: Object.keys(wanted).length > 0 ? fixedOptions(wanted) : undefined,
+    costOf: typeof cost === 'function' ? cost : cost === undefined ? byDefault.costOf : undefined,
   };
 }
 
-function guard(verifier: KeyVerifier, rules: Rules, close: () => Promise<void>): Guard {
-  const { sources, asked } = rules;
+const OPTIONS: ReadonlySet<string> = new Set(['apiId', 'sources', 'cost']);
+
+/** The part of the options that a verifier is asked with. */
+const askedIn = <R>({ apiId, cost }: RouteGuardOptions<R>): QuestionOptions => ({
+  ...(apiId === undefined ? {} : { apiId }),
+  ...(typeof cost === 'number' ? { remaining: { cost } } : {}),
+});
+
+const isCost = (cost: unknown): cost is number =>
+  typeof cost === 'number' && Number.isInteger(cost) && cost >= 0 && cost <= CREDITS_MAX;
+
+/** The question about a request that has a price of its own. */
+function priced(asked: QuestionOptions | undefined, cost: number): QuestionOptions {
+  if (!isCost(cost)) throw new TypeError(`cost: must return a whole number from 0 to ${CREDITS_MAX}`);
+  return { ...asked, remaining: { cost } };
+}
+
+function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<void>): Guard<R> {
+  const { sources, costOf } = rules;
   const takesBearer = sources.includes('bearer') && !sources.includes('query');
   return {
     close,
     with: (options) => guard(verifier, rulesOf(options, rules), close),
-    check(rawHeaders, target) {
+    check(rawHeaders, target, request) {
+      let key = takesBearer ? loneBearer(rawHeaders) : undefined;
+      if (key === undefined) {
+        const credential = credentialOf(headersOf(rawHeaders), target, sources);
+        if ('fault' in credential) return refused({ code: credential.fault }, rawHeaders);
+        ({ key } = credential);
+      }
+      const asked = costOf === undefined ? rules.asked : priced(rules.asked, costOf(request));
       try {
-        let key = takesBearer ? loneBearer(rawHeaders) : undefined;
-        if (key === undefined) {
-          const credential = credentialOf(headersOf(rawHeaders), target, sources);
-          if ('fault' in credential) return refused(credential.fault, rawHeaders);
-          ({ key } = credential);
-        }
         const verdict = verifier.decide(key, asked);
         if (verdict !== undefined) return passageOf(verdict, rawHeaders);
         return Promise.resolve(verifier.verify(key, asked))
           .then((late) => passageOf(late, rawHeaders))
           .catch(() => unavailable(rawHeaders));
       } catch {
-        return unavailable([]);
+        return unavailable(rawHeaders);
       }
     },
   };
@@ -115,13 +147,23 @@ function passageOf(verdict: KeyVerdict, rawHeaders: readonly string[]): Passage 
   if (verdict.code === 'VALID' && verdict.valid === true) return verdict;
   const { code } = verdict;
   const status: number = Object.hasOwn(VERDICTS, code) ? VERDICTS[code].status : 200;
-  return status !== 200 ? refused(code, rawHeaders) : unavailable(rawHeaders);
+  return status === 200 ? unavailable(rawHeaders) : refused(outcomeOf(verdict), rawHeaders);
+}
+
+/** The verdict with all that it tells of credits and rate limits, for the headers of its answer. */
+function outcomeOf(verdict: KeyVerdict): AuthzOutcome {
+  const { code } = verdict;
+  if (code !== 'RATE_LIMITED' && code !== 'USAGE_EXCEEDED') return { code };
+  const { remaining, ratelimits: limits } = verdict;
+  const exceeded = limits?.find((limit) => limit.exceeded);
+  const retryMs = exceeded && exceeded.reset - systemClock.wallMs();
+  return { code, spending: { code, remaining, limits, retryMs } };
 }
 
 /** The answer that `/authz` gives. */
-function refused(code: Parameters<typeof authzAnswer>[0]['code'], rawHeaders: readonly string[]): Refusal {
+function refused(outcome: AuthzOutcome, rawHeaders: readonly string[]): Refusal {
   const requestId = requestIdOf(rawHeaders);
-  const { status, headers, body } = authzAnswer({ code }, requestId, false);
+  const { status, headers, body } = authzAnswer(outcome, requestId, false);
   return new Refusal(status, [...headers, ...everyAnswer(requestId)], body);
 }
 

@@ -16,12 +16,14 @@ export interface KeyfenceVariables {
 }
 
 /** Guards what is registered after it, on Node: without a good key no handler runs. */
-export function keyfence(options: GuardOptions): MiddlewareHandler<{ Variables: KeyfenceVariables }> {
+export function keyfence(
+  options: GuardOptions<Context>,
+): MiddlewareHandler<{ Variables: KeyfenceVariables }> {
   const guard = createGuard(options);
   return (context, next) => {
     const incoming = incomingOf(context);
     const rawHeaders = incoming?.rawHeaders ?? [...context.req.raw.headers].flat();
-    const passage = guard.check(rawHeaders, incoming?.url ?? context.req.url);
+    const passage = guard.check(rawHeaders, incoming?.url ?? context.req.url, context);
     return passage instanceof Promise
       ? passage.then((late) => settle(context, incoming, rawHeaders, late, next))
       : settle(context, incoming, rawHeaders, passage, next);

@@ -1,5 +1,5 @@
 import { request as ask } from 'node:http';
-import Fastify, { type FastifyInstance } from 'fastify';
+import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../../shared/key-format.ts';
 import type { KeyVerifier } from '../../../verifier/library/key-verifier.ts';
@@ -180,6 +180,82 @@ describe.each(names)('%s', (name) => {
     expect(app.handled()).toBe(0);
   });
 
+  test.each<[string, (shared: KeyVerifier, address: string) => GuardOptions]>([
+    ['in the process', (shared) => ({ verifier: shared })],
+    ['by way of a sidecar', (_shared, address) => ({ url: address })],
+  ])('a request costs what the option says, and 429 tells what is left, %s', async (_way, optionsOf) => {
+    const options = optionsOf(verifier, fleet.verifiers[0]?.address ?? '');
+    const app = await open(name, { ...options, cost: 4 });
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 10 });
+    const left = async () =>
+      JSON.parse((await send(`${app.address}/orders`, bearer(key))).body).apiKey.remaining;
+    await fleet.until(async () => (await left()) === 6);
+    expect(await left()).toBe(2);
+    const refused = await send(`${app.address}/orders`, bearer(key));
+    expect(refused).toMatchObject({
+      status: 429,
+      headers: { 'retry-after': '60', ratelimit: '"credits";r=2', 'x-key-code': 'USAGE_EXCEEDED' },
+    });
+    expect(JSON.parse(refused.body)).toMatchObject({ status: 429, code: 'USAGE_EXCEEDED' });
+    const free = await open(name, { ...options, cost: 0 });
+    expect((await send(`${free.address}/orders`, bearer(key))).status).toBe(200);
+    expect(app.handled()).toBe(2);
+  });
+
+  test('a request over a rate limit is told of the limit and when to come again, as /authz tells it', async () => {
+    const app = await open(name);
+    const ratelimit = { limit: 2, duration: 3_600_000 };
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', ratelimit });
+    const ask = () => send(`${app.address}/orders`, bearer(key));
+    await fleet.until(async () => (await ask()).status === 429);
+    const wanted = await send(`${fleet.verifiers[0]?.address}/authz/api/shop/forward-auth`, bearer(key));
+    const shown = ({ status, headers }: Answer) => ({
+      status,
+      policy: headers['ratelimit-policy'],
+      limit: String(headers['ratelimit']).replace(/t=\d+/, 't=…'),
+    });
+    expect(shown(await ask())).toEqual(shown(wanted));
+    expect(shown(wanted)).toEqual({
+      status: 429,
+      policy: '"default";q=2;w=3600',
+      limit: '"default";r=0;t=…',
+    });
+    const seconds = Number((await ask()).headers['retry-after']);
+    expect(seconds).toBeGreaterThan(0);
+    expect(seconds).toBeLessThanOrEqual(3600);
+  });
+
+  test("the cost may be told of each request that has a key; what it throws is the framework's to answer", async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 10 });
+    let asked = 0;
+    let cost: () => unknown = () => 3;
+    const app = await open(name, {
+      cost: () => {
+        asked++;
+        return cost() as number;
+      },
+    });
+    expect((await send(`${app.address}/orders`)).status).toBe(401);
+    expect(asked).toBe(0);
+    await fleet.until(async () => (await send(`${app.address}/orders`, bearer(key))).status === 200);
+    const { body } = await send(`${app.address}/orders`, bearer(key));
+    expect(JSON.parse(body).apiKey.remaining).toBe(4);
+    const handled = app.handled();
+    for (const wrong of [
+      () => {
+        throw new Error('no cost');
+      },
+      () => Number.NaN,
+      () => -1,
+      () => undefined,
+      () => Promise.resolve(1),
+    ]) {
+      cost = wrong;
+      expect((await send(`${app.address}/orders`, bearer(key))).status, String(wrong)).toBe(500);
+    }
+    expect(app.handled()).toBe(handled);
+  });
+
   test('by way of a sidecar the same; 503 when it is gone', async () => {
     const sidecar = await fleet.addVerifier({ LOOKUP_WAIT_MS: '5000' });
     const app = await open(name, { url: sidecar.address });
@@ -216,12 +292,33 @@ describe.each(names)('%s', (name) => {
     [{ sources: [] }, /sources: must be an array of bearer, x-api-key, query/],
     [{ sources: ['cookie'] }, /sources: must be an array/],
     [{ permissions: ['read'] }, /permissions: unknown option/],
+    [{ cost: undefined }, /cost: must be a whole number from 0 to 1000000000000, or a function/],
+    [{ cost: -1 }, /cost: must be a whole number/],
+    [{ cost: 1.5 }, /cost: must be a whole number/],
+    [{ cost: '2' }, /cost: must be a whole number/],
   ])('wrong options stop the start: %j', async (options, message) => {
     await expect(open(name, options)).rejects.toThrow(message);
   });
 });
 
 describe('fastify', () => {
+  test('a route may cost what others do not, by what is asked of it', async () => {
+    const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', remaining: 1000 });
+    const app = Fastify();
+    await app.register(fastifyGuard, { verifier, apiId: 'shop', cost: 2 });
+    const left = ({ apiKey }: FastifyRequest) => apiKey?.remaining;
+    app.get('/plain', left);
+    app.get('/dear', { config: { apiKey: { cost: 100 } } }, left);
+    const cost = ({ query }: FastifyRequest) => Number((query as { pages?: string }).pages);
+    app.get('/pages', { config: { apiKey: { cost } } }, left);
+    const headers = { authorization: `Bearer ${key}` };
+    const ask = async (url: string) => (await app.inject({ url, headers })).body;
+    await fleet.until(async () => (await ask('/plain')) === '998');
+    expect(await ask('/dear')).toBe('898');
+    expect(await ask('/pages?pages=7')).toBe('891');
+    await app.close();
+  });
+
   test('a route may have rules of its own; wrong ones stop the start', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'other' });
     const app = Fastify();
