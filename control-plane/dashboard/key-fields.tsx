@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
+import type { GivenLimit, RateLimit } from '#shared/credits.ts';
 import type { KEY_FIELDS } from '#shared/key-record.ts';
 import { Failure, type Key } from './api.ts';
 import type { Apply } from './change.tsx';
 import { ActionForm, type Entered, Field } from './forms.tsx';
 
-/** Limits are shown, and set by the API and the command line. */
-type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'ratelimit' | 'ratelimits'>;
+type Fields = Omit<typeof KEY_FIELDS, 'enabled'>;
 type FieldName = keyof Fields;
 
 /** The fields of a key that people fill in: their kinds, as the server knows them, and how the form names them. */
@@ -17,8 +17,11 @@ const FIELDS: {
   environment: ['text', 'Environment', 'such as live or test'],
   expires: ['time', 'Expires', 'empty = never'],
   permissions: ['slugs', 'Permissions', 'such as files.read files.write'],
+  ratelimit: ['limit', 'Rate limit', 'such as 100/10s, or 100/10s exact'],
+  ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };
+const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'limits']);
 const NAMES = Object.keys(FIELDS) as FieldName[];
 
 /** Inputs for the fields of a key, when it is made and later. */
@@ -31,10 +34,12 @@ export function KeyFields({ of }: { of?: Key }) {
       text: <input id={id} name={name} maxLength={256} defaultValue={value} autocomplete="off" />,
       time: <input id={id} name={name} type="datetime-local" step="1" defaultValue={value} />,
       slugs: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
+      limit: <input id={id} name={name} defaultValue={value} autocomplete="off" />,
+      limits: <textarea id={id} name={name} rows={2} spellcheck={false} defaultValue={value} />,
       object: <textarea id={id} name={name} rows={4} spellcheck={false} defaultValue={value} />,
     }[kind];
     return (
-      <label key={name} for={id} class={kind === 'object' || kind === 'slugs' ? 'wide' : ''}>
+      <label key={name} for={id} class={LONG.has(kind) ? 'wide' : ''}>
         {label} {hint && <small>{hint}</small>}
         {input}
       </label>
@@ -58,6 +63,8 @@ export function enteredOf(field: (name: string) => string, was?: Key): Record<st
 
 /** The text of a field's input. */
 function textOf(name: FieldName, key: Key | undefined): string {
+  if (name === 'ratelimit') return key?.ratelimit ? limitText(key.ratelimit) : '';
+  if (name === 'ratelimits') return limitsText(key?.ratelimits ?? []);
   const value = key?.[name];
   if (value === undefined) return '';
   if (typeof value === 'number') return localText(value);
@@ -72,6 +79,8 @@ function enteredAs(name: FieldName, text: string): unknown {
   const [kind] = FIELDS[name];
   if (kind === 'time') return new Date(text).getTime();
   if (kind === 'slugs') return text.split(/[\s,]+/).filter((slug) => slug !== '');
+  if (kind === 'limit') return limitOf(name, text);
+  if (kind === 'limits') return limitsOf(name, text);
   return kind === 'object' ? parseObject(name, text) : text;
 }
 
@@ -84,6 +93,37 @@ function parseObject(name: string, text: string): object {
   }
   throw new Failure('BAD_REQUEST', `${name}: must be a JSON object, such as {"plan": "pro"}`);
 }
+
+type Named = GivenLimit & Pick<RateLimit, 'name'>;
+
+const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
+const LIMIT = /^(\d{1,10})\s*\/\s*(\d{1,10})(ms|[smhd])(\s+exact)?$/;
+
+/** A rate limit as people enter it, such as `100/10s`. */
+function limitText({ limit, duration, async = true }: GivenLimit): string {
+  const [unit, ms] = Object.entries(UNITS).find(([, each]) => duration % each === 0) ?? ['ms', 1];
+  return `${limit}/${duration / ms}${unit}${async ? '' : ' exact'}`;
+}
+
+/** Several of them, a line each behind their names. */
+const limitsText = (limits: readonly Named[]): string =>
+  limits.map((limit) => `${limit.name} ${limitText(limit)}`).join('\n');
+
+/** Reads what `limitText` says. Throws a Failure which names the field. */
+function limitOf(field: string, text: string): GivenLimit {
+  const [, limit, amount, unit, exact] = LIMIT.exec(text) ?? [];
+  if (limit === undefined || amount === undefined || unit === undefined)
+    throw new Failure('BAD_REQUEST', `${field}: must be calls and a time, such as 100/10s or 5000/1d exact`);
+  const duration = Number(amount) * UNITS[unit as keyof typeof UNITS];
+  return { limit: Number(limit), duration, async: exact === undefined };
+}
+
+/** Reads what `limitsText` says. Throws a Failure which names the field. */
+const limitsOf = (field: string, text: string): Named[] =>
+  text.split('\n').flatMap((line) => {
+    const [name, ...rest] = line.trim().split(/\s+/);
+    return name ? [{ name, ...limitOf(`${field}: ${name}`, rest.join(' ')) }] : [];
+  });
 
 /** As `datetime-local` wants it: the local time, to the second. */
 function localText(at: number): string {

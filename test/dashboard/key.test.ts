@@ -124,6 +124,54 @@ onStage('the page of a key', (stage) => {
     await dashboard.close();
   });
 
+  test('a key is made with rate limits, which are changed and taken away on its page', async () => {
+    await stage.fleet.ok('apis.createApi', { apiId: 'limited', name: 'limited' });
+    const dashboard = await stage.signedIn('#/apis/limited');
+    const { page } = dashboard;
+    await page.getByRole('button', { name: 'New key' }).click();
+    const made = page.getByRole('form', { name: 'New key' });
+    await made.getByLabel('Name').fill('Lim');
+    await made.getByLabel('Rate limit such as').fill('many');
+    await made.getByRole('button', { name: 'Create key' }).click();
+    await made
+      .getByRole('alert')
+      .getByText(/ratelimit: must be calls and a time/)
+      .waitFor();
+    await made.getByLabel('Rate limit such as').fill('1/30d exact');
+    await made.getByLabel('Further rate limits').fill('tokens 5000/1500ms\n\nuploads 10/1d');
+    await made.getByRole('button', { name: 'Create key' }).click();
+    const dialog = page.getByRole('dialog', { name: 'The new key' });
+    const key = await dialog.getByLabel('Secret').inputValue();
+    await dialog.getByRole('button', { name: 'I have stored it' }).click();
+    expect([await stage.fleet.verdict(key), await stage.fleet.verdict(key)]).toEqual([
+      'VALID',
+      'RATE_LIMITED',
+    ]);
+
+    const [{ id: keyId }] = (await stage.fleet.ok('apis.listKeys', { apiId: 'limited' })).keys;
+    const keyNow = () => stage.fleet.ok('keys.getKey', { keyId });
+    expect(await keyNow()).toMatchObject({
+      ratelimit: { limit: 1, duration: 30 * 86_400_000, async: false },
+      ratelimits: [
+        { name: 'tokens', limit: 5000, duration: 1500, async: true },
+        { name: 'uploads', limit: 10, duration: 86_400_000, async: true },
+      ],
+    });
+    await dashboard.go(`#/keys/${keyId}`);
+    const form = page.getByRole('form', { name: 'Change the key' });
+    expect(await form.getByLabel('Rate limit such as').inputValue()).toBe('1/30d exact');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await form.getByText('Nothing differs.').waitFor();
+    await form.getByLabel('Rate limit such as').fill('3/30d');
+    await form.getByLabel('Further rate limits').fill('');
+    await form.getByRole('button', { name: 'Save' }).click();
+    await page.getByText('Saved.').waitFor();
+    expect(await keyNow()).toMatchObject({ ratelimit: { limit: 3, async: true } });
+    expect(await keyNow()).not.toHaveProperty('ratelimits');
+    expect(await stage.fleet.verdict(key)).toBe('VALID');
+    await dashboard.close(key);
+  });
+
   test('a delete that is not complete when the API answers says until when a verifier may go on', async () => {
     const { keyId } = await stage.fleet.ok('keys.createKey', { apiId: 'hasty' });
     const { address } = await stage.fleet.addControlPlane({ FENCE_WAIT_MS: '0' });
