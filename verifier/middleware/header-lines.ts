@@ -37,11 +37,12 @@ export function loneBearer(rawHeaders: readonly string[]): string | undefined {
   return (line && bearerKey(line)) || undefined;
 }
 
-/** A request of node:http, as far as its headers go. */
-interface WithHeaders {
+/** A request of node:http or node:http2, as far as its headers go. */
+export interface WithHeaders {
   readonly rawHeaders: string[];
   readonly headers: Record<string, unknown>;
-  readonly headersDistinct: Record<string, unknown>;
+  /** HTTP/2 has none. */
+  readonly headersDistinct?: Record<string, unknown>;
 }
 
 /**
@@ -52,7 +53,7 @@ export function removeIdentity(request: WithHeaders): void {
   const { rawHeaders } = request;
   if (!hasIdentity(rawHeaders)) return;
   // Node makes both of these from the raw ones when they are first asked for, and counts on their number.
-  for (const headers of [request.headers, request.headersDistinct]) {
+  for (const headers of [request.headers, request.headersDistinct ?? {}]) {
     for (const name of Object.keys(headers)) if (isIdentity(name)) delete headers[name];
   }
   for (let i = rawHeaders.length - 2; i >= 0; i -= 2) {

@@ -1,10 +1,9 @@
 // The entry `keyfence/hono` of the package.
-import { IncomingMessage } from 'node:http';
 import type { Context, MiddlewareHandler, Next } from 'hono';
 import type { ValidKey } from '../library/key-verifier.ts';
 import { createGuard, type Passage, Refusal } from './guard.ts';
 import type { GuardOptions } from './guard-options.ts';
-import { hasIdentity, isIdentity, removeIdentity } from './header-lines.ts';
+import { hasIdentity, isIdentity, removeIdentity, type WithHeaders } from './header-lines.ts';
 
 export type { KeyVerifier, ValidKey } from '../library/key-verifier.ts';
 export type { GuardOptions } from './guard-options.ts';
@@ -31,14 +30,19 @@ export function keyfence(
 }
 
 /** Node's request, which has each header line by itself; `Request` joins those of one name, which then are no key. */
-function incomingOf({ env }: Context): IncomingMessage | undefined {
-  const { incoming } = Object(env) as { incoming?: unknown };
-  return incoming instanceof IncomingMessage ? incoming : undefined;
+function incomingOf({ env }: Context): Incoming | undefined {
+  const { incoming } = Object(env) as { incoming?: Partial<Incoming> };
+  return Array.isArray(incoming?.rawHeaders) ? (incoming as Incoming) : undefined;
+}
+
+/** Either of node:http and node:http2. */
+interface Incoming extends WithHeaders {
+  readonly url?: string;
 }
 
 function settle(
   context: Context<{ Variables: KeyfenceVariables }>,
-  incoming: IncomingMessage | undefined,
+  incoming: Incoming | undefined,
   rawHeaders: readonly string[],
   passage: Passage,
   next: Next,
