@@ -125,27 +125,39 @@ const gatewayAnswers = {
   401: problem(
     `No key, two keys, or a verdict of ${or.format(codesWhere(({ status }) => status === 401))}. With \`WWW-Authenticate\`.`,
   ),
-  403: problem('The key is of another API, whether or not it is disabled or expired.'),
+  400: problem('What stands in the place of permissions is no query of them.'),
+  403: problem(
+    'The key is of another API, whether or not it is disabled or expired; or it lacks a permission that is required.',
+  ),
   404: problem('No such path, or what stands in the place of an API cannot be the id of one.'),
   503: problem('Nothing could be decided: refuse the client. With `Retry-After`.'),
 };
 
+const REQUIRED =
+  'Permissions that the key must have, percent-encoded, as `files.read` or `a%20AND%20(b%20OR%20c)`. `require/{query}/` may also stand without an API before it.';
+const SCOPES = {
+  '': '',
+  'api/{apiId}/': 'OfApi',
+  'api/{apiId}/require/{query}/': 'OfApiRequiring',
+} as const;
+
 /** One for each dialect, with and without an API that the key must be of. Any method is answered alike. */
 const gatewayPaths = Object.fromEntries(
   DIALECTS.flatMap(({ name, takesPath, operationId, gateways }) =>
-    (['', 'api/{apiId}/'] as const).map((scope) => {
+    (['', 'api/{apiId}/', 'api/{apiId}/require/{query}/'] as const).map((scope) => {
       const dialect = takesPath ? `${name}/{path}` : name;
-      const parameters = ['apiId', 'path']
+      const parameters = ['apiId', 'query', 'path']
         .filter((name) => `${scope}${dialect}`.includes(`{${name}}`))
         .map((name) => ({
           name,
           in: 'path',
           required: true,
           schema: { type: 'string', ...(name === 'apiId' ? { pattern: API_ID.source } : {}) },
+          ...(name === 'query' ? { description: REQUIRED } : {}),
         }));
       const get = {
         tags: ['gateways'],
-        operationId: scope ? `${operationId}OfApi` : operationId,
+        operationId: `${operationId}${SCOPES[scope]}`,
         summary: `May a client pass? For ${gateways}`,
         description:
           'Asked with the headers of the client, whatever the method. The key is where CREDENTIAL_SOURCES says.',

@@ -133,6 +133,39 @@ describeGateways((name) => {
     if (passesBodies) expect(JSON.parse(body)).toMatchObject({ status: 429, code: 'RATE_LIMITED' });
   });
 
+  test('a route that needs a permission lets pass the keys that have it, and no header or spelling goes around it', async () => {
+    const reader = await world.fleet.ok('keys.createKey', {
+      apiId: API_ID,
+      permissions: ['reports.read', 'a'],
+    });
+    const { headers } = showing(reader.key);
+    const { headers: seen } = await passed({ path: '/reports/1?a=b', headers });
+    expect(seen['x-key-id']).toEqual([reader.keyId]);
+    const lacking = showing(valid.key).headers;
+    const claims = [
+      'X-Require',
+      'a',
+      'X-Key-Permissions',
+      'reports.read',
+      'X-Original-URI',
+      '/',
+      'X-Forwarded-Uri',
+      '/',
+    ];
+    for (const path of ['/reports/1', '/reports/', '/%72eports/1', '/x/../reports/1']) {
+      for (const headers of [lacking, [...lacking, ...claims]]) {
+        const answer = await refused({ path, headers });
+        expect(answer, path).toMatchObject({ status: 403, challenge: undefined });
+        if (passesBodies) expect(JSON.parse(answer.body)).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+      }
+    }
+    expect(await refused({ path: '/reports/1' })).toMatchObject({ status: 401 });
+    await passed({ path: '/report', headers: lacking });
+    await world.fleet.ok('keys.removePermissions', { keyId: reader.keyId, permissions: ['reports.read'] });
+    expect(await refused({ path: '/reports/1', headers })).toMatchObject({ status: 403 });
+    await passed({ path: '/', headers });
+  });
+
   test('without a key it is 401', async () => {
     for (const headers of [[], ['Authorization', 'Bearer '], ['Authorization', 'Basic Zm9vOmJhcg==']])
       expect(await refused({ headers })).toMatchObject({ status: 401, challenge: 'Bearer realm="api"' });

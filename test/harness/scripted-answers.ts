@@ -65,6 +65,8 @@ export class ScriptedAnswers implements Decider {
   readonly asked: string[] = [];
   /** Keys that are disabled from now on. */
   readonly disabled = new Set<string>();
+  /** Keys that may do nothing from now on. */
+  readonly stripped = new Set<string>();
   /** The API that each was asked to be of; `undefined` = any. */
   readonly askedApis: (string | undefined)[] = [];
   #held = Promise.withResolvers<void>();
@@ -90,6 +92,8 @@ export class ScriptedAnswers implements Decider {
     if (key === 'other') return FORBIDDEN;
     const entry = entries.get(key);
     if (entry === undefined) return NOT_FOUND;
+    if (permissions !== undefined && this.stripped.has(key))
+      return { code: 'INSUFFICIENT_PERMISSIONS', entry };
     const verdict = judge(entry, askedApi, Date.now(), permissions);
     if (verdict.code !== 'VALID' || isAgain) return verdict;
     if (key === 'limited') return { code: 'RATE_LIMITED', entry, spending: LIMITED };

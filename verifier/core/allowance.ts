@@ -14,6 +14,9 @@ export interface Terms {
 }
 export const ORDINARY: Terms = Object.freeze({ cost: 1, limits: [], permissions: undefined });
 
+/** Ordinary terms, and these permissions. */
+export const needing = (permissions: Query): Terms => ({ ...ORDINARY, permissions });
+
 /** Need of a request in one pool. */
 export interface Claim {
   readonly pool: Pool;

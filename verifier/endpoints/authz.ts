@@ -36,15 +36,15 @@ export function authzRoutes(answers: Decider, settings: AuthzSettings): Routes['
     const { method = '', url = '', headersDistinct } = request;
     const path = parseAuthzPath(url);
     if (path === undefined) throw new ApiError('NOT_FOUND', 'no such path');
-    const { dialect, apiId, rest } = path;
+    const { dialect, apiId, terms, rest } = path;
     const send = (outcome: AuthzOutcome) =>
       sendAnswer(response, authzAnswer(outcome, requestId, settings.withMeta, dialect.knows429));
     const original = dialect.original({ method, rest, headers: headersDistinct });
-    const asked = clientQuestion(original, headersDistinct, apiId, settings);
+    const asked = clientQuestion(original, headersDistinct, { apiId, terms }, settings);
     if ('code' in asked) return send(asked);
-    const outcome = answers.decide(asked.key, asked.apiId);
+    const outcome = answers.decide(asked.key, apiId, false, undefined, terms);
     if (outcome !== undefined) return send(outcome);
-    return answers.lookUp(asked.key, asked.apiId).then(send);
+    return answers.lookUp(asked.key, apiId, false, undefined, terms).then(send);
   };
   return [[AUTHZ_PREFIX, handler]];
 }
@@ -55,17 +55,17 @@ export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | '
 /**
  * Reads the question in a client's request.
  * @param original as the client sent it, where that is known
- * @param apiId the API that the key must be of; undefined = any
+ * @param wanted the API that the key must be of, and what is asked of it
  */
 export function clientQuestion(
   original: OriginalRequest,
   headers: HeaderLines,
-  apiId: string | undefined,
+  wanted: Pick<Question, 'apiId' | 'terms'>,
   settings: AuthzSettings,
 ): Asked {
   if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
   const credential = credentialOf(headers, original.target, settings.sources);
-  return 'key' in credential ? { key: credential.key, apiId } : { code: credential.fault };
+  return 'key' in credential ? { key: credential.key, ...wanted } : { code: credential.fault };
 }
 
 /**

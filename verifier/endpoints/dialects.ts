@@ -1,4 +1,7 @@
 import { API_ID_PATTERN } from '#shared/api-id.ts';
+import { ApiError } from '#shared/errors.ts';
+import { needing, ORDINARY, type Terms } from '../core/allowance.ts';
+import { readQuery } from '../core/permissions.ts';
 import type { HeaderLines } from './credentials.ts';
 
 /** The client's request line, as far as the gateway tells it. */
@@ -17,7 +20,7 @@ interface ArrivedQuestion {
 
 /** A way in which gateways ask over HTTP. The answer is the same for all: see `authzAnswer`. */
 export interface Dialect {
-  /** Last part of its two paths, `/authz/<name>` and `/authz/api/<apiId>/<name>`. */
+  /** Name in its paths: `/authz/<name>`, and between the two what the key must be: `api/<apiId>/`, then `require/<query>/`. */
   readonly name: string;
   /** True if the gateway puts the client's path and query behind that. */
   readonly takesPath: boolean;
@@ -67,20 +70,44 @@ export interface AuthzPath {
   readonly dialect: Dialect;
   /** The API that the key must be of; undefined = any. */
   readonly apiId: string | undefined;
+  /** Terms of the request: the permissions in its path. */
+  readonly terms: Terms;
   /** Path and query behind the dialect's name. */
   readonly rest: string;
 }
 
-/** Reads a path below `/authz/`; undefined = no dialect has it. */
+/** Reads a path below `/authz/`; undefined = no dialect has it. Throws BAD_REQUEST where it asks for no permissions that there can be. */
 export function parseAuthzPath(url: string): AuthzPath | undefined {
-  const [, apiId, name, rest = ''] = PATH.exec(url) ?? [];
+  const [, apiId, query, name, rest = ''] = PATH.exec(url) ?? [];
   const dialect = DIALECTS.find((row) => row.name === name);
   if (dialect === undefined || !(dialect.takesPath || /^(?:\?|$)/.test(rest))) return undefined;
-  return { dialect, apiId, rest };
+  return { dialect, apiId, terms: query === undefined ? ORDINARY : requiring(query, 'require'), rest };
+}
+
+/**
+ * The terms of a request that needs permissions, which stand in a path, percent-encoded, or in a gateway's configuration.
+ * Throws BAD_REQUEST.
+ */
+export function requiring(query: string, place: string): Terms {
+  const read = readQuery(decodedOf(query));
+  if ('fault' in read) throw new ApiError('BAD_REQUEST', `${place}: ${read.fault}`);
+  return needing(read.query);
+}
+
+/** The text behind a percent-encoding; what is none is no query either. */
+function decodedOf(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 const NAMES = DIALECTS.map(({ name }) => name).join('|');
-const PATH = new RegExp(`^${AUTHZ_PREFIX}(?:api/(${API_ID_PATTERN})/)?(${NAMES})(?![\\w-])(.*)$`, 's');
+const PATH = new RegExp(
+  `^${AUTHZ_PREFIX}(?:api/(${API_ID_PATTERN})/)?(?:require/([^/?#]*)/)?(${NAMES})(?![\\w-])(.*)$`,
+  's',
+);
 
 /** Takes the client's method and target from two headers that the gateway sets. */
 function inHeaders(method: string, target: string): Dialect['original'] {

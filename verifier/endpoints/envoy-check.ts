@@ -1,9 +1,11 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import { traceIdOf } from '#shared/trace-id.ts';
+import { ORDINARY } from '../core/allowance.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
+import { requiring } from './dialects.ts';
 import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
 
 /** `CheckRequest` of protos/ext-authz.proto; every field may be missing. */
@@ -49,13 +51,19 @@ interface HeaderValueOption {
 /** The extension by which Envoy's configuration says of which API a key must be; without it, of any. */
 const API_EXTENSION = 'api_id';
 
-/** Reads Envoy's question. Throws ApiError BAD_REQUEST where Envoy's configuration names an impossible API. */
+/** The extension that says what permissions the key must have; without it, none. */
+const PERMISSIONS_EXTENSION = 'permissions';
+
+/** Reads Envoy's question. Throws ApiError BAD_REQUEST where Envoy's configuration names an impossible API, or no permissions. */
 export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): Asked {
   const apiId = attributes.context_extensions?.[API_EXTENSION];
   if (apiId !== undefined && !API_ID.test(apiId))
     throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: wrong`);
+  const query = attributes.context_extensions?.[PERMISSIONS_EXTENSION];
+  const terms = query === undefined ? ORDINARY : requiring(query, PERMISSIONS_EXTENSION);
   const { method, path } = attributes.request?.http ?? {};
-  return clientQuestion({ method, target: path }, linesOf(attributes.request?.http), apiId, settings);
+  const original = { method, target: path };
+  return clientQuestion(original, linesOf(attributes.request?.http), { apiId, terms }, settings);
 }
 
 /** The client's request id as Envoy has it; undefined = none. */

@@ -149,7 +149,8 @@ function checkMethod({
       const outcome =
         'code' in asked
           ? asked
-          : (answers.decide(asked.key, asked.apiId) ?? (await answers.lookUp(asked.key, asked.apiId)));
+          : (answers.decide(asked.key, asked.apiId, false, undefined, asked.terms) ??
+            (await answers.lookUp(asked.key, asked.apiId, false, undefined, asked.terms)));
       return authzAnswer(outcome, requestId, authz.withMeta);
     } catch (error) {
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });

@@ -39,7 +39,7 @@ export interface Question {
   readonly apiId: string | undefined;
   readonly tags?: readonly string[] | undefined;
   /** The ordinary ones where nothing is said. */
-  readonly terms?: Terms;
+  readonly terms?: Terms | undefined;
 }
 
 export const KEY_LENGTH_MAX = 512;

@@ -1,7 +1,7 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ORDINARY, type Terms } from '../core/allowance.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
-import { AUTHZ_PREFIX, parseAuthzPath } from '../endpoints/dialects.ts';
+import { AUTHZ_PREFIX, type AuthzPath, parseAuthzPath } from '../endpoints/dialects.ts';
 import { KEY_LENGTH_MAX, questionOf } from '../endpoints/verify-key.ts';
 import { parseJson } from '../http/json-body.ts';
 import {
@@ -108,7 +108,7 @@ function parseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, parsed: Par
   }
   if (parsed.key === '') return 'for Node';
   parsed.apiId = known.apiId;
-  parsed.terms = ORDINARY;
+  parsed.terms = known.terms;
   parsed.fromGateway = true;
   parsed.knows429 = known.knows429;
   parsed.length = end - at;
@@ -129,21 +129,32 @@ const isLast = (bytes: Buffer, version: number) =>
   bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
 
 /** The last target that was one of ours: a gateway sends the same again and again. */
-const known: { target: Buffer; apiId: string | undefined; knows429: boolean } = {
+const known: { target: Buffer; apiId: string | undefined; terms: Terms; knows429: boolean } = {
   target: Buffer.from(' '),
   apiId: undefined,
+  terms: ORDINARY,
   knows429: true,
 };
 
 /** Tells whether the target is one of ours; then `known` has it. */
 function isOurs(bytes: Buffer, from: number, to: number): boolean {
   if (to - from === known.target.length && follows(bytes, from, known.target)) return true;
-  const path = parseAuthzPath(bytes.toString('latin1', from, to));
+  const path = pathOf(bytes.toString('latin1', from, to));
   if (path === undefined) return false;
   known.target = Buffer.from(bytes.subarray(from, to));
   known.apiId = path.apiId;
+  known.terms = path.terms;
   known.knows429 = path.dialect.knows429;
   return true;
+}
+
+/** The path, where it asks for what there can be; the rest is for the reference to refuse. */
+function pathOf(target: string): AuthzPath | undefined {
+  try {
+    return parseAuthzPath(target);
+  } catch {
+    return undefined;
+  }
 }
 
 const VERIFY_KEY = Buffer.from('POST /v1/keys.verifyKey HTTP/1.');

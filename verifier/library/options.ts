@@ -6,6 +6,7 @@ import {
   type Setting,
   type Settings,
 } from '#shared/process/config.ts';
+import { readQuery } from '../core/permissions.ts';
 
 type Given = Readonly<Record<string, unknown>>;
 
@@ -79,4 +80,10 @@ export function apiIdFault(apiId: unknown, place: string): string | undefined {
   return typeof apiId === 'string' && API_ID.test(apiId)
     ? undefined
     : `${place}: must match ${API_ID.source}`;
+}
+
+/** Says what is wrong with a query of permissions; undefined = nothing. */
+export function permissionsFault(query: unknown, place: string): string | undefined {
+  const read = readQuery(query);
+  return 'fault' in read ? `${place}: ${read.fault}` : undefined;
 }

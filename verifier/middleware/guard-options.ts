@@ -1,9 +1,11 @@
-import type { KeyVerifier } from '../library/key-verifier.ts';
+import type { KeyVerifier, PermissionQuery } from '../library/key-verifier.ts';
 
 /** The rules by which a request's key is found and judged. */
 export interface RouteGuardOptions<R = unknown> {
   /** The API that a key must be of; left out = any that the verifier answers for. */
   readonly apiId?: string;
+  /** Permissions that a key must have, 403 where it lacks one; left out = none. */
+  readonly permissions?: PermissionQuery;
   /**
    * The places where a client may put its key, as CREDENTIAL_SOURCES; `['bearer', 'x-api-key']` where it is left out. A key
    * in two places, or two that differ, is refused.

@@ -9,7 +9,7 @@ import type { HeaderLine } from '../endpoints/identity-headers.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { createClient } from '../library/client.ts';
 import type { KeyVerdict, KeyVerifier, QuestionOptions, ValidKey } from '../library/key-verifier.ts';
-import { apiIdFault, optionsObject, wrongOptions } from '../library/options.ts';
+import { apiIdFault, optionsObject, permissionsFault, wrongOptions } from '../library/options.ts';
 import { fixedOptions } from '../library/questions.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
 import { headersOf, loneBearer } from './header-lines.ts';
@@ -80,10 +80,12 @@ const DEFAULT_RULES: Rules<unknown> = {
 function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R> {
   const given = optionsObject(options, 'options');
   const faults = Object.keys(given).flatMap((name) => (OPTIONS.has(name) ? [] : [`${name}: unknown option`]));
-  const { apiId, sources, cost } = options;
+  const { apiId, sources, permissions, cost } = options;
   // One that is there and undefined is a mistake, which would let the keys of any API pass.
   const fault = 'apiId' in given ? apiIdFault(apiId, 'apiId') : undefined;
   if (fault !== undefined) faults.push(fault);
+  const lack = 'permissions' in given ? permissionsFault(permissions, 'permissions') : undefined;
+  if (lack !== undefined) faults.push(lack);
   const isList =
     Array.isArray(sources) && sources.length > 0 && sources.every((one) => SOURCES.includes(one));
   if (sources !== undefined && !isList) faults.push(`sources: must be an array of ${SOURCES.join(', ')}`);
@@ -98,11 +100,12 @@ function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R
   };
 }
 
-const OPTIONS: ReadonlySet<string> = new Set(['apiId', 'sources', 'cost']);
+const OPTIONS: ReadonlySet<string> = new Set(['apiId', 'sources', 'permissions', 'cost']);
 
 /** The part of the options that a verifier is asked with. */
-const askedIn = <R>({ apiId, cost }: RouteGuardOptions<R>): QuestionOptions => ({
+const askedIn = <R>({ apiId, permissions, cost }: RouteGuardOptions<R>): QuestionOptions => ({
   ...(apiId === undefined ? {} : { apiId }),
+  ...(permissions === undefined ? {} : { permissions }),
   ...(typeof cost === 'number' ? { remaining: { cost } } : {}),
 });
 

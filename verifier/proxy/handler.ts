@@ -110,14 +110,14 @@ export class Forwarder {
 
 /** Answers what Node's server has read. */
 export function handler(forwarder: Forwarder, { answers, authz, config, clock }: ProxyOptions): Handler {
-  const apiId = config.PROXY_API_ID || undefined;
+  const wanted = { apiId: config.PROXY_API_ID || undefined, terms: config.PROXY_PERMISSIONS };
   return (request, response, requestId, events) => {
     const startedAtMs = clock.monotonicMs();
     const { method = '', url: target = '', rawHeaders, headers } = request;
     // Now, because a socket has none any more when its client has gone.
     const { remoteAddress: address } = request.socket;
     judge(request);
-    const asked = clientQuestion({ method, target }, request.headersDistinct, apiId, authz);
+    const asked = clientQuestion({ method, target }, request.headersDistinct, wanted, authz);
     // Not async: what is refused at once is answered before more of the request is read.
     const proceed = (outcome: AuthzOutcome): Promise<void> | undefined => {
       const answer = authzAnswer(outcome, requestId, authz.withMeta);
@@ -143,8 +143,11 @@ export function handler(forwarder: Forwarder, { answers, authz, config, clock }:
       return forwarder.send(asking, answer.headers, response, bodyOf(request, response), events);
     };
     if ('code' in asked) return proceed(asked);
-    const verdict = answers.decide(asked.key, asked.apiId);
-    return verdict === undefined ? answers.lookUp(asked.key, asked.apiId).then(proceed) : proceed(verdict);
+    const { apiId, terms } = wanted;
+    const verdict = answers.decide(asked.key, apiId, false, undefined, terms);
+    return verdict === undefined
+      ? answers.lookUp(asked.key, apiId, false, undefined, terms).then(proceed)
+      : proceed(verdict);
   };
 }
 
@@ -153,13 +156,14 @@ export function laneHandler(
   forwarder: Forwarder,
   { answers, authz, config, clock, log }: ProxyOptions,
 ): (call: Call, connection: ClientConnection & RequestEvents) => void {
-  const apiId = config.PROXY_API_ID || undefined;
+  const wanted = { apiId: config.PROXY_API_ID || undefined, terms: config.PROXY_PERMISSIONS };
   const raw = rawAuthz(authz.withMeta);
   return (call, connection) => {
     const startedAtMs = clock.monotonicMs();
     const { remoteAddress: address } = connection.socket;
     const requestId = call.requestId || newRequestId();
-    const question = { key: call.key, apiId };
+    const { apiId, terms } = wanted;
+    const question = { key: call.key, ...wanted };
     const response = new RawResponse(connection, call.method === 'HEAD');
     const proceed = (verdict: Verdict): Promise<void> | undefined => {
       if (verdict.code !== 'VALID')
@@ -186,9 +190,11 @@ export function laneHandler(
       response.answer(raw.refused(told, requestId, connection.keepAliveS));
     };
     try {
-      const verdict = answers.decide(question.key, apiId);
+      const verdict = answers.decide(call.key, apiId, false, undefined, terms);
       const sent =
-        verdict === undefined ? answers.lookUp(question.key, apiId).then(proceed) : proceed(verdict);
+        verdict === undefined
+          ? answers.lookUp(call.key, apiId, false, undefined, terms).then(proceed)
+          : proceed(verdict);
       sent?.catch(fail);
     } catch (error) {
       fail(error);

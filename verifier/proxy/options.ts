@@ -2,6 +2,8 @@ import { API_ID } from '#shared/api-id.ts';
 import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { needing, ORDINARY, type Terms } from '../core/allowance.ts';
+import { readQuery } from '../core/permissions.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { Decider } from '../endpoints/verify-key.ts';
 import type { ListenerOptions } from '../http/server.ts';
@@ -17,6 +19,18 @@ const apiId: Setting<string> = {
   help: 'The API that a key must be of to pass; empty = any that this verifier answers for',
 };
 
+const terms: Setting<Terms> = {
+  parse(value) {
+    if (value === '') return ORDINARY;
+    const read = readQuery(value);
+    if ('fault' in read) throw new Error(read.fault);
+    return needing(read.query);
+  },
+  default: '',
+  rule: 'permissions, as `a AND (b OR c)`',
+  help: 'The permissions that a key must have to pass; empty = none',
+};
+
 export const proxySettings = {
   UPSTREAM_URL: httpUrl().help(
     "Proxy mode: address of the API itself. Where it is set, PROXY_PORT takes the API's requests and passes on those that a key allows",
@@ -24,6 +38,7 @@ export const proxySettings = {
   PROXY_HOST: text('127.0.0.1').help('Address of the listener in front of the API'),
   PROXY_PORT: port(3002).help('Port of the listener in front of the API'),
   PROXY_API_ID: apiId,
+  PROXY_PERMISSIONS: terms,
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
     'Most requests and WebSockets at the API at once, each on a connection of its own; more are answered 503',
   ),

@@ -38,8 +38,8 @@ export class Rechecker {
   }
 
   /** To be followed by `end` with what it returns. */
-  begin(response: Downstream, { key, apiId }: Question, entry: Entry): number {
-    const asked = { response, key, apiId, lease: new Lease(this.#clock), age: 0 };
+  begin(response: Downstream, { key, apiId, terms }: Question, entry: Entry): number {
+    const asked = { response, key, apiId, terms, lease: new Lease(this.#clock), age: 0 };
     asked.lease.follow(entry.epoch.lease);
     return this.#requests.add(asked);
   }
@@ -62,10 +62,11 @@ export class Rechecker {
     });
   }
 
-  async #judge({ response, key, apiId, lease }: Asked): Promise<void> {
+  async #judge({ response, key, apiId, terms, lease }: Asked): Promise<void> {
     try {
       const verdict =
-        this.#answers.decide(key, apiId, true) ?? (await this.#answers.lookUp(key, apiId, true));
+        this.#answers.decide(key, apiId, true, undefined, terms) ??
+        (await this.#answers.lookUp(key, apiId, true, undefined, terms));
       if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
       else lease.follow(verdict.entry.epoch.lease);
     } catch (err) {

@@ -1,5 +1,6 @@
 -- The action `lua.keyfence`: asks the verifier about a request, adds who the key belongs to, or answers in its place.
--- Arguments: the socket where HAProxy's own frontend for the verifier listens, and the id of the API.
+-- Arguments: the socket where HAProxy's own frontend for the verifier listens, and the id of the API, behind which may stand what
+-- the key must be allowed to do: `shop/require/reports.read`.
 local TIMEOUT_MS = 1500 -- above all that the backend may take
 local ASKED = { "authorization", "x-api-key", "x-request-id", "origin", "access-control-request-method" }
 local TOLD = { "x-key-id", "x-key-api-id", "x-key-name", "x-key-external-id", "x-key-meta" }

@@ -168,6 +168,33 @@ describe.each([
       ).toMatchObject({ status: 403 });
     });
 
+    test('asks for the permissions that the path names, wherever the client says otherwise', async () => {
+      const needing = (query: string, scope = '') =>
+        path.replace('/authz/', `/authz/${scope}require/${encodeURIComponent(query)}/`);
+      for (const scope of ['', 'api/payments/']) {
+        for (const query of ['a', 'b.c AND a', 'd OR (a AND b.c)'])
+          for (const name of ['permitted', 'remote-permitted'])
+            expect(await ask(needing(query, scope), [bearer(name)]), query).toMatchObject({ status: 200 });
+        for (const name of ['permitted', 'remote-permitted', 'good']) {
+          const lines = ['X-Require: a', 'X-Forwarded-Uri: /authz/require/a/forward-auth', bearer(name)];
+          const refused = await ask(needing('a AND d', scope), lines);
+          expect(refusalOf(refused), name).toMatchObject({ status: 403, code: 'INSUFFICIENT_PERMISSIONS' });
+        }
+      }
+      expect(refusalOf(await ask(needing('a', 'api/shop/'), [bearer('permitted')]))).toMatchObject({
+        code: 'FORBIDDEN',
+      });
+      expect(refusalOf(await ask(needing('d'), [bearer('disabled')]))).toMatchObject({ code: 'DISABLED' });
+      for (const query of ['a AND', 'a/b', '(', 'a b', '%zz', ' '])
+        expect(refusalOf(await ask(needing(query), [bearer('permitted')])), query).toMatchObject({
+          ...{ status: 400, code: 'BAD_REQUEST' },
+        });
+      for (const wrong of ['require/', 'require/a', 'require//', 'require/%/', 'require/a/require/a/'])
+        expect(
+          (await ask(path.replace('/authz/', `/authz/${wrong}`), [bearer('permitted')])).status,
+        ).not.toBe(200);
+    });
+
     test('takes any method, and HEAD as GET', async () => {
       for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PROPFIND']) {
         expect(await ask(path, [bearer('good')], method)).toMatchObject({ status: 200 });

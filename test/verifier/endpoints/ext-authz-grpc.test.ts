@@ -249,6 +249,20 @@ describe('Check', () => {
     expect(JSON.parse(wrong.denied_response?.body ?? '').code).toBe('BAD_REQUEST');
   });
 
+  test('holds a key to the permissions that Envoy is configured for', async () => {
+    const codeOf = async (permissions: string, key = 'permitted') => {
+      const { status, denied_response } = await check(bearer(key), { api_id: 'payments', permissions });
+      if (!denied_response) return status?.code ?? 0;
+      return [status?.code, denied_response.status.code, JSON.parse(denied_response.body).code];
+    };
+    expect(await codeOf('a AND (d OR b.c)')).toBe(0);
+    for (const key of ['permitted', 'good', 'remote-permitted'])
+      expect(await codeOf('a AND d', key)).toEqual([7, 403, 'INSUFFICIENT_PERMISSIONS']);
+    expect(await codeOf('a', 'disabled')).toEqual([16, 401, 'DISABLED']);
+    for (const wrong of ['', 'a AND', '%'])
+      expect(((await codeOf(wrong)) as unknown[])[2]).toBe('BAD_REQUEST');
+  });
+
   test('lets a preflight through where that is on, without an identity', async () => {
     const preflight = http({ origin: 'https://a', 'access-control-request-method': 'PUT' }, '/', 'OPTIONS');
     expect((await check(preflight)).denied_response?.status.code).toBe(401);

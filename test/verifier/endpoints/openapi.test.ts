@@ -18,7 +18,7 @@ afterAll(() => fleet.stop());
 
 test('the document is OpenAPI 3.1 and says how each operation can end', async () => {
   await document.check();
-  expect(document.operations).toHaveLength(7);
+  expect(document.operations).toHaveLength(10);
   for (const { responses } of document.operations) {
     expect(Object.keys(responses)).toEqual(expect.arrayContaining(['200', '503']));
   }
@@ -50,12 +50,13 @@ test('every verdict is what the document says and no more', async () => {
 });
 
 test('every answer to a gateway is what the document says', async () => {
-  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', permissions: ['a'] });
   await fleet.verdict(key);
   const gateways = document.operations.filter(({ path }) => path.startsWith('/authz/'));
   for (const operation of gateways) {
-    const ask = async (apiId: string, headers: Readonly<Record<string, string>>) => {
-      const path = operation.path.replace('{apiId}', apiId).replace('{path}', 'books/1?page=2');
+    const ask = async (apiId: string, headers: Readonly<Record<string, string>>, query = 'a') => {
+      const named = operation.path.replace('{apiId}', apiId).replace('{query}', encodeURIComponent(query));
+      const path = named.replace('{path}', 'books/1?page=2');
       const answer = await fleet.get(base + path, headers);
       const body = answer.body && typeof answer.body === 'string' ? JSON.parse(answer.body) : answer.body;
       expect(document.faults(operation, { ...answer, body }), operation.path).toEqual([]);
@@ -70,6 +71,10 @@ test('every answer to a gateway is what the document says', async () => {
     expect((await ask('shop', { 'x-api-key': 'nobody' })).status).toBe(401);
     const other = await ask('other', { 'x-api-key': key });
     expect(other.status).toBe(operation.path.includes('{apiId}') ? 403 : 200);
+    const lacking = await ask('shop', { 'x-api-key': key }, 'a AND b');
+    expect(lacking.status).toBe(operation.path.includes('{query}') ? 403 : 200);
+    const wrong = await ask('shop', { 'x-api-key': key }, 'a AND');
+    expect(wrong.status).toBe(operation.path.includes('{query}') ? 400 : 200);
     const none = await ask('%1A', { 'x-api-key': key });
     expect(none.status).toBe(operation.path.includes('{apiId}') ? 404 : 200);
   }

@@ -283,6 +283,20 @@ describe.each(names)('%s', (name) => {
     expect(app.handled()).toBe(0);
   });
 
+  test('a guard may ask for permissions: 403 where the key lacks them', async () => {
+    const app = await open(name, { permissions: 'a AND b', cost: () => 0 });
+    for (const [apiId, permissions, code] of [
+      ['shop', ['a', 'b'], 'VALID'],
+      ['shop', ['a'], 'INSUFFICIENT_PERMISSIONS'],
+      ['other', ['a', 'b'], 'FORBIDDEN'],
+    ] as const) {
+      const { key } = await fleet.ok('keys.createKey', { apiId, permissions });
+      const { status, body } = await send(`${app.address}/orders`, bearer(key));
+      expect(status).toBe(code === 'VALID' ? 200 : 403);
+      expect(status === 200 ? JSON.parse(body).apiKey : JSON.parse(body)).toMatchObject({ code });
+    }
+  });
+
   test.each<[object, RegExp]>([
     [{ verifier: undefined }, /verifier, url, unixSocket: give one of them/],
     [{ verifier: {} }, /verifier: must be one of createVerifier or createClient/],
@@ -291,7 +305,9 @@ describe.each(names)('%s', (name) => {
     [{ apiId: '' }, /apiId: must match/],
     [{ sources: [] }, /sources: must be an array of bearer, x-api-key, query/],
     [{ sources: ['cookie'] }, /sources: must be an array/],
-    [{ permissions: ['read'] }, /permissions: unknown option/],
+    [{ permissions: ['read'] }, /permissions: must be a permission/],
+    [{ permissions: undefined }, /permissions: must be a permission/],
+    [{ roles: ['read'] }, /roles: unknown option/],
     [{ cost: undefined }, /cost: must be a whole number from 0 to 1000000000000, or a function/],
     [{ cost: -1 }, /cost: must be a whole number/],
     [{ cost: 1.5 }, /cost: must be a whole number/],

@@ -224,4 +224,7 @@ test('settings that cannot be together are found at the start', () => {
   const slow = loadConfig(settings, { ...url, UPSTREAM_TIMEOUT_MS: '120000' });
   expect(configFaults(slow)).toEqual(['UPSTREAM_TIMEOUT_MS: must be below STALL_TIMEOUT_MS']);
   expect(() => loadConfig(settings, { PROXY_API_ID: 'a b' })).toThrow(/PROXY_API_ID/);
+  expect(() => loadConfig(settings, { PROXY_PERMISSIONS: 'a AND' })).toThrow(
+    /PROXY_PERMISSIONS: expected a perm/,
+  );
 });

@@ -31,6 +31,17 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
     expect(proxy.requestsInFlight).toBe(0);
   });
 
+  test('is cut when its key lacks what PROXY_PERMISSIONS asks for, and not before', async () => {
+    await restart({ env: { PROXY_RECHECK_MS: '100', PROXY_PERMISSIONS: 'a AND b.c' } });
+    const one = await stream('X-Api-Key: permitted');
+    const before = answers.asked.length;
+    await eventually(() => answers.asked.length > before + 2);
+    expect(one.ended).toBe(false);
+    answers.stripped.add('permitted');
+    await one.rest();
+    await eventually(() => upstream.seen[0]?.aborted === true);
+  });
+
   const looks = () => answers.asked.filter((key) => key === 'remote-good').length;
   const cutOff = async () => {
     throw unavailable('no answer from Redis');
