@@ -39,6 +39,17 @@ describe('an exchange', () => {
     expect(await at.redis.hget(pool, 'b')).toBe('99');
   });
 
+  test('counts what is out, from what is said to be spent', async () => {
+    await exchange('2.a', 1, { need: 4, wanted: 1000 });
+    for (const [turn, spent] of [
+      [2, 5],
+      [3, 6],
+    ] as const) {
+      await exchange('2.a', turn, { spent, kept: 16 - spent });
+      expect(await at.redis.hmget(pool, 'b', 'h')).toEqual(['84', String(16 - spent)]);
+    }
+  });
+
   test('changes nothing when it comes late, says less than was said, or is about a pool that is gone', async () => {
     await exchange('2.a', 5, { need: 4 });
     await exchange('2.a', 6, { spent: 3 });

@@ -33,6 +33,30 @@ export const ACCEPTED: readonly Accepted[] = [
     after: "redis.xrevrange(stream, newest, oldest, 'COUNT', EXAMINED_AT_ONCE + 2),",
     reason: 'Asks for one event more than tells whether there are more; only EXAMINED_AT_ONCE are looked at.',
   },
+  {
+    file: 'control-plane/redis/lua/change-credits.lua',
+    before: 'b, h = tonumber(b or 0), tonumber(h or 0)',
+    after: 'b, h = tonumber(b or 1), tonumber(h or 0)',
+    reason: 'Only `set` and `none` are done to a key without a pool, and both begin anew.',
+  },
+  {
+    file: 'shared/redis/credits.lua',
+    before: 'local shifted = day + 719468',
+    after: 'local shifted = day - 719468',
+    reason: 'The search for the next refill begins thousands of years earlier and goes on to the same day.',
+  },
+  {
+    file: 'verifier/core/pool.ts',
+    before: 'if (this.#turn !== 0 || this.#waiters.size > 0) return false;',
+    after: 'if (this.#turn !== 0 || this.#waiters.size > 1) return false;',
+    reason: 'Whoever asks has seen before that nobody waits, or has sent all away who did.',
+  },
+  {
+    file: 'verifier/core/pool.ts',
+    before: 'const longestMs = this.window && reply.refillMs >= 0 ? REFUSED_WINDOW_MS : REFUSED_MS;',
+    after: 'const longestMs = this.window && reply.refillMs >= 1 ? REFUSED_WINDOW_MS : REFUSED_MS;',
+    reason: 'At 0 there is more at this very moment, and the sooner of both ends it.',
+  },
   ...['#latest = { cost: 1, atMs: 0 };', '#latest = { cost: 0, atMs: 1 };'].map((after) => ({
     file: 'verifier/core/pool.ts',
     before: '#latest = { cost: 0, atMs: 0 };',

@@ -14,8 +14,9 @@ const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|en
  */
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
-    /^(?:control-plane\/(?:credits|credit-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:pools?|limits|lua\/(?:credits|windows))|shared\/credits)\./,
+    /^(?:control-plane\/(?:credits|credit-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:pools?|limits|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
     [
+      'verifier/pools',
       'credits/scripts',
       'control-plane/credits',
       'limits/scripts',
@@ -198,6 +199,10 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'end-to-end/verifying',
       'simulation/simulation',
     ],
+  ],
+  [
+    /^verifier\/library\/engine-settings\.ts$/,
+    ['documentation', 'verifier/library/client', 'verifier/library/verifier'],
   ],
   [/^verifier\/library\//, ['verifier/library/client', 'verifier/library/verifier']],
   [/^verifier\/middleware\//, ['verifier/middleware/middleware']],

@@ -271,6 +271,10 @@ describe('the audit log', () => {
 
   test('names the owner by whom keys were chosen', async () => {
     await make('audited', 1, 'eve');
+    const none = await fleet.admin('keys.deleteKeys', { apiId: 'audited', externalId: 'nobody' });
+    expect(await eventsOf(none)).toEqual([
+      expect.objectContaining({ after: { deleted: 0, refused: 0, unknown: 0 } }),
+    ]);
     const answer = await fleet.admin('keys.deleteKeys', { apiId: 'audited', externalId: 'eve' });
     const [call, key] = await eventsOf(answer);
     expect(call).toMatchObject({ on: { apiId: 'audited', externalId: 'eve' }, after: { deleted: 1 } });

@@ -22,8 +22,8 @@ function open(options: ClientOptions): KeyVerifier {
 }
 
 /** A sidecar that answers as a test says. */
-async function sidecar(listener: RequestListener): Promise<string> {
-  const server = createServer(listener);
+async function sidecar(listener: RequestListener, keepAliveTimeout = 5000): Promise<string> {
+  const server = createServer({ keepAliveTimeout }, listener);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   ends.push(() => {
     server.close();
@@ -140,6 +140,20 @@ test('the wait for an answer, and how many wait, are bounded; closing ends all o
   await waiting;
   await expect(full.verify(KEY)).rejects.toEqual(refusal('CLOSED'));
   await expect(full.ready()).rejects.toEqual(refusal('CLOSED'));
+});
+
+test('closing ends the connections to the sidecar', async () => {
+  let open = 0;
+  const answer: RequestListener = (request, response) => {
+    open++;
+    request.socket.once('close', () => open--);
+    response.end('{"valid":false,"code":"NOT_FOUND","requestId":"1"}');
+  };
+  const client = createClient({ url: await sidecar(answer, 600_000), timeoutMs: 10_000 });
+  expect((await client.verify(KEY)).code).toBe('NOT_FOUND');
+  expect(open).toBe(1);
+  await client.close();
+  await fleet.until(() => open === 0, 'a connection is kept');
 });
 
 test.each<[unknown, RegExp]>([

@@ -249,6 +249,12 @@ test('a Redis that is not there: not ready in time, no verdict, nothing thrown a
   await waiting;
 });
 
+test('without APIs of its own it is ready once Redis answers, and not before', async () => {
+  const nowhere = open({ apiIds: [], redis: 'unix:///tmp/keyfence-no-such-socket' });
+  await expect(nowhere.ready({ timeoutMs: 50 })).rejects.toThrow(/Redis has not answered yet/);
+  await open({ apiIds: [] }).ready();
+});
+
 test('what can be no key is unknown; what is no question is a TypeError, which names the mistake', async () => {
   const verifier = open();
   for (const key of ['', 'x'.repeat(513), '\ud800', 'ä'])

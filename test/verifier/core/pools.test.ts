@@ -1,0 +1,58 @@
+import { beforeEach, expect, test } from 'vitest';
+import { systemClock } from '../../../shared/clock.ts';
+import { creditCounts, Pools } from '../../../verifier/core/pools.ts';
+import type { PoolReply, PoolTurn } from '../../../verifier/core/redis-port.ts';
+import { turns } from '../../harness/waiting.ts';
+
+/** Turns that were taken, and how the next is answered. */
+let taken: PoolTurn[];
+let status: PoolReply['status'];
+let behind: number;
+let pools: Pools;
+const waiter = { over: false, again: () => undefined, fail: () => undefined };
+beforeEach(() => {
+  [taken, status, behind] = [[], 'OK', 0];
+  pools = new Pools({
+    member: '2.a',
+    clock: systemClock,
+    sliceMs: 0,
+    counts: creditCounts(),
+    behind: () => {
+      behind++;
+    },
+    async exchange(_member, asked) {
+      taken.push(...asked);
+      return asked.map(({ turn, need }) => ({
+        ...{ turn, status, granted: need, spent: 0, spokenFor: need, total: 95, refillMs: -1 },
+      }));
+    },
+  });
+});
+
+test.each(['STALE', 'NOREG'] as const)('whoever is told %s looks for what it missed', async (told) => {
+  status = told;
+  pools.get('p').ask(waiter, 1);
+  await turns();
+  expect([taken.length, behind]).toEqual([1, 1]);
+});
+
+test.each(['OK', 'NONE', 'HELD'] as const)('whoever is told %s has missed nothing', async (told) => {
+  status = told;
+  pools.get('p').ask(waiter, 1);
+  await turns();
+  expect([taken.length, behind]).toEqual([1, 0]);
+});
+
+test('a name that is given up asks for nothing more, and gives back once what it had', async () => {
+  pools.get('p').ask(waiter, 5);
+  await turns();
+  expect(pools.held).toBe(5);
+  await pools.close(new AbortController().signal);
+  await pools.close(new AbortController().signal);
+  expect(pools.held).toBe(0);
+  expect(taken).toHaveLength(2);
+  expect(taken[1]).toMatchObject({ kept: 0 });
+  pools.get('another').ask(waiter, 1);
+  await turns();
+  expect(taken).toHaveLength(2);
+});
