@@ -178,6 +178,16 @@ test('what verifiers hold is theirs until they give it back, and all of it comes
   });
 });
 
+test('credits that are given without end are still counted exactly', async () => {
+  const { key, keyId } = await create({ apiId: 'endless', remaining: 1 });
+  const [pool = ''] = await fleet.client.keys(poolKey('endless', '*'));
+  await fleet.client.hset(pool, 'b', '10000000000000000');
+  const change = (op: string, value: number) => fleet.ok('keys.updateRemaining', { keyId, op, value });
+  const { remaining } = await change('increment', 1_000_000_000_000);
+  expect(await verify(0, key)).toMatchObject({ code: 'VALID', remaining: remaining - 1 });
+  expect((await change('decrement', 2)).remaining).toBe(remaining - 3);
+});
+
 test('usage counts what was refused for want of credits', async () => {
   const { key, keyId } = await create({ remaining: 1 });
   for (let i = 0; i < 3; i++) await verify(0, key);

@@ -29,7 +29,8 @@ local function changeCredits(base, pool, asked)
     b, h, due = credits.refill(name, b, h, asked.refill == nil and r, t, '', 0)
     t = due or t
     b, h = credits.clamp(name, b, h)
-    if asked.op == 'increment' then b = b + asked.value
+    -- Doubles tell numbers apart up to 9e15, and what holders have is added to this.
+    if asked.op == 'increment' then b = math.min(b + asked.value, 4e15)
     elseif asked.op == 'decrement' then
       b, h = credits.clamp(name, b - asked.value, h)
       if b < 0 then owed = '1' end
