@@ -189,8 +189,9 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [/^verifier\/(?:usage-report\.ts|lua\/add-usage\.lua)$/, ['verifier/usage', 'control-plane/usage']],
   [/^verifier\/status-report\.ts$|^verifier\/lua\/report/, ['verifier/status', 'control-plane/fleet']],
   [/^verifier\/config\.ts$/, ['shared/config', 'documentation', 'verifier/http']],
+  [/^verifier\/key-cache\.ts$/, ['verifier/key-cache', 'verifier/look-ups', 'simulation/simulation']],
   [
-    /^verifier\/(?:follower|lease|redis-port|api-session|lua\/(?:sync|register|find-keys)|key-cache|verifier|verdict|pointer-batcher|single-flight|negative-cache)\b/,
+    /^verifier\/(?:follower|lease|redis-port|api-session|lua\/(?:sync|register|find-keys)|verifier|verdict|pointer-batcher|single-flight|negative-cache)\b/,
     [
       'verifier/look-ups',
       'verifier/find-keys',
@@ -205,7 +206,10 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ['documentation', 'verifier/library/client', 'verifier/library/verifier'],
   ],
   [/^verifier\/library\//, ['verifier/library/client', 'verifier/library/verifier']],
-  [/^verifier\/middleware\//, ['verifier/middleware/middleware']],
+  [
+    /^verifier\/middleware\//,
+    ['verifier/middleware/header-lines', 'verifier/middleware/http2', 'verifier/middleware/middleware'],
+  ],
   [/^verifier\/(?:loan|plain-request)\.ts$/, ['verifier/loans', 'verifier/proxy-differential']],
   [
     /^verifier\//,
