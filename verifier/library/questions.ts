@@ -72,7 +72,6 @@ function askedTerms(options: QuestionOptions): Terms {
 }
 
 function tagsOf(options: QuestionOptions): readonly string[] | undefined {
-  if (options.tags === undefined) return undefined;
   const read = readTags(options.tags);
   if ('fault' in read) throw new TypeError(read.fault);
   return read.tags;
