@@ -6,6 +6,7 @@ import { loadConfig } from '../shared/process/config.ts';
 import { createLogger } from '../shared/process/log.ts';
 import { RedisNodes } from '../shared/redis/redis.ts';
 import { redisSettings } from '../shared/redis/redis-settings.ts';
+import type { Pool } from '../verifier/core/pool.ts';
 import { creditCounts, Pools } from '../verifier/core/pools.ts';
 import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { type Benchmark, inDirectory, median, pin, type Row } from './harness.ts';
@@ -125,15 +126,18 @@ async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
     }
     const window = { limit: MANY, durationMs: HOUR_MS, isExact: false };
     let [calls, waits] = [0, 0];
+    const take = (pool: Pool) => {
+      const nowMs = systemClock.monotonicMs();
+      const isEnough = pool.look(1, nowMs) === 'enough';
+      if (isEnough) pool.take(1, nowMs);
+      return isEnough;
+    };
     const ask = (pools: Pools, key: number) => {
       const pool = pools.get(`hot-${key}.${HOUR_MS}.default`, window);
       calls++;
-      if (pool.look(1)?.suffices) return pool.take(1);
+      if (take(pool)) return;
       waits++;
-      pool.ask(
-        { over: false, again: () => pool.look(1)?.suffices && pool.take(1), fail: () => undefined },
-        1,
-      );
+      pool.ask({ over: false, again: () => take(pool), fail: () => undefined }, 1);
     };
     const run = async (ms: number) => {
       const endsAtMs = performance.now() + ms;

@@ -9,17 +9,19 @@ local function creditsOf(members, held)
   local NEVER = 9e15
   local DAY = 86400
 
-  local function text(...)
-    local parts = {}
-    for i = 1, select('#', ...) do parts[i] = string.format('%.0f', (select(i, ...))) end
-    return table.concat(parts, ' ')
+  local function text(number)
+    return string.format('%.0f', number)
   end
 
   -- A holder's field: granted, spent, turn, spoken for.
+  local function field(granted, spent, turn, spoken)
+    return string.format('%.0f %.0f %.0f %.0f', granted, spent, turn, spoken)
+  end
+
   local function numbers(value)
-    local found = {}
-    for part in string.gmatch(value or '0 0 0 0', '%S+') do found[#found + 1] = tonumber(part) end
-    return unpack(found)
+    if not value then return 0, 0, 0, 0 end
+    local granted, spent, turn, spoken = string.match(value, '^(%S+) (%S+) (%S+) (%S+)')
+    return tonumber(granted), tonumber(spent), tonumber(turn), tonumber(spoken)
   end
 
   local function live(name)
@@ -76,10 +78,10 @@ local function creditsOf(members, held)
           redis.call('HDEL', pool, fields[i])
         elseif ended and turn < NEVER then
           lost, gone = lost + granted - spent, gone + granted - spent - spoken
-          redis.call('HSET', pool, fields[i], text(granted, granted, NEVER, 0))
+          redis.call('HSET', pool, fields[i], field(granted, granted, NEVER, 0))
         elseif granted - spent > spoken then
           gone = gone + granted - spent - spoken
-          redis.call('HSET', pool, fields[i], text(granted, spent, turn, granted - spent))
+          redis.call('HSET', pool, fields[i], field(granted, spent, turn, granted - spent))
         end
       end
     end
@@ -129,6 +131,6 @@ local function creditsOf(members, held)
   end
 
   return {
-    clamp = clamp, look = look, now = now, nowMs = nowMs, text = text, numbers = numbers, live = live, scan = scan, refill = refill, refillOf = refillOf,
+    clamp = clamp, look = look, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, refill = refill, refillOf = refillOf,
   }
 end

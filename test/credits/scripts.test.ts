@@ -28,14 +28,14 @@ describe('an exchange', () => {
 
   test('grants what is needed, and of the rest a quarter at most, shared by all followers', async () => {
     expect(await exchange('2.a', 1, { need: 4, wanted: 1000 })).toMatchObject({
-      ...{ status: 'OK', granted: '16', spokenFor: '4', total: '96' },
+      ...{ status: 'OK', granted: 16, spokenFor: 4, total: 96 },
     });
     expect(await at.redis.hget(pool, 'b')).toBe('84');
   });
 
   test('takes back what is not kept, and what an earlier reply granted that nobody got', async () => {
     await exchange('2.a', 1, { need: 4, wanted: 1000 });
-    expect(await exchange('2.a', 2, { spent: 1 })).toMatchObject({ status: 'OK', granted: '1', total: '99' });
+    expect(await exchange('2.a', 2, { spent: 1 })).toMatchObject({ status: 'OK', granted: 1, total: 99 });
     expect(await at.redis.hget(pool, 'b')).toBe('99');
   });
 
@@ -78,7 +78,7 @@ describe('an exchange', () => {
     await listener.subscribe(recalls);
     expect((await exchange('2.a', 1, { need: 5 })).status).toBe('WAIT');
     expect((await exchange('2.a', 2, { need: 5 })).status).toMatch(/WAIT|HELD/);
-    expect(await exchange('2.a', 3, { need: 6 })).toMatchObject({ status: 'NONE', total: '5' });
+    expect(await exchange('2.a', 3, { need: 6 })).toMatchObject({ status: 'NONE', total: 5 });
     await at.redis.hset(pool, 'w', Date.now() - 500);
     expect((await exchange('2.a', 4, { need: 5 })).status).toBe('HELD');
     await listener.quit();
@@ -98,10 +98,10 @@ describe('an exchange', () => {
     });
     const first = await exchange('2.a', 1, { need: 1 });
     // 50 with the 5 of a live holder; what a former one had is lost.
-    expect(first).toMatchObject({ status: 'OK', total: '49' });
+    expect(first).toMatchObject({ status: 'OK', total: 49 });
     expect(first.refillMs).toBeGreaterThan(0);
     expect(await at.redis.hmget(pool, 'b', 'l')).toEqual(['44', '7']);
-    expect((await exchange('2.a', 2, { spent: 1, need: 1 })).total).toBe('48');
+    expect((await exchange('2.a', 2, { spent: 1, need: 1 })).total).toBe(48);
     expect((await exchange('gone', 2, { spent: 2 })).status).toBe('OLD');
   });
 });

@@ -4,6 +4,7 @@ import { decodeState } from '#shared/key-record.ts';
 import { ORDINARY } from '../../verifier/core/allowance.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { instant, Lease } from '../../verifier/core/lease.ts';
+import { ownLimit } from '../../verifier/core/limits.ts';
 import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from '../../verifier/core/verdict.ts';
 import type { Decider } from '../../verifier/endpoints/verify-key.ts';
 import type { HttpLimits } from '../../verifier/http/limits.ts';
@@ -50,9 +51,7 @@ const entries = new Map(
 
 const LIMITED = {
   code: 'RATE_LIMITED',
-  limits: [
-    { name: 'default', limit: 100, duration: 9500, remaining: 0, reset: 1_900_000_000_000, exceeded: true },
-  ],
+  limits: [{ of: ownLimit('default', 100, 9500), remaining: 0, reset: 1_900_000_000_000, exceeded: true }],
   retryMs: 1200,
 } as const;
 

@@ -29,11 +29,11 @@ async function exchange(member: string, turn: number, said: object = {}) {
 
 test('a limit grants what is needed, and of the rest a quarter at most, shared by all followers', async () => {
   expect(await exchange('2.a', 1, { need: 4, wanted: 1000 })).toMatchObject({
-    ...{ status: 'OK', granted: '16', spokenFor: '4', total: '96', window: String(present()) },
+    ...{ status: 'OK', granted: 16, spokenFor: 4, total: 96, window: present() },
   });
   expect(await at.redis.hget(name, 'c')).toBe('16');
   expect(await at.redis.pttl(name)).toBeGreaterThan(DAY_MS);
-  expect(await exchange('2.a', 2, { spent: 5, kept: 1 })).toMatchObject({ granted: '6', total: '95' });
+  expect(await exchange('2.a', 2, { spent: 5, kept: 1 })).toMatchObject({ granted: 6, total: 95 });
   expect(await at.redis.hget(name, 'c')).toBe('6');
 });
 
@@ -49,13 +49,13 @@ test('what comes late, or says less than was said, changes nothing', async () =>
 
 test('who forgot what it spent has spent all that was granted to it', async () => {
   await exchange('2.a', 1, { need: 4 });
-  expect(await exchange('2.a', 2, { need: 1 })).toMatchObject({ spent: '4', granted: '5', total: '95' });
+  expect(await exchange('2.a', 2, { need: 1 })).toMatchObject({ spent: 4, granted: 5, total: 95 });
 });
 
 test('what is said of the window before counts for nothing in this one', async () => {
   await at.redis.hset(name, { n: present(), c: 10, p: 0, h: 6, '@2.a': '10 4 1 0' });
   expect(await exchange('2.a', 2, { spent: 40, kept: 40, number: present() - 1 })).toMatchObject({
-    ...{ granted: '0', spent: '0', total: '100' },
+    ...{ granted: 0, spent: 0, total: 100 },
   });
 });
 
@@ -78,7 +78,7 @@ test('a clock that goes back by less than a window opens none again', async () =
   await at.redis.hset(name, { n: present() + 1, c: LIMIT, p: 0, h: 0 });
   expect(await exchange('2.a', 1, { need: 1 })).toMatchObject({
     status: 'NONE',
-    window: String(present() + 1),
+    window: present() + 1,
   });
 });
 
@@ -86,7 +86,7 @@ test('others are asked for what they hold; where that is too little it is refuse
   await at.redis.hset(name, { n: present(), c: LIMIT, p: 0, h: 5, '@2.b': '5 0 1 0' });
   expect((await exchange('2.a', 1, { need: 5 })).status).toBe('WAIT');
   const { status, total, waitMs, leftMs } = await exchange('2.a', 2, { need: 6 });
-  expect({ status, total }).toEqual({ status: 'NONE', total: '5' });
+  expect({ status, total }).toEqual({ status: 'NONE', total: 5 });
   // In the next window, once so much of this one slid out.
   expect(waitMs).toBeGreaterThan(Number(leftMs));
   await at.redis.hset(name, 'w', Date.now() - 500);

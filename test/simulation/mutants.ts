@@ -346,8 +346,8 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     file: 'verifier/core/allowance.ts',
     edits: [
       [
-        'for (const { pool, cost } of claims) pool.take(cost);',
-        'for (const { pool, cost, limit } of claims) if (!limit) pool.take(cost);',
+        'for (const { pool, cost } of claims) pool.take(cost, nowMs);',
+        'for (const { pool, cost, limit } of claims) if (!limit) pool.take(cost, nowMs);',
       ],
     ],
   },

@@ -1,6 +1,6 @@
 import { DEFAULT_LIMIT } from '#shared/credits.ts';
 import type { Entry } from './key-cache.ts';
-import type { AskedLimit, Limit } from './limits.ts';
+import { type AskedLimit, type Limit, limitPool } from './limits.ts';
 import type { Query } from './permissions.ts';
 import type { Pool, Waiter } from './pool.ts';
 
@@ -26,11 +26,8 @@ export interface Claim {
 }
 
 /** State of a rate limit after a verification. */
-export interface ShownLimit {
-  readonly name: string;
-  readonly limit: number;
-  /** Of a window, milliseconds. */
-  readonly duration: number;
+export interface LimitOutcome {
+  readonly of: Limit;
   readonly remaining: number;
   /** When the present window ends, Unix milliseconds. */
   readonly reset: number;
@@ -44,7 +41,7 @@ export interface Spending {
   /** Credits left; undefined = there are none to count. */
   readonly remaining?: number | undefined;
   /** Limits that were looked at. */
-  readonly limits?: readonly ShownLimit[] | undefined;
+  readonly limits?: readonly LimitOutcome[] | undefined;
   /** Time until a refused request may be made again; undefined = nobody knows, or it was not refused. */
   readonly retryMs?: number | undefined;
 }
@@ -57,56 +54,60 @@ export const hasPrice = ({ pool, limits }: Entry, terms: Terms): boolean =>
  * All that a request needs, rate limits first: they refuse before credits do.
  * @returns the name of a limit that the key does not have, where the request names one
  */
-export function claimsOf({ epoch, keyId, pool, limits = [] }: Entry, terms: Terms): Claim[] | string {
+export function claimsOf(entry: Entry, terms: Terms): Claim[] | string {
+  const { epoch, keyId, pool, limits } = entry;
   const claims: Claim[] = [];
-  const claim = (limit: Limit, cost: number) => {
-    claims.push({ pool: epoch.pools.get(`${keyId}.${limit.suffix}`, limit), cost, limit });
-  };
-  const [first] = limits;
-  const isNamed = terms.limits.some(({ name }) => name === DEFAULT_LIMIT);
-  if (first?.name === DEFAULT_LIMIT && !isNamed) claim(first, 1);
+  const first = limits?.[0];
+  if (first?.name === DEFAULT_LIMIT && !names(terms, DEFAULT_LIMIT))
+    claims.push({ pool: epoch.pools.get(entry.nameOfFirst(first), first), cost: 1, limit: first });
   for (const { name, cost, own } of terms.limits) {
-    const limit = own ?? limits.find((each) => each.name === name);
+    const limit = own ?? limits?.find((each) => each.name === name);
     if (!limit) return name;
-    claim(limit, cost);
+    claims.push({ pool: epoch.pools.get(limitPool(keyId, limit), limit), cost, limit });
   }
   if (pool !== '') claims.push({ pool: epoch.pools.get(pool), cost: terms.cost, limit: undefined });
   return claims;
 }
 
-/** Takes everything, or nothing where anything is too little; undefined = Redis must be asked first. */
+const names = ({ limits }: Terms, wanted: string): boolean =>
+  limits.length > 0 && limits.some(({ name }) => name === wanted);
+
+/**
+ * Takes everything, or nothing where anything is too little; undefined = Redis must be asked first.
+ * @param nowMs of the monotonic clock
+ */
 export function spend(claims: readonly Claim[], nowMs: number): Spending | undefined {
-  const answers = claims.map(({ pool, cost }) => pool.look(cost));
-  const refused = answers.findIndex((answer) => answer?.suffices === false);
-  if (refused < 0) {
-    if (answers.includes(undefined)) return undefined;
-    for (const { pool, cost } of claims) pool.take(cost);
+  let refused: Claim | undefined;
+  let isKnown = true;
+  for (const claim of claims) {
+    const outlook = claim.pool.look(claim.cost, nowMs);
+    if (outlook === 'too little') refused ??= claim;
+    else if (outlook === undefined) isKnown = false;
+  }
+  if (refused === undefined) {
+    if (!isKnown) return undefined;
+    for (const { pool, cost } of claims) pool.take(cost, nowMs);
   }
   let remaining: number | undefined;
-  const limits: ShownLimit[] = [];
-  for (const [i, { pool, cost, limit }] of claims.entries()) {
-    const answer = answers[i];
-    if (!answer) continue;
-    const left = refused >= 0 && answer.suffices ? answer.remaining + cost : answer.remaining;
-    if (!limit) remaining = left;
+  let limits: LimitOutcome[] | undefined;
+  for (const claim of claims) {
+    const { pool, cost, limit } = claim;
+    if (!isKnown && pool.look(cost, nowMs) === undefined) continue;
+    if (limit === undefined) remaining = pool.remaining;
     else {
-      const { name, limit: most, durationMs: duration } = limit;
-      const reset = Math.ceil(nowMs + pool.leftMs);
-      limits.push({ name, limit: most, duration, remaining: left, reset, exceeded: i === refused });
+      limits ??= [];
+      const [left, reset] = [pool.remaining, pool.resetMs(nowMs)];
+      limits.push({ of: limit, remaining: left, reset, exceeded: claim === refused });
     }
   }
-  const claim = claims[refused];
-  return {
-    code: !claim ? 'VALID' : claim.limit ? 'RATE_LIMITED' : 'USAGE_EXCEEDED',
-    remaining,
-    limits: limits.length === 0 ? undefined : limits,
-    retryMs: claim?.pool.retryMs,
-  };
+  if (refused === undefined) return { code: 'VALID', remaining, limits, retryMs: undefined };
+  const code = refused.limit ? 'RATE_LIMITED' : 'USAGE_EXCEEDED';
+  return { code, remaining, limits, retryMs: refused.pool.retryMs };
 }
 
 /** Has Redis asked for all that is not here. */
-export function ask(claims: readonly Claim[], waiter: Waiter): void {
-  for (const { pool, cost } of claims) if (pool.look(cost) === undefined) pool.ask(waiter, cost);
+export function ask(claims: readonly Claim[], waiter: Waiter, nowMs: number): void {
+  for (const { pool, cost } of claims) if (pool.look(cost, nowMs) === undefined) pool.ask(waiter, cost);
 }
 
 /** Gives back what came for a request that was refused for something else. */

@@ -1,8 +1,9 @@
+import { inOne } from '#shared/in-one.ts';
 import { digestFrom } from '#shared/key-format.ts';
 import { decodeState, type KeyState } from '#shared/key-record.ts';
 import type { VerdictCounts } from '#shared/verdict-codes.ts';
 import type { Lease } from './lease.ts';
-import { type Limit, limitsOf } from './limits.ts';
+import { type Limit, limitPool, limitsOf } from './limits.ts';
 import { type Rights, rightsOf } from './permissions.ts';
 import type { Pools } from './pools.ts';
 
@@ -19,8 +20,8 @@ export interface Epoch {
   used: boolean;
 }
 
-/** The rare parts of a key, apart so that a plain key stays small. */
-export type Details = Omit<KeyState, 'enabled' | 'expires'>;
+/** The rare parts of a key that answers show as they are, apart so that a plain key stays small. */
+export type Details = Omit<KeyState, 'enabled' | 'expires' | 'pool' | 'ratelimit' | 'ratelimits'>;
 
 /** The part of a key that a change may change. */
 interface Facts {
@@ -29,15 +30,27 @@ interface Facts {
   readonly expires: number;
   /** undefined = all of them are as where nothing was set. */
   readonly details: Details | undefined;
+  /** Name of the pool from which its credits come; `''` = as many as are asked for. */
+  readonly pool: string;
   /** Rate limits; keys with the same ones share them. */
-  readonly limits?: readonly Limit[];
+  readonly limits: readonly Limit[] | undefined;
   /** Permissions; undefined = none. Keys with the same ones share them. */
-  readonly rights?: Rights;
+  readonly rights: Rights | undefined;
+  /** Name of the pool of the first of its limits, once it was asked for: each request needs it. */
+  firstPool: string;
 }
 
 /** Most keys are one of these two, and share it: a million fit a sidecar. */
-const PLAIN: Facts = Object.freeze({ enabled: true, expires: 0, details: undefined });
-const PLAIN_DISABLED: Facts = Object.freeze({ enabled: false, expires: 0, details: undefined });
+const PLAIN: Facts = Object.freeze({
+  enabled: true,
+  expires: 0,
+  details: undefined,
+  pool: '',
+  limits: undefined,
+  rights: undefined,
+  firstPool: '',
+});
+const PLAIN_DISABLED: Facts = Object.freeze({ ...PLAIN, enabled: false });
 
 /**
  * Verdicts on a key that are not reported yet. A plain number counts VALID verdicts and stands for no others: almost
@@ -76,9 +89,8 @@ export class Entry {
     return this.#facts.details;
   }
 
-  /** Name of the pool from which its credits come; `''` = as many as are asked for. */
   get pool(): string {
-    return this.#facts.details === undefined ? '' : this.#facts.details.pool;
+    return this.#facts.pool;
   }
 
   get limits(): readonly Limit[] | undefined {
@@ -87,6 +99,13 @@ export class Entry {
 
   get rights(): Rights | undefined {
     return this.#facts.rights;
+  }
+
+  /** Name of the pool of the first of its limits. */
+  nameOfFirst(limit: Limit): string {
+    const facts = this.#facts;
+    if (facts.firstPool === '') facts.firstPool = inOne(limitPool(this.keyId, limit));
+    return facts.firstPool;
   }
 
   /** Names of all pools that its requests take from, but for limits that requests bring. */
@@ -101,21 +120,34 @@ export class Entry {
 
 const poolsOf = (keyId: string, pool: string, limits: readonly Limit[] = []): string[] => [
   ...(pool ? [pool] : []),
-  ...limits.map(({ suffix }) => `${keyId}.${suffix}`),
+  ...limits.map((limit) => limitPool(keyId, limit)),
 ];
 
 /** Details of a key of which nothing was set. */
-const { enabled: _enabled, expires: _expires, ...NO_DETAILS } = decodeState([]);
+const NO_DETAILS = detailsIn(decodeState([]));
 const DETAIL_NAMES = Object.keys(NO_DETAILS) as (keyof Details)[];
 
-function factsOf({ enabled, expires, ...given }: KeyState): Facts {
-  const details = DETAIL_NAMES.every((name) => given[name] === NO_DETAILS[name]) ? undefined : given;
-  if (expires === 0 && details === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
-  const limits = limitsOf({ enabled, expires, ...given });
-  const rights = rightsOf(given.permissions);
+function detailsIn({
+  enabled: _enabled,
+  expires: _expires,
+  pool: _pool,
+  ratelimit: _ratelimit,
+  ratelimits: _ratelimits,
+  ...details
+}: KeyState): Details {
+  return details;
+}
+
+function factsOf(state: KeyState): Facts {
+  const { enabled, expires, pool } = state;
+  const limits = limitsOf(state);
+  const isBare = DETAIL_NAMES.every((name) => state[name] === NO_DETAILS[name]);
+  if (expires === 0 && isBare && pool === '' && limits === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
+  const rights = rightsOf(state.permissions);
+  const details = isBare ? undefined : detailsIn(state);
   // The text is shared too: there may be 10 KB of it.
   const shared = rights && details ? { ...details, permissions: rights.text } : details;
-  return { enabled, expires, details: shared, ...(limits ? { limits } : {}), ...(rights ? { rights } : {}) };
+  return { enabled, expires, details: shared, pool, limits, rights, firstPool: '' };
 }
 
 /** Most entries that are looked at for one that may leave: a search among 16 million would hold all else up. */

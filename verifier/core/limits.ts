@@ -1,4 +1,5 @@
 import { DEFAULT_LIMIT, type RateLimit } from '#shared/credits.ts';
+import { inOne } from '#shared/in-one.ts';
 import type { KeyState } from '#shared/key-record.ts';
 import type { Window } from './pool.ts';
 
@@ -7,7 +8,21 @@ export interface Limit extends Window {
   readonly name: string;
   /** Behind the key's id and a point: the name of its pool. */
   readonly suffix: string;
+  /** Beginning of what an answer tells of it, up to the number that remains. */
+  readonly label: string;
 }
+
+const limitOf = (
+  name: string,
+  limit: number,
+  durationMs: number,
+  isExact: boolean,
+  suffix = `${durationMs}.${name}`,
+): Limit => ({
+  ...{ name, limit, durationMs, isExact, suffix },
+  // Names of limits hold nothing that JSON would escape.
+  label: inOne(`{"name":"${name}","limit":${limit},"duration":${durationMs},"remaining":`),
+});
 
 /** A rate limit that a request names. */
 export interface AskedLimit {
@@ -16,6 +31,9 @@ export interface AskedLimit {
   /** The limit itself, where the request brings it. */
   readonly own?: Limit;
 }
+
+/** Name of the pool of a key's limit. */
+export const limitPool = (keyId: string, { suffix }: Limit): string => `${keyId}.${suffix}`;
 
 /** Lists by the text that they were read from. */
 const known = new Map<string, readonly Limit[]>();
@@ -31,17 +49,12 @@ export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] 
     ...(ratelimit ? [{ ...(JSON.parse(ratelimit) as Omit<RateLimit, 'name'>), name: DEFAULT_LIMIT }] : []),
     ...(ratelimits ? (JSON.parse(ratelimits) as RateLimit[]) : []),
   ];
-  const limits = given.map(({ name, limit, duration, async }) => ({
-    ...{ name, limit, durationMs: duration, isExact: !async },
-    suffix: `${duration}.${name}`,
-  }));
+  const limits = given.map(({ name, limit, duration, async }) => limitOf(name, limit, duration, !async));
   if (known.size >= KNOWN_MAX) known.clear();
   known.set(text, limits);
   return limits;
 }
 
 /** A limit that a request brings. It is part of its pool's name: others of the same name are none of it. */
-export const ownLimit = (name: string, limit: number, durationMs: number): Limit => ({
-  ...{ name, limit, durationMs, isExact: false },
-  suffix: `${durationMs}.${name}.${limit}`,
-});
+export const ownLimit = (name: string, limit: number, durationMs: number): Limit =>
+  limitOf(name, limit, durationMs, false, `${durationMs}.${name}.${limit}`);

@@ -19,13 +19,6 @@ export interface Window {
   readonly isExact: boolean;
 }
 
-/** Answer of a pool to a request: whether it would suffice, and what remained after it. */
-export interface Answer {
-  readonly suffices: boolean;
-  /** Number of those that are left, as far as is known here. */
-  readonly remaining: number;
-}
-
 /** Time without a request after which everything is given back, milliseconds. */
 export const IDLE_MS = 2000;
 /** Time for which a pool that was recalled takes no more than its requests need, milliseconds. */
@@ -69,6 +62,7 @@ export class Pool {
   #until: Instant = { monotonicMs: Number.POSITIVE_INFINITY, wallMs: Number.POSITIVE_INFINITY };
   /** The end of the window itself, on the monotonic clock. */
   #endsMs = Number.POSITIVE_INFINITY;
+  #resetMs = 0;
   #sentAt: Instant = { monotonicMs: 0, wallMs: 0 };
   #granted = 0;
   /** undefined = as Redis knows it: nothing was spent here yet. */
@@ -89,7 +83,8 @@ export class Pool {
   #recalledUntilMs = 0;
   /** Credits spent a second up to the latest spending, without it; as of then. */
   #rate = 0;
-  #latest = { cost: 0, atMs: 0 };
+  #latestCost = 0;
+  #latestAtMs = 0;
   #usedAtMs: number;
 
   /** @param request has a turn of this pool taken soon */
@@ -130,39 +125,42 @@ export class Pool {
     return Math.max(0, this.#refillAtMs - this.#clock.monotonicMs());
   }
 
-  /** Time until the present window ends. */
-  get leftMs(): number {
+  /** When the present window ends, Unix milliseconds of the clock of Redis. */
+  resetMs(nowMs: number): number {
     const { durationMs = 0 } = this.window ?? {};
-    const leftMs = this.#endsMs - this.#clock.monotonicMs();
-    return leftMs > 0 || durationMs === 0
-      ? leftMs
-      : leftMs + durationMs * Math.floor(1 - leftMs / durationMs);
+    if (nowMs < this.#endsMs || durationMs === 0) return this.#resetMs;
+    return this.#resetMs + durationMs * Math.floor(1 + (nowMs - this.#endsMs) / durationMs);
+  }
+
+  /** Number of those that are left, as far as is known here. */
+  get remaining(): number {
+    return Math.max(0, this.#remaining ?? 0);
   }
 
   /** Looks what a request of this cost would be told; undefined = Redis must be asked (`ask`). Spends nothing. */
-  look(cost: number): Answer | undefined {
-    const nowMs = this.#clock.monotonicMs();
+  look(cost: number, nowMs: number): 'enough' | 'too little' | undefined {
     this.#usedAtMs = nowMs;
     if (this.#remaining === undefined) return undefined;
-    if (cost > 0 && nowMs < this.#refusedUntilMs && cost >= this.#refusedBelow) {
-      return { suffices: false, remaining: Math.max(0, this.#remaining) };
-    }
+    if (cost > 0 && nowMs < this.#refusedUntilMs && cost >= this.#refusedBelow) return 'too little';
     if (this.#spent === undefined || this.#isOver(nowMs)) return undefined;
-    if (this.#granted - this.#spent < cost) return undefined;
-    return { suffices: true, remaining: Math.max(0, this.#remaining - cost) };
+    return this.#granted - this.#spent < cost ? undefined : 'enough';
   }
 
-  /** Spends what `look` said to suffice, in the same block. */
-  take(cost: number): void {
+  /** Spends what `look` said to be enough, in the same block. */
+  take(cost: number, nowMs: number): void {
     if (cost === 0 || this.#spent === undefined || this.#remaining === undefined) return;
-    const nowMs = this.#clock.monotonicMs();
-    const decay = Math.exp((this.#latest.atMs - nowMs) / RATE_MS);
-    this.#rate = (this.#rate + (this.#latest.cost * 1000) / RATE_MS) * decay;
-    this.#latest = { cost, atMs: nowMs };
+    this.#rate = (this.#rate + (this.#latestCost * 1000) / RATE_MS) * this.#decay(nowMs);
+    this.#latestCost = cost;
+    this.#latestAtMs = nowMs;
     this.#spent += cost;
     this.#remaining -= cost;
     this.#settled = false;
-    if (this.#turn === 0 && 2 * this.available < this.#slice) this.#request(this);
+    if (this.#turn === 0 && 2 * (this.#granted - this.#spent) < this.#slice) this.#request(this);
+  }
+
+  /** Share of the rate that is left since the latest spending. */
+  #decay(nowMs: number): number {
+    return Math.exp((this.#latestAtMs - nowMs) / RATE_MS);
   }
 
   /** Waits for what is not here; once, however often it is said. */
@@ -183,7 +181,7 @@ export class Pool {
     const need = Math.max(0, costs.reduce((sum, cost) => sum + cost, 0) - kept);
     const least = need === 0 ? 0 : Math.max(1, Math.min(...costs) - kept);
     // Without the latest request itself: a key with less than one request in two seconds never has a slice.
-    const rate = this.#rate * Math.exp((this.#latest.atMs - nowMs) / RATE_MS);
+    const rate = this.#rate * this.#decay(nowMs);
     const sliceMs = window ? Math.min(this.#sliceMs, window.durationMs * SLICE_PART) : this.#sliceMs;
     const wanted = returns ? 0 : Math.floor((rate * sliceMs) / 1000);
     this.#returns = false;
@@ -241,6 +239,7 @@ export class Pool {
     }
     const { monotonicMs, wallMs } = this.#sentAt;
     this.#endsMs = monotonicMs + leftMs;
+    this.#resetMs = (number + 1) * (this.window?.durationMs ?? 0);
     // From the sending, so that it ends before the window does, whatever time the reply took.
     const goodMs = Math.min(leftMs, GRANTED_MS) / DRIFT;
     this.#until = { monotonicMs: monotonicMs + goodMs, wallMs: wallMs + goodMs };

@@ -2,7 +2,7 @@ import { DEFAULT_LIMIT } from '#shared/credits.ts';
 import { inOne } from '#shared/in-one.ts';
 import { TEXT_FIELDS } from '#shared/key-record.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
-import type { ShownLimit, Spending } from './allowance.ts';
+import type { LimitOutcome, Spending } from './allowance.ts';
 import type { Entry } from './key-cache.ts';
 import { allows, type Query } from './permissions.ts';
 
@@ -42,51 +42,62 @@ export function verdictBody({ code, entry, spending }: Verdict, requestId: strin
   const { keyId, enabled, details } = entry;
   const key = `${start},"keyId":"${keyId}","apiId":"${entry.epoch.apiId}"`;
   const expires = entry.expires === 0 ? '' : `,"expires":${entry.expires}`;
-  if (details === undefined && spending === undefined) {
+  const used = spending === undefined ? '' : spendingText(spending);
+  if (details === undefined) {
     return enabled
-      ? `${key},"enabled":true,"meta":{}${expires},"requestId":"${requestId}"}`
-      : `${key},"enabled":false,"meta":{}${expires},"requestId":"${requestId}"}`;
+      ? `${key},"enabled":true,"meta":{}${expires}${used},"requestId":"${requestId}"}`
+      : `${key},"enabled":false,"meta":{}${expires}${used},"requestId":"${requestId}"}`;
   }
   let texts = '';
   for (const { name, label } of TEXTS) {
-    const value = details?.[name];
+    const value = details[name];
     if (value) texts += label + JSON.stringify(value);
   }
-  const { meta = '{}' } = details ?? {};
   if (entry.rights) texts += `,"permissions":${entry.rights.json}`;
-  const used = spending === undefined ? '' : spendingText(spending);
-  return `${key},"enabled":${enabled},"meta":${meta}${texts}${expires}${used},"requestId":"${requestId}"}`;
+  return `${key},"enabled":${enabled},"meta":${details.meta}${texts}${expires}${used},"requestId":"${requestId}"}`;
 }
 
 /** Fields of a body about credits and rate limits. */
 export function spendingFields({ remaining, limits }: Spending): object {
   return {
     ...(remaining === undefined ? {} : { remaining }),
-    ...(limits === undefined ? {} : { ratelimit: nearest(limits), ratelimits: limits }),
+    ...(limits === undefined ? {} : limitFields(limits)),
   };
 }
 
+function limitFields(limits: readonly LimitOutcome[]): object {
+  const { of, remaining, reset } = nearest(limits);
+  return {
+    ratelimit: { limit: of.limit, remaining, reset },
+    ratelimits: limits.map(({ of: { name, limit, durationMs: duration }, ...state }) => ({
+      ...{ name, limit, duration },
+      ...state,
+    })),
+  };
+}
+
+/** Written out, since this is in each answer. */
 function spendingText({ remaining, limits }: Spending): string {
   const credits = remaining === undefined ? '' : `,"remaining":${remaining}`;
   if (limits === undefined) return credits;
-  const { limit, remaining: left, reset } = nearest(limits);
-  const all = limits.map(limitText).join(',');
-  return `${credits},"ratelimit":{"limit":${limit},"remaining":${left},"reset":${reset}},"ratelimits":[${all}]`;
-}
-
-/** Written out, since names of limits hold nothing that JSON would escape, and this is in each answer. */
-function limitText({ name, limit, duration, remaining, reset, exceeded }: ShownLimit): string {
-  return `{"name":"${name}","limit":${limit},"duration":${duration},"remaining":${remaining},"reset":${reset},"exceeded":${exceeded}}`;
+  let all = '';
+  for (const { of, remaining: left, reset, exceeded } of limits) {
+    const end = exceeded ? ',"exceeded":true}' : ',"exceeded":false}';
+    all += `${all === '' ? '' : ','}${of.label}${left},"reset":${reset}${end}`;
+  }
+  const { of, remaining: left, reset } = nearest(limits);
+  return `${credits},"ratelimit":{"limit":${of.limit},"remaining":${left},"reset":${reset}},"ratelimits":[${all}]`;
 }
 
 /** The one limit that clients of the v1 SDK see: the one that refuses, else the default, else the one with the least left. */
-function nearest(limits: readonly ShownLimit[]): Pick<ShownLimit, 'limit' | 'remaining' | 'reset'> {
-  const chosen =
+function nearest(limits: readonly LimitOutcome[]): LimitOutcome {
+  const [only] = limits;
+  if (only !== undefined && limits.length === 1) return only;
+  return (
     limits.find(({ exceeded }) => exceeded) ??
-    limits.find(({ name }) => name === DEFAULT_LIMIT) ??
-    limits.reduce((least, each) => (each.remaining < least.remaining ? each : least));
-  const { limit, remaining, reset } = chosen;
-  return { limit, remaining, reset };
+    limits.find(({ of }) => of.name === DEFAULT_LIMIT) ??
+    limits.reduce((least, each) => (each.remaining < least.remaining ? each : least))
+  );
 }
 
 /** Beginning of each text in a body, under each of its names. */

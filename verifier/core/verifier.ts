@@ -222,7 +222,7 @@ export class Verifier {
     if (isAgain) return verdict;
     if (verdict.code === 'VALID' && hasPrice(entry, terms)) {
       const claims = claimsOf(entry, terms);
-      const spending = typeof claims === 'string' ? undefined : spend(claims, this.#clock.wallMs());
+      const spending = typeof claims === 'string' ? undefined : spend(claims, this.#clock.monotonicMs());
       if (spending === undefined) return undefined;
       verdict = { code: spending.code, entry, spending };
     }
@@ -259,7 +259,7 @@ export class Verifier {
             const unknown = new ApiError('BAD_REQUEST', `ratelimits: the key has no limit named ${claims}`);
             return end(() => (verdict ? resolve(verdict) : reject(unknown)));
           }
-          if (!verdict) return ask(claims, waiter);
+          if (!verdict) return ask(claims, waiter, this.#clock.monotonicMs());
           if (verdict.code !== 'VALID') giveBack(claims);
           end(() => resolve(verdict));
         },

@@ -1,7 +1,8 @@
 import type { ServerResponse } from 'node:http';
 import { ApiError } from '#shared/errors.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
-import type { Spending } from '../core/allowance.ts';
+import type { LimitOutcome, Spending } from '../core/allowance.ts';
+import { type Limit, ownLimit } from '../core/limits.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { answer } from '../http/respond.ts';
@@ -98,6 +99,20 @@ export function sendAnswer(response: ServerResponse, { status, headers, body }: 
   answer(response, status, body === '' ? undefined : PROBLEM_TYPE, body);
 }
 
+/** A limit of an answer as `authzAnswer` takes it. */
+export const limitOutcome = ({
+  name,
+  limit,
+  duration,
+  ...state
+}: Pick<Limit, 'name' | 'limit'> & { readonly duration: number } & Omit<
+    LimitOutcome,
+    'of'
+  >): LimitOutcome => ({
+  of: ownLimit(name, limit, duration),
+  ...state,
+});
+
 /** Headers that tell a refused client when to ask again: `RateLimit` and its policy as the IETF's draft of them has it. */
 function whenAgain({ remaining = 0, limits = [], retryMs }: Partial<Spending> = {}): HeaderLine[] {
   const seconds = retryMs === undefined ? undefined : secondsOf(retryMs);
@@ -111,8 +126,8 @@ function whenAgain({ remaining = 0, limits = [], retryMs }: Partial<Spending> = 
   }
   return [
     ['Retry-After', String(seconds ?? 1)],
-    ['RateLimit', `"${limit.name}";r=${limit.remaining}${until}`],
-    ['RateLimit-Policy', `"${limit.name}";q=${limit.limit};w=${secondsOf(limit.duration)}`],
+    ['RateLimit', `"${limit.of.name}";r=${limit.remaining}${until}`],
+    ['RateLimit-Policy', `"${limit.of.name}";q=${limit.of.limit};w=${secondsOf(limit.of.durationMs)}`],
   ];
 }
 

@@ -3,7 +3,7 @@ import { CREDITS_MAX } from '#shared/credits.ts';
 import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
 import { requestIdFrom } from '#shared/request-id.ts';
 import { VERDICTS } from '#shared/verdict-codes.ts';
-import { type AuthzOutcome, authzAnswer } from '../endpoints/authz.ts';
+import { type AuthzOutcome, authzAnswer, limitOutcome } from '../endpoints/authz.ts';
 import { credentialOf, SOURCES, type Source } from '../endpoints/credentials.ts';
 import type { HeaderLine } from '../endpoints/identity-headers.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
@@ -157,10 +157,10 @@ function passageOf(verdict: KeyVerdict, rawHeaders: readonly string[]): Passage 
 function outcomeOf(verdict: KeyVerdict): AuthzOutcome {
   const { code } = verdict;
   if (code !== 'RATE_LIMITED' && code !== 'USAGE_EXCEEDED') return { code };
-  const { remaining, ratelimits: limits } = verdict;
-  const exceeded = limits?.find((limit) => limit.exceeded);
+  const { remaining, ratelimits } = verdict;
+  const exceeded = ratelimits?.find((limit) => limit.exceeded);
   const retryMs = exceeded && exceeded.reset - systemClock.wallMs();
-  return { code, spending: { code, remaining, limits, retryMs } };
+  return { code, spending: { code, remaining, limits: ratelimits?.map(limitOutcome), retryMs } };
 }
 
 /** The answer that `/authz` gives. */

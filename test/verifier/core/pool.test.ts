@@ -34,8 +34,17 @@ test.each([
   const { pool, now } = granted();
   now.monotonicMs += 400;
   now.wallMs += 400;
-  expect([pool.available, pool.look(1)?.suffices]).toEqual([10, true]);
+  expect([pool.available, pool.look(1, now.monotonicMs)]).toEqual([10, 'enough']);
   now.monotonicMs += monotonicMs - 400;
   now.wallMs += wallMs - 400;
-  expect([pool.available, pool.look(1)]).toEqual([0, undefined]);
+  expect([pool.available, pool.look(1, now.monotonicMs)]).toEqual([0, undefined]);
+});
+
+test('reset is the end of the present window by the clock of Redis, whatever the date here', () => {
+  const { pool, now } = granted();
+  now.wallMs += 3_600_000;
+  expect(pool.resetMs(now.monotonicMs)).toBe(8000);
+  expect(pool.resetMs(now.monotonicMs + 499)).toBe(8000);
+  expect(pool.resetMs(now.monotonicMs + 500)).toBe(9000);
+  expect(pool.resetMs(now.monotonicMs + 2600)).toBe(11_000);
 });

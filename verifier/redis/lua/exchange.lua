@@ -21,8 +21,9 @@
 local members, held = KEYS[1], KEYS[2]
 local member, channel, recall = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local credits = creditsOf(members, held)
-local now, nowMs, text, numbers, live = credits.now, credits.nowMs, credits.text, credits.numbers, credits.live
-local windows = windowsOf(nowMs, text, numbers, live)
+local now, nowMs, text, field, numbers, live =
+  credits.now, credits.nowMs, credits.text, credits.field, credits.numbers, credits.live
+local windows = windowsOf(member, nowMs, text, numbers, live)
 local DAY = 86400
 local isLive = live(member)
 local isKnown = isLive or redis.call('ZSCORE', held, member)
@@ -32,14 +33,14 @@ local replies, recalled = {}, {}
 -- Grants what is needed and a slice besides; where that is not there, finds out what others have, and has them asked for it.
 -- `kept` is what the holder has to spend; `scan` returns what other live holders have, and what h is to be lowered by.
 -- Returns status, b and h after it, what is granted to the holder, how much of it is spoken for, and the total where it is known
-local function grant(pool, b, h, w, granted, kept, need, least, wanted, scan)
+local function grant(scan, pool, b, h, w, granted, kept, need, least, wanted)
   if b >= least or need == 0 then
     local spoken = math.max(0, math.min(need, b))
     local slice = math.min(wanted, math.floor((b - spoken + kept) / (4 * count)))
     local more = math.max(0, slice - kept)
     return 'OK', b - spoken - more, h + more, granted + spoken + more, spoken
   end
-  local others, gone = scan()
+  local others, gone = scan(pool)
   w = w and nowMs - w < 1000 and tonumber(w)
   local status = 'WAIT'
   if b + others < least then status = 'NONE'
@@ -51,12 +52,16 @@ local function grant(pool, b, h, w, granted, kept, need, least, wanted, scan)
   return status, b, h - gone, granted, 0, b + kept + others
 end
 
+local function scanPool(pool)
+  return credits.scan(pool, member, false)
+end
+
 local function exchange(pool, turn, saidSpent, kept, need, least, wanted)
   local b, h, r, t, w, mine = unpack(redis.call('HMGET', pool, 'b', 'h', 'r', 't', 'w', '@' .. member))
-  if not b then return {text(turn), 'STALE'} end
+  if not b then return {turn, 'STALE'} end
   local granted, spent, last, spoken = numbers(mine)
-  local said = tonumber(saidSpent) or spent
-  if not isKnown or turn <= last or said < spent then return {text(turn), 'OLD'} end
+  local said = saidSpent or spent
+  if not isKnown or turn <= last or said < spent then return {turn, 'OLD'} end
   b, h = tonumber(b) + granted - (said + kept), tonumber(h or 0) - (granted - spent - spoken) + kept
   granted, spent, spoken = said + kept, said, 0
 
@@ -65,38 +70,32 @@ local function exchange(pool, turn, saidSpent, kept, need, least, wanted)
 
   local status, total = 'NOREG', nil
   if isLive then
-    status, b, h, granted, spoken, total = grant(pool, b, h, w, granted, kept, need, least, wanted, function()
-      return credits.scan(pool, member, false)
-    end)
+    status, b, h, granted, spoken, total = grant(scanPool, pool, b, h, w, granted, kept, need, least, wanted)
   end
-  redis.call('HSET', pool, 'b', text(b), 'h', text(h), '@' .. member, text(granted, spent, turn, spoken))
-  return {text(turn), status, text(granted), text(spent), text(spoken), text(total or b + h), text(due and (due - now) * 1000 or -1)}
+  redis.call('HSET', pool, 'b', text(b), 'h', text(h), '@' .. member, field(granted, spent, turn, spoken))
+  return {turn, status, granted, spent, spoken, total or b + h, due and (due - now) * 1000 or -1}
 end
 
 -- The same for a rate limit. Who forgot what it spent has spent all that was granted to it; what is said of another window counts
 -- for nothing in this one, for whoever has anything of it knows its number.
 local function exchangeWindow(name, turn, saidSpent, kept, need, least, wanted, limit, duration, number)
-  if not isLive then return {text(turn), 'NOREG'} end
-  local present, c, p, h, w, mine, left = windows.open(name, duration, member)
+  if not isLive then return {turn, 'NOREG'} end
+  local isNew, present, c, p, h, w, mine, left = windows.open(name, duration)
   local granted, spent, last, spoken = numbers(mine)
-  local said = tonumber(saidSpent)
+  local said = saidSpent
   if not said then said, kept = granted, 0
   elseif number ~= present then said, kept = 0, 0 end
-  if turn <= last or number == present and said < spent then return {text(turn), 'OLD'} end
+  if turn <= last or number == present and said < spent then return {turn, 'OLD'} end
   c, h = c + said + kept - granted, h - (granted - spent - spoken) + kept
   granted, spent = said + kept, said
 
   local before = windows.free(limit, duration, c, p, left)
   local status, b, total
-  status, b, h, granted, spoken, total = grant(name, before, h, w, granted, kept, need, least, wanted, function()
-    return windows.scan(name, member), 0
-  end)
+  status, b, h, granted, spoken, total = grant(windows.scan, name, before, h, w, granted, kept, need, least, wanted)
   c = c + before - b
   local wait = status == 'NONE' and windows.wait(limit, duration, c - (total - b - kept), p, left, least) or -1
-  windows.close(name, present, c, p, h, left, duration, member, text(granted, spent, turn, spoken))
-  return {
-    text(turn), status, text(granted), text(spent), text(spoken), text(total or b + h), text(wait), text(present), text(left),
-  }
+  windows.close(isNew, name, present, c, p, h, left, duration, field(granted, spent, turn, spoken))
+  return {turn, status, granted, spent, spoken, total or b + h, wait, present, left}
 end
 
 -- Names that left long ago make room, or fields would add up with every pod.
@@ -108,9 +107,10 @@ if isLive and redis.call('ZADD', held, text(now), member) == 1 then
 end
 for i = 3, #KEYS do
   local at = 4 + (i - 3) * 9
-  local said = {unpack(ARGV, at, at + 8)}
-  for field = 1, 9 do if said[field] ~= '-' then said[field] = tonumber(said[field]) end end
-  replies[i - 2] = (said[8] == '-' and exchange or exchangeWindow)(KEYS[i], unpack(said))
+  local limit = tonumber(ARGV[at + 6])
+  replies[i - 2] = (limit and exchangeWindow or exchange)(
+    KEYS[i], tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]),
+    tonumber(ARGV[at + 5]), limit, tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8]))
 end
 for _, pool in ipairs(recalled) do redis.pcall('PUBLISH', channel, pool) end
 return replies

@@ -4,19 +4,22 @@
 -- A limit's hash: n number of the window; c granted in it, p in the one before; h the sum of what holders have to spend;
 --   w the latest recall, Unix ms; and of each holder '@' and its name → granted, spent, turn, spoken for, all in this window
 -- Returns a table of functions
-local function windowsOf(nowMs, text, numbers, live)
+local function windowsOf(member, nowMs, text, numbers, live)
+  local own = '@' .. member
+
   -- Brings a limit to the present window. A clock that goes back by less than a window does not open a window again.
-  -- Returns number, c, p, h, w, the field of `member`, and ms until the window ends
-  local function open(name, duration, member)
-    local n, c, p, h, w, mine = unpack(redis.call('HMGET', name, 'n', 'c', 'p', 'h', 'w', '@' .. member))
+  -- Returns whether it is new, number, c, p, h, w, the field of `member`, and ms until the window ends
+  local function open(name, duration)
+    local n, c, p, h, w, mine = unpack(redis.call('HMGET', name, 'n', 'c', 'p', 'h', 'w', own))
     local number = math.floor(nowMs / duration)
     n, c, p, h = tonumber(n or -9), tonumber(c or 0), tonumber(p or 0), tonumber(h or 0)
     if n == number + 1 then number = n end
-    if n ~= number then
+    local isNew = n ~= number
+    if isNew then
       p, c, h, w, mine = n == number - 1 and c or 0, 0, 0, nil, nil
       redis.call('DEL', name)
     end
-    return number, c, p, h, w, mine, (number + 1) * duration - nowMs
+    return isNew, number, c, p, h, w, mine, (number + 1) * duration - nowMs
   end
 
   -- The window slides: of the one before counts what is not yet a whole duration ago, as if it were spread evenly.
@@ -32,21 +35,22 @@ local function windowsOf(nowMs, text, numbers, live)
     return math.ceil(left + duration * math.max(0, 1 - (limit - least) / c)) + 1
   end
 
-  -- What other live holders have to spend.
-  local function scan(name, own)
+  -- What other live holders have to spend; nothing of it is ever taken off.
+  local function scan(name)
     local others, fields = 0, redis.call('HGETALL', name)
     for i = 1, #fields, 2 do
       local holder = string.match(fields[i], '^@(.*)$')
-      if holder and holder ~= own and live(holder) then
+      if holder and fields[i] ~= own and live(holder) then
         local granted, spent, _, spoken = numbers(fields[i + 1])
         others = others + granted - spent - spoken
       end
     end
-    return others
+    return others, 0
   end
 
-  local function close(name, number, c, p, h, left, duration, member, mine)
-    redis.call('HSET', name, 'n', text(number), 'c', text(c), 'p', text(p), 'h', text(h), '@' .. member, mine)
+  local function close(isNew, name, number, c, p, h, left, duration, mine)
+    if not isNew then return redis.call('HSET', name, 'c', text(c), 'h', text(h), own, mine) end
+    redis.call('HSET', name, 'n', text(number), 'c', text(c), 'p', text(p), 'h', text(h), own, mine)
     redis.call('PEXPIRE', name, text(left + duration))
   end
 
