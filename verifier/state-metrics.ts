@@ -51,21 +51,27 @@ export function watchState(
     'Keys pushed out of memory. A steady rate: raise CACHE_KEYS_MAX.',
   );
   count('keyfence_credit_exchanges_total', () => counts.credits.exchanges).help(
-    'Calls to Redis by which credits were taken, settled and given back; one serves all keys of an API that wait. Compare VALID verdicts of keys with credits: a key that is asked for often needs few.',
+    'Calls to Redis by which credits, and what rate limits allow, were taken, settled and given back; one serves all keys of an API that wait. Compare VALID verdicts of keys with either: a key that is asked for often needs few.',
   );
   count('keyfence_credit_exchanges_failed_total', () => counts.credits.failed).help(
     'Those that failed, or were not confirmed by REDIS_REPLICAS replicas: who waited was answered 503, nothing was spent.',
   );
   count('keyfence_credit_recalls_total', () => counts.credits.recalls).help(
-    'Requests of other verifiers to give credits back. Many: keys near their end are asked for at many verifiers.',
+    'Requests of other verifiers to give back credits, or what is left of a rate limit. Many: keys near their end are asked for at many verifiers.',
   );
   count('keyfence_credits_withheld_total', () => counts.credits.withheld).help(
     'Refusals for want of credits while other verifiers held enough and did not give back in 50 ms.',
+  );
+  count('keyfence_limits_withheld_total', () => counts.credits.limitsWithheld).help(
+    'Refusals by rate limits while other verifiers held enough and did not give back in 50 ms.',
   );
   const inAll = (read: (follower: Follower) => number) =>
     verifier.followers.reduce((sum, follower) => sum + read(follower), 0);
   gauge('keyfence_credit_pools', () => inAll(({ credits }) => credits.pools)).help(
     'Keys with credits that were asked for lately.',
+  );
+  gauge('keyfence_limit_pools', () => inAll(({ credits }) => credits.limits)).help(
+    'Rate limits of keys that were asked for lately.',
   );
   gauge('keyfence_credits_held', () => inAll(({ credits }) => credits.held)).help(
     'Credits that this verifier holds and has not spent: what a crash now would lose.',

@@ -57,10 +57,10 @@ export const ACCEPTED: readonly Accepted[] = [
     after: 'const longestMs = this.window && reply.refillMs >= 1 ? REFUSED_WINDOW_MS : REFUSED_MS;',
     reason: 'At 0 there is more at this very moment, and the sooner of both ends it.',
   },
-  ...['#latest = { cost: 1, atMs: 0 };', '#latest = { cost: 0, atMs: 1 };'].map((after) => ({
+  ...['#latestCost', '#latestAtMs'].map((field) => ({
     file: 'verifier/core/pool.ts',
-    before: '#latest = { cost: 0, atMs: 0 };',
-    after,
+    before: `${field} = 0;`,
+    after: `${field} = 1;`,
     reason:
       'Before the first spending; a part of the rate that fades within seconds of the start of the process.',
   })),

@@ -129,10 +129,10 @@ export class Follower {
     return this.#known.lag;
   }
 
-  /** Pools of credits that were asked for lately, and what they have in all. */
-  get credits(): { readonly pools: number; readonly held: number } {
-    const { size = 0, held = 0 } = this.#epoch?.pools ?? {};
-    return { pools: size, held };
+  /** Pools of credits and rate limits that were asked for lately, and the credits that they have in all. */
+  get credits(): { readonly pools: number; readonly limits: number; readonly held: number } {
+    const { credits = 0, limits = 0, held = 0 } = this.#epoch?.pools ?? {};
+    return { pools: credits, limits, held };
   }
 
   /** True while credits of former names are being settled. */

@@ -18,12 +18,20 @@ export interface CreditCounts {
   /** Calls to Redis. */
   exchanges: number;
   failed: number;
-  /** Turns that got nothing because others did not give back in time. */
+  /** Turns about credits that got nothing because others did not give back in time. */
   withheld: number;
+  /** The same about rate limits. */
+  limitsWithheld: number;
   recalls: number;
 }
 
-export const creditCounts = (): CreditCounts => ({ exchanges: 0, failed: 0, withheld: 0, recalls: 0 });
+export const creditCounts = (): CreditCounts => ({
+  exchanges: 0,
+  failed: 0,
+  withheld: 0,
+  limitsWithheld: 0,
+  recalls: 0,
+});
 
 interface Options {
   readonly member: string;
@@ -53,9 +61,16 @@ export class Pools {
     this.#options = options;
   }
 
-  /** For metrics. */
-  get size(): number {
-    return this.#pools.size;
+  /** Number of those that are rate limits, for metrics. */
+  get limits(): number {
+    let limits = 0;
+    for (const { window } of this.#pools.values()) if (window) limits++;
+    return limits;
+  }
+
+  /** The same of credits. */
+  get credits(): number {
+    return this.#pools.size - this.limits;
   }
 
   /** Credits that can be spent without asking. */
@@ -145,7 +160,7 @@ export class Pools {
         const reply = replies[i];
         if (reply?.turn !== turn.turn) throw unavailable('a reply from Redis was meant for another request');
         if (reply.status === 'STALE' && this.#pools.get(pool.id) === pool) this.#pools.delete(pool.id);
-        if (reply.status === 'HELD') counts.withheld++;
+        if (reply.status === 'HELD') counts[pool.window ? 'limitsWithheld' : 'withheld']++;
         isBehind ||= reply.status === 'STALE' || reply.status === 'NOREG';
         pool.replied(reply);
       }
