@@ -23,6 +23,12 @@ const PATCHES: readonly (readonly [file: RegExp, from: string, to: string])[] = 
   [/prom-client\/lib\/metrics\/processCpuTotal\.js$/, "const OtelApi = require('@opentelemetry/api');", ''],
   [/prom-client\/index\.js$/, "exports.AggregatorRegistry = require('./lib/cluster');", ''],
   [/prom-client\/index\.js$/, "exports.Pushgateway = require('./lib/pushgateway');", ''],
+  // Two lists of CACHE_KEYS_MAX places, element by element: a tenth of the start.
+  [
+    /lru-cache\/dist\/esm\/node\/index\.min\.js$/,
+    'Array.from({length:t}).fill(void 0)',
+    'new Array(t).fill(void 0)',
+  ],
   // Transports in threads.
   [
     /pino\/lib\/tools\.js$/,

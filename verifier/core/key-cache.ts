@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { inOne } from '#shared/in-one.ts';
 import { digestFrom } from '#shared/key-format.ts';
 import { decodeState, type KeyState } from '#shared/key-record.ts';
@@ -58,14 +59,12 @@ const PLAIN_DISABLED: Facts = Object.freeze({ ...PLAIN, enabled: false });
  */
 export type Unreported = VerdictCounts | number;
 
-/** One known key. Mutable: a change rewrites it in place. 64 bytes of heap and its id. */
+/** One known key. Mutable: a change rewrites it in place. 56 bytes of heap and its id. */
 export class Entry {
   readonly epoch: Epoch;
   readonly keyId: string;
   /** Verdicts that are not reported yet; owned by `Usage`. Here, because beside it no look-up is cheap enough. */
   usage: Unreported;
-  /** True if it was asked for lately, so that it does not leave; owned by `KeyCache`. */
-  wasAskedFor: boolean;
   #facts: Facts;
 
   constructor(epoch: Epoch, keyId: string, state: KeyState) {
@@ -73,7 +72,6 @@ export class Entry {
     // A copy: what was cut out of a reply would keep the whole reply in memory.
     this.keyId = Buffer.from(keyId).toString('latin1');
     this.usage = 0;
-    this.wasAskedFor = false;
     this.#facts = factsOf(state);
   }
 
@@ -150,22 +148,25 @@ function factsOf(state: KeyState): Facts {
   return { enabled, expires, details: shared, pool, limits, rights, firstPool: '' };
 }
 
-/** Most entries that are looked at for one that may leave: a search among 16 million would hold all else up. */
-const LOOKED_AT_MAX = 64;
+/** Given again and again: lru-cache would make one for each hit. */
+const NO_OPTIONS = {};
 
 /**
- * The known keys of all APIs by the digest of their secret (`digestOf`). Where there are too many, one leaves that nobody asked
- * for since the hand last came by (SIEVE, Zhang et al. 2024): a hit sets a mark and moves nothing.
+ * The known keys of all APIs by the digest of their secret (`digestOf`), least recently used out first. While half of it is free
+ * a hit is not noted: that moves its key to the end of a list, which costs as much as all else of a look-up.
  */
 export class KeyCache {
-  readonly #entries = new Map<string, Entry>();
-  readonly #keysMax: number;
-  /** Place where the search for one that may leave goes on: in the order in which keys came, and round again. */
-  #hand: MapIterator<[string, Entry]> | undefined;
+  readonly #entries: LRUCache<string, Entry>;
+  #isRoomy = true;
   evictions = 0;
 
   constructor(keysMax: number) {
-    this.#keysMax = keysMax;
+    this.#entries = new LRUCache({
+      max: keysMax,
+      disposeAfter: (_entry, _digest, reason) => {
+        if (reason === 'evict') this.evictions++;
+      },
+    });
   }
 
   get size(): number {
@@ -174,27 +175,24 @@ export class KeyCache {
 
   /** The entry, if its follower has been in sync ever since it was filled. Says nothing about the lease. */
   get(digest: string): Entry | undefined {
-    const entry = this.#entries.get(digest);
-    if (entry === undefined || !entry.epoch.current) return undefined;
-    entry.wasAskedFor = true;
-    return entry;
+    const entry = this.#isRoomy
+      ? this.#entries.peek(digest, NO_OPTIONS)
+      : this.#entries.get(digest, NO_OPTIONS);
+    return entry?.epoch.current ? entry : undefined;
   }
 
   put(secretHash: string, entry: Entry): void {
-    const digest = digestFrom(secretHash);
-    // A hand that waits would keep what the map leaves behind as it grows.
-    if (this.#entries.size < this.#keysMax) this.#hand = undefined;
-    else if (!this.#entries.has(digest)) this.#evict();
-    this.#entries.set(digest, entry);
+    this.#entries.set(digestFrom(secretHash), entry);
+    this.#isRoomy = this.#entries.size * 2 <= this.#entries.max;
   }
 
   /**
-   * Applies a change to the entry of this epoch, where there is one; whether it may leave is untouched.
+   * Applies a change to the entry of this epoch, where there is one; recency is untouched.
    * @returns the pools that it had before, and has now
    */
   update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): string[] {
     const now = poolsOf(keyId, state.pool, limitsOf(state));
-    const entry = this.#entries.get(digestFrom(secretHash));
+    const entry = this.#entries.peek(digestFrom(secretHash));
     if (entry?.epoch !== epoch) return now;
     const before = entry.pools;
     entry.become(state);
@@ -204,28 +202,8 @@ export class KeyCache {
   /** @returns the pools that it had */
   forget(secretHash: string): string[] {
     const digest = digestFrom(secretHash);
-    const entry = this.#entries.get(digest);
+    const entry = this.#entries.peek(digest);
     this.#entries.delete(digest);
     return entry?.pools ?? [];
-  }
-
-  #evict(): void {
-    for (let left = LOOKED_AT_MAX; ; left--) {
-      this.#hand ??= this.#entries.entries();
-      let next = this.#hand.next();
-      if (next.done) {
-        this.#hand = this.#entries.entries();
-        next = this.#hand.next();
-      }
-      if (next.done) return;
-      const [digest, entry] = next.value;
-      if (left > 1 && entry.wasAskedFor && entry.epoch.current) {
-        entry.wasAskedFor = false;
-        continue;
-      }
-      this.#entries.delete(digest);
-      this.evictions++;
-      return;
-    }
   }
 }

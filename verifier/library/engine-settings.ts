@@ -3,7 +3,7 @@ import { flag, integer } from '#shared/process/config.ts';
 /** Settings of what decides on keys, wherever it runs: of a verifier process as they are, of the library in camel case. */
 export const engineSettings = {
   CACHE_KEYS_MAX: integer(1, 16_000_000, 'keys', 100_000).help(
-    'Most keys kept in memory; those that nobody asked for lately leave first. About 450 bytes each without meta',
+    'Most keys kept in memory; the least recently used leave first. About 450 bytes each without meta',
   ),
   UNKNOWN_KEYS_MAX: integer(1, 1_000_000, 'keys', 10_000).help(
     'Most unknown keys that are remembered as such, apart from the known ones; about 50 bytes each, taken at the start',
