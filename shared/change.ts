@@ -22,14 +22,8 @@ export interface PublishedChange extends Change {
 export function parsePublished(message: string): PublishedChange | undefined {
   const match = /^(\d{1,15})\|([0-9a-f]{0,40})\|([0-9a-f]{40})\|([A-Za-z0-9_]*)\|(.*)$/s.exec(message);
   if (!match) return undefined;
-  const [, sequence, previousHash, hash, keyId, payload] = match as unknown as string[];
-  return {
-    sequence: Number(sequence),
-    previousHash: previousHash ?? '',
-    hash: hash ?? '',
-    keyId: keyId ?? '',
-    payload: payload ?? '',
-  };
+  const [, sequence, previousHash = '', hash = '', keyId = '', payload = ''] = match;
+  return { sequence: Number(sequence), previousHash, hash, keyId, payload };
 }
 
 /** The effect of a change on a follower's memory. */

@@ -32,7 +32,7 @@ const LOG_ENTRIES = 10_000;
  * finds room in the log. As fast as it went, a single change beside it took three times as long as usual (bench/many.ts).
  */
 export const BATCH_LIMITS = { partMax: 100, periodMs: 12, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
-/** Keys that one run of the script changes: more would keep Redis from others for longer than half a millisecond. */
+/** Keys that one run of the script changes: more would keep Redis from others for longer than a millisecond. */
 const WRITTEN_AT_ONCE = 25;
 /** A longer new state goes into the log as "forget this key". */
 const PAYLOAD_BYTES_MAX = 1024;

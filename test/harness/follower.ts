@@ -8,7 +8,7 @@ export const LEASE_MS = 60_000;
 const nothing = () => undefined;
 
 /** A follower at the creation `1-a`, and what it asks a Redis that answers, and publishes, when and what the test says. */
-export async function followerWith(dropped: (reason: string) => void = nothing) {
+export async function followerWith(dropped: (reason: string) => void = nothing, clock = systemClock) {
   let publish: (message: string) => void = nothing;
   const asked: { request: SyncRequest; answer: (reply: Partial<SyncReply>) => void }[] = [];
   const session: Session = {
@@ -38,7 +38,7 @@ export async function followerWith(dropped: (reason: string) => void = nothing) 
       apiId: 'api',
       directory: { open: async () => session, exchange: async () => [] },
       cache: new KeyCache(10),
-      clock: systemClock,
+      clock,
     },
     ...{ newNonce: () => String(turns++), random: () => 0.5 },
     limits: { syncPeriodMs: LEASE_MS, syncDeadlineMs: LEASE_MS, creditsSliceMs: 0 },

@@ -157,7 +157,6 @@ const NO_OPTIONS = {};
  */
 export class KeyCache {
   readonly #entries: LRUCache<string, Entry>;
-  #isRoomy = true;
   evictions = 0;
 
   constructor(keysMax: number) {
@@ -175,15 +174,14 @@ export class KeyCache {
 
   /** The entry, if its follower has been in sync ever since it was filled. Says nothing about the lease. */
   get(digest: string): Entry | undefined {
-    const entry = this.#isRoomy
-      ? this.#entries.peek(digest, NO_OPTIONS)
-      : this.#entries.get(digest, NO_OPTIONS);
+    const entries = this.#entries;
+    const isRoomy = entries.size * 2 <= entries.max;
+    const entry = isRoomy ? entries.peek(digest, NO_OPTIONS) : entries.get(digest, NO_OPTIONS);
     return entry?.epoch.current ? entry : undefined;
   }
 
   put(secretHash: string, entry: Entry): void {
     this.#entries.set(digestFrom(secretHash), entry);
-    this.#isRoomy = this.#entries.size * 2 <= this.#entries.max;
   }
 
   /**

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { DEFAULT_LIMIT, type RateLimit } from '#shared/credits.ts';
 import { inOne } from '#shared/in-one.ts';
 import type { KeyState } from '#shared/key-record.ts';
@@ -36,8 +37,7 @@ export interface AskedLimit {
 export const limitPool = (keyId: string, { suffix }: Limit): string => `${keyId}.${suffix}`;
 
 /** Lists by the text that they were read from. */
-const known = new Map<string, readonly Limit[]>();
-const KNOWN_MAX = 1000;
+const known = new LRUCache<string, readonly Limit[]>({ max: 1000 });
 
 /** Limits of a key, the default one first; undefined = it has none. */
 export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] | undefined {
@@ -50,7 +50,6 @@ export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] 
     ...(ratelimits ? (JSON.parse(ratelimits) as RateLimit[]) : []),
   ];
   const limits = given.map(({ name, limit, duration, async }) => limitOf(name, limit, duration, !async));
-  if (known.size >= KNOWN_MAX) known.clear();
   known.set(text, limits);
   return limits;
 }

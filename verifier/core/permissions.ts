@@ -29,7 +29,7 @@ export interface Rights {
 }
 
 /** Rights by the text that they were read from. */
-const knownRights = new Map<string, Rights>();
+const knownRights = new LRUCache<string, Rights>({ max: REMEMBERED_MAX });
 
 /** Rights of a key; undefined = it has none. */
 export function rightsOf(text: string): Rights | undefined {
@@ -38,7 +38,6 @@ export function rightsOf(text: string): Rights | undefined {
   if (present) return present;
   const slugs = Object.freeze(slugsOf(text));
   const rights = { text, slugs, granted: new Set(slugs), json: JSON.stringify(slugs) };
-  if (knownRights.size >= REMEMBERED_MAX) knownRights.clear();
   knownRights.set(text, rights);
   return rights;
 }

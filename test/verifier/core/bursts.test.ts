@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { Change } from '../../../shared/change.ts';
 import { hashSecret } from '../../../shared/key-format.ts';
 import { followerWith, LEASE_MS } from '../../harness/follower.ts';
+import { Timeline } from '../../simulation/clock.ts';
 
 /** More than a follower keeps to compare with. */
 const BURST = 5000;
@@ -49,5 +50,27 @@ test('a reply of another history is noticed by what is still kept, however long 
   asked[0]?.answer({ ...reply, entries: others });
   await settled();
   expect(dropped).toEqual(['diverged']);
+  void following.stop();
+});
+
+test('a change that comes alone is acknowledged at once, those that follow it together 3 ms later', async () => {
+  const timeline = new Timeline();
+  const { following, asked, publish } = await followerWith(undefined, {
+    monotonicMs: () => timeline.nowMs,
+    wallMs: () => timeline.nowMs,
+    after: (ms, run) => timeline.after(ms, run),
+  });
+  const acknowledged = async (atMs: number) => {
+    await timeline.run(atMs);
+    return asked.map(({ request }) => request.position);
+  };
+  await timeline.run(100);
+  publish(messageOf(1));
+  expect(await acknowledged(100)).toEqual([1]);
+  for (const sequence of [2, 3]) publish(messageOf(sequence));
+  asked[0]?.answer({ sequence: 1, hash: hashAt(1), creations: '1-a' });
+  expect(await acknowledged(102.9)).toEqual([1]);
+  publish(messageOf(4));
+  expect(await acknowledged(103)).toEqual([1, 4]);
   void following.stop();
 });
