@@ -83,6 +83,30 @@ test('a Node that is too old is told what to install, before anything else is tr
   expect(scripts['pretest']).toMatch(/^npm run --silent prestart && /);
 });
 
+test('the first start of a new clone goes on with the Node that it has just installed', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'keyfence-first-'));
+  try {
+    const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+    const [machine, packages] = [join(folder, 'machine'), join(folder, 'packages')];
+    for (const each of [machine, packages]) mkdirSync(each);
+    const command = (file: string, text: string) =>
+      writeFileSync(file, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+    command(join(packages, 'new'), 'echo new');
+    command(join(machine, 'node'), 'case $1 in *is-installed.js) exit 1;; esac; echo old');
+    command(join(machine, 'npm'), `ln -s new "${packages}/node"`);
+    // As npm sets it: what packages bring goes before what the machine has.
+    const env = { PATH: `${packages}:${machine}:${bareEnv()['PATH']}` };
+    for (const shell of SHELLS.filter(({ missing }) => !missing)) {
+      rmSync(join(packages, 'node'), { force: true });
+      const [option = ''] = shell.options.slice(-1);
+      const { stdout } = spawnSync(shell.name, [option, scripts.prestart], { env, encoding: 'utf8' });
+      expect(stdout, shell.name).toBe('new\n');
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 test('packages are installed anew where they are not those of the lock, and only then', () => {
   const folder = mkdtempSync(join(tmpdir(), 'keyfence-installed-'));
   try {
