@@ -17,5 +17,6 @@ try {
   failed += 1;
 }
 if (Number(tests) !== 0 && failed === 0) failed = 1;
+if (Number(checks) !== 0) console.log('npm run check failed: what it said is above the tests');
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed === 0 ? 0 : 1;
