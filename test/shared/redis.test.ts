@@ -3,22 +3,27 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
-import { systemClock } from '../../shared/clock.ts';
+import { type Clock, systemClock } from '../../shared/clock.ts';
 import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
-import { elapsed, eventually, turns } from '../harness/waiting.ts';
+import { eventually, turns } from '../harness/waiting.ts';
+import { Timeline } from '../simulation/clock.ts';
 
 let directory: string;
 let server: RedisServer;
 let nodes: RedisNodes;
 
+function open(clock: Clock): void {
+  const config = loadConfig(redisSettings, { REDIS_URL: server.url, REDIS_COMMAND_TIMEOUT_MS: '300' });
+  nodes = new RedisNodes(config, clock, createLogger('verifier', 'silent'));
+}
+
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'kf-redis-'));
   server = await startRedis(directory, ['--appendonly', 'no']);
-  const config = loadConfig(redisSettings, { REDIS_URL: server.url, REDIS_COMMAND_TIMEOUT_MS: '300' });
-  nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
+  open(systemClock);
 });
 afterEach(async () => {
   server.process.kill('SIGCONT');
@@ -38,14 +43,19 @@ test('an answer that came in time is not lost because this process was held up',
 });
 
 test('a command that Redis does not answer in time fails, and all that is on its connection with it', async () => {
+  // Time is stepped: on a machine that stands still for a while both would be too late at once.
+  const timeline = new Timeline();
+  const after = (delayMs: number, run: () => void) => timeline.after(delayMs, run);
+  open({ ...systemClock, monotonicMs: () => timeline.nowMs, after });
   const redis = await nodes.connection('');
   expect(nodes.connection('')).toBe(redis);
   expect(await nodes.within(redis, redis.ping())).toBe('PONG');
   server.process.kill('SIGSTOP');
   const messageOf = (work: Promise<unknown>) => work.catch(({ code, message }) => `${code}: ${message}`);
   const first = messageOf(nodes.within(redis, redis.ping()));
-  await elapsed(100);
+  await timeline.run(100);
   const second = messageOf(nodes.within(redis, redis.ping()));
+  await timeline.run(300);
   expect(await first).toBe('SERVICE_UNAVAILABLE: Redis did not answer within 300 ms');
   expect(await second).toBe('SERVICE_UNAVAILABLE: the connection to Redis was lost');
   server.process.kill('SIGCONT');
