@@ -24,7 +24,7 @@ export type LeaseStep = 'fence-first' | 'grant' | 'fence-last';
 
 /** The sweep's operations on Redis besides the change log. Every method rejects with SERVICE_UNAVAILABLE. */
 export interface SweepStore {
-  /** At most `limit` ids of APIs in order after `after`; '' = from the start. */
+  /** At most `limit` ids of APIs in order after `after`; '' = from the start, where the space beside all APIs is. */
   ids(after: string, limit: number): Promise<string[]>;
   head(apiId: string): Promise<Head>;
   /** One step of changing a lease; whether it was done and all replicas hold it. */

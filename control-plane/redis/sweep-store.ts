@@ -8,6 +8,7 @@ import {
   ownerKey,
   recordKey,
   tagUsageKey,
+  WORKSPACE,
 } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { KEPT, LENGTH_MS } from '#shared/usage.ts';
@@ -41,8 +42,9 @@ export class RedisSweepStore implements SweepStore {
     this.#now = now;
   }
 
-  ids(after: string, limit: number): Promise<string[]> {
-    return this.#apis.ids(after, limit);
+  async ids(after: string, limit: number): Promise<string[]> {
+    if (after !== '') return this.#apis.ids(after, limit);
+    return [WORKSPACE, ...(await this.#apis.ids('', limit - 1))];
   }
 
   async head(apiId: string): Promise<Head> {

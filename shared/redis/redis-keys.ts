@@ -4,6 +4,12 @@
  * meet one.
  */
 
+/**
+ * The space of what belongs to no API, as if it were one: its `keys` are roles, which no secret leads to. It has a log,
+ * followers and a fence like any other.
+ */
+export const WORKSPACE = '!ws';
+
 /** Everything about one API that scripts touch together. */
 export interface ApiKeys {
   /** Hash: `s` last sequence, `h` its chain hash, `g` mark of the last creation, `L` lease granted, `c` created, … */

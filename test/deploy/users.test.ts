@@ -15,6 +15,7 @@ import {
   rootKeyRecord,
   secretPointer,
   usageKey,
+  WORKSPACE,
 } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
@@ -169,6 +170,18 @@ describe('the users of deploy/redis/users.acl', () => {
       const expected = [...reads(key), ...runs(key), ...writes, ...(key === pool ? settles : [])];
       expect(await may(all)).toEqual(flat(expected));
     }
+    const space = apiKeys(WORKSPACE);
+    for (const key of [
+      space.head,
+      space.log,
+      space.members,
+      space.creations,
+      recordKey(WORKSPACE, 'role_1'),
+    ]) {
+      const all = [...reads(key), ...runs(key), ...joins(key), ...counts(key), ...others(key)];
+      const writes = key === space.members ? joins(key) : [];
+      expect(await may(all)).toEqual(flat([...reads(key), ...runs(key), ...writes]));
+    }
     for (const key of [...OTHERS, ...(foreign ? Object.values(keysOf(foreign)) : [])]) {
       const all = [...reads(key), ...runs(key), ...joins(key), ...counts(key), ...others(key)];
       expect(await may(all)).toEqual([]);
@@ -177,6 +190,8 @@ describe('the users of deploy/redis/users.acl', () => {
 
   it.each<[string, string[]]>([
     ['publish a change of its own', ['PUBLISH', 'kf:{billing}:chg', 'x']],
+    ['publish a change of a role', ['PUBLISH', 'kf:{!ws}:chg', 'x']],
+    ['give a role more', ['HSET', 'kf:{!ws}:k:role_1', 'P', 'x']],
     ['publish to a shard', ['SPUBLISH', 'kf:{billing}:chg', 'x']],
     ['listen to what is no API', ['SUBSCRIBE', 'kf:{!root}:chg']],
     ['listen to other channels', ['SUBSCRIBE', '__sentinel__:hello']],
@@ -221,6 +236,7 @@ describe('the users of deploy/redis/users.acl', () => {
   it('let a verifier of one API hear and join that one only', async () => {
     const confined = redis.as('verifier-billing');
     expect(await confined.subscribe('kf:{billing}:chg')).toBe(1);
+    expect(await confined.subscribe('kf:{!ws}:chg')).toBe(2);
     await expect(confined.subscribe('kf:{another}:chg')).rejects.toThrow(/NOPERM/);
     const join = "return redis.call('ZADD', KEYS[1], 0, 'me')";
     expect(await confined.eval(join, 1, 'kf:{billing}:members')).toBe(1);

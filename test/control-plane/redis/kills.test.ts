@@ -12,7 +12,7 @@ import { systemClock } from '../../../shared/clock.ts';
 import { loadConfig } from '../../../shared/process/config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
-import { apiKeys } from '../../../shared/redis/redis-keys.ts';
+import { apiKeys, apiList, WORKSPACE } from '../../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { RedisDirectory } from '../../../verifier/redis/api-session.ts';
 import { scratch } from '../../harness/scratch.ts';
@@ -77,6 +77,15 @@ test('a follower that is killed already keeps its kill, so that what waits for i
   const first = await completeByFence();
   expect(await completeByFence()).toEqual([]);
   expect(await log.reap('api', first)).toBe(1);
+});
+
+test('the sweep looks at the space beside all APIs too, once in each round', async () => {
+  const redis = await nodes.connection(head);
+  await redis.zadd(apiList, 0, 'a', 0, 'b', 0, 'c');
+  const store = upkeep();
+  expect(await store.ids('', 2)).toEqual([WORKSPACE, 'a']);
+  expect(await store.ids('a', 2)).toEqual(['b', 'c']);
+  expect(await store.ids('c', 2)).toEqual([]);
 });
 
 describe('a follower whose score somebody set to what no acknowledgement gives', () => {
