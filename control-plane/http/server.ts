@@ -23,6 +23,7 @@ import { traceIdOf } from '#shared/trace-id.ts';
 import { UNHANDLED } from '#shared/unhandled-error.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
+import { serializerAtFirstCall, validatorAtFirstCall } from './schema-compilers.ts';
 
 /** The Fastify instance with our defaults, which routes are added to. */
 export type App = ReturnType<typeof createServer>;
@@ -47,13 +48,10 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
       headersTimeout: config.REQUEST_TIMEOUT_MS,
       connectionsCheckingInterval: 1000,
     },
-    // Fastify's defaults would coerce types and drop unknown fields, and so promise what we do not do.
-    ajv: {
-      customOptions: { coerceTypes: false, removeAdditional: false, useDefaults: true, allErrors: false },
-    },
     clientErrorHandler: answerBrokenRequest,
     frameworkErrors: (error, request, reply) => answerError(error, request, reply),
   }).withTypeProvider<TypeBoxTypeProvider>();
+  app.setValidatorCompiler(validatorAtFirstCall).setSerializerCompiler(serializerAtFirstCall);
   app.decorateRequest('failure', undefined);
   app.decorateRequest('traceId', undefined);
   app.removeContentTypeParser('text/plain');

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
-import { globSync, readFileSync, renameSync, rmSync, statSync, utimesSync } from 'node:fs';
-import { join } from 'node:path';
+import { globSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build, type Plugin } from 'rolldown';
-import { lean } from '../../deploy/image/lean.ts';
+import { lean, leanNode } from '../../deploy/image/lean.ts';
 import { BUILT, MAINS, outputOf, ROOT } from './built.ts';
 
 const FOLDER = join(ROOT, 'node_modules', '.cache', 'started');
@@ -43,13 +43,15 @@ async function buildInto(folder: string): Promise<void> {
       build({
         input: { [outputOf(main).replace(/\.js$/, '')]: join(ROOT, main) },
         platform: 'node',
-        plugins: [...(main === 'verifier/main.ts' ? [lean()] : []), beside()],
+        plugins: [main === 'verifier/main.ts' ? lean() : leanNode(), beside()],
         // These packages look for their own files beside them.
-        external: /^@grpc\/|^@fastify\/swagger/,
+        external: /^@grpc\//,
         output: { dir: unfinished, chunkFileNames: `${outputOf(main)}-[name].js` },
       }),
     ),
   );
+  // Else Node would compile each file only to see that it is a module.
+  writeFileSync(join(unfinished, 'package.json'), '{ "type": "module" }');
   try {
     renameSync(unfinished, folder);
   } catch (error) {
@@ -58,15 +60,16 @@ async function buildInto(folder: string): Promise<void> {
   }
 }
 
-/** Lets every source find its scripts and settings where it lies. */
+/** Lets every source find its scripts and settings where it lies, and the reference's library its page. */
 function beside(): Plugin {
   return {
     name: 'beside',
     transform(code, id) {
+      if (id.includes('/@fastify/swagger')) return code.replaceAll('__dirname', JSON.stringify(dirname(id)));
       if (!id.startsWith(ROOT) || id.includes('node_modules')) return null;
       return code
         .replaceAll('import.meta.url', JSON.stringify(pathToFileURL(id).href))
-        .replaceAll('import.meta.dirname', JSON.stringify(join(id, '..')));
+        .replaceAll('import.meta.dirname', JSON.stringify(dirname(id)));
     },
   };
 }
