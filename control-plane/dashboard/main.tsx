@@ -1,16 +1,17 @@
-import './style.css';
+import './style/style.css';
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { events, isSignedIn, signIn, signOut } from './api.ts';
-import { Apis } from './apis.tsx';
-import { Audit } from './audit.tsx';
-import { Fleet } from './fleet.tsx';
-import { KeyDetail } from './key.tsx';
-import { Keys } from './keys.tsx';
-import { useAction } from './loading.tsx';
-import { Overview } from './overview.tsx';
-import { fieldsOf, Page, partsOf } from './parts.tsx';
-import { RootKeys } from './root-keys.tsx';
+import { events, isSignedIn, signOut } from './api/client.ts';
+import { Apis } from './pages/apis.tsx';
+import { Audit } from './pages/audit.tsx';
+import { Fleet } from './pages/fleet.tsx';
+import { KeyDetail } from './pages/key.tsx';
+import { Keys } from './pages/keys.tsx';
+import { Overview } from './pages/overview.tsx';
+import { RootKeys } from './pages/root-keys.tsx';
+import { SignIn } from './pages/sign-in.tsx';
+import { partsOf } from './parts/conditions.ts';
+import { Page } from './parts/page.tsx';
 
 const SECTIONS = [
   ['#/', 'Overview'],
@@ -87,37 +88,6 @@ function view(section: string, id: string) {
         </Page>
       );
   }
-}
-
-function SignIn({ why }: { why: string }) {
-  const { busy, run, problem } = useAction();
-  const submit = (event: Event) => {
-    const field = fieldsOf(event);
-    void run(() => signIn(field('rootKey'), field('keep') === 'on'));
-  };
-  return (
-    <Page title="Sign in">
-      <form class="panel sign-in" onSubmit={submit}>
-        {why && <p role="alert">{why}</p>}
-        <label>
-          Root key
-          <input name="rootKey" type="password" required autocomplete="off" spellcheck={false} />
-        </label>
-        <label class="check">
-          <input type="checkbox" name="keep" /> Stay signed in until this tab is closed
-        </label>
-        {problem}
-        <button type="submit" class="main" aria-disabled={busy}>
-          Sign in
-        </button>
-        <p class="quiet">
-          It stays in this page’s memory, and is sent to the API of this server only. <code>npm start</code>{' '}
-          shows the one it made. Everything here can be done by programs, too:{' '}
-          <a href="/docs">the reference</a>.
-        </p>
-      </form>
-    </Page>
-  );
 }
 
 const root = document.getElementById('app');

@@ -45,10 +45,12 @@ onStage('the page of a key', (stage) => {
       await dashboard.signIn();
       await page.getByRole('heading', { name: 'Bob' }).waitFor();
       await dashboard.loaded();
-      return page.getByRole('img', { name: /Verdicts by the hour: 48 bars, the highest 1 ×/ }).isVisible();
+      return page
+        .getByRole('img', { name: /Verifications by the hour: 48 bars, the highest 1$/ })
+        .isVisible();
     });
     await page.getByLabel('day').check();
-    await page.getByRole('img', { name: /Verdicts by the day/ }).waitFor();
+    await page.getByRole('img', { name: /Verifications by the day/ }).waitFor();
 
     await page.getByRole('button', { name: 'Delete key' }).click();
     const dialog = page.getByRole('dialog', { name: 'Delete this key?' });
@@ -59,7 +61,10 @@ onStage('the page of a key', (stage) => {
     await page.getByRole('heading', { name: 'Keys of detail' }).waitFor();
     expect(await stage.fleet.verdict(key)).toBe('NOT_FOUND');
     await dashboard.go(`#/keys/${keyId}`);
-    await page.getByText(/Not found.*not found/).waitFor();
+    await page.getByRole('heading', { name: 'No such key' }).waitFor();
+    expect(await page.getByRole('button', { name: /Delete|Disable|Try again/ }).count()).toBe(0);
+    await page.getByRole('link', { name: 'audit log' }).click();
+    await page.getByRole('cell', { name: 'keys.deleteKey' }).waitFor();
     await dashboard.close(key);
   });
 
@@ -119,7 +124,7 @@ onStage('the page of a key', (stage) => {
     await form.getByText('Nothing differs.').waitFor();
     await form.getByLabel('Credits empty').fill('');
     await form.getByRole('button', { name: 'Set' }).click();
-    await page.getByText('No limit: this key is accepted').waitFor();
+    await page.getByText('No credits are counted for this key.').waitFor();
     expect(await keyNow()).not.toHaveProperty('remaining');
     await dashboard.close();
   });
@@ -158,6 +163,8 @@ onStage('the page of a key', (stage) => {
       ],
     });
     await dashboard.go(`#/keys/${keyId}`);
+    for (const told of ['1 in 30 days, exact', '5,000 in 1,500 milliseconds', '10 a day'])
+      await page.locator('dd').getByText(told, { exact: true }).waitFor();
     const form = page.getByRole('form', { name: 'Change the key' });
     expect(await form.getByLabel('Rate limit such as').inputValue()).toBe('1/30d exact');
     await form.getByRole('button', { name: 'Save' }).click();

@@ -76,7 +76,8 @@ onStage('the keys of an API', (stage) => {
     expect(await stage.fleet.verdict(key)).toBe('VALID');
 
     await dashboard.go('#/fleet');
-    expect((await dashboard.rows('Verifiers'))[0]?.join()).toMatch(/1 of 1 live/);
+    const verifier = async () => (await dashboard.rows('Verifiers'))[0]?.join() ?? '';
+    await expect.poll(verifier).toMatch(/1 of 1 live/);
     await page.getByRole('img', { name: /How long changes made here took/ }).waitFor();
     await dashboard.close(key);
   });

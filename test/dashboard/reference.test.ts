@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { lacking } from '../harness/programs.ts';
 import { HOLDS_MS_MAX } from '../harness/waiting.ts';
+import { breachesOf, loadAxe } from './axe.ts';
 import { executable, startChromium } from './chromium.ts';
 
 describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromium'])}`, () => {
@@ -62,27 +63,32 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
       .toMatchObject({ valid: true, code: 'VALID' });
   });
 
-  test('is as wide as a phone, and dark where its reader prefers that', async () => {
-    for (const colorScheme of ['dark', 'light'] as const) {
-      const context = await browser.newContext({
-        viewport: { width: 390, height: 844 },
-        isMobile: true,
-        colorScheme,
-      });
+  test.for([
+    [1280, 'light'],
+    [1280, 'dark'],
+    [390, 'light'],
+    [390, 'dark'],
+  ] as const)(
+    'keeps to WCAG 2.2 AA and fits at %i px, %s where its reader prefers that',
+    async ([width, colorScheme]) => {
+      const viewport = { width, height: 844 };
+      const context = await browser.newContext({ viewport, isMobile: width < 500, colorScheme });
       const page = await context.newPage();
       page.setDefaultTimeout(HOLDS_MS_MAX);
       await page.goto(`${base}/docs`);
-      await page.locator('#operations-keys-createKey .opblock-summary-control').click();
-      await page.locator('#operations-apis-listKeys .opblock-summary-control').click();
+      for (const operation of ['keys-createKey', 'apis-listKeys', 'verifier-verifyKey'])
+        await page.locator(`#operations-${operation} .opblock-summary-control`).click();
       await page.locator('#operations-apis-listKeys .parameters').first().waitFor();
-      const width = await page.evaluate<number>('document.documentElement.scrollWidth');
+      await page.locator('#operations-keys-createKey pre.example').first().waitFor();
       const back = await page.evaluate<string>('getComputedStyle(document.body).backgroundColor');
       const [shade = 0] = back.match(/\d+/g)?.map(Number) ?? [];
-      expect(width, colorScheme).toBe(390);
       expect(shade < 128).toBe(colorScheme === 'dark');
+      expect(await page.evaluate<number>('document.documentElement.scrollWidth')).toBe(width);
+      await loadAxe(page);
+      expect(await breachesOf(page)).toEqual([]);
       await context.close();
-    }
-  });
+    },
+  );
 
   test('is linked from the dashboard, signed in or not', async () => {
     const page = await browser.newPage();

@@ -1,11 +1,14 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
+import { generateKey } from '../../shared/key-format.ts';
 import { usageKey } from '../../shared/redis/redis-keys.ts';
 import { LENGTH_MS, usageField } from '../../shared/usage.ts';
 import { VERDICTS } from '../../shared/verdict-codes.ts';
 import type { VerifierStatus as Verifier } from '../../shared/verifier-status.ts';
 import { FaultProxy } from '../chaos/proxy.ts';
+import type { Fleet } from '../harness/fleet.ts';
 import { Dashboard } from './chromium.ts';
 import { onStage } from './stage.ts';
 
@@ -21,21 +24,43 @@ const KEYS = [
   ['Status page', 'team-web', true],
 ] as const;
 
+/** Some traffic, and what a page's clock shows of it in 2 s; true once the chart is full. */
+let round = 0;
+async function traffic(page: Page, keys: readonly { key: string }[], fleet: Fleet): Promise<boolean> {
+  round++;
+  const good = keys.filter((_, i) => KEYS[i]?.[2]);
+  const count = Math.round(14 + 8 * Math.sin(round / 4) + 3 * Math.sin(round * round));
+  const asked = Array.from({ length: count }, (_, i) => good[i % good.length]?.key ?? '');
+  if (round % 5 < 3) asked.push(keys[2]?.key ?? '');
+  if (round % 7 === 0) asked.push(generateKey(16), generateKey(16));
+  await Promise.all(asked.map((key, i) => fleet.verdict(key, { at: i % 3 })));
+  await page.clock.runFor(2000);
+  const label = await page.evaluate<string | undefined>(`document.querySelector('svg.chart')?.ariaLabel`);
+  return Number(/: (\d+) bars/.exec(label ?? '')?.[1] ?? 0) >= CHART_BARS;
+}
+
+const CHART_BARS = 36;
+
 onStage('the pictures of the README', (stage) => {
   test('what the README shows is what it looks like: npm run screenshots', async () => {
     const folder = process.env['SCREENSHOTS'] ? SCREENSHOTS : stage.directory;
+    const shootOf = async (page: Page, name: string) => {
+      const path = join(folder, `${name}.png`);
+      await page.screenshot({ path, animations: 'disabled' });
+      expect(statSync(path).size).toBeLessThan(100_000);
+    };
     const proxy = new FaultProxy(() => stage.redis.port);
     const port = await proxy.listen();
     const env = { STATUS_PERIOD_MS: '100' };
     await stage.fleet.addVerifier({ ...env, REDIS_URL: stage.redis.url });
     await stage.fleet.addVerifier({ ...env, REDIS_URL: `redis://127.0.0.1:${port}` });
     try {
-      const made = [];
+      const made: { key: string; keyId: string }[] = [];
       for (const [name, externalId, enabled] of KEYS) {
         const key = { apiId: 'orders', name, externalId, enabled, prefix: 'live', meta: { plan: 'pro' } };
         made.push(await stage.fleet.ok('keys.createKey', key));
       }
-      const { key, keyId } = made[3];
+      const { key = '', keyId = '' } = made[3] ?? {};
       await stage.fleet.until(async () => {
         for (const at of [0, 1, 2]) await stage.fleet.verdict(key, { at });
         const { verifiers } = await stage.fleet.ok('fleet.listVerifiers');
@@ -64,16 +89,20 @@ onStage('the pictures of the README', (stage) => {
         );
       }
       for (const colorScheme of ['light', 'dark'] as const) {
-        const viewport = { width: 860, height: 640 };
+        const viewport = { width: 860, height: 720 };
+        const overview = await Dashboard.open(stage.browser, stage.base, { viewport, colorScheme });
+        await overview.signIn();
+        await overview.page.clock.install();
+        await overview.go('#/apis');
+        await overview.go('#/');
+        await stage.fleet.until(() => traffic(overview.page, made, stage.fleet));
+        await shootOf(overview.page, `overview-${colorScheme}`);
+        await overview.close();
         const dashboard = await Dashboard.open(stage.browser, stage.base, { viewport, colorScheme });
         const { page } = dashboard;
         await dashboard.signIn();
         await page.getByRole('heading', { name: 'Overview' }).waitFor();
-        const shoot = async (name: string) => {
-          const path = join(folder, `${name}-${colorScheme}.png`);
-          await page.screenshot({ path, animations: 'disabled' });
-          expect(statSync(path).size).toBeLessThan(100_000);
-        };
+        const shoot = (name: string) => shootOf(page, `${name}-${colorScheme}`);
         await dashboard.go('#/apis/orders');
         await page.getByRole('button', { name: 'Disable Night import' }).click();
         await page.getByText(/Complete in/).waitFor();

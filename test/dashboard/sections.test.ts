@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { VERDICT_CODES } from '../../shared/verdict-codes.ts';
+import { CODES, KINDS } from '../../control-plane/dashboard/api/verdicts.ts';
 import { onStage } from './stage.ts';
 
 onStage('the sections', (stage) => {
@@ -32,7 +32,7 @@ onStage('the sections', (stage) => {
     expect(row.slice(2, 4).map((text) => text.trim())).toEqual(['2', '3 1 refused']);
     await dashboard.go('#/apis/busy');
     await page.getByRole('button', { name: 'Traffic' }).click();
-    await page.getByRole('img', { name: /Verdicts by the hour: 48 bars, the highest [123] ×/ }).waitFor();
+    await page.getByRole('img', { name: /Verifications by the hour: 48 bars, the highest [123]$/ }).waitFor();
     await dashboard.close(key);
   });
 
@@ -59,12 +59,13 @@ onStage('the sections', (stage) => {
     const { page } = dashboard;
     const count = page
       .getByLabel('Refusals since the verifiers started')
-      .locator('div', { hasText: 'DISABLED' });
+      .locator('div', { hasText: 'disabled' });
     await stage.fleet.until(
       async () => Number((await count.locator('dd').innerText()).replace(/\D/g, '')) >= 1,
     );
     const reasons = page.getByLabel('Refusals since the verifiers started').locator('dt');
-    expect(await reasons.allInnerTexts()).toEqual(VERDICT_CODES.filter((code) => code !== 'VALID'));
+    const refusals = CODES.filter((code) => code !== 'VALID');
+    expect(await reasons.allInnerTexts()).toEqual(refusals.map((code) => KINDS[code].name));
     await page.getByText('Verifiers in sync').waitFor();
     await page.getByRole('img', { name: /Verifications since this page was opened/ }).waitFor();
     const [latest = []] = await dashboard.rows('Events');
@@ -116,6 +117,18 @@ onStage('the sections', (stage) => {
     await page.getByLabel('Show').selectOption('what was refused');
     await dashboard.loaded();
     expect(await operations()).toEqual([['keys.updateKey', 'BAD_REQUEST']]);
+    const search = page.getByRole('form', { name: 'Search' });
+    const between = async (from: string, to: string) => {
+      await search.getByLabel('From').fill(from);
+      await search.getByLabel('To').fill(to);
+      await search.getByRole('button', { name: 'Search' }).click();
+    };
+    await between('2999-12-31T10:00', '');
+    await page.getByText('No events.').waitFor();
+    await between('2020-01-01T00:00', '2999-12-31T10:00');
+    await page.getByRole('cell', { name: 'BAD_REQUEST' }).waitFor();
+    await between('', '2020-01-01T00:00');
+    await page.getByText('No events.').waitFor();
     await dashboard.close();
   });
 });

@@ -1,7 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { call, Failure, listVerifiers, type Propagation, serverNow } from './api.ts';
+import { call, Failure, listVerifiers, type Propagation, serverNow } from '../api/client.ts';
+import { Badge } from './badge.tsx';
 import { Problem, useAction } from './loading.tsx';
-import { Badge, duration } from './parts.tsx';
+import { duration } from './time.tsx';
 
 /** Time for which the API may hold its answer, in which verifiers that can be reached apply the change. */
 const QUICK_MS = 100;
@@ -273,7 +274,7 @@ function Undo({ undo, onClick }: { undo: () => Promise<void>; onClick: () => voi
 
 function summary({ propagation, by, tookMs }: Change): string {
   const { verifiers, laggards } = propagation;
-  const all = verifiers === 1 ? 'the verifier' : `all ${verifiers} verifiers`;
+  const all = ['', 'the verifier', 'both verifiers'][verifiers] ?? `all ${verifiers} verifiers`;
   const late = laggards?.length ?? verifiers;
   if (by === 'fence') {
     return `Complete after ${duration(tookMs)}, by fence: ${late} of ${verifiers} did not answer and can no longer answer by what was before.`;

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { Failure } from './api.ts';
+import { Failure } from '../api/client.ts';
 
 const RETRY_MS = 2000;
 

@@ -1,5 +1,5 @@
 import type { Static } from 'typebox';
-import type * as answers from '../http/routes/responses.ts';
+import type * as answers from '../../http/operations/responses.ts';
 
 /** Each operation that the dashboard calls, and what it answers: the schemas that the server serialises by. */
 interface Decider {
@@ -11,7 +11,7 @@ interface Decider {
   'apis.getVerifications': Static<typeof answers.ApiVerifications>;
   'apis.listKeys': Static<typeof answers.KeyPage>;
   'keys.createKey': Static<typeof answers.CreatedKey>;
-  'keys.getKey': Static<typeof answers.UsedKey>;
+  'keys.getKey': Static<typeof answers.WholeKey>;
   'keys.updateKey': Static<typeof answers.Propagated>;
   'keys.updateKeys': Static<typeof answers.UpdatedKeys>;
   'keys.rerollKey': Static<typeof answers.RerolledKey>;

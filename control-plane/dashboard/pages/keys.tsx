@@ -1,15 +1,21 @@
 import { useState } from 'preact/hooks';
-import { call, type Key, serverNow } from './api.ts';
-import { ApiSettings } from './apis.tsx';
-import { type Apply, useChange } from './change.tsx';
-import { Confirm } from './dialogs.tsx';
-import { ActionForm, type Entered, Opener, Switch } from './forms.tsx';
-import { enteredOf, NewKeyFields } from './key-fields.tsx';
-import { NO_FILTER, Search, SearchState, useSearch } from './key-search.tsx';
-import { Loaded, useLoad } from './loading.tsx';
-import { Badge, CopyId, Page, Table, Time, useConditions, usePages } from './parts.tsx';
-import { SelectionBar, useSelection } from './selection.tsx';
-import { Usage } from './usage.tsx';
+import { call, type Key } from '../api/client.ts';
+import { ApiSettings } from '../keys/api-settings.tsx';
+import { enteredOf, NewKeyFields } from '../keys/key-fields.tsx';
+import { NO_FILTER, Search, SearchState, useSearch } from '../keys/key-search.tsx';
+import { KeyState, KeySwitch } from '../keys/key-state.tsx';
+import { SelectionBar, useSelection } from '../keys/selection.tsx';
+import { useChange } from '../parts/change.tsx';
+import { useConditions } from '../parts/conditions.ts';
+import { CopyId } from '../parts/copy-id.tsx';
+import { Confirm } from '../parts/dialogs.tsx';
+import { ActionForm, type Entered, Opener } from '../parts/forms.tsx';
+import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Page } from '../parts/page.tsx';
+import { usePages } from '../parts/paging.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { Usage } from '../parts/usage.tsx';
 
 /** The keys of an API: found, made, disabled and enabled, one or several at once. */
 export function Keys({ apiId }: { apiId: string }) {
@@ -103,7 +109,7 @@ export function Keys({ apiId }: { apiId: string }) {
               id={({ keyId }) => keyId}
               empty={
                 page.total === 0
-                  ? 'No keys yet.'
+                  ? 'No keys yet. “New key” makes the first one, and so does a call of keys.createKey.'
                   : page.cursor
                     ? 'No match so far. “Next” searches further.'
                     : 'No key matches.'
@@ -151,24 +157,6 @@ export function Keys({ apiId }: { apiId: string }) {
         )}
       </Loaded>
     </Page>
-  );
-}
-
-/** Enabled, disabled or expired. */
-export function KeyState({ of }: { of: Key }) {
-  if (!of.enabled) return <Badge kind="bad">disabled</Badge>;
-  if (of.expires !== undefined && of.expires <= serverNow()) return <Badge kind="warn">expired</Badge>;
-  return <Badge kind="good">enabled</Badge>;
-}
-
-/** The button that disables a key, or enables it; its panel offers to undo that. */
-export function KeySwitch({ of, apply }: { of: Key; apply: Apply }) {
-  return (
-    <Switch
-      enabled={of.enabled}
-      called={of.name ?? `${of.start}…`}
-      change={(enabled, what) => apply(of, what, { enabled }, { enabled: of.enabled })}
-    />
   );
 }
 

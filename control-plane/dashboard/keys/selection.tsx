@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
-import type { Key } from './api.ts';
-import { useAction } from './loading.tsx';
+import type { Key } from '../api/client.ts';
+import { useAction } from '../parts/loading.tsx';
 
 /** Most keys that one call changes. */
 const KEYS_MAX = 1000;

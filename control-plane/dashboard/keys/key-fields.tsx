@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
 import type { GivenLimit, RateLimit } from '#shared/credits.ts';
 import type { KEY_FIELDS } from '#shared/key-record.ts';
-import { Failure, type Key } from './api.ts';
-import type { Apply } from './change.tsx';
-import { ActionForm, type Entered, Field } from './forms.tsx';
+import { Failure, type Key } from '../api/client.ts';
+import type { Apply } from '../parts/change.tsx';
+import { ActionForm, type Entered, Field } from '../parts/forms.tsx';
 
-type Fields = Omit<typeof KEY_FIELDS, 'enabled'>;
+type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'roles'>;
 type FieldName = keyof Fields;
 
 /** The fields of a key that people fill in: their kinds, as the server knows them, and how the form names them. */
@@ -17,7 +17,7 @@ const FIELDS: {
   environment: ['text', 'Environment', 'such as live or test'],
   expires: ['time', 'Expires', 'empty = never'],
   permissions: ['slugs', 'Permissions', 'such as files.read files.write'],
-  ratelimit: ['limit', 'Rate limit', 'such as 100/10s, or 100/10s exact'],
+  ratelimit: ['limit', 'Rate limit', 'such as 100/10s [exact]'],
   ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],
 };

@@ -1,9 +1,13 @@
-import { useState } from 'preact/hooks';
-import { call } from './api.ts';
-import { ActionForm, type Entered, Field, Opener } from './forms.tsx';
-import { Loaded, useLoad } from './loading.tsx';
-import { CopyId, Page, Table, Time, usePages } from './parts.tsx';
-import { Traffic } from './usage.tsx';
+import { call } from '../api/client.ts';
+import { DefaultFields, enteredDefaults } from '../keys/api-settings.tsx';
+import { CopyId } from '../parts/copy-id.tsx';
+import { ActionForm, type Entered, Field, Opener } from '../parts/forms.tsx';
+import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Page } from '../parts/page.tsx';
+import { usePages } from '../parts/paging.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { Traffic } from '../parts/usage.tsx';
 
 /** So few that the traffic of each is asked for. */
 const APIS_SHOWN = '25';
@@ -62,62 +66,5 @@ export function Apis() {
         )}
       </Loaded>
     </Page>
-  );
-}
-
-interface Defaults {
-  readonly defaultPrefix?: string;
-  readonly defaultBytes?: number;
-}
-
-/** Inputs for the defaults of an API's new keys, when it is made and later. */
-function DefaultFields({ of }: { of?: Defaults }) {
-  return (
-    <>
-      <Field
-        label="Prefix of new keys"
-        hint="empty = none"
-        name="defaultPrefix"
-        pattern="[A-Za-z0-9_]{1,16}"
-        defaultValue={of?.defaultPrefix ?? ''}
-      />
-      <Field
-        label="Random bytes of new keys"
-        hint="empty = 16"
-        name="defaultBytes"
-        type="number"
-        min="16"
-        max="255"
-        defaultValue={of?.defaultBytes ?? ''}
-      />
-    </>
-  );
-}
-
-/** The entered defaults; `none` stands for those that are empty. */
-function enteredDefaults<None>(entered: Entered, none: None) {
-  const [prefix, bytes] = [entered('defaultPrefix'), entered('defaultBytes')];
-  return { defaultPrefix: prefix || none, defaultBytes: bytes ? Number(bytes) : none };
-}
-
-/** An API's name and the defaults of its new keys, to be changed. */
-export function ApiSettings({ apiId }: { apiId: string }) {
-  const api = useLoad(() => call('apis.getApi', { apiId }), [apiId]);
-  const [said, setSaid] = useState('');
-  const save = async (entered: Entered) => {
-    const name = entered('name');
-    await call('apis.updateApi', { apiId, ...(name ? { name } : {}), ...enteredDefaults(entered, null) });
-    setSaid('Saved. Keys that exist stay as they are.');
-    return undefined;
-  };
-  return (
-    <Loaded of={api}>
-      {(of) => (
-        <ActionForm label="Settings of the API" action="Save" run={save} said={said}>
-          <Field label="Name" name="name" maxLength={256} defaultValue={of.name ?? ''} />
-          <DefaultFields of={of} />
-        </ActionForm>
-      )}
-    </Loaded>
   );
 }

@@ -1,24 +1,14 @@
 import { useState } from 'preact/hooks';
 import type { Granularity, UsageField } from '#shared/usage.ts';
-import { call } from './api.ts';
+import { call } from '../api/client.ts';
+import { COUNTED } from '../api/verdicts.ts';
 import { Bars } from './charts.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 
 const REFRESH_MS = 30_000;
-const VERDICTS = {
-  success: { name: 'valid', tone: 'good' },
-  disabled: { name: 'disabled', tone: 'bad' },
-  expired: { name: 'expired', tone: 'warn' },
-  insufficientPermissions: { name: 'lacks a permission', tone: 'other' },
-  rateLimited: { name: 'rate limited', tone: 'warn' },
-  usageExceeded: { name: 'credits spent', tone: 'spent' },
-  forbidden: { name: 'of another API', tone: 'other' },
-} satisfies Record<UsageField, { name: string; tone: string }>;
-const FIELDS = Object.keys(VERDICTS) as UsageField[];
-
 /** Verdicts of one hour or day, by their kinds. */
 type Counts = Readonly<Record<UsageField, number>>;
-const all = (counts: Counts) => FIELDS.reduce((total, field) => total + counts[field], 0);
+const all = (counts: Counts) => COUNTED.reduce((total, { field }) => total + counts[field], 0);
 
 /** Verdicts by the hour or the day, of a key or of an API. */
 export function Usage(props: {
@@ -37,7 +27,7 @@ export function Usage(props: {
   return (
     <div class="panel">
       <fieldset class="row">
-        <legend>Count by</legend>
+        <legend class="unseen">Counted</legend>
         {(['hour', 'day'] as const).map((value) => (
           <label class="check" key={value}>
             <input
@@ -46,7 +36,7 @@ export function Usage(props: {
               checked={granularity === value}
               onChange={() => setGranularity(value)}
             />{' '}
-            {value}
+            by the {value}
           </label>
         ))}
       </fieldset>
@@ -56,12 +46,12 @@ export function Usage(props: {
             <p class="quiet">No verification was reported yet; verifiers report once a minute.</p>
           ) : (
             <Bars
-              label={`Verdicts by the ${granularity}`}
-              unit="×"
-              series={Object.values(VERDICTS)}
+              label={`Verifications by the ${granularity}`}
+              unit=""
+              series={COUNTED}
               points={verifications.map((at) => ({
                 title: titleOf.format(at.time),
-                values: FIELDS.map((field) => at[field]),
+                values: COUNTED.map(({ field }) => at[field]),
               }))}
             />
           )

@@ -1,10 +1,12 @@
-import { useEffect, useState } from 'preact/hooks';
-import type { VerdictCode } from '#shared/verdict-codes.ts';
-import { listVerifiers, serverNow, type Verifier } from './api.ts';
-import { history } from './change.tsx';
-import { Bars, type Series } from './charts.tsx';
-import { Loaded, useLoad } from './loading.tsx';
-import { Badge, Page, Table, Time } from './parts.tsx';
+import { listVerifiers, type Verifier } from '../api/client.ts';
+import { useRates } from '../api/rates.ts';
+import { Badge } from '../parts/badge.tsx';
+import { history } from '../parts/change.tsx';
+import { Bars } from '../parts/charts.tsx';
+import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Page } from '../parts/page.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
 
 const REFRESH_MS = 2000;
 
@@ -37,7 +39,7 @@ export function Fleet() {
                 { title: 'Started', cell: ({ startedAt }) => <Time at={startedAt} /> },
                 {
                   title: 'Reported',
-                  cell: ({ reportedAt }) => <span class="nowrap">{ago(reportedAt)} ago</span>,
+                  cell: ({ reportedAt }) => <Time at={reportedAt} />,
                 },
                 {
                   title: 'Verdicts',
@@ -132,59 +134,3 @@ function Rates({ verifiers }: { verifiers: readonly Verifier[] }) {
 function hitRate({ verdicts: { memory, redis } }: Verifier): string {
   return memory + redis === 0 ? '–' : `${((100 * memory) / (memory + redis)).toFixed(1)} %`;
 }
-
-const ago = (at: number) => `${Math.max(0, Math.round((serverNow() - at) / 1000))} s`;
-
-const SAMPLES_MAX = 60;
-/** Kinds of verdicts, each with its name and its colour. */
-export const KINDS = {
-  VALID: { name: 'allowed', tone: 'good' },
-  DISABLED: { name: 'disabled', tone: 'bad' },
-  EXPIRED: { name: 'expired', tone: 'warn' },
-  INSUFFICIENT_PERMISSIONS: { name: 'lacks a permission', tone: 'other' },
-  RATE_LIMITED: { name: 'rate limited', tone: 'warn' },
-  USAGE_EXCEEDED: { name: 'credits spent', tone: 'spent' },
-  FORBIDDEN: { name: 'of another API', tone: 'other' },
-  NOT_FOUND: { name: 'unknown key', tone: 'quiet' },
-} satisfies Record<VerdictCode, Series>;
-/** Their codes, in that order. */
-export const CODES = Object.keys(KINDS) as VerdictCode[];
-
-/** Verdicts a second between two reports of each verifier, all together. */
-interface Sample {
-  readonly at: number;
-  readonly memory: number;
-  readonly redis: number;
-  /** By what they were; all 0 where verifiers are too old to say. */
-  readonly codes: Readonly<Record<VerdictCode, number>>;
-}
-
-/** Samples of the verdicts a second, since this page was opened. */
-export function useRates(verifiers: readonly Verifier[] | undefined): readonly Sample[] {
-  const [samples, setSamples] = useState<readonly Sample[]>([]);
-  const [before, setBefore] = useState<readonly Verifier[]>([]);
-  useEffect(() => {
-    if (!verifiers) return;
-    const gained = verifiers.flatMap((now) => {
-      const was = before.find(({ id }) => id === now.id);
-      const seconds = was ? (now.reportedAt - was.reportedAt) / 1000 : 0;
-      return was && seconds > 0 ? [{ now, was, seconds }] : [];
-    });
-    setBefore(verifiers);
-    if (gained.length === 0) return;
-    const rate = (of: (verifier: Verifier) => number) =>
-      round(gained.reduce((sum, { now, was, seconds }) => sum + (of(now) - of(was)) / seconds, 0));
-    const sample: Sample = {
-      at: Date.now(),
-      memory: rate(({ verdicts }) => verdicts.memory),
-      redis: rate(({ verdicts }) => verdicts.redis),
-      codes: Object.fromEntries(
-        CODES.map((code) => [code, rate(({ codes }) => codes?.[code] ?? 0)]),
-      ) as Sample['codes'],
-    };
-    setSamples((all) => [...all, sample].slice(-SAMPLES_MAX));
-  }, [verifiers]);
-  return samples;
-}
-
-const round = (rate: number) => Math.max(0, Math.round(rate * 10) / 10);

@@ -1,10 +1,12 @@
 import type { ComponentChildren } from 'preact';
-import { call, listVerifiers, serverNow, type Verifier } from './api.ts';
-import { Events, useRootKeyNames } from './audit.tsx';
-import { Bars } from './charts.tsx';
-import { CODES, KINDS, useRates } from './fleet.tsx';
-import { Loaded, useLoad } from './loading.tsx';
-import { duration, Page } from './parts.tsx';
+import { call, listVerifiers, serverNow, type Verifier } from '../api/client.ts';
+import { useRates } from '../api/rates.ts';
+import { CODES, KINDS } from '../api/verdicts.ts';
+import { Bars } from '../parts/charts.tsx';
+import { Events, useRootKeyNames } from '../parts/events.tsx';
+import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Page } from '../parts/page.tsx';
+import { duration } from '../parts/time.tsx';
 
 const REFRESH_MS = 2000;
 const EVENTS_REFRESH_MS = 10_000;
@@ -26,7 +28,7 @@ export function Overview() {
         {(found) => {
           const last = samples.at(-1);
           const memory = sum(found, ({ verdicts }) => verdicts.memory);
-          const all = memory + sum(found, ({ verdicts }) => verdicts.redis);
+          const redis = sum(found, ({ verdicts }) => verdicts.redis);
           const troubles = troublesOf(found);
           const refused = last && REFUSALS.reduce((total, code) => total + last.codes[code], 0);
           const live = found.filter(({ apis }) => apis.every(({ state }) => state === 'live')).length;
@@ -36,7 +38,7 @@ export function Overview() {
                 <Tile name="Verifications a second">{last ? number(last.memory + last.redis) : '…'}</Tile>
                 <Tile name="Refused a second">{refused === undefined ? '…' : number(refused)}</Tile>
                 <Tile name="Answered from memory">
-                  {all === 0 ? '–' : `${((100 * memory) / all).toFixed(1)} %`}
+                  {share(last && last.memory + last.redis > 0 ? last : { memory, redis })}
                 </Tile>
                 <Tile name="Verifiers in sync">
                   {live} of {found.length}
@@ -94,14 +96,17 @@ export function Overview() {
 function Reasons({ verifiers }: { verifiers: readonly Verifier[] }) {
   const counts = REFUSALS.map((code) => [code, sum(verifiers, ({ codes }) => codes?.[code] ?? 0)] as const);
   return (
-    <dl class="reasons" aria-label="Refusals since the verifiers started">
-      {counts.map(([code, count]) => (
-        <div key={code}>
-          <dt>{code}</dt>
-          <dd>{count.toLocaleString()}</dd>
-        </div>
-      ))}
-    </dl>
+    <>
+      <h2>Refusals since the verifiers started</h2>
+      <dl class="reasons" aria-label="Refusals since the verifiers started">
+        {counts.map(([code, count]) => (
+          <div key={code}>
+            <dt title={code}>{KINDS[code].name}</dt>
+            <dd>{count.toLocaleString()}</dd>
+          </div>
+        ))}
+      </dl>
+    </>
   );
 }
 
@@ -138,6 +143,10 @@ function troublesOf(verifiers: readonly Verifier[]): string[] {
     ? each
     : [`Verifiers are of ${versions.size} versions: ${[...versions].join(', ')}.`, ...each];
 }
+
+/** The share of verdicts that came from memory. */
+const share = ({ memory, redis }: { memory: number; redis: number }) =>
+  memory + redis === 0 ? '–' : `${((100 * memory) / (memory + redis)).toFixed(1)} %`;
 
 const sum = (verifiers: readonly Verifier[], of: (verifier: Verifier) => number) =>
   verifiers.reduce((total, verifier) => total + of(verifier), 0);

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { call, type Key, type Propagation } from './api.ts';
+import type { Propagation } from '../api/client.ts';
 import { useAction } from './loading.tsx';
-import { Time } from './parts.tsx';
+import { Time } from './time.tsx';
 
 /** A modal dialog. `onClose` also where somebody presses Escape, unless it must be answered. */
-function Dialog(props: {
+export function Dialog(props: {
   title: string;
   onClose: () => void;
   mustAnswer?: boolean;
@@ -95,91 +95,6 @@ export function Confirm(props: {
             {props.action}
           </button>
           <button type="button" onClick={props.onClose}>
-            Cancel
-          </button>
-        </div>
-      </form>
-    </Dialog>
-  );
-}
-
-const MINUTE_MS = 60_000;
-const GRACES: Readonly<Record<string, number>> = {
-  'not any more': 0,
-  'for an hour': 60 * MINUTE_MS,
-  'for a day': 1440 * MINUTE_MS,
-  'for a week': 7 * 1440 * MINUTE_MS,
-  'for 30 days': 30 * 1440 * MINUTE_MS,
-};
-
-/** Gives a key a successor, whose secret it shows once, and says when the key itself ends. */
-export function Reroll({ of, onClose }: { of: Key; onClose: () => void }) {
-  const { busy, run, problem } = useAction();
-  const [expiration, setExpiration] = useState(0);
-  // The same for all tries: one whose answer was lost leaves no key behind that nobody has.
-  const [operationId] = useState(() => crypto.getRandomValues(new Uint32Array(5)).join('-'));
-  const [made, setMade] = useState<Awaited<ReturnType<typeof reroll>>>();
-  // The dialog that asks closes when the other one takes its place.
-  const isDone = useRef(false);
-  const reroll = () => call('keys.rerollKey', { keyId: of.keyId, expiration, operationId });
-  const submit = (event: Event) => {
-    event.preventDefault();
-    void run(async () => {
-      const answer = await reroll();
-      isDone.current = true;
-      setMade(answer);
-    });
-  };
-  if (made) {
-    const { endsAt, propagation } = made;
-    const stored = () => {
-      location.hash = `#/keys/${made.keyId}`;
-    };
-    return (
-      <SecretDialog title="The new key" secret={made.key} onClose={stored}>
-        <p>
-          The old key{' '}
-          {endsAt === undefined ? (
-            'is refused from now on'
-          ) : (
-            <>
-              is accepted until <Time at={endsAt} exact />
-            </>
-          )}
-          {propagation.state === 'pending' && (
-            <>
-              ; a verifier that cannot be reached hears of it by <Time at={propagation.completeBy} exact />
-            </>
-          )}
-          .
-        </p>
-      </SecretDialog>
-    );
-  }
-  return (
-    <Dialog title="Reroll this key?" onClose={() => isDone.current || onClose()}>
-      <form onSubmit={submit}>
-        <p>
-          A new key takes the place of <code>{of.start}…</code> {of.name}, with all that it has. Both draw on
-          the same credits.
-        </p>
-        <label>
-          The old key is accepted
-          <select onChange={(event) => setExpiration(Number(event.currentTarget.value))}>
-            {Object.entries(GRACES).map(([text, ms]) => (
-              <option key={ms} value={ms} selected={ms === expiration}>
-                {text}
-              </option>
-            ))}
-          </select>
-        </label>
-        {problem}
-        {busy && <p role="status">Waiting until every verifier knows it…</p>}
-        <div class="row">
-          <button type="submit" class="main" aria-disabled={busy}>
-            Reroll
-          </button>
-          <button type="button" onClick={onClose}>
             Cancel
           </button>
         </div>

@@ -1,16 +1,20 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { GivenLimit } from '#shared/credits.ts';
-import { type AuditEvent, call, type Key, listVerifiers } from './api.ts';
-import { Events, useRootKeyNames } from './audit.tsx';
-import { type Apply, useChange } from './change.tsx';
-import { Gauge } from './charts.tsx';
-import { Confirm, Reroll } from './dialogs.tsx';
-import { ActionForm, type Entered } from './forms.tsx';
-import { CreditFields, enteredOf, KeyFields } from './key-fields.tsx';
-import { KeyState, KeySwitch } from './keys.tsx';
-import { type Load, Loaded, useLoad } from './loading.tsx';
-import { Badge, CopyId, Page, Time } from './parts.tsx';
-import { Usage } from './usage.tsx';
+import { type AuditEvent, call, type Key, listVerifiers } from '../api/client.ts';
+import { CreditFields, enteredOf, KeyFields } from '../keys/key-fields.tsx';
+import { KeyState, KeySwitch } from '../keys/key-state.tsx';
+import { Reroll } from '../keys/reroll.tsx';
+import { Badge } from '../parts/badge.tsx';
+import { type Apply, useChange } from '../parts/change.tsx';
+import { Gauge } from '../parts/charts.tsx';
+import { CopyId } from '../parts/copy-id.tsx';
+import { Confirm } from '../parts/dialogs.tsx';
+import { Events, useRootKeyNames } from '../parts/events.tsx';
+import { ActionForm, type Entered } from '../parts/forms.tsx';
+import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
+import { Page } from '../parts/page.tsx';
+import { Time } from '../parts/time.tsx';
+import { Usage } from '../parts/usage.tsx';
 
 /** One key: what is known of it, changing it, how it is used, deleting it. */
 export function KeyDetail({ keyId }: { keyId: string }) {
@@ -22,6 +26,19 @@ export function KeyDetail({ keyId }: { keyId: string }) {
   );
   const [deleting, setDeleting] = useState(false);
   const [rerolling, setRerolling] = useState(false);
+  if (key.failure?.code === 'NOT_FOUND' || key.failure?.code === 'BAD_REQUEST') {
+    return (
+      <Page title="No such key" way={[['#/apis', 'APIs']]}>
+        <div class="quiet empty">
+          There is no key with the id <code>{keyId}</code>, or none that this root key may see. What happened
+          to it is in the <a href={`#/audit/${keyId}`}>audit log</a>.
+          <p>
+            <a href="#/apis">To the APIs</a>
+          </p>
+        </div>
+      </Page>
+    );
+  }
   return (
     <Page
       title={key.data?.name ?? `Key ${keyId}`}
@@ -48,9 +65,9 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               <Fact name="Owner">{of.externalId ? <bdi>{of.externalId}</bdi> : '–'}</Fact>
               {of.environment && <Fact name="Environment">{of.environment}</Fact>}
               {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
-              {of.ratelimit && <Fact name="Limit">{limitText(of.ratelimit)}</Fact>}
+              {of.ratelimit && <Fact name="Rate limit">{limitText(of.ratelimit)}</Fact>}
               {of.ratelimits?.map((limit) => (
-                <Fact key={limit.name} name={`Limit ${limit.name}`}>
+                <Fact key={limit.name} name={`Rate limit ${limit.name}`}>
                   {limitText(limit)}
                 </Fact>
               ))}
@@ -125,8 +142,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
 
 /** The credits of a key: what is left, what of it is at verifiers, and when more come. */
 function Credits({ of: { remaining, remainingHeld = 0, remainingLost, refill } }: { of: Key }) {
-  if (remaining === undefined)
-    return <p class="quiet">No limit: this key is accepted as often as it is asked for.</p>;
+  if (remaining === undefined) return <p class="quiet">No credits are counted for this key.</p>;
   const held = Math.min(remainingHeld, remaining);
   return (
     <div class="panel">
@@ -162,8 +178,22 @@ function Fact({ name, children }: { name: string; children: preact.ComponentChil
   );
 }
 
-const limitText = ({ limit, duration, async = true }: GivenLimit) =>
-  `${limit.toLocaleString()} in ${(duration / 1000).toLocaleString()} s${async ? '' : ', exact'}`;
+const LENGTHS = [
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1000],
+  ['millisecond', 1],
+] as const;
+
+/** Such as "5,000 a day" or "100 in 10 seconds". */
+function limitText({ limit, duration, async = true }: GivenLimit): string {
+  const [unit, ms] = LENGTHS.find(([, each]) => duration % each === 0) ?? LENGTHS[4];
+  const count = duration / ms;
+  const window =
+    count === 1 ? `a${unit === 'hour' ? 'n' : ''} ${unit}` : `in ${count.toLocaleString()} ${unit}s`;
+  return `${limit.toLocaleString()} ${window}${async ? '' : ', exact'}`;
+}
 
 function Edit({ of, apply }: { of: Key; apply: Apply }) {
   const [said, setSaid] = useState('');

@@ -31,6 +31,9 @@ export function Bars(props: {
   const sums = points.map(({ values }) => values.reduce((a, b) => a + b, 0));
   const max = Math.max(1, ...sums);
   const scale = (value: number) => HEIGHT * (logarithmic ? Math.log1p(value) / Math.log1p(max) : value / max);
+  const places = Math.max(PLACES_MIN, points.length);
+  // The newest at the right end, under which its moment stands.
+  const left = (i: number) => (places - points.length + i) * (BAR + GAP);
   const shown = series.filter((_, i) => points.some(({ values }) => (values[i] ?? 0) > 0));
   return (
     <figure>
@@ -48,29 +51,29 @@ export function Bars(props: {
         </span>
       </figcaption>
       <div class="axis quiet">
-        {max.toLocaleString()} {unit}
+        {measured(max, unit)}
         {logarithmic && ', logarithmic'}
       </div>
       <svg
         class="chart"
-        viewBox={`0 0 ${Math.max(PLACES_MIN, points.length) * (BAR + GAP)} ${HEIGHT}`}
+        viewBox={`0 0 ${places * (BAR + GAP)} ${HEIGHT}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${label}: ${points.length} bars, the highest ${max.toLocaleString()} ${unit}`}
+        aria-label={`${label}: ${points.length} bars, the highest ${measured(max, unit)}`}
       >
         {points.map((point, i) => {
           let top = HEIGHT;
           return (
             <g key={point.title}>
               <title>{describe(point, series, unit)}</title>
-              <rect class="back" x={i * (BAR + GAP)} width={BAR + GAP} height={HEIGHT} />
+              <rect class="back" x={left(i)} width={BAR + GAP} height={HEIGHT} />
               {point.values.map((value, s) => {
                 const height = scale(value);
                 top -= height;
                 const { name = '', tone = '' } = series[s] ?? {};
                 return (
                   value > 0 && (
-                    <rect key={name} class={tone} x={i * (BAR + GAP)} y={top} width={BAR} height={height} />
+                    <rect key={name} class={tone} x={left(i)} y={top} width={BAR} height={height} />
                   )
                 );
               })}
@@ -79,8 +82,8 @@ export function Bars(props: {
         })}
       </svg>
       <div class="axis quiet">
-        <span>{points[0]?.title}</span>
-        <span>{points.length > 1 && points.at(-1)?.title}</span>
+        <span>{points.length === places && points[0]?.title}</span>
+        <span>{points.at(-1)?.title}</span>
       </div>
       <details>
         <summary>As numbers</summary>
@@ -139,9 +142,11 @@ export function Gauge(props: {
   );
 }
 
+const measured = (value: number, unit: string) => `${value.toLocaleString()} ${unit}`.trim();
+
 function describe({ title, values }: Point, series: readonly Series[], unit: string): string {
   const parts = values.flatMap((value, i) =>
-    value > 0 ? [`${value.toLocaleString()} ${unit} ${series[i]?.name ?? ''}`] : [],
+    value > 0 ? [`${measured(value, unit)} ${series[i]?.name ?? ''}`] : [],
   );
   return `${title}: ${parts.join(', ') || 'none'}`;
 }

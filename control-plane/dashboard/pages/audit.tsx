@@ -1,7 +1,10 @@
-import { type AuditEvent, call } from './api.ts';
-import { Choice, Field } from './forms.tsx';
-import { Loaded, useLoad } from './loading.tsx';
-import { Badge, fieldsOf, Page, Table, Time, useConditions, usePages } from './parts.tsx';
+import { call } from '../api/client.ts';
+import { useConditions } from '../parts/conditions.ts';
+import { Events, useRootKeyNames } from '../parts/events.tsx';
+import { Choice, Field, fieldsOf } from '../parts/forms.tsx';
+import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Page } from '../parts/page.tsx';
+import { usePages } from '../parts/paging.tsx';
 
 const OPERATIONS = [
   ...['createKey', 'importKeys', 'updateKey', 'updateKeys', 'updateRemaining', 'rerollKey'].map(
@@ -48,7 +51,7 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
   };
   return (
     <Page title="Audit" {...(keyId ? { way: [[`#/keys/${keyId}`, `Key ${keyId}`]] } : {})}>
-      <form class="row search" aria-label="Search" onSubmit={search}>
+      <form class="row search many" aria-label="Search" onSubmit={search}>
         <Choice
           label="Show"
           name="refused"
@@ -111,79 +114,3 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
 
 /** Unix milliseconds of what a field for a moment holds; undefined = nothing. */
 const momentOf = (text: string) => (text === '' ? undefined : Math.max(0, new Date(text).getTime()));
-
-/** Names of the root keys by their ids; none where this root key may not list them. */
-export function useRootKeyNames(): ReadonlyMap<string, string> {
-  const list = async () => {
-    const { rootKeys } = await call('rootKeys.listRootKeys').catch(() => ({ rootKeys: [] }));
-    return new Map(rootKeys.map(({ rootKeyId, name }) => [rootKeyId, name]));
-  };
-  return useLoad(list, []).data ?? new Map();
-}
-
-/** Events of the audit log, as a table. */
-export function Events(props: {
-  events: readonly AuditEvent[];
-  empty: string;
-  names: ReadonlyMap<string, string>;
-}) {
-  const { events, empty, names } = props;
-  return (
-    <Table
-      label="Events"
-      rows={events}
-      id={({ id }) => id}
-      empty={empty}
-      columns={[
-        {
-          title: 'Operation',
-          narrow: 'first',
-          cell: ({ operation }) => <span class="nowrap">{operation}</span>,
-        },
-        {
-          title: 'Outcome',
-          narrow: 'beside',
-          cell: ({ outcome }) => <Badge kind={outcome === 'OK' ? 'good' : 'bad'}>{outcome}</Badge>,
-        },
-        { title: 'When', cell: ({ time }) => <Time at={time} /> },
-        {
-          title: 'By',
-          cell: ({ by }) => (
-            <span title={by.rootKeyId ?? ''}>
-              <bdi>{names.get(by.rootKeyId ?? '') ?? by.rootKeyId ?? 'nobody known'}</bdi>{' '}
-              <small>{by.address}</small>
-            </span>
-          ),
-        },
-        { title: 'On', cell: ({ on }) => <Subject on={on} names={names} /> },
-        { title: 'What', cell: (event) => <What event={event} /> },
-      ]}
-    />
-  );
-}
-
-function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<string, string> }) {
-  return (
-    <>
-      {on.apiId !== undefined && <a href={`#/apis/${on.apiId}`}>{on.apiId}</a>}{' '}
-      {on.keyId !== undefined && (
-        <a href={`#/keys/${on.keyId}`}>
-          <code>{on.keyId}</code>
-        </a>
-      )}{' '}
-      {on.rootKeyId !== undefined && <bdi>{names.get(on.rootKeyId) ?? on.rootKeyId}</bdi>}
-    </>
-  );
-}
-
-function What({ event }: { event: AuditEvent }) {
-  const { before, after, sequence, requestId } = event;
-  return (
-    <details>
-      <summary>{sequence === undefined ? 'Details' : `Change ${sequence}`}</summary>
-      {before && <pre>before {JSON.stringify(before, null, 1)}</pre>}
-      {after && <pre>after {JSON.stringify(after, null, 1)}</pre>}
-      <small>request {requestId}</small>
-    </details>
-  );
-}

@@ -1,8 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { call, type Key } from './api.ts';
-import { Choice, Field } from './forms.tsx';
-import { useLoad } from './loading.tsx';
-import { fieldsOf } from './parts.tsx';
+import { call, type Key } from '../api/client.ts';
+import { Choice, Field, fieldsOf } from '../parts/forms.tsx';
+import { useLoad } from '../parts/loading.tsx';
 
 const PAGE_KEYS = 25;
 /** Keys that the server examines a call, where it has no index for what is searched. */

@@ -1,10 +1,14 @@
 import { useState } from 'preact/hooks';
-import { API_ACTIONS, ROOT_ACTIONS } from '../core/permissions.ts';
-import { call, Failure } from './api.ts';
-import { Confirm } from './dialogs.tsx';
-import { ActionForm, type Entered, Field, Opener, Switch } from './forms.tsx';
-import { Loaded, useLoad } from './loading.tsx';
-import { Badge, CopyId, Page, Table, Time } from './parts.tsx';
+import { API_ACTIONS, ROOT_ACTIONS } from '../../core/permissions.ts';
+import { call, Failure } from '../api/client.ts';
+import { Badge } from '../parts/badge.tsx';
+import { CopyId } from '../parts/copy-id.tsx';
+import { Confirm } from '../parts/dialogs.tsx';
+import { ActionForm, type Entered, Field, Opener, Switch } from '../parts/forms.tsx';
+import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Page } from '../parts/page.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
 
 /** The root keys, what each may do, and making one. Those of the configuration are not listed. */
 export function RootKeys() {

@@ -2,7 +2,13 @@ import type { ComponentChildren, InputHTMLAttributes } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { SecretDialog } from './dialogs.tsx';
 import { useAction } from './loading.tsx';
-import { fieldsOf } from './parts.tsx';
+
+/** The values of a form, texts trimmed. */
+export function fieldsOf(event: Event): (name: string) => string {
+  event.preventDefault();
+  const data = new FormData(event.currentTarget as HTMLFormElement);
+  return (name) => String(data.get(name) ?? '').trim();
+}
 
 /** Values of a form by the names of its fields, texts trimmed. */
 export type Entered = ReturnType<typeof fieldsOf>;

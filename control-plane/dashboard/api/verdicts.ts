@@ -1,0 +1,24 @@
+import type { VERDICTS, VerdictCode } from '#shared/verdict-codes.ts';
+
+/** Name and colour (in style/) of a kind of verdict, and its count in usage, as the server calls it. */
+type Kind<Code extends VerdictCode> = {
+  readonly name: string;
+  readonly tone: string;
+  readonly field: (typeof VERDICTS)[Code]['usage'] extends { field: infer Name } ? Name : undefined;
+};
+
+/** The kinds of verdicts, in the order in which they are drawn. */
+export const KINDS = {
+  VALID: { name: 'allowed', tone: 'good', field: 'success' },
+  DISABLED: { name: 'disabled', tone: 'bad', field: 'disabled' },
+  EXPIRED: { name: 'expired', tone: 'warn', field: 'expired' },
+  INSUFFICIENT_PERMISSIONS: { name: 'lacks a permission', tone: 'other', field: 'insufficientPermissions' },
+  RATE_LIMITED: { name: 'rate limited', tone: 'limited', field: 'rateLimited' },
+  USAGE_EXCEEDED: { name: 'credits spent', tone: 'spent', field: 'usageExceeded' },
+  FORBIDDEN: { name: 'of another API', tone: 'foreign', field: 'forbidden' },
+  NOT_FOUND: { name: 'unknown key', tone: 'quiet', field: undefined },
+} as const satisfies { [Code in VerdictCode]: Kind<Code> };
+/** Their codes, in that order. */
+export const CODES = Object.keys(KINDS) as VerdictCode[];
+/** Those that usage counts: all that say something of a key. */
+export const COUNTED = Object.values(KINDS).filter((kind) => kind.field !== undefined);

@@ -1,0 +1,22 @@
+import { type Key, serverNow } from '../api/client.ts';
+import { Badge } from '../parts/badge.tsx';
+import type { Apply } from '../parts/change.tsx';
+import { Switch } from '../parts/forms.tsx';
+
+/** Enabled, disabled or expired. */
+export function KeyState({ of }: { of: Key }) {
+  if (!of.enabled) return <Badge kind="bad">disabled</Badge>;
+  if (of.expires !== undefined && of.expires <= serverNow()) return <Badge kind="warn">expired</Badge>;
+  return <Badge kind="good">enabled</Badge>;
+}
+
+/** The button that disables a key, or enables it; its panel offers to undo that. */
+export function KeySwitch({ of, apply }: { of: Key; apply: Apply }) {
+  return (
+    <Switch
+      enabled={of.enabled}
+      called={of.name ?? `${of.start}…`}
+      change={(enabled, what) => apply(of, what, { enabled }, { enabled: of.enabled })}
+    />
+  );
+}

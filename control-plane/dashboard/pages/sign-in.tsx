@@ -1,0 +1,36 @@
+import { signIn } from '../api/client.ts';
+import { fieldsOf } from '../parts/forms.tsx';
+import { useAction } from '../parts/loading.tsx';
+import { Page } from '../parts/page.tsx';
+
+/** Asks for a root key. */
+export function SignIn({ why }: { why: string }) {
+  const { busy, run, problem } = useAction();
+  const submit = (event: Event) => {
+    const field = fieldsOf(event);
+    void run(() => signIn(field('rootKey'), field('keep') === 'on'));
+  };
+  return (
+    <Page title="Sign in">
+      <form class="panel sign-in" onSubmit={submit}>
+        {why && <p role="alert">{why}</p>}
+        <label>
+          Root key
+          <input name="rootKey" type="password" required autocomplete="off" spellcheck={false} />
+        </label>
+        <label class="check">
+          <input type="checkbox" name="keep" /> Stay signed in until this tab is closed
+        </label>
+        {problem}
+        <button type="submit" class="main" aria-disabled={busy}>
+          Sign in
+        </button>
+        <p class="quiet">
+          It stays in this page’s memory, and is sent to the API of this server only. <code>npm start</code>{' '}
+          shows the one it made. Everything here can be done by programs, too:{' '}
+          <a href="/docs">the reference</a>.
+        </p>
+      </form>
+    </Page>
+  );
+}

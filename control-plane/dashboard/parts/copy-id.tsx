@@ -1,0 +1,36 @@
+import { useRef, useState } from 'preact/hooks';
+
+const SAID_MS = 2000;
+
+/** An id, and the button that copies it; with `unseen`, the button alone. */
+export function CopyId({ id, of, unseen = false }: { id: string; of: string; unseen?: boolean }) {
+  const [said, setSaid] = useState('');
+  const code = useRef<HTMLElement>(null);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(id);
+      setSaid('Copied');
+    } catch {
+      // No clipboard without HTTPS, or without permission.
+      if (code.current) getSelection()?.selectAllChildren(code.current);
+      setSaid('Selected');
+    }
+    setTimeout(() => setSaid(''), SAID_MS);
+  };
+  return (
+    <span class="copy">
+      <code ref={code} class={unseen ? 'unseen' : ''}>
+        {id}
+      </code>{' '}
+      <button
+        type="button"
+        class="small"
+        title={id}
+        aria-label={`Copy the id of ${of}`}
+        onClick={() => void copy()}
+      >
+        {said || 'Copy'}
+      </button>
+    </span>
+  );
+}

@@ -1,0 +1,81 @@
+import { type AuditEvent, call } from '../api/client.ts';
+import { Badge } from './badge.tsx';
+import { useLoad } from './loading.tsx';
+import { Table } from './table.tsx';
+import { Time } from './time.tsx';
+
+/** Names of the root keys by their ids; none where this root key may not list them. */
+export function useRootKeyNames(): ReadonlyMap<string, string> {
+  const list = async () => {
+    const { rootKeys } = await call('rootKeys.listRootKeys').catch(() => ({ rootKeys: [] }));
+    return new Map(rootKeys.map(({ rootKeyId, name }) => [rootKeyId, name]));
+  };
+  return useLoad(list, []).data ?? new Map();
+}
+
+/** Events of the audit log, as a table. */
+export function Events(props: {
+  events: readonly AuditEvent[];
+  empty: string;
+  names: ReadonlyMap<string, string>;
+}) {
+  const { events, empty, names } = props;
+  return (
+    <Table
+      label="Events"
+      rows={events}
+      id={({ id }) => id}
+      empty={empty}
+      columns={[
+        {
+          title: 'Operation',
+          narrow: 'first',
+          cell: ({ operation }) => <span class="nowrap">{operation}</span>,
+        },
+        {
+          title: 'Outcome',
+          narrow: 'beside',
+          cell: ({ outcome }) => <Badge kind={outcome === 'OK' ? 'good' : 'bad'}>{outcome}</Badge>,
+        },
+        { title: 'When', cell: ({ time }) => <Time at={time} /> },
+        {
+          title: 'By',
+          cell: ({ by }) => (
+            <span title={by.rootKeyId ?? ''}>
+              <bdi>{names.get(by.rootKeyId ?? '') ?? by.rootKeyId ?? 'nobody known'}</bdi>{' '}
+              <small>{by.address}</small>
+            </span>
+          ),
+        },
+        { title: 'On', cell: ({ on }) => <Subject on={on} names={names} /> },
+        { title: 'What', cell: (event) => <What event={event} /> },
+      ]}
+    />
+  );
+}
+
+function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<string, string> }) {
+  return (
+    <>
+      {on.apiId !== undefined && <a href={`#/apis/${on.apiId}`}>{on.apiId}</a>}{' '}
+      {on.keyId !== undefined && (
+        <a href={`#/keys/${on.keyId}`}>
+          <code>{on.keyId}</code>
+        </a>
+      )}{' '}
+      {on.rootKeyId !== undefined && <bdi>{names.get(on.rootKeyId) ?? on.rootKeyId}</bdi>}
+    </>
+  );
+}
+
+function What({ event }: { event: AuditEvent }) {
+  const { before, after, sequence, requestId } = event;
+  return (
+    <details>
+      <summary>{sequence === undefined ? 'Details' : `Change ${sequence}`}</summary>
+      {before && <pre>before {JSON.stringify(before, null, 1)}</pre>}
+      {after && <pre>after {JSON.stringify(after, null, 1)}</pre>}
+      <small>request {requestId}</small>
+    </details>
+  );
+}

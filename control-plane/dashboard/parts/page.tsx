@@ -1,0 +1,40 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+
+/** A step of the way back: where it leads, and what it is called. */
+export type Crumb = readonly [hash: string, name: string];
+
+/** A view: its heading takes the focus, so that a screen reader says where one is. */
+export function Page(props: {
+  title: string;
+  way?: readonly Crumb[];
+  beside?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  const { title, way = [], beside, children } = props;
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => heading.current?.focus(), []);
+  useEffect(() => {
+    document.title = `${title} · Keyfence`;
+  }, [title]);
+  return (
+    <>
+      {way.length > 0 && (
+        <nav class="way" aria-label="Breadcrumb">
+          {way.map(([hash, name]) => (
+            <a key={hash} href={hash}>
+              <bdi>{name}</bdi>
+            </a>
+          ))}
+        </nav>
+      )}
+      <div class="title">
+        <h1 ref={heading} tabIndex={-1} dir="auto">
+          {title}
+        </h1>
+        {beside}
+      </div>
+      {children}
+    </>
+  );
+}

@@ -1,0 +1,76 @@
+import type { ComponentChildren } from 'preact';
+
+interface Column<Row> {
+  readonly title: string;
+  readonly cell: (row: Row) => ComponentChildren;
+  /** Its place in a card where there is no room: its first line, beside that, or nowhere. */
+  readonly narrow?: 'box' | 'first' | 'beside' | 'none';
+  /** Numbers stand on the right. */
+  readonly number?: boolean;
+}
+
+/**
+ * A table that becomes a list of small cards where there is no room. The arrow keys go from row to row.
+ * @param props.below shown in a row of its own below
+ */
+export function Table<Row>(props: {
+  label: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  id: (row: Row) => string;
+  empty: ComponentChildren;
+  below?: (row: Row) => ComponentChildren;
+}) {
+  const { label, columns, rows, id, empty, below } = props;
+  if (rows.length === 0) return <div class="quiet empty">{empty}</div>;
+  return (
+    <table aria-label={label} onKeyDown={goToNextRow}>
+      <thead>
+        <tr>
+          {columns.map(({ title, number, narrow }) => (
+            <th scope="col" key={title} class={`${narrow ?? ''} ${number ? 'number' : ''}`}>
+              {narrow === 'box' ? <span class="unseen">{title}</span> : title}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {rows.map((row) => {
+          const under = below?.(row);
+          return [
+            <tr key={id(row)}>
+              {columns.map(({ title, cell, narrow = '', number }) => (
+                <td data-title={title} key={title} class={`${narrow} ${number ? 'number' : ''}`}>
+                  <div>{cell(row)}</div>
+                </td>
+              ))}
+            </tr>,
+            under && (
+              <tr key={`${id(row)} below`} class="below">
+                <td colSpan={columns.length}>{under}</td>
+              </tr>
+            ),
+          ];
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+/** The arrow keys lead from what is used in a row to the same in the next. */
+function goToNextRow(event: KeyboardEvent): void {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const used = event.target;
+  if (step === undefined || !(used instanceof HTMLElement) || used.matches('select, textarea, summary'))
+    return;
+  const table = event.currentTarget as HTMLTableElement;
+  const rows = [...table.querySelectorAll('tbody > tr:not(.below)')];
+  const [row, cell] = [used.closest('tr'), used.closest('td')];
+  if (!row || !cell) return;
+  const next = rows[rows.indexOf(row) + step];
+  const place = [...row.children].indexOf(cell);
+  const target = next?.children[place]?.querySelector<HTMLElement>('a, button, input');
+  if (!target) return;
+  event.preventDefault();
+  target.focus();
+}
