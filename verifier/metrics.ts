@@ -1,8 +1,10 @@
-import { Counter, Histogram } from 'prom-client';
+import { Counter, Histogram, Registry } from 'prom-client';
 import type { Clock } from '#shared/clock.ts';
-import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
+import { ApiError } from '#shared/errors.ts';
+import { metricMakers } from '#shared/process/process-metrics.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/verdict-codes.ts';
 import type { DropReason, FollowerEvents } from './core/follower-events.ts';
+import type { Verdict } from './core/verdict.ts';
 import { LookupGivenUp } from './core/verifier.ts';
 import type { Decider } from './endpoints/verify-key.ts';
 
@@ -16,7 +18,7 @@ const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
  * scrape turns into series. What is read only at a scrape is in state-metrics.ts.
  */
 export class Metrics {
-  readonly registry = processMetrics();
+  readonly registry = new Registry();
   readonly #verdicts: Record<'memory' | 'redis', VerdictCounts> = {
     memory: perVerdict(() => 0),
     redis: perVerdict(() => 0),
@@ -86,6 +88,12 @@ export class Metrics {
   /** A request was refused because there were too many. */
   readonly crowded = (): void => this.#undecided.inc({ reason: 'crowded' });
 
+  /** Counts a verdict that was clear without asking. */
+  given(verdict: Verdict): Verdict {
+    this.#verdicts.memory[verdict.code]++;
+    return verdict;
+  }
+
   /** Counts the verdicts of a decider, and the waits for its look-ups. */
   count(answers: Decider, clock: Clock): Decider {
     const { memory, redis } = this.#verdicts;
@@ -109,6 +117,8 @@ export class Metrics {
             return verdict;
           },
           (error) => {
+            // The question was wrong: asked again, it is refused again.
+            if (error instanceof ApiError && error.code === 'BAD_REQUEST') throw error;
             undecided.inc({ reason: error instanceof LookupGivenUp ? error.reason : 'redis' });
             gaveUp.observe(seconds());
             throw error;

@@ -4,17 +4,17 @@ import { PROTOCOL } from '#shared/protocol.ts';
 import type { Follower } from './core/follower.ts';
 import type { Verifier } from './core/verifier.ts';
 import type { Usage } from './redis/usage-report.ts';
-import type { VerifierServer } from './verifier-server.ts';
 
 /** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
 const OTHER_APIS = 'other';
+/** The ways to tell one number of several APIs, or of several processes. */
+const JOINS = { min: Math.min, max: Math.max };
 
 /** Metrics of the state that a verifier is in; they are read when somebody scrapes. */
 export function watchState(
   registry: Registry,
   verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
   apiIds: readonly string[],
-  server: Pick<VerifierServer, 'requestsInFlight' | 'lane'>,
   usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined,
 ): void {
   const { count, gauge } = metricMakers(registry);
@@ -22,16 +22,17 @@ export function watchState(
     name: string,
     help: string,
     read: (follower: Follower) => number,
-    join: (a: number, b: number) => number,
+    join: keyof typeof JOINS,
   ) =>
     new Gauge({
       name,
+      aggregator: join,
       help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}".`,
       labelNames: ['api_id'],
       registers: [registry],
       collect() {
         this.reset();
-        for (const [api_id, value] of perLabel(verifier.followers, apiIds, read, join)) {
+        for (const [api_id, value] of perLabel(verifier.followers, apiIds, read, JOINS[join])) {
           this.set({ api_id }, value);
         }
       },
@@ -76,15 +77,6 @@ export function watchState(
   gauge('keyfence_credits_held', () => inAll(({ credits }) => credits.held)).help(
     'Credits that this verifier holds and has not spent: what a crash now would lose.',
   );
-  count('keyfence_fast_lane_requests_total', () => server.lane.answered).help(
-    "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total. Every common client's are: where it is less than 99 %, see the two below.",
-  );
-  count('keyfence_fast_lane_loans_total', () => server.lane.lent).help(
-    "Requests answered by Node's HTTP server whose connections stayed in the fast lane: other paths, and what is refused.",
-  );
-  count('keyfence_fast_lane_handovers_total', () => server.lane.handedOver).help(
-    "Connections handed over to Node's HTTP server; a connection never comes back to the fast lane. If there are many and few requests in the fast lane, clients send something uncommon (chunked bodies, Expect, a head over 4 KiB), or ask for other paths only, or so many requests come in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
-  );
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
     'Verdicts that are missing from usage, because there were more keys than USAGE_KEYS_MAX or Redis was out of reach for an hour, or at the end. The verdicts themselves were given.',
   );
@@ -94,38 +86,35 @@ export function watchState(
   gauge('keyfence_usage_keys', () => usage?.keys ?? 0).help(
     'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',
   );
-  gauge('keyfence_protocol', () => PROTOCOL).help(
+  gauge('keyfence_protocol', () => PROTOCOL, 'min').help(
     'What this verifier understands. While one of a fleet is lower, keys that need more are refused with VERIFIERS_TOO_OLD in the APIs that it follows.',
   );
   gauge('keyfence_cache_keys', () => verifier.cache.size).help('Keys in memory.');
   gauge('keyfence_lookups_in_flight', () => verifier.lookupsInFlight).help('Look-ups under way.');
   gauge('keyfence_followers', () => verifier.followers.length).help('APIs followed.');
-  gauge('keyfence_requests_in_flight', () => server.requestsInFlight).help(
-    'Requests being received or looked up. At REQUESTS_IN_FLIGHT_MAX more are refused with 503.',
-  );
   perApi(
     'keyfence_follower_live',
     '1 where the API is followed and in sync, 0 where it is not and its keys are answered 503.',
     (follower) => (follower.live ? 1 : 0),
-    Math.min,
+    'min',
   );
   perApi(
     'keyfence_lease_remaining_seconds',
     'Time for which memory may still answer without hearing from Redis. Near LEASE_MS is normal; 0 means 503 for known keys.',
     (follower) => follower.leaseRemainingMs / 1000,
-    Math.min,
+    'min',
   );
   perApi(
     'keyfence_sync_position',
     'The sequence of the last change applied. Compare verifiers of one API with each other.',
     (follower) => follower.position,
-    Math.max,
+    'max',
   );
   perApi(
     'keyfence_sync_lag_changes',
     'Changes that exist and are not yet applied. Above 0 for more than a moment, this verifier holds disables up.',
     (follower) => follower.lag,
-    Math.max,
+    'max',
   );
 }
 

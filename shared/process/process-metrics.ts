@@ -9,9 +9,8 @@ const MISNAMED = [
 /** The least delay that is told from none; reported delays include it. */
 const EVENT_LOOP_PRECISION_MS = 10;
 
-/** A registry with the metrics of this process and of Node.js: CPU, memory, garbage collection, event loop. */
-export function processMetrics(): Registry {
-  const register = new Registry();
+/** A registry to which the metrics of this process and of Node.js are added: CPU, memory, garbage collection, event loop. */
+export function processMetrics(register = new Registry()): Registry {
   collectDefaultMetrics({ register, eventLoopMonitoringPrecision: EVENT_LOOP_PRECISION_MS });
   for (const name of MISNAMED) register.removeSingleMetric(name);
   return register;
@@ -55,13 +54,14 @@ export function metricMakers(registry: Registry) {
           },
         }),
     }),
-    /** A present state, read at a scrape. */
-    gauge: (name: string, read: () => number): Unexplained<Gauge> => ({
+    /** A present state, read at a scrape; `aggregator` joins those of several processes. */
+    gauge: (name: string, read: () => number, aggregator: 'sum' | 'min' = 'sum'): Unexplained<Gauge> => ({
       help: (help) =>
         new Gauge({
           name,
           help,
           registers,
+          aggregator,
           collect() {
             this.set(read());
           },

@@ -13,8 +13,10 @@ export interface KnownKey {
   /** The same as `externalId`. */
   readonly ownerId?: string;
   readonly environment?: string;
-  /** Names of what the key may do; absent = nothing was said of it. */
+  /** Names of what the key may do, by itself and by its roles; absent = nothing was said of it. */
   readonly permissions?: readonly string[];
+  /** Names of its roles; absent = it has none. */
+  readonly roles?: readonly string[];
   /** Unix milliseconds from which on the key is refused; absent = never. */
   readonly expires?: number;
   /** Credits left after this; absent = as many as are asked for, or the key was refused for something else. */
@@ -115,6 +117,22 @@ export interface KeyVerifier {
   close(): Promise<void>;
   /** Calls `listener` at each event from now on, until the function that this returns is called. */
   on<E extends keyof VerifierEvents>(event: E, listener: (event: VerifierEvents[E]) => void): () => void;
+}
+
+/** A registry of prom-client: what is needed of one, whichever version it is. */
+export interface MetricsRegistry {
+  registerMetric(metric: { get(): Promise<unknown> }): void;
+}
+
+/** A verifier in this process, which has metrics of its own: those of a verifier process, but for its HTTP server's. */
+export interface LocalKeyVerifier extends KeyVerifier {
+  /** Its metrics in the text form of Prometheus. */
+  metrics(): Promise<string>;
+  /**
+   * Shows its metrics in a registry of the application until it is closed, with the label `verifier`: 1 for the first that is
+   * shown there, 2 for the second. Once for each registry.
+   */
+  registerMetrics(registry: MetricsRegistry): void;
 }
 
 /** Nothing was decided: Redis or the sidecar is out of reach, not in sync or overloaded, or the verifier was closed. */

@@ -1,5 +1,5 @@
 import { API_ID } from '#shared/api-id.ts';
-import { ORDINARY, type Terms } from '../core/allowance.ts';
+import { ORDINARY, type Terms } from '../core/allowances/allowance.ts';
 import { readTags } from '../core/tags.ts';
 import { termsOf } from '../core/terms.ts';
 import type { QuestionOptions } from './key-verifier.ts';

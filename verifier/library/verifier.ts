@@ -2,17 +2,20 @@
 import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
-import { perVerdict } from '#shared/verdict-codes.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
 import { NOT_FOUND, type Verdict } from '../core/verdict.ts';
+import type { Decider } from '../endpoints/verify-key.ts';
 import { followerLog } from '../follower-log.ts';
+import { Metrics } from '../metrics.ts';
+import { watchState } from '../state-metrics.ts';
 import { createEngine, type Engine } from './engine.ts';
 import { engineLog, logFault } from './engine-log.ts';
 import { engineSettings } from './engine-settings.ts';
 import { EventListeners } from './event-listeners.ts';
 import {
   type KeyVerdict,
-  type KeyVerifier,
+  type LocalKeyVerifier,
+  type MetricsRegistry,
   type QuestionOptions,
   VerifierError,
   type VerifierEvents,
@@ -21,6 +24,7 @@ import {
 import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
 import { askedAbout, type JudgedOptions, mayBeKey } from './questions.ts';
 import { readyWithin } from './readiness.ts';
+import { registerMetrics } from './registered-metrics.ts';
 import { keyVerdict } from './views.ts';
 
 export type {
@@ -30,6 +34,8 @@ export type {
   KeyVerifier,
   KnownKey,
   LimitState,
+  LocalKeyVerifier,
+  MetricsRegistry,
   PermissionQuery,
   QuestionOptions,
   RedisConnectionOptions,
@@ -45,15 +51,18 @@ export { VerifierError } from './key-verifier.ts';
  * A verifier in this process: the core of the verifier process, under the same promises. It is a member of the fence, so
  * that a change waits for it; `close` takes it out. Throws TypeError, which names every wrong option.
  */
-export function createVerifier(options: VerifierOptions): KeyVerifier {
+export function createVerifier(options: VerifierOptions): LocalKeyVerifier {
   return new LocalVerifier(options, systemClock);
 }
 
-class LocalVerifier implements KeyVerifier {
+class LocalVerifier implements LocalKeyVerifier {
   readonly #engine: Engine;
+  readonly #metrics = new Metrics();
+  /** The engine's, counted. */
+  readonly #answers: Decider;
+  readonly #unregister: (() => void)[] = [];
+  readonly #shownIn = new WeakSet<MetricsRegistry>();
   readonly #listeners = new EventListeners();
-  readonly #verdicts = { memory: 0, redis: 0 };
-  readonly #codes = perVerdict(() => 0);
   readonly #closing = new AbortController();
   #closed: Promise<void> | undefined;
   #isClosed = false;
@@ -66,9 +75,11 @@ class LocalVerifier implements KeyVerifier {
       apiIds,
       clock,
       log,
-      events: (apiId) => this.#heard(apiId, followerLog(apiId, log)),
-      verdicts: () => ({ verdicts: { ...this.#verdicts }, codes: { ...this.#codes } }),
+      events: (apiId) => this.#heard(apiId, this.#metrics.followerEvents(followerLog(apiId, log))),
+      verdicts: () => this.#metrics.verdictsGiven,
     });
+    this.#answers = this.#metrics.count(this.#engine.verifier, clock);
+    watchState(this.#metrics.registry, this.#engine.verifier, apiIds, this.#engine.usage);
     this.#engine.start();
   }
 
@@ -89,7 +100,7 @@ class LocalVerifier implements KeyVerifier {
     let verdict: Verdict;
     try {
       const { apiId, tags, terms } = asked;
-      verdict = await this.#engine.verifier.lookUp(key, apiId, false, tags, terms);
+      verdict = await this.#answers.lookUp(key, apiId, false, tags, terms);
     } catch (error) {
       if (this.#isClosed) throw closedError();
       const { message } = error as Error;
@@ -97,8 +108,6 @@ class LocalVerifier implements KeyVerifier {
         ? new TypeError(message)
         : new VerifierError('SERVICE_UNAVAILABLE', message);
     }
-    this.#verdicts.redis++;
-    this.#codes[verdict.code]++;
     return keyVerdict(verdict);
   }
 
@@ -111,19 +120,29 @@ class LocalVerifier implements KeyVerifier {
     return this.#listeners.on(event, listener);
   }
 
+  metrics(): Promise<string> {
+    return this.#metrics.registry.metrics();
+  }
+
+  registerMetrics(registry: MetricsRegistry): void {
+    if (typeof Object(registry).registerMetric !== 'function')
+      throw new TypeError('registry: must be a registry of prom-client');
+    if (this.#isClosed || this.#shownIn.has(registry)) return;
+    this.#unregister.push(registerMetrics(this.#metrics.registry, registry));
+    this.#shownIn.add(registry);
+  }
+
   #decide(key: string, { apiId, tags, terms }: JudgedOptions): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    const verdict = mayBeKey(key) ? this.#engine.verifier.decide(key, apiId, false, tags, terms) : NOT_FOUND;
-    if (verdict !== undefined) {
-      this.#verdicts.memory++;
-      this.#codes[verdict.code]++;
-    }
-    return verdict;
+    return mayBeKey(key)
+      ? this.#answers.decide(key, apiId, false, tags, terms)
+      : this.#metrics.given(NOT_FOUND);
   }
 
   async #close(): Promise<void> {
     this.#isClosed = true;
     this.#closing.abort();
+    for (const unregister of this.#unregister) unregister();
     const held = holdProcess();
     try {
       await this.#engine.stop();

@@ -14,7 +14,7 @@ const read = new WeakMap<Details, Shown>();
 const NO_META: object = Object.freeze({});
 
 /** A verdict as applications see it: an object of its own, with the fields of a verifyKey response. Its meta is frozen. */
-export function keyVerdict({ code, entry, spending }: Verdict): KeyVerdict {
+export function keyVerdict({ code, entry, spending, grants }: Verdict): KeyVerdict {
   const valid = code === 'VALID';
   if (entry === undefined) return { valid, code } as KeyVerdict;
   const { keyId, enabled, expires, details, epoch } = entry;
@@ -31,11 +31,15 @@ export function keyVerdict({ code, entry, spending }: Verdict): KeyVerdict {
     enabled,
     meta,
     ...texts,
-    ...(entry.rights === undefined ? {} : { permissions: entry.rights.slugs }),
+    ...rightsShown(grants ?? entry.rights),
+    ...(grants && grants.roles.length > 0 ? { roles: grants.roles } : {}),
     ...(expires === 0 ? {} : { expires }),
     ...(spending === undefined ? {} : spendingFields(spending)),
   } as KeyVerdict;
 }
+
+const rightsShown = (rights: { readonly slugs: readonly string[] } | undefined) =>
+  rights && rights.slugs.length > 0 ? { permissions: rights.slugs } : {};
 
 function shown(details: Details): Shown {
   const known = read.get(details);

@@ -114,7 +114,11 @@ const isCost = (cost: unknown): cost is number =>
 
 /** The question about a request that has a price of its own. */
 function priced(asked: QuestionOptions | undefined, cost: number): QuestionOptions {
-  if (!isCost(cost)) throw new TypeError(`cost: must return a whole number from 0 to ${CREDITS_MAX}`);
+  if (!isCost(cost)) {
+    // Of a promise nobody would hear that it was rejected, which ends a process.
+    void Promise.resolve<unknown>(cost).catch(() => undefined);
+    throw new TypeError(`cost: must return a whole number from 0 to ${CREDITS_MAX}`);
+  }
   return { ...asked, remaining: { cost } };
 }
 

@@ -1,10 +1,15 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, expectTypeOf, test } from 'vitest';
 import { generateKey } from '../../../shared/key-format.ts';
+import type { Alias, KeyField } from '../../../shared/key-record.ts';
 import type { redisSettings } from '../../../shared/redis/redis-settings.ts';
+import type { VerdictCode } from '../../../shared/verdict-codes.ts';
 import { createClient } from '../../../verifier/library/client.ts';
 import type { engineSettings } from '../../../verifier/library/engine-settings.ts';
 import type {
+  KeyVerdict,
   KeyVerifier,
   RedisConnectionOptions,
   ValidKey,
@@ -249,6 +254,19 @@ test('a Redis that is not there: not ready in time, no verdict, nothing thrown a
   await waiting;
 });
 
+test('what it waits for is told: the APIs that it does not follow yet, and Redis where that is the trouble', async () => {
+  const silent = createServer().listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  const { port } = silent.address() as AddressInfo;
+  const waiting = open({ apiIds: ['other', 'shop'], redis: `redis://127.0.0.1:${port}` });
+  await expect(waiting.ready({ timeoutMs: 50 })).rejects.toThrow(/: not yet in sync: other, shop$/);
+  silent.close();
+  const nowhere = open({ redis: 'unix:///tmp/keyfence-no-such-socket' });
+  await expect
+    .poll(() => nowhere.ready({ timeoutMs: 50 }).catch(({ message }: Error) => message))
+    .toMatch(/: not yet in sync: shop; .*ENOENT/);
+});
+
 test('without APIs of its own it is ready once Redis answers, and not before', async () => {
   const nowhere = open({ apiIds: [], redis: 'unix:///tmp/keyfence-no-such-socket' });
   await expect(nowhere.ready({ timeoutMs: 50 })).rejects.toThrow(/Redis has not answered yet/);
@@ -296,6 +314,11 @@ type CamelCase<S> = S extends `${infer First}_${infer Rest}`
     ? Lowercase<S>
     : never;
 type WithoutPrefix<S> = S extends `REDIS_${infer Name}` ? Name : never;
+
+test('the types name every verdict and every field of a key', () => {
+  expectTypeOf<Exclude<VerdictCode, KeyVerdict['code']>>().toEqualTypeOf<never>();
+  expectTypeOf<Exclude<KeyField | Alias, keyof ValidKey>>().toEqualTypeOf<never>();
+});
 
 describe('options', () => {
   test('the types name every setting, and nothing besides', () => {

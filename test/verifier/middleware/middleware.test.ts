@@ -445,7 +445,7 @@ describe('fastify', () => {
 });
 
 // The last, because it takes Redis away.
-test('with Redis gone a known key is answered until its lease is over, then 503 in every framework', async () => {
+test('with Redis gone a known key is answered until its lease is over, then 503 in every framework, and again when it is back', async () => {
   const { key } = await fleet.ok('keys.createKey', { apiId: 'shop' });
   const all = await Promise.all(names.map((name) => open(name)));
   for (const app of all) expect((await send(`${app.address}/orders`, bearer(key))).status).toBe(200);
@@ -457,4 +457,7 @@ test('with Redis gone a known key is answered until its lease is over, then 503 
     expect({ status, retry: headers['retry-after'] }).toEqual({ status: 503, retry: '1' });
     expect(app.handled()).toBe(handled);
   }
+  await fleet.startRedis();
+  for (const app of all)
+    await fleet.until(async () => (await send(`${app.address}/orders`, bearer(key))).status === 200);
 });
