@@ -1,38 +1,13 @@
-import { CommanderError } from 'commander';
-import { isWellFormed } from '#shared/key-format.ts';
 import { CliError } from './exit.ts';
-import { createProgram } from './program.ts';
+import { end, run } from './run.ts';
 import { Session } from './session.ts';
-import { json, printable } from './terminal/output.ts';
-
-// The reader of the output may stop early: `keyfence keys export shop | head`.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') end(new CliError('USAGE', `standard output cannot be written: ${error.code}`));
-  process.exit();
-});
 
 const session = new Session();
-try {
-  if (process.argv.some((argument) => argument.split('=').some(isWellFormed))) {
-    const advice = 'others can see a command line, so treat that key as known; give its keyId instead';
-    throw new CliError('USAGE', `a key has no place among the arguments: ${advice}`);
+// The reader of the output may stop early: `keyfence keys export shop | head`.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') {
+    end(session, new CliError('USAGE', `standard output cannot be written: ${error.code}`));
   }
-  await createProgram(session).parseAsync();
-} catch (error) {
-  end(error);
-}
-
-/** Says on standard error what went wrong, and ends with its status. */
-function end(error: unknown): void {
-  if (error instanceof CommanderError) {
-    if (error.exitCode !== 0) session.end('USAGE'); // it has said itself what is wrong
-    return;
-  }
-  const { exit, code, message, requestId } =
-    error instanceof CliError ? error : new CliError('BUG', (error as Error).stack ?? String(error));
-  const text = session.json
-    ? json({ error: { code, message, ...(requestId ? { requestId } : {}) } })
-    : `keyfence: ${message.split('\n').map(printable).join('\n')}${requestId ? ` (request ${requestId})` : ''}`;
-  process.stderr.write(`${text}\n`);
-  session.end(exit);
-}
+  process.exit();
+});
+await run(session);

@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { loadConfigOrExit } from '#shared/process/config.ts';
 import { Client } from './client.ts';
 import { CliError, EXITS, type Exit } from './exit.ts';
+import { callPatiently, RETRIES_FEW } from './retry.ts';
 import { type CliConfig, settings } from './settings.ts';
 import { type Started, started } from './started.ts';
 import { json } from './terminal/output.ts';
@@ -56,6 +57,12 @@ export class Session {
   /** Calls one operation of the control plane; see `Client.call`. */
   async call<T>(operation: string, input: object = {}): Promise<T> {
     return (await this.controlPlane()).call<T>(operation, input);
+  }
+
+  /** Calls what may be sent again, and again for about as long as somebody waits at a terminal. */
+  callPatiently<T>(client: Client, operation: string, input: object): Promise<T> {
+    const { signal } = new AbortController();
+    return callPatiently<T>(client, operation, input, signal, (text) => this.note(text), RETRIES_FEW);
   }
 
   verifier(): Client {

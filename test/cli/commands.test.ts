@@ -6,7 +6,7 @@ import { EXITS } from '../../control-plane/cli/exit.ts';
 import { generateKey } from '../../shared/key-format.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
-import { envOf, type Run, start } from './keyfence.ts';
+import { envOf, type Run, start, useCommandLine } from './keyfence.ts';
 
 let fleet: Fleet;
 beforeAll(async () => {
@@ -14,8 +14,9 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
+const commandLine = useCommandLine();
 const run = (args: string, env = {}, input?: string): Promise<Run> =>
-  start(args.split(' '), envOf(fleet, env), input).ended;
+  commandLine.run(args.split(' '), envOf(fleet, env), input);
 /** What people read; the command must end as `status` says. */
 const printed = async (args: string, status = 0, env = {}): Promise<string> => {
   const ended = await run(args, env);
@@ -297,7 +298,7 @@ describe('errors', () => {
     ['no root key', 'apis list', { KEYFENCE_ROOT_KEY: '' }, 77],
     ['a URL that is none', 'apis list', { KEYFENCE_URL: 'nowhere' }, 78],
   ])('%s has its exit status, and nothing on standard output', async (_, args, env, status) => {
-    const ended = await run(args, env);
+    const ended = await start(args.split(' '), envOf(fleet, env)).ended;
     expect(ended).toMatchObject({ status, stdout: '' });
     expect(ended.stderr).not.toBe('');
     expect(ended.stderr).not.toMatch(/\n\s+at /);

@@ -10,7 +10,7 @@ import { apiKeys, verifierIds, verifierStatus } from '../../shared/redis/redis-k
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { RedisNode } from '../harness/redis-nodes.ts';
 import { scratch } from '../harness/scratch.ts';
-import { envOf, start } from './keyfence.ts';
+import { envOf, useCommandLine } from './keyfence.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const directory = scratch('doctor');
@@ -50,11 +50,10 @@ interface Finding {
   found: string;
   change?: string;
 }
+const commandLine = useCommandLine();
 const examine = async (env = {}) => {
-  const { status, stdout } = await start(
-    ['doctor', '--json'],
-    envOf(fleet, { ...as('control-plane'), ...env }),
-  ).ended;
+  const there = envOf(fleet, { ...as('control-plane'), ...env });
+  const { status, stdout } = await commandLine.run(['doctor', '--json'], there);
   const { findings, healthy } = JSON.parse(stdout) as { findings: Finding[]; healthy: boolean };
   expect(status).toBe(healthy ? 0 : 1);
   const of = (check: string) => findings.find((finding) => finding.check === check);
@@ -63,7 +62,8 @@ const examine = async (env = {}) => {
 test('a healthy installation leaves nothing to change', async () => {
   const { findings, toChange } = await examine();
   expect(toChange, JSON.stringify(findings)).toEqual([]);
-  const { stdout, stderr } = await start(['doctor'], envOf(fleet, as('control-plane'))).ended;
+  expect(findings.find(({ check }) => check === 'memory')?.found).toBe('no limit');
+  const { stdout, stderr } = await commandLine.run(['doctor'], envOf(fleet, as('control-plane')));
   expect(stdout).toMatch(/^✓ control plane: .*knows the root key$/m);
   expect(stderr).toBe('Nothing to change.\n');
 });
@@ -116,7 +116,10 @@ test('what Redis could lose is named, with what to set', async () => {
   const { of } = await examine({ REDIS_REPLICAS: '1' });
   await redis.config('SET', 'appendfsync', 'always', 'maxmemory', '0');
   expect(of('persistence')?.change).toContain('appendfsync always');
-  expect(of('memory')?.change).toContain('noeviction');
+  expect(of('memory')).toMatchObject({
+    found: 'at most 1024 MiB, then allkeys-lru',
+    change: expect.stringContaining('noeviction'),
+  });
   expect(of('replication')?.change).toContain('min-replicas-to-write 1');
 });
 
@@ -221,7 +224,7 @@ test('without settings of its own it looks at what npm start runs on this machin
   writeFileSync(join(folder, 'running.json'), JSON.stringify(said));
   writeFileSync(join(folder, 'root-key'), `${ROOT_KEY}\n`);
   const { PATH = '' } = envOf(fleet);
-  const { stdout, stderr } = await start(['doctor'], { PATH, KEYFENCE_DATA: folder }).ended;
+  const { stdout, stderr } = await commandLine.run(['doctor'], { PATH, KEYFENCE_DATA: folder });
   expect(stderr).not.toContain('out of reach');
   expect(stdout).toMatch(/^✓ control plane: .*knows the root key$/m);
   expect(stdout).toMatch(/^✓ Redis: version/m);

@@ -1,5 +1,7 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { dirname } from 'node:path';
+import { type ChildProcess, fork, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { dirname, join } from 'node:path';
+import { afterAll } from 'vitest';
 import { startedFrom } from '../harness/built.ts';
 import { type Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { COMPILED } from '../harness/processes.ts';
@@ -14,6 +16,13 @@ export interface Run {
 }
 
 type Env = Readonly<Record<string, string>>;
+
+/** One run of the command line. */
+export interface Order {
+  readonly args: readonly string[];
+  readonly env: Env;
+  readonly input: string;
+}
 
 /** The environment in which the command line finds a fleet; nothing of ours but that. */
 export function envOf(fleet: Fleet, more: Env = {}): Env {
@@ -51,6 +60,53 @@ export function startOnTerminal(args: readonly string[], env: Env, prompt = '', 
   };
   child.stdout.on('data', listen);
   return ended;
+}
+
+/**
+ * Runs commands in one process that stays, one after the other: the same code, output and status, without the start of a
+ * process each. For what a process does by itself (signals, pipes, terminals) there is `start`.
+ */
+class CommandLine {
+  #host: ChildProcess | undefined;
+  #latest: Promise<unknown> = Promise.resolve();
+
+  run(args: readonly string[], env: Env, input = ''): Promise<Run> {
+    const ended = this.#latest.then(() => this.#outcome({ args, env, input }));
+    this.#latest = ended.catch(() => undefined);
+    return ended;
+  }
+
+  async #outcome(order: Order): Promise<Run> {
+    this.#host ??= fork(join(import.meta.dirname, 'host.ts'), {
+      env: { ...COMPILED },
+      silent: true,
+      execArgv: [],
+    });
+    const host = this.#host;
+    const gone = new AbortController();
+    const leave = () => gone.abort();
+    host.once('exit', leave).send(order);
+    try {
+      const [outcome] = await once(host, 'message', gone);
+      return outcome;
+    } finally {
+      host.off('exit', leave);
+    }
+  }
+
+  async stop(): Promise<void> {
+    if (!this.#host) return;
+    const exited = once(this.#host, 'exit');
+    this.#host.disconnect();
+    await exited;
+  }
+}
+
+/** The command line for the tests of a file. */
+export function useCommandLine(): Pick<CommandLine, 'run'> {
+  const commandLine = new CommandLine();
+  afterAll(() => commandLine.stop());
+  return commandLine;
 }
 
 function follow(

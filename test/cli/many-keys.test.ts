@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
 import { apiKeys } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
-import { envOf, type Run, start, startOnTerminal } from './keyfence.ts';
+import { envOf, type Run, startOnTerminal, useCommandLine } from './keyfence.ts';
 
 let fleet: Fleet;
 let redis: Redis;
@@ -18,7 +18,9 @@ afterAll(async () => {
   await fleet.stop();
 });
 
-const run = (args: string, input?: string): Promise<Run> => start(args.split(' '), envOf(fleet), input).ended;
+const commandLine = useCommandLine();
+const run = (args: string, input?: string): Promise<Run> =>
+  commandLine.run(args.split(' '), envOf(fleet), input);
 /** The answer as scripts read it; the command must end as `status` says. */
 const answer = async (args: string, status = 0, input?: string) => {
   const ended = await run(`${args} --json`, input);

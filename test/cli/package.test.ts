@@ -122,11 +122,12 @@ test('an application type-checks against the package, with the declarations of a
   };
   writeFileSync(join(home, 'package.json'), '{"private":true,"type":"module"}');
   writeFileSync(join(home, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['*.ts'] }));
-  const [own = '', sidecar = '', ...others] = samplesOf('verifier/library/README.md');
+  const [own = '', metrics = '', sidecar = '', ...others] = samplesOf('verifier/library/README.md');
   expect(others).toEqual([]);
   for (const name of FRAMEWORKS) cpSync(join(ROOT, `deploy/examples/${name}.ts`), join(home, `${name}.ts`));
   writeFileSync(join(home, 'own.ts'), own);
   writeFileSync(join(home, 'sidecar.ts'), sidecar);
+  writeFileSync(join(home, 'metrics.ts'), metrics);
   const differing = sidecar.split('\n').filter((line) => !own.includes(line));
   expect(differing.filter((line) => !line.startsWith('import '))).toHaveLength(1);
   execFileSync(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', home], {
@@ -148,6 +149,11 @@ test('an application type-checks against the package, with the declarations of a
   // A slow machine may have no verdict in time, which a sample does not try again.
   for (const file of ['own.ts', 'sidecar.ts'])
     await fleet.until(async () => (await say(file)) === `${keyId} may pass`);
+  await fleet.until(async () =>
+    (await say('metrics.ts')).includes(
+      'keyfence_verdicts_total{verifier="1",code="VALID",source="redis"} 1\n',
+    ),
+  );
   await fleet.ok('keys.updateKey', { keyId, enabled: false });
   for (const file of ['own.ts', 'sidecar.ts'])
     await fleet.until(async () => (await say(file)) === 'refused: DISABLED');

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/key-format.ts';
 import { Fleet } from '../harness/fleet.ts';
-import { envOf, start } from './keyfence.ts';
+import { envOf, start, useCommandLine } from './keyfence.ts';
 
 let fleet: Fleet;
 beforeAll(async () => {
@@ -14,8 +14,9 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
+const commandLine = useCommandLine();
 const run = (args: readonly string[], env = {}, input?: string) =>
-  start(args, envOf(fleet, env), input).ended;
+  commandLine.run(args, envOf(fleet, env), input);
 const fileOf = (name: string, lines: readonly unknown[]) => {
   const file = join(fleet.directory, name);
   const text = lines.map((line) => (typeof line === 'string' ? line : JSON.stringify(line)));
@@ -204,9 +205,8 @@ describe('import', () => {
       'large.ndjson',
       Array.from({ length: 1500 }, (_, i) => `{"key":"large-${i}"${padding}}`),
     );
-    const { status, stdout } = await run(['keys', 'import', 'large', file], {
-      NODE_OPTIONS: '--max-old-space-size=48',
-    });
+    const env = envOf(fleet, { NODE_OPTIONS: '--max-old-space-size=48' });
+    const { status, stdout } = await start(['keys', 'import', 'large', file], env).ended;
     rmSync(file);
     expect(stdout).toBe('1,500 lines: 1,500 created, 0 there already, 0 refused\n');
     expect(status).toBe(0);

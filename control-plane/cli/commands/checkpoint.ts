@@ -22,8 +22,8 @@ export class Checkpoint<State extends object> {
       throw fileError(this.file, error);
     }
     try {
-      const { of, ...state } = JSON.parse(text) as State & { of: string };
-      return of === this.#of ? (state as unknown as State) : undefined;
+      const { of, ...state } = JSON.parse(text);
+      return of === this.#of ? state : undefined;
     } catch {
       throw new CliError('USAGE', `${this.file} is in the way: it is not of an interrupted run`);
     }

@@ -1,24 +1,24 @@
-import { randomUUID } from 'node:crypto';
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { CREDITS_MAX, type Refill } from '#shared/credits.ts';
-import { CLEARABLE, KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
+import { CLEARABLE } from '#shared/key-record.ts';
 import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Key } from '../../redis/key-view.ts';
-import { jsonList, jsonObject, moment, names, rateLimit, refillPlan, span, whole } from '../arguments.ts';
+import { span, whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
-import { callPatiently, RETRIES_FEW } from '../retry.ts';
 import type { Session } from '../session.ts';
-import { count, list, time } from '../terminal/output.ts';
+import { list, time } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { paged, printListing } from '../terminal/print-listing.ts';
 import { askSecret, canAsk, readInput } from '../terminal/prompt.ts';
+import { changeCredits, credits } from './credits.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
+import { described, showKey } from './key-fields.ts';
 import { changeMany, isMany, manyOptions } from './many-keys.ts';
 import { changePermissions } from './permissions.ts';
 import { rerollKey } from './reroll.ts';
 import { printUsage } from './usage.ts';
+import { verifyKey } from './verify.ts';
 
 type Change = { propagation: ChangeStatus };
 
@@ -42,7 +42,7 @@ export function keyCommands(program: Command, session: Session): void {
     .description('show a key; never its secret')
     .action(async (keyId: string) => {
       const key = await session.call<Key & { lastUsedAt?: number }>('keys.getKey', { keyId });
-      showKey(key);
+      showKey(session, key);
     });
 
   keys
@@ -50,7 +50,7 @@ export function keyCommands(program: Command, session: Session): void {
     .description('show the key whose secret is in KEYFENCE_KEY, on standard input or typed at a prompt')
     .action(async () => {
       const key = await secretGiven();
-      showKey(await session.call<Key>('keys.whoami', { key }));
+      showKey(session, await session.call<Key>('keys.whoami', { key }));
     });
 
   const listing = keys
@@ -139,23 +139,9 @@ export function keyCommands(program: Command, session: Session): void {
       'set, increment or decrement the credits of a key; when this returns, no verifier goes by those from before',
     )
     .addOption(waitOption())
-    .action(async (keyId: string, operation: string, given: string, { wait }) => {
-      if (!OPERATIONS.includes(operation)) {
-        throw new CliError('USAGE', `operation: give one of ${OPERATIONS.join(', ')}`);
-      }
-      const value = operation === 'set' && given === 'unlimited' ? null : creditsOf(given);
-      // By its name it may be sent again where no answer came.
-      const answer = await callPatiently<Change & { remaining: number | null }>(
-        await session.controlPlane(),
-        'keys.updateRemaining',
-        { keyId, op: operation, value, operationId: randomUUID(), waitMs: msOf(wait) },
-        new AbortController().signal,
-        (text) => session.note(text),
-        RETRIES_FEW,
-      );
-      const left = answer.remaining === null ? 'unlimited' : count(answer.remaining);
-      printChange(session, `${keyId}: ${left} credits`, answer);
-    });
+    .action((keyId: string, operation: string, given: string, { wait }) =>
+      changeCredits(session, keyId, operation, given, msOf(wait)),
+    );
 
   keys
     .command('permissions <keyId> <operation> [slugs]')
@@ -192,25 +178,7 @@ export function keyCommands(program: Command, session: Session): void {
       '--permissions <query>',
       'what the key must be allowed to do, such as "files.read AND files.write"',
     )
-    .action(async ({ api, cost, permissions }) => {
-      const key = await secretGiven();
-      const verdict = await callPatiently<Verdict>(
-        session.verifier(),
-        'keys.verifyKey',
-        {
-          ...{ key, apiId: api, ...(cost === undefined ? {} : { remaining: { cost } }) },
-          ...(permissions === undefined ? {} : { authorization: { permissions } }),
-        },
-        new AbortController().signal,
-        (text) => session.note(text),
-        RETRIES_FEW,
-      );
-      session.print(verdict, () => {
-        const { code, keyId, apiId } = verdict;
-        return list({ code, keyId, apiId, ...fieldTexts(verdict), remaining: numberText(verdict.remaining) });
-      });
-      if (!verdict.valid) session.end('NO');
-    });
+    .action(async (asked) => verifyKey(session, await secretGiven(), asked));
 
   keys
     .command('import <apiId> <file>')
@@ -236,26 +204,6 @@ export function keyCommands(program: Command, session: Session): void {
     return key;
   }
 
-  function showKey(key: Key & { lastUsedAt?: number }) {
-    session.print(key, () =>
-      list({
-        keyId: key.keyId,
-        apiId: key.apiId,
-        start: key.start || undefined,
-        ...fieldTexts(key),
-        remaining: numberText(key.remaining),
-        remainingHeld: numberText(key.remainingHeld),
-        remainingLost: numberText(key.remainingLost),
-        refill: key.refill && refillOf(key.refill),
-        created: time(key.createdAt),
-        updated: time(key.updatedAt),
-        rerolledTo: key.rerolledTo,
-        rerolledFrom: key.rerolledFrom,
-        lastUsed: time(key.lastUsedAt),
-      }),
-    );
-  }
-
   async function change(operation: string, what: string, input: object, waitS: number | undefined) {
     printChange(session, what, await session.call<Change>(operation, { ...input, waitMs: msOf(waitS) }));
   }
@@ -263,67 +211,4 @@ export function keyCommands(program: Command, session: Session): void {
 
 const msOf = (seconds: number | undefined) => (seconds === undefined ? undefined : seconds * 1000);
 
-interface Verdict extends Partial<KeyFields> {
-  readonly valid: boolean;
-  readonly code: string;
-  readonly keyId?: string;
-  readonly apiId?: string;
-  readonly remaining?: number;
-}
-
 const CREDITS = ['remaining', 'refill'];
-const OPERATIONS = ['set', 'increment', 'decrement'];
-const credits = whole(0, CREDITS_MAX);
-
-function creditsOf(text: string): number {
-  try {
-    return credits(text);
-  } catch (error) {
-    throw new CliError('USAGE', `credits: ${(error as Error).message}`);
-  }
-}
-
-const numberText = (value: number | undefined) => (value === undefined ? undefined : count(value));
-
-const refillOf = ({ interval, amount, refillDay }: Refill) =>
-  `${count(amount)} ${interval}${refillDay === undefined ? '' : ` on day ${refillDay}`}`;
-
-const parsers = {
-  time: moment,
-  text: String,
-  object: jsonObject,
-  limit: rateLimit,
-  limits: jsonList,
-  slugs: names,
-};
-
-/** Adds the options that set the fields of a key. */
-function described(command: Command): Command {
-  for (const [name, row] of Object.entries(KEY_FIELDS)) {
-    if (!('option' in row)) continue;
-    const [argument, help] = row.option;
-    const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-    const option = new Option(`--${flag} ${argument}`, help);
-    command.addOption(option.argParser<unknown>(parsers[row.kind]));
-  }
-  return command
-    .option('--remaining <credits>', 'credits: each verification costs one, or what it says', credits)
-    .option(
-      '--refill <plan>',
-      'when credits come back: daily:<credits>, monthly:<credits> or monthly:<credits>:<day>',
-      refillPlan,
-    );
-}
-
-/** The fields of a key as people read them; undefined where there is none. */
-function fieldTexts(key: Partial<KeyFields>): Record<string, string | undefined> {
-  const names = Object.keys(KEY_FIELDS) as KeyField[];
-  return Object.fromEntries(names.map((name) => [name, textOf(key[name], KEY_FIELDS[name].kind)]));
-}
-
-function textOf(value: unknown, kind: Kind): string | undefined {
-  if (value === undefined) return undefined;
-  if (kind === 'time') return time(Number(value));
-  if (Array.isArray(value) && kind === 'slugs') return value.join(' ') || undefined;
-  return kind === 'object' || kind === 'limit' || kind === 'limits' ? JSON.stringify(value) : String(value);
-}

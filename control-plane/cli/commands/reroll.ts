@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import type { Propagation } from '../../core/propagation.ts';
-import { callPatiently, RETRIES_FEW } from '../retry.ts';
 import type { Session } from '../session.ts';
 import { list, time } from '../terminal/output.ts';
 import { printChange } from '../terminal/print-change.ts';
@@ -19,14 +18,12 @@ export async function rerollKey(
   expiration: number,
   waitMs: number | undefined,
 ): Promise<void> {
-  const answer = await callPatiently<Rerolled>(
-    await session.controlPlane(),
-    'keys.rerollKey',
-    { keyId, expiration, operationId: randomUUID(), waitMs },
-    new AbortController().signal,
-    (text) => session.note(text),
-    RETRIES_FEW,
-  );
+  const answer = await session.callPatiently<Rerolled>(await session.controlPlane(), 'keys.rerollKey', {
+    keyId,
+    expiration,
+    operationId: randomUUID(),
+    waitMs,
+  });
   const { keyId: made, key, endsAt } = answer;
   const old = endsAt === undefined ? 'refused' : `accepted until ${time(endsAt)}`;
   printChange(session, `${list({ keyId: made, key, [keyId]: old })}\nrerolled ${keyId}`, answer);

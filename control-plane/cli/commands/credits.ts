@@ -1,0 +1,41 @@
+import { randomUUID } from 'node:crypto';
+import { CREDITS_MAX } from '#shared/credits.ts';
+import type { ChangeStatus } from '../../core/propagation.ts';
+import { whole } from '../arguments.ts';
+import { CliError } from '../exit.ts';
+import type { Session } from '../session.ts';
+import { count } from '../terminal/output.ts';
+import { printChange } from '../terminal/print-change.ts';
+
+const OPERATIONS = ['set', 'increment', 'decrement'];
+/** Reads an amount of credits. */
+export const credits = whole(0, CREDITS_MAX);
+
+/** `keyfence keys credits`. Sent again by its own name where no answer comes, so that it is made once. */
+export async function changeCredits(
+  session: Session,
+  keyId: string,
+  operation: string,
+  given: string,
+  waitMs: number | undefined,
+): Promise<void> {
+  if (!OPERATIONS.includes(operation)) {
+    throw new CliError('USAGE', `operation: give one of ${OPERATIONS.join(', ')}`);
+  }
+  const value = operation === 'set' && given === 'unlimited' ? null : creditsOf(given);
+  const answer = await session.callPatiently<{ remaining: number | null; propagation: ChangeStatus }>(
+    await session.controlPlane(),
+    'keys.updateRemaining',
+    { keyId, op: operation, value, operationId: randomUUID(), waitMs },
+  );
+  const left = answer.remaining === null ? 'unlimited' : count(answer.remaining);
+  printChange(session, `${keyId}: ${left} credits`, answer);
+}
+
+function creditsOf(text: string): number {
+  try {
+    return credits(text);
+  } catch (error) {
+    throw new CliError('USAGE', `credits: ${(error as Error).message}`);
+  }
+}

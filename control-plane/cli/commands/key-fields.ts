@@ -1,0 +1,76 @@
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import type { Refill } from '#shared/credits.ts';
+import { KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
+import type { Key } from '../../redis/key-view.ts';
+import { jsonList, jsonObject, moment, names, rateLimit, refillPlan } from '../arguments.ts';
+import type { Session } from '../session.ts';
+import { count, list, time } from '../terminal/output.ts';
+import { credits } from './credits.ts';
+
+const parsers = {
+  time: moment,
+  text: String,
+  object: jsonObject,
+  limit: rateLimit,
+  limits: jsonList,
+  slugs: names,
+};
+
+/** Adds the options that set the fields of a key. */
+export function described(command: Command): Command {
+  for (const [name, row] of Object.entries(KEY_FIELDS)) {
+    if (!('option' in row)) continue;
+    const [argument, help] = row.option;
+    const flag = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+    const option = new Option(`--${flag} ${argument}`, help);
+    command.addOption(option.argParser<unknown>(parsers[row.kind]));
+  }
+  return command
+    .option('--remaining <credits>', 'credits: each verification costs one, or what it says', credits)
+    .option(
+      '--refill <plan>',
+      'when credits come back: daily:<credits>, monthly:<credits> or monthly:<credits>:<day>',
+      refillPlan,
+    );
+}
+
+/** Prints a key; people see its fields, scripts the answer. */
+export function showKey(session: Session, key: Key & { lastUsedAt?: number }): void {
+  session.print(key, () =>
+    list({
+      keyId: key.keyId,
+      apiId: key.apiId,
+      start: key.start || undefined,
+      ...fieldTexts(key),
+      remaining: numberText(key.remaining),
+      remainingHeld: numberText(key.remainingHeld),
+      remainingLost: numberText(key.remainingLost),
+      refill: key.refill && refillOf(key.refill),
+      created: time(key.createdAt),
+      updated: time(key.updatedAt),
+      rerolledTo: key.rerolledTo,
+      rerolledFrom: key.rerolledFrom,
+      lastUsed: time(key.lastUsedAt),
+    }),
+  );
+}
+
+/** The fields of a key as people read them; undefined where there is none. */
+export function fieldTexts(key: Partial<KeyFields>): Record<string, string | undefined> {
+  const names = Object.keys(KEY_FIELDS) as KeyField[];
+  return Object.fromEntries(names.map((name) => [name, textOf(key[name], KEY_FIELDS[name].kind)]));
+}
+
+function textOf(value: unknown, kind: Kind): string | undefined {
+  if (value === undefined) return undefined;
+  if (kind === 'time') return time(Number(value));
+  if (Array.isArray(value) && kind === 'slugs') return value.join(' ') || undefined;
+  return kind === 'object' || kind === 'limit' || kind === 'limits' ? JSON.stringify(value) : String(value);
+}
+
+/** A number as people read it. */
+export const numberText = (value: number | undefined) => (value === undefined ? undefined : count(value));
+
+const refillOf = ({ interval, amount, refillDay }: Refill) =>
+  `${count(amount)} ${interval}${refillDay === undefined ? '' : ` on day ${refillDay}`}`;

@@ -1,0 +1,35 @@
+import type { KeyFields } from '#shared/key-record.ts';
+import type { Session } from '../session.ts';
+import { list } from '../terminal/output.ts';
+import { fieldTexts, numberText } from './key-fields.ts';
+
+interface Verdict extends Partial<KeyFields> {
+  readonly valid: boolean;
+  readonly code: string;
+  readonly keyId?: string;
+  readonly apiId?: string;
+  readonly remaining?: number;
+}
+
+interface Asked {
+  readonly api?: string;
+  readonly cost?: number;
+  readonly permissions?: string;
+}
+
+/** `keyfence keys verify`. A verifier that cannot decide yet is asked again. */
+export async function verifyKey(
+  session: Session,
+  key: string,
+  { api, cost, permissions }: Asked,
+): Promise<void> {
+  const verdict = await session.callPatiently<Verdict>(session.verifier(), 'keys.verifyKey', {
+    ...{ key, apiId: api, ...(cost === undefined ? {} : { remaining: { cost } }) },
+    ...(permissions === undefined ? {} : { authorization: { permissions } }),
+  });
+  session.print(verdict, () => {
+    const { code, keyId, apiId } = verdict;
+    return list({ code, keyId, apiId, ...fieldTexts(verdict), remaining: numberText(verdict.remaining) });
+  });
+  if (!verdict.valid) session.end('NO');
+}

@@ -1,0 +1,34 @@
+import { CommanderError } from 'commander';
+import { isWellFormed } from '#shared/key-format.ts';
+import { CliError } from './exit.ts';
+import { createProgram } from './program.ts';
+import type { Session } from './session.ts';
+import { json, printable } from './terminal/output.ts';
+
+/** Runs the command that the arguments of this process name. Never rejects: the session knows how it ended. */
+export async function run(session: Session): Promise<void> {
+  try {
+    if (process.argv.some((argument) => argument.split('=').some(isWellFormed))) {
+      const advice = 'others can see a command line, so treat that key as known; give its keyId instead';
+      throw new CliError('USAGE', `a key has no place among the arguments: ${advice}`);
+    }
+    await createProgram(session).parseAsync();
+  } catch (error) {
+    end(session, error);
+  }
+}
+
+/** Says on standard error what went wrong, and has the process end with its status. */
+export function end(session: Session, error: unknown): void {
+  if (error instanceof CommanderError) {
+    if (error.exitCode !== 0) session.end('USAGE'); // it has said itself what is wrong
+    return;
+  }
+  const { exit, code, message, requestId } =
+    error instanceof CliError ? error : new CliError('BUG', (error as Error).stack ?? String(error));
+  const text = session.json
+    ? json({ error: { code, message, ...(requestId ? { requestId } : {}) } })
+    : `keyfence: ${message.split('\n').map(printable).join('\n')}${requestId ? ` (request ${requestId})` : ''}`;
+  process.stderr.write(`${text}\n`);
+  session.end(exit);
+}
