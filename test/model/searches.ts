@@ -2,7 +2,7 @@
 export interface Search {
   name: string;
   /** Its file, without `.pml`. */
-  model: 'coherence' | 'credits' | 'debt' | 'window';
+  model: 'coherence' | 'credits' | 'debt' | 'window' | 'workspace';
   defines: string[];
   expect: 'ok' | 'error';
   guards: string;
@@ -23,6 +23,9 @@ const TWICE = ['-DC=1', '-DTURNS=2'];
 const SET = ['-DC=1', '-DSETS=1'];
 const C1 = 'C1: no more is accepted than was granted';
 const R1 = 'R1: no more is accepted in a window than its limit';
+const I16 = 'I16: an answer uses one prefix of each log, none older than a complete write of it';
+const TWO_ROLES = ['-DROLES=2'];
+const IDENTITY = ['-DIDENTITY', '-DKEY_WRITES=2'];
 const C2 = 'C2: nobody answers by the credits from before a complete change';
 
 export const searches: Search[] = [
@@ -103,6 +106,23 @@ export const searches: Search[] = [
   windowMutant('SLICE_SURVIVES_WINDOW', TWICE),
   windowMutant('UNTIL_FROM_REPLY', TWICE),
 
+  workspace('two logs', []),
+  workspace('two logs, two roles', TWO_ROLES),
+  workspace('two logs, two roles, large payloads evict', [...TWO_ROLES, '-DEVICT']),
+  workspace('two logs, a role does more once it is taken', ['-DENEMY']),
+  workspace('two logs, a role is deleted', ['-DDELETION']),
+  workspace('two logs, a customer is stopped', IDENTITY),
+  workspace('two logs, two writes of each', ['-DKEY_WRITES=2', '-DROLE_WRITES=2'], { quick: false }),
+  workspace('two logs, two roles, each changed', [...TWO_ROLES, '-DROLE_WRITES=2'], { quick: false }),
+  workspaceMutant('ONE_LEASE'),
+  workspaceMutant('ROLE_NOT_FENCED'),
+  workspaceMutant('PROFILE_STALE', TWO_ROLES),
+  workspaceMutant('WS_JOIN_LATE'),
+  workspaceMutant('HELD_KEY', ['-DENEMY']),
+  workspaceMutant('ID_REUSED', ['-DDELETION']),
+  workspaceMutant('GIVEN_FIRST', ['-DDELETION']),
+  workspaceMutant('LATE_KEY', IDENTITY),
+
   deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
   deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),
 ];
@@ -144,6 +164,12 @@ function window(name: string, defines: string[]): Search {
 }
 function windowMutant(rule: string, defines: string[], breadthFirst = true): Search {
   return { ...mutant(rule, R1, defines), model: 'window', breadthFirst };
+}
+function workspace(name: string, defines: string[], { quick = true } = {}): Search {
+  return { ...credits(name, defines, { quick }), model: 'workspace', guards: I16 };
+}
+function workspaceMutant(rule: string, defines: string[] = []): Search {
+  return { ...mutant(rule, I16, defines), model: 'workspace' };
 }
 function debt(name: string, defines: string[]): Search {
   return { ...credits(name, defines), model: 'debt' };

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import type { Timeline } from './clock.ts';
 import { type ChangeNode, History, type KeyVersion, versionOf } from './history.ts';
 import type { RedisGroup, RedisNode } from './nodes.ts';
@@ -39,7 +40,7 @@ export interface Following {
 }
 
 /** State of a key, as far as answers tell it. */
-type Seen = Pick<KeyVersion, 'tag' | 'enabled' | 'expires'>;
+type Seen = Pick<KeyVersion, 'tag' | 'enabled' | 'expires' | 'roles'>;
 
 /** Answer of a verifier about a key, and its state at that moment. */
 export interface Answer {
@@ -53,6 +54,11 @@ export interface Answer {
   readonly begunAtMs: number;
   readonly monotonicMs: number;
   readonly following: Following | undefined;
+  /** Names of the roles by which it was judged, and the verifier's state for their log; undefined = none was asked for. */
+  readonly granted:
+    | { readonly tags: readonly string[]; readonly following: Following | undefined }
+    | undefined;
+  readonly roles: readonly KnownKey[];
   /** When this verifier was first asked for this key. */
   readonly firstAskedAtMs: number;
 }
@@ -160,8 +166,10 @@ export class Checker {
 
   answered(answer: Answer): void {
     this.counts.answers++;
-    if (answer.seen) this.#known(answer, answer.seen);
-    else this.#unknown(answer);
+    if (answer.seen) {
+      this.#known(answer, answer.seen);
+      this.#granted(answer, answer.seen.roles);
+    } else this.#unknown(answer);
   }
 
   #known(answer: Answer, seen: Seen): void {
@@ -200,6 +208,29 @@ export class Checker {
     if (answer.protocol < needs) {
       throw new Violation('I20', `${who}, which speaks ${answer.protocol}, in an API that needs ${needs}`);
     }
+  }
+
+  /** What its roles let a key do is of one prefix of their log, with all that was complete before the question. */
+  #granted({ verifier, key, granted, roles, begunAtMs, monotonicMs }: Answer, ids: string): void {
+    if (ids === '') return;
+    const who = `${verifier} answered for ${key.keyId} with ${ids}`;
+    if (!granted) throw new Violation('I16', `${who} and looked at none of them`);
+    const { tags, following } = granted;
+    if (!following || monotonicMs >= following.leaseUntilMs)
+      throw new Violation(
+        'I16',
+        `${who}, ${monotonicMs - (following?.leaseUntilMs ?? 0)} ms after the lease of roles`,
+      );
+    const prefix = this.history.find(WORKSPACE, following.hash);
+    const meant = ids.split(' ').flatMap((id) => roles.find(({ keyId }) => keyId === id) ?? []);
+    for (const change of meant.flatMap((role) => this.history.about(role))) {
+      if (change.completeAtMs < begunAtMs && !contains(prefix, change))
+        throw new Violation('I16', `${who}, asked after ${describe(change)} was complete`);
+    }
+    const versions = meant.map((role) => this.history.at(role, prefix)).filter(({ gone }) => !gone);
+    const expected = versions.map(({ tag }) => tag).sort();
+    if (JSON.stringify(expected) !== JSON.stringify(tags))
+      throw new Violation('I16', `${who} by ${tags}, which at ${following.position} are ${expected}`);
   }
 
   #unknown({ key, code, verifier, firstAskedAtMs }: Answer): void {
@@ -246,8 +277,8 @@ export class Checker {
 }
 
 /** Tells whether an answer is by this state of a key. */
-const isSeen = ({ tag, enabled, expires }: Seen, seen: Seen): boolean =>
-  tag === seen.tag && enabled === seen.enabled && expires === seen.expires;
+const isSeen = ({ tag, enabled, expires, roles }: Seen, seen: Seen): boolean =>
+  tag === seen.tag && enabled === seen.enabled && expires === seen.expires && roles === seen.roles;
 const sha1 = (text: string): string => createHash('sha1').update(text).digest('hex');
 const describe = (change: ChangeNode): string =>
   `change ${change.sequence} of ${change.keyId || change.apiId} (${change.operation} ${change.version.tag})`;

@@ -240,7 +240,7 @@ export class Faults {
 
   /** Whoever applied what a failover took hears, before its first SYNC, of a change that would be its next one. */
   #overwrite(machine: Machine, apiId: string): void {
-    const { random, keys, controlPlanes, verifiers, group, network } = this.#world;
+    const { random, keys, roles, controlPlanes, verifiers, group, network } = this.#world;
     const follower = verifiers.find((process) => process.machine === machine)?.following.get(apiId);
     const lost = (follower?.position ?? 0) - group.primary.state.api(apiId).sequence;
     const process = controlPlanes.find((each) => network.primaryFor(each.machine) === group.primary);
@@ -248,7 +248,7 @@ export class Faults {
     const link = network.link(machine, group.primary);
     network.set(link, 'out', 'held');
     this.#later(50, () => network.set(link, 'out', 'open'));
-    const own = keys.filter((key) => key.apiId === apiId);
+    const own = [...keys, ...(roles?.all ?? [])].filter((key) => key.apiId === apiId);
     for (let i = 0; i <= lost; i++) this.#update(process, random.pick(own));
   }
 

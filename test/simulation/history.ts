@@ -16,6 +16,8 @@ export interface KeyVersion {
   readonly gone: boolean;
   /** The protocol that a verifier must speak to obey all that it has. */
   readonly needs: number;
+  /** Ids of its roles, as in Redis. */
+  readonly roles: string;
 }
 
 /** One change at its place in the tree of histories, in which failovers make branches. */
@@ -35,7 +37,7 @@ export interface ChangeNode {
   completeAtMs: number;
 }
 
-const GONE: KeyVersion = { tag: '', enabled: false, expires: 0, gone: true, needs: 1 };
+const GONE: KeyVersion = { tag: '', enabled: false, expires: 0, gone: true, needs: 1, roles: '' };
 
 /** Every change that was ever committed anywhere, lost ones among them. */
 export class History {
@@ -138,8 +140,8 @@ export class History {
 export function versionOf(record: Readonly<Record<string, string>> | undefined): KeyVersion {
   if (!record) return GONE;
   const needs = record[LATER_FIELD] ? PROTOCOL : 1;
-  const { n: tag = '', e, x } = record;
-  return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs };
+  const { n: tag = '', e, x, R: roles = '' } = record;
+  return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs, roles };
 }
 
 function push<T>(map: Map<string, T[]>, key: string, item: T): void {

@@ -1,5 +1,5 @@
 import { registerHooks } from 'node:module';
-import { CREDIT_SEEDS, LIMIT_SEEDS, REROLL_SEEDS } from './plan.ts';
+import { CREDIT_SEEDS, LIMIT_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
 
 /** A protocol with one of its precautions left out. */
 export interface Mutant {
@@ -238,7 +238,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
   'what was spent is forgotten': {
     seed: CREDIT_SEEDS + 16,
-    file: 'verifier/core/pools.ts',
+    file: 'verifier/core/allowances/pools.ts',
     edits: [
       [
         'if (pool.isSettled) this.#pools.delete(id);',
@@ -258,8 +258,32 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
   'nobody is asked to give back': {
     seed: CREDIT_SEEDS + 2,
-    file: 'verifier/core/pools.ts',
+    file: 'verifier/core/allowances/pools.ts',
     edits: [['else pool.giveBack();', '']],
+  },
+};
+
+/** The same for keys that have roles. */
+const OF_ROLES: Readonly<Record<string, Mutant>> = {
+  'an answer reads one lease only': {
+    seed: ROLE_SEEDS + 8,
+    file: 'verifier/core/workspace.ts',
+    edits: [['return made.epoch.lease.holds() ? made.grants : undefined;', 'return made.grants;']],
+  },
+  'a change of a role is not fenced': {
+    seed: ROLE_SEEDS + 7,
+    file: 'test/simulation/redis.ts',
+    edits: [['laggards: behind.length,', "laggards: apiId === '!ws' && entry?.payload ? 0 : behind.length,"]],
+  },
+  'what roles grant together is not made anew': {
+    seed: ROLE_SEEDS + 3,
+    file: 'verifier/core/workspace.ts',
+    edits: [['made?.version !== this.#records.version || !made.epoch.current', '!made?.epoch.current']],
+  },
+  'the id of a role is used again': {
+    seed: ROLE_SEEDS + 7,
+    file: 'test/simulation/roles.ts',
+    edits: [['const keyId = this.#newId();', 'const keyId = [...this.#gone].at(-1) ?? this.#newId();']],
   },
 };
 
@@ -280,13 +304,18 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
     file: 'test/simulation/redis.ts',
     edits: [['expires && Number(expires) < latestMs ? expires : String(latestMs)', 'String(latestMs)']],
   },
+  'a change of credits that is sent again is made again': {
+    seed: REROLL_SEEDS + 2,
+    file: 'test/simulation/redis.ts',
+    edits: [['if (known)', 'if (known && known.asked !== what)']],
+  },
   'credits go with the first of the keys that share them': {
     seed: REROLL_SEEDS + 2,
     file: 'test/simulation/redis.ts',
     edits: [['if (pool.keys.length === 0) api.pools.delete(id);', 'api.pools.delete(id);']],
   },
   'credits are set for one of the keys that share them': {
-    seed: REROLL_SEEDS + 1,
+    seed: REROLL_SEEDS + 3,
     file: 'test/simulation/redis.ts',
     edits: [['if (other === keyId) continue;', 'if (other !== undefined) continue;']],
   },
@@ -308,12 +337,12 @@ const WINDOWS = 'test/simulation/windows.ts';
 const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'what was granted in a window is used in the next': {
     seed: LIMIT_SEEDS + 3,
-    file: 'verifier/core/pool.ts',
+    file: 'verifier/core/allowances/pool.ts',
     edits: [['Math.min(leftMs, GRANTED_MS) / DRIFT', 'GRANTED_MS']],
   },
   'a window ends by the reply, not by the question': {
     seed: LIMIT_SEEDS + 3,
-    file: 'verifier/core/pool.ts',
+    file: 'verifier/core/allowances/pool.ts',
     edits: [
       [
         'const { monotonicMs, wallMs } = this.#sentAt;',
@@ -343,7 +372,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   },
   'an accepted request takes nothing of its limit': {
     seed: LIMIT_SEEDS,
-    file: 'verifier/core/allowance.ts',
+    file: 'verifier/core/allowances/allowance.ts',
     edits: [
       [
         'for (const { pool, cost } of claims) pool.take(cost, nowMs);',
@@ -359,6 +388,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_CREDITS,
   ...OF_LIMITS,
   ...OF_REROLLS,
+  ...OF_ROLES,
 };
 
 /** Makes every later import see the mutant. Throws, at that import, when the code has changed under it. */

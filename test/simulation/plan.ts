@@ -68,6 +68,8 @@ export interface Plan {
   readonly rate: { readonly limit: number; readonly duration: number; readonly async: boolean } | undefined;
   /** Of the changes: the share that makes a key take another's place. */
   readonly rerolls: number;
+  /** True if keys have roles, which are changed, made and deleted. */
+  readonly roles: boolean;
 }
 
 /** Faults by which credits may be lost. */
@@ -86,6 +88,9 @@ export const LIMIT_SEEDS = 20_000_000;
 
 /** Seeds from here on are of worlds with credits in which keys are rerolled. */
 export const REROLL_SEEDS = 30_000_000;
+
+/** Seeds from here on are of worlds in which keys have roles. */
+export const ROLE_SEEDS = 40_000_000;
 
 const AIMED: Readonly<Record<'failovers' | 'lowering' | 'drift', readonly Fault[]>> = {
   failovers: ['failover'],
@@ -114,14 +119,28 @@ export const CALM: NetworkManners = {
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
-  if (seed < REROLL_SEEDS) return { ...planWithoutRerolls(seed), rerolls: 0 };
+  if (seed >= ROLE_SEEDS) return planWithRoles(seed);
+  if (seed < REROLL_SEEDS) return { ...planWithoutRerolls(seed), rerolls: 0, roles: false };
   const plan = planWithoutRerolls(seed - REROLL_SEEDS + CREDIT_SEEDS);
   // One change may be one of many keys.
   const redis = { ...plan.redis, logEntries: Math.max(100, plan.redis.logEntries) };
-  return { ...plan, seed, redis, rerolls: new Random(seed).pick([0.2, 0.5]) };
+  return { ...plan, seed, redis, rerolls: new Random(seed).pick([0.2, 0.5]), roles: false };
 }
 
-function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls'> {
+function planWithRoles(seed: number): Plan {
+  const plan = planWithoutRerolls(seed - ROLE_SEEDS);
+  // Older verifiers are kept out of an API whose keys have roles; that is looked at elsewhere.
+  return {
+    ...plan,
+    seed,
+    rerolls: 0,
+    roles: true,
+    olderVerifiers: 0,
+    redis: { ...plan.redis, payloadBytesMax: 220 },
+  };
+}
+
+function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls' | 'roles'> {
   if (seed < CREDIT_SEEDS) return { ...planWithout(seed), credits: undefined, rate: undefined };
   if (seed < LIMIT_SEEDS) return { ...planWithCredits(seed), rate: undefined };
   const random = new Random(seed);
@@ -142,7 +161,7 @@ function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls'> {
   };
 }
 
-function planWithCredits(seed: number): Omit<Plan, 'rate' | 'rerolls'> {
+function planWithCredits(seed: number): Omit<Plan, 'rate' | 'rerolls' | 'roles'> {
   const random = new Random(seed);
   // Where keys have credits, older verifiers are kept out from the first.
   const plan = { ...planWithout(seed - CREDIT_SEEDS), olderVerifiers: 0 };
@@ -155,7 +174,7 @@ function planWithCredits(seed: number): Omit<Plan, 'rate' | 'rerolls'> {
   return { ...plan, seed, verifyPeriodMs, credits, faults, limits };
 }
 
-function planWithout(seed: number): Omit<Plan, 'credits' | 'rate' | 'rerolls'> {
+function planWithout(seed: number): Omit<Plan, 'credits' | 'rate' | 'rerolls' | 'roles'> {
   const random = new Random(seed);
   const some = (probability: number, value: number) => (random.chance(probability) ? value : 0);
   const aim = ({ 0: 'failovers', 1: 'lowering', 2: 'drift' } as const)[seed % 6];

@@ -24,7 +24,7 @@ import type {
 import type { Machine } from './clock.ts';
 import type { Connection, Network } from './network.ts';
 import { recallsOf } from './nodes.ts';
-import type { CheckedChange, Script, WriteReply } from './redis.ts';
+import { type CheckedChange, operationOf, type Script, type WriteReply } from './redis.ts';
 
 /** One process's connections, by what they are for. */
 export class Lanes {
@@ -261,10 +261,12 @@ export class SimulatedChangeLog implements BatchedChangeLog {
       const { credits, successor } = write;
       const { records } = state.api(write.apiId);
       const before = records.get(write.keyId);
+      // Sent again: the credits that it brought are counted already.
+      const isAgain = state.api(write.apiId).operations.has(operationOf(write) ?? '');
       const done = state.write(write, nowMs, poolId);
       if (isFirst && done.reply.status === 'OK' && successor)
         this.#rerolled(successor.keyId, before, records.get(write.keyId), records.get(successor.keyId));
-      if (isFirst && done.reply.status === 'OK' && credits) {
+      if (isFirst && done.reply.status === 'OK' && credits && !isAgain) {
         const value = credits.op === 'set' || credits.op === 'increment' ? credits.value : 0;
         this.#granted(
           state.api(write.apiId).records.get(write.keyId)?.['q'] ?? '',

@@ -43,7 +43,7 @@ const LIMITS = {
 };
 const script = (name: string) =>
   new Script(new URL(`../../control-plane/redis/lua/${name}.lua`, import.meta.url));
-const [createKey, setPointer] = [script('create-key'), script('set-pointer')];
+const [createKey, setPointer] = [script('keys/create-key'), script('keys/set-pointer')];
 
 const directory = scratch('contract');
 let redis: RedisServer;
@@ -162,6 +162,7 @@ class Acts {
       l: ['', '{"limit":1,"duration":1000,"async":true}'],
       L: [''],
       P: ['', 'files.read files.write'],
+      R: ['', 'role_1 role_2'],
     };
     const fields: Partial<Record<Letter, string>> = {};
     for (const [field, texts] of Object.entries(values))
@@ -226,7 +227,9 @@ class Acts {
   #creditsChange(): NonNullable<Write['credits']> {
     const value = this.#random.whole(0, 20);
     const op = this.#random.pick(['set', 'set', 'increment', 'decrement', 'decrement', 'none'] as const);
-    return op === 'none' ? { op } : { op, value };
+    // Some are sent again, or another one by their name.
+    const named = this.#random.chance(0.5) ? { operation: this.#random.pick(['one', 'two', 'three']) } : {};
+    return op === 'none' ? { op, ...named } : { op, value: named.operation ? value % 3 : value, ...named };
   }
 
   /** Of any pool, in turns that may be old, saying what may be true. */

@@ -33,6 +33,19 @@ export interface RedisLimits {
   readonly batchBytesMax: number;
 }
 
+/** A named change of credits that was made. */
+interface Operation {
+  /** What it was. */
+  readonly asked: string;
+  readonly sequence: number;
+  readonly hash: string;
+  readonly left: { remaining: number; isOwed: boolean } | undefined;
+}
+
+/** The name of a change of a key's credits among those of the API; undefined = it has none. */
+export const operationOf = ({ keyId, credits }: Write): string | undefined =>
+  credits?.operation === undefined ? undefined : `${keyId} ${credits.operation}`;
+
 /** One API in Redis. */
 export class ApiState {
   created = false;
@@ -58,15 +71,18 @@ export class ApiState {
   readonly records = new Map<string, Readonly<Record<string, string>>>();
   readonly pools = new Map<string, PoolState>();
   readonly windows = new Map<string, WindowState>();
+  /** Named changes of credits by key and name, and what was answered; the real ones end with an hour, or after 32 others. */
+  readonly operations = new Map<string, Operation>();
   readonly held = new Set<string>();
 
   clone(): ApiState {
-    const { members, records, log, creations, pools, windows, held, ...rest } = this;
+    const { members, records, log, creations, pools, windows, operations, held, ...rest } = this;
     const copy = Object.assign(new ApiState(), rest, { log: [...log], creations: [...creations] });
     for (const [name, score] of members) copy.members.set(name, score);
     for (const [keyId, record] of records) copy.records.set(keyId, record);
     for (const [id, pool] of pools) copy.pools.set(id, pool.clone());
     for (const [id, window] of windows) copy.windows.set(id, window.clone());
+    for (const [name, operation] of operations) copy.operations.set(name, operation);
     for (const name of held) copy.held.add(name);
     return copy;
   }
@@ -228,6 +244,16 @@ export class RedisState {
       if (!api.created) return { status: 'NOT_FOUND' };
       if (condition !== '' && Number(condition) !== api.sequence) return { status: 'CONFLICT' };
     }
+    const told = (sequence: number, hash: string, left: Operation['left']): WriteReply => ({
+      ...{ status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version },
+      before: Object.fromEntries(KEY_LETTERS.map((letter) => [letter, record?.[letter] ?? ''])),
+      ...(left ? { credits: left } : {}),
+    });
+    const name = operationOf(write);
+    const what = credits && `${credits.op} ${'value' in credits ? credits.value : ''}`;
+    const known = name === undefined ? undefined : api.operations.get(name);
+    if (known)
+      return known.asked === what ? told(known.sequence, known.hash, known.left) : { status: 'REUSED' };
     const isAdding = credits?.op === 'set' || credits?.op === 'none';
     if (credits && !isAdding && !record?.['q']) return { status: 'UNLIMITED' };
     const needs = credits && credits.op !== 'none' ? 2 : 1;
@@ -269,12 +295,10 @@ export class RedisState {
         api.records.set(record?.['F'] ?? '', rest);
       }
     } else if (operation === 'api-deleted') api.deleted = true;
-    const before = Object.fromEntries(KEY_LETTERS.map((letter) => [letter, record?.[letter] ?? '']));
     messages.push(`${sequence}|${previousHash}|${hash}|${keyId}|${payload}`);
-    return {
-      ...{ status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version, before },
-      ...(changed?.left ? { credits: changed.left } : {}),
-    };
+    if (name !== undefined && what !== undefined)
+      api.operations.set(name, { asked: what, sequence, hash, left: changed?.left });
+    return told(sequence, hash, changed?.left);
   }
 
   /** reroll-key.lua */

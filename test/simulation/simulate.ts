@@ -1,8 +1,10 @@
 import type { Write } from '../../control-plane/core/change-log.ts';
 import { pause } from '../../shared/clock.ts';
+import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
 import { CALM, LOSSY, type Plan, planOf } from './plan.ts';
+import type { Roles } from './roles.ts';
 import { Trace } from './trace.ts';
 import { type ControlPlaneProcess, type VerifierProcess, World } from './world.ts';
 
@@ -77,8 +79,11 @@ function change(world: World): void {
   const kind = random.next();
   const rerolls = plan.rerolls > 0 && random.chance(plan.rerolls);
   const batch = plan.batches > 0 && random.chance(plan.batches) ? batchOf(world, home) : undefined;
+  const { roles } = world;
+  const isOfRoles = roles !== undefined && random.chance(0.4);
   process.machine.deliver(() => {
-    if (rerolls) void reroll(world, process, waitMs);
+    if (isOfRoles) changeRole(world, roles, process, waitMs);
+    else if (rerolls) void reroll(world, process, waitMs);
     else if (batch) void world.writeAll(process, batch, waitMs);
     else if (kind < 0.08) void world.createKey(process, apiId);
     else if (kind < 0.1)
@@ -93,12 +98,26 @@ function change(world: World): void {
         const write = { apiId: home, operation: 'update', keyId, fields } as const;
         return world.upgraded(credits ? { ...write, credits } : write);
       };
-      void world.write(process, update(), waitMs).then((by) => {
+      const write = update();
+      void world.write(process, write, waitMs).then((by) => {
+        if (by === undefined && write.credits?.operation !== undefined) sendAgain(world, write, waitMs);
         // Who was fenced off must not be forgotten before the leases that it got since are over.
         if (by === 'fence' && process.machine.alive) void world.write(process, update(), waitMs);
       });
     }
   });
+}
+
+function changeRole(world: World, roles: Roles, process: ControlPlaneProcess, waitMs: number): void {
+  const write = world.random.chance(0.15) ? undefined : roles.change();
+  if (write) void world.write(process, write, waitMs);
+  else void world.createRole(process, roles);
+}
+
+/** The same change of credits once more, as by a caller that heard of no end of it. */
+function sendAgain(world: World, write: Write, waitMs: number): void {
+  const other = world.random.pick(world.controlPlanes);
+  other?.machine.deliver(() => void world.write(other, write, waitMs));
 }
 
 /** A call, and mostly, where no answer came, the same once more. */
@@ -265,9 +284,13 @@ function balanced({ group, plan, ledger, keys }: World): void {
 /** Crashed followers are found and removed; nobody else is. */
 function otherMembers({ group, verifiers }: World): string | undefined {
   for (const [apiId, { members, created, needs }] of group.primary.state.apis) {
+    const follows = ({ verifier, following }: VerifierProcess) =>
+      apiId === WORKSPACE
+        ? following.has(apiId)
+        : verifier.followers.some((follower) => follower.apiId === apiId);
     const live = verifiers
       .filter(({ protocol }) => protocol >= needs)
-      .filter(({ verifier }) => verifier.followers.some((follower) => follower.apiId === apiId))
+      .filter(follows)
       .map(({ following }) => following.get(apiId)?.member ?? '');
     if (!created || [...members.keys()].sort().join() === live.sort().join()) continue;
     return `members of ${apiId} are ${[...members.keys()].join()}, not ${live.join()}`;

@@ -6,7 +6,7 @@ import { DEFAULT_LIMIT } from '../../shared/credits.ts';
 import { ApiError } from '../../shared/errors.ts';
 import { hashSecret } from '../../shared/key-format.ts';
 import { PROTOCOL } from '../../shared/protocol.ts';
-import { formatPointer, idPointer, secretPointer } from '../../shared/redis/redis-keys.ts';
+import { formatPointer, idPointer, secretPointer, WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import type { Verdict } from '../../verifier/core/verdict.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
@@ -26,6 +26,7 @@ import {
 import { Random } from './random.ts';
 import { Rates } from './rates.ts';
 import { RedisState } from './redis.ts';
+import { Roles } from './roles.ts';
 import type { Trace } from './trace.ts';
 
 /** A verifier's process, from its start to its end. */
@@ -57,6 +58,7 @@ export class World {
   readonly checker: Checker;
   readonly ledger = new Ledger();
   readonly rates: Rates | undefined;
+  readonly roles: Roles | undefined;
   readonly verifiers: VerifierProcess[] = [];
   readonly controlPlanes: ControlPlaneProcess[] = [];
   readonly keys: KnownKey[] = [];
@@ -68,12 +70,14 @@ export class World {
   readonly #members = new Map<string, Following>();
   #machines = 0;
   #tags = 0;
+  #operations = 0;
 
   constructor(plan: Plan, trace: Trace) {
     this.plan = plan;
     this.trace = trace;
     this.random = new Random(plan.seed + 2 ** 40);
     this.rates = plan.rate && new Rates(plan.rate);
+    this.roles = plan.roles ? new Roles(this.random, () => `t${++this.#tags}`) : undefined;
     const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
     const node = (name: string) => new RedisNode(name, new RedisState(plan.redis));
     const spare = plan.hasSpare ? node('D') : undefined;
@@ -101,8 +105,18 @@ export class World {
       for (const { state } of this.group.nodes) state.createApi(apiId, plan.leasesMs[0] as number);
       for (let i = 0; i < plan.keysPerApi; i++) this.#addKey(apiId);
     }
+    if (this.roles) this.#openWorkspace(this.roles);
     for (let i = 0; i < plan.verifiers; i++) this.startVerifier();
     for (let i = 0; i < plan.controlPlanes; i++) this.startControlPlane(plan.leasesMs[0] as number);
+  }
+
+  #openWorkspace(roles: Roles): void {
+    for (const { state } of this.group.nodes) state.createApi(WORKSPACE, this.plan.leasesMs[0] as number);
+    for (let i = 0; i < 2; i++) {
+      const role = roles.add();
+      for (const { state } of this.group.nodes) roles.create(role, state);
+      role.createdAtMs = 0;
+    }
   }
 
   /** Notes a violation, wherever it was noticed, and ends the run. */
@@ -197,7 +211,7 @@ export class World {
   /** Asks a verifier for every key of an API that existed from the start. */
   #askAll(process: VerifierProcess, apiId: string): void {
     const keys = this.keys.slice(0, this.plan.apiIds.length * this.plan.keysPerApi);
-    for (const key of keys) if (key.apiId === apiId) void this.verify(process, key);
+    for (const key of keys) if (key.apiId === apiId || apiId === WORKSPACE) void this.verify(process, key);
   }
 
   startControlPlane(leaseMs: number): ControlPlaneProcess {
@@ -238,7 +252,7 @@ export class World {
       chance: this.random.next,
     });
     const sweep = new Sweep({
-      store: new SimulatedSweepStore(log, this.plan.apiIds),
+      store: new SimulatedSweepStore(log, [...(this.roles ? [WORKSPACE] : []), ...this.plan.apiIds]),
       log,
       fence,
       clock: machine,
@@ -284,7 +298,7 @@ export class World {
       permissions: undefined,
     };
     const answer = (verdict: Verdict) => {
-      const { code, entry, spending } = verdict;
+      const { code, entry, spending, grants } = verdict;
       if (code === 'VALID' && entry?.pool) {
         this.check(() => this.ledger.accept(entry.pool, cost, machine.name));
         if (spending?.remaining === undefined)
@@ -297,6 +311,7 @@ export class World {
       }
       const seen = entry && {
         ...{ tag: entry.details?.name ?? '', enabled: entry.enabled, expires: entry.expires },
+        roles: entry.ties?.text ?? '',
       };
       this.note(machine.name, code, key.keyId, seen?.tag ?? '');
       this.check(() => {
@@ -305,6 +320,8 @@ export class World {
           ...{ verifier: machine.name, protocol, key, code, seen, begunAtMs },
           monotonicMs: machine.monotonicMs(),
           following: following.get(key.apiId),
+          granted: grants && { tags: grants.roles, following: following.get(WORKSPACE) },
+          roles: this.roles?.all ?? [],
           firstAskedAtMs: firstAskedAtMs.get(key.keyId) ?? 0,
         });
       });
@@ -375,10 +392,14 @@ export class World {
   /** Somebody was told that a change is complete. Every verifier is asked at once whether it is so. */
   #completed(about: string, tag: string | undefined, sequence: number, by: 'acks' | 'fence'): void {
     this.check(() => this.checker.complete(about, tag, sequence, by));
-    const [key] = this.keys.filter(({ keyId, apiId }) => keyId === about || apiId === about);
+    const isRole = this.roles?.all.some(({ keyId }) => keyId === about) === true;
+    const [key, ...others] = this.keys.filter(
+      ({ keyId, apiId }) => isRole || keyId === about || apiId === about,
+    );
     if (!key) return;
     this.timeline.after(0.001, () => {
-      for (const process of this.verifiers) void this.verify(process, key);
+      for (const process of this.verifiers)
+        for (const each of isRole ? [key, ...others.slice(0, 2)] : [key]) void this.verify(process, each);
     });
   }
 
@@ -395,17 +416,31 @@ export class World {
     return this.plan.olderVerifiers > 0 && this.random.chance(0.3) ? PROTOCOL : 1;
   }
 
-  /** Something to do to credits, where keys have any. */
+  /** Something to do to credits, where keys have any; with a name where calls without an answer are sent again. */
   creditsChange(): Write['credits'] {
     if (this.plan.credits === undefined || this.random.chance(0.5)) return undefined;
     const value = this.random.whole(1, this.plan.credits);
-    return { op: this.random.pick(['set', 'set', 'increment', 'increment', 'decrement']), value };
+    const op = this.random.pick(['set', 'set', 'increment', 'increment', 'decrement'] as const);
+    return { op, value, ...(this.plan.rerolls > 0 ? { operation: `o${++this.#operations}` } : {}) };
   }
 
   /** The fields of an update: always with a name of its own, sometimes too long for the log. */
   fields(enabled: boolean): Write['fields'] {
     const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
-    return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m };
+    const R = this.roles && { R: this.roles.some() };
+    return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m, ...R };
+  }
+
+  /** Makes a role; a key may be given it once all replicas have it. */
+  async createRole({ log, machine }: ControlPlaneProcess, roles: Roles): Promise<void> {
+    const role = roles.add();
+    try {
+      const { reply, replicated } = await log.durably(WORKSPACE, (state) => roles.create(role, state));
+      if (reply && replicated) role.createdAtMs = this.timeline.nowMs;
+      this.note(machine.name, 'role', role.keyId, reply && replicated);
+    } catch (error) {
+      this.note(machine.name, 'no role', role.keyId, (error as Error).message);
+    }
   }
 
   /**
@@ -533,7 +568,7 @@ export class World {
 
   #newKey(apiId: string, needs = 1): KnownKey {
     const keyId = `k${this.keys.length}`;
-    const created = { tag: `t${++this.#tags}`, enabled: true, expires: 0, gone: false, needs };
+    const created = { tag: `t${++this.#tags}`, enabled: true, expires: 0, gone: false, needs, roles: '' };
     const { credits } = this.plan;
     const pool = credits === undefined ? '' : `pool-${keyId}`;
     if (credits !== undefined) this.ledger.grant(pool, credits);
