@@ -94,13 +94,15 @@ describe('an exchange', () => {
       r: 'd 50',
       t: today - 1,
       '@2.b': '5 0 1 0',
-      '@gone': '9 2 1 0',
+      '@gone': '9 2 1 3',
+      '@forgotten': '6 1 1 2',
     });
     const first = await exchange('2.a', 1, { need: 1 });
     // 50 with the 5 of a live holder; what a former one had is lost.
     expect(first).toMatchObject({ status: 'OK', total: 49 });
     expect(first.refillMs).toBeGreaterThan(0);
-    expect(await at.redis.hmget(pool, 'b', 'l')).toEqual(['44', '7']);
+    expect(await at.redis.hmget(pool, 'b', 'l', 'h')).toEqual(['44', '12', '5']);
+    expect(await at.redis.hexists(pool, '@forgotten')).toBe(0);
     expect((await exchange('2.a', 2, { spent: 1, need: 1 })).total).toBe(48);
     expect((await exchange('gone', 2, { spent: 2 })).status).toBe('OLD');
   });

@@ -22,7 +22,7 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'Sets pointers that are there already to what they hold, which changes nothing.',
   },
   {
-    file: 'control-plane/redis/lua/count-call.lua',
+    file: 'control-plane/redis/lua/callers/count-call.lua',
     before: 'if left < 0 then',
     after: 'if left < 1 then',
     reason: 'PTTL is 0 only within the last millisecond of a window, which a test cannot wait for.',
@@ -34,10 +34,16 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'Asks for one event more than tells whether there are more; only EXAMINED_AT_ONCE are looked at.',
   },
   {
-    file: 'control-plane/redis/lua/change-credits.lua',
+    file: 'control-plane/redis/lua/credits/change-credits.lua',
     before: 'b, h = tonumber(b or 0), tonumber(h or 0)',
     after: 'b, h = tonumber(b or 1), tonumber(h or 0)',
     reason: 'Only `set` and `none` are done to a key without a pool, and both begin anew.',
+  },
+  {
+    file: 'control-plane/redis/lua/credits/change-credits.lua',
+    before: "if pool then redis.call('DEL', name) end",
+    after: "if true then redis.call('DEL', name) end",
+    reason: 'Without a pool it is the name of a pool without a name, of which there is none.',
   },
   {
     file: 'shared/redis/credits.lua',
@@ -46,24 +52,36 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'The search for the next refill begins thousands of years earlier and goes on to the same day.',
   },
   {
-    file: 'verifier/core/pool.ts',
+    file: 'verifier/core/allowances/pool.ts',
     before: 'if (this.#turn !== 0 || this.#waiters.size > 0) return false;',
     after: 'if (this.#turn !== 0 || this.#waiters.size > 1) return false;',
     reason: 'Whoever asks has seen before that nobody waits, or has sent all away who did.',
   },
   {
-    file: 'verifier/core/pool.ts',
+    file: 'verifier/core/allowances/pool.ts',
     before: 'const longestMs = this.window && reply.refillMs >= 0 ? REFUSED_WINDOW_MS : REFUSED_MS;',
     after: 'const longestMs = this.window && reply.refillMs >= 1 ? REFUSED_WINDOW_MS : REFUSED_MS;',
     reason: 'At 0 there is more at this very moment, and the sooner of both ends it.',
   },
+  {
+    file: 'verifier/core/allowances/pool.ts',
+    before: '#resetMs = 0;',
+    after: '#resetMs = 1;',
+    reason: 'Before the first reply, which sets it; until then no answer tells of the limit.',
+  },
   ...['#latestCost', '#latestAtMs'].map((field) => ({
-    file: 'verifier/core/pool.ts',
+    file: 'verifier/core/allowances/spending-rate.ts',
     before: `${field} = 0;`,
     after: `${field} = 1;`,
     reason:
       'Before the first spending; a part of the rate that fades within seconds of the start of the process.',
   })),
+  {
+    file: 'verifier/core/permissions.ts',
+    before: "while (this.#takes('OR')) parts.push(this.#all(depth));",
+    after: "while (this.#takes('OR')) parts.unshift(this.#all(depth));",
+    reason: 'Any of them will do, in whatever order they are asked.',
+  },
   {
     file: 'verifier/redis/lua/sync.lua',
     before: "local reply = {nonce, 'OK', s, h, L or '0', deleted and '1' or '0', last, {}, {}, pointer}",

@@ -72,7 +72,7 @@ describe('what is planted', () => {
   });
 
   test('is one place, and the text is otherwise as it was', () => {
-    for (const file of ['control-plane/core/permissions.ts', 'control-plane/redis/lua/change.lua']) {
+    for (const file of ['control-plane/core/permissions.ts', 'control-plane/redis/lua/log/change.lua']) {
       const text = readFileSync(join(ROOT, file), 'utf8');
       const mutants = mutantsOf(file, text);
       expect(mutants.length).toBeGreaterThan(20);
@@ -94,10 +94,10 @@ describe('a run', () => {
     const files = {
       '.gitignore': 'node_modules\n',
       'package.json': '{"type":"module"}',
-      'tsconfig.json': readFileSync(join(ROOT, 'tsconfig.json'), 'utf8').replace(
-        /"include": \[.*\]/,
-        '"include": ["*.ts"]',
-      ),
+      // Without the declarations of Vitest and Node, which take the compiler five times as long as these few lines.
+      'tsconfig.json': readFileSync(join(ROOT, 'tsconfig.json'), 'utf8')
+        .replace(/"include": \[.*\]/, '"include": ["allowed.ts"]')
+        .replace('"types": ["node"]', '"types": []'),
       'allowed.ts': 'export function allowed(n: number): boolean {\n  return n >= 0 && n < 3;\n}\n',
       'weak.test.ts': testText('expect([1, 9].map(allowed)).toEqual([true, false]);'),
       'strong.test.ts': testText('expect([-1, 0, 2, 3].map(allowed)).toEqual([false, true, true, false]);'),

@@ -3,7 +3,7 @@ import { dirname, join, normalize } from 'node:path';
 
 /** Left out of a path before it is looked up, since a file's own name says what it is for. */
 const ROOM =
-  /(?<=^(?:control-plane|verifier|shared))\/(?:core|redis|http|endpoints|fast-lane|proxy|process)\//;
+  /(?<=^(?:control-plane|verifier|shared))\/(?:core(?:\/allowances)?|redis|http|endpoints|fast-lane|proxy|process)\/|(?<=\/lua)\/[^/]+\//g;
 
 /** The same of a test's path. */
 const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|endpoints|fast-lane|proxy)\//;
@@ -14,7 +14,7 @@ const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|en
  */
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
-    /^(?:control-plane\/(?:credits|credit-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:pools?|limits|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
+    /^(?:control-plane\/(?:credits|credit-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|terms|pools?|limits|spending-rate|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
     [
       'verifier/pools',
       'credits/scripts',
@@ -26,6 +26,16 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'credits/reroll',
       'control-plane/contract',
       'simulation/simulation',
+    ],
+  ],
+  [
+    /^(?:verifier\/permissions|control-plane\/routes\/key-permissions|shared\/slugs)\.ts$/,
+    [
+      'permissions/query',
+      'permissions/conformance',
+      'control-plane/contract',
+      'verifier/authz',
+      'verifier/rechecks',
     ],
   ],
   [/^(?:shared\/trace-id|verifier\/tracer)\.ts$/, ['shared/trace-id', 'end-to-end/tracing', 'verifier/http']],
@@ -42,7 +52,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/routes\/(?:authorization|hidden|apis|fleet|audit|operations|responses|requests)\.ts$/,
+    /^control-plane\/(?:routes\/(?:authorization|hidden|apis|fleet|audit)|operations\/.*)\.ts$/,
     [
       'control-plane/contract',
       'control-plane/permission-matrix',
@@ -140,7 +150,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     /^control-plane\/(?:app|main|metrics)\.ts$/,
     ['metrics', 'documentation', 'control-plane/contract', 'control-plane/limits'],
   ],
-  [/^control-plane\/(?:dashboard|openapi)\.ts$/, ['dashboard/serving', 'control-plane/openapi']],
+  [/^control-plane\/http\/(?:dashboard|openapi)\.ts$/, ['dashboard/serving', 'control-plane/openapi']],
   [
     /^verifier\/(?:authz|identity-headers|router)\.ts$/,
     [
@@ -186,12 +196,15 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'gateways/settings',
     ],
   ],
-  [/^verifier\/(?:usage-report\.ts|lua\/add-usage\.lua)$/, ['verifier/usage', 'control-plane/usage']],
+  [
+    /^verifier\/(?:usage-report\.ts|tags\.ts|tag-counts\.ts|lua\/add-usage\.lua)$/,
+    ['verifier/usage', 'control-plane/usage'],
+  ],
   [/^verifier\/status-report\.ts$|^verifier\/lua\/report/, ['verifier/status', 'control-plane/fleet']],
   [/^verifier\/config\.ts$/, ['shared/config', 'documentation', 'verifier/http']],
   [/^verifier\/key-cache\.ts$/, ['verifier/key-cache', 'verifier/look-ups', 'simulation/simulation']],
   [
-    /^verifier\/(?:follower|lease|redis-port|api-session|lua\/(?:sync|register|find-keys)|verifier|verdict|pointer-batcher|single-flight|negative-cache)\b/,
+    /^verifier\/(?:follower|former-names|log-prefix|semaphore|lease|redis-port|api-session|lua\/(?:sync|register|find-keys)|verifier|verdict|pointer-batcher|single-flight|negative-cache)\b/,
     [
       'verifier/look-ups',
       'verifier/find-keys',
@@ -205,10 +218,31 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     /^verifier\/library\/engine-settings\.ts$/,
     ['documentation', 'verifier/library/client', 'verifier/library/verifier'],
   ],
-  [/^verifier\/library\//, ['verifier/library/client', 'verifier/library/verifier']],
+  [
+    /^verifier\/library\//,
+    ['verifier/library/client', 'verifier/library/metrics', 'verifier/library/verifier'],
+  ],
   [
     /^verifier\/middleware\//,
-    ['verifier/middleware/header-lines', 'verifier/middleware/http2', 'verifier/middleware/middleware'],
+    ['header-lines', 'http2', 'middleware', 'mounted', 'cluster'].map(
+      (name) => `verifier/middleware/${name}`,
+    ),
+  ],
+  [
+    /^verifier\/(?:begun|call|connection|fast-lane|lane|loans?|overdue|parse-call|parse-question|question-in-hand|recognise|reply|response-writer|scan-head)\.ts$/,
+    ['verifier/loans', 'verifier/differential', 'verifier/data-events', 'verifier/survival', 'verifier/http'],
+  ],
+  [
+    /^verifier\/(?:verify-key|dialects)\.ts$/,
+    [
+      'verifier/http',
+      'verifier/authz',
+      'verifier/differential',
+      'verifier/openapi',
+      'permissions/conformance',
+      'credits/conformance',
+      'limits/conformance',
+    ],
   ],
   [/^verifier\/(?:loan|plain-request)\.ts$/, ['verifier/loans', 'verifier/proxy-differential']],
   [

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { effectOf, parsePublished } from '../../shared/change.ts';
-import { KEY_LETTERS } from '../../shared/key-record.ts';
+import { KEY_FIELDS, KEY_LETTERS } from '../../shared/key-record.ts';
 import { PROTOCOL } from '../../shared/protocol.ts';
 
 const hash = fc.stringMatching(/^[0-9a-f]{40}$/);
@@ -64,35 +64,29 @@ test('a state with fewer fields than there are is no state: an older control pla
   expect(effect(['1', ...fields, 'of a later one'])).toMatchObject({ kind: 'set' });
 });
 
-test('a change of a key carries its whole new state', () => {
+test('a change of a key carries its whole new state, in the order of the table', () => {
+  const text = fc.string({ unit: 'grapheme' });
+  const kinds = {
+    flag: fc.boolean(),
+    time: fc.nat(),
+    text,
+    object: fc.jsonValue().map((value) => JSON.stringify({ value })),
+    limit: fc.constantFrom('', '{"limit":1,"duration":1000,"async":true}'),
+    limits: fc.constantFrom('', '[{"name":"a","limit":1,"duration":1000,"async":true}]'),
+    slugs: fc.constantFrom('', 'a b.c'),
+  };
+  const rows = Object.entries(KEY_FIELDS);
   const state = fc.record({
-    enabled: fc.boolean(),
-    expires: fc.nat(),
-    name: fc.string({ unit: 'grapheme' }),
-    externalId: fc.string({ unit: 'grapheme' }),
-    meta: fc.jsonValue().map((value) => JSON.stringify({ value })),
-    environment: fc.string({ unit: 'grapheme' }),
-    ratelimit: fc.constantFrom('', '{"limit":1,"duration":1000,"async":true}'),
-    ratelimits: fc.constantFrom('', '[{"name":"a","limit":1,"duration":1000,"async":true}]'),
-    permissions: fc.constantFrom('', 'a b.c'),
+    ...Object.fromEntries(rows.map(([name, { kind }]) => [name, kinds[kind]])),
     pool: fc.constantFrom('', 'pool_1'),
   });
+  const written = (value: unknown) =>
+    typeof value === 'boolean' ? String(Number(value)) : String(value || '');
   fc.assert(
-    fc.property(state, (s) => {
-      const fields = [
-        'set',
-        s.pool === '' ? 'hash' : `hash ${s.pool}`,
-        s.enabled ? '1' : '0',
-        s.expires ? String(s.expires) : '',
-        s.name,
-        s.externalId,
-        s.meta,
-        s.environment,
-        s.ratelimit,
-        s.ratelimits,
-        s.permissions,
-      ];
-      const effect = effectOf({ sequence: 1, hash: '', keyId: 'k', payload: JSON.stringify(fields) });
+    fc.property(state, (s: Readonly<Record<string, unknown>>) => {
+      const fields = rows.map(([name]) => written(s[name]));
+      const payload = JSON.stringify(['set', s['pool'] === '' ? 'hash' : `hash ${s['pool']}`, ...fields]);
+      const effect = effectOf({ sequence: 1, hash: '', keyId: 'k', payload });
       expect(effect).toEqual({ kind: 'set', secretHash: 'hash', state: s });
     }),
   );

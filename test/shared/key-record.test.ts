@@ -17,7 +17,7 @@ import { PROTOCOL } from '../../shared/protocol.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const LUA = {
-  change: 'control-plane/redis/lua/change.lua',
+  change: 'control-plane/redis/lua/log/change.lua',
   sync: 'verifier/redis/lua/sync.lua',
 };
 
@@ -100,24 +100,15 @@ test('only what is given is changed and audited; what is cleared is audited as n
 });
 
 test('a verifier reads a state that was written before a field was there, or after another was added', () => {
+  const empty = { flag: true, time: 0, text: '', object: '{}', limit: '', limits: '', slugs: '' };
   const none = {
-    ...{ enabled: true, expires: 0, name: '', externalId: '', meta: '{}', environment: '' },
-    ...{ ratelimit: '', ratelimits: '', permissions: '', pool: '' },
+    ...Object.fromEntries(Object.entries(KEY_FIELDS).map(([name, { kind }]) => [name, empty[kind]])),
+    pool: '',
   };
   expect(decodeState(['1'])).toEqual(none);
-  expect(
-    decodeState(['1', '9', 'Ada', 'ada', '{"a":1}', 'live', '', '', 'a b', 'of a later version']),
-  ).toEqual({
-    enabled: true,
-    expires: 9,
-    name: 'Ada',
-    externalId: 'ada',
-    meta: '{"a":1}',
-    environment: 'live',
-    ratelimit: '',
-    ratelimits: '',
-    permissions: 'a b',
-    pool: '',
-  });
-  expect(Object.keys(none)).toEqual([...Object.keys(KEY_FIELDS), 'pool']);
+  const stored = ['1', '9', 'Ada', 'ada', '{"a":1}', 'live', '', '', 'a b'];
+  const read = { expires: 9, name: 'Ada', externalId: 'ada', meta: '{"a":1}', environment: 'live' };
+  const later = [...stored, ...Array(KEY_LETTERS.length - stored.length).fill(''), 'of a later version'];
+  expect(decodeState(later)).toEqual({ ...none, ...read, permissions: 'a b' });
+  expect(Object.keys(decodeState(['1']))).toEqual([...Object.keys(KEY_FIELDS), 'pool']);
 });
