@@ -7,7 +7,8 @@ import {
   SERVER_CORE,
   throughputRows,
 } from './load.ts';
-import { type Server, startBackend, startNginx, startPeer, startVerifier, warm } from './servers.ts';
+import { type Server, startBackend, startVerifier, warm } from './servers.ts';
+import { startNginx, startPeer } from './start-peers.ts';
 
 /** Measures the question of a gateway, answered from memory: no body to read, no JSON. */
 const authzHit: Benchmark = ({ quick }) =>

@@ -1,6 +1,7 @@
 import { type Benchmark, inDirectory, median, type Row } from './harness.ts';
 import { type OpenLoop, openLoop } from './load.ts';
-import { type Server, startBackend, startPeer, startVerifier, warm } from './servers.ts';
+import { type Server, startBackend, startVerifier, warm } from './servers.ts';
+import { startPeer } from './start-peers.ts';
 
 const RATE = 5000;
 const ROUNDS = 5;

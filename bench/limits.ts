@@ -6,12 +6,13 @@ import { loadConfig } from '../shared/process/config.ts';
 import { createLogger } from '../shared/process/log.ts';
 import { RedisNodes } from '../shared/redis/redis.ts';
 import { redisSettings } from '../shared/redis/redis-settings.ts';
-import type { Pool } from '../verifier/core/pool.ts';
-import { creditCounts, Pools } from '../verifier/core/pools.ts';
+import type { Pool } from '../verifier/core/allowances/pool.ts';
+import { creditCounts, Pools } from '../verifier/core/allowances/pools.ts';
 import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { type Benchmark, inDirectory, median, pin, type Row } from './harness.ts';
 import { interleave, type Loads, SERVER_CORE, verifyRequest } from './load.ts';
-import { type Backend, inParallel, startBackend, startPeer, startVerifier, warm } from './servers.ts';
+import { type Backend, inParallel, startBackend, startVerifier, warm } from './servers.ts';
+import { startPeer } from './start-peers.ts';
 import { verifierLimits } from './verifier-options.ts';
 
 /** Of each kind. */

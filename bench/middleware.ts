@@ -1,7 +1,8 @@
 import { cpuOfBlocks } from './blocks.ts';
 import { type Benchmark, inDirectory, median, percentile, type Row } from './harness.ts';
 import { type LoadRequest, SERVER_CORE } from './load.ts';
-import { type ServerProcess, startBackend, startPeer } from './servers.ts';
+import { type ServerProcess, startBackend } from './servers.ts';
+import { startPeer } from './start-peers.ts';
 
 const KEYS = 1000;
 /** What stands before the route, and what the rows say of it; all are compared with the first. */

@@ -13,18 +13,8 @@ import {
   throughputRows,
   verifyRequest,
 } from './load.ts';
-import {
-  buildGo,
-  buildRust,
-  type ServerProcess,
-  startBackend,
-  startHaproxy,
-  startNginx,
-  startPeer,
-  startProgram,
-  startVerifier,
-  warm,
-} from './servers.ts';
+import { type ServerProcess, startBackend, startVerifier, warm } from './servers.ts';
+import { buildGo, buildRust, startHaproxy, startNginx, startPeer, startProgram } from './start-peers.ts';
 
 const KEYS = 10_000;
 /** express-gateway makes its credentials itself, with bcrypt. */

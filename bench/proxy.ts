@@ -13,7 +13,8 @@ import {
   SERVER_CORE,
   throughputRows,
 } from './load.ts';
-import { type Server, startBackend, startPeer, startVerifier, warm } from './servers.ts';
+import { type Server, startBackend, startVerifier, warm } from './servers.ts';
+import { startPeer } from './start-peers.ts';
 
 const KEYS = 1000;
 const NGINX = 'nginx proxy_pass';

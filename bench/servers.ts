@@ -1,11 +1,10 @@
-import { spawn, spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { Agent, request } from 'undici';
 import { startRedis } from '../deploy/dev/redis-server.ts';
 import { generateKey, hashSecret } from '../shared/key-format.ts';
 import { pinned, startProcess } from './harness.ts';
-import { freePort, peer, SERVER_CORE } from './load.ts';
+import { SERVER_CORE } from './load.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 export const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';
@@ -187,105 +186,6 @@ async function post(agent: Agent, url: string, body: object): Promise<Answer> {
     dispatcher: agent,
   });
   return (await answer.body.json()) as Answer;
-}
-
-interface PeerReady {
-  /** The Authorization headers that it knows, of a peer that makes its keys itself. */
-  readonly headers?: readonly string[];
-}
-
-/** A peer of one file for Go; undefined, and says so, where it cannot be built. */
-export function buildGo(file: string, directory: string): string | undefined {
-  const built = join(directory, 'go-peer');
-  const { status } = spawnSync('go', ['build', '-o', built, peer(file)], { stdio: 'inherit' });
-  if (status === 0) return built;
-  console.error(`without ${file}, which needs go`);
-  return undefined;
-}
-
-/** A peer that is a package for Rust; undefined, and says so, where it cannot be built. The first time takes a minute. */
-export function buildRust(name: string): string | undefined {
-  const target = join(ROOT, 'node_modules/.cache', `${name}-peer`);
-  const manifest = join(peer(name), 'Cargo.toml');
-  const args = ['build', '--release', '--quiet', '--manifest-path', manifest, '--target-dir', target];
-  const { status } = spawnSync('cargo', args, { stdio: 'inherit' });
-  if (status === 0) return join(target, 'release', `${name}_peer`);
-  console.error(`without ${name}, which needs cargo and crates.io`);
-  return undefined;
-}
-
-/** A peer that is a program of its own, over the keys of `keysFile`; pinned to the server core. */
-export function startProgram(name: string, program: string, keysFile: string): Promise<ServerProcess> {
-  const port = freePort();
-  return startOther(name, port, [program, String(port), keysFile]);
-}
-
-/** A peer written for Node.js, pinned to the server core; `file` says on a line of JSON that it is ready. */
-export async function startPeer(
-  name: string,
-  file: string,
-  ...args: string[]
-): Promise<ServerProcess & { readonly headers: readonly string[] }> {
-  const port = freePort();
-  const command = pinned(SERVER_CORE, [process.execPath, peer(file), String(port), ...args]);
-  const startedAt = performance.now();
-  const { pid, ready, stop } = await startProcess<PeerReady>(command, {}, 'ready');
-  return { name, port, pid, readyMs: performance.now() - startedAt, stop, headers: ready.headers ?? [] };
-}
-
-/** nginx with the Lua LRU over the keys of `keysFile`, one worker, pinned to the server core. */
-export function startNginx(nginx: string, directory: string, keysFile: string): Promise<ServerProcess> {
-  const port = freePort();
-  const conf = configured('nginx-lua.conf', directory, {
-    PORT: String(port),
-    KEYS: keysFile,
-    DIRECTORY: directory,
-    // A worker of root's would otherwise be somebody who cannot read the keys.
-    USER: process.getuid?.() === 0 ? 'user root;' : '',
-  });
-  return startOther('nginx + Lua LRU', port, [nginx, '-c', conf, '-p', directory]);
-}
-
-/** HAProxy with the keys of `keysFile` in a map file, one thread, pinned to the server core. */
-export function startHaproxy(directory: string, keys: readonly string[]): Promise<ServerProcess> {
-  const port = freePort();
-  const map = join(directory, 'keys.map');
-  writeFileSync(map, keys.map((key, i) => `${key} key_${i}\n`).join(''));
-  const conf = configured('haproxy-map.cfg', directory, { PORT: String(port), MAP: map });
-  return startOther('HAProxy, key of a header in a map file', port, ['haproxy', '-db', '-f', conf]);
-}
-
-/** A peer's configuration with its placeholders filled in; where it was written. */
-function configured(name: string, directory: string, values: Readonly<Record<string, string>>): string {
-  let text = readFileSync(peer(name), 'utf8');
-  for (const [placeholder, value] of Object.entries(values)) text = text.replaceAll(placeholder, value);
-  const file = join(directory, name);
-  writeFileSync(file, text);
-  return file;
-}
-
-/** A server that does not say when it is ready, pinned to the server core. */
-async function startOther(name: string, port: number, command: readonly string[]): Promise<ServerProcess> {
-  const [file = '', ...args] = pinned(SERVER_CORE, command);
-  const startedAt = performance.now();
-  const child = spawn(file, args, { stdio: 'inherit' });
-  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
-  const answers = () =>
-    fetch(`http://127.0.0.1:${port}/`).then(
-      () => true,
-      () => false,
-    );
-  while (!(await answers())) await new Promise((resolve) => setTimeout(resolve, 10));
-  return {
-    name,
-    port,
-    pid: child.pid ?? 0,
-    readyMs: performance.now() - startedAt,
-    async stop() {
-      child.kill('SIGTERM');
-      await exited;
-    },
-  };
 }
 
 /** Does `work` for 0 … count − 1, 64 at a time. */

@@ -10,7 +10,8 @@ import {
   throughputRows,
   verifyRequest,
 } from './load.ts';
-import { type Server, startBackend, startNginx, startPeer, startVerifier, warm } from './servers.ts';
+import { type Server, startBackend, startVerifier, warm } from './servers.ts';
+import { startNginx, startPeer } from './start-peers.ts';
 
 /** verifyKey from memory against the least that others would do, each alone on one core. */
 const verifyHit: Benchmark = ({ quick }) =>

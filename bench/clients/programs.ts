@@ -58,9 +58,21 @@ function unlessRuns(what: Program, file: string, ...args: string[]): Program | u
 
 const PYTHON_LIBRARIES = ['requests', 'httpx', 'urllib3', 'http.client', 'aiohttp', 'pycurl'] as const;
 type PythonLibrary = (typeof PYTHON_LIBRARIES)[number];
+let importable: readonly string[] | undefined;
+/** Those of the libraries that Python has here. */
+function pythonLibraries(): readonly string[] {
+  const lines = ['import importlib', `for name in '${PYTHON_LIBRARIES.join(' ')}'.split():`];
+  const each = ['try: importlib.import_module(name); print(name)', 'except ImportError: pass'];
+  importable ??=
+    spawnSync('python3', ['-c', [...lines, ...each.map((line) => ` ${line}`)].join('\n')], {
+      env: ENVIRONMENT,
+      encoding: 'utf8',
+    }).stdout?.split('\n') ?? [];
+  return importable;
+}
 const python = (library: PythonLibrary): Client => ({
   name: `Python ${library}`,
-  missing: () => unlessRuns(`python3 ${library}`, 'python3', '-c', `import ${library}`),
+  missing: () => (pythonLibraries().includes(library) ? undefined : `python3 ${library}`),
   command: ({ endpoint, base, key, count }) => [
     'python3',
     source('python_clients.py'),
@@ -88,8 +100,11 @@ const java = (client: string, program = 'JavaClients'): Client => ({
       : unlessRuns('javac', 'javac', '-version'),
   command: ({ endpoint, base, key, count, directory }) => {
     const classes = ['-cp', [directory, join(JAVA_LIBRARIES, '*')].join(delimiter)];
-    if (!existsSync(join(directory, `${program}.class`)))
-      must('javac', ...classes, '-d', directory, source(`java/${program}.java`));
+    if (!existsSync(join(directory, `${program}.class`))) {
+      // Both at once, where both can be: the compiler's own start takes the longest.
+      const programs = existsSync(JAVA_LIBRARIES) ? ['JavaClients', 'JavaLibraries'] : ['JavaClients'];
+      must('javac', ...classes, '-d', directory, ...programs.map((name) => source(`java/${name}.java`)));
+    }
     return ['java', ...classes, program, client, endpoint, base, key, String(count)];
   },
 });
