@@ -20,9 +20,11 @@ import { creditRoutes } from './http/routes/credits.ts';
 import { fleetRoutes } from './http/routes/fleet.ts';
 import { importRoutes } from './http/routes/import.ts';
 import { keyPermissionRoutes } from './http/routes/key-permissions.ts';
+import { keyRoleRoutes } from './http/routes/key-roles.ts';
 import { keyRoutes } from './http/routes/keys.ts';
 import { manyKeysRoutes } from './http/routes/many-keys.ts';
 import { rerollRoutes } from './http/routes/reroll.ts';
+import { roleRoutes } from './http/routes/roles.ts';
 import { rootKeyRoutes } from './http/routes/root-keys.ts';
 import { createServer } from './http/server.ts';
 import { takeTurns } from './http/turns.ts';
@@ -38,6 +40,7 @@ import { FleetView } from './redis/fleet.ts';
 import { KeyImport } from './redis/key-import.ts';
 import { KeyView } from './redis/key-view.ts';
 import { Keys } from './redis/keys.ts';
+import { Roles } from './redis/roles.ts';
 import { RootKeys } from './redis/root-keys.ts';
 import { Successors } from './redis/successors.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
@@ -163,12 +166,15 @@ export async function startControlPlane(
     done();
   });
   const view = new KeyView(nodes);
-  keyRoutes(app, { keys, view, apis, propagator, usage: new UsageView(nodes), clock });
+  const roles = new Roles({ nodes, writer, view, log: changes, clock, leaseMs: config.LEASE_MS });
+  keyRoutes(app, { keys, view, apis, roles, propagator, usage: new UsageView(nodes), clock });
   manyKeysRoutes(app, {
     ...{ keys, view, apis, propagator, holdMs: config.FENCE_WAIT_MS },
     monotonicMs: () => clock.monotonicMs(),
   });
   keyPermissionRoutes(app, { keys, propagator });
+  roleRoutes(app, { roles, propagator });
+  keyRoleRoutes(app, { keys, roles, propagator });
   creditRoutes(app, { keys, credits: new Credits(writer, clock), propagator });
   rerollRoutes(app, { keys, successors: new Successors(nodes, keys, clock), propagator, clock });
   importRoutes(app, { keyImport });

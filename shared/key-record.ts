@@ -1,5 +1,5 @@
 import { type GivenLimit, type RateLimit, wholeLimit } from './credits.ts';
-import { PERMISSIONS_PROTOCOL, slugsOf, slugsText } from './slugs.ts';
+import { PERMISSIONS_PROTOCOL, ROLES_PROTOCOL, slugsOf, slugsText } from './slugs.ts';
 
 /** Kinds of values that a field of a key can have. */
 interface Values {
@@ -95,6 +95,12 @@ export const KEY_FIELDS = {
     needs: PERMISSIONS_PROTOCOL,
     description: 'What the key may do, by names of your own; a verification can ask for them.',
     option: ['<slugs>', 'what the key may do, such as files.read,files.write'],
+  },
+  roles: {
+    letter: 'R',
+    kind: 'slugs',
+    needs: ROLES_PROTOCOL,
+    description: 'Roles of the key, by their ids: it may do what any of them may.',
   },
 } as const satisfies Readonly<Record<string, Row>>;
 

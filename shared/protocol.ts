@@ -4,8 +4,9 @@
  * the protocol that it needs (`needs` of a field's row, or of a write), and the scripts hold older ones off.
  * - 2: this gate; credits, rate limits.
  * - 3: permissions.
+ * - 4: roles.
  */
-export const PROTOCOL = 3;
+export const PROTOCOL = 4;
 
 /** The name under which a verifier registers; the scripts read the protocol from it. */
 export const memberName = (text: string): string => `${PROTOCOL}.${text}`;

@@ -17,8 +17,8 @@ export const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES_MAX);
  * @returns false where this Node.js has no such names; then nothing was done
  */
 export function readIntoBuffer(socket: Socket, onRead: OnRead): boolean {
-  const { _handle: handle } = socket as unknown as { _handle?: Handle };
-  if (!names || typeof handle?.useUserBuffer !== 'function') return false;
+  const handle: unknown = Reflect.get(socket, '_handle');
+  if (!names || !takesBuffer(handle)) return false;
   Object.assign(socket, { [names.buffer]: readBuffer, [names.callback]: onRead });
   handle.useUserBuffer(readBuffer);
   return true;
@@ -42,15 +42,20 @@ export function restOf(bytes: Buffer, at: number): Buffer {
 }
 
 interface Handle {
-  useUserBuffer?(buffer: Buffer): void;
+  useUserBuffer(buffer: Buffer): void;
 }
+
+const takesBuffer = (handle: unknown): handle is Handle =>
+  typeof handle === 'object' &&
+  handle !== null &&
+  'useUserBuffer' in handle &&
+  typeof handle.useUserBuffer === 'function';
 
 const names = ((): { buffer: symbol; callback: symbol } | undefined => {
   const callback: OnRead = () => true;
   const probe = new Socket({ onread: { buffer: readBuffer, callback } });
   const stored = Object.getOwnPropertySymbols(probe);
-  const nameOf = (value: unknown) =>
-    stored.find((name) => (probe as unknown as Record<symbol, unknown>)[name] === value);
+  const nameOf = (value: unknown) => stored.find((name) => Reflect.get(probe, name) === value);
   const [bufferName, callbackName] = [nameOf(readBuffer), nameOf(callback)];
   return bufferName && callbackName && { buffer: bufferName, callback: callbackName };
 })();

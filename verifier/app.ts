@@ -1,11 +1,13 @@
 import { createAdminServer, listenAdmin } from '#shared/admin.ts';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { processMetrics } from '#shared/process/process-metrics.ts';
 import type { Config } from './config.ts';
 import { followerLog } from './follower-log.ts';
 import { createEngine } from './library/engine.ts';
 import { type Addresses, openListeners } from './listeners.ts';
 import { Metrics } from './metrics.ts';
+import { watchServer } from './server-metrics.ts';
 import { watchState } from './state-metrics.ts';
 import { watchUpstreams } from './upstream-metrics.ts';
 
@@ -25,6 +27,7 @@ const READY_POLL_MS = 2;
 /** A verifier that listens. Redis need not be there yet: until it is, the process is not ready and answers 503. */
 export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {
   const metrics = new Metrics();
+  processMetrics(metrics.registry);
   const apiIds = config.POD_API_IDS.length > 0 ? config.POD_API_IDS : config.API_IDS;
   const engine = createEngine({
     config,
@@ -62,7 +65,8 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     log,
     crowded: metrics.crowded,
   });
-  watchState(metrics.registry, verifier, apiIds, listeners, usage);
+  watchState(metrics.registry, verifier, apiIds, usage);
+  watchServer(metrics.registry, listeners);
   watchUpstreams(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
   engine.start();

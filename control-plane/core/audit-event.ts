@@ -15,6 +15,7 @@ const EventSubject = Type.Object({
   apiId: Type.Optional(Type.String()),
   keyId: Type.Optional(Type.String()),
   rootKeyId: Type.Optional(Type.String()),
+  roleId: Type.Optional(Type.String()),
   externalId: Type.Optional(
     Type.String({ description: 'The owner of the keys, where they were chosen by it.' }),
   ),
@@ -49,6 +50,7 @@ export interface Subject {
   readonly apiId?: string;
   readonly keyId?: string;
   readonly rootKeyId?: string;
+  readonly roleId?: string;
   /** The owner by which keys were chosen. */
   readonly externalId?: string;
 }

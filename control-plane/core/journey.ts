@@ -64,8 +64,9 @@ export class Journeys {
   }
 
   /**
-   * Accompanies changes that were written one after the other on one connection, so that whoever has the last has all: only
-   * the last is watched. Where a failover took it, it may not have taken those before, and each is accompanied by itself.
+   * Accompanies changes that were written one after the other on one connection. Whoever has the last has all, so only
+   * the last is watched. Where a failover took it, those before it may still be there, and each is then accompanied by
+   * itself.
    */
   beginTogether(changes: readonly WrittenChange[], last: WrittenChange): Journey {
     const { promise, resolve, reject } = Promise.withResolvers<'acks' | 'fence'>();

@@ -16,13 +16,17 @@ export const ROOT_ACTIONS = [
   'create_root_key',
   'read_root_key',
   'update_root_key',
+  'create_role',
+  'read_role',
+  'update_role',
+  'delete_role',
   'read_fleet',
   'read_audit',
 ] as const;
 
 /** An action on an API and its keys. */
 export type ApiAction = (typeof API_ACTIONS)[number];
-/** An action on root keys, and on what belongs to no API. */
+/** An action on root keys, roles, and all else that belongs to no API. */
 export type RootAction = (typeof ROOT_ACTIONS)[number];
 
 /** `*`, `api.<apiId|*>.<action>` or `root.*.<action>`. */

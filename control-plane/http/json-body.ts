@@ -13,8 +13,9 @@ declare module 'fastify' {
 }
 
 /**
- * Reads bodies as JSON, refusing what would not be stored as it was sent: bytes that are not UTF-8 and halves of surrogate
- * pairs, each of which would become U+FFFD, so that two owners could be one; and names that change an object's prototype.
+ * Reads bodies as JSON, and refuses what would not be stored as it was sent. Bytes that are not UTF-8 and halves of
+ * surrogate pairs would each become U+FFFD, so that two owners could become one. Names that change an object's prototype
+ * are refused too.
  */
 export function readJson(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error');

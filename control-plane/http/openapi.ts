@@ -44,6 +44,16 @@ here.textContent = 'Reference';
 here.setAttribute('aria-current', 'page');
 header.append(here);
 document.body.prepend(header);
+const named = (field) => field.closest('tr')?.querySelector('.parameter__name')?.textContent ?? 'Body';
+const mend = () => {
+  // Of its own accord the library nests links into buttons, names no field, and lets nobody scroll by the keyboard.
+  for (const link of document.querySelectorAll('.opblock-summary-control a[href]')) link.removeAttribute('href');
+  for (const field of document.querySelectorAll(':is(.opblock, .modal-ux) :is(input, select, textarea):not([aria-label], [id])'))
+    field.setAttribute('aria-label', named(field));
+  for (const sample of document.querySelectorAll('pre.microlight:not([tabindex])')) sample.tabIndex = 0;
+};
+new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
+mend();
 `;
 /** The verifier's operation, for people who look for it here; written by `npm run docs`. */
 const VERIFY_KEY = JSON.parse(readFileSync(new URL('./verify-key.json', import.meta.url), 'utf8')) as object;
@@ -76,7 +86,13 @@ export async function documentRoutes(app: App): Promise<void> {
   await app.register(swaggerUi, {
     routePrefix: '/docs',
     staticCSP: REFERENCE_CSP,
-    uiConfig: { layout: 'BaseLayout', docExpansion: 'list', tryItOutEnabled: true },
+    uiConfig: {
+      layout: 'BaseLayout',
+      docExpansion: 'list',
+      tryItOutEnabled: true,
+      // Of the library's, one whose colours can be read.
+      syntaxHighlight: { theme: 'obsidian' },
+    },
     theme: {
       title: 'Keyfence reference',
       css: [{ filename: 'keyfence.css', content: STYLE }],

@@ -7,7 +7,7 @@ import { Script } from '#shared/redis/script.ts';
 import { isChange } from './reads.ts';
 import type { App } from './server.ts';
 
-const countScript = new Script(new URL('../redis/lua/count-call.lua', import.meta.url));
+const countScript = new Script(new URL('../redis/lua/callers/count-call.lua', import.meta.url));
 
 const WINDOW_MS = 60_000;
 

@@ -15,8 +15,8 @@ interface TurnLimits {
 }
 
 /**
- * Works on `atOnce` calls of one root key at once, from when they are let through until they have written or are answered.
- * Redis does one thing at a time: more at once make no caller faster, and those of others slower.
+ * Runs at most `atOnce` calls of one root key at once. A call counts until it is answered, or has written and waits for
+ * verifiers. Redis does one thing at a time: more at once would make no caller faster, and others slower.
  * @param refused told of each call that found no place to wait; it is answered RATE_LIMITED
  */
 export function takeTurns(app: App, limits: TurnLimits, refused: () => void): void {
@@ -40,8 +40,8 @@ export function takeTurns(app: App, limits: TurnLimits, refused: () => void): vo
 }
 
 /**
- * Gives each caller so many turns at once; who asks for more waits for one of its own, in order. What a flood of one caller
- * puts before Redis stays so small that the calls of others do not wait behind it.
+ * Bounds how many calls of one caller run at once; its further calls wait, in order. A flood of one caller so puts
+ * little before Redis, and the calls of others do not wait behind it.
  */
 export class Turns {
   readonly #limits: TurnLimits;

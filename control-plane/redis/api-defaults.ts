@@ -12,8 +12,8 @@ export const BYTES = 16;
 const APIS_MAX = 1000;
 
 /**
- * The defaults of APIs as they were last seen, `prefix bytes`, as create-key.lua compares them: it creates no key with
- * other ones than the API has at that moment. So they cost no call of their own, and none is ever out of date.
+ * The defaults of APIs as they were last seen, `prefix bytes`. create-key.lua compares them with those of the API and
+ * creates nothing where they differ. So reading them costs no call, and an outdated one is never used.
  */
 export class SeenDefaults {
   readonly #seen = new Map<string, string>();

@@ -8,8 +8,8 @@ import { Script } from '#shared/redis/script.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 import type { DurableWriter } from './durable-writer.ts';
 
-const createScript = new Script(new URL('./lua/create-api.lua', import.meta.url));
-const updateScript = new Script(new URL('./lua/update-api.lua', import.meta.url));
+const createScript = new Script(new URL('./lua/apis/create-api.lua', import.meta.url));
+const updateScript = new Script(new URL('./lua/apis/update-api.lua', import.meta.url));
 
 /** An API as admins see it. Times are Unix milliseconds. */
 export interface Api extends ApiDefaults {

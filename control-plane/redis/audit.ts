@@ -7,7 +7,7 @@ import { Script } from '#shared/redis/script.ts';
 import { type AuditEvent, type AuditKind, type ListedEvent, readEvent } from '../core/audit-event.ts';
 import { BATCH_LANE, type DurableWriter } from './durable-writer.ts';
 
-const recordScript = new Script(new URL('./lua/record-events.lua', import.meta.url));
+const recordScript = new Script(new URL('./lua/callers/record-events.lua', import.meta.url));
 
 /** Conditions on the events of a listing; all must hold. */
 export interface AuditFilter {

@@ -19,17 +19,18 @@ import type {
 import type { DurableWriter } from './durable-writer.ts';
 import { rerollCall, rerolledOf, rerollScript } from './reroll-call.ts';
 
-const writeScript = new Script(new URL('./lua/write-change.lua', import.meta.url));
-const writeAllScript = new Script(new URL('./lua/write-changes.lua', import.meta.url));
-const checkScript = new Script(new URL('./lua/fence-check.lua', import.meta.url));
-const closeScript = new Script(new URL('./lua/fence-close.lua', import.meta.url));
-const reapScript = new Script(new URL('./lua/reap-members.lua', import.meta.url));
+const writeScript = new Script(new URL('./lua/log/write-change.lua', import.meta.url));
+const writeAllScript = new Script(new URL('./lua/log/write-changes.lua', import.meta.url));
+const checkScript = new Script(new URL('./lua/log/fence-check.lua', import.meta.url));
+const closeScript = new Script(new URL('./lua/log/fence-close.lua', import.meta.url));
+const reapScript = new Script(new URL('./lua/log/reap-members.lua', import.meta.url));
 
 /** Entries that every log keeps at least; a follower that slept through more starts anew. */
 const LOG_ENTRIES = 10_000;
 /**
- * Pace of a batch, at most 8,300 keys a second: a part takes Redis a few milliseconds, and what others write meanwhile still
- * finds room in the log. As fast as it went, a single change beside it took three times as long as usual (bench/many.ts).
+ * Pace of a batch, at most 8,300 keys a second: a part takes Redis a few milliseconds, and what others write meanwhile
+ * still finds room in the log. At full speed, a single change beside it took three times as long as usual
+ * (bench/many.ts).
  */
 export const BATCH_LIMITS = { partMax: 100, periodMs: 12, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
 /** Keys that one run of the script changes: more would keep Redis from others for longer than a millisecond. */

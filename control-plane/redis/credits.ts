@@ -3,7 +3,7 @@ import { apiKeys, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import type { DurableWriter } from './durable-writer.ts';
 
-const settleScript = new Script(new URL('./lua/settle-credits.lua', import.meta.url));
+const settleScript = new Script(new URL('./lua/credits/settle-credits.lua', import.meta.url));
 
 /** Time that holders have to give back what a decrement took, once they know of it; milliseconds. */
 const GIVEN_BACK_MS = 1000;

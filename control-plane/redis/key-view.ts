@@ -4,9 +4,9 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 
-const readScript = new Script(new URL('./lua/read-key.lua', import.meta.url));
-const idsScript = new Script(new URL('./lua/list-ids.lua', import.meta.url));
-const listScript = new Script(new URL('./lua/list-keys.lua', import.meta.url));
+const readScript = new Script(new URL('./lua/keys/read-key.lua', import.meta.url));
+const idsScript = new Script(new URL('./lua/keys/list-ids.lua', import.meta.url));
+const listScript = new Script(new URL('./lua/keys/list-keys.lua', import.meta.url));
 
 /** Credits of a key, where it has any. */
 interface CreditsView {

@@ -8,11 +8,11 @@ import { Script, type ScriptCall } from '#shared/redis/script.ts';
 import type { NewCredits } from '../core/credit-schemas.ts';
 
 /** Creates records; `recordCall` makes its arguments. */
-export const createScript = new Script(new URL('./lua/create-key.lua', import.meta.url));
+export const createScript = new Script(new URL('./lua/keys/create-key.lua', import.meta.url));
 /** Sets pointers, which come before the record. */
-export const pointerScript = new Script(new URL('./lua/set-pointer.lua', import.meta.url));
+export const pointerScript = new Script(new URL('./lua/keys/set-pointer.lua', import.meta.url));
 /** Takes pointers away, unless they are another key's. */
-export const deletePointerScript = new Script(new URL('./lua/delete-pointer.lua', import.meta.url));
+export const deletePointerScript = new Script(new URL('./lua/keys/delete-pointer.lua', import.meta.url));
 
 /**
  * Creations that every API remembers at least. More than an import makes in the time of a lease: a follower that missed

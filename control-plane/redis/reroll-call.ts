@@ -4,7 +4,7 @@ import type { NotWritten, Successor, Written } from '../core/change-log.ts';
 import { CREATIONS_KEPT, digestOf } from './new-record.ts';
 
 /** Makes a successor; `rerollCall` makes its arguments. */
-export const rerollScript = new Script(new URL('./lua/reroll-key.lua', import.meta.url));
+export const rerollScript = new Script(new URL('./lua/keys/reroll-key.lua', import.meta.url));
 
 /** Keys that share a pool of credits: where it is replaced, each of them is changed in one step. */
 const SHARING_MAX = 100;

@@ -7,9 +7,9 @@ import { Permissions } from '../core/permissions.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
 import type { DurableWriter } from './durable-writer.ts';
 
-const createScript = new Script(new URL('./lua/create-root-key.lua', import.meta.url));
-const updateScript = new Script(new URL('./lua/update-root-key.lua', import.meta.url));
-const readScript = new Script(new URL('./lua/read-root-key.lua', import.meta.url));
+const createScript = new Script(new URL('./lua/callers/create-root-key.lua', import.meta.url));
+const updateScript = new Script(new URL('./lua/callers/update-root-key.lua', import.meta.url));
+const readScript = new Script(new URL('./lua/callers/read-root-key.lua', import.meta.url));
 
 const ROOT_KEY_BYTES = 24;
 const ROOT_KEY_PREFIX = 'kfroot';

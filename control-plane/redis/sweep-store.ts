@@ -18,9 +18,9 @@ import { parseScore } from './change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';
 import type { Keys } from './keys.ts';
 
-const setLeaseScript = new Script(new URL('./lua/set-lease.lua', import.meta.url));
-const sweepScript = new Script(new URL('./lua/sweep-api.lua', import.meta.url));
-const forgetScript = new Script(new URL('./lua/forget-api.lua', import.meta.url));
+const setLeaseScript = new Script(new URL('./lua/apis/set-lease.lua', import.meta.url));
+const sweepScript = new Script(new URL('./lua/apis/sweep-api.lua', import.meta.url));
+const forgetScript = new Script(new URL('./lua/apis/forget-api.lua', import.meta.url));
 
 /** Records of a deleted API removed by one script. */
 const SWEEP_BATCH = 500;

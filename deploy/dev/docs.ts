@@ -14,8 +14,9 @@ import { ERRORS } from '../../shared/errors.ts';
 import { KEY_FIELDS, RECORD_FACTS } from '../../shared/key-record.ts';
 import type { Settings } from '../../shared/process/config.ts';
 import { settings as verifier } from '../../verifier/config.ts';
-import { creditCounts } from '../../verifier/core/pools.ts';
+import { creditCounts } from '../../verifier/core/allowances/pools.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics.ts';
+import { watchServer } from '../../verifier/server-metrics.ts';
 import { watchState } from '../../verifier/state-metrics.ts';
 import { watchUpstreams } from '../../verifier/upstream-metrics.ts';
 import { scriptArguments } from './arguments.ts';
@@ -43,9 +44,12 @@ export async function documents(): Promise<{ file: string; present: string; want
       lookupsInFlight: 0,
     },
     [],
-    { requestsInFlight: 0, lane: { answered: 0, lent: 0, handedOver: 0 } },
     undefined,
   );
+  watchServer(verifierMetrics.registry, {
+    requestsInFlight: 0,
+    lane: { answered: 0, lent: 0, handedOver: 0 },
+  });
   watchUpstreams(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {

@@ -51,7 +51,12 @@ const verdict = {
     permissions: {
       type: 'array',
       items: { type: 'string' },
-      description: `${KEY_FIELDS.permissions.description} Absent where it has none.`,
+      description: `${KEY_FIELDS.permissions.description} By itself and by its roles; absent where it has none.`,
+    },
+    roles: {
+      type: 'array',
+      items: { type: 'string' },
+      description: 'Names of its roles. Absent where it has none.',
     },
     ratelimit: {
       type: 'object',

@@ -41,5 +41,10 @@ await build({
   // These packages look for their own files beside them.
   external: /^@grpc\//,
   // Every chunk lies where the sources of its own do, so that they find theirs.
-  output: { dir: join(target, 'verifier'), entryFileNames: 'main.js', chunkFileNames: '[name].js' },
+  output: {
+    dir: join(target, 'verifier'),
+    entryFileNames: 'main.js',
+    chunkFileNames: '[name].js',
+    comments: false,
+  },
 });

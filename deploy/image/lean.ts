@@ -4,6 +4,8 @@ import type { Plugin } from 'rolldown';
 const AT_FIRST_USE: Readonly<Record<string, readonly string[]>> = {
   'node:https': ['createServer'],
   'node:tls': ['createServer', 'createSecureContext'],
+  'node:v8': ['setFlagsFromString'],
+  'node:vm': ['runInNewContext'],
 };
 
 /** Packages that a verifier does not use in full: a file, what it says, and what it says in the bundle. */
@@ -19,16 +21,26 @@ const PATCHES: readonly (readonly [file: RegExp, from: string, to: string])[] = 
         'const tls_1 = { get connect() { return process.getBuiltinModule("tls").connect; } };',
       ] as const,
   ),
+  // A class that gets 600 methods one by one is copied for each of them, unless it is a dictionary (V8 13.6): a tenth of the start.
+  [
+    /ioredis\/built\/utils\/Commander\.js$/,
+    'commands.forEach(',
+    'Commander.prototype.call = undefined; delete Commander.prototype.call; commands.forEach(',
+  ],
+  // A client of a Cluster: shared/redis/redis.ts has its own.
+  [/ioredis\/built\/(?:index|Redis)\.js$/, 'cluster_1 = require("./cluster");', 'cluster_1 = {};'],
+  // Colours for lines that nobody asked for.
+  [
+    /ioredis\/built\/utils\/debug\.js$/,
+    'const debug_1 = require("debug");',
+    'const debug_1 = { default: process.env.DEBUG ? require("debug") : () => Object.assign(() => {}, { enabled: false }) };',
+  ],
   // Exemplars and the sum over a cluster's workers.
   [/prom-client\/lib\/metrics\/processCpuTotal\.js$/, "const OtelApi = require('@opentelemetry/api');", ''],
   [/prom-client\/index\.js$/, "exports.AggregatorRegistry = require('./lib/cluster');", ''],
   [/prom-client\/index\.js$/, "exports.Pushgateway = require('./lib/pushgateway');", ''],
-  // Two lists of CACHE_KEYS_MAX places, element by element: a tenth of the start.
-  [
-    /lru-cache\/dist\/esm\/node\/index\.min\.js$/,
-    'Array.from({length:t}).fill(void 0)',
-    'new Array(t).fill(void 0)',
-  ],
+  // Two lists of CACHE_KEYS_MAX places, element by element: a tenth of the start, and 1.6 MB. They grow as places are taken.
+  [/lru-cache\/dist\/esm\/node\/index\.min\.js$/, 'Array.from({length:t}).fill(void 0)', '[]'],
   // Transports in threads.
   [
     /pino\/lib\/tools\.js$/,

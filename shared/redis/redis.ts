@@ -133,7 +133,7 @@ export class RedisNodes {
       );
       this.#failures.delete(id);
       this.#reach.reached();
-      const { stream } = internals(redis);
+      const stream = socketOf(redis);
       if (stream) {
         readCopies(stream);
         writeTogether(stream);
@@ -242,11 +242,11 @@ async function refuseUnusable(redis: Redis): Promise<void> {
 
 /** Ends a connection now, also when the other side no longer answers; once, for each call would leave a listener there. */
 export function cut(redis: Redis): void {
-  const { stream } = internals(redis);
+  const stream = socketOf(redis);
   if (stream?.destroyed) return;
   redis.disconnect();
   stream?.destroy();
 }
 
-/** Members of ioredis that its types leave out. */
-const internals = (redis: Redis) => redis as unknown as { stream?: Socket };
+/** The connection's socket; undefined before the first. Of ioredis' types it is one that is always there. */
+const socketOf = (redis: Redis): Socket | undefined => redis.stream;

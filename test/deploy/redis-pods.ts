@@ -13,7 +13,7 @@ const HOSTS = ['127.0.0.2', '127.0.0.3', '127.0.0.4'];
 /** Sentinels may have to vote more than once, and demote a primary that came back after 8 s. */
 export const PATIENT = { timeout: HOLDS_MS_MAX, interval: 100 };
 /** As the kubelet: probes are asked again and again; this often, so that a test does not wait for them. */
-const PROBE_MS = 100;
+const PROBE_MS = 250;
 
 interface ContainerHooks {
   readonly name: string;

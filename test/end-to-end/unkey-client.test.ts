@@ -195,6 +195,22 @@ describe.each([
     expect(await verify('dns.read')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
     resultOf(await admin.keys.setPermissions({ keyId, permissions: [{ name: 'dns.read' }] }));
     expect(resultOf(await admin.keys.get({ keyId })).permissions).toEqual(['dns.read']);
+    const { roleId } = resultOf(
+      await admin.permissions.createRole({ name: 'e2e-role', description: 'All of DNS' }),
+    );
+    expect(resultOf(await admin.permissions.getRole({ roleId }))).toMatchObject({
+      id: roleId,
+      name: 'e2e-role',
+    });
+    expect(resultOf(await admin.permissions.listRoles())).toContainEqual(
+      expect.objectContaining({ id: roleId, description: 'All of DNS' }),
+    );
+    const given = await admin.keys.addRoles({ keyId, roles: [{ name: 'e2e-role' }] });
+    expect(resultOf(given)).toEqual([{ id: roleId, name: 'e2e-role' }]);
+    expect(resultOf(await admin.keys.get({ keyId })).roles).toEqual(['e2e-role']);
+    resultOf(await admin.keys.removeRoles({ keyId, roles: [{ id: roleId }] }));
+    expect(resultOf(await admin.keys.setRoles({ keyId, roles: [{ id: roleId }] }))).toHaveLength(1);
+    resultOf(await admin.permissions.deleteRole({ roleId }));
   });
 
   describe('a client gets an error it can read', () => {

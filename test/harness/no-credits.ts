@@ -1,6 +1,6 @@
 import { systemClock } from '../../shared/clock.ts';
 import { unavailable } from '../../shared/errors.ts';
-import { creditCounts, Pools } from '../../verifier/core/pools.ts';
+import { creditCounts, Pools } from '../../verifier/core/allowances/pools.ts';
 
 /** Pools of a follower whose keys have no credits. */
 export const noPools = new Pools({

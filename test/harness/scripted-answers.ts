@@ -1,10 +1,10 @@
 import { systemClock } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
 import { decodeState } from '#shared/key-record.ts';
-import { ORDINARY } from '../../verifier/core/allowance.ts';
+import { ORDINARY } from '../../verifier/core/allowances/allowance.ts';
+import { ownLimit } from '../../verifier/core/allowances/limits.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { instant, Lease } from '../../verifier/core/lease.ts';
-import { ownLimit } from '../../verifier/core/limits.ts';
 import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from '../../verifier/core/verdict.ts';
 import type { Decider } from '../../verifier/endpoints/verify-key.ts';
 import type { HttpLimits } from '../../verifier/http/limits.ts';
@@ -104,6 +104,7 @@ export class ScriptedAnswers implements Decider {
   }
 
   async lookUp(key: string, askedApi?: string, isAgain = false, tags?: readonly string[], terms = ORDINARY) {
+    if (key === 'remote-wrong') throw new ApiError('BAD_REQUEST', 'asked wrongly');
     if (key === 'down') throw unavailable('no answer from Redis');
     if (key === 'remote-bug') throw new TypeError('a fault of ours');
     if (key.startsWith('slow-')) await this.#held.promise;

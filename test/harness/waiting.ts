@@ -52,3 +52,8 @@ export async function turns(): Promise<void> {
 export function elapsed(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
+
+/** Blocks the event loop for so long, without a processor. */
+export function blockFor(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+}

@@ -6,6 +6,7 @@ import {
   LEAVES_MAX,
   QUERY_LENGTH_MAX,
   readQuery,
+  rightsOf,
 } from '../../verifier/core/permissions.ts';
 
 /** The answer for a key with these permissions; a text tells why the query is none. */
@@ -81,6 +82,7 @@ describe('a text', () => {
     expect(answer('a AND b OR c', 'c')).toBe(true);
     expect(answer('a AND (b OR c)', 'c')).toBe(false);
     expect(answer('((a))AND(b)', 'a', 'b')).toBe(true);
+    expect(answer('orders.read AND android', 'orders.read', 'android')).toBe(true);
   });
 
   const SLUG_RULE = /^permissions must match /;
@@ -150,6 +152,10 @@ describe('the limits', () => {
     for (let i = 0; i < depth; i++) query = { or: ['b', query] };
     return query;
   };
+  test('are what the documentation says', () => {
+    expect([QUERY_LENGTH_MAX, LEAVES_MAX, DEPTH_MAX]).toEqual([1000, 100, 20]);
+  });
+
   test('of depth hold in both forms', () => {
     const text = (depth: number) => `${'('.repeat(depth)}a${')'.repeat(depth)}`;
     for (const form of [text, nested]) {
@@ -167,4 +173,12 @@ describe('the limits', () => {
       expect(answer(form(LEAVES_MAX + 1), 'a')).toBe(`must name at most ${LEAVES_MAX} permissions`);
     }
   });
+});
+
+test('keys with the same permissions share what is made of them, and a key without any has nothing', () => {
+  const rights = rightsOf('a b.c');
+  expect(rights).toMatchObject({ slugs: ['a', 'b.c'], json: '["a","b.c"]' });
+  expect(rightsOf('a b.c')).toBe(rights);
+  expect(rightsOf('a')).not.toBe(rights);
+  expect(rightsOf('')).toBeUndefined();
 });

@@ -6,10 +6,10 @@ const STANDING_MS = 3_600_000;
 const STEP_MS = 1000;
 
 /**
- * The date for judging expiry. A date set forward counts at once. One set back below a date that had stood for an hour
- * does not, so that an expired key stays expired, until it has itself stood for an hour; so a mistake in either direction
- * heals, one that lasted less than an hour as soon as it is corrected. A date is kept as what it is ahead of the monotonic
- * clock, which does not change while nobody sets it.
+ * The date for judging expiry. A date that is set forward counts at once. One that is set back below a date that had stood
+ * for an hour counts only after it has stood for an hour itself; until then an expired key stays expired. So a mistake in
+ * either direction heals, and one that lasted less than an hour heals as soon as it is corrected. The date is kept as its
+ * distance from the monotonic clock, which changes only when somebody sets it.
  */
 export class ExpiryClock {
   readonly #clock: Clock;

@@ -3,12 +3,12 @@ import { backoffMs, type Clock, pause, Waker } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { decodeState } from '#shared/key-record.ts';
 import { memberName } from '#shared/protocol.ts';
+import { type CreditCounts, Pools } from './allowances/pools.ts';
 import type { DropReason, FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { FormerNames } from './former-names.ts';
-import { Entry, type Epoch, type KeyCache } from './key-cache.ts';
+import { Entry, type Epoch, type Memory } from './key-cache.ts';
 import { instant, Lease } from './lease.ts';
 import { LogPrefix } from './log-prefix.ts';
-import { type CreditCounts, Pools } from './pools.ts';
 import type { Directory, Mark, Pointer, Session, SyncReply, SyncRequest } from './redis-port.ts';
 
 /** The key to read in a SYNC. */
@@ -44,7 +44,7 @@ const RECONNECT_MAX_MS = 2000;
 export class Follower {
   readonly apiId: string;
   readonly #directory: Pick<Directory, 'open' | 'exchange'>;
-  readonly #cache: KeyCache;
+  readonly #cache: Memory;
   readonly #clock: Clock;
   readonly #newNonce: () => string;
   readonly #random: () => number;
@@ -71,7 +71,7 @@ export class Follower {
   constructor(options: {
     apiId: string;
     directory: Pick<Directory, 'open' | 'exchange'>;
-    cache: KeyCache;
+    cache: Memory;
     clock: Clock;
     /** A fresh unguessable text at each call: member names and nonces. */
     newNonce: () => string;
@@ -215,7 +215,10 @@ export class Follower {
       if (!isSeen) continue;
       const [named, , ...state] = reply.record;
       const keyId = wanted.keyId ?? reply.pointer?.keyId;
-      if (named === undefined || keyId === undefined) return undefined;
+      if (named === undefined || keyId === undefined) {
+        if (keyId !== undefined) this.#cache.lacks?.(keyId, epoch);
+        return undefined;
+      }
       const { secretHash, pool } = readNamed(named);
       const entry = new Entry(epoch, keyId, decodeState(state, pool));
       this.#cache.put(secretHash, entry);
@@ -366,7 +369,7 @@ export class Follower {
         this.#touch(this.#cache.update(effect.secretHash, change.keyId, epoch, effect.state));
         break;
       case 'forget':
-        this.#touch([...this.#cache.forget(effect.secretHash), effect.pool]);
+        this.#touch([...this.#cache.forget(effect.secretHash, change.keyId), effect.pool]);
         break;
       case 'api-deleted':
         this.#apiDeleted = true;

@@ -3,10 +3,10 @@ import { inOne } from '#shared/in-one.ts';
 import { digestFrom } from '#shared/key-format.ts';
 import { decodeState, type KeyState } from '#shared/key-record.ts';
 import type { VerdictCounts } from '#shared/verdict-codes.ts';
+import { type Limit, limitPool, limitsOf } from './allowances/limits.ts';
+import type { Pools } from './allowances/pools.ts';
 import type { Lease } from './lease.ts';
-import { type Limit, limitPool, limitsOf } from './limits.ts';
-import { type Rights, rightsOf } from './permissions.ts';
-import type { Pools } from './pools.ts';
+import { type Rights, rightsOf, type Ties, tiesOf } from './permissions.ts';
 
 /**
  * All that a follower remembers between two losses of sync. When it drops, it starts another epoch and every
@@ -19,6 +19,15 @@ export interface Epoch {
   current: boolean;
   /** Set by each answer from memory; read and reset to find idle APIs. */
   used: boolean;
+}
+
+/** Memory that a follower fills from its log and its reads. A change answers the pools that the key had before, and has now. */
+export interface Memory {
+  put(secretHash: string, entry: Entry): void;
+  update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): readonly string[];
+  forget(secretHash: string, keyId: string): readonly string[];
+  /** There is no such record. */
+  lacks?(keyId: string, epoch: Epoch): void;
 }
 
 /** The rare parts of a key that answers show as they are, apart so that a plain key stays small. */
@@ -37,6 +46,8 @@ interface Facts {
   readonly limits: readonly Limit[] | undefined;
   /** Permissions; undefined = none. Keys with the same ones share them. */
   readonly rights: Rights | undefined;
+  /** undefined = it has no roles. Keys with the same ones share them. */
+  readonly ties: Ties | undefined;
   /** Name of the pool of the first of its limits, once it was asked for: each request needs it. */
   firstPool: string;
 }
@@ -49,13 +60,14 @@ const PLAIN: Facts = Object.freeze({
   pool: '',
   limits: undefined,
   rights: undefined,
+  ties: undefined,
   firstPool: '',
 });
 const PLAIN_DISABLED: Facts = Object.freeze({ ...PLAIN, enabled: false });
 
 /**
- * Verdicts on a key that are not reported yet. A plain number counts VALID verdicts and stands for no others: almost
- * all keys need nothing more, and it takes no memory of its own.
+ * Verdicts on a key that are not reported yet. A plain number counts VALID verdicts alone: almost all keys need nothing
+ * more, and a number takes no memory of its own.
  */
 export type Unreported = VerdictCounts | number;
 
@@ -97,6 +109,10 @@ export class Entry {
 
   get rights(): Rights | undefined {
     return this.#facts.rights;
+  }
+
+  get ties(): Ties | undefined {
+    return this.#facts.ties;
   }
 
   /** Name of the pool of the first of its limits. */
@@ -143,19 +159,24 @@ function factsOf(state: KeyState): Facts {
   if (expires === 0 && isBare && pool === '' && limits === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
   const rights = rightsOf(state.permissions);
   const details = isBare ? undefined : detailsIn(state);
-  // The text is shared too: there may be 10 KB of it.
-  const shared = rights && details ? { ...details, permissions: rights.text } : details;
-  return { enabled, expires, details: shared, pool, limits, rights, firstPool: '' };
+  const ties = tiesOf(state.roles, rights);
+  // The texts are shared too: there may be 10 KB of them.
+  const shared = details && {
+    ...details,
+    ...(rights ? { permissions: rights.text } : {}),
+    ...(ties ? { roles: ties.text } : {}),
+  };
+  return { enabled, expires, details: shared, pool, limits, rights, ties, firstPool: '' };
 }
 
 /** Given again and again: lru-cache would make one for each hit. */
 const NO_OPTIONS = {};
 
 /**
- * The known keys of all APIs by the digest of their secret (`digestOf`), least recently used out first. While half of it is free
- * a hit is not noted: that moves its key to the end of a list, which costs as much as all else of a look-up.
+ * The known keys of all APIs by the digest of their secret (`digestOf`); the least recently used goes first. While half
+ * of it is free, a hit does not move its key to the end of the list, since that costs as much as the rest of a look-up.
  */
-export class KeyCache {
+export class KeyCache implements Memory {
   readonly #entries: LRUCache<string, Entry>;
   evictions = 0;
 

@@ -26,10 +26,10 @@ export class Lease {
     this.#untilWallMs = sentAt.wallMs + lengthMs;
   }
 
-  /** Ends when `other` does as it is now; what becomes of that later is no matter. */
-  follow(other: Lease): void {
-    this.#untilMonotonicMs = other.#untilMonotonicMs;
-    this.#untilWallMs = other.#untilWallMs;
+  /** Ends when the first of others does as they are now; what becomes of them later is no matter. */
+  follow(other: Lease, another = other): void {
+    this.#untilMonotonicMs = Math.min(other.#untilMonotonicMs, another.#untilMonotonicMs);
+    this.#untilWallMs = Math.min(other.#untilWallMs, another.#untilWallMs);
   }
 
   /** Ends the lease now. */

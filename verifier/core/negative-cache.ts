@@ -4,9 +4,10 @@ import type { Verdict } from './verdict.ts';
 const DIGEST_BYTES = 32;
 
 /**
- * Secrets that are of no key, or of none that is served here, by their digest (`digestOf`), each with its verdict and for a
- * while. A digest says itself where it is kept, and a later one takes its place. In bytes: a flood of made-up keys writes
- * here at every request, and objects that are kept make every scavenge longer ("Garbage" in verifier/README.md).
+ * Secrets of which no key exists, or none that is served here, by their digest (`digestOf`), each with its verdict, for
+ * a while. A digest determines its own place, and a later one takes it over. Kept as bytes: a flood of made-up keys
+ * writes here at every request, and objects that stay alive make every scavenge longer ("Garbage" in
+ * verifier/README.md).
  */
 export class NegativeCache {
   readonly #clock: Clock;

@@ -42,6 +42,29 @@ export function rightsOf(text: string): Rights | undefined {
   return rights;
 }
 
+/** Roles of a key, with what it may do besides; keys with the same ones share them. */
+export interface Ties {
+  /** As in Redis. */
+  readonly text: string;
+  /** Ids; at least one. */
+  readonly roles: readonly string[];
+  readonly rights: Rights | undefined;
+}
+
+/** Ties by the texts that they were read from. */
+const knownTies = new LRUCache<string, Ties>({ max: REMEMBERED_MAX });
+
+/** Roles of a key that has these rights; undefined = it has none. */
+export function tiesOf(text: string, rights: Rights | undefined): Ties | undefined {
+  if (text === '') return undefined;
+  const name = `${text}|${rights?.text ?? ''}`;
+  const present = knownTies.get(name);
+  if (present) return present;
+  const ties = { text, roles: Object.freeze(slugsOf(text)), rights };
+  knownTies.set(name, ties);
+  return ties;
+}
+
 /** Says whether the granted permissions are those that a query needs. No name stands for others. */
 export function allows(granted: ReadonlySet<string>, query: Query): boolean {
   if (typeof query === 'string') return granted.has(query);
@@ -51,8 +74,8 @@ export function allows(granted: ReadonlySet<string>, query: Query): boolean {
 }
 
 /**
- * Reads a query: a permission, `{and: […]}` or `{or: […]}` of others, or a text such as `a AND (b OR c)`, in which AND binds
- * more closely than OR. A fault tells the rule, never the value.
+ * Reads a query: a permission, `{and: […]}` or `{or: […]}` of others, or a text such as `a AND (b OR c)`, in which AND
+ * binds more closely than OR. A fault names the rule, never the value.
  */
 export function readQuery(given: unknown): ReadQuery {
   const known = typeof given === 'string' ? remembered.get(given) : undefined;

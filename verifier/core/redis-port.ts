@@ -18,8 +18,8 @@ export interface Registration {
 }
 
 /**
- * `<number>-<hash>`: the creations of an API's keys up to that number, which the hash over them fixes. `0-` is none; the
- * hash is empty where the keys are from before there were marks.
+ * `<number>-<hash>`: the creations of an API's keys up to that number, with a hash over all of them. `0-` stands for
+ * none. The hash is empty where the keys are older than these marks.
  */
 export type Mark = string;
 

@@ -6,8 +6,8 @@ import {
   LIMIT_NAME,
   LIMITS_MAX,
 } from '#shared/credits.ts';
-import { ORDINARY, type Terms } from './allowance.ts';
-import { type AskedLimit, ownLimit } from './limits.ts';
+import { ORDINARY, type Terms } from './allowances/allowance.ts';
+import { type AskedLimit, ownLimit } from './allowances/limits.ts';
 import { type Query, readQuery } from './permissions.ts';
 
 /** Makes the error of a wrong question. */

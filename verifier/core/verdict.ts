@@ -2,9 +2,10 @@ import { DEFAULT_LIMIT } from '#shared/credits.ts';
 import { inOne } from '#shared/in-one.ts';
 import { TEXT_FIELDS } from '#shared/key-record.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
-import type { LimitOutcome, Spending } from './allowance.ts';
+import type { LimitOutcome, Spending } from './allowances/allowance.ts';
 import type { Entry } from './key-cache.ts';
 import { allows, type Query } from './permissions.ts';
+import type { Grants } from './workspace.ts';
 
 /** A decision on a key. `entry` is there where the table of verdicts says that the response shows the key. */
 export interface Verdict {
@@ -12,6 +13,8 @@ export interface Verdict {
   readonly entry?: Entry;
   /** Outcome for credits and rate limits; undefined = the key has none, or it was not good anyway. */
   readonly spending?: Spending;
+  /** All that the key may do; undefined = it has no roles, and `entry` says it. */
+  readonly grants?: Grants | undefined;
 }
 
 export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
@@ -23,20 +26,31 @@ export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
  * @param askedApi the API that the caller wants the key to be of; undefined = any
  * @param nowMs Unix time that never goes back
  * @param query the permissions that it must have; undefined = none
+ * @param grants all that a key with roles may do
  */
-export function judge(entry: Entry, askedApi: string | undefined, nowMs: number, query?: Query): Verdict {
+export function judge(
+  entry: Entry,
+  askedApi: string | undefined,
+  nowMs: number,
+  query?: Query,
+  grants?: Grants,
+): Verdict {
   if (askedApi !== undefined && askedApi !== entry.epoch.apiId) return FORBIDDEN;
-  if (!entry.enabled) return { code: 'DISABLED', entry };
-  if (entry.expires !== 0 && entry.expires <= nowMs) return { code: 'EXPIRED', entry };
-  if (query !== undefined && !allows(entry.rights?.granted ?? NOTHING, query))
-    return { code: 'INSUFFICIENT_PERMISSIONS', entry };
-  return { code: 'VALID', entry };
+  const code = codeOf(entry, nowMs, query, grants);
+  return grants === undefined ? { code, entry } : { code, entry, grants };
+}
+
+function codeOf(entry: Entry, nowMs: number, query?: Query, grants?: Grants): VerdictCode {
+  if (!entry.enabled) return 'DISABLED';
+  if (entry.expires !== 0 && entry.expires <= nowMs) return 'EXPIRED';
+  if (query === undefined || allows((grants ?? entry.rights)?.granted ?? NOTHING, query)) return 'VALID';
+  return 'INSUFFICIENT_PERMISSIONS';
 }
 
 const NOTHING: ReadonlySet<string> = new Set();
 
 /** The body of a verifyKey response. */
-export function verdictBody({ code, entry, spending }: Verdict, requestId: string): string {
+export function verdictBody({ code, entry, spending, grants }: Verdict, requestId: string): string {
   const start = STARTS[code];
   if (entry === undefined) return `${start},"requestId":"${requestId}"}`;
   const { keyId, enabled, details } = entry;
@@ -53,7 +67,9 @@ export function verdictBody({ code, entry, spending }: Verdict, requestId: strin
     const value = details[name];
     if (value) texts += label + JSON.stringify(value);
   }
-  if (entry.rights) texts += `,"permissions":${entry.rights.json}`;
+  const rights = grants ?? entry.rights;
+  if (rights && rights.slugs.length > 0) texts += `,"permissions":${rights.json}`;
+  if (grants && grants.roles.length > 0) texts += `,"roles":${grants.rolesJson}`;
   return `${key},"enabled":${enabled},"meta":${details.meta}${texts}${expires}${used},"requestId":"${requestId}"}`;
 }
 

@@ -3,17 +3,18 @@ import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { Deadlines } from '#shared/redis/deadlines.ts';
 import type { VerdictCode } from '#shared/verdict-codes.ts';
-import { ask, claimsOf, giveBack, hasPrice, ORDINARY, spend, type Terms } from './allowance.ts';
+import { ask, claimsOf, giveBack, hasPrice, ORDINARY, spend, type Terms } from './allowances/allowance.ts';
+import { creditCounts } from './allowances/pools.ts';
 import { ExpiryClock } from './expiry-clock.ts';
 import { Follower } from './follower.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
-import { type Entry, KeyCache } from './key-cache.ts';
+import { type Entry, KeyCache, type Memory } from './key-cache.ts';
 import { NegativeCache } from './negative-cache.ts';
-import { creditCounts } from './pools.ts';
 import type { Directory, Pointer } from './redis-port.ts';
 import { Semaphore } from './semaphore.ts';
 import { SingleFlight } from './single-flight.ts';
 import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
+import { Workspace } from './workspace.ts';
 
 /** Counter of verdicts by key. */
 interface VerdictCounter {
@@ -46,6 +47,9 @@ interface Asked {
 /** Longest time in which holders of credits give back what others need, milliseconds; after that it is done without. */
 export const RECALL_MS = 50;
 
+/** Times that a key is found with roles that memory lacks, before its caller is told. */
+const ATTEMPTS_MAX = 5;
+
 /** A look-up given up for its number (`shed`) or its slowness (`slow`); clients see 503 with `Retry-After`. */
 export class LookupGivenUp extends ApiError {
   readonly reason: 'shed' | 'slow';
@@ -77,6 +81,7 @@ export class Verifier {
   readonly #lookups: SingleFlight<Entry | Verdict, Asked, Verdict>;
   readonly #slots: Semaphore;
   readonly #spending: Deadlines<(error: unknown) => void>;
+  readonly #workspace: Workspace;
   readonly #followers = new Map<string, { follower: Follower; idleSinceMs: number }>();
   /**
    * The likely API of the next key that memory does not have: a follower finds and reads a key in one step at Redis.
@@ -123,6 +128,7 @@ export class Verifier {
       answer: (found, asked) => this.#answer(found, asked),
       tooSlow,
     });
+    this.#workspace = new Workspace((apiId, memory) => this.#newFollower(apiId, memory));
     this.#spending = new Deadlines(clock, limits.lookupWaitMs + RECALL_MS, (fail) => fail(tooSlow()));
   }
 
@@ -136,7 +142,8 @@ export class Verifier {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#idleCheck?.cancel();
-    await Promise.all([...this.#followers.values()].map(({ follower }) => follower.stop()));
+    const leaving = [...this.#followers.values()].map(({ follower }) => follower.stop());
+    await Promise.all([...leaving, this.#workspace.stop()]);
   }
 
   get followers(): Follower[] {
@@ -198,18 +205,25 @@ export class Verifier {
     const asked = { digest, askedApi, isAgain, tags, terms };
     const entry = this.#cache.get(digest);
     // Only its credits, or what its rate limits still allow, are not here.
-    if (entry?.epoch.lease.holds() && hasPrice(entry, terms)) return this.#spend(asked);
+    if (entry?.epoch.lease.holds() && hasPrice(entry, terms) && this.#isKnown(entry))
+      return this.#spend(asked);
     return this.#lookups.ask(digest, asked);
   }
 
   #answer(found: Entry | Verdict, asked: Asked): Verdict | Promise<Verdict> {
     if ('code' in found) return found;
-    if (!found.epoch.current || !found.epoch.lease.holds()) throw unavailable('not in sync with Redis');
+    if (!found.epoch.current || !found.epoch.lease.holds() || !this.#isKnown(found))
+      throw unavailable('not in sync with Redis');
     const { askedApi, isAgain, tags, terms } = asked;
     return this.#judge(found, askedApi, isAgain, tags, terms) ?? this.#spend(asked);
   }
 
-  /** undefined = the key is good, and whether it may be used so much must be asked. */
+  /** Tells whether all that a key's roles let it do is in memory, and may be told at this instant. */
+  #isKnown({ ties }: Entry): boolean {
+    return ties === undefined || this.#workspace.grants(ties) !== undefined;
+  }
+
+  /** undefined = the key is good, and whether it may be used so much must be asked; or memory lacks what its roles let it do. */
   #judge(
     entry: Entry,
     askedApi: string | undefined,
@@ -217,14 +231,17 @@ export class Verifier {
     tags: readonly string[] | undefined,
     terms: Terms,
   ): Verdict | undefined {
+    const grants = entry.ties && this.#workspace.grants(entry.ties);
+    if (grants === undefined && entry.ties !== undefined) return undefined;
     // Most keys never expire, and need no clock.
-    let verdict = judge(entry, askedApi, entry.expires === 0 ? 0 : this.#expiry.nowMs(), terms.permissions);
+    const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
+    let verdict = judge(entry, askedApi, nowMs, terms.permissions, grants);
     if (isAgain) return verdict;
     if (verdict.code === 'VALID' && hasPrice(entry, terms)) {
       const claims = claimsOf(entry, terms);
       const spending = typeof claims === 'string' ? undefined : spend(claims, this.#clock.monotonicMs());
       if (spending === undefined) return undefined;
-      verdict = { code: spending.code, entry, spending };
+      verdict = { code: spending.code, entry, spending, grants };
     }
     this.#usage?.count(entry, verdict.code, tags);
     return verdict;
@@ -253,6 +270,7 @@ export class Verifier {
           const entry = this.#cache.get(digest);
           if (entry === undefined) return end(() => resolve(this.#lookups.ask(digest, asked)));
           if (!entry.epoch.lease.holds()) return end(() => reject(unavailable('not in sync with Redis')));
+          if (!this.#isKnown(entry)) return end(() => resolve(this.#lookups.ask(digest, asked)));
           const verdict = this.#judge(entry, askedApi, isAgain, tags, terms);
           const claims = claimsOf(entry, terms);
           if (typeof claims === 'string') {
@@ -276,29 +294,38 @@ export class Verifier {
     if (slot !== true && !(await slot)) throw new LookupGivenUp('shed', 'too many look-ups at once');
     try {
       this.counts.fills++;
-      const start = this.#clock.monotonicMs();
-      const secretHash = secretHashFrom(digest);
-      let pointer: Pointer | undefined;
-      if (this.#likely?.findsKeys) {
-        const found = await this.#likely.fill({ secretHash });
-        if (found === undefined || !('elsewhere' in found))
-          return found ?? this.#unlessLate(NOT_FOUND, start);
-        pointer = found.elsewhere;
-      } else {
-        pointer = await this.#directory.find(secretHash);
+      for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+        const found = await this.#find(digest);
+        if ('code' in found || found.ties === undefined || this.#isKnown(found)) return found;
+        await this.#workspace.learn(found.ties);
+        // What was found may be out of memory by now, where no change would reach it: it is found again.
       }
-      const refusal = pointer === undefined ? NOT_FOUND : this.#serves(pointer.apiId) ? undefined : FORBIDDEN;
-      if (pointer === undefined || refusal !== undefined) {
-        // The next may be made up too, and to ask only where it lies is cheaper.
-        this.#likely = undefined;
-        this.#unknown.set(digest, refusal ?? NOT_FOUND, start);
-        return this.#unlessLate(refusal ?? NOT_FOUND, start);
-      }
-      this.#likely = this.#follow(pointer.apiId);
-      return (await this.#likely.fill(pointer)) ?? this.#unlessLate(NOT_FOUND, start);
+      throw unavailable('the roles of the key change faster than they can be read');
     } finally {
       this.#slots.release();
     }
+  }
+
+  async #find(digest: string): Promise<Entry | Verdict> {
+    const start = this.#clock.monotonicMs();
+    const secretHash = secretHashFrom(digest);
+    let pointer: Pointer | undefined;
+    if (this.#likely?.findsKeys) {
+      const found = await this.#likely.fill({ secretHash });
+      if (found === undefined || !('elsewhere' in found)) return found ?? this.#unlessLate(NOT_FOUND, start);
+      pointer = found.elsewhere;
+    } else {
+      pointer = await this.#directory.find(secretHash);
+    }
+    const refusal = pointer === undefined ? NOT_FOUND : this.#serves(pointer.apiId) ? undefined : FORBIDDEN;
+    if (pointer === undefined || refusal !== undefined) {
+      // The next may be made up too, and to ask only where it lies is cheaper.
+      this.#likely = undefined;
+      this.#unknown.set(digest, refusal ?? NOT_FOUND, start);
+      return this.#unlessLate(refusal ?? NOT_FOUND, start);
+    }
+    this.#likely = this.#follow(pointer.apiId);
+    return (await this.#likely.fill(pointer)) ?? this.#unlessLate(NOT_FOUND, start);
   }
 
   /**
@@ -318,13 +345,20 @@ export class Verifier {
   #follow(apiId: string): Follower {
     const known = this.#followers.get(apiId);
     if (known) return known.follower;
-    if (this.#stopped) throw unavailable('shutting down');
     if (this.#followers.size >= this.#limits.apisMax)
       throw unavailable('this verifier follows too many APIs');
+    const follower = this.#newFollower(apiId, this.#cache);
+    this.#likely ??= follower;
+    this.#followers.set(apiId, { follower, idleSinceMs: this.#clock.monotonicMs() });
+    return follower;
+  }
+
+  #newFollower(apiId: string, cache: Memory): Follower {
+    if (this.#stopped) throw unavailable('shutting down');
     const follower = new Follower({
       apiId,
       directory: this.#directory,
-      cache: this.#cache,
+      cache,
       clock: this.#clock,
       newNonce: this.#newNonce,
       random: this.#random,
@@ -332,8 +366,6 @@ export class Verifier {
       events: this.#events(apiId),
       creditCounts: this.counts.credits,
     });
-    this.#likely ??= follower;
-    this.#followers.set(apiId, { follower, idleSinceMs: this.#clock.monotonicMs() });
     void follower.run();
     return follower;
   }

@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http';
 import { ApiError } from '#shared/errors.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
-import type { LimitOutcome, Spending } from '../core/allowance.ts';
-import { type Limit, ownLimit } from '../core/limits.ts';
+import type { LimitOutcome, Spending } from '../core/allowances/allowance.ts';
+import { type Limit, ownLimit } from '../core/allowances/limits.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { answer } from '../http/respond.ts';

@@ -1,6 +1,6 @@
 import { API_ID_PATTERN } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
-import { needing, ORDINARY, type Terms } from '../core/allowance.ts';
+import { needing, ORDINARY, type Terms } from '../core/allowances/allowance.ts';
 import { readQuery } from '../core/permissions.ts';
 import type { HeaderLines } from './credentials.ts';
 

@@ -1,7 +1,7 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import { traceIdOf } from '#shared/trace-id.ts';
-import { ORDINARY } from '../core/allowance.ts';
+import { ORDINARY } from '../core/allowances/allowance.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';

@@ -1,6 +1,6 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
-import type { Terms } from '../core/allowance.ts';
+import type { Terms } from '../core/allowances/allowance.ts';
 import { readTags } from '../core/tags.ts';
 import { termsOf, unknownPart } from '../core/terms.ts';
 import { type Verdict, verdictBody } from '../core/verdict.ts';

@@ -5,9 +5,9 @@ import type { Lane, LaneOptions } from './lane.ts';
 import { type RawAnswers, rawAuthz } from './reply.ts';
 
 /**
- * A lane in front of Node's HTTP server: it answers the common requests straight on the socket, at half the
- * cost. So that Node judges all that is not plainly common, anything else is given to the server's own listener: a
- * request whose end is plain to all is lent to it alone, with any other its connection is given, and for good.
+ * A lane in front of Node's HTTP server: it answers the common requests straight on the socket, at half the cost.
+ * Everything that is not plainly common goes to Node's server. Where the end of such a request is certain, Node is lent
+ * that request alone; otherwise it gets the whole connection, for good.
  */
 export class FastLane implements Lane {
   readonly options: LaneOptions;

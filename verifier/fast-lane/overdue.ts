@@ -1,8 +1,8 @@
 import type { HttpLimits } from '../http/limits.ts';
 
 /**
- * State of a connection. `receiving`: a part of a request is here. `waiting`: for a look-up, for the API, or until the client
- * has read. `over`: what still comes is of no interest. `given`: it is Node's.
+ * State of a connection. `receiving`: a part of a request is here. `waiting`: for a look-up, for the API, or until the
+ * client has read. `over`: whatever still comes is ignored. `given`: Node has it.
  */
 export type ConnectionState = 'fresh' | 'reading' | 'receiving' | 'waiting' | 'over' | 'given';
 

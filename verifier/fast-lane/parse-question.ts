@@ -1,5 +1,5 @@
 import { API_ID } from '#shared/api-id.ts';
-import { ORDINARY, type Terms } from '../core/allowance.ts';
+import { ORDINARY, type Terms } from '../core/allowances/allowance.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import { AUTHZ_PREFIX, type AuthzPath, parseAuthzPath } from '../endpoints/dialects.ts';
 import { KEY_LENGTH_MAX, questionOf } from '../endpoints/verify-key.ts';

@@ -12,8 +12,8 @@ export interface Lender {
 }
 
 /**
- * A connection for Node's server that carries exactly one request of another one, and its answer back. In all else it does to
- * that one what is done to it.
+ * A stand-in connection for Node's server: it carries exactly one request of a real connection, and its answer back.
+ * Whatever else Node does to it, such as to pause or destroy it, is done to the real one.
  */
 export class Loan extends Duplex {
   readonly #lender: Lender;

@@ -3,7 +3,6 @@ import { ApiError, type ErrorCode } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
 import { traceIdIn } from '#shared/trace-id.ts';
 import { toApiError } from '#shared/unhandled-error.ts';
-import type { Entry } from '../core/key-cache.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type AuthzOutcome, authzAnswer, clientQuestion, sendAnswer } from '../endpoints/authz.ts';
 import { mayHoldKey, withoutKey } from '../endpoints/credentials.ts';
@@ -22,7 +21,7 @@ import type { Handler, RequestEvents } from '../http/router.ts';
 import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
 import { forwardedFor } from './forwarded-for.ts';
 import type { ProxyOptions } from './options.ts';
-import type { Rechecker } from './recheck.ts';
+import type { Accepted, Rechecker } from './recheck.ts';
 import { writtenByTracer } from './tracer.ts';
 import { type Body, bodyOf, type UpstreamPool } from './upstream.ts';
 import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
@@ -30,8 +29,8 @@ import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 /** A request, however it was read. */
 interface Asking {
   readonly question: Question | undefined;
-  /** The entry of the key; undefined = nobody asks, as in a preflight. */
-  readonly entry: Entry | undefined;
+  /** The verdict on the key; undefined = nobody asks, as in a preflight. */
+  readonly accepted: Accepted | undefined;
   readonly method: string;
   readonly target: string;
   readonly rawHeaders: readonly string[];
@@ -67,14 +66,14 @@ export class Forwarder {
     events: RequestEvents,
   ): Promise<void> {
     const { authz, clock } = this.#options;
-    const { question, entry, method, target, requestId, tunnelIdleMs } = asking;
+    const { question, accepted, method, target, requestId, tunnelIdleMs } = asking;
     const kept = endToEndHeaders(asking.rawHeaders, asking.connection, this.#drop);
     for (const [name, value] of identity) kept.push(name, value);
     kept.push('X-Forwarded-For', forwardedFor(asking.forwardedFor, asking.address));
     if (this.#isSecure) kept.push('X-Forwarded-Proto', 'https');
     kept.push('X-Request-Id', requestId);
     const checkedMs = (clock.monotonicMs() - asking.startedAtMs).toFixed(2);
-    const place = question && entry ? this.#rechecker.begin(response, question, entry) : undefined;
+    const place = question && accepted ? this.#rechecker.begin(response, question, accepted) : undefined;
     try {
       await this.#upstream.send(response, {
         method,
@@ -127,7 +126,7 @@ export function handler(forwarder: Forwarder, { answers, authz, config, clock }:
       }
       const asking: Asking = {
         question: 'key' in asked ? asked : undefined,
-        entry: 'entry' in outcome ? outcome.entry : undefined,
+        accepted: 'entry' in outcome ? acceptedBy(outcome) : undefined,
         method,
         target,
         rawHeaders,
@@ -151,6 +150,8 @@ export function handler(forwarder: Forwarder, { answers, authz, config, clock }:
   };
 }
 
+const acceptedBy = ({ entry, grants }: Verdict): Accepted | undefined => entry && { entry, grants };
+
 /** The same for what the fast lane has read. */
 export function laneHandler(
   forwarder: Forwarder,
@@ -171,7 +172,7 @@ export function laneHandler(
       const asking = {
         ...call,
         question,
-        entry: verdict.entry,
+        accepted: acceptedBy(verdict),
         address,
         requestId,
         startedAtMs,

@@ -2,7 +2,7 @@ import { API_ID } from '#shared/api-id.ts';
 import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { needing, ORDINARY, type Terms } from '../core/allowance.ts';
+import { needing, ORDINARY, type Terms } from '../core/allowances/allowance.ts';
 import { readQuery } from '../core/permissions.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { Decider } from '../endpoints/verify-key.ts';

@@ -4,6 +4,7 @@ import { SlotList } from '#shared/slot-list.ts';
 import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { Lease } from '../core/lease.ts';
+import type { Verdict } from '../core/verdict.ts';
 import type { Decider, Question } from '../endpoints/verify-key.ts';
 import type { Downstream } from '../fast-lane/response-writer.ts';
 
@@ -14,6 +15,9 @@ interface Asked extends Question {
   /** Half periods since it began. */
   age: number;
 }
+
+/** A verdict by which a request was let through. */
+export type Accepted = Pick<Verdict, 'grants'> & { readonly entry: Entry };
 
 /**
  * Rechecks the keys of requests that go on for long, such as WebSockets. Each is judged again once a period, the first
@@ -38,9 +42,9 @@ export class Rechecker {
   }
 
   /** To be followed by `end` with what it returns. */
-  begin(response: Downstream, { key, apiId, terms }: Question, entry: Entry): number {
+  begin(response: Downstream, { key, apiId, terms }: Question, accepted: Accepted): number {
     const asked = { response, key, apiId, terms, lease: new Lease(this.#clock), age: 0 };
-    asked.lease.follow(entry.epoch.lease);
+    asked.lease.follow(accepted.entry.epoch.lease, accepted.grants?.lease);
     return this.#requests.add(asked);
   }
 
@@ -68,7 +72,7 @@ export class Rechecker {
         this.#answers.decide(key, apiId, true, undefined, terms) ??
         (await this.#answers.lookUp(key, apiId, true, undefined, terms));
       if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
-      else lease.follow(verdict.entry.epoch.lease);
+      else lease.follow(verdict.entry.epoch.lease, verdict.grants?.lease);
     } catch (err) {
       toApiError(err, this.#log);
       if (!lease.holds()) response.destroy();

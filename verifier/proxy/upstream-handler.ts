@@ -221,8 +221,8 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
 }
 
 /**
- * A reason phrase byte for byte, as latin1: undici reads it as UTF-8, in which `\u010a` would be written as the line end
- * that it is in latin1. `''` where its bytes are not to be had back from that, or no phrase may have them.
+ * A reason phrase byte for byte, as latin1. undici has read it as UTF-8; written as latin1, its `\u010a` would become a
+ * line end. `''` where the bytes cannot be had back, or where no phrase may have them.
  */
 function phraseOf(text: string): string {
   if (/^[\t\x20-\x7e]*$/.test(text)) return text;

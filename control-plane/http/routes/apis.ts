@@ -3,11 +3,11 @@ import { ApiError } from '#shared/errors.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Api, Apis } from '../../redis/apis.ts';
 import { neverShed } from '../load-shedding.ts';
+import { createApi, deleteApi, getApi, listApis, updateApi } from '../operations/apis.ts';
 import type { App } from '../server.ts';
 import { note } from './audit-hooks.ts';
 import { callerOf, requireApi } from './authorization.ts';
 import { makeCursor, openCursor } from './cursor.ts';
-import { createApi, deleteApi, getApi, listApis, updateApi } from './operations.ts';
 
 /** The id to go on after, which is of an API that the caller may read. */
 const PLACE = new RegExp(`^after:(${API_ID_PATTERN})$`);

@@ -1,7 +1,7 @@
 import type { Audit } from '../../redis/audit.ts';
+import { listEvents } from '../operations/administration.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireRoot } from './authorization.ts';
-import { listEvents } from './operations.ts';
 
 /** The operation on the audit log: reading it. It is written by `audit-hooks.ts`. */
 export function auditRoutes(app: App, { audit }: { audit: Audit }) {

@@ -4,10 +4,10 @@ import type { Propagator } from '../../core/propagation.ts';
 import type { Credits } from '../../redis/credits.ts';
 import type { Keys } from '../../redis/keys.ts';
 import { neverShed } from '../load-shedding.ts';
+import { updateRemaining } from '../operations/keys.ts';
 import type { App } from '../server.ts';
 import { recordChange } from './audit-hooks.ts';
 import { recordNotFound, requireKey } from './authorization.ts';
-import { updateRemaining } from './operations.ts';
 
 /** Operations on the credits of keys. */
 export function creditRoutes(

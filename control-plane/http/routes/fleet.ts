@@ -1,7 +1,7 @@
 import type { FleetView } from '../../redis/fleet.ts';
+import { listVerifiers } from '../operations/administration.ts';
 import type { App } from '../server.ts';
 import { callerOf, requireRoot } from './authorization.ts';
-import { listVerifiers } from './operations.ts';
 
 /** The operation on verifiers: looking at them. */
 export function fleetRoutes(app: App, { fleet }: { fleet: FleetView }) {

@@ -1,8 +1,8 @@
 import { ApiError } from '#shared/errors.ts';
 
 /**
- * NOT_FOUND to a caller to whom APIs are hidden, whether it stands in place of INSUFFICIENT_PERMISSIONS or nothing is
- * there. Only the audit log is told which. Each leaves an event, or the time that it costs would tell them apart.
+ * NOT_FOUND for a caller who does not see every API: either nothing is there, or a permission is missing. Only the audit
+ * log says which. Both leave an event; otherwise the time of the answer would tell them apart.
  */
 export class Hidden extends ApiError {
   /** Outcome in the audit log. */

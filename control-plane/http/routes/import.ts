@@ -6,13 +6,13 @@ import { checkLimits } from '../../core/limit-schemas.ts';
 import { tooOld } from '../../core/not-written.ts';
 import type { Imported, KeyImport, KeyToImport } from '../../redis/key-import.ts';
 import { checkStrings } from '../json-body.ts';
+import { ImportedKey } from '../operations/key-requests.ts';
+import { importKeys } from '../operations/keys.ts';
 import { type App, faultText } from '../server.ts';
 import { withoutAliases } from './aliases.ts';
 import { note } from './audit-hooks.ts';
 import { callerOf, requireApi } from './authorization.ts';
 import { checkMeta } from './meta.ts';
-import { importKeys } from './operations.ts';
-import { ImportedKey } from './requests.ts';
 
 /** 500 keys with 2 KiB each; callers with longer metas send fewer at once. */
 const IMPORT_BODY_BYTES_MAX = 1_048_576;

@@ -6,10 +6,10 @@ import type { Propagation, Propagator } from '../../core/propagation.ts';
 import { slugsIn } from '../../core/slug-schemas.ts';
 import type { Keys } from '../../redis/keys.ts';
 import { neverShed } from '../load-shedding.ts';
+import { addPermissions, removePermissions, setPermissions } from '../operations/keys.ts';
 import type { App } from '../server.ts';
 import { recordChange } from './audit-hooks.ts';
 import { recordNotFound, requireKey } from './authorization.ts';
-import { addPermissions, removePermissions, setPermissions } from './operations.ts';
 
 /** Times that a change is made anew because another one of the same key came first, before the caller is told. */
 const TRIES = 20;

@@ -10,8 +10,19 @@ import { slugsIn } from '../../core/slug-schemas.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
 import type { Keys } from '../../redis/keys.ts';
+import type { Roles } from '../../redis/roles.ts';
 import type { UsageView } from '../../redis/usage.ts';
 import { neverShed } from '../load-shedding.ts';
+import { getApiVerifications, listKeys } from '../operations/apis.ts';
+import {
+  createKey,
+  deleteKey,
+  getKey,
+  getPropagation,
+  getVerifications,
+  updateKey,
+  whoami,
+} from '../operations/keys.ts';
 import { onlyReads } from '../reads.ts';
 import type { App } from '../server.ts';
 import { withoutAliases } from './aliases.ts';
@@ -19,17 +30,6 @@ import { note, recordChange } from './audit-hooks.ts';
 import { callerOf, recordNotFound, requireApi, requireKey, requireSecret } from './authorization.ts';
 import { makeCursor, openCursor } from './cursor.ts';
 import { checkMeta } from './meta.ts';
-import {
-  createKey,
-  deleteKey,
-  getApiVerifications,
-  getKey,
-  getPropagation,
-  getVerifications,
-  listKeys,
-  updateKey,
-  whoami,
-} from './operations.ts';
 
 /** The operations on keys. */
 export function keyRoutes(
@@ -38,6 +38,7 @@ export function keyRoutes(
     keys,
     view,
     apis,
+    roles,
     propagator,
     usage,
     clock,
@@ -45,6 +46,7 @@ export function keyRoutes(
     keys: Keys;
     view: KeyView;
     apis: Apis;
+    roles: Roles;
     propagator: Propagator;
     usage: UsageView;
     clock: Clock;
@@ -94,7 +96,9 @@ export function keyRoutes(
     const apiId = await requireKey(keys, request, keyId, 'read_key');
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
     if (!key) throw await recordNotFound(keys, apiId, keyId);
-    return { ...key, ...lastUsed(lastUsedAt) };
+    const { roles: ids = [], ...fields } = key;
+    const names = (await roles.namesOf(ids)).flatMap((name) => name ?? []);
+    return { ...fields, ...(names.length > 0 ? { roles: names.sort() } : {}), ...lastUsed(lastUsedAt) };
   });
 
   app.post('/v1/keys.whoami', { schema: whoami, config: onlyReads }, async (request) => {

@@ -11,14 +11,15 @@ import type { Apis } from '../../redis/apis.ts';
 import type { KeyView } from '../../redis/key-view.ts';
 import type { Keys, PointedKey } from '../../redis/keys.ts';
 import { neverShed } from '../load-shedding.ts';
+import { deleteAllKeys } from '../operations/apis.ts';
+import { MANY_KEYS_MAX } from '../operations/key-requests.ts';
+import { deleteKeys, updateKeys } from '../operations/keys.ts';
 import type { App } from '../server.ts';
 import { withoutAliases } from './aliases.ts';
 import { effectOf, note } from './audit-hooks.ts';
 import { callerOf, requireApi } from './authorization.ts';
 import { makeCursor, openCursor } from './cursor.ts';
 import { checkMeta } from './meta.ts';
-import { deleteAllKeys, deleteKeys, updateKeys } from './operations.ts';
-import { MANY_KEYS_MAX } from './requests.ts';
 
 /** 1,000 ids of the longest kind, and a meta. */
 const BODY_BYTES_MAX = 131_072;

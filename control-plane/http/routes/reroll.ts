@@ -7,10 +7,10 @@ import type { Propagator } from '../../core/propagation.ts';
 import type { Keys } from '../../redis/keys.ts';
 import type { Successors } from '../../redis/successors.ts';
 import { neverShed } from '../load-shedding.ts';
+import { rerollKey } from '../operations/keys.ts';
 import type { App } from '../server.ts';
 import { note } from './audit-hooks.ts';
 import { callerOf, recordNotFound, requireApi, requireKey } from './authorization.ts';
-import { rerollKey } from './operations.ts';
 
 /** Before every clock: whoever knows of it refuses the key, whatever its own says. */
 const ENDED_MS = 1;

@@ -3,10 +3,10 @@ import { ApiError } from '#shared/errors.ts';
 import type { Permissions } from '../../core/permissions.ts';
 import type { RootKeys } from '../../redis/root-keys.ts';
 import { neverShed } from '../load-shedding.ts';
+import { createRootKey, listRootKeys, updateRootKey } from '../operations/administration.ts';
 import type { App } from '../server.ts';
 import { note } from './audit-hooks.ts';
 import { callerOf, requireRoot } from './authorization.ts';
-import { createRootKey, listRootKeys, updateRootKey } from './operations.ts';
 
 /** The operations on root keys. Nobody can hand out, or decide over, more than they may do themselves. */
 export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKeys; clock: Clock }) {

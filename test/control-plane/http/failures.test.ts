@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { apiKeys, recordKey } from '../../../shared/redis/redis-keys.ts';
+import { hashSecret } from '../../../shared/key-format.ts';
+import { apiKeys, recordKey, rootKeyRecord } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 
 /** Calls that end badly, and what the log and the audit log say of them. */
@@ -38,6 +39,25 @@ describe('a mistake of ours', () => {
       expect.objectContaining({ outcome: 'INTERNAL_SERVER_ERROR', on: { apiId: 'damaged', keyId } }),
     ]);
     await fleet.client.rename('aside', head);
+  });
+
+  test('before anybody is known is 500 and in the log, and in no audit log, because nothing was done', async () => {
+    const [{ keyId }, { key }] = [
+      await fleet.ok('keys.createKey', { apiId: 'unreadable' }),
+      await fleet.ok('rootKeys.createRootKey', { name: 'damaged', permissions: ['api.*.update_key'] }),
+    ];
+    const record = rootKeyRecord(hashSecret(key));
+    await fleet.client.del(record);
+    await fleet.client.set(record, 'not a hash');
+    const { status, headers } = await fleet.admin(
+      'keys.updateKey',
+      { keyId, enabled: false },
+      { rootKey: key },
+    );
+    expect(status).toBe(500);
+    const requestId = headers['x-request-id'];
+    expect(linesOf(requestId).map(({ level }) => level)).toContain(50);
+    expect([...(await auditOf(requestId)), ...(await auditOf(requestId, { refused: 'true' }))]).toEqual([]);
   });
 
   test('in reading is 500 and in the log, and in no audit log', async () => {

@@ -81,6 +81,7 @@ test('every documented operation succeeds, and answers what the document says an
   const expires = Date.now() + 1_000_000;
   const key = { apiId: 'shop', name: 'Ada', externalId: 'ada', expires, meta: { plan: 'pro' } };
   const { keyId, key: secret } = await fleet.ok('keys.createKey', key);
+  const { roleId } = await fleet.ok('permissions.createRole', { name: 'editor' });
   const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['*'] });
   await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length > 0);
   // In this order: what deletes comes last.
@@ -92,6 +93,13 @@ test('every documented operation succeeds, and answers what the document says an
     addPermissions: { keyId, permissions: ['a', { name: 'b' }] },
     setPermissions: { keyId, permissions: [{ slug: 'b' }] },
     removePermissions: { keyId, permissions: [{ id: 'b' }], waitMs: 1000 },
+    createRole: { name: 'writer' },
+    getRole: { roleId },
+    listRoles: {},
+    setRolePermissions: { roleId, permissions: ['a'] },
+    addRoles: { keyId, roles: [{ name: 'editor' }] },
+    setRoles: { keyId, roles: ['editor'] },
+    removeRoles: { keyId, roles: [{ id: roleId }] },
     updateRemaining: { keyId, op: 'set', value: 5 },
     rerollKey: { keyId, expiration: 1000 },
     updateKeys: { apiId: 'shop', keyIds: [keyId, 'none'], enabled: false },
@@ -113,6 +121,7 @@ test('every documented operation succeeds, and answers what the document says an
     deleteKeys: { apiId: 'shop', externalId: 'ada' },
     deleteAllKeys: { apiId: 'shop' },
     deleteApi: { apiId: 'books' },
+    deleteRole: { roleId },
   };
   expect(operations.map(({ operationId }) => operationId).sort()).toEqual(Object.keys(inputs).sort());
   for (const [name, input] of Object.entries(inputs)) {

@@ -57,6 +57,9 @@ interface Target {
   readonly spent?: boolean;
 }
 
+let roles = 0;
+const newRole = async (): Promise<string> =>
+  (await fleet.ok('permissions.createRole', { name: `role-${++roles}` })).roleId;
 const onKey = async (apiId: string) => ({ keyId: await newKey(apiId) });
 const onKeys = async (apiId: string) => ({ apiId, keyIds: [await newKey(apiId)] });
 const TARGETS: Readonly<Record<string, Target>> = {
@@ -66,6 +69,14 @@ const TARGETS: Readonly<Record<string, Target>> = {
   addPermissions: { input: async (apiId) => ({ ...(await onKey(apiId)), permissions: ['a'] }) },
   setPermissions: { input: async (apiId) => ({ ...(await onKey(apiId)), permissions: ['a'] }) },
   removePermissions: { input: async (apiId) => ({ ...(await onKey(apiId)), permissions: ['a'] }) },
+  addRoles: { input: async (apiId) => ({ ...(await onKey(apiId)), roles: [{ id: await newRole() }] }) },
+  setRoles: { input: async (apiId) => ({ ...(await onKey(apiId)), roles: [{ id: await newRole() }] }) },
+  removeRoles: { input: async (apiId) => ({ ...(await onKey(apiId)), roles: [{ id: await newRole() }] }) },
+  createRole: { input: async () => ({ name: `role-${++roles}` }), spent: true },
+  getRole: { input: async () => ({ roleId: await newRole() }) },
+  listRoles: { input: async () => ({}) },
+  setRolePermissions: { input: async () => ({ roleId: await newRole(), permissions: ['a'] }) },
+  deleteRole: { input: async () => ({ roleId: await newRole() }), spent: true },
   updateRemaining: { input: async (apiId) => ({ ...(await onKey(apiId)), op: 'set', value: 1 }) },
   rerollKey: { input: async (apiId) => ({ ...(await onKey(apiId)), expiration: 0 }), spent: true },
   deleteKey: { input: onKey, spent: true },

@@ -6,6 +6,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { loadConfig } from '../../../shared/process/config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { ROOT_KEY } from '../../harness/fleet.ts';
+import { blockFor } from '../../harness/waiting.ts';
 
 /** A server on a clock that the test moves, while the event loop is kept busy all the time. */
 let nowMs = 0;
@@ -19,10 +20,7 @@ const clock: Clock = {
 
 beforeEach(() => {
   [nowMs, shed] = [0, 0];
-  blocked = setInterval(() => {
-    const until = performance.now() + 30;
-    while (performance.now() < until);
-  }, 1);
+  blocked = setInterval(() => blockFor(30), 1);
 });
 afterEach(() => clearInterval(blocked));
 

@@ -20,7 +20,7 @@ describe('keys', () => {
       defaults?: string;
     } = {},
   ) =>
-    controlPlane('create-key', CREATE_KEYS(keyId, options.owner), [
+    controlPlane('keys/create-key', CREATE_KEYS(keyId, options.owner), [
       keyId,
       7,
       options.auto ?? '1',
@@ -45,7 +45,7 @@ describe('keys', () => {
     'members',
   ];
   const list = (source: string, ...args: (string | number)[]) =>
-    controlPlane('list-keys', ['head', 'index', source], ['k:', 'm:', ...args, ...LETTERS]) as Promise<
+    controlPlane('keys/list-keys', ['head', 'index', source], ['k:', 'm:', ...args, ...LETTERS]) as Promise<
       unknown[]
     >;
   const idsOf = ([, , ...keys]: unknown[]) => keys.map((key) => (key as string[])[0]);
@@ -103,13 +103,43 @@ describe('keys', () => {
     await create('long', { meta: long });
     expect([await at.redis.hget('k:short', 'm'), await at.redis.exists('m:short')]).toEqual([short, 0]);
     expect([await at.redis.hget('k:long', 'm'), await at.redis.get('m:long')]).toEqual([null, long]);
-    const read = (keyId: string) => controlPlane('read-key', ['head', `k:${keyId}`, `m:${keyId}`], LETTERS);
+    const read = (keyId: string) =>
+      controlPlane('keys/read-key', ['head', `k:${keyId}`, `m:${keyId}`], LETTERS);
     expect(await read('short')).toEqual([short, 'shop_1', '', 'ann', '1']);
     expect(await read('long')).toEqual([long, 'shop_1', '', '', '1']);
     expect(await read('none')).toEqual([]);
+    const listed = await list('index', 'asc', '', 2, 10, '', '');
+    expect(listed.slice(2)).toEqual([
+      ['short', short, 'shop_1', '', 'ann', '1'],
+      ['long', long, 'shop_1', '', '', '1'],
+    ]);
     await at.redis.hset('head', 'deleted', '9');
     const gone = await read('short');
     expect(gone).toEqual([]);
+  });
+
+  test('whose meta becomes short, or none, are read with what it is now', async () => {
+    await create('key_1', { meta: `"${'l'.repeat(63)}"` });
+    const keys = ['head', 'log', 'index', 'k:key_1', 'm:key_1', 'members'];
+    const become = async (meta: string) => {
+      const args = ['update', 'key_1', 'channel', 7, 100, 1024, '', 'o:', 1, 'm', meta];
+      await controlPlane('log/write-change', keys, args);
+      const [now] = (await controlPlane(
+        'keys/read-key',
+        keys.slice(0, 1).concat(keys.slice(3, 5)),
+        LETTERS,
+      )) as string[];
+      const [, , [, shown] = []] = (await list('index', 'asc', '', 1, 10, '', '')) as [
+        number,
+        string,
+        string[]?,
+      ];
+      return [now, shown, await at.redis.exists('m:key_1')];
+    };
+    expect(await become('{"a":1}')).toEqual(['{"a":1}', '{"a":1}', 0]);
+    const long = `"${'n'.repeat(63)}"`;
+    expect(await become(long)).toEqual([long, long, 1]);
+    expect(await become('')).toEqual(['', '', 0]);
   });
 
   test('are listed page by page, in either order, from either index, under every filter', async () => {
@@ -142,7 +172,7 @@ describe('keys', () => {
 
   test('are listed by their ids, page after page, of an API that is there', async () => {
     const ids = (source: string, ...args: (string | number)[]) =>
-      controlPlane('list-ids', ['head', source], args);
+      controlPlane('keys/list-ids', ['head', source], args);
     expect(await ids('index', '', 2)).toEqual([]);
     for (const [i, owner] of ['ann', 'bob', 'ann'].entries()) await create(`key_${i}`, { owner });
     expect(await ids('index', '', 2)).toEqual(['3', 'key_0', 'key_1']);

@@ -8,18 +8,18 @@ const { at, controlPlane, verifier } = scriptsOnRedis();
 
 describe('pointers', () => {
   test('are set once, and keep what they hold', async () => {
-    expect(await controlPlane('set-pointer', ['p'], ['one'])).toBe('one');
-    expect(await controlPlane('set-pointer', ['p'], ['two'])).toBe('one');
+    expect(await controlPlane('keys/set-pointer', ['p'], ['one'])).toBe('one');
+    expect(await controlPlane('keys/set-pointer', ['p'], ['two'])).toBe('one');
     expect(await at.redis.get('p')).toBe('one');
   });
 
   test("are deleted by whose they are, and no other key's", async () => {
     await at.redis.set('p', 'one');
-    expect(await controlPlane('delete-pointer', ['p'], ['two'])).toBe(0);
+    expect(await controlPlane('keys/delete-pointer', ['p'], ['two'])).toBe(0);
     expect(await at.redis.get('p')).toBe('one');
-    expect(await controlPlane('delete-pointer', ['p'], ['one'])).toBe(1);
+    expect(await controlPlane('keys/delete-pointer', ['p'], ['one'])).toBe(1);
     expect(await at.redis.exists('p')).toBe(0);
-    expect(await controlPlane('delete-pointer', ['p'], ['one'])).toBe(0);
+    expect(await controlPlane('keys/delete-pointer', ['p'], ['one'])).toBe(0);
   });
 
   test('are looked up together, each in its place', async () => {
@@ -40,7 +40,7 @@ describe('changes', () => {
     await at.redis.hset('head', 'c', '1');
     const write = (operation: string, ...fields: string[]) =>
       controlPlane(
-        'write-change',
+        'log/write-change',
         ['head', 'log', 'index', 'record', 'long', 'members'],
         [operation, 'key_1', 'channel', 7, 100, 1024, '', 'o:', 1, ...fields],
       ) as Promise<string[]>;
@@ -94,12 +94,12 @@ describe('changes of many keys at once', () => {
     const replies: unknown[] = [];
     for (const id of ids) {
       const keys = [...KEYS.slice(0, 3), ...recordOf(id), 'members'];
-      replies.push(await controlPlane('write-change', keys, args.with(1, id)));
+      replies.push(await controlPlane('log/write-change', keys, args.with(1, id)));
     }
     const expected = await all();
     await fill();
     const together = await controlPlane(
-      'write-changes',
+      'log/write-changes',
       [...KEYS, ...ids.flatMap(recordOf)],
       [3, ...ids, ...args],
     );
@@ -114,7 +114,9 @@ describe('changes of many keys at once', () => {
 
   test('are made once where somebody had Redis forget the script', async () => {
     await fill();
-    const script = new Script(new URL('../../../control-plane/redis/lua/write-changes.lua', import.meta.url));
+    const script = new Script(
+      new URL('../../../control-plane/redis/lua/log/write-changes.lua', import.meta.url),
+    );
     const calls = ['key_1', 'key_2'].map((id) => ({
       keys: [...KEYS, ...recordOf(id)],
       args: [1, id, ...args],
@@ -141,7 +143,7 @@ describe('root keys', () => {
   test('are created once, by secret and by id, and read whole', async () => {
     const create = (record: string, id: string) =>
       controlPlane(
-        'create-root-key',
+        'callers/create-root-key',
         [record, 'index'],
         [id, `hash of ${record}`, 'name', 'n', 'enabled', '1'],
       );
@@ -150,24 +152,24 @@ describe('root keys', () => {
     expect(await create('another', 'root_1')).toBe('EXISTS');
     expect(await at.redis.exists('another')).toBe(0);
     expect(await at.redis.hgetall('index')).toEqual({ root_1: 'hash of record' });
-    const fields = await controlPlane('read-root-key', ['record']);
+    const fields = await controlPlane('callers/read-root-key', ['record']);
     expect(fields).toEqual(['id', 'root_1', 'name', 'n', 'enabled', '1']);
-    expect(await controlPlane('read-root-key', ['none'])).toEqual([]);
+    expect(await controlPlane('callers/read-root-key', ['none'])).toEqual([]);
   });
 
   test('are enabled and disabled where they are the one that is meant', async () => {
     await at.redis.hset('record', { id: 'root_1', enabled: '1' });
-    expect(await controlPlane('update-root-key', ['record'], ['root_2', '0'])).toBe('NOT_FOUND');
-    expect(await controlPlane('update-root-key', ['none'], ['root_1', '0'])).toBe('NOT_FOUND');
+    expect(await controlPlane('callers/update-root-key', ['record'], ['root_2', '0'])).toBe('NOT_FOUND');
+    expect(await controlPlane('callers/update-root-key', ['none'], ['root_1', '0'])).toBe('NOT_FOUND');
     expect(await at.redis.hget('record', 'enabled')).toBe('1');
-    expect(await controlPlane('update-root-key', ['record'], ['root_1', '0'])).toBe('OK');
+    expect(await controlPlane('callers/update-root-key', ['record'], ['root_1', '0'])).toBe('OK');
     expect(await at.redis.hget('record', 'enabled')).toBe('0');
     expect(await at.redis.exists('none')).toBe(0);
   });
 
   test('of configurations are told to one another while they are said, at most ten others', async () => {
     const say = (ids: string, now: number, since: number) =>
-      controlPlane('announce-bootstrap', ['said'], [ids, now, since]);
+      controlPlane('callers/announce-bootstrap', ['said'], [ids, now, since]);
     expect(await say('a', 1000, 500)).toEqual([]);
     expect(await say('b', 1100, 600)).toEqual(['a']);
     expect(await say('a', 1200, 1100)).toEqual(['b']);
@@ -182,17 +184,17 @@ describe('root keys', () => {
 
 describe('APIs', () => {
   test('are created once, with their lease, and not while they are swept', async () => {
-    expect(await controlPlane('create-api', ['head'], [7, 500, 'name', 'Shop'])).toBe('OK');
+    expect(await controlPlane('apis/create-api', ['head'], [7, 500, 'name', 'Shop'])).toBe('OK');
     expect(await at.redis.hgetall('head')).toEqual({ c: '7', L: '500', Lf: '500', name: 'Shop' });
-    expect(await controlPlane('create-api', ['head'], [8, 600, 'name', 'Other'])).toBe('EXISTS');
+    expect(await controlPlane('apis/create-api', ['head'], [8, 600, 'name', 'Other'])).toBe('EXISTS');
     expect(await at.redis.hget('head', 'name')).toBe('Shop');
   });
 
   test('are changed while they are there, and tell what was before', async () => {
-    const update = (...pairs: string[]) => controlPlane('update-api', ['head'], pairs);
+    const update = (...pairs: string[]) => controlPlane('apis/update-api', ['head'], pairs);
     expect(await update('prefix', 'p')).toEqual(['NOT_FOUND']);
     expect(await at.redis.keys('*')).toEqual([]);
-    await controlPlane('create-api', ['head'], [7, 500, 'name', 'Shop', 'bytes', 24]);
+    await controlPlane('apis/create-api', ['head'], [7, 500, 'name', 'Shop', 'bytes', 24]);
     expect(await update('prefix', 'p', 'bytes', '')).toEqual(['OK', 'Shop', '', '24']);
     expect(await update()).toEqual(['OK', 'Shop', 'p', '']);
     await at.redis.hset('head', 'deleted', '8');
@@ -209,7 +211,7 @@ describe('APIs', () => {
       if (owner) await at.redis.zadd(`o:${owner}`, i, String(i));
     }
     const sweep = (...ids: string[]) =>
-      controlPlane('sweep-api', ['head', 'index'], ['k:', 'm:', 'o:', ...ids]);
+      controlPlane('apis/sweep-api', ['head', 'index'], ['k:', 'm:', 'o:', ...ids]);
     expect(await sweep('0')).toBe(-1);
     expect(await at.redis.exists('k:0', 'm:0')).toBe(2);
     await at.redis.hset('head', 'deleted', '2');
@@ -222,7 +224,7 @@ describe('APIs', () => {
 
   test('are forgotten when they are deleted and nothing is left of them', async () => {
     const names = ['head', 'log', 'members', 'index', 'creations', 'held'];
-    const forget = () => controlPlane('forget-api', [...names, 'usage', 'tags'], [20_000, 20_001]);
+    const forget = () => controlPlane('apis/forget-api', [...names, 'usage', 'tags'], [20_000, 20_001]);
     for (const usage of ['usage', 'tags20000', 'tags20001']) await at.redis.hset(usage, 'x', '1');
     await at.redis.hset('head', 'c', '1');
     await at.redis.zadd('members', 1, 'f');
@@ -239,7 +241,7 @@ describe('APIs', () => {
 
   test('change their lease so that fences wait for the longest that may be alive', async () => {
     const set = (step: string, lease: number, token = 't') =>
-      controlPlane('set-lease', ['head'], [step, lease, token]);
+      controlPlane('apis/set-lease', ['head'], [step, lease, token]);
     const leases = () => at.redis.hmget('head', 'L', 'Lf', 't');
     expect(await set('grant', 500)).toEqual(['NO_API']);
     await at.redis.hset('head', { c: '1', L: '1000', Lf: '1000' });
@@ -262,9 +264,9 @@ describe('followers', () => {
   test('that were killed are removed by the number of their kill', async () => {
     await at.redis.zadd('members', -5, 'killed', -6, 'killed anew', 3, 'alive');
     const args = ['killed', -5, 'killed anew', -5, 'alive', -5, 'gone', -5];
-    expect(await controlPlane('reap-members', ['members'], args)).toBe(1);
+    expect(await controlPlane('log/reap-members', ['members'], args)).toBe(1);
     expect(await at.redis.zrange('members', '0', '-1')).toEqual(['killed anew', 'alive']);
-    expect(await controlPlane('reap-members', ['members'], ['alive', 3, 'none', 0])).toBe(1);
+    expect(await controlPlane('log/reap-members', ['members'], ['alive', 3, 'none', 0])).toBe(1);
   });
 
   test('keep their report until it expires, and the list forgets those whose reports have', async () => {
@@ -280,7 +282,7 @@ describe('followers', () => {
 });
 
 test('calls are counted within the window that the first of them opened', async () => {
-  const count = () => controlPlane('count-call', ['counter'], [60_000]) as Promise<[number, number]>;
+  const count = () => controlPlane('callers/count-call', ['counter'], [60_000]) as Promise<[number, number]>;
   expect(await count()).toEqual([1, 60_000]);
   const [calls, left] = await count();
   expect(calls).toBe(2);
@@ -294,7 +296,7 @@ test('calls are counted within the window that the first of them opened', async 
 
 test('events are added to their stream, which keeps the latest', async () => {
   const add = (...events: string[]) =>
-    controlPlane('record-events', ['stream', 'again'], [100, ...events]) as Promise<string[]>;
+    controlPlane('callers/record-events', ['stream', 'again'], [100, ...events]) as Promise<string[]>;
   for (let i = 0; i < 400; i++) await add(`event ${i}`, '');
   const [id = '', last = ''] = await add('the last but one', '', 'the last', '');
   // Written before, and not confirmed: the one is there, the other's id a failover gave to another event.

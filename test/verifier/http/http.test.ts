@@ -606,7 +606,8 @@ describe.each([
       log: { error: () => undefined },
     });
     address = await server.listen('127.0.0.1', 0);
-    for (const key of ['good', 'good', 'disabled', 'remote-good', 'down', 'bug', '']) await post({ key });
+    for (const key of ['good', 'good', 'disabled', 'remote-good', 'down', 'remote-wrong', 'bug', ''])
+      await post({ key });
     const { values } = (await metrics.registry.getSingleMetric('keyfence_verdicts_total')?.get()) ?? {};
     const counted = values
       ?.filter(({ value }) => value > 0)
@@ -616,6 +617,9 @@ describe.each([
       { code: 'DISABLED', source: 'memory', value: 1 },
       { code: 'VALID', source: 'redis', value: 1 },
     ]);
+    // Those answered 503 alone: a question that is wrong is no outage.
+    const undecided = await metrics.registry.getSingleMetric('keyfence_undecided_total')?.get();
+    expect(undecided?.values.reduce((sum, { value }) => sum + value, 0)).toBe(1);
   });
 
   test('a port in use is an error', async () => {

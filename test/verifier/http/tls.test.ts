@@ -152,12 +152,13 @@ describe('a connection', () => {
     const other = createVerifierServer({ answers, limits: brief, log, certificate });
     const { port } = new URL(await other.listen('127.0.0.1', 0));
     const silent = connectTcp(Number(port), '127.0.0.1').on('error', () => undefined);
-    // Without a limit of ours it would be two minutes.
-    await new Promise((resolve) => silent.resume().once('close', resolve));
+    silent.resume();
+    // Node's own limit is two minutes, longer than one wait.
+    await eventually(() => silent.closed, 'it was not cut');
     await other.close(0);
   });
 
-  test('is answered after a thousand handshakes at once', async () => {
+  test('is answered after a thousand handshakes, five hundred at once', async () => {
     const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
     const wide = {
       ...limits,
@@ -167,7 +168,10 @@ describe('a connection', () => {
     };
     const other = createVerifierServer({ answers, limits: wide, log, certificate });
     address = await other.listen('127.0.0.1', 0);
-    const open = await Promise.all(Array.from({ length: 1000 }, () => handshake(first)));
+    const open: TLSSocket[] = [];
+    // More than 511 do not wait for a busy listener: the kernel resets some of them.
+    for (let wave = 0; wave < 2; wave++)
+      open.push(...(await Promise.all(Array.from({ length: 500 }, () => handshake(first)))));
     open.push(await handshake(first));
     for (const socket of [open[0], open[500], open[1000]])
       expect(socket && (await ask(socket))).toContain('"valid":true');

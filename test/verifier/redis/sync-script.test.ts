@@ -7,7 +7,7 @@ beforeEach(() => at.redis.hset('head', { c: '7', L: '500', Lf: '500' }));
 
 const create = (keyId: string) =>
   controlPlane(
-    'create-key',
+    'keys/create-key',
     ['head', 'index', `k:${keyId}`, `m:${keyId}`, `k:${keyId}`, 'creations', 'members'],
     [keyId, 7, '1', 500, '', '', '0', 100, keyId, 1, '*', '', 'p', 'hash'],
   );

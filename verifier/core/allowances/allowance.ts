@@ -1,7 +1,7 @@
 import { DEFAULT_LIMIT } from '#shared/credits.ts';
-import type { Entry } from './key-cache.ts';
+import type { Entry } from '../key-cache.ts';
+import type { Query } from '../permissions.ts';
 import { type AskedLimit, type Limit, limitPool } from './limits.ts';
-import type { Query } from './permissions.ts';
 import type { Pool, Waiter } from './pool.ts';
 
 /** Terms of a request: all that it asks of a key, besides to be good. */

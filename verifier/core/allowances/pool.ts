@@ -1,6 +1,7 @@
 import type { Clock } from '#shared/clock.ts';
-import { type Instant, instant } from './lease.ts';
-import type { PoolReply, PoolTurn } from './redis-port.ts';
+import { type Instant, instant } from '../lease.ts';
+import type { PoolReply, PoolTurn } from '../redis-port.ts';
+import { SpendingRate } from './spending-rate.ts';
 
 /** Somebody who needs what is not here. */
 export interface Waiter {
@@ -35,8 +36,6 @@ const GRANTED_MS = 4000;
 const DRIFT = 1.03;
 /** A slice lasts for at most this part of a window. */
 const SLICE_PART = 1 / 8;
-/** Time in which a rate follows a change, milliseconds. */
-const RATE_MS = 1000;
 
 /**
  * Credits of one pool in the hands of one follower, under one of its names: `granted` to it and `spent` by it since the name
@@ -81,10 +80,7 @@ export class Pool {
   /** When there is more without anybody giving it, as far as is known. */
   #refillAtMs = Number.POSITIVE_INFINITY;
   #recalledUntilMs = 0;
-  /** Credits spent a second up to the latest spending, without it; as of then. */
-  #rate = 0;
-  #latestCost = 0;
-  #latestAtMs = 0;
+  readonly #rate = new SpendingRate();
   #usedAtMs: number;
 
   /** @param request has a turn of this pool taken soon */
@@ -149,18 +145,11 @@ export class Pool {
   /** Spends what `look` said to be enough, in the same block. */
   take(cost: number, nowMs: number): void {
     if (cost === 0 || this.#spent === undefined || this.#remaining === undefined) return;
-    this.#rate = (this.#rate + (this.#latestCost * 1000) / RATE_MS) * this.#decay(nowMs);
-    this.#latestCost = cost;
-    this.#latestAtMs = nowMs;
+    this.#rate.spent(cost, nowMs);
     this.#spent += cost;
     this.#remaining -= cost;
     this.#settled = false;
     if (this.#turn === 0 && 2 * (this.#granted - this.#spent) < this.#slice) this.#request(this);
-  }
-
-  /** Share of the rate that is left since the latest spending. */
-  #decay(nowMs: number): number {
-    return Math.exp((this.#latestAtMs - nowMs) / RATE_MS);
   }
 
   /** Waits for what is not here; once, however often it is said. */
@@ -180,10 +169,8 @@ export class Pool {
     const costs = [...this.#waiters.values()].filter((cost) => cost > 0);
     const need = Math.max(0, costs.reduce((sum, cost) => sum + cost, 0) - kept);
     const least = need === 0 ? 0 : Math.max(1, Math.min(...costs) - kept);
-    // Without the latest request itself: a key with less than one request in two seconds never has a slice.
-    const rate = this.#rate * this.#decay(nowMs);
     const sliceMs = window ? Math.min(this.#sliceMs, window.durationMs * SLICE_PART) : this.#sliceMs;
-    const wanted = returns ? 0 : Math.floor((rate * sliceMs) / 1000);
+    const wanted = returns ? 0 : Math.floor((this.#rate.at(nowMs) * sliceMs) / 1000);
     this.#returns = false;
     this.#turn = turn;
     this.#settled = false;
@@ -206,9 +193,8 @@ export class Pool {
       this.#clock.after(RETRY_MS, () => this.#wakeAll());
       return;
     }
-    const { spent: said } = this.#said;
     if (reply.window) this.#enter(reply.window);
-    const since = this.#spent === undefined ? 0 : this.#spent - said;
+    const since = this.#spent === undefined ? 0 : this.#spent - this.#said.spent;
     this.#spent ??= reply.spent;
     this.#granted = reply.granted;
     this.#remaining = total + reply.spokenFor - since;

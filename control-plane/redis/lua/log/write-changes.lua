@@ -5,10 +5,10 @@
 -- ARGV 1 number of keys  2… their ids, and then what write-change.lua has, with '' as keyId
 -- Returns what write-change.lua returns, for each key
 -- include gate.lua
--- include ../../../shared/redis/credits.lua
--- include sharing.lua
--- include operations.lua
--- include change-credits.lua
+-- include ../../../../shared/redis/credits.lua
+-- include ../credits/sharing.lua
+-- include ../credits/operations.lua
+-- include ../credits/change-credits.lua
 -- include change.lua
 
 local count = tonumber(ARGV[1])

@@ -12,12 +12,12 @@
 -- Returns {'OK', when the old key ends, '' or the key that was replaced and the hash of its secret, what write-change.lua returns from the sequence on}
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: nothing is left to be rerolled
 --         | {'REROLLED', the key that took its place} | {'SHARED', keys that share its credits}: too many
--- include gate.lua
--- include ../../../shared/redis/credits.lua
--- include sharing.lua
--- include operations.lua
--- include change-credits.lua
--- include change.lua
+-- include ../log/gate.lua
+-- include ../../../../shared/redis/credits.lua
+-- include ../credits/sharing.lua
+-- include ../credits/operations.lua
+-- include ../credits/change-credits.lua
+-- include ../log/change.lua
 -- include creation.lua
 local head, log, index, record, long, members, creations, new, newLong = unpack(KEYS)
 local keyId, channel, now, maxlen, longest, condition, owners, newId, secretHash, start, bytes, latest, kept, most, call, content =

@@ -17,10 +17,10 @@
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: there are no credits that could be changed so
 -- include gate.lua
--- include ../../../shared/redis/credits.lua
--- include sharing.lua
--- include operations.lua
--- include change-credits.lua
+-- include ../../../../shared/redis/credits.lua
+-- include ../credits/sharing.lua
+-- include ../credits/operations.lua
+-- include ../credits/change-credits.lua
 -- include change.lua
 
 return change(KEYS, ARGV)

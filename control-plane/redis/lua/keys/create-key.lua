@@ -13,8 +13,8 @@
 -- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'OTHER_DEFAULTS', prefix and length as they are}: the secret is to be made again
--- include gate.lua
--- include ../../../shared/redis/credits.lua
+-- include ../log/gate.lua
+-- include ../../../../shared/redis/credits.lua
 -- include creation.lua
 local head, index, record, long, owners, creations, members = unpack(KEYS)
 local keyId, now, auto, lease, meta, owner, foreign, kept, content, needs, defaults, credits = unpack(ARGV)

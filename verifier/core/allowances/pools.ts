@@ -1,7 +1,7 @@
 import { backoffMs, type Clock, pause } from '#shared/clock.ts';
 import { unavailable } from '#shared/errors.ts';
+import type { PoolReply, PoolTurn } from '../redis-port.ts';
 import { IDLE_MS, Pool, type Window } from './pool.ts';
-import type { PoolReply, PoolTurn } from './redis-port.ts';
 
 /** Pools in one call: Redis serves nobody else meanwhile. */
 const BATCH_MAX = 50;

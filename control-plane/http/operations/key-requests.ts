@@ -1,42 +1,21 @@
 import { Type } from 'typebox';
-import { API_ID } from '#shared/api-id.ts';
 import { KEY_FIELDS } from '#shared/key-record.ts';
 import { CHANGED_CREDITS, CREDITS_OPERATION, NEW_CREDITS } from '../../core/credit-schemas.ts';
-import { CHANGED_FIELDS, FIELDS, OPTIONAL_FIELDS } from '../../core/field-schemas.ts';
-import { PERMISSION_PATTERN } from '../../core/permissions.ts';
+import { CHANGED_FIELDS, OPTIONAL_FIELDS } from '../../core/field-schemas.ts';
 import { GivenSlugs } from '../../core/slug-schemas.ts';
+import {
+  ApiId,
+  Bytes,
+  KeyId,
+  OperationId,
+  OwnerId,
+  Prefix,
+  period,
+  strict,
+  WaitMs,
+} from './request-parts.ts';
 
-/** Schemas of all requests: the single source of their types, validation and documentation. */
-
-const strict = { additionalProperties: false } as const;
-
-const ApiId = Type.String({ pattern: API_ID.source, description: 'The API that keys belong to.' });
-const KeyId = Type.String({
-  pattern: '^[A-Za-z0-9_-]{1,80}$',
-  description: "A key's id, as createKey returned it.",
-});
-const { name: Name, externalId: ExternalId, ownerId: OwnerId } = FIELDS;
-const WaitMs = Type.Integer({
-  minimum: 0,
-  maximum: 60_000,
-  description: 'Longest time to hold the answer until the change is complete, ms.',
-});
-
-const OperationId = (description: string) => Type.String({ pattern: '^[A-Za-z0-9_-]{16,64}$', description });
-
-/** A query's values are texts. */
-const Limit = (items: string) =>
-  Type.String({
-    pattern: '^([1-9][0-9]?|100)$',
-    default: '100',
-    description: `${items} per page, 1..100.`,
-  });
-const Cursor = (form: { pattern: string } | { minLength: number; maxLength: number }) =>
-  Type.Optional(Type.String({ ...form, description: 'From the page before.' }));
-const Moment = (description: string) =>
-  Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: `Unix milliseconds; ${description}` }));
-const Prefix = (description: string) => Type.String({ pattern: '^[A-Za-z0-9_]{1,16}$', description });
-const Bytes = (description: string) => Type.Integer({ minimum: 16, maximum: 255, description });
+/** Schemas of requests about keys. Schemas are the single source of their types, validation and documentation. */
 
 const { name: _name, ...described } = OPTIONAL_FIELDS;
 export const CreateKey = Type.Object(
@@ -158,19 +137,6 @@ export const UpdateKeys = Type.Object(
   strict,
 );
 export const DeleteKeys = Type.Object({ ...choice, waitMs: Type.Optional(WaitMs) }, strict);
-export const DeleteAllKeys = Type.Object(
-  {
-    apiId: ApiId,
-    permanent: Type.Optional(
-      Type.Literal(true, {
-        description: 'Keys are deleted for good; to bring them back, disable them instead.',
-      }),
-    ),
-    waitMs: Type.Optional(WaitMs),
-  },
-  strict,
-);
-
 const Hash = Type.String({
   pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$',
   description: 'SHA-256 of the key, in hex or base64url without padding.',
@@ -217,34 +183,7 @@ export const Whoami = Type.Object(
   strict,
 );
 
-const period = {
-  granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
-    default: 'day',
-    description: 'Hours and days begin as those of UTC do.',
-  }),
-  start: Moment('as far back as is kept.'),
-  end: Moment('now.'),
-};
 export const GetVerifications = Type.Object({ keyId: KeyId, ...period }, strict);
-export const GetApiVerifications = Type.Object(
-  {
-    apiId: ApiId,
-    ...period,
-    tag: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 128, description: 'Only verdicts with this tag, by the day.' }),
-    ),
-    groupBy: Type.Optional(
-      Type.Literal('tag', { description: 'One sum for each tag of the time that is asked for.' }),
-    ),
-    limit: Type.String({
-      pattern: '^([1-9][0-9]{0,2}|1000)$',
-      default: '1000',
-      description: 'Tags that are told apart, 1..1000; the rest is summed up as `other`.',
-    }),
-  },
-  strict,
-);
-
 export const DeleteKey = Type.Object({ keyId: KeyId, waitMs: Type.Optional(WaitMs) }, strict);
 
 export const GetPropagation = Type.Object(
@@ -254,99 +193,6 @@ export const GetPropagation = Type.Object(
       pattern: '^[1-9][0-9]{0,14}$',
       description: 'The `sequence` that the change answered.',
     }),
-  },
-  strict,
-);
-
-export const ListKeys = Type.Object(
-  {
-    apiId: ApiId,
-    limit: Limit('Keys'),
-    cursor: Cursor({ minLength: 1, maxLength: 64 }),
-    enabled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
-    externalId: Type.Optional(ExternalId),
-    ownerId: Type.Optional(OwnerId),
-    name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Beginning of the name.' })),
-    sort: Type.Union([Type.Literal('createdAt'), Type.Literal('-createdAt')], { default: 'createdAt' }),
-  },
-  strict,
-);
-
-const DEFAULTS = {
-  defaultPrefix: Prefix('The `prefix` of keys that are created without one.'),
-  defaultBytes: Bytes('The `byteLength` of keys that are created without one.'),
-};
-export const CreateApi = Type.Object(
-  {
-    name: Name,
-    apiId: Type.Optional(ApiId),
-    defaultPrefix: Type.Optional(DEFAULTS.defaultPrefix),
-    defaultBytes: Type.Optional(DEFAULTS.defaultBytes),
-  },
-  strict,
-);
-export const UpdateApi = Type.Object(
-  {
-    apiId: ApiId,
-    name: Type.Optional(Name),
-    defaultPrefix: Type.Optional(Type.Union([DEFAULTS.defaultPrefix, Type.Null()])),
-    defaultBytes: Type.Optional(Type.Union([DEFAULTS.defaultBytes, Type.Null()])),
-  },
-  strict,
-);
-export const GetApi = Type.Object({ apiId: ApiId }, strict);
-export const DeleteApi = Type.Object({ apiId: ApiId, waitMs: Type.Optional(WaitMs) }, strict);
-export const ListApis = Type.Object(
-  {
-    limit: Limit('APIs'),
-    cursor: Cursor({ minLength: 1, maxLength: 96 }),
-  },
-  strict,
-);
-
-export const CreateRootKey = Type.Object(
-  {
-    name: Name,
-    permissions: Type.Array(Type.String({ pattern: PERMISSION_PATTERN }), {
-      minItems: 1,
-      maxItems: 100,
-      uniqueItems: true,
-    }),
-  },
-  strict,
-);
-export const UpdateRootKey = Type.Object(
-  { rootKeyId: Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$' }), enabled: Type.Boolean() },
-  strict,
-);
-export const ListRootKeys = Type.Object({}, strict);
-
-export const ListVerifiers = Type.Object(
-  {
-    limit: Limit('Verifiers'),
-    cursor: Cursor({ pattern: '^[A-Za-z0-9_-]{1,64}$' }),
-  },
-  strict,
-);
-
-export const ListEvents = Type.Object(
-  {
-    limit: Limit('Events'),
-    cursor: Cursor({ pattern: '^[1-9][0-9]{0,14}-[0-9]{1,15}$' }),
-    refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
-      default: 'false',
-      description: 'true: refused calls. false: calls that changed something, or may have.',
-    }),
-    since: Moment('nothing older.'),
-    until: Moment('nothing newer.'),
-    operation: Type.Optional(
-      Type.String({ pattern: '^[A-Za-z]{1,32}\\.[A-Za-z]{1,32}$', description: 'Such as keys.updateKey.' }),
-    ),
-    apiId: Type.Optional(ApiId),
-    keyId: Type.Optional(KeyId),
-    rootKeyId: Type.Optional(
-      Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'The root key that called.' }),
-    ),
   },
   strict,
 );

@@ -8,7 +8,7 @@
 --      9… letters of what to tell of a key besides meta
 -- Returns {} where there is no such API | {keys of the API, creation number to go on from or '', and for each key
 --   {keyId, meta, what each letter holds, and what credits.lua sees of its pool}, '' = none}
--- include ../../../shared/redis/credits.lua
+-- include ../../../../shared/redis/credits.lua
 local head, index, source = unpack(KEYS)
 local records, metas, order, from, limit, most, enabled, prefix = unpack(ARGV)
 

@@ -4,7 +4,7 @@
 -- KEYS 1 head  2 record  3 its long meta
 -- ARGV letters of what to tell besides meta
 -- Returns {} where there is no such key | {meta, what each letter holds, and what credits.lua sees of its pool}, '' = none
--- include ../../../shared/redis/credits.lua
+-- include ../../../../shared/redis/credits.lua
 if redis.call('HEXISTS', KEYS[1], 'deleted') == 1 then return {} end
 local f = redis.call('HMGET', KEYS[2], 'p', 'M', 'm', unpack(ARGV))
 local pool = redis.call('HGET', KEYS[2], 'q')

@@ -4,7 +4,7 @@
 -- KEYS 1 record  2 members  3 held
 -- ARGV 1 how pools are named, up to their own name
 -- Returns {'1' when nobody holds anything that the pool lacks, credits left}; {} when there is no such pool
--- include ../../../shared/redis/credits.lua
+-- include ../../../../shared/redis/credits.lua
 local name = ARGV[1] .. (redis.call('HGET', KEYS[1], 'q') or '')
 local b, h = unpack(redis.call('HMGET', name, 'b', 'h'))
 if not b then return {} end

@@ -1,9 +1,8 @@
-import type { TSchema } from 'typebox';
-import type { ErrorCode } from '#shared/errors.ts';
-import * as asked from './requests.ts';
+import * as asked from './key-requests.ts';
+import { gets, posts } from './operation.ts';
 import * as answers from './responses.ts';
 
-/** Each operation as Fastify validates and serialises it, and as the reference documents it. */
+/** Operations on keys, each as Fastify validates and serialises it, and as the reference documents it. */
 
 export const createKey = posts('keys.createKey', asked.CreateKey, answers.CreatedKey, {
   summary: 'Create a key',
@@ -110,7 +109,7 @@ export const removePermissions = posts(
   },
 );
 
-export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
+export const getKey = gets('keys.getKey', asked.GetKey, answers.WholeKey, {
   summary: 'Look at a key',
   description: 'Shows all but its secret.',
   permission: 'api.<apiId>.read_key',
@@ -134,158 +133,9 @@ export const getVerifications = gets('keys.getVerifications', asked.GetVerificat
   errors: ['NOT_FOUND'],
 });
 
-export const getApiVerifications = gets(
-  'apis.getVerifications',
-  asked.GetApiVerifications,
-  answers.ApiVerifications,
-  {
-    id: 'getApiVerifications',
-    summary: 'See how often keys of an API were verified',
-    description:
-      'By the hour or the day as keys.getVerifications, of all keys together, deleted ones too; or by the tags that verifyKey was given, by the day. Verifiers report up to their USAGE_PERIOD_MS late.',
-    permission: 'api.<apiId>.read_key and api.<apiId>.read_api',
-    errors: ['NOT_FOUND'],
-  },
-);
-
 export const getPropagation = gets('keys.getPropagation', asked.GetPropagation, answers.Propagated, {
   summary: 'See how far a change has come',
   description: 'For changes that answered `pending`.',
   permission: 'api.<apiId>.read_key',
   errors: ['NOT_FOUND', 'CONFLICT'],
 });
-
-export const listKeys = gets('apis.listKeys', asked.ListKeys, answers.KeyPage, {
-  summary: 'List the keys of an API',
-  description:
-    'In order of creation; following the cursors visits each key once. With a filter, a page may be short and still have a cursor.',
-  permission: 'api.<apiId>.read_key and api.<apiId>.read_api',
-  errors: ['NOT_FOUND'],
-});
-
-export const createApi = posts('apis.createApi', asked.CreateApi, answers.CreatedApi, {
-  summary: 'Create an API',
-  description: 'Keys belong to an API. The first key of an unknown API creates it too.',
-  permission: 'api.<apiId>.create_api',
-  errors: ['CONFLICT'],
-  example: { name: 'Shop', apiId: 'shop' },
-});
-
-export const updateApi = posts('apis.updateApi', asked.UpdateApi, answers.UpdatedApi, {
-  summary: 'Change the name of an API and the defaults of its new keys',
-  description: 'An absent field is kept, null clears. Keys that exist stay as they are.',
-  permission: 'api.<apiId>.update_api',
-  errors: ['NOT_FOUND'],
-  example: { apiId: 'shop', defaultPrefix: 'shop' },
-});
-
-export const getApi = gets('apis.getApi', asked.GetApi, answers.Api, {
-  summary: 'Look at an API',
-  description: 'Its name, the defaults of its new keys, and when it was created.',
-  permission: 'api.<apiId>.read_api',
-  errors: ['NOT_FOUND'],
-});
-
-export const listApis = gets('apis.listApis', asked.ListApis, answers.ApiPage, {
-  summary: 'List APIs',
-  description: 'Lists the APIs that the root key may read. A page may be short and still have a cursor.',
-  permission: 'api.<apiId>.read_api',
-  errors: [],
-});
-
-export const deleteApi = posts('apis.deleteApi', asked.DeleteApi, answers.Propagated, {
-  summary: 'Delete an API with all its keys',
-  description:
-    'Answers when the deletion is complete, as updateKey does. The id is free again once its keys are removed.',
-  permission: 'api.<apiId>.delete_api',
-  errors: ['NOT_FOUND', 'CONFLICT'],
-  example: { apiId: 'shop' },
-});
-
-export const deleteAllKeys = posts('apis.deleteKeys', asked.DeleteAllKeys, answers.DeletedAllKeys, {
-  id: 'deleteAllKeys',
-  summary: 'Delete all keys of an API for good',
-  description:
-    'The API stays. Answers when every deletion is complete, as updateKey does. Where there are so many keys that it takes longer than FENCE_WAIT_MS, it answers 503: send it again for the others.',
-  permission: 'api.<apiId>.delete_key',
-  errors: ['NOT_FOUND'],
-  example: { apiId: 'shop' },
-});
-
-export const createRootKey = posts('rootKeys.createRootKey', asked.CreateRootKey, answers.CreatedRootKey, {
-  summary: 'Create a root key',
-  description: 'A root key can give another one only permissions that it has itself.',
-  permission: 'root.*.create_root_key',
-  errors: ['CONFLICT'],
-  example: { name: 'support', permissions: ['api.shop.read_key', 'api.shop.read_api'] },
-});
-
-export const updateRootKey = posts('rootKeys.updateRootKey', asked.UpdateRootKey, answers.UpdatedRootKey, {
-  summary: 'Disable or enable a root key',
-  description: 'A disabled root key is refused from the next call on.',
-  permission: 'root.*.update_root_key',
-  errors: ['NOT_FOUND'],
-  example: { rootKeyId: 'root_0mzc9k4q8r2wfXa1Bc2d', enabled: false },
-});
-
-export const listRootKeys = gets('rootKeys.listRootKeys', asked.ListRootKeys, answers.RootKeyList, {
-  summary: 'List root keys',
-  description: 'Shows all but their secrets. Root keys of the configuration are not listed.',
-  permission: 'root.*.read_root_key',
-  errors: [],
-});
-
-export const listEvents = gets('audit.listEvents', asked.ListEvents, answers.EventPage, {
-  summary: 'List calls that changed something or were refused',
-  description: 'The latest come first. With a filter, a page may be short and still have a cursor.',
-  permission: 'root.*.read_audit',
-  errors: [],
-});
-
-export const listVerifiers = gets('fleet.listVerifiers', asked.ListVerifiers, answers.VerifierPage, {
-  summary: 'List the verifiers',
-  description: 'Shows the latest report of each, in order of start.',
-  permission: 'root.*.read_fleet',
-  errors: [],
-});
-
-interface Said {
-  /** The operation's id, where its method's name is also another's. */
-  readonly id?: string;
-  readonly summary: string;
-  readonly description: string;
-  /** Permission that the root key needs. */
-  readonly permission: string;
-  /** Errors of this operation besides those of every call. */
-  readonly errors: readonly ErrorCode[];
-}
-
-function posts<Body extends TSchema, Answer extends TSchema>(
-  name: string,
-  body: Body,
-  answer: Answer,
-  said: Said & { readonly example: object },
-) {
-  return { body, ...about(name, answer, said), 'x-example': said.example };
-}
-
-function gets<Query extends TSchema, Answer extends TSchema>(
-  name: string,
-  querystring: Query,
-  answer: Answer,
-  said: Said,
-) {
-  return { querystring, ...about(name, answer, said) };
-}
-
-function about<Answer extends TSchema>(name: string, answer: Answer, said: Said) {
-  const [service = '', method = ''] = name.split('.');
-  return {
-    tags: [service],
-    operationId: said.id ?? method,
-    summary: said.summary,
-    description: `${said.description}\n\nNeeds the permission \`${said.permission}\`.`,
-    'x-errors': said.errors,
-    response: { 200: answer },
-  };
-}

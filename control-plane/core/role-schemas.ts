@@ -1,0 +1,24 @@
+import { type TSchemaOptions, Type } from 'typebox';
+import { SLUG, SLUGS_MAX } from '#shared/slugs.ts';
+
+/** Schema of a role's name. */
+export const RoleName = Type.String({
+  pattern: SLUG.source,
+  description: 'A name that no other role has: letters, digits and `_:.*-`.',
+});
+/** Schema of a role's id. */
+export const RoleId = Type.String({
+  pattern: '^[A-Za-z0-9_-]{1,80}$',
+  description: "A role's id, as createRole returned it.",
+});
+
+/** Schema of roles as calls about a key name them: by their names, or in an object, as clients of the v1 SDK do. */
+export const GivenRoles = (options: TSchemaOptions) =>
+  Type.Array(
+    Type.Union([
+      RoleName,
+      Type.Object({ id: RoleId }, { additionalProperties: false }),
+      Type.Object({ name: RoleName }, { additionalProperties: false }),
+    ]),
+    { maxItems: SLUGS_MAX, ...options },
+  );

@@ -1,0 +1,136 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Fleet } from '../harness/fleet.ts';
+
+/** Roles as the management API makes, gives and changes them; two verifiers follow. */
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await Fleet.start({ verifiers: 2 });
+});
+afterAll(() => fleet.stop());
+
+let made = 0;
+const newRole = async (...permissions: string[]) => {
+  const name = `role-${++made}`;
+  return { name, roleId: (await fleet.ok('permissions.createRole', { name, permissions })).roleId };
+};
+const newKey = (fields: object = {}) => fleet.ok('keys.createKey', { apiId: 'shop', ...fields });
+/** What both verifiers answer, asked again while they cannot decide. */
+async function verdicts(key: string) {
+  return Promise.all([0, 1].map(async (at) => (await fleet.verify(key, { at })).body));
+}
+/** The same from memory, once and at once. */
+const told = async (key: string) =>
+  Promise.all([0, 1].map(async (at) => (await fleet.verifyOnce(key, { at })).body.permissions));
+
+describe('a role', () => {
+  test('lets its keys do what it may, by its name or its id, and answers and getKey name it', async () => {
+    const [a, b] = [await newRole('a'), await newRole('b')];
+    const { key, keyId } = await newKey({ permissions: ['own'] });
+    expect(await fleet.ok('keys.addRoles', { keyId, roles: [a.name, { id: b.roleId }] })).toEqual(
+      expect.arrayContaining([
+        { id: a.roleId, name: a.name },
+        { id: b.roleId, name: b.name },
+      ]),
+    );
+    const names = [a.name, b.name];
+    for (const body of await verdicts(key))
+      expect(body).toMatchObject({ code: 'VALID', permissions: ['a', 'b', 'own'], roles: names });
+    expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ permissions: ['own'], roles: names });
+    expect(await fleet.ok('keys.removeRoles', { keyId, roles: [{ name: a.name }] })).toMatchObject({
+      propagation: { state: 'complete' },
+    });
+    for (const body of await verdicts(key)) expect(body).toMatchObject({ permissions: ['b', 'own'] });
+    expect(await fleet.ok('keys.setRoles', { keyId, roles: [] })).toEqual([]);
+    for (const body of await verdicts(key)) expect(body).not.toHaveProperty('roles');
+    expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('roles');
+  });
+
+  test('is changed for all its keys once the call answers, and deleted so', async () => {
+    const { name, roleId } = await newRole('a');
+    const keys = await Promise.all([newKey(), newKey({ apiId: 'books' })]);
+    for (const { keyId } of keys) await fleet.ok('keys.addRoles', { keyId, roles: [name] });
+    for (const { key } of keys)
+      for (const body of await verdicts(key)) expect(body.permissions).toEqual(['a']);
+    const changed = await fleet.ok('permissions.setRolePermissions', { roleId, permissions: ['c', 'b'] });
+    expect(changed.propagation).toMatchObject({ state: 'complete' });
+    // A slow machine may have no verdict at this instant, but never an older one.
+    for (const { key } of keys)
+      for (const slugs of await told(key)) expect([undefined, ['b', 'c']]).toContainEqual(slugs);
+    for (const { key } of keys)
+      for (const body of await verdicts(key)) expect(body.permissions).toEqual(['b', 'c']);
+    await fleet.ok('permissions.deleteRole', { roleId });
+    for (const { key } of keys)
+      for (const body of await verdicts(key)) {
+        expect(body.code).toBe('VALID');
+        expect(body).not.toHaveProperty('permissions');
+        expect(body).not.toHaveProperty('roles');
+      }
+    expect((await fleet.admin('permissions.getRole', { roleId })).status).toBe(404);
+    const again = await fleet.ok('permissions.createRole', { name, permissions: ['z'] });
+    expect(again.roleId).not.toBe(roleId);
+    for (const { key } of keys)
+      for (const body of await verdicts(key)) expect(body).not.toHaveProperty('roles');
+  });
+
+  test('is shown with what it is for and what it grants, and listed in order of creation', async () => {
+    const role = { name: 'shown', description: 'For all to see', permissions: [{ name: 'b' }, 'a'] };
+    const { roleId } = await fleet.ok('permissions.createRole', role);
+    const shown = {
+      ...{ id: roleId, name: 'shown', description: 'For all to see' },
+      permissions: [
+        { id: 'a', name: 'a' },
+        { id: 'b', name: 'b' },
+      ],
+    };
+    expect(await fleet.ok('permissions.getRole', { roleId })).toEqual(shown);
+    expect((await fleet.ok('permissions.listRoles')).at(-1)).toEqual(shown);
+  });
+
+  test('has a name of its own, also where two are made at once', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => fleet.admin('permissions.createRole', { name: 'only' })),
+    );
+    const codes = answers.map(({ body }) => body.error?.code ?? 'OK').sort();
+    expect(codes).toEqual([...new Array(4).fill('CONFLICT'), 'OK']);
+    const listed = await fleet.ok('permissions.listRoles');
+    expect(listed.filter(({ name }: { name: string }) => name === 'only')).toHaveLength(1);
+  });
+
+  test('goes with its key when that is rerolled', async () => {
+    const { name } = await newRole('a');
+    const { keyId } = await newKey();
+    await fleet.ok('keys.setRoles', { keyId, roles: [{ name }] });
+    const { key } = await fleet.ok('keys.rerollKey', { keyId, expiration: 0 });
+    for (const body of await verdicts(key)) expect(body).toMatchObject({ permissions: ['a'], roles: [name] });
+  });
+
+  test('is in the audit log with what it granted and grants', async () => {
+    const { roleId } = await newRole('a');
+    await fleet.ok('permissions.setRolePermissions', { roleId, permissions: ['b'] });
+    const { events } = await fleet.ok('audit.listEvents');
+    expect(events[0]).toMatchObject({
+      ...{ operation: 'permissions.setRolePermissions', on: { roleId } },
+      ...{ before: { permissions: ['a'] }, after: { permissions: ['b'] } },
+    });
+  });
+});
+
+test('a role that there is not is given to no key, and said to be missing', async () => {
+  const { keyId } = await newKey();
+  for (const role of ['none', { id: 'role_none' }]) {
+    const { status, body } = await fleet.admin('keys.addRoles', { keyId, roles: [role] });
+    expect([status, body.error.message]).toEqual([404, expect.stringMatching(/^roles\.0: there is no role/)]);
+  }
+  for (const operation of ['permissions.setRolePermissions', 'permissions.deleteRole'])
+    expect(
+      (await fleet.admin(operation, { roleId: 'role_none', permissions: [] })).status,
+      operation,
+    ).not.toBe(200);
+});
+
+test('changes of one key at once are all made', async () => {
+  const { keyId } = await newKey();
+  const roles = await Promise.all(Array.from({ length: 5 }, () => newRole('a')));
+  await Promise.all(roles.map(({ name }) => fleet.ok('keys.addRoles', { keyId, roles: [name] })));
+  expect((await fleet.ok('keys.getKey', { keyId })).roles).toHaveLength(5);
+});

@@ -1,0 +1,150 @@
+import { LRUCache } from 'lru-cache';
+import type { KeyState } from '#shared/key-record.ts';
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import type { Follower } from './follower.ts';
+import type { Entry, Epoch, Memory } from './key-cache.ts';
+import type { Lease } from './lease.ts';
+import type { Ties } from './permissions.ts';
+
+/** Most roles that are remembered. A workspace has fewer; those that were deleted count too. */
+const RECORDS_MAX = 10_000;
+
+/** All that a key may do, by itself and by its roles, at one moment. */
+export interface Grants {
+  readonly granted: ReadonlySet<string>;
+  readonly slugs: readonly string[];
+  /** A JSON array. */
+  readonly json: string;
+  /** Names of its roles, those that there are. */
+  readonly roles: readonly string[];
+  /** A JSON array. */
+  readonly rolesJson: string;
+  /** The right to go by it, besides that to go by the key. */
+  readonly lease: Lease;
+}
+
+/** Grants as they were made, of one prefix of the log. */
+interface Made {
+  readonly version: number;
+  readonly epoch: Epoch;
+  readonly grants: Grants;
+}
+
+/**
+ * Roles: the space beside all APIs, followed from the first key on that has one. What it tells is told of one prefix of its
+ * log, and under its lease.
+ */
+export class Workspace {
+  readonly #follow: (apiId: string, memory: Memory) => Follower;
+  readonly #records = new Records();
+  #follower: Follower | undefined;
+  readonly #made = new WeakMap<Ties, Made>();
+  readonly #reads = new Map<string, Promise<unknown>>();
+
+  /** @param follow makes a follower of a space that remembers here, and has it follow */
+  constructor(follow: (apiId: string, memory: Memory) => Follower) {
+    this.#follow = follow;
+  }
+
+  /**
+   * Tells what a key with these ties may do, if memory has it and may tell at this very instant: to be read in one synchronous
+   * block with the key. undefined = Redis must be asked (`learn`).
+   */
+  grants(ties: Ties): Grants | undefined {
+    let made = this.#made.get(ties);
+    if (made?.version !== this.#records.version || !made.epoch.current) {
+      made = this.#make(ties);
+      if (made === undefined) return undefined;
+      this.#made.set(ties, made);
+    }
+    return made.epoch.lease.holds() ? made.grants : undefined;
+  }
+
+  /** Reads what memory lacks of these roles. Rejects with SERVICE_UNAVAILABLE. */
+  async learn({ roles }: Ties): Promise<void> {
+    this.#follower ??= this.#follow(WORKSPACE, this.#records);
+    const missing = roles.filter((id) => this.#records.get(id) === undefined);
+    // Where none is missing the lease is over, and reading any of them brings another one.
+    const wanted = missing.length > 0 ? missing : roles.slice(0, 1);
+    await Promise.all(wanted.map((id) => this.#read(id)));
+  }
+
+  async stop(): Promise<void> {
+    await this.#follower?.stop();
+  }
+
+  /** One read of a role at a time, however many ask. */
+  #read(id: string): Promise<unknown> {
+    const running = this.#reads.get(id);
+    if (running !== undefined) return running;
+    const read = Promise.resolve(this.#follower?.fill({ keyId: id })).finally(() => this.#reads.delete(id));
+    this.#reads.set(id, read);
+    return read;
+  }
+
+  #make({ roles, rights }: Ties): Made | undefined {
+    const names: string[] = [];
+    const granted = new Set(rights?.granted);
+    let epoch: Epoch | undefined;
+    for (const id of roles) {
+      const known = this.#records.get(id);
+      if (known === undefined) return undefined;
+      epoch = known.epoch;
+      if (known.role === undefined) continue;
+      names.push(known.role.details?.name ?? '');
+      for (const slug of known.role.rights?.slugs ?? []) granted.add(slug);
+    }
+    if (epoch === undefined) return undefined;
+    const slugs = Object.freeze([...granted].sort());
+    const sorted = Object.freeze(names.sort());
+    const grants = {
+      granted,
+      slugs,
+      json: JSON.stringify(slugs),
+      roles: sorted,
+      rolesJson: JSON.stringify(sorted),
+      lease: epoch.lease,
+    };
+    return { version: this.#records.version, epoch, grants };
+  }
+}
+
+/** A role that was read; undefined = there is none of that id, and as ids are never used again there never will be. */
+interface Known {
+  readonly epoch: Epoch;
+  readonly role: Entry | undefined;
+}
+
+/** Roles that were read, by their ids. */
+class Records implements Memory {
+  readonly #known = new LRUCache<string, Known>({ max: RECORDS_MAX });
+  /** Raised by each change: what was made of the roles before is made anew. */
+  version = 0;
+
+  get(id: string): Known | undefined {
+    const known = this.#known.get(id);
+    return known?.epoch.current ? known : undefined;
+  }
+
+  put(_secretHash: string, entry: Entry): void {
+    this.#known.set(entry.keyId, { epoch: entry.epoch, role: entry });
+  }
+
+  lacks(id: string, epoch: Epoch): void {
+    this.#known.set(id, { epoch, role: undefined });
+  }
+
+  update(_secretHash: string, id: string, epoch: Epoch, state: KeyState): string[] {
+    this.version++;
+    const known = this.#known.peek(id);
+    if (known?.epoch === epoch && known.role) known.role.become(state);
+    else this.#known.delete(id);
+    return [];
+  }
+
+  forget(_secretHash: string, id: string): string[] {
+    this.version++;
+    this.#known.delete(id);
+    return [];
+  }
+}
