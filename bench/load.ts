@@ -25,8 +25,14 @@ export interface Loads extends Load {
 export const SERVER_CORE = 0;
 export const LOAD_CORE = 1;
 
-const hasWrk = spawnSync('wrk', ['--version']).error === undefined;
-if (!hasWrk) console.error("without wrk: the load is autocannon's, which is slower than what it measures");
+let isThere: boolean | undefined;
+/** Tells whether wrk is installed; says once what its absence means. */
+function hasWrk(): boolean {
+  if (isThere !== undefined) return isThere;
+  isThere = spawnSync('wrk', ['--version']).error === undefined;
+  if (!isThere) console.error("without wrk: the load is autocannon's, which is slower than what it measures");
+  return isThere;
+}
 
 /** One request of a load, to be sent again and again. */
 export interface LoadRequest {
@@ -54,7 +60,7 @@ export async function fullLoad(
   seconds: number,
   connections = 32,
 ): Promise<Load> {
-  if (!hasWrk) return autocannonLoad(port, requests, seconds, connections);
+  if (!hasWrk()) return autocannonLoad(port, requests, seconds, connections);
   return inDirectory(async (directory) => {
     const file = join(directory, 'requests.txt');
     writeFileSync(file, requests.map((each) => wire(each, port)).join('\0'));
