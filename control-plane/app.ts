@@ -169,7 +169,7 @@ export async function startControlPlane(
   const roles = new Roles({ nodes, writer, view, log: changes, clock, leaseMs: config.LEASE_MS });
   keyRoutes(app, { keys, view, apis, roles, propagator, usage: new UsageView(nodes), clock });
   manyKeysRoutes(app, {
-    ...{ keys, view, apis, propagator, holdMs: config.FENCE_WAIT_MS },
+    ...{ keys, view, apis, roles, propagator, holdMs: config.FENCE_WAIT_MS },
     monotonicMs: () => clock.monotonicMs(),
   });
   keyPermissionRoutes(app, { keys, propagator });
@@ -177,7 +177,7 @@ export async function startControlPlane(
   keyRoleRoutes(app, { keys, roles, propagator });
   creditRoutes(app, { keys, credits: new Credits(writer, clock), propagator });
   rerollRoutes(app, { keys, successors: new Successors(nodes, keys, clock), propagator, clock });
-  importRoutes(app, { keyImport });
+  importRoutes(app, { keyImport, roles });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });
   auditRoutes(app, { audit });

@@ -100,7 +100,8 @@ export const KEY_FIELDS = {
     letter: 'R',
     kind: 'slugs',
     needs: ROLES_PROTOCOL,
-    description: 'Roles of the key, by their ids: it may do what any of them may.',
+    description: 'Names of its roles: it may do what any of them may.',
+    option: ['<names>', 'its roles, such as editor,billing'],
   },
 } as const satisfies Readonly<Record<string, Row>>;
 

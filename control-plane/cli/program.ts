@@ -5,6 +5,7 @@ import { auditCommand } from './commands/audit.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { fleetCommand } from './commands/fleet.ts';
 import { keyCommands } from './commands/keys.ts';
+import { roleCommands } from './commands/roles.ts';
 import { rootKeyCommands } from './commands/root-keys.ts';
 import { completionCommand } from './completion.ts';
 import { Session } from './session.ts';
@@ -12,7 +13,7 @@ import { Session } from './session.ts';
 /** The whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
 export function createProgram(session = new Session()): Command {
   const program = new Command('keyfence')
-    .description('Manages Keyfence: keys, APIs, root keys and the fleet of verifiers.')
+    .description('Manages Keyfence: keys, roles, APIs, root keys and the fleet of verifiers.')
     .version(VERSION)
     .option('--json', 'answer with one line of JSON, and put errors as JSON on standard error')
     .exitOverride()
@@ -27,6 +28,7 @@ export function createProgram(session = new Session()): Command {
   });
   keyCommands(program, session);
   apiCommands(program, session);
+  roleCommands(program, session);
   rootKeyCommands(program, session);
   fleetCommand(program, session);
   auditCommand(program, session);

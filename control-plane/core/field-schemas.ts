@@ -57,8 +57,8 @@ const boundsOf = {
   limits: {},
   slugs: {},
 };
-/** Taken apart for their order in the document only; a new field is among the others. Roles are not given by their ids. */
-const { enabled, expires, name, meta, externalId, roles: _roles, ...others } = KEY_FIELDS;
+/** Taken apart for their order in the document only; a new field is among the others. Of roles people give and see names, and records have ids. */
+const { enabled, expires, name, meta, externalId, ...others } = KEY_FIELDS;
 const aliases = Object.entries(ALIASES).map(([alias, of]) => {
   const description = `Another name of \`${of}\`, for clients of the v1 SDK.`;
   return [alias, { ...KEY_FIELDS[of], description }] as const;

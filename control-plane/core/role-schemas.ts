@@ -1,4 +1,4 @@
-import { type TSchemaOptions, Type } from 'typebox';
+import { type Static, type TSchemaOptions, Type } from 'typebox';
 import { SLUG, SLUGS_MAX } from '#shared/slugs.ts';
 
 /** Schema of a role's name. */
@@ -22,3 +22,6 @@ export const GivenRoles = (options: TSchemaOptions) =>
     ]),
     { maxItems: SLUGS_MAX, ...options },
   );
+
+/** A role as a call about a key names it. */
+export type GivenRole = Static<ReturnType<typeof GivenRoles>>[number];

@@ -7,6 +7,7 @@ import { apiKeys, ownerKey, recordKey, WORKSPACE } from '#shared/redis/redis-key
 import { PERMISSIONS_PROTOCOL, slugsOf } from '#shared/slugs.ts';
 import type { ChangeLog } from '../core/change-log.ts';
 import { tooOld } from '../core/not-written.ts';
+import type { GivenRole } from '../core/role-schemas.ts';
 import { tooOldOf } from './change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';
 import type { Key, KeyView } from './key-view.ts';
@@ -99,6 +100,36 @@ export class Roles {
     return id;
   }
 
+  /** Ids of roles that a call names, in their order. Rejects with NOT_FOUND where there is one of them no more. */
+  async idsOf(given: readonly GivenRole[]): Promise<string[]> {
+    return Promise.all(
+      given.map(async (role, i) => {
+        const named = typeof role === 'string' ? { name: role } : role;
+        const id = 'id' in named ? await this.#present(named.id) : await this.idOf(named.name);
+        if (id !== undefined) return id;
+        const said = 'id' in named ? named.id : named.name;
+        throw new ApiError('NOT_FOUND', `roles.${i}: there is no role ${said}`);
+      }),
+    );
+  }
+
+  /** Change of a key's record that a call asks for; `{}` where it does not name roles. Rejects as `idsOf`. */
+  async patchOf(
+    given: readonly GivenRole[] | null | undefined,
+  ): Promise<{ readonly roles?: readonly string[] | null }> {
+    return given === undefined ? {} : { roles: given && (await this.idsOf(given)) };
+  }
+
+  /** These keys with the names of their roles instead of the ids, in alphabetical order; roles that were deleted are left out. */
+  async shownOn<Shown extends Pick<Key, 'roles'>>(keys: readonly Shown[]): Promise<Shown[]> {
+    const ids = [...new Set(keys.flatMap(({ roles = [] }) => roles))];
+    const named = await this.namesOf(ids);
+    const names = new Map(ids.map((id, i) => [id, named[i]]));
+    return keys.map((key) =>
+      key.roles ? { ...key, roles: key.roles.flatMap((id) => names.get(id) ?? []).sort() } : key,
+    );
+  }
+
   /** Names of the roles of these ids, in their order; undefined where there is none. */
   async namesOf(ids: readonly string[]): Promise<(string | undefined)[]> {
     const names = await this.#options.nodes.run(recordKey(WORKSPACE, ''), (redis) =>
@@ -117,6 +148,11 @@ export class Roles {
       redis.hmget(record, 'p', 'v', KEY_FIELDS.roles.letter),
     );
     return secretHash ? { ids: slugsOf(text ?? ''), version: version ?? '0' } : undefined;
+  }
+
+  async #present(id: string): Promise<string | undefined> {
+    const [name] = await this.namesOf([id]);
+    return name === undefined ? undefined : id;
   }
 
   async #count(): Promise<number> {

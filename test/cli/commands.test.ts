@@ -92,6 +92,27 @@ describe('keys', () => {
     expect(await asking(1, 'files.read')).not.toHaveProperty('permissions');
   });
 
+  test('have roles, which are made, given, changed and deleted', async () => {
+    const { roleId } = await answer('roles create writer --description Writes --permissions files.write');
+    const { keyId, key } = await answer('keys create shop --roles writer');
+    const asking = (status: number, query: string) => verified(key, status, `--permissions ${query}`);
+    expect(await asking(0, 'files.write')).toMatchObject({ roles: ['writer'] });
+    await answer(`roles set ${roleId} files.read,files.list`);
+    expect(await asking(1, 'files.write')).toMatchObject({ permissions: ['files.list', 'files.read'] });
+    expect(await answer('roles list')).toMatchObject([{ id: roleId, name: 'writer', description: 'Writes' }]);
+    expect(await printed('roles list')).toMatch(/role_\w+ +writer +files\.list files\.read +Writes/);
+    await answer(`keys roles ${keyId} remove writer`);
+    expect(await asking(1, 'files.read')).not.toHaveProperty('roles');
+    await answer(`keys roles ${keyId} add writer`);
+    expect(await printed(`keys get ${keyId}`)).toMatch(/^roles +writer$/m);
+    expect((await run(`keys roles ${keyId} add unknown`)).stderr).toContain('there is no role unknown');
+    expect((await run(`roles delete ${roleId}`)).stderr).toContain('--yes');
+    expect(await answer(`roles delete ${roleId} --yes`)).toMatchObject({
+      propagation: { state: 'complete' },
+    });
+    expect(await asking(1, 'files.read')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+  });
+
   test('with credits are made, spent, refilled and given more', async () => {
     const { keyId, key } = await answer('keys create shop --remaining 3 --refill monthly:10:15');
     expect(await answer(`keys get ${keyId}`)).toMatchObject({
@@ -173,6 +194,8 @@ describe('keys', () => {
     const url = `${fleet.verifiers[0]?.address}/v1/keys.verifyKey`;
     await fleet.post(url, { key, tags: ['read'] });
     await fleet.until(async () => (await printed('apis usage tagged --by-tag')).includes('read'));
+    // Counts of different kinds lie at different places, and come one after another.
+    await fleet.until(async () => / 2 /.test(await printed('apis usage tagged --hourly')));
     expect(await printed('apis usage tagged --by-tag')).toMatch(/^tag .*\nread +1 +0 +0 +0 +0 +0 +0\n$/);
     expect(await printed('apis usage tagged --tag read')).toMatch(/^from .*\n20\S+ +1 +0 +0 +0 +0 +0 +0\n$/);
     expect(await printed('apis usage tagged --hourly')).toMatch(/^from .*\n20\S+ +2 +0 +0 +0 +0 +0 +0\n$/);

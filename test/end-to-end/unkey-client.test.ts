@@ -246,9 +246,11 @@ describe.each([
       expect(half.error?.message).toBe('ratelimits.0: limit and duration only together');
     });
 
-    test('for a field that we do not have', async () => {
+    test('for a field that we do not have, and for a role that there is not', async () => {
+      const recovered = await admin.keys.create({ apiId: 'e2e', recoverable: true });
+      expect(recovered.error).toMatchObject({ code: 'BAD_REQUEST', message: 'recoverable: unknown field' });
       const { error } = await admin.keys.create({ apiId: 'e2e', roles: ['admin'] });
-      expect(error).toMatchObject({ code: 'BAD_REQUEST', message: 'roles: unknown field' });
+      expect(error).toMatchObject({ code: 'NOT_FOUND', message: 'roles.0: there is no role admin' });
     });
   });
 });

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { generateKey, hashSecret } from '#shared/key-format.ts';
 import { Fleet } from '../harness/fleet.ts';
 
 /** Roles as the management API makes, gives and changes them; two verifiers follow. */
@@ -112,6 +113,70 @@ describe('a role', () => {
       ...{ operation: 'permissions.setRolePermissions', on: { roleId } },
       ...{ before: { permissions: ['a'] }, after: { permissions: ['b'] } },
     });
+  });
+});
+
+describe('roles of keys', () => {
+  test('are given when they are made, changed with the rest, and cleared', async () => {
+    const [a, b] = [await newRole('a'), await newRole('b')];
+    const { key, keyId } = await newKey({ roles: [b.name, a.name] });
+    for (const body of await verdicts(key))
+      expect(body).toMatchObject({ permissions: ['a', 'b'], roles: [a.name, b.name] });
+    await fleet.ok('keys.updateKey', { keyId, name: 'Ada', roles: [{ id: b.roleId }] });
+    for (const body of await verdicts(key)) expect(body).toMatchObject({ name: 'Ada', roles: [b.name] });
+    await fleet.ok('keys.updateKeys', { apiId: 'shop', keyIds: [keyId], roles: [{ name: a.name }] });
+    for (const body of await verdicts(key)) expect(body).toMatchObject({ permissions: ['a'] });
+    await fleet.ok('keys.updateKey', { keyId, roles: null });
+    for (const body of await verdicts(key)) expect(body).not.toHaveProperty('roles');
+    expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('roles');
+  });
+
+  test('are shown by their names wherever keys are, without those that were deleted', async () => {
+    const [kept, gone] = [await newRole('a'), await newRole('b')];
+    const { key, keyId } = await newKey({ apiId: 'shown', roles: [gone.name, kept.name] });
+    const plain = await newKey({ apiId: 'shown' });
+    await fleet.ok('permissions.deleteRole', { roleId: gone.roleId });
+    const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shown' });
+    expect(keys.map(({ id, roles }: { id: string; roles?: string[] }) => [id, roles])).toEqual([
+      [keyId, [kept.name]],
+      [plain.keyId, undefined],
+    ]);
+    expect(await fleet.ok('keys.whoami', { key })).toMatchObject({ keyId, roles: [kept.name] });
+  });
+
+  test('come with keys that were made elsewhere; a key with an unknown one is refused in its place', async () => {
+    const { name } = await newRole('a');
+    const secrets = ['one', 'two', 'three'].map(() => generateKey(16, 'shop'));
+    const { results } = await fleet.ok('keys.importKeys', {
+      apiId: 'shop',
+      keys: secrets.map((secret, i) => ({
+        sha256: hashSecret(secret),
+        foreign: false,
+        roles: i === 1 ? [name, 'none'] : [name],
+      })),
+    });
+    expect(results).toMatchObject([
+      { result: 'created' },
+      { result: 'refused', code: 'NOT_FOUND', message: 'roles.1: there is no role none' },
+      { result: 'created' },
+    ]);
+    for (const at of [0, 2])
+      for (const body of await verdicts(secrets[at] ?? '')) expect(body).toMatchObject({ roles: [name] });
+    for (const body of await verdicts(secrets[1] ?? '')) expect(body.code).toBe('NOT_FOUND');
+  });
+
+  test('that there are not are 404, and nothing is written', async () => {
+    const { keyId, key } = await newKey();
+    for (const [operation, fields] of [
+      ['keys.createKey', { apiId: 'nowhere' }],
+      ['keys.updateKey', { keyId, enabled: false }],
+      ['keys.updateKeys', { apiId: 'shop', keyIds: [keyId], enabled: false }],
+    ] as const) {
+      const { status, body } = await fleet.admin(operation, { ...fields, roles: ['none'] });
+      expect([status, body.error.message], operation).toEqual([404, 'roles.0: there is no role none']);
+    }
+    for (const body of await verdicts(key)) expect(body.code).toBe('VALID');
+    expect((await fleet.admin('apis.getApi', { apiId: 'nowhere' })).status).toBe(404);
   });
 });
 

@@ -15,7 +15,7 @@ import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
 import { described, showKey } from './key-fields.ts';
 import { changeMany, isMany, manyOptions } from './many-keys.ts';
-import { changePermissions } from './permissions.ts';
+import { changeListed } from './permissions.ts';
 import { rerollKey } from './reroll.ts';
 import { printUsage } from './usage.ts';
 import { verifyKey } from './verify.ts';
@@ -149,7 +149,16 @@ export function keyCommands(program: Command, session: Session): void {
       'add, set or remove what a key may do, such as files.read,files.write; when this returns, no verifier goes by what was before',
     )
     .action((keyId: string, operation: string, slugs = '') =>
-      changePermissions(session, keyId, operation, slugs),
+      changeListed(session, 'permissions', keyId, operation, slugs),
+    );
+
+  keys
+    .command('roles <keyId> <operation> [names]')
+    .description(
+      'add, set or remove roles of a key, such as editor,billing; when this returns, no verifier goes by what was before',
+    )
+    .action((keyId: string, operation: string, names = '') =>
+      changeListed(session, 'roles', keyId, operation, names),
     );
 
   keys

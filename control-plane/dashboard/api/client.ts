@@ -11,7 +11,7 @@ interface Decider {
   'apis.getVerifications': Static<typeof answers.ApiVerifications>;
   'apis.listKeys': Static<typeof answers.KeyPage>;
   'keys.createKey': Static<typeof answers.CreatedKey>;
-  'keys.getKey': Static<typeof answers.WholeKey>;
+  'keys.getKey': Static<typeof answers.UsedKey>;
   'keys.updateKey': Static<typeof answers.Propagated>;
   'keys.updateKeys': Static<typeof answers.UpdatedKeys>;
   'keys.rerollKey': Static<typeof answers.RerolledKey>;

@@ -5,7 +5,7 @@ import { Failure, type Key } from '../api/client.ts';
 import type { Apply } from '../parts/change.tsx';
 import { ActionForm, type Entered, Field } from '../parts/forms.tsx';
 
-type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'roles'>;
+type Fields = Omit<typeof KEY_FIELDS, 'enabled'>;
 type FieldName = keyof Fields;
 
 /** The fields of a key that people fill in: their kinds, as the server knows them, and how the form names them. */
@@ -17,6 +17,7 @@ const FIELDS: {
   environment: ['text', 'Environment', 'such as live or test'],
   expires: ['time', 'Expires', 'empty = never'],
   permissions: ['slugs', 'Permissions', 'such as files.read files.write'],
+  roles: ['slugs', 'Roles', 'such as editor billing'],
   ratelimit: ['limit', 'Rate limit', 'such as 100/10s [exact]'],
   ratelimits: ['limits', 'Further rate limits', 'one a line, such as tokens 5000/1d'],
   meta: ['object', 'Meta', 'a JSON object; every verification returns it'],

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { KEY_FIELDS } from '#shared/key-record.ts';
 import { CHANGED_CREDITS, CREDITS_OPERATION, NEW_CREDITS } from '../../core/credit-schemas.ts';
 import { CHANGED_FIELDS, OPTIONAL_FIELDS } from '../../core/field-schemas.ts';
+import { GivenRoles } from '../../core/role-schemas.ts';
 import { GivenSlugs } from '../../core/slug-schemas.ts';
 import {
   ApiId,
@@ -33,11 +34,14 @@ export const CreateKey = Type.Object(
   strict,
 );
 
-const { enabled: _enabled, permissions: _permissions, ...changedAlike } = CHANGED_FIELDS;
+const { enabled: _enabled, permissions: _permissions, roles: _roles, ...changedAlike } = CHANGED_FIELDS;
 const changed = {
   ...changedAlike,
   permissions: Type.Optional(
     Type.Union([GivenSlugs({ description: KEY_FIELDS.permissions.description }), Type.Null()]),
+  ),
+  roles: Type.Optional(
+    Type.Union([GivenRoles({ description: 'All roles that the key is to have.' }), Type.Null()]),
   ),
 };
 export const UpdateKey = Type.Object(

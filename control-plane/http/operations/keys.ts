@@ -109,7 +109,7 @@ export const removePermissions = posts(
   },
 );
 
-export const getKey = gets('keys.getKey', asked.GetKey, answers.WholeKey, {
+export const getKey = gets('keys.getKey', asked.GetKey, answers.UsedKey, {
   summary: 'Look at a key',
   description: 'Shows all but its secret.',
   permission: 'api.<apiId>.read_key',

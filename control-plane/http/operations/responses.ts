@@ -37,11 +37,6 @@ export const UsedKey = Type.Object({
     Time('When a verifier last reported that it accepted the key; up to its USAGE_PERIOD_MS after it did'),
   ),
 });
-/** A key that is looked at by itself. */
-export const WholeKey = Type.Object({
-  ...UsedKey.properties,
-  roles: Type.Optional(List(Type.String(), { description: 'Names of its roles.' })),
-});
 const Count = (description: string) => Type.Integer({ minimum: 0, description });
 export const Verifications = Type.Object({
   verifications: List(

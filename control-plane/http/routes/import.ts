@@ -5,6 +5,7 @@ import { newCredits } from '../../core/credit-schemas.ts';
 import { checkLimits } from '../../core/limit-schemas.ts';
 import { tooOld } from '../../core/not-written.ts';
 import type { Imported, KeyImport, KeyToImport } from '../../redis/key-import.ts';
+import type { Roles } from '../../redis/roles.ts';
 import { checkStrings } from '../json-body.ts';
 import { ImportedKey } from '../operations/key-requests.ts';
 import { importKeys } from '../operations/keys.ts';
@@ -23,7 +24,7 @@ type Result =
   | { result: 'refused'; code: string; message: string };
 
 /** Taking in keys that were made elsewhere. Only hashes travel. */
-export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) {
+export function importRoutes(app: App, { keyImport, roles }: { keyImport: KeyImport; roles: Roles }) {
   const route = {
     schema: importKeys,
     bodyLimit: IMPORT_BODY_BYTES_MAX,
@@ -33,10 +34,12 @@ export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) 
     const { apiId, keys } = request.body;
     requireApi(callerOf(request), apiId, 'create_key');
     const results: Result[] = [];
+    const idsOf = remembering(roles);
     const good: { place: number; key: KeyToImport }[] = [];
     for (const [place, given] of keys.entries()) {
       try {
-        good.push({ place, key: checked(request, given) });
+        const { roles: named, ...key } = checked(request, given);
+        good.push({ place, key: { ...key, ...(await idsOf(named)) } });
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         results[place] = refused(error);
@@ -53,6 +56,17 @@ export function importRoutes(app: App, { keyImport }: { keyImport: KeyImport }) 
     note(request, {}, { after: tally(results) });
     return { results };
   });
+}
+
+/** Looks up the ids of keys' roles, once for all keys of a call that have the same. */
+function remembering(roles: Roles) {
+  const known = new Map<string, Promise<string[]>>();
+  return async (names: readonly string[] | undefined) => {
+    if (names === undefined) return {};
+    const found = known.get(names.join()) ?? roles.idsOf(names);
+    known.set(names.join(), found);
+    return { roles: await found };
+  };
 }
 
 /** One key of the body; throws BAD_REQUEST naming the field and the rule. */

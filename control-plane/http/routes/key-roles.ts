@@ -1,10 +1,9 @@
 import type { FastifyRequest } from 'fastify';
-import type { Static } from 'typebox';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { storedFields } from '#shared/key-record.ts';
 import { SLUGS_MAX, slugsOf } from '#shared/slugs.ts';
 import type { Propagation, Propagator } from '../../core/propagation.ts';
-import type { GivenRoles } from '../../core/role-schemas.ts';
+import type { GivenRole } from '../../core/role-schemas.ts';
 import type { Keys } from '../../redis/keys.ts';
 import type { Roles } from '../../redis/roles.ts';
 import { neverShed } from '../load-shedding.ts';
@@ -15,9 +14,6 @@ import { recordNotFound, requireKey } from './authorization.ts';
 
 /** Times that a change is made anew because another one of the same key came first, before the caller is told. */
 const TRIES = 20;
-
-/** Roles by their names or ids. */
-type Given = Static<ReturnType<typeof GivenRoles>>;
 
 /** Operations on the roles of keys. */
 export function keyRoleRoutes(
@@ -44,11 +40,11 @@ export function keyRoleRoutes(
   /** Writes what becomes of a key's roles, on the condition that they still are what they were. */
   async function change(
     request: FastifyRequest,
-    { keyId, roles: given, waitMs }: { keyId: string; roles: Given; waitMs?: number },
+    { keyId, roles: given, waitMs }: { keyId: string; roles: readonly GivenRole[]; waitMs?: number },
     become: (present: readonly string[], given: readonly string[]) => readonly string[],
   ): Promise<Changed> {
     const apiId = await requireKey(keys, request, keyId, 'update_key');
-    const named = await Promise.all(given.map(idOf));
+    const named = await roles.idsOf(given);
     for (let tries = 1; ; tries++) {
       const found = await roles.ofKey(apiId, keyId);
       if (!found) throw await recordNotFound(keys, apiId, keyId);
@@ -65,18 +61,6 @@ export function keyRoleRoutes(
         if (!cameLate || tries === TRIES) throw error;
       }
     }
-  }
-
-  async function idOf(role: Given[number], i: number): Promise<string> {
-    if (typeof role === 'object' && 'id' in role) {
-      const [name] = await roles.namesOf([role.id]);
-      if (name !== undefined) return role.id;
-      throw new ApiError('NOT_FOUND', `roles.${i}: there is no role ${role.id}`);
-    }
-    const name = typeof role === 'string' ? role : role.name;
-    const id = await roles.idOf(name);
-    if (id === undefined) throw new ApiError('NOT_FOUND', `roles.${i}: there is no role ${name}`);
-    return id;
   }
 
   /** List of the key's roles. It has room for nothing else, so the call is finished when it is answered. */

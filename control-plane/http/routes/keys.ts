@@ -54,12 +54,13 @@ export function keyRoutes(
 ) {
   app.post('/v1/keys.createKey', { schema: createKey }, async (request) => {
     requireApi(callerOf(request), request.body.apiId, 'create_key');
-    const { meta = {}, remaining, refill, ...key } = withoutAliases(request.body);
+    const { meta = {}, remaining, refill, roles: named, ...given } = withoutAliases(request.body);
     checkMeta(meta);
-    checkLimits(key.ratelimits);
-    if (key.expires !== undefined && key.expires <= clock.wallMs()) {
+    checkLimits(given.ratelimits);
+    if (given.expires !== undefined && given.expires <= clock.wallMs()) {
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
     }
+    const key = { ...given, ...(named ? { roles: await roles.idsOf(named) } : {}) };
     const credits = newCredits({ remaining, refill });
     const created = await keys.create({ ...key, meta, ...(credits ? { credits } : {}) });
     request.giveTurnBack?.();
@@ -69,11 +70,12 @@ export function keyRoutes(
   });
 
   app.post('/v1/keys.updateKey', { schema: updateKey, config: neverShed }, async (request) => {
-    const { keyId, waitMs, remaining, refill, permissions, ...given } = request.body;
+    const { keyId, waitMs, remaining, refill, permissions, roles: named, ...given } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
     const patch = {
       ...withoutAliases(given),
       ...(permissions === undefined ? {} : { permissions: permissions && slugsIn(permissions) }),
+      ...(await roles.patchOf(named)),
     };
     checkMeta(patch.meta ?? {});
     checkLimits(patch.ratelimits);
@@ -96,16 +98,16 @@ export function keyRoutes(
     const apiId = await requireKey(keys, request, keyId, 'read_key');
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
     if (!key) throw await recordNotFound(keys, apiId, keyId);
-    const { roles: ids = [], ...fields } = key;
-    const names = (await roles.namesOf(ids)).flatMap((name) => name ?? []);
-    return { ...fields, ...(names.length > 0 ? { roles: names.sort() } : {}), ...lastUsed(lastUsedAt) };
+    const [shown] = await roles.shownOn([{ ...key, ...lastUsed(lastUsedAt) }]);
+    return shown;
   });
 
   app.post('/v1/keys.whoami', { schema: whoami, config: onlyReads }, async (request) => {
     const { apiId, keyId } = await requireSecret(keys, request, hashSecret(request.body.key), 'read_key');
     const key = await view.get(apiId, keyId);
     if (!key) throw await recordNotFound(keys, apiId, keyId);
-    return key;
+    const [shown] = await roles.shownOn([key]);
+    return shown;
   });
 
   app.get('/v1/keys.getVerifications', { schema: getVerifications }, async (request) => {
@@ -177,7 +179,7 @@ export function keyRoutes(
       page.keys.map(({ keyId }) => keyId),
     );
     return {
-      keys: page.keys.map((key, i) => ({ ...key, ...lastUsed(used[i]) })),
+      keys: await roles.shownOn(page.keys.map((key, i) => ({ ...key, ...lastUsed(used[i]) }))),
       total: page.total,
       ...(page.next === undefined ? {} : { cursor: makeCursor(`${order}:${page.next}`) }),
     };

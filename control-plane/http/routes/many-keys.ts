@@ -10,6 +10,7 @@ import { slugsIn } from '../../core/slug-schemas.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyView } from '../../redis/key-view.ts';
 import type { Keys, PointedKey } from '../../redis/keys.ts';
+import type { Roles } from '../../redis/roles.ts';
 import { neverShed } from '../load-shedding.ts';
 import { deleteAllKeys } from '../operations/apis.ts';
 import { MANY_KEYS_MAX } from '../operations/key-requests.ts';
@@ -43,6 +44,7 @@ interface ManyKeysOptions {
   readonly keys: Keys;
   readonly view: KeyView;
   readonly apis: Apis;
+  readonly roles: Roles;
   readonly propagator: Propagator;
   /** The longest time for which one call goes on deleting, milliseconds. */
   readonly holdMs: number;
@@ -51,18 +53,20 @@ interface ManyKeysOptions {
 
 /** The operations on many keys of an API at once. */
 export function manyKeysRoutes(app: App, options: ManyKeysOptions) {
-  const { keys, view, apis, propagator, holdMs, monotonicMs } = options;
+  const { keys, view, apis, roles, propagator, holdMs, monotonicMs } = options;
   const config = { ...neverShed };
 
   app.post(
     '/v1/keys.updateKeys',
     { schema: updateKeys, config, bodyLimit: BODY_BYTES_MAX },
     async (request) => {
-      const { apiId, keyIds, externalId, ownerId, cursor, waitMs, permissions, ...given } = request.body;
+      const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...changes } = request.body;
+      const { permissions, roles: named, ...given } = changes;
       requireApi(callerOf(request), apiId, 'update_key');
       const patch = {
         ...given,
         ...(permissions === undefined ? {} : { permissions: permissions && slugsIn(permissions) }),
+        ...(await roles.patchOf(named)),
       };
       checkMeta(patch.meta ?? {});
       checkLimits(patch.ratelimits);

@@ -267,6 +267,8 @@ describe('bad input names the field and the rule', () => {
     ['keys.setPermissions', { permissions: [] }, /^keyId: required$/],
     ['keys.setPermissions', { keyId: 'key_x', permissions: [], waitMs: 0 }, /^waitMs: unknown field$/],
     ['keys.removePermissions', { keyId: 'key_x', permissions: [], role: 'a' }, /^role: unknown field$/],
+    ['keys.createKey', { apiId: 'a', roles: [{ name: 'a' }] }, /^roles\.0: must be string$/],
+    ['keys.updateKey', { keyId: 'key_x', roles: [{ name: 'a', create: true }] }, /^roles\.0/],
     ['keys.addRoles', { keyId: 'key_x', roles: ['a b'] }, /^roles\.0/],
     ['keys.setRoles', { keyId: 'key_x', roles: [{}] }, /^roles\.0/],
     ['keys.removeRoles', { keyId: 'key_x' }, /^roles: required$/],
