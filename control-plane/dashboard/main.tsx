@@ -8,6 +8,7 @@ import { Fleet } from './pages/fleet.tsx';
 import { KeyDetail } from './pages/key.tsx';
 import { Keys } from './pages/keys.tsx';
 import { Overview } from './pages/overview.tsx';
+import { Roles } from './pages/roles.tsx';
 import { RootKeys } from './pages/root-keys.tsx';
 import { SignIn } from './pages/sign-in.tsx';
 import { partsOf } from './parts/conditions.ts';
@@ -16,6 +17,7 @@ import { Page } from './parts/page.tsx';
 const SECTIONS = [
   ['#/', 'Overview'],
   ['#/apis', 'APIs'],
+  ['#/roles', 'Roles'],
   ['#/root-keys', 'Root keys'],
   ['#/fleet', 'Fleet'],
   ['#/audit', 'Audit'],
@@ -75,6 +77,8 @@ function view(section: string, id: string) {
       return id === '' ? <Apis /> : <Keys apiId={id} />;
     case 'keys':
       return <KeyDetail keyId={id} />;
+    case 'roles':
+      return <Roles />;
     case 'root-keys':
       return <RootKeys />;
     case 'fleet':

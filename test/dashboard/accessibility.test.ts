@@ -60,6 +60,8 @@ onStage('for everybody', (stage) => {
       stage.fleet.ok('keys.createKey', { apiId: 'checked', name, externalId: 'ada' });
     ({ keyId } = await make('First'));
     for (const name of names) await make(name);
+    for (const name of ['editor', 'reader', 'a-role-of-a-rather-long-name', 'x'.repeat(100)])
+      await stage.fleet.ok('permissions.createRole', { name, permissions: ['files.read', 'y'.repeat(100)] });
     const long = { name: 'W'.repeat(200), externalId: 'x'.repeat(200), meta: { long: 'y'.repeat(500) } };
     LONG.keyId = (await stage.fleet.ok('keys.createKey', { apiId: LONG.id, ...long })).keyId;
   });
@@ -129,6 +131,7 @@ const viewsOf = (apiId: string, keyId: string) => [
   '#/apis',
   `#/apis/${apiId}`,
   `#/keys/${keyId}`,
+  '#/roles',
   '#/root-keys',
   '#/fleet',
   '#/audit',

@@ -73,6 +73,17 @@ describe('a role', () => {
       for (const body of await verdicts(key)) expect(body).not.toHaveProperty('roles');
   });
 
+  test('tells how far its change has come', async () => {
+    const { roleId } = await newRole('a');
+    const { propagation } = await fleet.ok('permissions.setRolePermissions', { roleId, permissions: ['b'] });
+    const sequence = String(propagation.sequence);
+    expect(await fleet.ok('permissions.getRolePropagation', { roleId, sequence })).toMatchObject({
+      propagation: { state: 'complete', sequence: propagation.sequence, laggards: [] },
+    });
+    const none = { roleId: 'role_none', sequence };
+    expect((await fleet.admin('permissions.getRolePropagation', none)).status).not.toBe(200);
+  });
+
   test('is shown with what it is for and what it grants, and listed in order of creation', async () => {
     const role = { name: 'shown', description: 'For all to see', permissions: [{ name: 'b' }, 'a'] };
     const { roleId } = await fleet.ok('permissions.createRole', role);

@@ -1,5 +1,6 @@
 import type { Static } from 'typebox';
 import type * as answers from '../../http/operations/responses.ts';
+import type * as roles from '../../http/operations/roles.ts';
 
 /** Each operation that the dashboard calls, and what it answers: the schemas that the server serialises by. */
 interface Decider {
@@ -18,6 +19,11 @@ interface Decider {
   'keys.deleteKey': Static<typeof answers.Propagated>;
   'keys.getPropagation': Static<typeof answers.Propagated>;
   'keys.getVerifications': Static<typeof answers.Verifications>;
+  'permissions.createRole': Static<typeof roles.CreatedRole>;
+  'permissions.listRoles': Static<typeof roles.RoleList>;
+  'permissions.setRolePermissions': Static<typeof answers.Propagated>;
+  'permissions.getRolePropagation': Static<typeof answers.Propagated>;
+  'permissions.deleteRole': Static<typeof answers.Propagated>;
   'rootKeys.listRootKeys': Static<typeof answers.RootKeyList>;
   'rootKeys.createRootKey': Static<typeof answers.CreatedRootKey>;
   'rootKeys.updateRootKey': Static<typeof answers.UpdatedRootKey>;
@@ -27,6 +33,8 @@ interface Decider {
 
 /** A key as getKey and listKeys answer it. */
 export type Key = Static<typeof answers.UsedKey>;
+/** A role as listRoles answers it. */
+export type Role = Decider['permissions.listRoles'][number];
 /** Progress of a change. */
 export type Propagation = Static<typeof answers.Propagated>['propagation'];
 /** One management call. */

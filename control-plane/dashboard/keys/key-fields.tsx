@@ -4,6 +4,7 @@ import type { KEY_FIELDS } from '#shared/key-record.ts';
 import { Failure, type Key } from '../api/client.ts';
 import type { Apply } from '../parts/change.tsx';
 import { ActionForm, type Entered, Field } from '../parts/forms.tsx';
+import { slugsOf } from '../parts/slugs.ts';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled'>;
 type FieldName = keyof Fields;
@@ -79,7 +80,7 @@ function enteredAs(name: FieldName, text: string): unknown {
   if (text === '') return null;
   const [kind] = FIELDS[name];
   if (kind === 'time') return new Date(text).getTime();
-  if (kind === 'slugs') return text.split(/[\s,]+/).filter((slug) => slug !== '');
+  if (kind === 'slugs') return slugsOf(text);
   if (kind === 'limit') return limitOf(name, text);
   if (kind === 'limits') return limitsOf(name, text);
   return kind === 'object' ? parseObject(name, text) : text;

@@ -65,6 +65,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               <Fact name="Owner">{of.externalId ? <bdi>{of.externalId}</bdi> : '–'}</Fact>
               {of.environment && <Fact name="Environment">{of.environment}</Fact>}
               {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
+              {of.roles && <Fact name="Roles">{of.roles.join(' ')}</Fact>}
               {of.ratelimit && <Fact name="Rate limit">{limitText(of.ratelimit)}</Fact>}
               {of.ratelimits?.map((limit) => (
                 <Fact key={limit.name} name={`Rate limit ${limit.name}`}>

@@ -1,8 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, Failure, listVerifiers, type Propagation, serverNow } from '../api/client.ts';
-import { Badge } from './badge.tsx';
-import { Problem, useAction } from './loading.tsx';
-import { duration } from './time.tsx';
+import { type Change, Fence, type Follower } from './fence.tsx';
 
 /** Time for which the API may hold its answer, in which verifiers that can be reached apply the change. */
 const QUICK_MS = 100;
@@ -13,32 +11,6 @@ const HISTORY_MAX = 60;
 const SHOWN_MAX = 5;
 /** Assumed difference between the control plane's clock and that of a proxy, which may have dated the answer. */
 const SKEW_MS = 500;
-
-/** A change of a key on its way to every verifier. */
-interface Change {
-  readonly keyId: string;
-  readonly what: string;
-  readonly propagation: Propagation;
-  /** undefined = on its way. */
-  readonly by: 'acks' | 'fence' | undefined;
-  readonly tookMs: number;
-  /** Until it is complete by fence at the latest. */
-  readonly leftMs: number;
-  readonly followers: readonly Follower[];
-  readonly failure?: Failure;
-  /** Takes it back; undefined = not offered. */
-  readonly undo?: (() => Promise<void>) | undefined;
-  /** Of several keys at once. */
-  readonly isOfMany?: boolean;
-}
-
-interface Follower {
-  /** Of the registration, as laggards are named. */
-  readonly member: string;
-  readonly name: string;
-  /** undefined = it has not applied the change yet. */
-  readonly appliedMs?: number;
-}
 
 /**
  * Makes a change of a key. Resolves when it was written; rejects with a Failure where it was not, or may not have been.
@@ -61,7 +33,7 @@ type ApplyAll = (
 ) => Promise<void>;
 
 /** A change that was written, and the key by whose id it can be asked for. */
-interface Sent extends Pick<Change, 'keyId' | 'what' | 'undo' | 'isOfMany'> {
+interface Sent extends Pick<Change, 'keyId' | 'what' | 'undo' | 'isOfMany' | 'progress'> {
   readonly propagation: Propagation;
 }
 
@@ -87,7 +59,7 @@ export function useChange(onWritten: () => void) {
         ? before.map((change) => (change === known ? seen : change))
         : [seen, ...before].slice(0, SHOWN_MAX);
     });
-  const begin = async (apiId: string, send: () => Promise<Sent>) => {
+  const begin = async (apiId: string | undefined, send: () => Promise<Sent>) => {
     const steps = follow(apiId, send);
     const first = await steps.next();
     if (first.done) return;
@@ -106,7 +78,10 @@ export function useChange(onWritten: () => void) {
     begin(key.apiId, async () => {
       const { keyId } = key;
       const { propagation } = await call('keys.updateKey', { keyId, ...patch, waitMs: QUICK_MS });
-      return { keyId, what, propagation, undo: undo && (() => apply(key, `Undone: ${what}`, undo)) };
+      return {
+        ...{ keyId, what, propagation, progress: progressOf(keyId, propagation) },
+        undo: undo && (() => apply(key, `Undone: ${what}`, undo)),
+      };
     });
   const applyAll: ApplyAll = (apiId, keyIds, what, patch, undo) =>
     begin(apiId, async () => {
@@ -116,7 +91,26 @@ export function useChange(onWritten: () => void) {
       const last = results.find((each) => 'sequence' in each && each.sequence === propagation?.sequence);
       if (!propagation || !last) throw new Failure('NOT_FOUND', 'none of these keys is there any more');
       const missing = refused === 0 ? '' : `, but for ${refused} that could not be changed`;
-      return { keyId: last.keyId, what: `${what}${missing}`, propagation, undo, isOfMany: true };
+      const { keyId } = last;
+      const progress = progressOf(keyId, propagation);
+      return { keyId, what: `${what}${missing}`, propagation, undo, isOfMany: true, progress };
+    });
+  /** Says all that the keys of a role may do, and offers to say again what they might `before`. */
+  const applyRole = (
+    roleId: string,
+    what: string,
+    permissions: readonly string[],
+    before?: readonly string[],
+  ): Promise<void> =>
+    begin(undefined, async () => {
+      const input = { roleId, permissions, waitMs: QUICK_MS };
+      const { propagation } = await call('permissions.setRolePermissions', input);
+      const { sequence } = propagation;
+      return {
+        ...{ keyId: roleId, what, propagation },
+        progress: () => call('permissions.getRolePropagation', { roleId, sequence }),
+        undo: before && (() => applyRole(roleId, `Undone: ${what}`, before)),
+      };
     });
   /** The panel of a key's change, for a place beside the key. */
   const panelOf = (keyId: string) => {
@@ -128,11 +122,16 @@ export function useChange(onWritten: () => void) {
     changes
       .filter(({ keyId, isOfMany }) => isOfMany || !keyIds.includes(keyId))
       .map((change) => <Fence key={change.keyId} change={change} />);
-  return { apply, applyAll, panelOf, panelsBeside };
+  return { apply, applyAll, applyRole, panelOf, panelsBeside };
 }
 
+const progressOf =
+  (keyId: string, { sequence }: Propagation) =>
+  () =>
+    call('keys.getPropagation', { keyId, sequence });
+
 /** Yields the state of a change until it is complete. */
-async function* follow(apiId: string, send: () => Promise<Sent>): AsyncGenerator<Change> {
+async function* follow(apiId: string | undefined, send: () => Promise<Sent>): AsyncGenerator<Change> {
   const startedAt = performance.now();
   const tookMs = () => Math.round(performance.now() - startedAt);
   const [names, { propagation, closesAt, ...sent }] = await Promise.all([
@@ -145,8 +144,6 @@ async function* follow(apiId: string, send: () => Promise<Sent>): AsyncGenerator
       return { ...written, closesAt: performance.now() + fenceMs };
     }),
   ]);
-  const { keyId } = sent;
-  const { sequence } = propagation;
   const applied = new Map<string, number>();
   const seen = (now: Propagation, known: typeof names, by: Change['by'], ms: number): Change => {
     const late = new Set(now.state === 'complete' ? [] : (now.laggards ?? known.map(([member]) => member)));
@@ -180,7 +177,7 @@ async function* follow(apiId: string, send: () => Promise<Sent>): AsyncGenerator
   for (let round = 0; ; round++) {
     if (round > 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     try {
-      ({ propagation: now } = await call('keys.getPropagation', { keyId, sequence }));
+      ({ propagation: now } = await sent.progress());
       if (round % NAMES_EVERY === NAMES_EVERY - 1) known = await namesOf(apiId);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
@@ -196,90 +193,12 @@ async function* follow(apiId: string, send: () => Promise<Sent>): AsyncGenerator
   }
 }
 
-/** The verifiers that follow an API; none where this root key may not see the fleet. */
-async function namesOf(apiId: string): Promise<(readonly [member: string, name: string])[]> {
+/** The verifiers that follow an API; none where this root key may not see the fleet, and of changes beyond APIs. */
+async function namesOf(apiId: string | undefined): Promise<(readonly [member: string, name: string])[]> {
   const verifiers = await listVerifiers().catch(() => []);
   return verifiers.flatMap(({ id, host, apis }) =>
     apis
       .filter((followed) => followed.apiId === apiId && followed.member !== '')
       .map(({ member }) => [member, `${host} ${id.slice(-6)}`] as const),
   );
-}
-
-function Fence({ change }: { change: Change }) {
-  const { what, propagation, by, tookMs, leftMs, followers, failure, undo } = change;
-  const goesOn = !by && (failure?.passes ?? true);
-  const panel = useRef<HTMLElement>(null);
-  return (
-    <section
-      ref={panel}
-      tabIndex={-1}
-      class={`panel fence ${by ? 'done' : ''}`}
-      aria-label="How far the change has come"
-    >
-      <div class="row">
-        <span role="status">
-          <strong>{what}.</strong> {summary(change)}
-        </span>
-        {/* The button goes away once it is done. */}
-        {undo && <Undo key={what} undo={undo} onClick={() => panel.current?.focus()} />}
-      </div>
-      {goesOn && (
-        <p>
-          <progress max={tookMs + leftMs} value={tookMs} aria-label="Time until complete by fence" />{' '}
-          {Number.isFinite(leftMs) && <>at most {duration(leftMs)} more</>}
-        </p>
-      )}
-      {followers.length > 0 && (
-        <ul class="followers">
-          {followers.map(({ member, name, appliedMs }) => (
-            <li key={member}>
-              <code>{name}</code>{' '}
-              {appliedMs !== undefined ? (
-                <Badge kind="good">applied within {duration(appliedMs)}</Badge>
-              ) : by ? (
-                <Badge kind="bad">shut out: its lease has ended</Badge>
-              ) : (
-                <Badge kind="warn">not yet</Badge>
-              )}
-            </li>
-          ))}
-        </ul>
-      )}
-      {!propagation.durable && (
-        <p class="quiet">
-          A crash of Redis can lose this change: see <code>appendfsync</code> and <code>REDIS_REPLICAS</code>.
-        </p>
-      )}
-      {failure && <Problem failure={failure} {...(failure.passes ? { retry: 'by itself' } : {})} />}
-    </section>
-  );
-}
-
-function Undo({ undo, onClick }: { undo: () => Promise<void>; onClick: () => void }) {
-  const { busy, run, problem } = useAction();
-  const click = () => {
-    onClick();
-    void run(undo);
-  };
-  return (
-    <>
-      <button type="button" class="small" aria-disabled={busy} onClick={click}>
-        Undo
-      </button>
-      {problem}
-    </>
-  );
-}
-
-function summary({ propagation, by, tookMs }: Change): string {
-  const { verifiers, laggards } = propagation;
-  const all = ['', 'the verifier', 'both verifiers'][verifiers] ?? `all ${verifiers} verifiers`;
-  const late = laggards?.length ?? verifiers;
-  if (by === 'fence') {
-    return `Complete after ${duration(tookMs)}, by fence: ${late} of ${verifiers} did not answer and can no longer answer by what was before.`;
-  }
-  if (by && verifiers === 0) return `Complete in ${duration(tookMs)}: no verifier has this API in memory.`;
-  if (by) return `Complete in ${duration(tookMs)}: applied by ${all}.`;
-  return `Waiting for ${late} of ${verifiers} verifiers.`;
 }

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { Id, List } from '../../core/field-schemas.ts';
 import { GivenRoles, RoleId, RoleName } from '../../core/role-schemas.ts';
 import { GivenSlugs } from '../../core/slug-schemas.ts';
+import { GetPropagation } from './key-requests.ts';
 import { gets, posts } from './operation.ts';
 import { KeyId, strict, WaitMs } from './request-parts.ts';
 import { Permissions, Propagated } from './responses.ts';
@@ -14,6 +15,8 @@ const Role = Type.Object({
   description: Type.Optional(Type.String({ description: 'What it is for.' })),
   permissions: List(Type.Object(Permissions.items.properties), { description: 'What its keys may do.' }),
 });
+export const RoleList = List(Role);
+export const CreatedRole = Type.Object({ roleId: Id('the role') });
 const KeyRoles = Type.Array(
   Type.Object({ id: Id('the role'), name: Type.String({ description: 'Its name.' }) }),
   {
@@ -35,7 +38,7 @@ export const createRole = posts(
     },
     strict,
   ),
-  Type.Object({ roleId: Id('the role') }),
+  CreatedRole,
   {
     summary: 'Create a role',
     description: 'A role is one list of permissions for any number of keys of all APIs.',
@@ -52,7 +55,7 @@ export const getRole = gets('permissions.getRole', Type.Object({ roleId: RoleId 
   errors: ['NOT_FOUND'],
 });
 
-export const listRoles = gets('permissions.listRoles', Type.Object({}, strict), List(Role), {
+export const listRoles = gets('permissions.listRoles', Type.Object({}, strict), RoleList, {
   summary: 'List all roles',
   description: 'Shows them in order of creation.',
   permission: 'root.*.read_role',
@@ -84,6 +87,18 @@ export const deleteRole = posts(
     permission: 'root.*.delete_role',
     errors: ['NOT_FOUND'],
     example: { roleId },
+  },
+);
+
+export const getRolePropagation = gets(
+  'permissions.getRolePropagation',
+  Type.Object({ roleId: RoleId, sequence: GetPropagation.properties.sequence }, strict),
+  Propagated,
+  {
+    summary: "See how far a role's change has come",
+    description: 'For changes that answered `pending`.',
+    permission: 'root.*.read_role',
+    errors: ['NOT_FOUND', 'CONFLICT'],
   },
 );
 

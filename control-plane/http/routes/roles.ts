@@ -6,7 +6,14 @@ import type { Propagator } from '../../core/propagation.ts';
 import { slugsIn } from '../../core/slug-schemas.ts';
 import type { Roles } from '../../redis/roles.ts';
 import { neverShed } from '../load-shedding.ts';
-import { createRole, deleteRole, getRole, listRoles, setRolePermissions } from '../operations/roles.ts';
+import {
+  createRole,
+  deleteRole,
+  getRole,
+  getRolePropagation,
+  listRoles,
+  setRolePermissions,
+} from '../operations/roles.ts';
 import type { App } from '../server.ts';
 import { note, recordChange } from './audit-hooks.ts';
 import { callerOf, requireRoot } from './authorization.ts';
@@ -56,6 +63,14 @@ export function roleRoutes(app: App, { roles, propagator }: { roles: Roles; prop
     const { roleId, waitMs } = request.body;
     const write = { apiId: WORKSPACE, operation: 'delete', keyId: roleId, fields: {} } as const;
     const propagation = await propagator.apply(write, waitMs, recordChange(request));
+    if (!propagation) throw roleNotFound(roleId);
+    return { propagation };
+  });
+
+  app.get('/v1/permissions.getRolePropagation', { schema: getRolePropagation }, async (request) => {
+    requireRoot(callerOf(request), 'read_role');
+    const { roleId, sequence } = request.query;
+    const propagation = await propagator.status(WORKSPACE, roleId, Number(sequence));
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
   });

@@ -97,6 +97,7 @@ test('every documented operation succeeds, and answers what the document says an
     getRole: { roleId },
     listRoles: {},
     setRolePermissions: { roleId, permissions: ['a'] },
+    getRolePropagation: { roleId, sequence: '1' },
     addRoles: { keyId, roles: [{ name: 'editor' }] },
     setRoles: { keyId, roles: ['editor'] },
     removeRoles: { keyId, roles: [{ id: roleId }] },

@@ -76,6 +76,13 @@ const TARGETS: Readonly<Record<string, Target>> = {
   getRole: { input: async () => ({ roleId: await newRole() }) },
   listRoles: { input: async () => ({}) },
   setRolePermissions: { input: async () => ({ roleId: await newRole(), permissions: ['a'] }) },
+  getRolePropagation: {
+    input: async () => {
+      const roleId = await newRole();
+      const { propagation } = await fleet.ok('permissions.setRolePermissions', { roleId, permissions: [] });
+      return { roleId, sequence: String(propagation.sequence) };
+    },
+  },
   deleteRole: { input: async () => ({ roleId: await newRole() }), spent: true },
   updateRemaining: { input: async (apiId) => ({ ...(await onKey(apiId)), op: 'set', value: 1 }) },
   rerollKey: { input: async (apiId) => ({ ...(await onKey(apiId)), expiration: 0 }), spent: true },

@@ -1,0 +1,114 @@
+import { useRef } from 'preact/hooks';
+import type { Failure, Propagation } from '../api/client.ts';
+import { Badge } from './badge.tsx';
+import { Problem, useAction } from './loading.tsx';
+import { duration } from './time.tsx';
+
+/** A change of a key or a role on its way to every verifier. */
+export interface Change {
+  /** Of the role, where it is one. */
+  readonly keyId: string;
+  readonly what: string;
+  readonly propagation: Propagation;
+  /** undefined = on its way. */
+  readonly by: 'acks' | 'fence' | undefined;
+  readonly tookMs: number;
+  /** Until it is complete by fence at the latest. */
+  readonly leftMs: number;
+  readonly followers: readonly Follower[];
+  readonly failure?: Failure;
+  /** Takes it back; undefined = not offered. */
+  readonly undo?: (() => Promise<void>) | undefined;
+  /** Of several keys at once. */
+  readonly isOfMany?: boolean;
+  /** Asks how far it has come. */
+  readonly progress: () => Promise<{ readonly propagation: Propagation }>;
+}
+
+/** A verifier that follows the space of a change. */
+export interface Follower {
+  /** Of the registration, as laggards are named. */
+  readonly member: string;
+  readonly name: string;
+  /** undefined = it has not applied the change yet. */
+  readonly appliedMs?: number;
+}
+
+/** The panel of a change: who has applied it, who has not, and until when that matters. */
+export function Fence({ change }: { change: Change }) {
+  const { what, propagation, by, tookMs, leftMs, followers, failure, undo } = change;
+  const goesOn = !by && (failure?.passes ?? true);
+  const panel = useRef<HTMLElement>(null);
+  return (
+    <section
+      ref={panel}
+      tabIndex={-1}
+      class={`panel fence ${by ? 'done' : ''}`}
+      aria-label="How far the change has come"
+    >
+      <div class="row">
+        <span role="status">
+          <strong>{what}.</strong> {summary(change)}
+        </span>
+        {/* The button goes away once it is done. */}
+        {undo && <Undo key={what} undo={undo} onClick={() => panel.current?.focus()} />}
+      </div>
+      {goesOn && (
+        <p>
+          <progress max={tookMs + leftMs} value={tookMs} aria-label="Time until complete by fence" />{' '}
+          {Number.isFinite(leftMs) && <>at most {duration(leftMs)} more</>}
+        </p>
+      )}
+      {followers.length > 0 && (
+        <ul class="followers">
+          {followers.map(({ member, name, appliedMs }) => (
+            <li key={member}>
+              <code>{name}</code>{' '}
+              {appliedMs !== undefined ? (
+                <Badge kind="good">applied within {duration(appliedMs)}</Badge>
+              ) : by ? (
+                <Badge kind="bad">shut out: its lease has ended</Badge>
+              ) : (
+                <Badge kind="warn">not yet</Badge>
+              )}
+            </li>
+          ))}
+        </ul>
+      )}
+      {!propagation.durable && (
+        <p class="quiet">
+          A crash of Redis can lose this change: see <code>appendfsync</code> and <code>REDIS_REPLICAS</code>.
+        </p>
+      )}
+      {failure && <Problem failure={failure} {...(failure.passes ? { retry: 'by itself' } : {})} />}
+    </section>
+  );
+}
+
+function Undo({ undo, onClick }: { undo: () => Promise<void>; onClick: () => void }) {
+  const { busy, run, problem } = useAction();
+  const click = () => {
+    onClick();
+    void run(undo);
+  };
+  return (
+    <>
+      <button type="button" class="small" aria-disabled={busy} onClick={click}>
+        Undo
+      </button>
+      {problem}
+    </>
+  );
+}
+
+function summary({ propagation, by, tookMs }: Change): string {
+  const { verifiers, laggards } = propagation;
+  const all = ['', 'the verifier', 'both verifiers'][verifiers] ?? `all ${verifiers} verifiers`;
+  const late = laggards?.length ?? verifiers;
+  if (by === 'fence') {
+    return `Complete after ${duration(tookMs)}, by fence: ${late} of ${verifiers} did not answer and can no longer answer by what was before.`;
+  }
+  if (by && verifiers === 0) return `Complete in ${duration(tookMs)}: no verifier has this API in memory.`;
+  if (by) return `Complete in ${duration(tookMs)}: applied by ${all}.`;
+  return `Waiting for ${late} of ${verifiers} verifiers.`;
+}
