@@ -1,56 +1,52 @@
 import { Redis } from 'ioredis';
 import { type Benchmark, inDirectory, median, percentile, type Row } from './harness.ts';
-import { type Answer, type Backend, inParallel, startBackend, startVerifier, warm } from './servers.ts';
+import { type Backend, complete, inParallel, startBackend, startVerifier, warm } from './servers.ts';
+import { SingleDisables } from './single-disables.ts';
 
 const KEYS = 10_000;
 const KEYS_PER_CALL = 1000;
 /** Calls of 1,000 keys at once, as the command line makes them. */
 const CALLS_AT_ONCE = 4;
 const VERIFIERS = 3;
+/** The API whose keys are disabled, and another one. */
+const APIS = ['bench', 'elsewhere'];
 
 /** Many keys of one API disabled at once, and what that does to a disable by somebody else. */
 const many: Benchmark = ({ quick }) =>
   inDirectory(async (directory) => {
     const backend = await startBackend(directory, KEYS, []);
     const redis = new Redis({ path: backend.redisPath });
-    const env = { ...backend.env, API_IDS: 'bench,elsewhere' };
-    const others = {
-      'the same API': (await backend.call('keys.createKey', { apiId: 'bench' })).keyId ?? '',
-      'another API': (await backend.call('keys.createKey', { apiId: 'elsewhere' })).keyId ?? '',
-    };
+    const env = { ...backend.env, API_IDS: APIS.join() };
     const verifiers = await Promise.all(
       Array.from({ length: VERIFIERS }, () => startVerifier({ env }, undefined, false)),
     );
     const seconds: number[] = [];
     const scriptUs: number[] = [];
     const cpuMs: number[] = [];
-    const usual = new Map(Object.keys(others).map((name) => [name, [] as number[]]));
-    const meanwhile = new Map(Object.keys(others).map((name) => [name, [] as number[]]));
+    const others = new SingleDisables({
+      address: backend.address,
+      keyIds: await Promise.all(
+        APIS.map(async (apiId) => (await backend.call('keys.createKey', { apiId })).keyId ?? ''),
+      ),
+      verifiers: VERIFIERS,
+    });
+    const meanwhile: number[][] = APIS.map(() => []);
+    const usual: number[][] = APIS.map(() => []);
     try {
       for (const verifier of verifiers) await warm(verifier, backend.keys);
-      const singles = async (into: Map<string, number[]>, goesOn: (made: number) => boolean) => {
-        const one = async ([name, keyId]: [string, string]) => {
-          for (let made = 0; goesOn(made); made++) {
-            const startedAt = performance.now();
-            complete(await backend.call('keys.updateKey', { keyId, enabled: made % 2 === 0 }));
-            into.get(name)?.push(performance.now() - startedAt);
-          }
-        };
-        await Promise.all(Object.entries(others).map(one));
-      };
-      await singles(new Map(), (made) => made < 50);
-      await singles(usual, (made) => made < (quick ? 300 : 2000));
+      others.begin(50);
+      await others.taken();
+      others.begin(quick ? 300 : 2000);
+      add(usual, await others.taken());
       for (let round = 0; round < (quick ? 2 : 10); round++) {
         await setAll(backend, true);
         await redis.config('RESETSTAT');
         const before = await cpuOf(redis);
-        const disabling = { isOver: false };
-        const beside = singles(meanwhile, () => !disabling.isOver);
+        others.begin();
         const startedAt = performance.now();
         await setAll(backend, false);
         seconds.push((performance.now() - startedAt) / 1000);
-        disabling.isOver = true;
-        await beside;
+        add(meanwhile, await others.end());
         cpuMs.push((await cpuOf(redis)) - before);
         scriptUs.push(await meanScriptUs(redis));
         for (const verifier of verifiers) {
@@ -62,11 +58,12 @@ const many: Benchmark = ({ quick }) =>
       }
     } finally {
       redis.disconnect();
+      await others.stop();
       await Promise.all(verifiers.map((verifier) => verifier.stop()));
       await backend.stop();
     }
-    const held = Object.keys(others).map((name): Row => {
-      const [usually, then] = [usual.get(name) ?? [], meanwhile.get(name) ?? []];
+    const held = ['the same API', 'another API'].map((name, i): Row => {
+      const [usually = [], then = []] = [usual[i], meanwhile[i]];
       const [usualP99, p99] = [percentile(usually, 0.99), percentile(then, 0.99)];
       const heldUpMs = p99 - median(usually);
       return {
@@ -79,7 +76,7 @@ const many: Benchmark = ({ quick }) =>
     const slowest = Math.max(...seconds);
     return {
       title: 'Many keys at once',
-      about: `${KEYS.toLocaleString('en')} keys of one API disabled by ${KEYS / KEYS_PER_CALL} calls of keys.updateKeys, ${CALLS_AT_ONCE} at once, through one control plane; one Redis (AOF, fsync always), ${VERIFIERS} verifiers that have every key in memory and are asked for each afterwards. Meanwhile one caller each changes another key, again and again. Nothing pinned.`,
+      about: `${KEYS.toLocaleString('en')} keys of one API disabled by ${KEYS / KEYS_PER_CALL} calls of keys.updateKeys, ${CALLS_AT_ONCE} at once, through one control plane; one Redis (AOF, fsync always), ${VERIFIERS} verifiers that have every key in memory and are asked for each afterwards. Meanwhile one caller each, in a thread of their own, changes another key, again and again. Nothing pinned.`,
       rows: [
         {
           name: `disabled until refused everywhere: median / slowest of ${seconds.length}`,
@@ -102,16 +99,14 @@ async function setAll({ call, keyIds }: Backend, enabled: boolean): Promise<void
   );
   const caller = async () => {
     for (let part = parts.shift(); part; part = parts.shift()) {
-      complete(await call('keys.updateKeys', { apiId: 'bench', keyIds: part, enabled }));
+      complete(await call('keys.updateKeys', { apiId: 'bench', keyIds: part, enabled }), VERIFIERS);
     }
   };
   await Promise.all(Array.from({ length: CALLS_AT_ONCE }, caller));
 }
 
-function complete({ propagation, ...answer }: Answer): void {
-  if (propagation?.by !== 'acks' || propagation.verifiers !== VERIFIERS) {
-    throw new Error(JSON.stringify(propagation ?? answer));
-  }
+function add(to: number[][], each: readonly number[][]): void {
+  for (const [i, taken] of each.entries()) to[i]?.push(...taken);
 }
 
 /** CPU time of Redis up to now, milliseconds. */

@@ -38,6 +38,8 @@ export interface Backend {
   readonly redisPid: number;
   /** The environment of a verifier that belongs to it. */
   readonly env: Readonly<Record<string, string>>;
+  /** The control plane's. */
+  readonly address: string;
   /** A call to the control plane. */
   call(operation: string, body: object): Promise<Answer>;
   stop(): Promise<void>;
@@ -97,7 +99,7 @@ export async function startBackend(
   const redis = await startRedis(join(directory, 'redis'), redisOptions);
   const env = { REDIS_URL: redis.url, PORT: '0', ADMIN_PORT: '0', LOG_LEVEL: 'info', LEASE_MS: '60000' };
   // Imports of many keys at once, each synced to disk, may keep Redis busy for longer than calls otherwise wait.
-  const { call, stop } = await startControlPlane({ ...env, REDIS_COMMAND_TIMEOUT_MS: '20000' });
+  const { address, call, stop } = await startControlPlane({ ...env, REDIS_COMMAND_TIMEOUT_MS: '20000' });
   const keys = Array.from({ length: count }, () => generateKey(16));
   const imports = await inParallel(Math.ceil(count / IMPORT_KEYS), async (i) => {
     const batch = keys.slice(i * IMPORT_KEYS, (i + 1) * IMPORT_KEYS);
@@ -124,6 +126,7 @@ export async function startBackend(
       CACHE_KEYS_MAX: String(Math.max(count, 100_000)),
       LOOKUP_WAIT_MS: '5000',
     },
+    address,
     call,
     async stop() {
       await stop();
@@ -178,7 +181,7 @@ export async function warm(verifier: BenchVerifier, keys: readonly string[]): Pr
   });
 }
 
-async function post(agent: Agent, url: string, body: object): Promise<Answer> {
+export async function post(agent: Agent, url: string, body: object): Promise<Answer> {
   const answer = await request(url, {
     method: 'POST',
     headers: { authorization: `Bearer ${ROOT_KEY}`, 'content-type': 'application/json' },
@@ -200,4 +203,10 @@ export async function inParallel<T>(count: number, work: (i: number) => Promise<
   };
   await Promise.all(Array.from({ length: 64 }, worker));
   return results;
+}
+
+/** Throws where a change is not complete because so many verifiers confirmed it. */
+export function complete({ propagation, ...answer }: Answer, verifiers: number): void {
+  if (propagation?.by !== 'acks' || propagation.verifiers !== verifiers)
+    throw new Error(JSON.stringify(propagation ?? answer));
 }
