@@ -18,6 +18,7 @@ import { auditRoutes } from './http/routes/audit.ts';
 import { recordCalls } from './http/routes/audit-hooks.ts';
 import { creditRoutes } from './http/routes/credits.ts';
 import { fleetRoutes } from './http/routes/fleet.ts';
+import { identityRoutes } from './http/routes/identities.ts';
 import { importRoutes } from './http/routes/import.ts';
 import { keyPermissionRoutes } from './http/routes/key-permissions.ts';
 import { keyRoleRoutes } from './http/routes/key-roles.ts';
@@ -40,11 +41,12 @@ import { FleetView } from './redis/fleet.ts';
 import { KeyImport } from './redis/key-import.ts';
 import { KeyView } from './redis/key-view.ts';
 import { Keys } from './redis/keys.ts';
-import { Roles } from './redis/roles.ts';
 import { RootKeys } from './redis/root-keys.ts';
 import { Successors } from './redis/successors.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
 import { UsageView } from './redis/usage.ts';
+import { Identities } from './redis/workspace/identities.ts';
+import { Roles } from './redis/workspace/roles.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
@@ -167,7 +169,10 @@ export async function startControlPlane(
   });
   const view = new KeyView(nodes);
   const roles = new Roles({ nodes, writer, view, log: changes, clock, leaseMs: config.LEASE_MS });
-  keyRoutes(app, { keys, view, apis, roles, propagator, usage: new UsageView(nodes), clock });
+  const identities = new Identities({
+    ...{ nodes, writer, view, apis, log: changes, propagator, clock, leaseMs: config.LEASE_MS },
+  });
+  keyRoutes(app, { keys, view, apis, roles, identities, propagator, usage: new UsageView(nodes), clock });
   manyKeysRoutes(app, {
     ...{ keys, view, apis, roles, propagator, holdMs: config.FENCE_WAIT_MS },
     monotonicMs: () => clock.monotonicMs(),
@@ -176,8 +181,9 @@ export async function startControlPlane(
   roleRoutes(app, { roles, propagator });
   keyRoleRoutes(app, { keys, roles, propagator });
   creditRoutes(app, { keys, credits: new Credits(writer, clock), propagator });
-  rerollRoutes(app, { keys, successors: new Successors(nodes, keys, clock), propagator, clock });
-  importRoutes(app, { keyImport, roles });
+  rerollRoutes(app, { keys, identities, successors: new Successors(nodes, keys, clock), propagator, clock });
+  importRoutes(app, { keyImport, roles, identities });
+  identityRoutes(app, { identities, propagator });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });
   auditRoutes(app, { audit });

@@ -11,6 +11,8 @@ interface Values {
   limit: GivenLimit;
   limits: readonly (GivenLimit & Pick<RateLimit, 'name'>)[];
   slugs: readonly string[];
+  /** Id of a record beside all APIs. It follows from other fields: nobody sets it. */
+  link: string;
 }
 /** Kind of a value. */
 export type Kind = keyof Values;
@@ -103,6 +105,12 @@ export const KEY_FIELDS = {
     description: 'Names of its roles: it may do what any of them may.',
     option: ['<names>', 'its roles, such as editor,billing'],
   },
+  identity: {
+    letter: 'I',
+    kind: 'link',
+    needs: ROLES_PROTOCOL,
+    description: 'Identity of its owner, where there is one of that externalId.',
+  },
 } as const satisfies Readonly<Record<string, Row>>;
 
 /** Other names of fields, for clients that know them by those: taken in requests, and shown beside the field itself. */
@@ -120,6 +128,8 @@ export type Letter = Fields[KeyField]['letter'];
 type KindOf<Name extends KeyField> = Fields[Name]['kind'];
 /** Fields that every key has: flags, and objects, which are empty where nothing was set. */
 export type Always = { [Name in KeyField]: KindOf<Name> extends 'flag' | 'object' ? Name : never }[KeyField];
+/** Fields that nobody sets. */
+export type Link = { [Name in KeyField]: KindOf<Name> extends 'link' ? Name : never }[KeyField];
 /** Fields that a key can be without. */
 export type Clearable = { [Name in KeyField]: KindOf<Name> extends 'flag' ? never : Name }[KeyField];
 
@@ -162,7 +172,9 @@ export const KEY_LETTERS: readonly Letter[] = rows.map(([, { letter }]) => lette
 /** The letter of a record's pool of credits, which changes with them and which nobody sets or sees. */
 export const POOL = 'q';
 /** Names of the fields that a key can be without. */
-export const CLEARABLE = rows.flatMap(([name, { kind }]) => (kind === 'flag' ? [] : [name])) as Clearable[];
+export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
+  kind === 'flag' || kind === 'link' ? [] : [name],
+) as Exclude<Clearable, Link>[];
 
 /** The protocol that verifiers need to obey these fields; what is cleared needs nothing. */
 export function neededFor(fields: StoredFields, table: Readonly<Record<string, Row>> = KEY_FIELDS): number {

@@ -4,6 +4,7 @@ import { apiCommands } from './commands/apis.ts';
 import { auditCommand } from './commands/audit.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { fleetCommand } from './commands/fleet.ts';
+import { identityCommands } from './commands/identities.ts';
 import { keyCommands } from './commands/keys.ts';
 import { roleCommands } from './commands/roles.ts';
 import { rootKeyCommands } from './commands/root-keys.ts';
@@ -13,7 +14,7 @@ import { Session } from './session.ts';
 /** The whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
 export function createProgram(session = new Session()): Command {
   const program = new Command('keyfence')
-    .description('Manages Keyfence: keys, roles, APIs, root keys and the fleet of verifiers.')
+    .description('Manages Keyfence: keys, roles, identities, APIs, root keys and the fleet of verifiers.')
     .version(VERSION)
     .option('--json', 'answer with one line of JSON, and put errors as JSON on standard error')
     .exitOverride()
@@ -28,6 +29,7 @@ export function createProgram(session = new Session()): Command {
   });
   keyCommands(program, session);
   apiCommands(program, session);
+  identityCommands(program, session);
   roleCommands(program, session);
   rootKeyCommands(program, session);
   fleetCommand(program, session);

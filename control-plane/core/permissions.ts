@@ -20,6 +20,10 @@ export const ROOT_ACTIONS = [
   'read_role',
   'update_role',
   'delete_role',
+  'create_identity',
+  'read_identity',
+  'update_identity',
+  'delete_identity',
   'read_fleet',
   'read_audit',
 ] as const;

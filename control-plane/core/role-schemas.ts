@@ -8,7 +8,7 @@ export const RoleName = Type.String({
 });
 /** Schema of a role's id. */
 export const RoleId = Type.String({
-  pattern: '^[A-Za-z0-9_-]{1,80}$',
+  pattern: '^role_[A-Za-z0-9_-]{1,75}$',
   description: "A role's id, as createRole returned it.",
 });
 

@@ -4,7 +4,7 @@ import { generateId } from '#shared/key-format.ts';
 import { KEY_LETTERS, neededFor, POOL } from '#shared/key-record.ts';
 import { sequenceOf } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, indexOf, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 import type {
   BatchedChangeLog,
@@ -99,7 +99,8 @@ export class RedisChangeLog implements BatchedChangeLog {
 
   #call(write: Write): ScriptCall {
     const { apiId, operation, keyId, fields, credits, condition } = write;
-    const { head, log, index, channel, members } = apiKeys(apiId);
+    const { head, log, channel, members } = apiKeys(apiId);
+    const index = indexOf(apiId, keyId);
     const record = keyId ? [recordKey(apiId, keyId), metaKey(apiId, keyId)] : [head, head];
     return {
       keys: [head, log, index, ...record, members],

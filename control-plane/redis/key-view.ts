@@ -1,5 +1,5 @@
 import { type Refill, refillOf } from '#shared/credits.ts';
-import { KEY_LETTERS, type ShownFields, shownFields } from '#shared/key-record.ts';
+import { KEY_LETTERS, type Link, type ShownFields, shownFields } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
@@ -19,8 +19,10 @@ interface CreditsView {
 }
 
 /** A key as admins see it: never its secret, never its hash. */
-export type Key = ShownFields &
+export type Key = Omit<ShownFields, Link> &
   CreditsView & {
+    /** Of its owner, where there is one. */
+    readonly identity?: { readonly id: string; readonly externalId: string };
     readonly id: string;
     readonly keyId: string;
     readonly apiId: string;
@@ -74,7 +76,8 @@ export class KeyView {
   }
 
   /**
-   * One page of an API's keys in order of creation, from creation number `from` on; undefined when there is no such API.
+   * One page of an API's keys, or of what else `index` lists, in order of creation, from creation number `from` on; undefined
+   * when there is no such API.
    * Examines at most EXAMINED_MAX keys, so a page under a filter may be short and still have a `next`.
    */
   async list(
@@ -83,8 +86,9 @@ export class KeyView {
     limit: number,
     order: 'asc' | 'desc',
     from?: number,
+    index = apiKeys(apiId).index,
   ): Promise<KeyPage | undefined> {
-    const { head, index } = apiKeys(apiId);
+    const { head } = apiKeys(apiId);
     const source = filter.externalId === undefined ? index : ownerKey(apiId, filter.externalId);
     const enabled = filter.enabled === undefined ? '' : filter.enabled ? '1' : '0';
     const where = [recordKey(apiId, ''), metaKey(apiId, '')];
@@ -131,6 +135,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     F,
     ...fields
   } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
+  const { identity, ...shown } = shownFields({ ...fields, m });
   return {
     id: keyId,
     keyId,
@@ -140,7 +145,8 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     ...(u ? { updatedAt: Number(u) } : {}),
     ...(T ? { rerolledTo: T } : {}),
     ...(F ? { rerolledFrom: F } : {}),
-    ...shownFields({ ...fields, m }),
+    ...shown,
+    ...(identity ? { identity: { id: identity, externalId: shown.externalId ?? '' } } : {}),
     ...creditsOf(values.slice(LETTERS.length)),
   };
 }

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { CREDITS_PROTOCOL } from '#shared/credits.ts';
 import { generateId } from '#shared/key-format.ts';
 import { type KeyFields, neededFor, storedFields } from '#shared/key-record.ts';
-import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, indexOf, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 
 import type { NewCredits } from '../core/credit-schemas.ts';
@@ -57,7 +57,7 @@ export const neededForNew = (record: NewRecord): number =>
  */
 export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {
   const { apiId, keyId, createdAt } = record;
-  const { head, index, creations, members } = apiKeys(apiId);
+  const { head, creations, members } = apiKeys(apiId);
   const { o: owner = '', m: meta = '', ...plain } = storedFields(record);
   const own = recordKey(apiId, keyId);
   const credits = record.credits
@@ -69,7 +69,7 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
   return {
     keys: [
       head,
-      index,
+      indexOf(apiId, keyId),
       own,
       metaKey(apiId, keyId),
       owner === '' ? own : ownerKey(apiId, owner),

@@ -58,6 +58,16 @@ const verdict = {
       items: { type: 'string' },
       description: 'Names of its roles. Absent where it has none.',
     },
+    identity: {
+      type: 'object',
+      required: ['id', 'externalId', 'meta'],
+      properties: {
+        id: { type: 'string' },
+        externalId: { type: 'string' },
+        meta: { type: 'object', additionalProperties: true },
+      },
+      description: 'Identity of its owner. Absent where there is none.',
+    },
     ratelimit: {
       type: 'object',
       description:

@@ -5,7 +5,7 @@
  */
 
 /**
- * The space of what belongs to no API, as if it were one: its `keys` are roles, which no secret leads to. It has a log,
+ * The space of what belongs to no API, as if it were one: its `keys` are roles and identities, which no secret leads to. It has a log,
  * followers and a fence like any other.
  */
 export const WORKSPACE = '!ws';
@@ -44,6 +44,10 @@ export function apiKeys(apiId: string): ApiKeys {
     recalls: `${base}:rcl`,
   };
 }
+
+/** Sorted set: where a record is listed by creation number. Identities, of which there may be many, are listed apart. */
+export const indexOf = (apiId: string, keyId: string): string =>
+  keyId.startsWith('identity_') ? `kf:{${apiId}}:ids` : apiKeys(apiId).index;
 
 /** Hash: the record of one key. */
 export const recordKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:k:${keyId}`;

@@ -113,6 +113,33 @@ describe('keys', () => {
     expect(await asking(1, 'files.read')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
   });
 
+  test('are stopped with all others of their customer, and brought back', async () => {
+    const [shop, books] = [
+      await answer('keys create shop --external-id zoe'),
+      await answer('keys create books --external-id zoe'),
+    ];
+    const all = async (status: number) => {
+      for (const { key } of [shop, books]) await verified(key, status, '--cost 0');
+    };
+    await all(0);
+    expect(await answer('identities disable zoe')).toMatchObject({ propagation: { state: 'complete' } });
+    await all(1);
+    expect(await answer('identities get zoe')).toMatchObject({ externalId: 'zoe', enabled: false });
+    expect((await answer(`keys get ${shop.keyId}`)).identity.externalId).toBe('zoe');
+    expect(await printed(`keys get ${shop.keyId}`)).toMatch(/^identity +identity_\w+$/m);
+    expect((await run('identities delete zoe --yes')).stderr).toContain('is disabled');
+    await answer('identities enable zoe');
+    await all(0);
+    await answer('identities update zoe --meta {"plan":"pro"}');
+    expect(await printed('identities get zoe')).toMatch(/meta +\{"plan":"pro"\}/);
+    expect((await run('identities delete zoe')).stderr).toContain('--yes');
+    await answer('identities delete zoe --yes');
+    await all(0);
+    await answer('identities create abe --disabled');
+    expect(await printed('identities list')).toMatch(/identity_\w+ +disabled +abe/);
+    expect((await run('identities get zoe')).status).toBe(1);
+  });
+
   test('with credits are made, spent, refilled and given more', async () => {
     const { keyId, key } = await answer('keys create shop --remaining 3 --refill monthly:10:15');
     expect(await answer(`keys get ${keyId}`)).toMatchObject({

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { and, Unkey as Newest, or } from '@unkey/api';
 import { Unkey as Earlier } from 'unkey-api-0.33';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -211,6 +212,25 @@ describe.each([
     resultOf(await admin.keys.removeRoles({ keyId, roles: [{ id: roleId }] }));
     expect(resultOf(await admin.keys.setRoles({ keyId, roles: [{ id: roleId }] }))).toHaveLength(1);
     resultOf(await admin.permissions.deleteRole({ roleId }));
+  });
+
+  test('a client makes an identity, whose keys are answered with it', async () => {
+    const externalId = `customer ${randomUUID()}`;
+    const { key } = resultOf(await admin.keys.create({ apiId: 'e2e', externalId }));
+    const { identityId } = resultOf(await admin.identities.create({ externalId, meta: { plan: 'pro' } }));
+    expect(resultOf(await admin.identities.get({ externalId }))).toMatchObject({ id: identityId });
+    expect(resultOf(await gateway.keys.verify({ apiId: 'e2e', key })).identity).toEqual({
+      ...{ id: identityId, externalId, meta: { plan: 'pro' } },
+    });
+    resultOf(await admin.identities.update({ identityId, meta: { plan: 'free' } }));
+    expect(resultOf(await gateway.keys.verify({ apiId: 'e2e', key })).identity?.meta).toEqual({
+      plan: 'free',
+    });
+    expect(resultOf(await admin.identities.list({})).identities).toContainEqual(
+      expect.objectContaining({ id: identityId, externalId }),
+    );
+    resultOf(await admin.identities.delete({ identityId }));
+    expect(resultOf(await gateway.keys.verify({ apiId: 'e2e', key }))).not.toHaveProperty('identity');
   });
 
   describe('a client gets an error it can read', () => {

@@ -46,7 +46,7 @@ interface Facts {
   readonly limits: readonly Limit[] | undefined;
   /** Permissions; undefined = none. Keys with the same ones share them. */
   readonly rights: Rights | undefined;
-  /** undefined = it has no roles. Keys with the same ones share them. */
+  /** undefined = it has no roles and no identity. Keys with the same ones share them. */
   readonly ties: Ties | undefined;
   /** Name of the pool of the first of its limits, once it was asked for: each request needs it. */
   firstPool: string;
@@ -159,12 +159,12 @@ function factsOf(state: KeyState): Facts {
   if (expires === 0 && isBare && pool === '' && limits === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
   const rights = rightsOf(state.permissions);
   const details = isBare ? undefined : detailsIn(state);
-  const ties = tiesOf(state.roles, rights);
+  const ties = tiesOf(state.roles, rights, state.identity);
   // The texts are shared too: there may be 10 KB of them.
   const shared = details && {
     ...details,
     ...(rights ? { permissions: rights.text } : {}),
-    ...(ties ? { roles: ties.text } : {}),
+    ...(ties ? { roles: ties.text, identity: ties.identity } : {}),
   };
   return { enabled, expires, details: shared, pool, limits, rights, ties, firstPool: '' };
 }

@@ -42,25 +42,27 @@ export function rightsOf(text: string): Rights | undefined {
   return rights;
 }
 
-/** Roles of a key, with what it may do besides; keys with the same ones share them. */
+/** Roles of a key and the identity of its owner, with what it may do besides; keys with the same ones share them. */
 export interface Ties {
-  /** As in Redis. */
+  /** Roles as in Redis. */
   readonly text: string;
-  /** Ids; at least one. */
+  /** Ids of roles. */
   readonly roles: readonly string[];
+  /** Id of the identity; `''` = none. */
+  readonly identity: string;
   readonly rights: Rights | undefined;
 }
 
 /** Ties by the texts that they were read from. */
 const knownTies = new LRUCache<string, Ties>({ max: REMEMBERED_MAX });
 
-/** Roles of a key that has these rights; undefined = it has none. */
-export function tiesOf(text: string, rights: Rights | undefined): Ties | undefined {
-  if (text === '') return undefined;
-  const name = `${text}|${rights?.text ?? ''}`;
+/** Roles and identity of a key that has these rights; undefined = it has neither. */
+export function tiesOf(text: string, rights: Rights | undefined, identity: string): Ties | undefined {
+  if (text === '' && identity === '') return undefined;
+  const name = `${text}|${identity}|${rights?.text ?? ''}`;
   const present = knownTies.get(name);
   if (present) return present;
-  const ties = { text, roles: Object.freeze(slugsOf(text)), rights };
+  const ties = { text, roles: Object.freeze(slugsOf(text)), identity, rights };
   knownTies.set(name, ties);
   return ties;
 }

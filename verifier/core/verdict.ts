@@ -13,7 +13,7 @@ export interface Verdict {
   readonly entry?: Entry;
   /** Outcome for credits and rate limits; undefined = the key has none, or it was not good anyway. */
   readonly spending?: Spending;
-  /** All that the key may do; undefined = it has no roles, and `entry` says it. */
+  /** All that the key may do; undefined = it has no roles and no identity, and `entry` says it. */
   readonly grants?: Grants | undefined;
 }
 
@@ -41,11 +41,15 @@ export function judge(
 }
 
 function codeOf(entry: Entry, nowMs: number, query?: Query, grants?: Grants): VerdictCode {
-  if (!entry.enabled) return 'DISABLED';
+  if (!isEnabled(entry, grants)) return 'DISABLED';
   if (entry.expires !== 0 && entry.expires <= nowMs) return 'EXPIRED';
   if (query === undefined || allows((grants ?? entry.rights)?.granted ?? NOTHING, query)) return 'VALID';
   return 'INSUFFICIENT_PERMISSIONS';
 }
+
+/** Tells whether a key is enabled, and its owner too. */
+export const isEnabled = ({ enabled }: Entry, grants: Grants | undefined): boolean =>
+  enabled && grants?.identity?.enabled !== false;
 
 const NOTHING: ReadonlySet<string> = new Set();
 
@@ -53,7 +57,8 @@ const NOTHING: ReadonlySet<string> = new Set();
 export function verdictBody({ code, entry, spending, grants }: Verdict, requestId: string): string {
   const start = STARTS[code];
   if (entry === undefined) return `${start},"requestId":"${requestId}"}`;
-  const { keyId, enabled, details } = entry;
+  const { keyId, details } = entry;
+  const enabled = isEnabled(entry, grants);
   const key = `${start},"keyId":"${keyId}","apiId":"${entry.epoch.apiId}"`;
   const expires = entry.expires === 0 ? '' : `,"expires":${entry.expires}`;
   const used = spending === undefined ? '' : spendingText(spending);
@@ -70,6 +75,7 @@ export function verdictBody({ code, entry, spending, grants }: Verdict, requestI
   const rights = grants ?? entry.rights;
   if (rights && rights.slugs.length > 0) texts += `,"permissions":${rights.json}`;
   if (grants && grants.roles.length > 0) texts += `,"roles":${grants.rolesJson}`;
+  if (grants?.identity) texts += `,"identity":${grants.identity.json}`;
   return `${key},"enabled":${enabled},"meta":${details.meta}${texts}${expires}${used},"requestId":"${requestId}"}`;
 }
 

@@ -128,7 +128,7 @@ export class Verifier {
       answer: (found, asked) => this.#answer(found, asked),
       tooSlow,
     });
-    this.#workspace = new Workspace((apiId, memory) => this.#newFollower(apiId, memory));
+    this.#workspace = new Workspace((apiId, memory) => this.#newFollower(apiId, memory), limits.cacheKeysMax);
     this.#spending = new Deadlines(clock, limits.lookupWaitMs + RECALL_MS, (fail) => fail(tooSlow()));
   }
 

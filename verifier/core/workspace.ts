@@ -6,10 +6,19 @@ import type { Entry, Epoch, Memory } from './key-cache.ts';
 import type { Lease } from './lease.ts';
 import type { Ties } from './permissions.ts';
 
-/** Most roles that are remembered. A workspace has fewer; those that were deleted count too. */
-const RECORDS_MAX = 10_000;
+/** Identity of a key's owner. */
+export interface Identity {
+  /** False: no key of the owner is accepted. */
+  readonly enabled: boolean;
+  readonly id: string;
+  readonly externalId: string;
+  /** A JSON object. */
+  readonly meta: string;
+  /** A JSON object of the three above. */
+  readonly json: string;
+}
 
-/** All that a key may do, by itself and by its roles, at one moment. */
+/** All that a key may do, by itself, by its roles and by its owner's identity, at one moment. */
 export interface Grants {
   readonly granted: ReadonlySet<string>;
   readonly slugs: readonly string[];
@@ -19,6 +28,8 @@ export interface Grants {
   readonly roles: readonly string[];
   /** A JSON array. */
   readonly rolesJson: string;
+  /** undefined = its owner has none. */
+  readonly identity: Identity | undefined;
   /** The right to go by it, besides that to go by the key. */
   readonly lease: Lease;
 }
@@ -31,19 +42,23 @@ interface Made {
 }
 
 /**
- * Roles: the space beside all APIs, followed from the first key on that has one. What it tells is told of one prefix of its
+ * Roles and identities: the space beside all APIs, followed from the first key on that has one. What it tells is told of one prefix of its
  * log, and under its lease.
  */
 export class Workspace {
   readonly #follow: (apiId: string, memory: Memory) => Follower;
-  readonly #records = new Records();
+  readonly #records: Records;
   #follower: Follower | undefined;
   readonly #made = new WeakMap<Ties, Made>();
   readonly #reads = new Map<string, Promise<unknown>>();
 
-  /** @param follow makes a follower of a space that remembers here, and has it follow */
-  constructor(follow: (apiId: string, memory: Memory) => Follower) {
+  /**
+   * @param follow makes a follower of a space that remembers here, and has it follow
+   * @param recordsMax most roles and identities that are remembered; those that were deleted count too
+   */
+  constructor(follow: (apiId: string, memory: Memory) => Follower, recordsMax: number) {
     this.#follow = follow;
+    this.#records = new Records(recordsMax);
   }
 
   /**
@@ -60,12 +75,13 @@ export class Workspace {
     return made.epoch.lease.holds() ? made.grants : undefined;
   }
 
-  /** Reads what memory lacks of these roles. Rejects with SERVICE_UNAVAILABLE. */
-  async learn({ roles }: Ties): Promise<void> {
+  /** Reads what memory lacks of these. Rejects with SERVICE_UNAVAILABLE. */
+  async learn({ roles, identity }: Ties): Promise<void> {
     this.#follower ??= this.#follow(WORKSPACE, this.#records);
-    const missing = roles.filter((id) => this.#records.get(id) === undefined);
+    const all = identity === '' ? roles : [...roles, identity];
+    const missing = all.filter((id) => this.#records.get(id) === undefined);
     // Where none is missing the lease is over, and reading any of them brings another one.
-    const wanted = missing.length > 0 ? missing : roles.slice(0, 1);
+    const wanted = missing.length > 0 ? missing : all.slice(0, 1);
     await Promise.all(wanted.map((id) => this.#read(id)));
   }
 
@@ -73,7 +89,7 @@ export class Workspace {
     await this.#follower?.stop();
   }
 
-  /** One read of a role at a time, however many ask. */
+  /** One read of a record at a time, however many ask. */
   #read(id: string): Promise<unknown> {
     const running = this.#reads.get(id);
     if (running !== undefined) return running;
@@ -82,7 +98,7 @@ export class Workspace {
     return read;
   }
 
-  #make({ roles, rights }: Ties): Made | undefined {
+  #make({ roles, rights, identity: owner }: Ties): Made | undefined {
     const names: string[] = [];
     const granted = new Set(rights?.granted);
     let epoch: Epoch | undefined;
@@ -90,9 +106,16 @@ export class Workspace {
       const known = this.#records.get(id);
       if (known === undefined) return undefined;
       epoch = known.epoch;
-      if (known.role === undefined) continue;
-      names.push(known.role.details?.name ?? '');
-      for (const slug of known.role.rights?.slugs ?? []) granted.add(slug);
+      if (known.record === undefined) continue;
+      names.push(known.record.details?.name ?? '');
+      for (const slug of known.record.rights?.slugs ?? []) granted.add(slug);
+    }
+    let identity: Identity | undefined;
+    if (owner !== '') {
+      const known = this.#records.get(owner);
+      if (known === undefined) return undefined;
+      epoch = known.epoch;
+      identity = known.record && identityOf(known.record);
     }
     if (epoch === undefined) return undefined;
     const slugs = Object.freeze([...granted].sort());
@@ -103,23 +126,34 @@ export class Workspace {
       json: JSON.stringify(slugs),
       roles: sorted,
       rolesJson: JSON.stringify(sorted),
+      identity,
       lease: epoch.lease,
     };
     return { version: this.#records.version, epoch, grants };
   }
 }
 
-/** A role that was read; undefined = there is none of that id, and as ids are never used again there never will be. */
-interface Known {
-  readonly epoch: Epoch;
-  readonly role: Entry | undefined;
+function identityOf({ keyId: id, enabled, details }: Entry): Identity {
+  const { name: externalId = '', meta = '{}' } = details ?? {};
+  const json = `{"id":"${id}","externalId":${JSON.stringify(externalId)},"meta":${meta}}`;
+  return { enabled, id, externalId, meta, json };
 }
 
-/** Roles that were read, by their ids. */
+/** A record that was read; undefined = there is none of that id, and as ids are never used again there never will be. */
+interface Known {
+  readonly epoch: Epoch;
+  readonly record: Entry | undefined;
+}
+
+/** Roles and identities that were read, by their ids. */
 class Records implements Memory {
-  readonly #known = new LRUCache<string, Known>({ max: RECORDS_MAX });
-  /** Raised by each change: what was made of the roles before is made anew. */
+  readonly #known: LRUCache<string, Known>;
+  /** Raised by each change: what was made of them before is made anew. */
   version = 0;
+
+  constructor(max: number) {
+    this.#known = new LRUCache({ max });
+  }
 
   get(id: string): Known | undefined {
     const known = this.#known.get(id);
@@ -127,17 +161,17 @@ class Records implements Memory {
   }
 
   put(_secretHash: string, entry: Entry): void {
-    this.#known.set(entry.keyId, { epoch: entry.epoch, role: entry });
+    this.#known.set(entry.keyId, { epoch: entry.epoch, record: entry });
   }
 
   lacks(id: string, epoch: Epoch): void {
-    this.#known.set(id, { epoch, role: undefined });
+    this.#known.set(id, { epoch, record: undefined });
   }
 
   update(_secretHash: string, id: string, epoch: Epoch, state: KeyState): string[] {
     this.version++;
     const known = this.#known.peek(id);
-    if (known?.epoch === epoch && known.role) known.role.become(state);
+    if (known?.epoch === epoch && known.record) known.record.become(state);
     else this.#known.delete(id);
     return [];
   }

@@ -17,6 +17,8 @@ export interface KnownKey {
   readonly permissions?: readonly string[];
   /** Names of its roles; absent = it has none. */
   readonly roles?: readonly string[];
+  /** Identity of its owner; absent = there is none. */
+  readonly identity?: { readonly id: string; readonly externalId: string; readonly meta: object };
   /** Unix milliseconds from which on the key is refused; absent = never. */
   readonly expires?: number;
   /** Credits left after this; absent = as many as are asked for, or the key was refused for something else. */

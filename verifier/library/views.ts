@@ -1,6 +1,7 @@
 import { TEXT_FIELDS } from '#shared/key-record.ts';
 import type { Details } from '../core/key-cache.ts';
-import { spendingFields, type Verdict } from '../core/verdict.ts';
+import { isEnabled, spendingFields, type Verdict } from '../core/verdict.ts';
+import type { Identity } from '../core/workspace.ts';
 import type { KeyVerdict } from './key-verifier.ts';
 
 /** Details as verdicts show them. */
@@ -17,7 +18,8 @@ const NO_META: object = Object.freeze({});
 export function keyVerdict({ code, entry, spending, grants }: Verdict): KeyVerdict {
   const valid = code === 'VALID';
   if (entry === undefined) return { valid, code } as KeyVerdict;
-  const { keyId, enabled, expires, details, epoch } = entry;
+  const { keyId, expires, details, epoch } = entry;
+  const enabled = isEnabled(entry, grants);
   const { apiId } = epoch;
   // Written out, since most keys are so, and V8 makes nothing quicker.
   if (details === undefined && expires === 0 && spending === undefined)
@@ -33,6 +35,7 @@ export function keyVerdict({ code, entry, spending, grants }: Verdict): KeyVerdi
     ...texts,
     ...rightsShown(grants ?? entry.rights),
     ...(grants && grants.roles.length > 0 ? { roles: grants.roles } : {}),
+    ...(grants?.identity ? { identity: identityShown(grants.identity) } : {}),
     ...(expires === 0 ? {} : { expires }),
     ...(spending === undefined ? {} : spendingFields(spending)),
   } as KeyVerdict;
@@ -40,6 +43,15 @@ export function keyVerdict({ code, entry, spending, grants }: Verdict): KeyVerdi
 
 const rightsShown = (rights: { readonly slugs: readonly string[] } | undefined) =>
   rights && rights.slugs.length > 0 ? { permissions: rights.slugs } : {};
+
+/** Identities that were read; a change replaces them by others. */
+const readIdentities = new WeakMap<Identity, object>();
+
+function identityShown(identity: Identity): object {
+  const known = readIdentities.get(identity) ?? frozen(JSON.parse(identity.json));
+  readIdentities.set(identity, known);
+  return known;
+}
 
 function shown(details: Details): Shown {
   const known = read.get(details);

@@ -26,7 +26,7 @@ export function auditCommand(program: Command, session: Session): void {
       from: ({ by }) => by.address,
       operation: ({ operation }) => operation,
       outcome: ({ outcome }) => outcome,
-      on: ({ on }) => on.keyId ?? on.rootKeyId ?? on.roleId ?? on.apiId,
+      on: ({ on }) => on.keyId ?? on.rootKeyId ?? on.roleId ?? on.identityId ?? on.apiId,
       change: ({ before, after }) =>
         [before, after]
           .flatMap((state) => (state === undefined ? [] : [JSON.stringify(state)]))

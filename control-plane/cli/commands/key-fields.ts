@@ -37,12 +37,14 @@ export function described(command: Command): Command {
 
 /** Prints a key; people see its fields, scripts the answer. */
 export function showKey(session: Session, key: Key & { lastUsedAt?: number }): void {
+  const { identity, ...fields } = key;
   session.print(key, () =>
     list({
       keyId: key.keyId,
       apiId: key.apiId,
       start: key.start || undefined,
-      ...fieldTexts(key),
+      ...fieldTexts(fields),
+      identity: identity?.id,
       remaining: numberText(key.remaining),
       remainingHeld: numberText(key.remainingHeld),
       remainingLost: numberText(key.remainingLost),

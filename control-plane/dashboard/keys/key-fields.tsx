@@ -6,7 +6,7 @@ import type { Apply } from '../parts/change.tsx';
 import { ActionForm, type Entered, Field } from '../parts/forms.tsx';
 import { slugsOf } from '../parts/slugs.ts';
 
-type Fields = Omit<typeof KEY_FIELDS, 'enabled'>;
+type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'identity'>;
 type FieldName = keyof Fields;
 
 /** The fields of a key that people fill in: their kinds, as the server knows them, and how the form names them. */

@@ -16,8 +16,8 @@ import {
 
 /** Schemas of the requests that are not about keys by their ids: APIs, root keys, verifiers, events. */
 
-/** A query's values are texts. */
-const Limit = (items: string) =>
+/** Schema of how many a page has; a query's values are texts. */
+export const Limit = (items: string) =>
   Type.String({
     pattern: '^([1-9][0-9]?|100)$',
     default: '100',

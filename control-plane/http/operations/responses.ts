@@ -24,6 +24,9 @@ export const Key = Type.Object({
   start: Type.String({ description: 'Beginning of the secret.' }),
   ...described,
   ...SHOWN_CREDITS,
+  identity: Type.Optional(
+    Type.Object({ id: Id('the identity'), externalId: Type.String() }, { description: 'Of its owner.' }),
+  ),
   rerolledTo: Type.Optional(Id('the key that took its place, and shares its credits')),
   rerolledFrom: Type.Optional(Id('the key whose place it took')),
   enabled,

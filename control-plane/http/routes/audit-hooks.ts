@@ -175,7 +175,7 @@ const ID = /^[A-Za-z0-9_-]{1,80}$/;
 /** The ids that the caller sent, which may not have been judged yet: never a key that somebody put in their place. */
 function asked({ body, query }: FastifyRequest): Subject {
   const sent = (body ?? query ?? {}) as Record<string, unknown>;
-  const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId'] as const).flatMap((name) => {
+  const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId'] as const).flatMap((name) => {
     const id = sent[name];
     return typeof id === 'string' && ID.test(id) && !isWellFormed(id) ? [[name, id]] : [];
   });

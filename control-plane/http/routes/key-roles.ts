@@ -5,7 +5,7 @@ import { SLUGS_MAX, slugsOf } from '#shared/slugs.ts';
 import type { Propagation, Propagator } from '../../core/propagation.ts';
 import type { GivenRole } from '../../core/role-schemas.ts';
 import type { Keys } from '../../redis/keys.ts';
-import type { Roles } from '../../redis/roles.ts';
+import type { Roles } from '../../redis/workspace/roles.ts';
 import { neverShed } from '../load-shedding.ts';
 import { addRoles, removeRoles, setRoles } from '../operations/roles.ts';
 import type { App } from '../server.ts';

@@ -10,8 +10,9 @@ import { slugsIn } from '../../core/slug-schemas.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
 import type { Keys } from '../../redis/keys.ts';
-import type { Roles } from '../../redis/roles.ts';
 import type { UsageView } from '../../redis/usage.ts';
+import type { Identities } from '../../redis/workspace/identities.ts';
+import type { Roles } from '../../redis/workspace/roles.ts';
 import { neverShed } from '../load-shedding.ts';
 import { getApiVerifications, listKeys } from '../operations/apis.ts';
 import {
@@ -39,6 +40,7 @@ export function keyRoutes(
     view,
     apis,
     roles,
+    identities,
     propagator,
     usage,
     clock,
@@ -47,6 +49,7 @@ export function keyRoutes(
     view: KeyView;
     apis: Apis;
     roles: Roles;
+    identities: Identities;
     propagator: Propagator;
     usage: UsageView;
     clock: Clock;
@@ -60,9 +63,14 @@ export function keyRoutes(
     if (given.expires !== undefined && given.expires <= clock.wallMs()) {
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
     }
-    const key = { ...given, ...(named ? { roles: await roles.idsOf(named) } : {}) };
+    const key = {
+      ...given,
+      ...(named ? { roles: await roles.idsOf(named) } : {}),
+      ...(await identities.linkTo(given.externalId)),
+    };
     const credits = newCredits({ remaining, refill });
     const created = await keys.create({ ...key, meta, ...(credits ? { credits } : {}) });
+    if (key.externalId !== undefined) await identities.linkKeys(key.apiId, [created.keyId]);
     request.giveTurnBack?.();
     const after = { ...shown(storedFields({ ...key, meta })), ...(credits ? { credits } : {}) };
     note(request, { keyId: created.keyId }, { after });
@@ -70,12 +78,14 @@ export function keyRoutes(
   });
 
   app.post('/v1/keys.updateKey', { schema: updateKey, config: neverShed }, async (request) => {
-    const { keyId, waitMs, remaining, refill, permissions, roles: named, ...given } = request.body;
+    const { keyId, waitMs, remaining, refill, permissions, roles: givenRoles, ...given } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
+    const named = withoutAliases(given);
     const patch = {
-      ...withoutAliases(given),
+      ...named,
+      ...(await identities.linkTo(named.externalId)),
       ...(permissions === undefined ? {} : { permissions: permissions && slugsIn(permissions) }),
-      ...(await roles.patchOf(named)),
+      ...(await roles.patchOf(givenRoles)),
     };
     checkMeta(patch.meta ?? {});
     checkLimits(patch.ratelimits);
@@ -90,7 +100,8 @@ export function keyRoutes(
             recordChange(request, fields, credits),
           );
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
-    return { propagation };
+    const relinked = named.externalId === undefined ? undefined : await identities.linkKeys(apiId, [keyId]);
+    return { propagation: relinked ?? propagation };
   });
 
   app.get('/v1/keys.getKey', { schema: getKey }, async (request) => {

@@ -10,7 +10,7 @@ import { slugsIn } from '../../core/slug-schemas.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { KeyView } from '../../redis/key-view.ts';
 import type { Keys, PointedKey } from '../../redis/keys.ts';
-import type { Roles } from '../../redis/roles.ts';
+import type { Roles } from '../../redis/workspace/roles.ts';
 import { neverShed } from '../load-shedding.ts';
 import { deleteAllKeys } from '../operations/apis.ts';
 import { MANY_KEYS_MAX } from '../operations/key-requests.ts';

@@ -4,7 +4,7 @@ import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { shown } from '../../core/audit-event.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import { slugsIn } from '../../core/slug-schemas.ts';
-import type { Roles } from '../../redis/roles.ts';
+import type { Roles } from '../../redis/workspace/roles.ts';
 import { neverShed } from '../load-shedding.ts';
 import {
   createRole,

@@ -128,6 +128,7 @@ const VITAL = [
   ...['keys.removePermissions', 'keys.rerollKey', 'keys.setPermissions', 'keys.updateKey', 'keys.updateKeys'],
   ...['keys.updateRemaining', 'rootKeys.updateRootKey', 'keys.addRoles', 'keys.removeRoles', 'keys.setRoles'],
   ...['permissions.deleteRole', 'permissions.setRolePermissions'],
+  ...['identities.updateIdentity', 'identities.deleteIdentity'],
 ];
 
 test('while load lasts, calls are refused with 503, but none that may stop a stolen key', async () => {

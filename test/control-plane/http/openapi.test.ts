@@ -82,6 +82,7 @@ test('every documented operation succeeds, and answers what the document says an
   const key = { apiId: 'shop', name: 'Ada', externalId: 'ada', expires, meta: { plan: 'pro' } };
   const { keyId, key: secret } = await fleet.ok('keys.createKey', key);
   const { roleId } = await fleet.ok('permissions.createRole', { name: 'editor' });
+  const { identityId } = await fleet.ok('identities.createIdentity', { externalId: 'bob' });
   const { rootKeyId } = await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions: ['*'] });
   await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length > 0);
   // In this order: what deletes comes last.
@@ -98,6 +99,11 @@ test('every documented operation succeeds, and answers what the document says an
     listRoles: {},
     setRolePermissions: { roleId, permissions: ['a'] },
     getRolePropagation: { roleId, sequence: '1' },
+    createIdentity: { externalId: 'grace' },
+    getIdentity: { identityId },
+    listIdentities: { limit: '1' },
+    updateIdentity: { externalId: 'bob', meta: { plan: 'pro' } },
+    getIdentityPropagation: { identityId, sequence: '2' },
     addRoles: { keyId, roles: [{ name: 'editor' }] },
     setRoles: { keyId, roles: ['editor'] },
     removeRoles: { keyId, roles: [{ id: roleId }] },
@@ -123,6 +129,7 @@ test('every documented operation succeeds, and answers what the document says an
     deleteAllKeys: { apiId: 'shop' },
     deleteApi: { apiId: 'books' },
     deleteRole: { roleId },
+    deleteIdentity: { identityId },
   };
   expect(operations.map(({ operationId }) => operationId).sort()).toEqual(Object.keys(inputs).sort());
   for (const [name, input] of Object.entries(inputs)) {

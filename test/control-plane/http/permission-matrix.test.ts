@@ -60,6 +60,8 @@ interface Target {
 let roles = 0;
 const newRole = async (): Promise<string> =>
   (await fleet.ok('permissions.createRole', { name: `role-${++roles}` })).roleId;
+const newIdentity = async () =>
+  (await fleet.ok('identities.createIdentity', { externalId: `owner-${++roles}` })).identityId;
 const onKey = async (apiId: string) => ({ keyId: await newKey(apiId) });
 const onKeys = async (apiId: string) => ({ apiId, keyIds: [await newKey(apiId)] });
 const TARGETS: Readonly<Record<string, Target>> = {
@@ -84,6 +86,18 @@ const TARGETS: Readonly<Record<string, Target>> = {
     },
   },
   deleteRole: { input: async () => ({ roleId: await newRole() }), spent: true },
+  createIdentity: { input: async () => ({ externalId: `owner-${++roles}` }), spent: true },
+  getIdentity: { input: async () => ({ identityId: await newIdentity() }) },
+  listIdentities: { input: async () => ({}) },
+  updateIdentity: { input: async () => ({ identityId: await newIdentity(), enabled: false }) },
+  getIdentityPropagation: {
+    input: async () => {
+      const identityId = await newIdentity();
+      const { propagation } = await fleet.ok('identities.updateIdentity', { identityId, enabled: false });
+      return { identityId, sequence: String(propagation.sequence) };
+    },
+  },
+  deleteIdentity: { input: async () => ({ identityId: await newIdentity() }), spent: true },
   updateRemaining: { input: async (apiId) => ({ ...(await onKey(apiId)), op: 'set', value: 1 }) },
   rerollKey: { input: async (apiId) => ({ ...(await onKey(apiId)), expiration: 0 }), spent: true },
   deleteKey: { input: onKey, spent: true },

@@ -12,7 +12,7 @@
 --   the name of their pool stands behind the hash and a space
 -- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, when the secret is of no key of this API
 -- A key's fields, as shared/key-record.ts orders them.
-local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R'}
+local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'I'}
 
 local head, log, members, creations, record, long = unpack(KEYS)
 local member, position, hash, mark, most, bytes, nonce, own, records, metas = unpack(ARGV)

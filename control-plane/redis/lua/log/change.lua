@@ -2,7 +2,7 @@
 --
 -- keys, args: as write-change.lua has them; returns what that returns
 -- A key's fields, as shared/key-record.ts orders them; m may lie apart.
-local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R'}
+local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'I'}
 local function change(keys, args)
   local head, log, index, record, long, members = unpack(keys)
   local operation, keyId, channel, now, maxlen, longest, condition, owners, needs = unpack(args)

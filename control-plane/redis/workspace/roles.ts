@@ -5,13 +5,13 @@ import { KEY_FIELDS } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, ownerKey, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { PERMISSIONS_PROTOCOL, slugsOf } from '#shared/slugs.ts';
-import type { ChangeLog } from '../core/change-log.ts';
-import { tooOld } from '../core/not-written.ts';
-import type { GivenRole } from '../core/role-schemas.ts';
-import { tooOldOf } from './change-log.ts';
-import type { DurableWriter } from './durable-writer.ts';
-import type { Key, KeyView } from './key-view.ts';
-import { createScript, recordCall } from './new-record.ts';
+import type { ChangeLog } from '../../core/change-log.ts';
+import { tooOld } from '../../core/not-written.ts';
+import type { GivenRole } from '../../core/role-schemas.ts';
+import { tooOldOf } from '../change-log.ts';
+import type { DurableWriter } from '../durable-writer.ts';
+import type { Key, KeyView } from '../key-view.ts';
+import { createScript, recordCall } from '../new-record.ts';
 
 /** Most roles, so that listing them is one answer. */
 const ROLES_MAX = 1000;

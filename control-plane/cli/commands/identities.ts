@@ -1,0 +1,97 @@
+import type { Command } from 'commander';
+import type { ChangeStatus } from '../../core/propagation.ts';
+import type { Identity } from '../../redis/workspace/identities.ts';
+import { jsonObject } from '../arguments.ts';
+import { CliError } from '../exit.ts';
+import type { Session } from '../session.ts';
+import { json, list } from '../terminal/output.ts';
+import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
+import { paged, printListing } from '../terminal/print-listing.ts';
+
+type Change = { propagation: ChangeStatus };
+const META = ['--meta <json>', 'a JSON object that every verification returns', jsonObject] as const;
+
+/** `keyfence identities …` */
+export function identityCommands(program: Command, session: Session): void {
+  const identities = program
+    .command('identities')
+    .description('identities: customers, each with all keys that have its external id');
+
+  identities
+    .command('create <externalId>')
+    .description('make an identity; when this returns, the keys that its owner has already are its own')
+    .option(...META)
+    .option('--disabled', 'no key of it is accepted until it is enabled')
+    .action(async (externalId: string, { disabled, ...fields }) => {
+      const input = { externalId, ...fields, ...(disabled ? { enabled: false } : {}) };
+      const made = await session.call<{ identityId: string }>('identities.createIdentity', input);
+      session.print(made, () => list({ identityId: made.identityId }));
+    });
+
+  identities
+    .command('get <externalId>')
+    .description('show an identity')
+    .action(async (externalId: string) => {
+      const found = await session.call<Identity>('identities.getIdentity', { externalId });
+      const { id, meta, ...rest } = found;
+      session.print(found, () => list({ identityId: id, ...rest, meta: json(meta) }));
+    });
+
+  paged(identities.command('list').description('list all identities'), 'identities').action((options) =>
+    printListing<Identity>(session, 'identities.listIdentities', 'identities', options, {
+      identityId: ({ id }) => id,
+      state: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
+      externalId: ({ externalId }) => externalId,
+    }),
+  );
+
+  identities
+    .command('update <externalId>')
+    .description('change what verifications tell of an identity')
+    .requiredOption(...META)
+    .addOption(waitOption())
+    .action((externalId: string, { wait, meta }) => update('updated', externalId, { meta }, wait));
+
+  identities
+    .command('disable <externalId>')
+    .description(
+      'stop a customer, with an identity or without one yet; when this returns, no verifier accepts any of its keys any more',
+    )
+    .addOption(waitOption())
+    .action(async (externalId: string, { wait }) => {
+      try {
+        await update('disabled', externalId, { enabled: false }, wait);
+      } catch (error) {
+        if (!(error instanceof CliError) || error.code !== 'NOT_FOUND') throw error;
+        await session.call('identities.createIdentity', { externalId, enabled: false });
+        await update('disabled', externalId, { enabled: false }, wait);
+      }
+    });
+
+  identities
+    .command('enable <externalId>')
+    .description('accept those keys of a customer again that are enabled themselves')
+    .addOption(waitOption())
+    .action((externalId: string, { wait }) => update('enabled', externalId, { enabled: true }, wait));
+
+  identities
+    .command('delete <externalId>')
+    .description('delete an identity; its keys stay')
+    .option('--yes', 'do not ask')
+    .addOption(waitOption())
+    .action(async (externalId: string, { yes, wait }) => {
+      await confirm(`delete the identity of ${externalId}`, yes === true);
+      const { id: identityId } = await session.call<Identity>('identities.getIdentity', { externalId });
+      const input = { identityId, ...waitMs(wait) };
+      const answer = await session.call<Change>('identities.deleteIdentity', input);
+      printChange(session, `deleted ${externalId}`, answer);
+    });
+
+  async function update(done: string, externalId: string, fields: object, wait: number | undefined) {
+    const input = { externalId, ...fields, ...waitMs(wait) };
+    const answer = await session.call<Change>('identities.updateIdentity', input);
+    printChange(session, `${done} ${externalId}`, answer);
+  }
+}
+
+const waitMs = (seconds: number | undefined) => (seconds === undefined ? {} : { waitMs: seconds * 1000 });

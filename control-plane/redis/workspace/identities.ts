@@ -1,0 +1,230 @@
+import type { Clock } from '#shared/clock.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { generateId, hashSecret } from '#shared/key-format.ts';
+import { KEY_FIELDS, storedFields } from '#shared/key-record.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, indexOf, ownerKey, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { ROLES_PROTOCOL } from '#shared/slugs.ts';
+import type { ChangeLog, Write } from '../../core/change-log.ts';
+import { tooOld } from '../../core/not-written.ts';
+import type { Propagation, Propagator } from '../../core/propagation.ts';
+import type { Apis } from '../apis.ts';
+import { tooOldOf } from '../change-log.ts';
+import type { DurableWriter } from '../durable-writer.ts';
+import type { Key, KeyView } from '../key-view.ts';
+import { createScript, recordCall } from '../new-record.ts';
+
+/** Keys that are read, and linked, in one go. */
+const KEYS_AT_ONCE = 1000;
+/** APIs that are looked through in one go. */
+const APIS_AT_ONCE = 100;
+/** Times that links are written anew because something changed meanwhile, before the caller is told. */
+const TRIES = 20;
+
+/** A customer, as people see it. */
+export interface Identity {
+  readonly id: string;
+  readonly externalId: string;
+  readonly enabled: boolean;
+  readonly meta: object;
+}
+
+interface IdentitiesOptions {
+  readonly nodes: RedisNodes;
+  readonly writer: DurableWriter;
+  readonly view: KeyView;
+  readonly apis: Apis;
+  readonly log: ChangeLog;
+  readonly propagator: Propagator;
+  readonly clock: Clock;
+  readonly leaseMs: number;
+}
+
+/**
+ * Identities in Redis: records of the space beside all APIs, of the form that keys have, which no secret leads to. A key of an
+ * owner who has one holds its id. Changing identities is the change log's business; which keys hold which is decided here.
+ */
+export class Identities {
+  readonly #options: IdentitiesOptions;
+
+  constructor(options: IdentitiesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Creates an identity and links the keys that its owner has already.
+   * @returns its id, and the propagation of the last link where there are any
+   * Rejects with CONFLICT where there is one, VERIFIERS_TOO_OLD, or SERVICE_UNAVAILABLE; sent again after that, a call
+   * completes what this one began.
+   */
+  async create(identity: {
+    readonly externalId: string;
+    readonly enabled: boolean;
+    readonly meta: object;
+  }): Promise<{ readonly identityId: string; readonly propagation?: Propagation }> {
+    const { writer, log, clock, leaseMs } = this.#options;
+    const { externalId, enabled, meta } = identity;
+    const taken = () => new ApiError('CONFLICT', 'externalId: there is an identity of it already');
+    if ((await this.idOf(externalId)) !== undefined) {
+      await this.linkKeysOf(externalId);
+      throw taken();
+    }
+    const nowMs = clock.wallMs();
+    const keyId = generateId('identity', nowMs);
+    const about = { apiId: WORKSPACE, keyId, secretHash: hashSecret(keyId), start: '', createdAt: nowMs };
+    const record = {
+      ...{ ...about, foreign: false, enabled, meta },
+      ...{ name: externalId, externalId: ownerOf(externalId) },
+    };
+    const { keys, args } = recordCall(record, true, leaseMs);
+    const { reply, replicated } = await writer.run(createScript, keys, args);
+    const refusal = tooOldOf(reply, ROLES_PROTOCOL);
+    if (refusal) throw tooOld('of identities', refusal);
+    if (!replicated) throw unavailable('not all replicas confirmed; the identity may have been created');
+    // Of two that were made at once the first stays.
+    if ((await this.idOf(externalId)) !== keyId) {
+      await log.write({ apiId: WORKSPACE, operation: 'delete', keyId, fields: {} });
+      throw taken();
+    }
+    return { identityId: keyId, ...(await this.linkKeysOf(externalId)) };
+  }
+
+  async get(identityId: string): Promise<Identity | undefined> {
+    const found = await this.#options.view.get(WORKSPACE, identityId);
+    return found && shown(found);
+  }
+
+  /**
+   * The owner of an identity that is to be deleted, and the version that its record must have then; undefined where there is
+   * none. Rejects with CONFLICT where it is disabled: its keys would be accepted again.
+   */
+  async toDelete(
+    identityId: string,
+  ): Promise<{ readonly externalId: string; readonly condition: string } | undefined> {
+    const record = recordKey(WORKSPACE, identityId);
+    const { name, enabled } = KEY_FIELDS;
+    const [externalId, version, isEnabled] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, name.letter, 'v', enabled.letter),
+    );
+    if (!externalId) return undefined;
+    if (isEnabled !== '1')
+      throw new ApiError('CONFLICT', 'the identity is disabled: its keys would be accepted again');
+    return { externalId, condition: version ?? '0' };
+  }
+
+  /** One page of identities in order of creation, from creation number `from` on. */
+  async list(
+    limit: number,
+    from?: number,
+  ): Promise<{
+    readonly identities: readonly Identity[];
+    readonly total: number;
+    readonly next?: number;
+  }> {
+    const index = indexOf(WORKSPACE, 'identity_');
+    const page = await this.#options.view.list(WORKSPACE, {}, limit, 'asc', from, index);
+    if (!page) return { identities: [], total: 0 };
+    const { keys, ...rest } = page;
+    return { identities: keys.map(shown), ...rest };
+  }
+
+  /** The id of this owner's identity; undefined where there is none. */
+  async idOf(externalId: string): Promise<string | undefined> {
+    const index = ownerKey(WORKSPACE, ownerOf(externalId));
+    const [id] = await this.#options.nodes.run(index, (redis) => redis.zrange(index, '0', '0'));
+    return id;
+  }
+
+  /** The link of a key that gets this owner, where there is an identity of it; another one is taken away by `linkKeys`. */
+  async linkTo(externalId: string | null | undefined): Promise<{ readonly identity?: string }> {
+    const identity = externalId ? await this.idOf(externalId) : undefined;
+    return identity === undefined ? {} : { identity };
+  }
+
+  /** New keys, each with the identity of its owner where there is one. */
+  async linked<New extends { readonly externalId?: string }>(keys: readonly New[]): Promise<New[]> {
+    const owners = [...new Set(keys.flatMap(({ externalId }) => externalId ?? []))];
+    const ids = await Promise.all(owners.map((externalId) => this.idOf(externalId)));
+    const of = new Map(owners.map((externalId, i) => [externalId, ids[i]]));
+    return keys.map((key) => {
+      const identity = key.externalId === undefined ? undefined : of.get(key.externalId);
+      return identity === undefined ? key : { ...key, identity };
+    });
+  }
+
+  /**
+   * Makes certain that keys which were just written hold the identity of their owner, as it is now: one may have been made
+   * or deleted meanwhile, and whoever did that may have looked for the owner's keys too early to see them.
+   * @returns the propagation of the last link that was written; undefined where all were right
+   */
+  async linkKeys(apiId: string, keyIds: readonly string[]): Promise<Propagation | undefined> {
+    let last: Propagation | undefined;
+    for (let tries = 0; tries < TRIES; tries++) {
+      const [first, ...others] = await this.#wrong(apiId, keyIds);
+      if (!first) return last;
+      const { applied, propagation } = await this.#options.propagator.applyAll([first, ...others]);
+      for (const each of applied)
+        if ('failure' in each && each.failure.code === 'VERIFIERS_TOO_OLD') throw each.failure;
+      last = together(last, propagation);
+    }
+    throw unavailable('keys of the owner change faster than they can be linked to its identity');
+  }
+
+  /** The same for all keys of an owner, in all APIs. */
+  async linkKeysOf(externalId: string): Promise<{ readonly propagation?: Propagation }> {
+    const { apis, view } = this.#options;
+    let last: Propagation | undefined;
+    for (let after: string | undefined = ''; after !== undefined; ) {
+      const some: string[] = await apis.ids(after, APIS_AT_ONCE);
+      const each = await Promise.all(
+        some.map(async (apiId) => {
+          let of: Propagation | undefined;
+          for (let from: number | undefined; ; ) {
+            const page = await view.ids(apiId, externalId, KEYS_AT_ONCE, from);
+            if (!page) return of;
+            of = together(of, await this.linkKeys(apiId, page.keyIds));
+            from = page.next;
+            if (from === undefined) return of;
+          }
+        }),
+      );
+      for (const of of each) last = together(last, of);
+      after = some.length < APIS_AT_ONCE ? undefined : some.at(-1);
+    }
+    return last ? { propagation: last } : {};
+  }
+
+  /** The writes that would mend the keys which do not hold the identity of their owner. */
+  async #wrong(apiId: string, keyIds: readonly string[]): Promise<Write[]> {
+    const { nodes } = this.#options;
+    const { externalId: owner, identity } = KEY_FIELDS;
+    const records = await nodes.run(apiKeys(apiId).head, (redis) =>
+      Promise.all(
+        keyIds.map((keyId) => redis.hmget(recordKey(apiId, keyId), 'p', 'v', owner.letter, identity.letter)),
+      ),
+    );
+    const owners = [...new Set(records.flatMap(([, , of]) => of || []))];
+    const ids = await Promise.all(owners.map((of) => this.idOf(of)));
+    const now = new Map(owners.map((of, i) => [of, ids[i]]));
+    return records.flatMap(([secretHash, version, of, held], i): Write[] => {
+      const right = (of && now.get(of)) || '';
+      if (!secretHash || right === (held ?? '')) return [];
+      const fields = storedFields({ identity: right || null });
+      const keyId = keyIds[i] ?? '';
+      return [{ apiId, operation: 'update', keyId, fields, condition: version ?? '0' }];
+    });
+  }
+}
+
+/** Name of an identity in the index of owners: no role is called so. */
+const ownerOf = (externalId: string): string => `@${externalId}`;
+
+const shown = ({ keyId, name = '', enabled, meta }: Key): Identity => ({
+  ...{ id: keyId, externalId: name, enabled, meta },
+});
+
+/** The later of two propagations, complete only where both are. */
+function together(a: Propagation | undefined, b: Propagation | undefined): Propagation | undefined {
+  if (!a || !b) return b ?? a;
+  return a.state === 'pending' && b.state !== 'pending' ? { ...a, sequence: b.sequence } : b;
+}
