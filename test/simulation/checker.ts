@@ -40,7 +40,7 @@ export interface Following {
 }
 
 /** State of a key, as far as answers tell it. */
-type Seen = Pick<KeyVersion, 'tag' | 'enabled' | 'expires' | 'roles'>;
+type Seen = Pick<KeyVersion, 'tag' | 'enabled' | 'expires' | 'roles' | 'identity'>;
 
 /** Answer of a verifier about a key, and its state at that moment. */
 export interface Answer {
@@ -56,7 +56,12 @@ export interface Answer {
   readonly following: Following | undefined;
   /** Names of the roles by which it was judged, and the verifier's state for their log; undefined = none was asked for. */
   readonly granted:
-    | { readonly tags: readonly string[]; readonly following: Following | undefined }
+    | {
+        readonly tags: readonly string[];
+        /** Identity of its owner, where there is one. */
+        readonly owner: Pick<KeyVersion, 'tag' | 'enabled'> | undefined;
+        readonly following: Following | undefined;
+      }
     | undefined;
   readonly roles: readonly KnownKey[];
   /** When this verifier was first asked for this key. */
@@ -168,7 +173,7 @@ export class Checker {
     this.counts.answers++;
     if (answer.seen) {
       this.#known(answer, answer.seen);
-      this.#granted(answer, answer.seen.roles);
+      this.#granted(answer, answer.seen);
     } else this.#unknown(answer);
   }
 
@@ -210,27 +215,44 @@ export class Checker {
     }
   }
 
-  /** What its roles let a key do is of one prefix of their log, with all that was complete before the question. */
-  #granted({ verifier, key, granted, roles, begunAtMs, monotonicMs }: Answer, ids: string): void {
+  /** What its roles let a key do, and what its owner is, is of one prefix of their log, with all that was complete before the question. */
+  #granted(answer: Answer, seen: Seen): void {
+    const { verifier, key, code, granted, roles, begunAtMs, monotonicMs } = answer;
+    const ids = `${seen.roles} ${seen.identity}`.trim();
     if (ids === '') return;
     const who = `${verifier} answered for ${key.keyId} with ${ids}`;
     if (!granted) throw new Violation('I16', `${who} and looked at none of them`);
-    const { tags, following } = granted;
+    const { tags, owner, following } = granted;
     if (!following || monotonicMs >= following.leaseUntilMs)
       throw new Violation(
         'I16',
         `${who}, ${monotonicMs - (following?.leaseUntilMs ?? 0)} ms after the lease of roles`,
       );
     const prefix = this.history.find(WORKSPACE, following.hash);
-    const meant = ids.split(' ').flatMap((id) => roles.find(({ keyId }) => keyId === id) ?? []);
+    const find = (id: string) => roles.find(({ keyId }) => keyId === id) ?? [];
+    const meant = ids.split(' ').flatMap(find);
     for (const change of meant.flatMap((role) => this.history.about(role))) {
       if (change.completeAtMs < begunAtMs && !contains(prefix, change))
         throw new Violation('I16', `${who}, asked after ${describe(change)} was complete`);
     }
-    const versions = meant.map((role) => this.history.at(role, prefix)).filter(({ gone }) => !gone);
+    const at = (of: string) =>
+      of
+        .split(' ')
+        .flatMap(find)
+        .map((role) => this.history.at(role, prefix))
+        .filter(({ gone }) => !gone);
+    const versions = at(seen.roles);
     const expected = versions.map(({ tag }) => tag).sort();
     if (JSON.stringify(expected) !== JSON.stringify(tags))
       throw new Violation('I16', `${who} by ${tags}, which at ${following.position} are ${expected}`);
+    const [identity] = at(seen.identity);
+    if (identity?.tag !== owner?.tag || identity?.enabled !== owner?.enabled)
+      throw new Violation(
+        'I16',
+        `${who} by ${owner?.tag}, which at ${following.position} is ${identity?.tag}`,
+      );
+    if (identity?.enabled === false && code !== 'DISABLED')
+      throw new Violation('I16', `${who} ${code}, though its owner is disabled`);
   }
 
   #unknown({ key, code, verifier, firstAskedAtMs }: Answer): void {
@@ -277,8 +299,12 @@ export class Checker {
 }
 
 /** Tells whether an answer is by this state of a key. */
-const isSeen = ({ tag, enabled, expires, roles }: Seen, seen: Seen): boolean =>
-  tag === seen.tag && enabled === seen.enabled && expires === seen.expires && roles === seen.roles;
+const isSeen = ({ tag, enabled, expires, roles, identity }: Seen, seen: Seen): boolean =>
+  tag === seen.tag &&
+  enabled === seen.enabled &&
+  expires === seen.expires &&
+  roles === seen.roles &&
+  identity === seen.identity;
 const sha1 = (text: string): string => createHash('sha1').update(text).digest('hex');
 const describe = (change: ChangeNode): string =>
   `change ${change.sequence} of ${change.keyId || change.apiId} (${change.operation} ${change.version.tag})`;

@@ -18,6 +18,8 @@ export interface KeyVersion {
   readonly needs: number;
   /** Ids of its roles, as in Redis. */
   readonly roles: string;
+  /** Id of its owner's identity; empty = there is none. */
+  readonly identity: string;
 }
 
 /** One change at its place in the tree of histories, in which failovers make branches. */
@@ -37,7 +39,10 @@ export interface ChangeNode {
   completeAtMs: number;
 }
 
-const GONE: KeyVersion = { tag: '', enabled: false, expires: 0, gone: true, needs: 1, roles: '' };
+const GONE: KeyVersion = {
+  ...{ tag: '', enabled: false, expires: 0, gone: true, needs: 1 },
+  ...{ roles: '', identity: '' },
+};
 
 /** Every change that was ever committed anywhere, lost ones among them. */
 export class History {
@@ -140,8 +145,8 @@ export class History {
 export function versionOf(record: Readonly<Record<string, string>> | undefined): KeyVersion {
   if (!record) return GONE;
   const needs = record[LATER_FIELD] ? PROTOCOL : 1;
-  const { n: tag = '', e, x, R: roles = '' } = record;
-  return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs, roles };
+  const { n: tag = '', e, x, R: roles = '', I: identity = '' } = record;
+  return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs, roles, identity };
 }
 
 function push<T>(map: Map<string, T[]>, key: string, item: T): void {

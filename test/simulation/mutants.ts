@@ -266,22 +266,27 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
   'an answer reads one lease only': {
-    seed: ROLE_SEEDS + 8,
+    seed: ROLE_SEEDS + 1,
     file: 'verifier/core/workspace.ts',
     edits: [['return made.epoch.lease.holds() ? made.grants : undefined;', 'return made.grants;']],
   },
   'a change of a role is not fenced': {
-    seed: ROLE_SEEDS + 7,
+    seed: ROLE_SEEDS,
     file: 'test/simulation/redis.ts',
     edits: [['laggards: behind.length,', "laggards: apiId === '!ws' && entry?.payload ? 0 : behind.length,"]],
   },
   'what roles grant together is not made anew': {
-    seed: ROLE_SEEDS + 3,
+    seed: ROLE_SEEDS,
     file: 'verifier/core/workspace.ts',
     edits: [['made?.version !== this.#records.version || !made.epoch.current', '!made?.epoch.current']],
   },
+  'the identity of the owner is not asked': {
+    seed: ROLE_SEEDS,
+    file: 'verifier/core/verdict.ts',
+    edits: [['enabled && grants?.identity?.enabled !== false;', 'enabled;']],
+  },
   'the id of a role is used again': {
-    seed: ROLE_SEEDS + 7,
+    seed: ROLE_SEEDS + 26,
     file: 'test/simulation/roles.ts',
     edits: [['const keyId = this.#newId();', 'const keyId = [...this.#gone].at(-1) ?? this.#newId();']],
   },

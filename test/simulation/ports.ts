@@ -10,7 +10,7 @@ import type {
 import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-store.ts';
 import { unavailable } from '../../shared/errors.ts';
 import { PROTOCOL } from '../../shared/protocol.ts';
-import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
+import { parsePointer, secretPointer, WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import type {
   Directory,
   Pointer,
@@ -24,7 +24,7 @@ import type {
 import type { Machine } from './clock.ts';
 import type { Connection, Network } from './network.ts';
 import { recallsOf } from './nodes.ts';
-import { type CheckedChange, operationOf, type Script, type WriteReply } from './redis.ts';
+import { type CheckedChange, operationOf, type RedisState, type Script, type WriteReply } from './redis.ts';
 
 /** One process's connections, by what they are for. */
 export class Lanes {
@@ -228,6 +228,15 @@ type Rerolled = (successor: string, before: Fields, after: Fields, made: Fields)
 
 const WRITE_LANES = 8;
 
+/** A write without the roles and the identity that this server does not have: a control plane looks them up before. */
+function withKnown(write: Write, state: RedisState): Write {
+  const { R, I } = write.fields;
+  if (!R && !I) return write;
+  const { records } = state.api(WORKSPACE);
+  const known = (ids: string) => ids.split(' ').filter((id) => records.has(id));
+  return { ...write, fields: { ...write.fields, R: known(R ?? '').join(' '), I: known(I ?? '').join(' ') } };
+}
+
 /** The control plane's port to the simulated Redis; does as redis-change-log.ts. */
 export class SimulatedChangeLog implements BatchedChangeLog {
   readonly #lanes: Lanes;
@@ -253,11 +262,12 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     this.#granted = granted;
   }
 
-  async write(write: Write): Promise<Written | NotWritten> {
+  async write(asked: Write): Promise<Written | NotWritten> {
     const nowMs = this.#lanes.machine.wallMs();
-    const poolId = write.credits ? this.#lanes.network.random.token() : '';
+    const poolId = asked.credits ? this.#lanes.network.random.token() : '';
     let isFirst = true;
-    const { reply, replicated } = await this.durably(write.apiId, (state) => {
+    const { reply, replicated } = await this.durably(asked.apiId, (state) => {
+      const write = withKnown(asked, state);
       const { credits, successor } = write;
       const { records } = state.api(write.apiId);
       const before = records.get(write.keyId);
@@ -278,7 +288,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
       return done;
     });
     if (reply.status !== 'OK') return reply;
-    if (replicated) this.#durable(write.apiId, reply.hash);
+    if (replicated) this.#durable(asked.apiId, reply.hash);
     return { ...reply, replicated };
   }
 

@@ -7,7 +7,10 @@ import type { RedisState } from './redis.ts';
 
 const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAtMs);
 
-/** Roles that there are or were, each a record of the workspace; its name is a text of its own after each change. */
+/**
+ * Roles that there are or were, each a record of the workspace; its name is a text of its own after each change. Any of them may be
+ * the identity of a key's owner too, and is disabled and enabled as such.
+ */
 export class Roles {
   readonly all: KnownKey[] = [];
   readonly #random: Random;
@@ -25,7 +28,7 @@ export class Roles {
     const keyId = this.#newId();
     const created = {
       ...{ tag: this.#newTag(), enabled: true, expires: 0 },
-      ...{ gone: false, needs: 1, roles: '' },
+      ...{ gone: false, needs: 1, roles: '', identity: '' },
     };
     const role = {
       apiId: WORKSPACE,
@@ -48,11 +51,18 @@ export class Roles {
     return state.createKey(WORKSPACE, keyId, record);
   }
 
+  /** The identity that a key's owner may have: one that is there, or none. */
+  owner(): string {
+    return this.#random.pick(['', ...this.#there()]);
+  }
+
+  #there(): string[] {
+    return this.all.filter((role) => exists(role) && !this.#gone.has(role.keyId)).map(({ keyId }) => keyId);
+  }
+
   /** What a key may be given: roles that are there. */
   some(): string {
-    const ids = this.all
-      .filter((role) => exists(role) && !this.#gone.has(role.keyId))
-      .map(({ keyId }) => keyId);
+    const ids = this.#there();
     const [first = '', second = ''] = [this.#random.pick(['', ...ids]), this.#random.pick(['', ...ids])];
     return [...new Set([first, second])]
       .filter((id) => id !== '')
@@ -74,7 +84,10 @@ export class Roles {
     return {
       ...about,
       operation: 'update',
-      fields: { n: this.#newTag(), P: this.#random.pick(['', 'a', 'a b']), m },
+      fields: {
+        ...{ n: this.#newTag(), P: this.#random.pick(['', 'a', 'a b']), m },
+        e: this.#random.pick(['0', '1', '1']),
+      },
     };
   }
 }

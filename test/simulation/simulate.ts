@@ -158,7 +158,9 @@ async function end(world: World): Promise<void> {
       const fields = world.fields(random.chance(0.5));
       return { apiId, operation: 'update', keyId, fields } as const;
     }),
-    ...plan.apiIds.map((apiId) => ({ apiId, operation: 'noop', keyId: '', fields: {} }) as const),
+    ...[...plan.apiIds, ...(world.roles ? [WORKSPACE] : [])].map(
+      (apiId) => ({ apiId, operation: 'noop', keyId: '', fields: {} }) as const,
+    ),
   ];
   await done(world, fenceMs + LOST_CONNECTIONS_MS, 'a change in calm did not complete', writes, completed);
   const batches = plan.batches > 0 ? plan.apiIds.flatMap((apiId) => [batchOf(world, apiId) ?? []]) : [];

@@ -312,6 +312,7 @@ export class World {
       const seen = entry && {
         ...{ tag: entry.details?.name ?? '', enabled: entry.enabled, expires: entry.expires },
         roles: entry.ties?.text ?? '',
+        identity: entry.ties?.identity ?? '',
       };
       this.note(machine.name, code, key.keyId, seen?.tag ?? '');
       this.check(() => {
@@ -320,7 +321,11 @@ export class World {
           ...{ verifier: machine.name, protocol, key, code, seen, begunAtMs },
           monotonicMs: machine.monotonicMs(),
           following: following.get(key.apiId),
-          granted: grants && { tags: grants.roles, following: following.get(WORKSPACE) },
+          granted: grants && {
+            tags: grants.roles,
+            owner: grants.identity && { tag: grants.identity.externalId, enabled: grants.identity.enabled },
+            following: following.get(WORKSPACE),
+          },
           roles: this.roles?.all ?? [],
           firstAskedAtMs: firstAskedAtMs.get(key.keyId) ?? 0,
         });
@@ -427,7 +432,7 @@ export class World {
   /** The fields of an update: always with a name of its own, sometimes too long for the log. */
   fields(enabled: boolean): Write['fields'] {
     const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
-    const R = this.roles && { R: this.roles.some() };
+    const R = this.roles && { R: this.roles.some(), I: this.roles.owner() };
     return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m, ...R };
   }
 
@@ -568,7 +573,15 @@ export class World {
 
   #newKey(apiId: string, needs = 1): KnownKey {
     const keyId = `k${this.keys.length}`;
-    const created = { tag: `t${++this.#tags}`, enabled: true, expires: 0, gone: false, needs, roles: '' };
+    const created = {
+      tag: `t${++this.#tags}`,
+      enabled: true,
+      expires: 0,
+      gone: false,
+      needs,
+      roles: '',
+      identity: '',
+    };
     const { credits } = this.plan;
     const pool = credits === undefined ? '' : `pool-${keyId}`;
     if (credits !== undefined) this.ledger.grant(pool, credits);

@@ -6,6 +6,9 @@ import type { Entry, Epoch, Memory } from './key-cache.ts';
 import type { Lease } from './lease.ts';
 import type { Ties } from './permissions.ts';
 
+/** Least number of roles and identities that are remembered; those that were deleted count too. */
+const RECORDS_MIN = 10_000;
+
 /** Identity of a key's owner. */
 export interface Identity {
   /** False: no key of the owner is accepted. */
@@ -54,11 +57,11 @@ export class Workspace {
 
   /**
    * @param follow makes a follower of a space that remembers here, and has it follow
-   * @param recordsMax most roles and identities that are remembered; those that were deleted count too
+   * @param keysMax most keys that are remembered: as many identities may be, and more roles than any key has
    */
-  constructor(follow: (apiId: string, memory: Memory) => Follower, recordsMax: number) {
+  constructor(follow: (apiId: string, memory: Memory) => Follower, keysMax: number) {
     this.#follow = follow;
-    this.#records = new Records(recordsMax);
+    this.#records = new Records(Math.max(keysMax, RECORDS_MIN));
   }
 
   /**
