@@ -5,6 +5,8 @@ import { events, isSignedIn, signOut } from './api/client.ts';
 import { Apis } from './pages/apis.tsx';
 import { Audit } from './pages/audit.tsx';
 import { Fleet } from './pages/fleet.tsx';
+import { Identities } from './pages/identities.tsx';
+import { IdentityDetail } from './pages/identity.tsx';
 import { KeyDetail } from './pages/key.tsx';
 import { Keys } from './pages/keys.tsx';
 import { Overview } from './pages/overview.tsx';
@@ -17,6 +19,7 @@ import { Page } from './parts/page.tsx';
 const SECTIONS = [
   ['#/', 'Overview'],
   ['#/apis', 'APIs'],
+  ['#/identities', 'Identities'],
   ['#/roles', 'Roles'],
   ['#/root-keys', 'Root keys'],
   ['#/fleet', 'Fleet'],
@@ -77,6 +80,8 @@ function view(section: string, id: string) {
       return id === '' ? <Apis /> : <Keys apiId={id} />;
     case 'keys':
       return <KeyDetail keyId={id} />;
+    case 'identities':
+      return id === '' ? <Identities /> : <IdentityDetail externalId={decoded(id)} />;
     case 'roles':
       return <Roles />;
     case 'root-keys':
@@ -91,6 +96,15 @@ function view(section: string, id: string) {
           <a href="#/">To the overview</a>
         </Page>
       );
+  }
+}
+
+/** A part of an address as it was meant; as it stands where it is none. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 

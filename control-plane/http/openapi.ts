@@ -32,7 +32,7 @@ dark.addEventListener('change', follow);
 follow();
 const header = document.createElement('header');
 header.className = 'keyfence';
-for (const [name, section] of [['Keyfence', ''], ['Overview', ''], ['APIs', 'apis'], ['Roles', 'roles'], ['Root keys', 'root-keys'], ['Fleet', 'fleet'], ['Audit', 'audit']]) {
+for (const [name, section] of [['Keyfence', ''], ['Overview', ''], ['APIs', 'apis'], ['Identities', 'identities'], ['Roles', 'roles'], ['Root keys', 'root-keys'], ['Fleet', 'fleet'], ['Audit', 'audit']]) {
   const link = document.createElement('a');
   link.href = '/dashboard/#/' + section;
   link.textContent = name;

@@ -60,6 +60,7 @@ onStage('for everybody', (stage) => {
       stage.fleet.ok('keys.createKey', { apiId: 'checked', name, externalId: 'ada' });
     ({ keyId } = await make('First'));
     for (const name of names) await make(name);
+    await stage.fleet.ok('identities.createIdentity', { externalId: 'ada' });
     for (const name of ['editor', 'reader', 'a-role-of-a-rather-long-name', 'x'.repeat(100)])
       await stage.fleet.ok('permissions.createRole', { name, permissions: ['files.read', 'y'.repeat(100)] });
     const long = { name: 'W'.repeat(200), externalId: 'x'.repeat(200), meta: { long: 'y'.repeat(500) } };
@@ -131,6 +132,9 @@ const viewsOf = (apiId: string, keyId: string) => [
   '#/apis',
   `#/apis/${apiId}`,
   `#/keys/${keyId}`,
+  '#/identities',
+  '#/identities/ada',
+  '#/identities/nobody%20yet',
   '#/roles',
   '#/root-keys',
   '#/fleet',

@@ -28,6 +28,17 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'simulation/simulation',
     ],
   ],
+  [/^shared\/script\.ts$/, ['control-plane/scripts', 'control-plane/import']],
+  [
+    /^(?:verifier\/workspace|control-plane\/(?:workspace\/\w+|routes\/(?:identities|roles|key-roles)|role-schemas))\.ts$/,
+    [
+      'permissions/identities',
+      'permissions/role-calls',
+      'permissions/roles',
+      'control-plane/contract',
+      'simulation/mutants',
+    ],
+  ],
   [
     /^(?:verifier\/permissions|control-plane\/routes\/key-permissions|shared\/slugs)\.ts$/,
     [

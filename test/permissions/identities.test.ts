@@ -128,6 +128,20 @@ describe('keys are the customer’s', () => {
     }
   });
 
+  test('also where a key is the first of its API, and the identity is made while it is', async () => {
+    const rounds = Array.from({ length: 300 }, async (_, i) => {
+      const externalId = newOwner();
+      const calls = [
+        () => newKey({ apiId: `new-${i}`, externalId }),
+        () => newIdentity(externalId, { enabled: false }),
+      ];
+      if (i % 2 === 1) calls.reverse();
+      const answers = await Promise.all(calls.map((call) => call()));
+      return codes(answers.find(({ key }) => key !== undefined)?.key);
+    });
+    for (const each of await Promise.all(rounds)) expect(each).toEqual(['DISABLED', 'DISABLED']);
+  });
+
   test('also where identities of the same owner are made and deleted meanwhile', async () => {
     const externalId = newOwner();
     const { keyId, key } = await newKey({ externalId });

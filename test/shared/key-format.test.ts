@@ -43,6 +43,11 @@ describe('a generated key', () => {
     );
   });
 
+  test('with a prefix that none has is refused, though its checksum is right', () => {
+    for (const wrong of ['', '!', 'é', 'my app', 'my-app', 'x'.repeat(17)])
+      expect(isWellFormed(generateKey(16, wrong)), wrong).toBe(false);
+  });
+
   test('shows its prefix and four characters, which are too few to guess it', () => {
     expect(startOf(generateKey(16, 'my_app'))).toMatch(/^my_app_[0-9A-Za-z]{4}$/);
     expect(startOf(generateKey(16))).toMatch(/^[0-9A-Za-z]{4}$/);

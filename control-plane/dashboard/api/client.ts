@@ -1,4 +1,5 @@
 import type { Static } from 'typebox';
+import type * as identities from '../../http/operations/identities.ts';
 import type * as answers from '../../http/operations/responses.ts';
 import type * as roles from '../../http/operations/roles.ts';
 
@@ -19,6 +20,12 @@ interface Decider {
   'keys.deleteKey': Static<typeof answers.Propagated>;
   'keys.getPropagation': Static<typeof answers.Propagated>;
   'keys.getVerifications': Static<typeof answers.Verifications>;
+  'identities.createIdentity': Static<typeof identities.CreatedIdentity>;
+  'identities.getIdentity': Static<typeof identities.Identity>;
+  'identities.listIdentities': Static<typeof identities.IdentityPage>;
+  'identities.updateIdentity': Static<typeof identities.UpdatedIdentity>;
+  'identities.getIdentityPropagation': Static<typeof answers.Propagated>;
+  'identities.deleteIdentity': Static<typeof answers.Propagated>;
   'permissions.createRole': Static<typeof roles.CreatedRole>;
   'permissions.listRoles': Static<typeof roles.RoleList>;
   'permissions.setRolePermissions': Static<typeof answers.Propagated>;
@@ -33,6 +40,8 @@ interface Decider {
 
 /** A key as getKey and listKeys answer it. */
 export type Key = Static<typeof answers.UsedKey>;
+/** A customer as getIdentity answers it. */
+export type Identity = Decider['identities.getIdentity'];
 /** A role as listRoles answers it. */
 export type Role = Decider['permissions.listRoles'][number];
 /** Progress of a change. */

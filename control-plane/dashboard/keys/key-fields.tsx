@@ -4,6 +4,7 @@ import type { KEY_FIELDS } from '#shared/key-record.ts';
 import { Failure, type Key } from '../api/client.ts';
 import type { Apply } from '../parts/change.tsx';
 import { ActionForm, type Entered, Field } from '../parts/forms.tsx';
+import { parseObject } from '../parts/json-object.ts';
 import { slugsOf } from '../parts/slugs.ts';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'identity'>;
@@ -84,16 +85,6 @@ function enteredAs(name: FieldName, text: string): unknown {
   if (kind === 'limit') return limitOf(name, text);
   if (kind === 'limits') return limitsOf(name, text);
   return kind === 'object' ? parseObject(name, text) : text;
-}
-
-function parseObject(name: string, text: string): object {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
-  } catch (error) {
-    throw new Failure('BAD_REQUEST', `${name}: ${(error as Error).message}`);
-  }
-  throw new Failure('BAD_REQUEST', `${name}: must be a JSON object, such as {"plan": "pro"}`);
 }
 
 type Named = GivenLimit & Pick<RateLimit, 'name'>;

@@ -11,6 +11,7 @@ import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Events, useRootKeyNames } from '../parts/events.tsx';
 import { ActionForm, type Entered } from '../parts/forms.tsx';
+import { identityPage } from '../parts/identity-state.tsx';
 import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Time } from '../parts/time.tsx';
@@ -62,7 +63,15 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               <Fact name="Starts with">
                 <code>{of.start}…</code>
               </Fact>
-              <Fact name="Owner">{of.externalId ? <bdi>{of.externalId}</bdi> : '–'}</Fact>
+              <Fact name="Owner">
+                {of.externalId ? (
+                  <a href={identityPage(of.externalId)}>
+                    <bdi>{of.externalId}</bdi>
+                  </a>
+                ) : (
+                  '–'
+                )}
+              </Fact>
               {of.environment && <Fact name="Environment">{of.environment}</Fact>}
               {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
               {of.roles && <Fact name="Roles">{of.roles.join(' ')}</Fact>}

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { call, Failure, listVerifiers, type Propagation, serverNow } from '../api/client.ts';
+import { call, Failure, type Identity, listVerifiers, type Propagation, serverNow } from '../api/client.ts';
 import { type Change, Fence, type Follower } from './fence.tsx';
 
 /** Time for which the API may hold its answer, in which verifiers that can be reached apply the change. */
@@ -112,6 +112,19 @@ export function useChange(onWritten: () => void) {
         undo: before && (() => applyRole(roleId, `Undone: ${what}`, before)),
       };
     });
+  /** Stops a customer, or accepts their keys again. @param undo whether that is offered to be taken back */
+  const applyIdentity = (identity: Identity, what: string, enabled: boolean, undo: boolean): Promise<void> =>
+    begin(undefined, async () => {
+      const { id: identityId } = identity;
+      const input = { identityId, enabled, waitMs: QUICK_MS };
+      const { propagation } = await call('identities.updateIdentity', input);
+      const { sequence } = propagation;
+      return {
+        ...{ keyId: identityId, what, propagation },
+        progress: () => call('identities.getIdentityPropagation', { identityId, sequence }),
+        undo: undo ? () => applyIdentity(identity, `Undone: ${what}`, !enabled, false) : undefined,
+      };
+    });
   /** The panel of a key's change, for a place beside the key. */
   const panelOf = (keyId: string) => {
     const change = changes.find((each) => each.keyId === keyId && !each.isOfMany);
@@ -122,7 +135,7 @@ export function useChange(onWritten: () => void) {
     changes
       .filter(({ keyId, isOfMany }) => isOfMany || !keyIds.includes(keyId))
       .map((change) => <Fence key={change.keyId} change={change} />);
-  return { apply, applyAll, applyRole, panelOf, panelsBeside };
+  return { apply, applyAll, applyRole, applyIdentity, panelOf, panelsBeside };
 }
 
 const progressOf =

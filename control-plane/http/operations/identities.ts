@@ -21,7 +21,17 @@ const fields = {
   enabled: Enabled('false: no key of the owner is accepted.'),
   meta: Type.Object({}, { additionalProperties: true, description: 'As it was given.' }),
 };
-const Identity = Type.Object(fields);
+export const Identity = Type.Object(fields);
+export const IdentityPage = Type.Object({
+  identities: List(Identity),
+  total: Type.Integer({ minimum: 0, description: 'All identities.' }),
+  cursor: Cursor,
+});
+export const CreatedIdentity = Type.Object({
+  identityId: Id('the identity'),
+  propagation: Type.Optional(Propagated.properties.propagation),
+});
+export const UpdatedIdentity = Type.Object({ ...fields, propagation: Propagated.properties.propagation });
 const which = { identityId: Type.Optional(IdentityId), externalId: Type.Optional(ExternalId) };
 const identityId = 'identity_0mzc9k4q8r2wfXa1Bc2d';
 
@@ -38,10 +48,7 @@ export const createIdentity = posts(
     },
     strict,
   ),
-  Type.Object({
-    identityId: Id('the identity'),
-    propagation: Type.Optional(Propagated.properties.propagation),
-  }),
+  CreatedIdentity,
   {
     summary: 'Create an identity',
     description:
@@ -70,11 +77,7 @@ export const listIdentities = gets(
     },
     strict,
   ),
-  Type.Object({
-    identities: List(Identity),
-    total: Type.Integer({ minimum: 0, description: 'All identities.' }),
-    cursor: Cursor,
-  }),
+  IdentityPage,
   {
     summary: 'List all identities',
     description: 'Shows them in order of creation.',
@@ -98,7 +101,7 @@ export const updateIdentity = posts(
     },
     strict,
   ),
-  Type.Object({ ...fields, propagation: Propagated.properties.propagation }),
+  UpdatedIdentity,
   {
     summary: 'Change an identity, or stop a customer',
     description:

@@ -1,0 +1,145 @@
+import { useState } from 'preact/hooks';
+import { call, type Key } from '../api/client.ts';
+import { KeyState } from '../keys/key-state.tsx';
+import { useChange } from '../parts/change.tsx';
+import { CopyId } from '../parts/copy-id.tsx';
+import { Confirm } from '../parts/dialogs.tsx';
+import { ActionForm, type Entered } from '../parts/forms.tsx';
+import { IdentityState, IdentitySwitch } from '../parts/identity-state.tsx';
+import { parseObject } from '../parts/json-object.ts';
+import { Loaded, useLoad } from '../parts/loading.tsx';
+import { Page } from '../parts/page.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+
+const WAY = [['#/identities', 'Identities']] as const;
+/** Most APIs that are asked for the customer's keys. */
+const APIS_MAX = 100;
+
+/** One customer: whether their keys are accepted, what verifications tell of them, and all their keys. */
+export function IdentityDetail({ externalId }: { externalId: string }) {
+  const identity = useLoad(() => call('identities.getIdentity', { externalId }), []);
+  const keys = useLoad(() => keysOf(externalId), []);
+  const [deleting, setDeleting] = useState(false);
+  const { applyIdentity, panelOf } = useChange(identity.again);
+  if (identity.failure?.code === 'NOT_FOUND') {
+    const create = async () => {
+      await call('identities.createIdentity', { externalId });
+      identity.again();
+      return undefined;
+    };
+    return (
+      <Page title="No identity yet" way={WAY}>
+        <ActionForm label="New identity" action="Create identity" run={create}>
+          <p class="wide">
+            There is no identity of <bdi>{externalId}</bdi>. With one, all keys of this owner are stopped
+            together.
+          </p>
+        </ActionForm>
+        <h2>Keys</h2>
+        <OwnKeys keys={keys} />
+      </Page>
+    );
+  }
+  return (
+    <Page
+      title={externalId}
+      way={WAY}
+      beside={
+        identity.data && (
+          <>
+            <IdentityState of={identity.data} /> <IdentitySwitch of={identity.data} apply={applyIdentity} />
+          </>
+        )
+      }
+    >
+      {identity.data && panelOf(identity.data.id)}
+      <Loaded of={identity}>
+        {(of) => {
+          const save = async (entered: Entered) => {
+            const meta = parseObject('meta', entered('meta') || '{}');
+            await call('identities.updateIdentity', { identityId: of.id, meta });
+            identity.again();
+            return undefined;
+          };
+          return (
+            <>
+              <p>
+                <CopyId id={of.id} of="the identity" />
+              </p>
+              <h2>Keys</h2>
+              <OwnKeys keys={keys} />
+              <h2>Change</h2>
+              <ActionForm label="Change the identity" action="Save" run={save}>
+                <label class="wide">
+                  Meta <small>a JSON object; every verification returns it</small>
+                  <textarea
+                    name="meta"
+                    rows={4}
+                    spellcheck={false}
+                    defaultValue={JSON.stringify(of.meta, null, 2)}
+                  />
+                </label>
+              </ActionForm>
+              <p class="row">
+                <button type="button" class="danger" onClick={() => setDeleting(true)}>
+                  Delete identity…
+                </button>
+              </p>
+              {deleting && (
+                <Confirm
+                  title="Delete this identity?"
+                  action="Delete for good"
+                  run={() => call('identities.deleteIdentity', { identityId: of.id })}
+                  onDone={() => {
+                    location.hash = '#/identities';
+                  }}
+                  onClose={() => setDeleting(false)}
+                >
+                  The keys of <bdi>{externalId}</bdi> stay, and are no longer stopped together. One that is
+                  stopped cannot be deleted.
+                </Confirm>
+              )}
+            </>
+          );
+        }}
+      </Loaded>
+    </Page>
+  );
+}
+
+/** The keys of an owner in the APIs that this root key may see. */
+async function keysOf(externalId: string): Promise<Key[]> {
+  const { apis } = await call('apis.listApis', { limit: String(APIS_MAX) });
+  const pages = await Promise.all(apis.map(({ id: apiId }) => call('apis.listKeys', { apiId, externalId })));
+  return pages.flatMap((page) => page.keys);
+}
+
+function OwnKeys({ keys }: { keys: ReturnType<typeof useLoad<Key[]>> }) {
+  return (
+    <Loaded of={keys}>
+      {(found) => (
+        <Table
+          label="Keys"
+          rows={found}
+          id={({ keyId }) => keyId}
+          empty="No keys of this owner."
+          columns={[
+            {
+              title: 'Key',
+              narrow: 'first',
+              cell: ({ keyId, name }) => (
+                <a href={`#/keys/${keyId}`}>
+                  <bdi>{name ?? keyId}</bdi>
+                </a>
+              ),
+            },
+            { title: 'API', cell: ({ apiId }) => <a href={`#/apis/${apiId}`}>{apiId}</a> },
+            { title: 'By itself', narrow: 'beside', cell: (key) => <KeyState of={key} /> },
+            { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} none="never seen" /> },
+          ]}
+        />
+      )}
+    </Loaded>
+  );
+}

@@ -1,0 +1,26 @@
+import type { Identity } from '../api/client.ts';
+import { Badge } from './badge.tsx';
+import { Switch } from './forms.tsx';
+
+/** The address of an identity's page. */
+export const identityPage = (externalId: string): string => `#/identities/${encodeURIComponent(externalId)}`;
+
+/** Enabled, or stopped. */
+export function IdentityState({ of }: { of: Identity }) {
+  return <Badge kind={of.enabled ? 'good' : 'bad'}>{of.enabled ? 'enabled' : 'stopped'}</Badge>;
+}
+
+/** The button that stops a customer, or accepts their keys again; its panel offers to undo that. */
+export function IdentitySwitch(props: {
+  of: Identity;
+  apply: (identity: Identity, what: string, enabled: boolean, undo: boolean) => Promise<void>;
+}) {
+  const { of, apply } = props;
+  return (
+    <Switch
+      enabled={of.enabled}
+      called={of.externalId}
+      change={(enabled, what) => apply(of, what, enabled, true)}
+    />
+  );
+}

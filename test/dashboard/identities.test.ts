@@ -1,0 +1,59 @@
+import { expect, test } from 'vitest';
+import { onStage } from './stage.ts';
+
+onStage('the identities', (stage) => {
+  test('a customer is made, stopped in all APIs, brought back, changed and deleted', async () => {
+    const externalId = 'Ada & sons/1';
+    const make = (apiId: string) =>
+      stage.fleet.ok('keys.createKey', { apiId, externalId, name: `of ${apiId}` });
+    const [shop, books] = [await make('shop'), await make('books')];
+    const verdicts = () => Promise.all([shop, books].map(({ key }) => stage.fleet.verdict(key)));
+    expect(await verdicts()).toEqual(['VALID', 'VALID']);
+    const dashboard = await stage.signedIn('#/identities');
+    const { page } = dashboard;
+    await page.getByText('No identities yet.').waitFor();
+    await page.getByRole('button', { name: 'New identity' }).click();
+    await page.getByLabel('External id of the customer').fill(externalId);
+    await page.getByRole('button', { name: 'Create identity' }).click();
+    await page.getByRole('heading', { name: externalId }).waitFor();
+    await page.getByRole('link', { name: 'of books' }).waitFor();
+
+    await page.getByRole('button', { name: `Disable ${externalId}` }).click();
+    const panel = page.getByLabel('How far the change has come');
+    await panel.getByText(/Disabled Ada.*Complete/).waitFor();
+    expect(await verdicts()).toEqual(['DISABLED', 'DISABLED']);
+    await page.getByText('stopped', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Delete identity' }).click();
+    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByText(/Conflict.*the identity is disabled/).waitFor();
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await panel.getByRole('button', { name: 'Undo' }).click();
+    await panel.getByText(/Undone: Disabled Ada.*Complete/).waitFor();
+    expect(await verdicts()).toEqual(['VALID', 'VALID']);
+
+    await page.getByLabel('Meta').fill('{"plan": "pro"}');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await stage.fleet.until(
+      async () => (await stage.fleet.verify(shop.key)).body.identity.meta.plan === 'pro',
+    );
+    await dashboard.go('#/identities');
+    expect((await dashboard.rows('Identities'))[0]?.[0]).toBe(externalId);
+    await page.getByRole('button', { name: `Disable ${externalId}` }).click();
+    await panel.getByText(/Disabled Ada.*Complete/).waitFor();
+    await page.getByRole('button', { name: `Enable ${externalId}` }).click();
+    await panel.getByText(/Enabled Ada.*Complete/).waitFor();
+
+    await dashboard.go(`#/keys/${shop.keyId}`);
+    await page.getByRole('link', { name: externalId }).click();
+    await page.getByRole('heading', { name: externalId }).waitFor();
+    await page.getByRole('button', { name: 'Delete identity' }).click();
+    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByText('No identities yet.').waitFor();
+    expect(await verdicts()).toEqual(['VALID', 'VALID']);
+    await page.getByLabel('Owner its external id').fill(externalId);
+    await page.getByRole('button', { name: 'Find' }).click();
+    await page.getByRole('heading', { name: 'No identity yet' }).waitFor();
+    await page.getByRole('link', { name: 'of shop' }).waitFor();
+    await dashboard.close(shop.key);
+  });
+});
