@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { API_ID } from '#shared/api-id.ts';
 import { ORDINARY, type Terms } from '../core/allowances/allowance.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
@@ -189,7 +190,11 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
   parsed.terms = ORDINARY;
   for (let i = at + 1; ; i++) {
     const isKey = follows(bytes, i, FIELD_KEY);
-    if (!isKey && !follows(bytes, i, FIELD_API_ID)) return false;
+    if (!isKey && !follows(bytes, i, FIELD_API_ID)) {
+      const terms = parsed.key === '' || bytes[i] !== QUOTE ? undefined : termsAt(bytes, i, end);
+      if (terms !== undefined) parsed.terms = terms;
+      return terms !== undefined;
+    }
     i += isKey ? FIELD_KEY.length : FIELD_API_ID.length;
     if (bytes[i] === SPACE) i++;
     if (bytes[i++] !== QUOTE) return false;
@@ -211,6 +216,33 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
     if (bytes[i + 1] === SPACE) i++;
   }
 }
+
+/** Ends of bodies, from the field behind the key on: an API asks the same few questions about all its keys. */
+const knownEnds = new LRUCache<string, Terms>({ max: 1000 });
+/** One that is longer is not remembered. */
+const END_LENGTH_MAX = 1024;
+
+/** The terms in the rest of a body, as the reference reads them there; undefined where it says anything else besides. */
+function termsAt(bytes: Buffer, at: number, end: number): Terms | undefined {
+  if (end - at > END_LENGTH_MAX) return undefined;
+  const text = bytes.toString('latin1', at, end);
+  const present = knownEnds.get(text);
+  if (present) return present;
+  try {
+    const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
+    const { key, apiId, tags, terms } = questionOf(parseJson(body));
+    if (key !== OTHER_KEY || apiId !== undefined || tags !== undefined || terms === undefined)
+      return undefined;
+    knownEnds.set(text, terms);
+    return terms;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Any key: the rest of a body means the same behind each. */
+const OTHER_KEY = 'x';
+const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
 
 /** Any other body that the reference accepts, read as the reference reads it. */
 function parseBody(body: Buffer, parsed: ParsedQuestion): boolean {

@@ -78,6 +78,29 @@ test.each(Object.entries(CLIENT_SHAPES))(
   },
 );
 
+test.each([
+  '"authorization":{"permissions":"a"}}',
+  '"authorization": {"permissions": "a AND (b.c OR d)"} }',
+  '"authorization":{"permissions":{"or":["d",{"and":["a","b.c"]}]}}}\r\n',
+  '"remaining":{"cost":0},"authorization":{"permissions":"d"}}',
+  '"authorization":{"permissions":"d"},"authorization":{"permissions":"a"}}',
+  '"authorization":{"permissions":"a"},"apiId":"payments"}',
+  '"authorization":{"permissions":"a"},"key":"disabled"}',
+  '"authorization":{"permissions":"a"},"tags":["b"]}',
+  '"authorization":{"permissions":"a"}',
+  '"authorization":{"permissions":"a"}}}',
+  '"authorization":{"permissions":"a AND"}}',
+  '"authorization":{"permissions":"\u00e9"}}',
+  '"remaining":{"cost":1e99}}',
+  '"__proto__":{"permissions":"d"}}',
+  '"ratelimits":[]}',
+])('what stands behind a key, %s, is read as the reference reads it, each time', async (end) => {
+  const ask = (start: string) => Buffer.from(verifyKey(`${start},${end}`));
+  for (const api of ['', ',"apiId":"payments"'])
+    for (const key of ['permitted', 'good', 'permitted', 'disabled', 'stripped'])
+      await same([ask(`{"key":"${key}"${api}`), ask(`{"key":"good"`), ask(`{ "key":"${key}"`)]);
+});
+
 test('a request that breaks off is told from one that goes on, wherever that is', async () => {
   const [head, body] = CLIENT_SHAPES['LWP, at first, verifyKey'] ?? [];
   for (const text of [COMMON, SHAPES['a gateway that asks about an API'], `${NEXT}${head}${body}`]) {
