@@ -22,7 +22,7 @@ onStage('the identities', (stage) => {
     const panel = page.getByLabel('How far the change has come');
     await panel.getByText(/Disabled Ada.*Complete/).waitFor();
     expect(await verdicts()).toEqual(['DISABLED', 'DISABLED']);
-    await page.getByText('stopped', { exact: true }).waitFor();
+    await page.getByText('disabled', { exact: true }).waitFor();
     await page.getByRole('button', { name: 'Delete identity' }).click();
     await page.getByRole('button', { name: 'Delete for good' }).click();
     await page.getByText(/Conflict.*the identity is disabled/).waitFor();

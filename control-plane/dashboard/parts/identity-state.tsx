@@ -5,9 +5,9 @@ import { Switch } from './forms.tsx';
 /** The address of an identity's page. */
 export const identityPage = (externalId: string): string => `#/identities/${encodeURIComponent(externalId)}`;
 
-/** Enabled, or stopped. */
+/** Enabled or disabled. */
 export function IdentityState({ of }: { of: Identity }) {
-  return <Badge kind={of.enabled ? 'good' : 'bad'}>{of.enabled ? 'enabled' : 'stopped'}</Badge>;
+  return <Badge kind={of.enabled ? 'good' : 'bad'}>{of.enabled ? 'enabled' : 'disabled'}</Badge>;
 }
 
 /** The button that stops a customer, or accepts their keys again; its panel offers to undo that. */
