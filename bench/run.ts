@@ -24,6 +24,7 @@ const names = [
   'many',
   'list-keys',
   'limits',
+  'roles',
   'costs',
   'gateways',
   'proxy',

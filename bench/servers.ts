@@ -50,6 +50,7 @@ export interface Answer {
   readonly code?: string;
   readonly key?: string;
   readonly keyId?: string;
+  readonly roleId?: string;
   readonly results?: readonly { readonly result: string; readonly keyId?: string }[];
   readonly propagation?: { readonly sequence: number; readonly by?: string; readonly verifiers?: number };
 }
