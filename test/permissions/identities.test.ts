@@ -1,6 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '#shared/key-format.ts';
+import { KEY_FIELDS } from '#shared/key-record.ts';
+import { PROTOCOL } from '#shared/protocol.ts';
+import { apiKeys, recordKey } from '#shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
+import { eventually } from '../harness/waiting.ts';
 
 /** Identities: customers with keys in several APIs; two verifiers follow. */
 let fleet: Fleet;
@@ -140,6 +144,37 @@ describe('keys are the customer’s', () => {
       return codes(answers.find(({ key }) => key !== undefined)?.key);
     });
     for (const each of await Promise.all(rounds)) expect(each).toEqual(['DISABLED', 'DISABLED']);
+  });
+
+  test('from the moment on at which both calls have answered, whichever is first', async () => {
+    for (let round = 0; round < 40; round++) {
+      const externalId = newOwner();
+      const made = [newKey({ externalId }), newKey({ externalId, apiId: 'books' })];
+      const stop =
+        round % 2 === 0
+          ? newIdentity(externalId, { enabled: false })
+          : newIdentity(externalId).then(() => setEnabled(externalId, false));
+      const [keys] = await Promise.all([Promise.all(made), stop]);
+      keys.push(await newKey({ externalId }));
+      for (const { key } of keys) for (const code of await told(key)) expect(code).not.toBe('VALID');
+      for (const { key } of keys) expect(await codes(key)).toEqual(['DISABLED', 'DISABLED']);
+    }
+  });
+
+  test('also those that a call which has not ended has linked, which a verifier has not heard of', async () => {
+    const externalId = newOwner();
+    const { keyId } = await newKey({ externalId, apiId: 'games' });
+    const { members } = apiKeys('games');
+    const silent = `${PROTOCOL}.silent`;
+    await fleet.client.zadd(members, '1', silent);
+    const created = fleet.ok('identities.createIdentity', { externalId });
+    const link = () => fleet.client.hget(recordKey('games', keyId), KEY_FIELDS.identity.letter);
+    await eventually(async () => Boolean(await link()));
+    const { propagation } = await setEnabled(externalId, false);
+    expect(propagation.state).toBe('complete');
+    // It may answer no more, or was forgotten since.
+    expect(Number((await fleet.client.zscore(members, silent)) ?? '-1')).toBeLessThan(0);
+    await created;
   });
 
   test('also where identities of the same owner are made and deleted meanwhile', async () => {

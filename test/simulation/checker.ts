@@ -29,6 +29,15 @@ export interface KnownKey {
   createdAtMs: number;
 }
 
+/** A call that stopped a customer. */
+export interface Stop {
+  readonly identity: KnownKey;
+  /** undefined = it was made so. */
+  readonly change: ChangeNode | undefined;
+  /** When its caller was told that it is complete. */
+  readonly atMs: number;
+}
+
 /** State of a verifier for one API, as its events and replies tell. */
 export interface Following {
   member: string;
@@ -63,7 +72,10 @@ export interface Answer {
         readonly following: Following | undefined;
       }
     | undefined;
+  /** Roles and identities. */
   readonly roles: readonly KnownKey[];
+  /** What stopped its owner, as somebody was told before the question. */
+  readonly stops: readonly Stop[];
   /** When this verifier was first asked for this key. */
   readonly firstAskedAtMs: number;
 }
@@ -174,6 +186,7 @@ export class Checker {
     if (answer.seen) {
       this.#known(answer, answer.seen);
       this.#granted(answer, answer.seen);
+      this.#stopped(answer);
     } else this.#unknown(answer);
   }
 
@@ -246,6 +259,9 @@ export class Checker {
     if (JSON.stringify(expected) !== JSON.stringify(tags))
       throw new Violation('I16', `${who} by ${tags}, which at ${following.position} are ${expected}`);
     const [identity] = at(seen.identity);
+    // Where nobody was told that it was made a failover may have taken it, and a key hold its id all the same.
+    const isUnknown = meant.some((role) => role.createdAtMs === Infinity && role.created === identity);
+    if (isUnknown && !owner) return;
     if (identity?.tag !== owner?.tag || identity?.enabled !== owner?.enabled)
       throw new Violation(
         'I16',
@@ -253,6 +269,17 @@ export class Checker {
       );
     if (identity?.enabled === false && code !== 'DISABLED')
       throw new Violation('I16', `${who} ${code}, though its owner is disabled`);
+  }
+
+  /** Who was stopped is accepted nowhere, with any key whose making was answered, until somebody brings it back. */
+  #stopped({ verifier, key, code, begunAtMs, stops }: Answer): void {
+    if (code !== 'VALID' || key.createdAtMs >= begunAtMs) return;
+    for (const { identity, change, atMs } of stops) {
+      const others = this.history.about(identity);
+      if (others.some((other) => other.version.enabled && (!change || contains(other, change)))) continue;
+      const who = `${verifier} accepted ${key.keyId}, asked ${begunAtMs - atMs} ms after`;
+      throw new Violation('I21', `${who} somebody was told that ${identity.keyId} is disabled`);
+    }
   }
 
   #unknown({ key, code, verifier, firstAskedAtMs }: Answer): void {

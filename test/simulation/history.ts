@@ -117,6 +117,11 @@ export class History {
     );
   }
 
+  /** The latest change of a key with this tag. */
+  tagged(about: string, tag: string): ChangeNode | undefined {
+    return this.#byKey.get(about)?.findLast(({ version }) => version.tag === tag);
+  }
+
   /** Tells whether several changes of a key had this sequence, in different histories. */
   isAmbiguous(keyId: string, sequence: number): boolean {
     return (this.#byKey.get(keyId) ?? []).filter((change) => change.sequence === sequence).length > 1;

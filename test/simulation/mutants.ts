@@ -1,5 +1,5 @@
 import { registerHooks } from 'node:module';
-import { CREDIT_SEEDS, LIMIT_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
+import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
 
 /** A protocol with one of its precautions left out. */
 export interface Mutant {
@@ -292,6 +292,32 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
   },
 };
 
+const IDENTITIES = 'test/simulation/identities.ts';
+
+/** The same for keys whose owners have identities. */
+const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
+  'a key is made while its owner is stopped': {
+    seed: IDENTITY_SEEDS + 3,
+    file: IDENTITIES,
+    edits: [
+      [
+        'return owner === undefined || (await this.#linkKeys(process, apiId, owner, keyId));',
+        "return owner !== '' || (await this.#linkKeys(process, apiId, '', keyId));",
+      ],
+    ],
+  },
+  'keys that are there do not become those of their owner': {
+    seed: IDENTITY_SEEDS + 3,
+    file: IDENTITIES,
+    edits: [['if (!first) return isComplete;', 'if (!first || only === undefined) return isComplete;']],
+  },
+  'what others linked is not waited for': {
+    seed: IDENTITY_SEEDS + 64,
+    file: IDENTITIES,
+    edits: [['if (latest === 0) return true;', 'if (latest >= 0) return true;']],
+  },
+};
+
 /** The same for keys that are rerolled. */
 const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   'a successor has the credits once more': {
@@ -394,6 +420,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_LIMITS,
   ...OF_REROLLS,
   ...OF_ROLES,
+  ...OF_IDENTITIES,
 };
 
 /** Makes every later import see the mutant. Throws, at that import, when the code has changed under it. */

@@ -70,6 +70,8 @@ export interface Plan {
   readonly rerolls: number;
   /** True if keys have roles, which are changed, made and deleted. */
   readonly roles: boolean;
+  /** True if keys have owners who are stopped and brought back, all keys at once. */
+  readonly identities: boolean;
 }
 
 /** Faults by which credits may be lost. */
@@ -91,6 +93,9 @@ export const REROLL_SEEDS = 30_000_000;
 
 /** Seeds from here on are of worlds in which keys have roles. */
 export const ROLE_SEEDS = 40_000_000;
+
+/** Seeds from here on are of worlds in which owners of keys have identities, and keys have roles as well. */
+export const IDENTITY_SEEDS = 50_000_000;
 
 const AIMED: Readonly<Record<'failovers' | 'lowering' | 'drift', readonly Fault[]>> = {
   failovers: ['failover'],
@@ -114,17 +119,23 @@ export const CALM: NetworkManners = {
   desynchronisation: 0,
 };
 
+const NO_TIES = { roles: false, identities: false };
+
 /**
  * Each seed has some of the faults often, so that they meet, rather than all of them rarely. Half of the seeds
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= IDENTITY_SEEDS) {
+    const { redis, ...plan } = planWithRoles(seed - IDENTITY_SEEDS + ROLE_SEEDS);
+    return { ...plan, seed, identities: true, redis: { ...redis, payloadBytesMax: 260 } };
+  }
   if (seed >= ROLE_SEEDS) return planWithRoles(seed);
-  if (seed < REROLL_SEEDS) return { ...planWithoutRerolls(seed), rerolls: 0, roles: false };
+  if (seed < REROLL_SEEDS) return { ...planWithoutRerolls(seed), rerolls: 0, ...NO_TIES };
   const plan = planWithoutRerolls(seed - REROLL_SEEDS + CREDIT_SEEDS);
   // One change may be one of many keys.
   const redis = { ...plan.redis, logEntries: Math.max(100, plan.redis.logEntries) };
-  return { ...plan, seed, redis, rerolls: new Random(seed).pick([0.2, 0.5]), roles: false };
+  return { ...plan, seed, redis, rerolls: new Random(seed).pick([0.2, 0.5]), ...NO_TIES };
 }
 
 function planWithRoles(seed: number): Plan {
@@ -135,12 +146,13 @@ function planWithRoles(seed: number): Plan {
     seed,
     rerolls: 0,
     roles: true,
+    identities: false,
     olderVerifiers: 0,
     redis: { ...plan.redis, payloadBytesMax: 220 },
   };
 }
 
-function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls' | 'roles'> {
+function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls' | 'roles' | 'identities'> {
   if (seed < CREDIT_SEEDS) return { ...planWithout(seed), credits: undefined, rate: undefined };
   if (seed < LIMIT_SEEDS) return { ...planWithCredits(seed), rate: undefined };
   const random = new Random(seed);
@@ -161,7 +173,7 @@ function planWithoutRerolls(seed: number): Omit<Plan, 'rerolls' | 'roles'> {
   };
 }
 
-function planWithCredits(seed: number): Omit<Plan, 'rate' | 'rerolls' | 'roles'> {
+function planWithCredits(seed: number): Omit<Plan, 'rate' | 'rerolls' | 'roles' | 'identities'> {
   const random = new Random(seed);
   // Where keys have credits, older verifiers are kept out from the first.
   const plan = { ...planWithout(seed - CREDIT_SEEDS), olderVerifiers: 0 };
@@ -174,7 +186,7 @@ function planWithCredits(seed: number): Omit<Plan, 'rate' | 'rerolls' | 'roles'>
   return { ...plan, seed, verifyPeriodMs, credits, faults, limits };
 }
 
-function planWithout(seed: number): Omit<Plan, 'credits' | 'rate' | 'rerolls' | 'roles'> {
+function planWithout(seed: number): Omit<Plan, 'credits' | 'rate' | 'rerolls' | 'roles' | 'identities'> {
   const random = new Random(seed);
   const some = (probability: number, value: number) => (random.chance(probability) ? value : 0);
   const aim = ({ 0: 'failovers', 1: 'lowering', 2: 'drift' } as const)[seed % 6];

@@ -234,7 +234,11 @@ function withKnown(write: Write, state: RedisState): Write {
   if (!R && !I) return write;
   const { records } = state.api(WORKSPACE);
   const known = (ids: string) => ids.split(' ').filter((id) => records.has(id));
-  return { ...write, fields: { ...write.fields, R: known(R ?? '').join(' '), I: known(I ?? '').join(' ') } };
+  const there = {
+    ...(R === undefined ? {} : { R: known(R).join(' ') }),
+    ...(I === undefined ? {} : { I: known(I).join(' ') }),
+  };
+  return { ...write, fields: { ...write.fields, ...there } };
 }
 
 /** The control plane's port to the simulated Redis; does as redis-change-log.ts. */

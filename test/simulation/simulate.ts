@@ -3,6 +3,7 @@ import { pause } from '../../shared/clock.ts';
 import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
+import type { Identities } from './identities.ts';
 import { CALM, LOSSY, type Plan, planOf } from './plan.ts';
 import type { Roles } from './roles.ts';
 import { Trace } from './trace.ts';
@@ -79,10 +80,13 @@ function change(world: World): void {
   const kind = random.next();
   const rerolls = plan.rerolls > 0 && random.chance(plan.rerolls);
   const batch = plan.batches > 0 && random.chance(plan.batches) ? batchOf(world, home) : undefined;
-  const { roles } = world;
+  const { roles, identities } = world;
+  const isOfIdentities = identities !== undefined && random.chance(0.3);
   const isOfRoles = roles !== undefined && random.chance(0.4);
   process.machine.deliver(() => {
-    if (isOfRoles) changeRole(world, roles, process, waitMs);
+    if (isOfIdentities) void identities.change(process);
+    else if (identities && kind < 0.3) createAndStop(world, identities, process, apiId);
+    else if (isOfRoles) changeRole(world, roles, process, waitMs);
     else if (rerolls) void reroll(world, process, waitMs);
     else if (batch) void world.writeAll(process, batch, waitMs);
     else if (kind < 0.08) void world.createKey(process, apiId);
@@ -106,6 +110,19 @@ function change(world: World): void {
       });
     }
   });
+}
+
+/** A key is made, and its owner stopped by somebody else at about the same time. */
+function createAndStop(
+  world: World,
+  identities: Identities<VerifierProcess>,
+  process: ControlPlaneProcess,
+  apiId: string,
+): void {
+  void world.createKey(process, apiId);
+  const { random, timeline, controlPlanes } = world;
+  const other = random.pick(controlPlanes);
+  timeline.after(random.between(0, 3), () => other?.machine.deliver(() => identities.stopLatest(other)));
 }
 
 function changeRole(world: World, roles: Roles, process: ControlPlaneProcess, waitMs: number): void {

@@ -12,6 +12,7 @@ import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline } from './clock.ts';
 import { type KeyVersion, LATER_FIELD, versionOf } from './history.ts';
+import { Identities } from './identities.ts';
 import { Ledger } from './ledger.ts';
 import { Network } from './network.ts';
 import { RedisGroup, RedisNode } from './nodes.ts';
@@ -59,6 +60,7 @@ export class World {
   readonly ledger = new Ledger();
   readonly rates: Rates | undefined;
   readonly roles: Roles | undefined;
+  readonly identities: Identities<VerifierProcess> | undefined;
   readonly verifiers: VerifierProcess[] = [];
   readonly controlPlanes: ControlPlaneProcess[] = [];
   readonly keys: KnownKey[] = [];
@@ -77,7 +79,8 @@ export class World {
     this.trace = trace;
     this.random = new Random(plan.seed + 2 ** 40);
     this.rates = plan.rate && new Rates(plan.rate);
-    this.roles = plan.roles ? new Roles(this.random, () => `t${++this.#tags}`) : undefined;
+    this.roles = plan.roles ? new Roles(this.random, this.newTag) : undefined;
+    this.identities = plan.identities ? new Identities(this) : undefined;
     const names = ['A', 'B', 'C'].slice(0, plan.replicas + 1);
     const node = (name: string) => new RedisNode(name, new RedisState(plan.redis));
     const spare = plan.hasSpare ? node('D') : undefined;
@@ -109,6 +112,9 @@ export class World {
     for (let i = 0; i < plan.verifiers; i++) this.startVerifier();
     for (let i = 0; i < plan.controlPlanes; i++) this.startControlPlane(plan.leasesMs[0] as number);
   }
+
+  /** A text that no record had as its name before. */
+  readonly newTag = (): string => `t${++this.#tags}`;
 
   #openWorkspace(roles: Roles): void {
     for (const { state } of this.group.nodes) state.createApi(WORKSPACE, this.plan.leasesMs[0] as number);
@@ -326,7 +332,8 @@ export class World {
             owner: grants.identity && { tag: grants.identity.externalId, enabled: grants.identity.enabled },
             following: following.get(WORKSPACE),
           },
-          roles: this.roles?.all ?? [],
+          roles: this.#tied(),
+          stops: this.identities?.toldOf(key.keyId, begunAtMs) ?? [],
           firstAskedAtMs: firstAskedAtMs.get(key.keyId) ?? 0,
         });
       });
@@ -397,7 +404,7 @@ export class World {
   /** Somebody was told that a change is complete. Every verifier is asked at once whether it is so. */
   #completed(about: string, tag: string | undefined, sequence: number, by: 'acks' | 'fence'): void {
     this.check(() => this.checker.complete(about, tag, sequence, by));
-    const isRole = this.roles?.all.some(({ keyId }) => keyId === about) === true;
+    const isRole = this.#tied().some(({ keyId }) => keyId === about);
     const [key, ...others] = this.keys.filter(
       ({ keyId, apiId }) => isRole || keyId === about || apiId === about,
     );
@@ -406,6 +413,11 @@ export class World {
       for (const process of this.verifiers)
         for (const each of isRole ? [key, ...others.slice(0, 2)] : [key]) void this.verify(process, each);
     });
+  }
+
+  /** Roles and identities, each a record of the workspace. */
+  #tied(): readonly KnownKey[] {
+    return [...(this.roles?.all ?? []), ...(this.identities?.all ?? [])];
   }
 
   /** An update that sets, keeps or clears what older verifiers would ignore. */
@@ -432,7 +444,11 @@ export class World {
   /** The fields of an update: always with a name of its own, sometimes too long for the log. */
   fields(enabled: boolean): Write['fields'] {
     const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
-    const R = this.roles && { R: this.roles.some(), I: this.roles.owner() };
+    // Where owners have identities, keys hold those.
+    const R = this.roles && {
+      ...{ R: this.roles.some() },
+      ...(this.identities ? {} : { I: this.roles.owner() }),
+    };
     return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m, ...R };
   }
 
@@ -463,6 +479,8 @@ export class World {
         log.durably('', (state) => state.point(secretPointer(secretHash), formatPointer(apiId, key.keyId))),
         log.durably('', (state) => state.point(idPointer(key.keyId), apiId)),
       ];
+      const identity = (await this.identities?.linkOf(process, key.keyId)) ?? '';
+      key.created = { ...key.created, identity };
       const steps = [
         await Promise.all(isPointed ? [] : setPointers()),
         await Promise.all([
@@ -475,8 +493,11 @@ export class World {
         ]),
       ];
       if (!steps.flat().every(({ reply, replicated }) => reply && replicated)) throw new Error('not durable');
+      const isLinked = (await this.identities?.lookAgain(process, key)) ?? true;
+      if (!isLinked) throw new Error('not linked');
       key.createdAtMs = this.timeline.nowMs;
       this.note(process.machine.name, 'created', key.keyId);
+      this.identities?.askAll(key);
     } catch {
       this.note(process.machine.name, 'not created', key.keyId);
     }
@@ -568,20 +589,21 @@ export class World {
 
   #recordOf(key: KnownKey, secretHash: string): Record<string, string> {
     const { rate } = this.plan;
-    return { ...recordOf(key, secretHash), ...(rate ? { l: JSON.stringify(rate) } : {}) };
+    const { identity } = key.created;
+    return {
+      ...{ ...recordOf(key, secretHash), ...this.identities?.fieldOf(key.keyId) },
+      ...(rate ? { l: JSON.stringify(rate) } : {}),
+      ...(identity ? { I: identity } : {}),
+    };
   }
 
   #newKey(apiId: string, needs = 1): KnownKey {
     const keyId = `k${this.keys.length}`;
     const created = {
-      tag: `t${++this.#tags}`,
-      enabled: true,
-      expires: 0,
-      gone: false,
-      needs,
-      roles: '',
-      identity: '',
+      ...{ tag: this.newTag(), enabled: true, expires: 0 },
+      ...{ gone: false, needs, roles: '', identity: '' },
     };
+    this.identities?.adopt(keyId);
     const { credits } = this.plan;
     const pool = credits === undefined ? '' : `pool-${keyId}`;
     if (credits !== undefined) this.ledger.grant(pool, credits);

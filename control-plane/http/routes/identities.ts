@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
 import { storedFields } from '#shared/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { shown } from '../../core/audit-event.ts';
@@ -77,7 +77,11 @@ export function identityRoutes(
       if (!propagation || !identity) throw notFound();
       // A createIdentity, or an import, that was cut off may have left keys of the owner that do not know of it.
       const linked = enabled === false ? await identities.linkKeysOf(identity.externalId) : {};
-      return { ...identity, propagation: linked.propagation ?? propagation };
+      if (linked.propagation?.state === 'pending')
+        throw unavailable(
+          'it is disabled, but verifiers may not know yet that keys are its own: send the call again',
+        );
+      return { ...identity, propagation };
     },
   );
 

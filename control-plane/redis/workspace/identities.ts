@@ -66,7 +66,9 @@ export class Identities {
     const { externalId, enabled, meta } = identity;
     const taken = () => new ApiError('CONFLICT', 'externalId: there is an identity of it already');
     if ((await this.idOf(externalId)) !== undefined) {
-      await this.linkKeysOf(externalId);
+      const { propagation } = await this.linkKeysOf(externalId);
+      if (propagation?.state === 'pending')
+        throw unavailable('verifiers may not know yet that keys are its own');
       throw taken();
     }
     const nowMs = clock.wallMs();
@@ -155,13 +157,19 @@ export class Identities {
   /**
    * Makes certain that keys which were just written hold the identity of their owner, as it is now: one may have been made
    * or deleted meanwhile, and whoever did that may have looked for the owner's keys too early to see them.
+   * @param settles whether what others wrote, and may have given up waiting for, is waited for too
    * @returns the propagation of the last link that was written; undefined where all were right
    */
-  async linkKeys(apiId: string, keyIds: readonly string[]): Promise<Propagation | undefined> {
+  async linkKeys(
+    apiId: string,
+    keyIds: readonly string[],
+    settles = false,
+  ): Promise<Propagation | undefined> {
     let last: Propagation | undefined;
     for (let tries = 0; tries < TRIES; tries++) {
-      const [first, ...others] = await this.#wrong(apiId, keyIds);
-      if (!first) return last;
+      const { writes, latest } = await this.#wrong(apiId, keyIds);
+      const [first, ...others] = writes;
+      if (!first) return together(last, settles && latest ? await this.#settled(apiId, latest) : undefined);
       const { applied, propagation } = await this.#options.propagator.applyAll([first, ...others]);
       for (const each of applied)
         if ('failure' in each && each.failure.code === 'VERIFIERS_TOO_OLD') throw each.failure;
@@ -170,7 +178,7 @@ export class Identities {
     throw unavailable('keys of the owner change faster than they can be linked to its identity');
   }
 
-  /** The same for all keys of an owner, in all APIs. */
+  /** The same for all keys of an owner, in all APIs: where nothing is pending, every verifier goes by their links. */
   async linkKeysOf(externalId: string): Promise<{ readonly propagation?: Propagation }> {
     const { apis, view } = this.#options;
     let last: Propagation | undefined;
@@ -182,7 +190,7 @@ export class Identities {
           for (let from: number | undefined; ; ) {
             const page = await view.ids(apiId, externalId, KEYS_AT_ONCE, from);
             if (!page) return of;
-            of = together(of, await this.linkKeys(apiId, page.keyIds));
+            of = together(of, await this.linkKeys(apiId, page.keyIds, true));
             from = page.next;
             if (from === undefined) return of;
           }
@@ -194,8 +202,23 @@ export class Identities {
     return last ? { propagation: last } : {};
   }
 
-  /** The writes that would mend the keys which do not hold the identity of their owner. */
-  async #wrong(apiId: string, keyIds: readonly string[]): Promise<Write[]> {
+  /** Sees that all up to a change is complete, by a change of nothing where that one is not. */
+  async #settled(apiId: string, { keyId, sequence }: Latest): Promise<Propagation | undefined> {
+    const { propagator } = this.#options;
+    const status = await propagator.status(apiId, keyId, sequence, true).catch((error: unknown) => {
+      // A failover took it, or the key was changed once more.
+      if (error instanceof ApiError && error.code === 'CONFLICT') return undefined;
+      throw error;
+    });
+    if (status?.state === 'complete') return undefined;
+    return propagator.apply({ apiId, operation: 'noop', keyId: '', fields: {} });
+  }
+
+  /** The writes that would mend the keys which do not hold the identity of their owner, and the latest change of any key. */
+  async #wrong(
+    apiId: string,
+    keyIds: readonly string[],
+  ): Promise<{ readonly writes: Write[]; readonly latest: Latest | undefined }> {
     const { nodes } = this.#options;
     const { externalId: owner, identity } = KEY_FIELDS;
     const records = await nodes.run(apiKeys(apiId).head, (redis) =>
@@ -206,14 +229,24 @@ export class Identities {
     const owners = [...new Set(records.flatMap(([, , of]) => of || []))];
     const ids = await Promise.all(owners.map((of) => this.idOf(of)));
     const now = new Map(owners.map((of, i) => [of, ids[i]]));
-    return records.flatMap(([secretHash, version, of, held], i): Write[] => {
+    let latest: Latest | undefined;
+    const writes = records.flatMap(([secretHash, version, of, held], i): Write[] => {
       const right = (of && now.get(of)) || '';
+      const keyId = keyIds[i] ?? '';
+      const sequence = Number.parseInt(version ?? '0', 10);
+      if (sequence > (latest?.sequence ?? 0)) latest = { keyId, sequence };
       if (!secretHash || right === (held ?? '')) return [];
       const fields = storedFields({ identity: right || null });
-      const keyId = keyIds[i] ?? '';
       return [{ apiId, operation: 'update', keyId, fields, condition: version ?? '0' }];
     });
+    return { writes, latest };
   }
+}
+
+/** Change of a key. */
+interface Latest {
+  readonly keyId: string;
+  readonly sequence: number;
 }
 
 /** Name of an identity in the index of owners: no role is called so. */
