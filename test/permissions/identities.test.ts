@@ -62,6 +62,9 @@ describe('one call', () => {
     const identityId = await newIdentity(externalId, { meta: { plan: 'free' } });
     const { key } = await newKey({ externalId });
     for (const body of await verdicts(key)) expect(body.identity.meta).toEqual({ plan: 'free' });
+    const name = 'Žofie ✓ 山 😀 é';
+    await fleet.ok('identities.updateIdentity', { identityId, meta: { name } });
+    for (const body of await verdicts(key)) expect(body.identity.meta).toEqual({ name });
     const answer = await fleet.ok('identities.updateIdentity', { identityId, meta: { plan: 'pro' } });
     expect(answer).toMatchObject({ id: identityId, externalId, enabled: true, meta: { plan: 'pro' } });
     for (const body of await verdicts(key))

@@ -72,10 +72,8 @@ export function verdictBody({ code, entry, spending, grants }: Verdict, requestI
     const value = details[name];
     if (value) texts += label + JSON.stringify(value);
   }
-  const rights = grants ?? entry.rights;
-  if (rights && rights.slugs.length > 0) texts += `,"permissions":${rights.json}`;
-  if (grants && grants.roles.length > 0) texts += `,"roles":${grants.rolesJson}`;
-  if (grants?.identity) texts += `,"identity":${grants.identity.json}`;
+  if (grants) texts += grants.json;
+  else if (entry.rights) texts += `,"permissions":${entry.rights.json}`;
   return `${key},"enabled":${enabled},"meta":${details.meta}${texts}${expires}${used},"requestId":"${requestId}"}`;
 }
 

@@ -25,14 +25,12 @@ export interface Identity {
 export interface Grants {
   readonly granted: ReadonlySet<string>;
   readonly slugs: readonly string[];
-  /** A JSON array. */
-  readonly json: string;
   /** Names of its roles, those that there are. */
   readonly roles: readonly string[];
-  /** A JSON array. */
-  readonly rolesJson: string;
   /** undefined = its owner has none. */
   readonly identity: Identity | undefined;
+  /** All of this as fields of an answer's JSON, each with a comma before it. */
+  readonly json: string;
   /** The right to go by it, besides that to go by the key. */
   readonly lease: Lease;
 }
@@ -126,15 +124,21 @@ export class Workspace {
     const grants = {
       granted,
       slugs,
-      json: JSON.stringify(slugs),
       roles: sorted,
-      rolesJson: JSON.stringify(sorted),
       identity,
+      json: joined([
+        slugs.length > 0 ? `,"permissions":${JSON.stringify(slugs)}` : '',
+        sorted.length > 0 ? `,"roles":${JSON.stringify(sorted)}` : '',
+        identity ? `,"identity":${identity.json}` : '',
+      ]),
       lease: epoch.lease,
     };
     return { version: this.#records.version, epoch, grants };
   }
 }
+
+/** Texts in one piece: V8 would join a concatenation at every use. */
+const joined = (texts: readonly string[]): string => Buffer.from(texts.join('')).toString();
 
 function identityOf({ keyId: id, enabled, details }: Entry): Identity {
   const { name: externalId = '', meta = '{}' } = details ?? {};

@@ -9,6 +9,7 @@ import { Loans } from './loans.ts';
 import { type ConnectionState, overdue } from './overdue.ts';
 import { parseCall } from './parse-call.ts';
 import { inHand, judge, replyByLookUp, replyTo } from './question-in-hand.ts';
+import { written } from './reply.ts';
 import type { ClientConnection } from './response-writer.ts';
 
 /** Answers gathered before they are written, characters; a reader that is slower than this is waited for. */
@@ -139,7 +140,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
       this.#lane.options.counts.answered++;
       this.#loans.inARow = 0;
       out += replyTo(this.#lane, verdict, this.keepAliveS);
-      ascii &&= verdict.entry?.details === undefined;
+      ascii &&= written.isAscii;
       at += inHand.length;
       if (this.#isLast) break;
     }

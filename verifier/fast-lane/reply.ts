@@ -15,11 +15,15 @@ export interface RawAnswers {
   refused(error: ApiError, requestId: string, keepAliveS: number | undefined): string;
 }
 
+/** The answer that `decided` wrote last: as ASCII alone it is sent without being read once more. */
+export const written = { isAscii: true };
+
 /** To a client of verifyKey, or to anybody whose question could not be read. */
 export const rawJson: RawAnswers = {
   decided(verdict, requestId, keepAliveS) {
     const body = verdictBody(verdict, requestId);
     const bytes = verdict.entry?.details === undefined ? body.length : Buffer.byteLength(body);
+    written.isAscii = bytes === body.length;
     return head(200, requestId, JSON_LINE, bytes, keepAliveS) + body;
   },
   refused: refusalAsJson,
@@ -30,6 +34,7 @@ export function rawAuthz(withMeta: boolean, knows429 = true): RawAnswers {
   return {
     decided(verdict, requestId, keepAliveS) {
       const { code, entry } = verdict;
+      written.isAscii = true;
       if (code === 'VALID' && entry !== undefined && entry.details === undefined) {
         return head(200, requestId, plainIdentity(entry, withMeta), 0, keepAliveS);
       }
