@@ -64,6 +64,10 @@ export const poolKey = (apiId: string, poolId: string): string => `kf:{${apiId}}
 /** Hash with an expiry: the present window of one rate limit; windows.lua says what is in it. */
 export const windowKey = (apiId: string, windowId: string): string => `kf:{${apiId}}:w:${windowId}`;
 
+/** Sorted set with an expiry: the limits that requests brought for the key of one of them → when they are forgotten, Unix milliseconds. */
+export const broughtIndex = (apiId: string, windowId: string): string =>
+  windowKey(apiId, `!${windowId.slice(0, windowId.indexOf('.'))}`);
+
 /** String `apiId keyId`: immutable pointer from a secret's hash to its record. */
 export const secretPointer = (secretHash: string): string => `kf:p:${secretHash}`;
 

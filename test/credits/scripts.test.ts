@@ -14,7 +14,7 @@ async function exchange(member: string, turn: number, said: object = {}) {
     string,
     string | number
   >;
-  const args = [turn, spent ?? '-', kept ?? 0, need ?? 0, need ?? 0, wanted ?? 0, '-', '-', '-'];
+  const args = [turn, spent ?? '-', kept ?? 0, need ?? 0, need ?? 0, wanted ?? 0, '-', '-', '-', '-'];
   const [reply = []] = await verifier('exchange', [members, held, pool], [member, recalls, 50, ...args]);
   const [, status, granted, known, spokenFor, total, refillMs] = reply;
   return { status, granted, spent: known, spokenFor, total, refillMs: Number(refillMs) };

@@ -145,6 +145,20 @@ describe('a limit', () => {
     });
   });
 
+  test('of requests are only so many for a key', async () => {
+    const [{ key }, { key: other }] = [await create({}), await create({})];
+    const bring = (of: string, i: number) =>
+      ask(i, of, { ratelimits: [{ name: `mine-${i}`, limit: 1, duration: HOUR_MS }] });
+    for (let i = 0; i < 100; i++) expect((await bring(key, i)).body.code).toBe('VALID');
+    expect(await bring(key, 100)).toMatchObject({
+      status: 429,
+      body: { error: { code: 'RATE_LIMITED', message: expect.stringContaining('so many different limits') } },
+    });
+    expect((await bring(key, 7)).body.code).toBe('RATE_LIMITED');
+    expect((await bring(other, 100)).body.code).toBe('VALID');
+    expect((await verify(0, key)).code).toBe('VALID');
+  });
+
   test('that the key does not have is an error, of which other APIs learn nothing', async () => {
     const { key } = await create({ ratelimit: { limit: 1, duration: HOUR_MS } });
     const fields = { ratelimits: [{ name: 'nobody' }] };

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
-import { apiKeys, windowKey } from '../../shared/redis/redis-keys.ts';
+import { apiKeys, broughtIndex, windowKey } from '../../shared/redis/redis-keys.ts';
 import { scriptsOnRedis } from '../harness/scripts.ts';
 
 const { at, verifier } = scriptsOnRedis<string[][]>();
@@ -15,14 +15,20 @@ beforeEach(async () => {
 const present = () => Math.floor(Date.now() / DAY_MS);
 
 /** One turn of a holder, and its reply by name. */
-async function exchange(member: string, turn: number, said: object = {}) {
+async function exchange(member: string, turn: number, said: object = {}, brought?: string) {
   const { spent, kept, need, least, wanted, number, limit } = {
     ...{ spent: '-', kept: 0, need: 0, wanted: 0, number: present(), limit: LIMIT },
     ...said,
   } as Record<string, string | number>;
   const asked = [turn, spent ?? '-', kept ?? 0, need ?? 0, least ?? need ?? 0, wanted ?? 0];
   const args = [member, recalls, 50, ...asked, limit ?? LIMIT, DAY_MS, number ?? '-'];
-  const [reply = []] = await verifier('exchange', [members, held, name], args);
+  const keys = [
+    members,
+    held,
+    brought ? windowKey('a', brought) : name,
+    ...(brought ? [broughtIndex('a', brought)] : []),
+  ];
+  const [reply = []] = await verifier('exchange', keys, [...args, brought ? 4 : '-']);
   const [, status, granted, known, spokenFor, total, waitMs, window, leftMs] = reply;
   return { status, granted, spent: known, spokenFor, total, waitMs: Number(waitMs), window, leftMs };
 }
@@ -92,4 +98,21 @@ test('others are asked for what they hold; where that is too little it is refuse
   await at.redis.hset(name, 'w', Date.now() - 500);
   expect((await exchange('2.a', 3, { need: 5 })).status).toBe('HELD');
   expect((await exchange('2.a', 4, { need: 101 })).waitMs).toBeGreaterThan(DAY_MS);
+});
+
+test('requests bring at most 100 limits for one key at a time', async () => {
+  const bring = async (turn: number, id: string) => (await exchange('2.a', turn, { need: 1 }, id)).status;
+  const ids = Array.from({ length: 100 }, (_, i) => `k.1.mine.${i}`);
+  for (const [i, id] of ids.entries()) expect(await bring(i + 1, id)).toBe('OK');
+  expect(await bring(101, 'k.1.mine.100')).toBe('FULL');
+  expect(await at.redis.exists(windowKey('a', 'k.1.mine.100'))).toBe(0);
+  // Those that are counted go on, and another key has its own hundred.
+  expect(await bring(102, 'k.1.mine.7')).toBe('OK');
+  expect(await bring(103, 'other.1.mine.100')).toBe('OK');
+  // The index is forgotten with the last of them, and each makes room when it is.
+  const index = broughtIndex('a', 'k.1.mine.7');
+  const ends = await Promise.all(ids.map((id) => at.redis.pexpiretime(windowKey('a', id))));
+  expect(Math.abs((await at.redis.pexpiretime(index)) - Math.max(...ends))).toBeLessThan(100);
+  await at.redis.zadd(index, Date.now() - 1, windowKey('a', 'k.1.mine.5'));
+  expect(await bring(104, 'k.1.mine.100')).toBe('OK');
 });

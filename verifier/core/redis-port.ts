@@ -76,6 +76,8 @@ export interface PoolTurn {
     readonly durationMs: number;
     /** The window that `spent` and `kept` are of; undefined = none. */
     readonly number: number | undefined;
+    /** True if a request brings it. */
+    readonly isBrought?: boolean | undefined;
   };
 }
 
@@ -83,7 +85,7 @@ export interface PoolTurn {
 export interface PoolReply {
   readonly turn: number;
   /** As exchange.lua has them. */
-  readonly status: 'OK' | 'NONE' | 'WAIT' | 'HELD' | 'NOREG' | 'OLD' | 'STALE';
+  readonly status: 'OK' | 'NONE' | 'WAIT' | 'HELD' | 'NOREG' | 'OLD' | 'STALE' | 'FULL';
   /** All that was granted to this name so far. */
   readonly granted: number;
   /** All that Redis knows to be spent under it. */

@@ -6,6 +6,7 @@ import { PROTOCOL } from '#shared/protocol.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
+  broughtIndex,
   formatPointer,
   metaKey,
   parsePointer,
@@ -69,9 +70,10 @@ export class RedisDirectory implements Directory {
     const { members, held, recalls } = apiKeys(apiId);
     const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
     const keys = [members, held, ...names];
-    const said = turns.flatMap(({ turn, spent = '-', kept, need, least, wanted, window }) => [
+    const said = turns.flatMap(({ pool, turn, spent = '-', kept, need, least, wanted, window }) => [
       ...[turn, spent, kept, need, least, wanted],
       ...[window?.limit ?? '-', window?.durationMs ?? '-', window?.number ?? '-'],
+      window?.isBrought ? keys.push(broughtIndex(apiId, pool)) : '-',
     ]);
     const args = [member, recalls, RECALL_MS, ...said];
     // What a failover forgets of a window is soon over: only credits are worth waiting for.

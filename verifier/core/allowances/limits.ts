@@ -18,9 +18,10 @@ const limitOf = (
   limit: number,
   durationMs: number,
   isExact: boolean,
-  suffix = `${durationMs}.${name}`,
+  isBrought = false,
 ): Limit => ({
-  ...{ name, limit, durationMs, isExact, suffix },
+  ...{ name, limit, durationMs, isExact, isBrought },
+  suffix: `${durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
   // Names of limits hold nothing that JSON would escape.
   label: inOne(`{"name":"${name}","limit":${limit},"duration":${durationMs},"remaining":`),
 });
@@ -56,4 +57,4 @@ export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] 
 
 /** A limit that a request brings. It is part of its pool's name: others of the same name are none of it. */
 export const ownLimit = (name: string, limit: number, durationMs: number): Limit =>
-  limitOf(name, limit, durationMs, false, `${durationMs}.${name}.${limit}`);
+  limitOf(name, limit, durationMs, false, true);

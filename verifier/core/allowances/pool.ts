@@ -1,4 +1,5 @@
 import type { Clock } from '#shared/clock.ts';
+import { ApiError } from '#shared/errors.ts';
 import { type Instant, instant } from '../lease.ts';
 import type { PoolReply, PoolTurn } from '../redis-port.ts';
 import { SpendingRate } from './spending-rate.ts';
@@ -18,7 +19,15 @@ export interface Window {
   readonly durationMs: number;
   /** True if there are no slices: Redis is asked at each request. */
   readonly isExact: boolean;
+  /** True if a request brings it, of which there may be only so many for a key. */
+  readonly isBrought?: boolean | undefined;
 }
+
+const tooMany = () =>
+  new ApiError(
+    'RATE_LIMITED',
+    'ratelimits: requests brought so many different limits for this key that no more can be counted at present',
+  );
 
 /** Time without a request after which everything is given back, milliseconds. */
 export const IDLE_MS = 2000;
@@ -179,8 +188,8 @@ export class Pool {
     this.#sentAt = instant(this.#clock);
     const said = { pool: this.id, turn, spent: this.#spent, kept, need, least, wanted };
     if (!window) return said;
-    const { limit, durationMs } = window;
-    return { ...said, window: { limit, durationMs, number: this.#number } };
+    const { limit, durationMs, isBrought } = window;
+    return { ...said, window: { limit, durationMs, isBrought, number: this.#number } };
   }
 
   /** Takes a reply, unless it is of a turn that counts no more. */
@@ -188,6 +197,7 @@ export class Pool {
     if (reply.turn !== this.#turn) return;
     this.#turn = 0;
     const { status, total } = reply;
+    if (status === 'FULL') return void this.failAll(tooMany());
     if (status === 'STALE' || status === 'OLD' || status === 'NOREG') {
       if (status === 'STALE') this.#settled = true;
       this.#clock.after(RETRY_MS, () => this.#wakeAll());

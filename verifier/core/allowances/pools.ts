@@ -159,7 +159,8 @@ export class Pools {
       for (const [i, { pool, turn }] of begun.entries()) {
         const reply = replies[i];
         if (reply?.turn !== turn.turn) throw unavailable('a reply from Redis was meant for another request');
-        if (reply.status === 'STALE' && this.#pools.get(pool.id) === pool) this.#pools.delete(pool.id);
+        const isNone = reply.status === 'STALE' || reply.status === 'FULL';
+        if (isNone && this.#pools.get(pool.id) === pool) this.#pools.delete(pool.id);
         if (reply.status === 'HELD') counts[pool.window ? 'limitsWithheld' : 'withheld']++;
         isBehind ||= reply.status === 'STALE' || reply.status === 'NOREG';
         pool.replied(reply);

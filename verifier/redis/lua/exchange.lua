@@ -5,17 +5,19 @@
 -- doubled changes nothing for good. What is granted counts as gone until its holder gives it back. allow-oom: what was
 -- spent must be taken down on a full Redis, too.
 --
--- KEYS 1 members  2 held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds  3… pools and limits
+-- KEYS 1 members  2 held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds 3… pools and limits,
+--      and behind them indexes of the limits that requests bring
 -- ARGV 1 member  2 channel of recalls  3 ms that a recall may take
---      and nine for each: turn, spent ('-' = as said last), kept, need, least part of the need that is of use, slice wanted,
---      and for a limit how much it is, the length of its windows, ms, and the number of the window that spent and kept are of ('-' = none)
+--      and ten for each: turn, spent ('-' = as said last), kept, need, least part of the need that is of use, slice wanted,
+--      and for a limit how much it is, the length of its windows, ms, the number of the window that spent and kept are of ('-' = none),
+--      and for one that a request brings which of KEYS is its index
 -- A pool: b credits that nobody holds, below 0 where more was taken off than was there; h the sum of what holders have to spend;
 --   r refill, 'd amount' or 'm amount day'; t the next refill, Unix seconds; f the last one; w the latest recall, Unix ms; l lost;
 --   and of each holder '@' and its name → granted, spent, turn, and how much of the latest grant is spoken for
 -- Returns for each {turn, status, granted, spent, spoken for, total, ms until the next refill, or until `least` fits, -1 = never}
 --   and for a limit the number of the window, and ms until it ends
 --   OK | NONE: too little is left | WAIT: others have enough, and are asked for it | HELD: they did not answer
---   NOREG: the name is no member, which can only settle | OLD: came too late | STALE: there is no such pool
+--   NOREG: the name is no member, which can only settle | OLD: came too late | STALE: there is no such pool | FULL: requests brought too many limits
 -- include ../../../shared/redis/credits.lua
 -- include windows.lua
 local members, held = KEYS[1], KEYS[2]
@@ -78,8 +80,9 @@ end
 
 -- The same for a rate limit. Who forgot what it spent has spent all that was granted to it; what is said of another window counts
 -- for nothing in this one, for whoever has anything of it knows its number.
-local function exchangeWindow(name, turn, saidSpent, kept, need, least, wanted, limit, duration, number)
+local function exchangeWindow(name, turn, saidSpent, kept, need, least, wanted, limit, duration, number, index)
   if not isLive then return {turn, 'NOREG'} end
+  if index and not windows.admits(index, name) then return {turn, 'FULL'} end
   local isNew, present, c, p, h, w, mine, left = windows.open(name, duration)
   local granted, spent, last, spoken = numbers(mine)
   local said = saidSpent
@@ -94,7 +97,7 @@ local function exchangeWindow(name, turn, saidSpent, kept, need, least, wanted, 
   status, b, h, granted, spoken, total = grant(windows.scan, name, before, h, w, granted, kept, need, least, wanted)
   c = c + before - b
   local wait = status == 'NONE' and windows.wait(limit, duration, c - (total - b - kept), p, left, least) or -1
-  windows.close(isNew, name, present, c, p, h, left, duration, field(granted, spent, turn, spoken))
+  windows.close(isNew, name, present, c, p, h, left, duration, field(granted, spent, turn, spoken), index)
   return {turn, status, granted, spent, spoken, total or b + h, wait, present, left}
 end
 
@@ -105,12 +108,12 @@ if isLive and redis.call('ZADD', held, text(now), member) == 1 then
     else redis.call('ZREM', held, name) end
   end
 end
-for i = 3, #KEYS do
-  local at = 4 + (i - 3) * 9
-  local limit = tonumber(ARGV[at + 6])
-  replies[i - 2] = (limit and exchangeWindow or exchange)(
-    KEYS[i], tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]),
-    tonumber(ARGV[at + 5]), limit, tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8]))
+for i = 1, (#ARGV - 3) / 10 do
+  local at = 10 * i - 6
+  local limit, index = tonumber(ARGV[at + 6]), KEYS[tonumber(ARGV[at + 9]) or 0]
+  replies[i] = (limit and exchangeWindow or exchange)(
+    KEYS[i + 2], tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]),
+    tonumber(ARGV[at + 5]), limit, tonumber(ARGV[at + 7]), tonumber(ARGV[at + 8]), index)
 end
 for _, pool in ipairs(recalled) do redis.pcall('PUBLISH', channel, pool) end
 return replies

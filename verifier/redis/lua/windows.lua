@@ -3,9 +3,17 @@
 --
 -- A limit's hash: n number of the window; c granted in it, p in the one before; h the sum of what holders have to spend;
 --   w the latest recall, Unix ms; and of each holder '@' and its name → granted, spent, turn, spoken for, all in this window
+-- The limits that requests bring for one key are in an index, a sorted set: name → when its hash is forgotten, Unix ms
 -- Returns a table of functions
 local function windowsOf(member, nowMs, text, numbers, live)
   local own = '@' .. member
+  local BROUGHT_MAX = 100
+
+  -- Whoever may ask may bring any limit, so that their number is bounded.
+  local function admits(index, name)
+    redis.call('ZREMRANGEBYSCORE', index, '-inf', text(nowMs))
+    return redis.call('ZSCORE', index, name) or redis.call('ZCARD', index) < BROUGHT_MAX
+  end
 
   -- Brings a limit to the present window. A clock that goes back by less than a window does not open a window again.
   -- Returns whether it is new, number, c, p, h, w, the field of `member`, and ms until the window ends
@@ -48,11 +56,15 @@ local function windowsOf(member, nowMs, text, numbers, live)
     return others, 0
   end
 
-  local function close(isNew, name, number, c, p, h, left, duration, mine)
+  local function close(isNew, name, number, c, p, h, left, duration, mine, index)
     if not isNew then return redis.call('HSET', name, 'c', text(c), 'h', text(h), own, mine) end
     redis.call('HSET', name, 'n', text(number), 'c', text(c), 'p', text(p), 'h', text(h), own, mine)
     redis.call('PEXPIRE', name, text(left + duration))
+    if not index then return end
+    redis.call('ZADD', index, text(nowMs + left + duration), name)
+    local last = redis.call('ZRANGE', index, -1, -1, 'WITHSCORES')[2]
+    redis.call('PEXPIREAT', index, last)
   end
 
-  return {open = open, free = free, wait = wait, scan = scan, close = close}
+  return {admits = admits, open = open, free = free, wait = wait, scan = scan, close = close}
 end
