@@ -39,6 +39,9 @@ export interface RateLimit {
 /** A limit as people set it. */
 export type GivenLimit = Omit<RateLimit, 'name' | 'async'> & { readonly async?: boolean };
 
+/** The same of several, which have names. */
+export type NamedLimit = GivenLimit & Pick<RateLimit, 'name'>;
+
 /** A limit with all that people may leave out. */
 export const wholeLimit = <Given extends GivenLimit>(given: Given): Given & { readonly async: boolean } => ({
   ...given,

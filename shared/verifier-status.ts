@@ -23,11 +23,17 @@ export interface VerifierStatus {
   readonly apis: readonly FollowedApi[];
   /** Followed APIs that are not among `apis`. */
   readonly apisNotShown: number;
+  /** Roles and identities, followed as an API is; absent where no key needed them yet. */
+  readonly workspace?: Following;
 }
 
 /** A verifier's state in one API. */
-export interface FollowedApi {
+export interface FollowedApi extends Following {
   readonly apiId: string;
+}
+
+/** State of what a verifier follows. */
+export interface Following {
   /** The name of the registration, as `propagation.laggards` gives it; empty before the first. */
   readonly member: string;
   /** live: answers from memory. fenced: in sync until its lease ran out. joining: not in sync yet, or not any more. */

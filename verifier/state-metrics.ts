@@ -1,6 +1,7 @@
 import { Gauge, type Registry } from 'prom-client';
 import { metricMakers } from '#shared/process/process-metrics.ts';
 import { PROTOCOL } from '#shared/protocol.ts';
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { Follower } from './core/follower.ts';
 import type { Verifier } from './core/verifier.ts';
 import type { Usage } from './redis/usage-report.ts';
@@ -13,11 +14,12 @@ const JOINS = { min: Math.min, max: Math.max };
 /** Metrics of the state that a verifier is in; they are read when somebody scrapes. */
 export function watchState(
   registry: Registry,
-  verifier: Pick<Verifier, 'followers' | 'counts' | 'cache' | 'lookupsInFlight'>,
+  verifier: Pick<Verifier, 'followers' | 'workspace' | 'counts' | 'cache' | 'lookupsInFlight'>,
   apiIds: readonly string[],
   usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined,
 ): void {
   const { count, gauge } = metricMakers(registry);
+  const all = () => (verifier.workspace ? [...verifier.followers, verifier.workspace] : verifier.followers);
   const perApi = (
     name: string,
     help: string,
@@ -27,12 +29,12 @@ export function watchState(
     new Gauge({
       name,
       aggregator: join,
-      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}".`,
+      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}"; roles and identities have "${WORKSPACE}".`,
       labelNames: ['api_id'],
       registers: [registry],
       collect() {
         this.reset();
-        for (const [api_id, value] of perLabel(verifier.followers, apiIds, read, JOINS[join])) {
+        for (const [api_id, value] of perLabel(all(), apiIds, read, JOINS[join])) {
           this.set({ api_id }, value);
         }
       },
@@ -67,7 +69,7 @@ export function watchState(
     'Refusals by rate limits while other verifiers held enough and did not give back in 50 ms.',
   );
   const inAll = (read: (follower: Follower) => number) =>
-    verifier.followers.reduce((sum, follower) => sum + read(follower), 0);
+    all().reduce((sum, follower) => sum + read(follower), 0);
   gauge('keyfence_credit_pools', () => inAll(({ credits }) => credits.pools)).help(
     'Keys with credits that were asked for lately.',
   );
@@ -126,7 +128,7 @@ function perLabel(
 ): Map<string, number> {
   const values = new Map<string, number>();
   for (const follower of followers) {
-    const label = apiIds.includes(follower.apiId) ? follower.apiId : OTHER_APIS;
+    const label = [...apiIds, WORKSPACE].includes(follower.apiId) ? follower.apiId : OTHER_APIS;
     const known = values.get(label);
     values.set(label, known === undefined ? read(follower) : join(known, read(follower)));
   }

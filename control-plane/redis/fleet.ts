@@ -6,8 +6,7 @@ import { perVerdict } from '#shared/verdict-codes.ts';
 import type { VerifierStatus } from '#shared/verifier-status.ts';
 import { List, Sequence, Time } from '../core/field-schemas.ts';
 
-const FollowedApi = Type.Object({
-  apiId: Type.String(),
+const following = {
   member: Type.String({
     description: 'Its name in `propagation.laggards`, where it holds a change up.',
   }),
@@ -21,7 +20,8 @@ const FollowedApi = Type.Object({
     minimum: 0,
     description: 'Time left for answers from memory without hearing from Redis, ms.',
   }),
-});
+};
+const FollowedApi = Type.Object({ apiId: Type.String(), ...following });
 
 /** A verifier as it reported itself; `VerifierStatus` is its type. */
 export const Verifier = Type.Object({
@@ -62,6 +62,11 @@ export const Verifier = Type.Object({
   ),
   apis: List(FollowedApi, { maxItems: 100, description: 'Those in trouble first.' }),
   apisNotShown: Type.Integer({ minimum: 0, description: 'Followed APIs beyond those.' }),
+  workspace: Type.Optional(
+    Type.Object(following, {
+      description: 'The same for roles and identities; absent where it has met no key that needs them.',
+    }),
+  ),
 });
 
 /** Reports of verifiers about themselves. A report without the right form is ignored. */

@@ -32,10 +32,16 @@ onStage('the identities', (stage) => {
     expect(await verdicts()).toEqual(['VALID', 'VALID']);
 
     await page.getByLabel('Meta').fill('{"plan": "pro"}');
+    await page.getByLabel('Rate limits').fill('tokens 5000/1d\ncalls 1/1h exact');
     await page.getByRole('button', { name: 'Save' }).click();
     await stage.fleet.until(
       async () => (await stage.fleet.verify(shop.key)).body.identity.meta.plan === 'pro',
     );
+    const asked = { ratelimits: [{ name: 'calls' }] };
+    const codes = await Promise.all(
+      [shop, books].map(async ({ key }) => (await stage.fleet.verify(key, asked)).body.code),
+    );
+    expect(codes.sort()).toEqual(['RATE_LIMITED', 'VALID']);
     await dashboard.go('#/identities');
     expect((await dashboard.rows('Identities'))[0]?.[0]).toBe(externalId);
     await page.getByRole('button', { name: `Disable ${externalId}` }).click();

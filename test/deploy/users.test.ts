@@ -357,6 +357,13 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     await admin.zrem(members, '2.holder');
     await fleet.ok('keys.updateRemaining', { keyId: paid.keyId, op: 'increment', value: 1 });
     expect(await fleet.verdict(paid.key)).toBe('VALID');
+    // Of a limit that a request brings, and one that an owner's keys share.
+    const limit = { name: 'shared', limit: 9, duration: 3_600_000 };
+    await fleet.ok('identities.createIdentity', { externalId: 'owner', ratelimits: [limit] });
+    await fleet.ok('permissions.createRole', { name: 'editor', permissions: ['edit'] });
+    const owned = await fleet.ok('keys.createKey', { apiId: 'a', externalId: 'owner', roles: ['editor'] });
+    for (const ratelimits of [[{ name: 'shared' }], [{ ...limit, name: 'brought' }]])
+      expect(await fleet.verdict(owned.key, { ratelimits })).toBe('VALID');
     const call = { keyId: paid.keyId, expiration: 0, operationId: 'operation-of-this-test' };
     await fleet.ok('keys.rerollKey', call);
     await fleet.ok('keys.rerollKey', call);
@@ -401,8 +408,10 @@ async function everythingUnder(redis: OwnRedis, admin: Redis): Promise<string[]>
     }
 
     await fleet.addVerifier({ ...as('verifier-billing'), API_IDS: 'billing' }, false);
-    const billing = await fleet.ok('keys.createKey', { apiId: 'billing' });
+    const billing = await fleet.ok('keys.createKey', { apiId: 'billing', externalId: 'owner' });
     expect(await fleet.verdict(billing.key, { at: 1 })).toBe('VALID');
+    for (const ratelimits of [[{ name: 'shared' }], [{ ...limit, name: 'brought' }]])
+      expect(await fleet.verdict(billing.key, { at: 1, ratelimits })).toBe('VALID');
     expect(await fleet.verdict(key, { at: 1 })).toBe('FORBIDDEN');
     await fleet.until(async () => (await fleet.ok('keys.getKey', { keyId: billing.keyId })).lastUsedAt > 0);
     await fleet.until(async () => (await fleet.ok('fleet.listVerifiers')).verifiers.length === 2);

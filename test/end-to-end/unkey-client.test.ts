@@ -222,6 +222,13 @@ describe.each([
     expect(resultOf(await gateway.keys.verify({ apiId: 'e2e', key })).identity).toEqual({
       ...{ id: identityId, externalId, meta: { plan: 'pro' } },
     });
+    const ratelimits = [{ name: 'tokens', limit: 5, duration: 3_600_000 }];
+    expect(resultOf(await admin.identities.update({ identityId, ratelimits })).ratelimits).toMatchObject(
+      ratelimits,
+    );
+    const tokens = { apiId: 'e2e', key, ratelimits: [{ name: 'tokens', cost: 3 }] };
+    expect(resultOf(await gateway.keys.verify(tokens)).code).toBe('VALID');
+    expect(resultOf(await gateway.keys.verify(tokens)).code).toBe('RATE_LIMITED');
     resultOf(await admin.identities.update({ identityId, meta: { plan: 'free' } }));
     expect(resultOf(await gateway.keys.verify({ apiId: 'e2e', key })).identity?.meta).toEqual({
       plan: 'free',

@@ -23,6 +23,8 @@ export interface Answer {
 }
 
 type Env = Readonly<Record<string, string>>;
+/** At which verifier a key is asked for, and with what besides. */
+type Asked = { readonly at?: number } & Readonly<Record<string, unknown>>;
 
 /** A private Redis, control planes and verifiers in this process, listening on ports of their own. */
 export class Fleet {
@@ -113,16 +115,12 @@ export class Fleet {
   }
 
   /** Asks a verifier once, for whoever looks at what it answers while it cannot decide. */
-  verifyOnce(key: string, options: { apiId?: string; at?: number } = {}): Promise<Answer> {
-    const { at = 0, apiId } = options;
-    return this.post(`${this.verifiers[at]?.address}/v1/keys.verifyKey`, {
-      key,
-      ...(apiId ? { apiId } : {}),
-    });
+  verifyOnce(key: string, { at = 0, ...fields }: Asked = {}): Promise<Answer> {
+    return this.post(`${this.verifiers[at]?.address}/v1/keys.verifyKey`, { key, ...fields });
   }
 
   /** Asks a verifier, and again while it cannot decide yet, which callers must bear. */
-  async verify(key: string, options: { apiId?: string; at?: number } = {}): Promise<Answer> {
+  async verify(key: string, options: Asked = {}): Promise<Answer> {
     let answer = await this.verifyOnce(key, options);
     await this.until(async () => {
       if (answer.status !== 503) return true;
@@ -133,7 +131,7 @@ export class Fleet {
   }
 
   /** The code of a verdict. */
-  async verdict(key: string, options: { apiId?: string; at?: number } = {}): Promise<string> {
+  async verdict(key: string, options: Asked = {}): Promise<string> {
     return (await this.verify(key, options)).body.code;
   }
 

@@ -164,7 +164,7 @@ describe('a limit', () => {
     const fields = { ratelimits: [{ name: 'nobody' }] };
     expect(await ask(0, key, fields)).toMatchObject({
       status: 400,
-      body: { error: { message: 'ratelimits: the key has no limit named nobody' } },
+      body: { error: { message: 'ratelimits: the key has no limit named nobody, nor has its owner' } },
     });
     expect(await verify(0, key, { ...fields, apiId: 'other' })).toEqual({
       ...{ valid: false, code: 'FORBIDDEN', requestId: expect.any(String) },

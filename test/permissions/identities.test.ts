@@ -203,7 +203,13 @@ describe('an identity', () => {
     const owners = [newOwner(), newOwner(), newOwner()];
     const ids: string[] = [];
     for (const owner of owners) ids.push(await newIdentity(owner, { meta: { of: owner } }));
-    const shown = { id: ids[1], externalId: owners[1], enabled: true, meta: { of: owners[1] } };
+    const shown = {
+      id: ids[1],
+      externalId: owners[1],
+      enabled: true,
+      ratelimits: [],
+      meta: { of: owners[1] },
+    };
     expect(await fleet.ok('identities.getIdentity', { identityId: ids[1] })).toEqual(shown);
     expect(await fleet.ok('identities.getIdentity', { externalId: owners[1] })).toEqual(shown);
     const listed: string[] = [];

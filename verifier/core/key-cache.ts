@@ -132,7 +132,8 @@ export class Entry {
   }
 }
 
-const poolsOf = (keyId: string, pool: string, limits: readonly Limit[] = []): string[] => [
+/** Names of the pools of a key with these credits and limits. */
+export const poolsOf = (keyId: string, pool: string, limits: readonly Limit[] = []): string[] => [
   ...(pool ? [pool] : []),
   ...limits.map((limit) => limitPool(keyId, limit)),
 ];

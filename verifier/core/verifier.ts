@@ -150,6 +150,11 @@ export class Verifier {
     return [...this.#followers.values()].map(({ follower }) => follower);
   }
 
+  /** Follower of roles and identities; undefined = no key needed them yet. */
+  get workspace(): Follower | undefined {
+    return this.#workspace.follower;
+  }
+
   get cache(): Pick<KeyCache, 'size' | 'evictions'> {
     return this.#cache;
   }
@@ -238,7 +243,7 @@ export class Verifier {
     let verdict = judge(entry, askedApi, nowMs, terms.permissions, grants);
     if (isAgain) return verdict;
     if (verdict.code === 'VALID' && hasPrice(entry, terms)) {
-      const claims = claimsOf(entry, terms);
+      const claims = claimsOf(entry, terms, grants);
       const spending = typeof claims === 'string' ? undefined : spend(claims, this.#clock.monotonicMs());
       if (spending === undefined) return undefined;
       verdict = { code: spending.code, entry, spending, grants };
@@ -272,9 +277,12 @@ export class Verifier {
           if (!entry.epoch.lease.holds()) return end(() => reject(unavailable('not in sync with Redis')));
           if (!this.#isKnown(entry)) return end(() => resolve(this.#lookups.ask(digest, asked)));
           const verdict = this.#judge(entry, askedApi, isAgain, tags, terms);
-          const claims = claimsOf(entry, terms);
+          const claims = claimsOf(entry, terms, entry.ties && this.#workspace.grants(entry.ties));
           if (typeof claims === 'string') {
-            const unknown = new ApiError('BAD_REQUEST', `ratelimits: the key has no limit named ${claims}`);
+            const unknown = new ApiError(
+              'BAD_REQUEST',
+              `ratelimits: the key has no limit named ${claims}, nor has its owner`,
+            );
             return end(() => (verdict ? resolve(verdict) : reject(unknown)));
           }
           if (!verdict) return ask(claims, waiter, this.#clock.monotonicMs());

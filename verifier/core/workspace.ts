@@ -1,8 +1,10 @@
 import { LRUCache } from 'lru-cache';
 import type { KeyState } from '#shared/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { type Limit, limitsOf } from './allowances/limits.ts';
+import type { Pools } from './allowances/pools.ts';
 import type { Follower } from './follower.ts';
-import type { Entry, Epoch, Memory } from './key-cache.ts';
+import { type Entry, type Epoch, type Memory, poolsOf } from './key-cache.ts';
 import type { Lease } from './lease.ts';
 import type { Ties } from './permissions.ts';
 
@@ -19,6 +21,8 @@ export interface Identity {
   readonly meta: string;
   /** A JSON object of the three above. */
   readonly json: string;
+  /** Rate limits that all keys of the owner share; undefined = none. */
+  readonly limits: readonly Limit[] | undefined;
 }
 
 /** All that a key may do, by itself, by its roles and by its owner's identity, at one moment. */
@@ -33,6 +37,8 @@ export interface Grants {
   readonly json: string;
   /** The right to go by it, besides that to go by the key. */
   readonly lease: Lease;
+  /** Counts of what the limits of identities allow. */
+  readonly pools: Pools;
 }
 
 /** Grants as they were made, of one prefix of the log. */
@@ -86,6 +92,11 @@ export class Workspace {
     await Promise.all(wanted.map((id) => this.#read(id)));
   }
 
+  /** undefined = no key needed it yet. */
+  get follower(): Follower | undefined {
+    return this.#follower;
+  }
+
   async stop(): Promise<void> {
     await this.#follower?.stop();
   }
@@ -132,6 +143,7 @@ export class Workspace {
         identity ? `,"identity":${identity.json}` : '',
       ]),
       lease: epoch.lease,
+      pools: epoch.pools,
     };
     return { version: this.#records.version, epoch, grants };
   }
@@ -140,10 +152,10 @@ export class Workspace {
 /** Texts in one piece: V8 would join a concatenation at every use. */
 const joined = (texts: readonly string[]): string => Buffer.from(texts.join('')).toString();
 
-function identityOf({ keyId: id, enabled, details }: Entry): Identity {
+function identityOf({ keyId: id, enabled, details, limits }: Entry): Identity {
   const { name: externalId = '', meta = '{}' } = details ?? {};
   const json = `{"id":"${id}","externalId":${JSON.stringify(externalId)},"meta":${meta}}`;
-  return { enabled, id, externalId, meta, json };
+  return { enabled, id, externalId, meta, json, limits };
 }
 
 /** A record that was read; undefined = there is none of that id, and as ids are never used again there never will be. */
@@ -177,15 +189,21 @@ class Records implements Memory {
 
   update(_secretHash: string, id: string, epoch: Epoch, state: KeyState): string[] {
     this.version++;
+    const now = poolsOf(id, '', limitsOf(state));
     const known = this.#known.peek(id);
-    if (known?.epoch === epoch && known.record) known.record.become(state);
-    else this.#known.delete(id);
-    return [];
+    if (known?.epoch !== epoch || !known.record) {
+      this.#known.delete(id);
+      return now;
+    }
+    const before = known.record.pools;
+    known.record.become(state);
+    return [...before, ...now];
   }
 
   forget(_secretHash: string, id: string): string[] {
     this.version++;
+    const pools = this.#known.peek(id)?.record?.pools;
     this.#known.delete(id);
-    return [];
+    return pools ?? [];
   }
 }

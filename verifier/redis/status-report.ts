@@ -6,7 +6,13 @@ import { PROTOCOL } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import { APIS_SHOWN_MAX, type FollowedApi, VERSION, type VerifierStatus } from '#shared/verifier-status.ts';
+import {
+  APIS_SHOWN_MAX,
+  type FollowedApi,
+  type Following,
+  VERSION,
+  type VerifierStatus,
+} from '#shared/verifier-status.ts';
 import { asset } from '../assets.ts';
 import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
@@ -70,8 +76,11 @@ export class StatusReport {
   }
 
   #status(): VerifierStatus {
-    const { followers, cache } = this.#options.verifier;
-    const apis = followers.map(standing).sort(worstFirst).slice(0, APIS_SHOWN_MAX);
+    const { followers, cache, workspace } = this.#options.verifier;
+    const apis = followers
+      .map((each) => ({ apiId: each.apiId, ...standing(each) }))
+      .sort(worstFirst)
+      .slice(0, APIS_SHOWN_MAX);
     return {
       id: this.id,
       host: hostname(),
@@ -84,6 +93,7 @@ export class StatusReport {
       settings: this.#options.settings,
       apis,
       apisNotShown: followers.length - apis.length,
+      ...(workspace ? { workspace: standing(workspace) } : {}),
     };
   }
 
@@ -96,10 +106,10 @@ export class StatusReport {
   }
 }
 
-function standing(follower: Follower): FollowedApi {
-  const { apiId, member, position, lag, leaseRemainingMs } = follower;
+function standing(follower: Follower): Following {
+  const { member, position, lag, leaseRemainingMs } = follower;
   const state = follower.canAnswer ? 'live' : follower.live ? 'fenced' : 'joining';
-  return { apiId, member, state, position, lag, leaseRemainingMs: Math.round(leaseRemainingMs) };
+  return { member, state, position, lag, leaseRemainingMs: Math.round(leaseRemainingMs) };
 }
 
 const worstFirst = (a: FollowedApi, b: FollowedApi) =>

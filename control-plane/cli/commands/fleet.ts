@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { systemClock } from '#shared/clock.ts';
-import type { VerifierStatus } from '#shared/verifier-status.ts';
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import type { FollowedApi, VerifierStatus } from '#shared/verifier-status.ts';
 import { collect } from '../pages.ts';
 import type { Session } from '../session.ts';
 import { count, table } from '../terminal/output.ts';
@@ -32,14 +33,18 @@ function verifierTable(verifiers: readonly VerifierStatus[]): string {
       memory + redis > 0 ? `${((100 * memory) / (memory + redis)).toFixed(1)} %` : undefined,
     keys: ({ keysInMemory }) => count(keysInMemory),
     APIs: ({ apis, apisNotShown }) => count(apis.length + apisNotShown),
-    lag: ({ apis }) => Math.max(0, ...apis.map(({ lag }) => lag)),
+    lag: (by) => Math.max(0, ...allOf(by).map(({ lag }) => lag)),
   });
 }
+
+/** All that a verifier follows, roles and identities under the name of no API. */
+const allOf = ({ apis, workspace }: VerifierStatus): readonly FollowedApi[] =>
+  workspace ? [...apis, { apiId: WORKSPACE, ...workspace }] : apis;
 
 /** Those APIs that a verifier does not answer for from memory, or only by what was before. */
 function trouble(verifiers: readonly VerifierStatus[]): string[] {
   const followed = verifiers
-    .flatMap(({ id, apis }) => apis.map((api) => ({ id, ...api })))
+    .flatMap((by) => allOf(by).map((each) => ({ id: by.id, ...each })))
     .filter(({ state, lag }) => state !== 'live' || lag > 0);
   if (followed.length === 0) return [];
   return [

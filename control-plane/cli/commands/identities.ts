@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Identity } from '../../redis/workspace/identities.ts';
-import { jsonObject } from '../arguments.ts';
+import { jsonList, jsonObject } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
 import { json, list } from '../terminal/output.ts';
@@ -9,6 +9,11 @@ import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { paged, printListing } from '../terminal/print-listing.ts';
 
 type Change = { propagation: ChangeStatus };
+const LIMITS = [
+  '--ratelimits <json>',
+  'limits that all its keys share, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]',
+  jsonList,
+] as const;
 const META = ['--meta <json>', 'a JSON object that every verification returns', jsonObject] as const;
 
 /** `keyfence identities …` */
@@ -21,6 +26,7 @@ export function identityCommands(program: Command, session: Session): void {
     .command('create <externalId>')
     .description('make an identity; when this returns, the keys that its owner has already are its own')
     .option(...META)
+    .option(...LIMITS)
     .option('--disabled', 'no key of it is accepted until it is enabled')
     .action(async (externalId: string, { disabled, ...fields }) => {
       const input = { externalId, ...fields, ...(disabled ? { enabled: false } : {}) };
@@ -33,8 +39,10 @@ export function identityCommands(program: Command, session: Session): void {
     .description('show an identity')
     .action(async (externalId: string) => {
       const found = await session.call<Identity>('identities.getIdentity', { externalId });
-      const { id, meta, ...rest } = found;
-      session.print(found, () => list({ identityId: id, ...rest, meta: json(meta) }));
+      const { id, meta, ratelimits, ...rest } = found;
+      session.print(found, () =>
+        list({ identityId: id, ...rest, meta: json(meta), ratelimits: json(ratelimits) }),
+      );
     });
 
   paged(identities.command('list').description('list all identities'), 'identities').action((options) =>
@@ -47,10 +55,11 @@ export function identityCommands(program: Command, session: Session): void {
 
   identities
     .command('update <externalId>')
-    .description('change what verifications tell of an identity')
-    .requiredOption(...META)
+    .description('change what verifications tell of an identity, or the limits that its keys share')
+    .option(...META)
+    .option(...LIMITS)
     .addOption(waitOption())
-    .action((externalId: string, { wait, meta }) => update('updated', externalId, { meta }, wait));
+    .action((externalId: string, { wait, ...fields }) => update('updated', externalId, fields, wait));
 
   identities
     .command('disable <externalId>')

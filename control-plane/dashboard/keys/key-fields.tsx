@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks';
-import type { GivenLimit, RateLimit } from '#shared/credits.ts';
 import type { KEY_FIELDS } from '#shared/key-record.ts';
 import { Failure, type Key } from '../api/client.ts';
 import type { Apply } from '../parts/change.tsx';
 import { ActionForm, type Entered, Field } from '../parts/forms.tsx';
 import { parseObject } from '../parts/json-object.ts';
+import { limitOf, limitsOf, limitsText, limitText } from '../parts/rate-limits.ts';
 import { slugsOf } from '../parts/slugs.ts';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'identity'>;
@@ -86,37 +86,6 @@ function enteredAs(name: FieldName, text: string): unknown {
   if (kind === 'limits') return limitsOf(name, text);
   return kind === 'object' ? parseObject(name, text) : text;
 }
-
-type Named = GivenLimit & Pick<RateLimit, 'name'>;
-
-const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
-const LIMIT = /^(\d{1,10})\s*\/\s*(\d{1,10})(ms|[smhd])(\s+exact)?$/;
-
-/** A rate limit as people enter it, such as `100/10s`. */
-function limitText({ limit, duration, async = true }: GivenLimit): string {
-  const [unit, ms] = Object.entries(UNITS).find(([, each]) => duration % each === 0) ?? ['ms', 1];
-  return `${limit}/${duration / ms}${unit}${async ? '' : ' exact'}`;
-}
-
-/** Several of them, a line each behind their names. */
-const limitsText = (limits: readonly Named[]): string =>
-  limits.map((limit) => `${limit.name} ${limitText(limit)}`).join('\n');
-
-/** Reads what `limitText` says. Throws a Failure which names the field. */
-function limitOf(field: string, text: string): GivenLimit {
-  const [, limit, amount, unit, exact] = LIMIT.exec(text) ?? [];
-  if (limit === undefined || amount === undefined || unit === undefined)
-    throw new Failure('BAD_REQUEST', `${field}: must be calls and a time, such as 100/10s or 5000/1d exact`);
-  const duration = Number(amount) * UNITS[unit as keyof typeof UNITS];
-  return { limit: Number(limit), duration, async: exact === undefined };
-}
-
-/** Reads what `limitsText` says. Throws a Failure which names the field. */
-const limitsOf = (field: string, text: string): Named[] =>
-  text.split('\n').flatMap((line) => {
-    const [name, ...rest] = line.trim().split(/\s+/);
-    return name ? [{ name, ...limitOf(`${field}: ${name}`, rest.join(' ')) }] : [];
-  });
 
 /** As `datetime-local` wants it: the local time, to the second. */
 function localText(at: number): string {

@@ -1,3 +1,4 @@
+import type { Following } from '#shared/verifier-status.ts';
 import { listVerifiers, type Verifier } from '../api/client.ts';
 import { useRates } from '../api/rates.ts';
 import { Badge } from '../parts/badge.tsx';
@@ -85,9 +86,10 @@ export function Fleet() {
 }
 
 function Followed({ by }: { by: Verifier }) {
-  const { apis, apisNotShown } = by;
-  const live = apis.filter(({ state }) => state === 'live').length + apisNotShown;
-  const all = apis.length + apisNotShown;
+  const { apis, apisNotShown, workspace } = by;
+  const following = workspace ? [...apis, workspace] : apis;
+  const live = following.filter(({ state }) => state === 'live').length + apisNotShown;
+  const all = following.length + apisNotShown;
   if (all === 0) return <span class="quiet">none yet</span>;
   return (
     <details>
@@ -97,15 +99,27 @@ function Followed({ by }: { by: Verifier }) {
         </Badge>
       </summary>
       <ul>
-        {apis.map(({ apiId, state, lag, leaseRemainingMs, position }) => (
-          <li key={apiId}>
-            <a href={`#/apis/${apiId}`}>{apiId}</a> {state}, at change {position}, lag {lag}, lease{' '}
-            {(leaseRemainingMs / 1000).toFixed(1)} s
+        {apis.map((api) => (
+          <li key={api.apiId}>
+            <a href={`#/apis/${api.apiId}`}>{api.apiId}</a> <Standing of={api} />
           </li>
         ))}
         {apisNotShown > 0 && <li>and {apisNotShown} more</li>}
+        {workspace && (
+          <li>
+            Roles and identities: <Standing of={workspace} />
+          </li>
+        )}
       </ul>
     </details>
+  );
+}
+
+function Standing({ of: { state, position, lag, leaseRemainingMs } }: { of: Following }) {
+  return (
+    <>
+      {state}, at change {position}, lag {lag}, lease {(leaseRemainingMs / 1000).toFixed(1)} s
+    </>
   );
 }
 

@@ -9,6 +9,7 @@ import { IdentityState, IdentitySwitch } from '../parts/identity-state.tsx';
 import { parseObject } from '../parts/json-object.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
+import { limitsOf, limitsText } from '../parts/rate-limits.ts';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 
@@ -16,7 +17,7 @@ const WAY = [['#/identities', 'Identities']] as const;
 /** Most APIs that are asked for the customer's keys. */
 const APIS_MAX = 100;
 
-/** One customer: whether their keys are accepted, what verifications tell of them, and all their keys. */
+/** One customer: whether their keys are accepted, what verifications tell of them, the limits that their keys share, and all their keys. */
 export function IdentityDetail({ externalId }: { externalId: string }) {
   const identity = useLoad(() => call('identities.getIdentity', { externalId }), []);
   const keys = useLoad(() => keysOf(externalId), []);
@@ -58,7 +59,8 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
         {(of) => {
           const save = async (entered: Entered) => {
             const meta = parseObject('meta', entered('meta') || '{}');
-            await call('identities.updateIdentity', { identityId: of.id, meta });
+            const ratelimits = limitsOf('ratelimits', entered('ratelimits'));
+            await call('identities.updateIdentity', { identityId: of.id, meta, ratelimits });
             identity.again();
             return undefined;
           };
@@ -78,6 +80,15 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
                     rows={4}
                     spellcheck={false}
                     defaultValue={JSON.stringify(of.meta, null, 2)}
+                  />
+                </label>
+                <label class="wide">
+                  Rate limits <small>that all keys share, one a line, such as tokens 5000/1d</small>
+                  <textarea
+                    name="ratelimits"
+                    rows={2}
+                    spellcheck={false}
+                    defaultValue={limitsText(of.ratelimits)}
                   />
                 </label>
               </ActionForm>

@@ -206,12 +206,11 @@ async function* follow(apiId: string | undefined, send: () => Promise<Sent>): As
   }
 }
 
-/** The verifiers that follow an API; none where this root key may not see the fleet, and of changes beyond APIs. */
+/** The verifiers that follow an API, or roles and identities where there is none; nobody where this root key may not see the fleet. */
 async function namesOf(apiId: string | undefined): Promise<(readonly [member: string, name: string])[]> {
   const verifiers = await listVerifiers().catch(() => []);
-  return verifiers.flatMap(({ id, host, apis }) =>
-    apis
-      .filter((followed) => followed.apiId === apiId && followed.member !== '')
-      .map(({ member }) => [member, `${host} ${id.slice(-6)}`] as const),
-  );
+  return verifiers.flatMap(({ id, host, apis, workspace }) => {
+    const followed = apiId === undefined ? workspace : apis.find((each) => each.apiId === apiId);
+    return followed?.member ? [[followed.member, `${host} ${id.slice(-6)}`] as const] : [];
+  });
 }

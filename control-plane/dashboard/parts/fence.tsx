@@ -108,7 +108,7 @@ function summary({ propagation, by, tookMs }: Change): string {
   if (by === 'fence') {
     return `Complete after ${duration(tookMs)}, by fence: ${late} of ${verifiers} did not answer and can no longer answer by what was before.`;
   }
-  if (by && verifiers === 0) return `Complete in ${duration(tookMs)}: no verifier has this API in memory.`;
+  if (by && verifiers === 0) return `Complete in ${duration(tookMs)}: no verifier has it in memory.`;
   if (by) return `Complete in ${duration(tookMs)}: applied by ${all}.`;
   return `Waiting for ${late} of ${verifiers} verifiers.`;
 }

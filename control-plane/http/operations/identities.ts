@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import { Cursor, FIELDS, Id, List } from '../../core/field-schemas.ts';
+import { Ratelimits } from '../../core/limit-schemas.ts';
 import { GetPropagation } from './key-requests.ts';
 import { gets, posts } from './operation.ts';
 import { ExternalId, strict, WaitMs } from './request-parts.ts';
@@ -14,12 +15,22 @@ const IdentityId = Type.String({
 });
 const Enabled = (description: string) => Type.Boolean({ description });
 const { meta } = FIELDS;
+const given = {
+  meta: Type.Optional(meta),
+  ratelimits: Type.Optional(
+    Ratelimits({
+      description:
+        'Rate limits that all keys of the owner share, in all APIs, each obeyed where a verification names it; where a key has one of that name itself, that one counts. `[]` takes all away.',
+    }),
+  ),
+};
 
 const fields = {
   id: Id('the identity'),
   externalId: Type.String({ description: "The owner in the caller's own system." }),
   enabled: Enabled('false: no key of the owner is accepted.'),
   meta: Type.Object({}, { additionalProperties: true, description: 'As it was given.' }),
+  ratelimits: Ratelimits({ description: 'Rate limits that all keys of the owner share, in all APIs.' }),
 };
 export const Identity = Type.Object(fields);
 export const IdentityPage = Type.Object({
@@ -40,7 +51,7 @@ export const createIdentity = posts(
   Type.Object(
     {
       externalId: ExternalId,
-      meta: Type.Optional(meta),
+      ...given,
       enabled: Type.Boolean({
         default: true,
         description: 'false: no key of the owner is accepted until it is enabled.',
@@ -96,7 +107,7 @@ export const updateIdentity = posts(
           'false disables all keys of the owner, in all APIs; true brings back those that are enabled.',
         ),
       ),
-      meta: Type.Optional(meta),
+      ...given,
       waitMs: Type.Optional(WaitMs),
     },
     strict,

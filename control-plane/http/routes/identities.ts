@@ -2,6 +2,7 @@ import { ApiError, unavailable } from '#shared/errors.ts';
 import { storedFields } from '#shared/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { shown } from '../../core/audit-event.ts';
+import { checkLimits } from '../../core/limit-schemas.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Identities } from '../../redis/workspace/identities.ts';
 import { neverShed } from '../load-shedding.ts';
@@ -30,10 +31,12 @@ export function identityRoutes(
 ) {
   app.post('/v1/identities.createIdentity', { schema: createIdentity }, async (request) => {
     requireRoot(callerOf(request), 'create_identity');
-    const { externalId, enabled, meta = {} } = request.body;
+    const { externalId, enabled, meta = {}, ratelimits = [] } = request.body;
     checkMeta(meta);
-    note(request, { externalId }, { after: shown(storedFields({ enabled, meta })) });
-    const created = await identities.create({ externalId, enabled, meta });
+    checkLimits(ratelimits);
+    const fields = { enabled, meta, ratelimits };
+    note(request, { externalId }, { after: shown(storedFields(fields)) });
+    const created = await identities.create({ externalId, ...fields });
     note(request, { identityId: created.identityId });
     return created;
   });
@@ -61,11 +64,13 @@ export function identityRoutes(
     { schema: updateIdentity, config: neverShed },
     async (request) => {
       requireRoot(callerOf(request), 'update_identity');
-      const { waitMs, enabled, meta, ...which } = request.body;
+      const { waitMs, enabled, meta, ratelimits, ...which } = request.body;
       if (meta) checkMeta(meta);
+      checkLimits(ratelimits);
       const fields = storedFields({
         ...(enabled === undefined ? {} : { enabled }),
         ...(meta === undefined ? {} : { meta }),
+        ...(ratelimits === undefined ? {} : { ratelimits }),
       });
       if (Object.keys(fields).length === 0)
         throw new ApiError('BAD_REQUEST', 'body: names no field to change');

@@ -1,4 +1,5 @@
 import type { Clock } from '#shared/clock.ts';
+import type { NamedLimit } from '#shared/credits.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId, hashSecret } from '#shared/key-format.ts';
 import { KEY_FIELDS, storedFields } from '#shared/key-record.ts';
@@ -27,6 +28,8 @@ export interface Identity {
   readonly externalId: string;
   readonly enabled: boolean;
   readonly meta: object;
+  /** Rate limits that all keys of the owner share. */
+  readonly ratelimits: readonly NamedLimit[];
 }
 
 interface IdentitiesOptions {
@@ -57,13 +60,11 @@ export class Identities {
    * Rejects with CONFLICT where there is one, VERIFIERS_TOO_OLD, or SERVICE_UNAVAILABLE; sent again after that, a call
    * completes what this one began.
    */
-  async create(identity: {
-    readonly externalId: string;
-    readonly enabled: boolean;
-    readonly meta: object;
-  }): Promise<{ readonly identityId: string; readonly propagation?: Propagation }> {
+  async create(
+    identity: Omit<Identity, 'id'>,
+  ): Promise<{ readonly identityId: string; readonly propagation?: Propagation }> {
     const { writer, log, clock, leaseMs } = this.#options;
-    const { externalId, enabled, meta } = identity;
+    const { externalId, ...fields } = identity;
     const taken = () => new ApiError('CONFLICT', 'externalId: there is an identity of it already');
     if ((await this.idOf(externalId)) !== undefined) {
       const { propagation } = await this.linkKeysOf(externalId);
@@ -75,7 +76,7 @@ export class Identities {
     const keyId = generateId('identity', nowMs);
     const about = { apiId: WORKSPACE, keyId, secretHash: hashSecret(keyId), start: '', createdAt: nowMs };
     const record = {
-      ...{ ...about, foreign: false, enabled, meta },
+      ...{ ...about, ...fields, foreign: false },
       ...{ name: externalId, externalId: ownerOf(externalId) },
     };
     const { keys, args } = recordCall(record, true, leaseMs);
@@ -252,8 +253,8 @@ interface Latest {
 /** Name of an identity in the index of owners: no role is called so. */
 const ownerOf = (externalId: string): string => `@${externalId}`;
 
-const shown = ({ keyId, name = '', enabled, meta }: Key): Identity => ({
-  ...{ id: keyId, externalId: name, enabled, meta },
+const shown = ({ keyId, name = '', enabled, meta, ratelimits = [] }: Key): Identity => ({
+  ...{ id: keyId, externalId: name, enabled, meta, ratelimits },
 });
 
 /** The later of two propagations, complete only where both are. */

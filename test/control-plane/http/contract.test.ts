@@ -274,7 +274,7 @@ describe('bad input names the field and the rule', () => {
     ['keys.removeRoles', { keyId: 'key_x' }, /^roles: required$/],
     ['identities.createIdentity', {}, /^externalId: required$/],
     ['identities.createIdentity', { externalId: '' }, /^externalId: must NOT have fewer than 1/],
-    ['identities.createIdentity', { externalId: 'a', ratelimits: [] }, /^ratelimits: unknown field$/],
+    ['identities.createIdentity', { externalId: 'a', environment: 'b' }, /^environment: unknown field$/],
     ['identities.createIdentity', { externalId: 'a', meta: 'b' }, /^meta: must be object$/],
     [
       'identities.createIdentity',

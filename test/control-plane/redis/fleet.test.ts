@@ -22,6 +22,7 @@ afterAll(async () => {
 interface Listed {
   id: string;
   apis: { apiId: string; member: string; state: string; position: number; lag: number }[];
+  workspace?: { member: string; state: string; lag: number };
 }
 const listed = async (): Promise<Listed[]> => (await fleet.ok('fleet.listVerifiers')).verifiers;
 
@@ -154,4 +155,19 @@ test('looking needs the permission to', async () => {
   const refused = await fleet.admin('fleet.listVerifiers', {}, { rootKey: mayNot });
   expect(refused.status).toBe(403);
   expect(refused.body.error.message).toContain('root.*.read_fleet');
+});
+
+test('a verifier says how far it is with roles and identities once it met a key that needs them', async () => {
+  await fleet.ok('permissions.createRole', { name: 'seen', permissions: ['read'] });
+  const { key } = await fleet.ok('keys.createKey', { apiId: 'seen', roles: ['seen'] });
+  expect(await fleet.verdict(key)).toBe('VALID');
+  await fleet.until(async () => (await listed()).some(({ workspace }) => workspace?.state === 'live'));
+  const workspaces = (await listed()).map(({ workspace }) => workspace);
+  // The other one met none.
+  expect(workspaces).toEqual(
+    expect.arrayContaining([
+      undefined,
+      expect.objectContaining({ state: 'live', lag: 0, member: expect.stringMatching(`^${PROTOCOL}\\.`) }),
+    ]),
+  );
 });

@@ -1,6 +1,7 @@
 import { DEFAULT_LIMIT } from '#shared/credits.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Query } from '../permissions.ts';
+import type { Grants } from '../workspace.ts';
 import { type AskedLimit, type Limit, limitPool } from './limits.ts';
 import type { Pool, Waiter } from './pool.ts';
 
@@ -52,22 +53,29 @@ export const hasPrice = ({ pool, limits }: Entry, terms: Terms): boolean =>
 
 /**
  * All that a request needs, rate limits first: they refuse before credits do.
- * @returns the name of a limit that the key does not have, where the request names one
+ * @param grants whose identity has the limits that all keys of an owner share; the key's own come first
+ * @returns the name of a limit that neither has, where the request names one
  */
-export function claimsOf(entry: Entry, terms: Terms): Claim[] | string {
+export function claimsOf(entry: Entry, terms: Terms, grants?: Grants): Claim[] | string {
   const { epoch, keyId, pool, limits } = entry;
   const claims: Claim[] = [];
   const first = limits?.[0];
   if (first?.name === DEFAULT_LIMIT && !names(terms, DEFAULT_LIMIT))
     claims.push({ pool: epoch.pools.get(entry.nameOfFirst(first), first), cost: 1, limit: first });
   for (const { name, cost, own } of terms.limits) {
-    const limit = own ?? limits?.find((each) => each.name === name);
-    if (!limit) return name;
-    claims.push({ pool: epoch.pools.get(limitPool(keyId, limit), limit), cost, limit });
+    const limit = own ?? named(limits, name);
+    const shared = limit ?? named(grants?.identity?.limits, name);
+    if (!shared) return name;
+    const [pools, id] =
+      limit || !grants?.identity ? [epoch.pools, keyId] : [grants.pools, grants.identity.id];
+    claims.push({ pool: pools.get(limitPool(id, shared), shared), cost, limit: shared });
   }
   if (pool !== '') claims.push({ pool: epoch.pools.get(pool), cost: terms.cost, limit: undefined });
   return claims;
 }
+
+const named = (limits: readonly Limit[] | undefined, wanted: string): Limit | undefined =>
+  limits?.find(({ name }) => name === wanted);
 
 const names = ({ limits }: Terms, wanted: string): boolean =>
   limits.length > 0 && limits.some(({ name }) => name === wanted);

@@ -62,8 +62,8 @@ local function windowsOf(member, nowMs, text, numbers, live)
     redis.call('PEXPIRE', name, text(left + duration))
     if not index then return end
     redis.call('ZADD', index, text(nowMs + left + duration), name)
-    local last = redis.call('ZRANGE', index, -1, -1, 'WITHSCORES')[2]
-    redis.call('PEXPIREAT', index, last)
+    redis.call('PEXPIRE', index, text(left + duration), 'NX')
+    redis.call('PEXPIRE', index, text(left + duration), 'GT')
   end
 
   return {admits = admits, open = open, free = free, wait = wait, scan = scan, close = close}
