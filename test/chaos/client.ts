@@ -4,10 +4,14 @@ import type { Process } from '../harness/processes.ts';
 import { Account } from './account.ts';
 import { ROOT_KEY, VERIFIERS } from './build.ts';
 import { API_IDS, type World } from './faults.ts';
-import type { History } from './history.ts';
+import type { History, State, WriteRecord } from './history.ts';
 import { Meter } from './meter.ts';
 
 const KEYS = 24;
+const ROLES = 2;
+const OWNERS = 3;
+/** More keys of an owner that are made in a run. */
+const NEW_KEYS_MAX = 10;
 /** Credits that keys begin with: from some that end within moments to more than a run spends. */
 const CREDITS = [20, 200, 2000, 200_000] as const;
 const SPENDER_REST_MS_MAX = 20;
@@ -29,12 +33,42 @@ interface Key {
   readonly key: string;
 }
 
+/** A key that is asked for, and what its verdict goes by besides. */
+interface AskedKey extends Key {
+  /** The id of the role that it has, or may be given; undefined = it has none, ever. */
+  readonly roleId?: string;
+  readonly identityId?: string;
+}
+
+/** An owner with an identity. */
+interface Owner {
+  readonly externalId: string;
+  readonly identityId: string;
+}
+
+/** The permission that keys with a role are asked for. */
+const USE = 'use';
+/** Permissions of a role: its version, and what it lets keys do. */
+const permissionsOf = (version: number, enabled: boolean): string[] => [
+  `version.${version}`,
+  ...(enabled ? [USE] : []),
+];
+/** A key's version is in its meta, that of its role in its permissions, that of its identity in the identity's meta. */
+interface Answer {
+  readonly code: string;
+  readonly meta?: { readonly version: number };
+  readonly permissions?: readonly string[];
+  readonly identity?: { readonly meta: { readonly version: number } };
+}
+
 /**
  * The callers: one writer a key, readers that ask every verifier about every key, spenders of credits, and those that use keys up
  * to their rate limits.
  */
 export class Client {
-  readonly keys: Key[] = [];
+  readonly keys: AskedKey[] = [];
+  readonly owners: Owner[] = [];
+  readonly roles: { readonly roleId: string; readonly name: string }[] = [];
   readonly accounts: Account[] = [];
   readonly meters: Meter[] = [];
   readonly #world: World;
@@ -49,18 +83,47 @@ export class Client {
     this.#random = random;
   }
 
+  /** Half of the keys have an owner with an identity, and a role. */
   async createKeys(): Promise<void> {
-    while (this.keys.length < KEYS) {
-      // Two APIs, so that verifiers follow more than one.
-      const answer = await this.#admin('keys.createKey', {
-        apiId: API_IDS[this.keys.length % API_IDS.length],
-        meta: { version: 0 },
-      });
-      if (answer?.status !== 200) continue;
-      const { keyId, key } = answer.body as unknown as Key;
-      this.#history.created(keyId);
-      this.keys.push({ keyId, key });
+    while (this.roles.length < ROLES) {
+      const name = `role-${this.roles.length}`;
+      const made = await this.#admin('permissions.createRole', { name, permissions: permissionsOf(0, true) });
+      if (made?.status !== 200) continue;
+      const { roleId } = made.body as unknown as { roleId: string };
+      this.#history.created(roleId, 'role', { enabled: true });
+      this.roles.push({ roleId, name });
     }
+    while (this.owners.length < OWNERS) {
+      const externalId = `owner-${this.owners.length}`;
+      // Of the key that is there before the identity nobody has asked yet.
+      await this.#admin('keys.createKey', { apiId: API_IDS[0], externalId });
+      const made = await this.#admin('identities.createIdentity', { externalId, meta: { version: 0 } });
+      if (made?.status !== 200) continue;
+      const { identityId } = made.body as unknown as { identityId: string };
+      this.#history.created(identityId, 'identity', { enabled: true });
+      this.owners.push({ externalId, identityId });
+    }
+    while (this.keys.length < KEYS) await this.#createKey(this.keys.length);
+  }
+
+  /** @returns whether it was created */
+  async #createKey(
+    number: number,
+    owner = number % 2 ? this.owners[number % OWNERS] : undefined,
+  ): Promise<boolean> {
+    const role = owner && this.roles[number % ROLES];
+    const answer = await this.#admin('keys.createKey', {
+      // Two APIs, so that verifiers follow more than one.
+      apiId: API_IDS[(number >> 1) % API_IDS.length],
+      meta: { version: 0 },
+      ...(owner && role ? { externalId: owner.externalId, roles: [role.name] } : {}),
+    });
+    if (answer?.status !== 200) return false;
+    const { keyId, key } = answer.body as unknown as Key;
+    this.#history.created(keyId, 'key', { enabled: true, ...(role ? { hasRole: true } : {}) });
+    const ties = owner && role ? { roleId: role.roleId, identityId: owner.identityId } : {};
+    this.keys.push({ keyId, key, ...ties });
+    return true;
   }
 
   async createAccounts(): Promise<void> {
@@ -166,9 +229,43 @@ export class Client {
     }
   }
 
-  async write({ keyId }: Key, running: { now: boolean }): Promise<void> {
+  async write(key: AskedKey, running: { now: boolean }): Promise<void> {
     while (running.now) {
-      await this.#update(keyId);
+      await this.#update(key);
+      await rest(this.#random() * WRITER_REST_MS_MAX);
+    }
+  }
+
+  /** Stops a customer and accepts their keys again, while now and then one more key of theirs is made. */
+  async stopAndGoOn(owner: Owner, running: { now: boolean }): Promise<void> {
+    for (let made = 0; running.now; ) {
+      const isMade = made < NEW_KEYS_MAX && this.#random() < 0.2;
+      const [isThere] = await Promise.all([
+        isMade && this.#createKey(2 * Math.floor(this.#random() * KEYS), owner),
+        this.#write(
+          owner.identityId,
+          { enabled: this.#random() < 0.5 },
+          'identities.updateIdentity',
+          (write) => ({
+            ...{
+              identityId: owner.identityId,
+              enabled: write.state.enabled,
+              meta: { version: write.version },
+            },
+          }),
+        ),
+      ]);
+      if (isThere) made++;
+      await rest(this.#random() * WRITER_REST_MS_MAX);
+    }
+  }
+
+  async changeRole({ roleId }: { readonly roleId: string }, running: { now: boolean }): Promise<void> {
+    while (running.now) {
+      const state = { enabled: this.#random() < 0.6 };
+      await this.#write(roleId, state, 'permissions.setRolePermissions', ({ version }) => ({
+        ...{ roleId, permissions: permissionsOf(version, state.enabled) },
+      }));
       await rest(this.#random() * WRITER_REST_MS_MAX);
     }
   }
@@ -207,29 +304,53 @@ export class Client {
     }
   }
 
-  async #update(keyId: string): Promise<void> {
-    const enabled = this.#random() < 0.5;
-    const write = this.#history.begin(keyId, enabled);
-    const answer = await this.#admin('keys.updateKey', { keyId, enabled, meta: { version: write.version } });
-    if (answer?.status !== 200) return this.#history.ended(keyId, write, 'unknown');
-    const { state, by } = answer.body['propagation'] as {
+  async #update({ keyId, roleId }: AskedKey): Promise<void> {
+    const name = this.roles.find((role) => role.roleId === roleId)?.name;
+    const hasRole = name === undefined ? undefined : this.#random() < 0.8;
+    const state = { enabled: this.#random() < 0.5, ...(hasRole === undefined ? {} : { hasRole }) };
+    await this.#write(keyId, state, 'keys.updateKey', ({ version }) => ({
+      ...{ keyId, enabled: state.enabled, meta: { version } },
+      ...(hasRole === undefined ? {} : { roles: hasRole ? [name] : [] }),
+    }));
+  }
+
+  async #write(
+    id: string,
+    state: State,
+    operation: string,
+    bodyOf: (write: WriteRecord) => object,
+  ): Promise<void> {
+    const write = this.#history.begin(id, state);
+    const answer = await this.#admin(operation, bodyOf(write));
+    if (answer?.status !== 200) return this.#history.ended(id, write, 'unknown');
+    const propagation = answer.body['propagation'] as {
       state: 'complete' | 'pending';
       by?: 'acks' | 'fence';
     };
-    this.#history.ended(keyId, write, state, by);
+    this.#history.ended(id, write, propagation.state, propagation.by);
   }
 
   /** Tells whether it decided. */
-  async #verify({ keyId, key }: Key, verifier: Process): Promise<boolean> {
-    const floor = this.#history.floor(keyId);
-    const answer = await this.#post(`${verifier.address}/v1/keys.verifyKey`, { key }, {});
+  async #verify({ keyId, key, roleId, identityId }: AskedKey, verifier: Process): Promise<boolean> {
+    const of = (id: string) => ({ id, floor: this.#history.floor(id) });
+    const [asked, role, identity] = [of(keyId), roleId && of(roleId), identityId && of(identityId)];
+    const question = { key, ...(role ? { authorization: { permissions: USE } } : {}) };
+    const answer = await this.#post(`${verifier.address}/v1/keys.verifyKey`, question, {});
     if (answer?.status !== 200) {
       this.#history.counts.refused++;
       if (!answer) await rest(20);
       return false;
     }
-    const { code, meta } = answer.body as { code: string; meta?: { version: number } };
-    this.#history.answered(keyId, floor, code, meta?.version ?? -1, verifier.address);
+    const { code, meta, permissions = [], identity: owner } = answer.body as unknown as Answer;
+    const version = meta?.version ?? -1;
+    const shown = [{ ...asked, version }];
+    if (role && this.#history.stateOf(keyId, version)?.hasRole) {
+      const [, said = '-1'] =
+        permissions.map((each) => each.split('.')).find(([name]) => name === 'version') ?? [];
+      shown.push({ ...role, version: Number(said) });
+    }
+    if (identity) shown.push({ ...identity, version: owner?.meta.version ?? -1 });
+    this.#history.answered(shown, code, verifier.address);
     return true;
   }
 

@@ -1,74 +1,114 @@
-/** One write of a key, as its writer saw it end. */
+/** One write of a subject, as its writer saw it end. */
 export interface WriteRecord {
   readonly version: number;
-  readonly enabled: boolean;
+  readonly state: State;
   outcome: 'running' | 'complete' | 'pending' | 'unknown' | 'refused';
 }
 
-interface KeyHistory {
+/** State that a write leaves: of a key, of the role that it may have, or of the identity of its owner. */
+export interface State {
+  /** Of a role: it gives the permission that is asked for. */
+  readonly enabled: boolean;
+  /** Of a key: it has the role. */
+  readonly hasRole?: boolean;
+}
+
+/** A key, a role or an identity. */
+interface Subject {
+  readonly kind: 'key' | 'role' | 'identity';
   readonly writes: WriteRecord[];
   /** The version of the latest write that said `complete`. */
   floor: number;
 }
 
+/** A subject in an answer: the version of it that the answer shows, and the floor as it was when the request began. */
+interface Shown {
+  readonly id: string;
+  readonly floor: number;
+  readonly version: number;
+}
+
 /**
- * Record of what was written and what was answered, key by key. One writer a key, its writes one after the other, each with a
- * version of its own in `meta`, so that every answer tells exactly which write it shows.
+ * Record of what was written and what was answered, subject by subject. One writer each, its writes one after the other, each with
+ * a version of its own that answers show, so that every answer tells exactly which writes it goes by.
  *
- * An answer is stale when, before its request began, a later write had said `complete`: the one thing that may never
- * happen. A write whose outcome nobody knows (503, connection lost) may still take effect later, because Redis may
+ * An answer is stale when, before its request began, a later write of any of its subjects had said `complete`: the one thing that
+ * may never happen. A write whose outcome nobody knows (503, connection lost) may still take effect later, because Redis may
  * find it in a socket after a pause; showing it is therefore never stale, and is counted apart.
  */
 export class History {
-  readonly #keys = new Map<string, KeyHistory>();
+  readonly #subjects = new Map<string, Subject>();
   readonly stale: string[] = [];
-  readonly counts = { answers: 0, refused: 0, latecomers: 0, acks: 0, fence: 0, pending: 0, unknown: 0 };
+  readonly counts = {
+    ...{ answers: 0, refused: 0, latecomers: 0, acks: 0, fence: 0, pending: 0, unknown: 0 },
+    ...{ withRole: 0, withIdentity: 0 },
+  };
 
-  created(keyId: string): void {
-    this.#keys.set(keyId, { writes: [{ version: 0, enabled: true, outcome: 'complete' }], floor: 0 });
+  created(id: string, kind: Subject['kind'], state: State): void {
+    const first: WriteRecord = { version: 0, state, outcome: 'complete' };
+    this.#subjects.set(id, { kind, writes: [first], floor: 0 });
   }
 
   /** @returns the record, whose `outcome` the writer sets through `ended` */
-  begin(keyId: string, enabled: boolean): WriteRecord {
-    const { writes } = this.#of(keyId);
-    const write: WriteRecord = { version: writes.length, enabled, outcome: 'running' };
+  begin(id: string, state: State): WriteRecord {
+    const { writes } = this.#of(id);
+    const write: WriteRecord = { version: writes.length, state, outcome: 'running' };
     writes.push(write);
     return write;
   }
 
-  ended(keyId: string, write: WriteRecord, outcome: WriteRecord['outcome'], by?: 'acks' | 'fence'): void {
+  ended(id: string, write: WriteRecord, outcome: WriteRecord['outcome'], by?: 'acks' | 'fence'): void {
     write.outcome = outcome;
-    if (outcome === 'complete') this.#of(keyId).floor = Math.max(this.#of(keyId).floor, write.version);
+    if (outcome === 'complete') this.#of(id).floor = Math.max(this.#of(id).floor, write.version);
     if (by) this.counts[by]++;
     else if (outcome === 'pending') this.counts.pending++;
     else if (outcome === 'unknown') this.counts.unknown++;
   }
 
   /** The version that an answer to a request beginning now may not be older than. */
-  floor(keyId: string): number {
-    return this.#of(keyId).floor;
+  floor(id: string): number {
+    return this.#of(id).floor;
   }
 
-  /** @param floor as it was when the request began */
-  answered(keyId: string, floor: number, code: string, version: number, where: string): void {
+  /** The state that a version has; undefined where nobody wrote it. */
+  stateOf(id: string, version: number): State | undefined {
+    return this.#of(id).writes[version]?.state;
+  }
+
+  /** @param shown all that the verdict goes by */
+  answered(shown: readonly Shown[], code: string, where: string): void {
     this.counts.answers++;
-    const wrong = this.#whatIsWrong(this.#of(keyId), floor, code, version);
-    if (wrong) this.stale.push(`${wrong}: ${keyId} version ${version}, floor ${floor}, ${code}, at ${where}`);
+    let expected = 'VALID';
+    for (const each of shown) {
+      const { kind } = this.#of(each.id);
+      if (kind === 'role') this.counts.withRole++;
+      if (kind === 'identity') this.counts.withIdentity++;
+      const wrong = this.#whatIsWrong(each);
+      if (wrong)
+        this.stale.push(
+          `${wrong}: ${each.id} version ${each.version}, floor ${each.floor}, ${code}, at ${where}`,
+        );
+      const state = this.stateOf(each.id, each.version);
+      if (kind !== 'role' && !state?.enabled) expected = 'DISABLED';
+      const lacks = kind === 'role' ? !state?.enabled : kind === 'key' && state?.hasRole === false;
+      if (lacks && expected === 'VALID') expected = 'INSUFFICIENT_PERMISSIONS';
+    }
+    if (code !== expected)
+      this.stale.push(`${code} where ${expected} fits what it shows: ${JSON.stringify(shown)}, at ${where}`);
   }
 
-  #whatIsWrong({ writes }: KeyHistory, floor: number, code: string, version: number): string | undefined {
-    const write = writes[version];
+  #whatIsWrong({ id, floor, version }: Shown): string | undefined {
+    const write = this.#of(id).writes[version];
     if (!write) return 'a version that nobody wrote';
-    if ((code === 'VALID') !== write.enabled) return 'a verdict that does not fit its version';
     if (version >= floor) return undefined;
     if (write.outcome !== 'unknown') return 'STALE';
     this.counts.latecomers++;
     return undefined;
   }
 
-  #of(keyId: string): KeyHistory {
-    const history = this.#keys.get(keyId);
-    if (!history) throw new Error(`nobody created ${keyId}`);
-    return history;
+  #of(id: string): Subject {
+    const subject = this.#subjects.get(id);
+    if (!subject) throw new Error(`nobody created ${id}`);
+    return subject;
   }
 }

@@ -59,6 +59,8 @@ export async function chaos(
     const running = { now: true };
     const work = [
       ...client.keys.map((key) => client.write(key, running)),
+      ...client.owners.map((owner) => client.stopAndGoOn(owner, running)),
+      ...client.roles.map((role) => client.changeRole(role, running)),
       ...Array.from({ length: READERS }, () => client.read(running)),
       ...client.accounts.map((account) => client.changeCredits(account, running)),
       ...Array.from({ length: SPENDERS }, () => client.spend(running)),
@@ -143,9 +145,9 @@ function generator(seed: number): () => number {
 const USAGE = `npm run chaos -- [--minutes N] [--deployment NAME]… [--seed S]
 
 Runs one control plane and ${VERIFIERS} verifiers on real Redis servers, kills, pauses and cuts them off at random, and
-compares every answer with what was written, what keys with credits were accepted for with what was granted, and how
-often keys with rate limits were accepted in each window with their limits. Prints a report; status 1 where an answer was
-stale, more was accepted, or the run broke off.
+compares every answer with what was written of its key, its role and its owner's identity, what keys with credits were
+accepted for with what was granted, and how often keys with rate limits were accepted in each window with their limits.
+Prints a report; status 1 where an answer was stale, more was accepted, or the run broke off.
 
   --minutes N         for each deployment, at least every fault once (default 1)
   --deployment NAME   ${DEPLOYMENTS.join(', ')}; may be repeated (default: each, one after the other)
