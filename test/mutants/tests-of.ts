@@ -35,6 +35,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'permissions/identities',
       'permissions/role-calls',
       'permissions/roles',
+      'limits/identities',
       'control-plane/contract',
       'simulation/mutants',
     ],
