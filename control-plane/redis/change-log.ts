@@ -123,13 +123,12 @@ export class RedisChangeLog implements BatchedChangeLog {
   /** The call that makes the same change of several keys. */
   #callOfAll(alike: readonly [Write, ...Write[]]): ScriptCall {
     const [{ apiId }] = alike;
-    const ids = alike.map(({ keyId }) => keyId);
     const { keys, args } = this.#call({ ...alike[0], keyId: '' });
     const [head = '', log = '', index = ''] = keys;
-    const records = ids.flatMap((keyId) => [recordKey(apiId, keyId), metaKey(apiId, keyId)]);
+    const records = alike.flatMap(({ keyId }) => [recordKey(apiId, keyId), metaKey(apiId, keyId)]);
     return {
       keys: [head, log, index, apiKeys(apiId).members, ...records],
-      args: [ids.length, ...ids, ...args],
+      args: [alike.length, ...alike.flatMap(({ keyId, condition = '' }) => [keyId, condition]), ...args],
     };
   }
 
@@ -209,7 +208,6 @@ const isAlike = (a: Write, b: Write): boolean =>
   a.apiId === b.apiId &&
   a.operation === b.operation &&
   a.fields === b.fields &&
-  a.condition === b.condition &&
   a.needs === b.needs &&
   // Each key has credits of its own.
   a.credits === undefined &&

@@ -2,7 +2,7 @@ import type { Clock } from '#shared/clock.ts';
 import type { NamedLimit } from '#shared/credits.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId, hashSecret } from '#shared/key-format.ts';
-import { KEY_FIELDS, storedFields } from '#shared/key-record.ts';
+import { KEY_FIELDS, type StoredFields, storedFields } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, indexOf, ownerKey, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { ROLES_PROTOCOL } from '#shared/slugs.ts';
@@ -230,6 +230,13 @@ export class Identities {
     const owners = [...new Set(records.flatMap(([, , of]) => of || []))];
     const ids = await Promise.all(owners.map((of) => this.idOf(of)));
     const now = new Map(owners.map((of, i) => [of, ids[i]]));
+    // Changes that are the same one are written together.
+    const links = new Map<string, StoredFields>();
+    const linkOf = (id: string): StoredFields => {
+      const link = links.get(id) ?? storedFields({ identity: id || null });
+      links.set(id, link);
+      return link;
+    };
     let latest: Latest | undefined;
     const writes = records.flatMap(([secretHash, version, of, held], i): Write[] => {
       const right = (of && now.get(of)) || '';
@@ -237,8 +244,8 @@ export class Identities {
       const sequence = Number.parseInt(version ?? '0', 10);
       if (sequence > (latest?.sequence ?? 0)) latest = { keyId, sequence };
       if (!secretHash || right === (held ?? '')) return [];
-      const fields = storedFields({ identity: right || null });
-      return [{ apiId, operation: 'update', keyId, fields, condition: version ?? '0' }];
+      const condition = version ?? '0';
+      return [{ apiId, operation: 'update', keyId, fields: linkOf(right), condition }];
     });
     return { writes, latest };
   }

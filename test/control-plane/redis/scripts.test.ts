@@ -101,7 +101,7 @@ describe('changes of many keys at once', () => {
     const together = await controlPlane(
       'log/write-changes',
       [...KEYS, ...ids.flatMap(recordOf)],
-      [3, ...ids, ...args],
+      [3, ...ids.flatMap((id) => [id, '']), ...args],
     );
     expect(together).toEqual(replies);
     expect(await all()).toEqual(expected);
@@ -112,6 +112,21 @@ describe('changes of many keys at once', () => {
     ]);
   });
 
+  test('are each made on a condition of its own', async () => {
+    await fill();
+    const [first = '', , third = ''] = ids;
+    const keys = [...KEYS, ...recordOf(first), ...recordOf(third)];
+    const write = (a: string, b: string) =>
+      controlPlane('log/write-changes', keys, [2, first, a, third, b, ...args]) as Promise<string[][]>;
+    const [conflict, written] = await write('never', '0');
+    expect([conflict, written?.slice(0, 2)]).toEqual([['CONFLICT'], ['OK', '1']]);
+    const version = (await at.redis.hget(recordOf(third)[0] ?? '', 'v')) ?? '';
+    expect(statuses(await write('0', version))).toEqual([
+      ['OK', '2'],
+      ['OK', '3'],
+    ]);
+  });
+
   test('are made once where somebody had Redis forget the script', async () => {
     await fill();
     const script = new Script(
@@ -119,7 +134,7 @@ describe('changes of many keys at once', () => {
     );
     const calls = ['key_1', 'key_2'].map((id) => ({
       keys: [...KEYS, ...recordOf(id)],
-      args: [1, id, ...args],
+      args: [1, id, '', ...args],
     }));
     const write = async () => (await script.runAll(at.redis, calls, 0, 1000)).replies.flat();
     expect(statuses(await write())).toEqual([

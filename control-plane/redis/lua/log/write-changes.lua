@@ -2,7 +2,7 @@
 -- WRITE, of several keys of an API: the same change of each, one after the other and nothing in between.
 --
 -- KEYS 1 head  2 log  3 index  4 members  5… record and long meta of each key
--- ARGV 1 number of keys  2… their ids, and then what write-change.lua has, with '' as keyId
+-- ARGV 1 number of keys  2… of each its id and its condition, and then what write-change.lua has, which these replace
 -- Returns what write-change.lua returns, for each key
 -- include gate.lua
 -- include ../../../../shared/redis/credits.lua
@@ -12,10 +12,10 @@
 -- include change.lua
 
 local count = tonumber(ARGV[1])
-local args = {unpack(ARGV, count + 2)}
+local args = {unpack(ARGV, 2 * count + 2)}
 local replies = {}
 for i = 1, count do
-  args[2] = ARGV[i + 1]
+  args[2], args[7] = ARGV[2 * i], ARGV[2 * i + 1]
   replies[i] = change({KEYS[1], KEYS[2], KEYS[3], KEYS[2 * i + 3], KEYS[2 * i + 4], KEYS[4]}, args)
 end
 return replies
