@@ -24,6 +24,7 @@ import { keyPermissionRoutes } from './http/routes/key-permissions.ts';
 import { keyRoleRoutes } from './http/routes/key-roles.ts';
 import { keyRoutes } from './http/routes/keys.ts';
 import { manyKeysRoutes } from './http/routes/many-keys.ts';
+import { permissionRoutes } from './http/routes/permissions.ts';
 import { rerollRoutes } from './http/routes/reroll.ts';
 import { roleRoutes } from './http/routes/roles.ts';
 import { rootKeyRoutes } from './http/routes/root-keys.ts';
@@ -46,6 +47,7 @@ import { Successors } from './redis/successors.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
 import { UsageView } from './redis/usage.ts';
 import { Identities } from './redis/workspace/identities.ts';
+import { Catalogue } from './redis/workspace/permissions.ts';
 import { Roles } from './redis/workspace/roles.ts';
 
 /** A control plane process, from its start until `stop`. */
@@ -168,10 +170,9 @@ export async function startControlPlane(
     done();
   });
   const view = new KeyView(nodes);
-  const roles = new Roles({ nodes, writer, view, log: changes, clock, leaseMs: config.LEASE_MS });
-  const identities = new Identities({
-    ...{ nodes, writer, view, apis, log: changes, propagator, clock, leaseMs: config.LEASE_MS },
-  });
+  const parts = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS };
+  const roles = new Roles({ ...parts, view });
+  const identities = new Identities({ ...parts, view, apis, propagator });
   keyRoutes(app, { keys, view, apis, roles, identities, propagator, usage: new UsageView(nodes), clock });
   manyKeysRoutes(app, {
     ...{ keys, view, apis, roles, propagator, holdMs: config.FENCE_WAIT_MS },
@@ -179,6 +180,7 @@ export async function startControlPlane(
   });
   keyPermissionRoutes(app, { keys, propagator });
   roleRoutes(app, { roles, propagator });
+  permissionRoutes(app, { catalogue: new Catalogue({ ...parts, view }), roles, propagator });
   keyRoleRoutes(app, { keys, roles, propagator });
   creditRoutes(app, { keys, credits: new Credits(writer, clock), propagator });
   rerollRoutes(app, { keys, identities, successors: new Successors(nodes, keys, clock), propagator, clock });

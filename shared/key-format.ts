@@ -59,7 +59,7 @@ export function secretHashFrom(digest: string): string {
  * so that ids sort by creation time in ASCII order.
  */
 export function generateId(
-  kind: 'key' | 'api' | 'root' | 'role' | 'identity' | 'verifier' | 'pool',
+  kind: 'key' | 'api' | 'root' | 'role' | 'identity' | 'permission' | 'verifier' | 'pool',
   nowMs: number,
   random = drawBytes,
 ): string {

@@ -2,6 +2,7 @@ import { Command } from 'commander';
 import { VERSION } from '#shared/verifier-status.ts';
 import { apiCommands } from './commands/apis.ts';
 import { auditCommand } from './commands/audit.ts';
+import { catalogueCommands } from './commands/catalogue.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { fleetCommand } from './commands/fleet.ts';
 import { identityCommands } from './commands/identities.ts';
@@ -29,6 +30,7 @@ export function createProgram(session = new Session()): Command {
   });
   keyCommands(program, session);
   apiCommands(program, session);
+  catalogueCommands(program, session);
   identityCommands(program, session);
   roleCommands(program, session);
   rootKeyCommands(program, session);

@@ -16,6 +16,7 @@ const EventSubject = Type.Object({
   keyId: Type.Optional(Type.String()),
   rootKeyId: Type.Optional(Type.String()),
   roleId: Type.Optional(Type.String()),
+  permissionId: Type.Optional(Type.String()),
   identityId: Type.Optional(Type.String()),
   externalId: Type.Optional(
     Type.String({ description: 'The owner of the keys, where they were chosen by it.' }),
@@ -52,6 +53,7 @@ export interface Subject {
   readonly keyId?: string;
   readonly rootKeyId?: string;
   readonly roleId?: string;
+  readonly permissionId?: string;
   readonly identityId?: string;
   /** The owner by which keys were chosen. */
   readonly externalId?: string;

@@ -45,9 +45,11 @@ export function apiKeys(apiId: string): ApiKeys {
   };
 }
 
-/** Sorted set: where a record is listed by creation number. Identities, of which there may be many, are listed apart. */
-export const indexOf = (apiId: string, keyId: string): string =>
-  keyId.startsWith('identity_') ? `kf:{${apiId}}:ids` : apiKeys(apiId).index;
+/** Sorted set: where a record is listed by creation number. Identities and permissions are listed apart from roles. */
+export function indexOf(apiId: string, keyId: string): string {
+  if (keyId.startsWith('identity_')) return `kf:{${apiId}}:ids`;
+  return keyId.startsWith('permission_') ? `kf:{${apiId}}:permissions` : apiKeys(apiId).index;
+}
 
 /** Hash: the record of one key. */
 export const recordKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:k:${keyId}`;

@@ -92,6 +92,20 @@ describe('keys', () => {
     expect(await asking(1, 'files.read')).not.toHaveProperty('permissions');
   });
 
+  test('have permissions, of which a catalogue says what they are for', async () => {
+    await answer('permissions create cli.read --description Reads');
+    await answer('permissions create cli.write --name Write-all');
+    const { roleId } = await answer('roles create scribe --permissions cli.read,cli.write');
+    expect(await printed('permissions list')).toMatch(/cli\.read +– +Reads\s+cli\.write +Write-all +–/);
+    expect((await run('permissions delete cli.write')).stderr).toContain('--yes');
+    expect(await printed('permissions delete cli.write --yes')).toContain('deleted cli.write');
+    expect(await answer('permissions list')).toHaveLength(1);
+    expect((await answer('roles list')).find(({ id }: { id: string }) => id === roleId).permissions).toEqual([
+      { id: 'cli.read', name: 'cli.read' },
+    ]);
+    await answer(`roles delete ${roleId} --yes`);
+  });
+
   test('have roles, which are made, given, changed and deleted', async () => {
     const { roleId } = await answer('roles create writer --description Writes --permissions files.write');
     const { keyId, key } = await answer('keys create shop --roles writer');

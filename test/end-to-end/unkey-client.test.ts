@@ -196,6 +196,16 @@ describe.each([
     expect(await verify('dns.read')).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
     resultOf(await admin.keys.setPermissions({ keyId, permissions: [{ name: 'dns.read' }] }));
     expect(resultOf(await admin.keys.get({ keyId })).permissions).toEqual(['dns.read']);
+    const { permissionId } = resultOf(
+      await admin.permissions.createPermission({ name: 'Read DNS', slug: 'dns.list', description: 'all' }),
+    );
+    const catalogued = { id: permissionId, name: 'Read DNS', slug: 'dns.list', description: 'all' };
+    expect(resultOf(await admin.permissions.getPermission({ permissionId }))).toEqual(catalogued);
+    expect(resultOf(await admin.permissions.listPermissions())).toContainEqual(catalogued);
+    resultOf(await admin.keys.addPermissions({ keyId, permissions: [{ id: permissionId }] }));
+    expect(await verify('dns.list')).toMatchObject({ code: 'VALID' });
+    resultOf(await admin.permissions.deletePermission({ permissionId }));
+    resultOf(await admin.keys.setPermissions({ keyId, permissions: [{ name: 'dns.read' }] }));
     const { roleId } = resultOf(
       await admin.permissions.createRole({ name: 'e2e-role', description: 'All of DNS' }),
     );

@@ -30,11 +30,12 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [/^shared\/script\.ts$/, ['control-plane/scripts', 'control-plane/import']],
   [
-    /^(?:verifier\/workspace|control-plane\/(?:workspace\/\w+|routes\/(?:identities|roles|key-roles)|role-schemas))\.ts$/,
+    /^(?:verifier\/workspace|control-plane\/(?:workspace\/\w+|routes\/(?:identities|roles|key-roles|permissions)|role-schemas))\.ts$/,
     [
       'permissions/identities',
       'permissions/role-calls',
       'permissions/roles',
+      'permissions/catalogue',
       'limits/identities',
       'control-plane/contract',
       'simulation/mutants',

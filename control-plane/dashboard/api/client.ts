@@ -1,5 +1,6 @@
 import type { Static } from 'typebox';
 import type * as identities from '../../http/operations/identities.ts';
+import type * as permissions from '../../http/operations/permissions.ts';
 import type * as answers from '../../http/operations/responses.ts';
 import type * as roles from '../../http/operations/roles.ts';
 
@@ -26,6 +27,7 @@ interface Decider {
   'identities.updateIdentity': Static<typeof identities.UpdatedIdentity>;
   'identities.getIdentityPropagation': Static<typeof answers.Propagated>;
   'identities.deleteIdentity': Static<typeof answers.Propagated>;
+  'permissions.listPermissions': Static<typeof permissions.PermissionList>;
   'permissions.createRole': Static<typeof roles.CreatedRole>;
   'permissions.listRoles': Static<typeof roles.RoleList>;
   'permissions.setRolePermissions': Static<typeof answers.Propagated>;

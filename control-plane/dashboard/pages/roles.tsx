@@ -14,6 +14,8 @@ const SHOWN_MAX = 12;
 /** The roles and what each may do, as one matrix. */
 export function Roles() {
   const roles = useLoad(() => call('permissions.listRoles'), []);
+  // Who may not see the catalogue sees the roles all the same.
+  const catalogue = useLoad(() => call('permissions.listPermissions').catch(() => []), []);
   const [wanted, setWanted] = useState('');
   const [deleting, setDeleting] = useState<Role>();
   const { applyRole, panelsBeside } = useChange(roles.again);
@@ -89,7 +91,12 @@ export function Roles() {
                   The first {SHOWN_MAX} of {shown.length}.
                 </p>
               )}
-              <Matrix roles={shown.slice(0, SHOWN_MAX)} change={applyRole} remove={setDeleting} />
+              <Matrix
+                roles={shown.slice(0, SHOWN_MAX)}
+                catalogue={catalogue.data ?? []}
+                change={applyRole}
+                remove={setDeleting}
+              />
             </>
           );
         }}

@@ -13,10 +13,12 @@ const isSame = (a: readonly string[], b: readonly string[]) => [...a].sort().joi
 
 /**
  * A line for each permission, a column for each role. What is ticked is sent role by role, each as one change.
+ * @param props.catalogue permissions that have lines in any case, with what they are for
  * @param props.change says all that the keys of a role may do, and what they might before
  */
 export function Matrix(props: {
   roles: readonly Role[];
+  catalogue: readonly { readonly slug: string; readonly description?: string }[];
   change: (
     roleId: string,
     what: string,
@@ -25,7 +27,7 @@ export function Matrix(props: {
   ) => Promise<void>;
   remove: (role: Role) => void;
 }) {
-  const { roles, change, remove } = props;
+  const { roles, catalogue, change, remove } = props;
   const [ticked, setTicked] = useState<Ticked>({});
   const [added, setAdded] = useState<readonly string[]>([]);
   const of = (role: Role) => ticked[role.id] ?? namesOf(role);
@@ -39,7 +41,10 @@ export function Matrix(props: {
     await change(role.id, `Changed ${role.name}`, of(role), namesOf(role));
     setTicked(({ [role.id]: _, ...others }) => others);
   };
-  const slugs = [...new Set([...roles.flatMap((role) => [...namesOf(role), ...of(role)]), ...added])].sort();
+  const described = new Map(catalogue.map(({ slug, description }) => [slug, description]));
+  const slugs = [
+    ...new Set([...described.keys(), ...roles.flatMap((role) => [...namesOf(role), ...of(role)]), ...added]),
+  ].sort();
   const add = (event: Event) => {
     const entered = fieldsOf(event)('slug');
     setAdded((before) => [...before, ...slugsOf(entered)]);
@@ -66,6 +71,7 @@ export function Matrix(props: {
               <tr key={slug}>
                 <th scope="row">
                   <code>{slug}</code>
+                  {described.get(slug) && <small class="quiet"> {described.get(slug)}</small>}
                 </th>
                 {roles.map((role) => (
                   <td key={role.id}>

@@ -1,19 +1,12 @@
-import type { Clock } from '#shared/clock.ts';
 import type { NamedLimit } from '#shared/credits.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
-import { generateId, hashSecret } from '#shared/key-format.ts';
 import { KEY_FIELDS, type StoredFields, storedFields } from '#shared/key-record.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, indexOf, ownerKey, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
-import { ROLES_PROTOCOL } from '#shared/slugs.ts';
-import type { ChangeLog, Write } from '../../core/change-log.ts';
-import { tooOld } from '../../core/not-written.ts';
+import { apiKeys, indexOf, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import type { Write } from '../../core/change-log.ts';
 import type { Propagation, Propagator } from '../../core/propagation.ts';
 import type { Apis } from '../apis.ts';
-import { tooOldOf } from '../change-log.ts';
-import type { DurableWriter } from '../durable-writer.ts';
 import type { Key, KeyView } from '../key-view.ts';
-import { createScript, recordCall } from '../new-record.ts';
+import { createRecord, type RecordParts, recordOf } from './new-record.ts';
 
 /** Keys that are read, and linked, in one go. */
 const KEYS_AT_ONCE = 1000;
@@ -32,15 +25,10 @@ export interface Identity {
   readonly ratelimits: readonly NamedLimit[];
 }
 
-interface IdentitiesOptions {
-  readonly nodes: RedisNodes;
-  readonly writer: DurableWriter;
+interface IdentitiesOptions extends RecordParts {
   readonly view: KeyView;
   readonly apis: Apis;
-  readonly log: ChangeLog;
   readonly propagator: Propagator;
-  readonly clock: Clock;
-  readonly leaseMs: number;
 }
 
 /**
@@ -63,7 +51,6 @@ export class Identities {
   async create(
     identity: Omit<Identity, 'id'>,
   ): Promise<{ readonly identityId: string; readonly propagation?: Propagation }> {
-    const { writer, log, clock, leaseMs } = this.#options;
     const { externalId, ...fields } = identity;
     const taken = () => new ApiError('CONFLICT', 'externalId: there is an identity of it already');
     if ((await this.idOf(externalId)) !== undefined) {
@@ -72,24 +59,15 @@ export class Identities {
         throw unavailable('verifiers may not know yet that keys are its own');
       throw taken();
     }
-    const nowMs = clock.wallMs();
-    const keyId = generateId('identity', nowMs);
-    const about = { apiId: WORKSPACE, keyId, secretHash: hashSecret(keyId), start: '', createdAt: nowMs };
-    const record = {
-      ...{ ...about, ...fields, foreign: false },
-      ...{ name: externalId, externalId: ownerOf(externalId) },
-    };
-    const { keys, args } = recordCall(record, true, leaseMs);
-    const { reply, replicated } = await writer.run(createScript, keys, args);
-    const refusal = tooOldOf(reply, ROLES_PROTOCOL);
-    if (refusal) throw tooOld('of identities', refusal);
-    if (!replicated) throw unavailable('not all replicas confirmed; the identity may have been created');
-    // Of two that were made at once the first stays.
-    if ((await this.idOf(externalId)) !== keyId) {
-      await log.write({ apiId: WORKSPACE, operation: 'delete', keyId, fields: {} });
-      throw taken();
-    }
-    return { identityId: keyId, ...(await this.linkKeysOf(externalId)) };
+    const identityId = await createRecord(
+      this.#options,
+      {
+        ...{ kind: 'identity', owner: ownerOf(externalId), fields: { ...fields, name: externalId } },
+        called: { one: 'the identity', many: 'identities' },
+      },
+      taken,
+    );
+    return { identityId, ...(await this.linkKeysOf(externalId)) };
   }
 
   async get(identityId: string): Promise<Identity | undefined> {
@@ -132,10 +110,8 @@ export class Identities {
   }
 
   /** The id of this owner's identity; undefined where there is none. */
-  async idOf(externalId: string): Promise<string | undefined> {
-    const index = ownerKey(WORKSPACE, ownerOf(externalId));
-    const [id] = await this.#options.nodes.run(index, (redis) => redis.zrange(index, '0', '0'));
-    return id;
+  idOf(externalId: string): Promise<string | undefined> {
+    return recordOf(this.#options.nodes, ownerOf(externalId));
   }
 
   /** The link of a key that gets this owner, where there is an identity of it; another one is taken away by `linkKeys`. */

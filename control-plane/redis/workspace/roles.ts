@@ -1,17 +1,11 @@
-import type { Clock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { generateId, hashSecret } from '#shared/key-format.ts';
-import { KEY_FIELDS } from '#shared/key-record.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, ownerKey, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
-import { PERMISSIONS_PROTOCOL, slugsOf } from '#shared/slugs.ts';
-import type { ChangeLog } from '../../core/change-log.ts';
-import { tooOld } from '../../core/not-written.ts';
+import { ApiError } from '#shared/errors.ts';
+import { KEY_FIELDS, storedFields } from '#shared/key-record.ts';
+import { apiKeys, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { slugsOf } from '#shared/slugs.ts';
+import type { Write } from '../../core/change-log.ts';
 import type { GivenRole } from '../../core/role-schemas.ts';
-import { tooOldOf } from '../change-log.ts';
-import type { DurableWriter } from '../durable-writer.ts';
 import type { Key, KeyView } from '../key-view.ts';
-import { createScript, recordCall } from '../new-record.ts';
+import { createRecord, type RecordParts, recordOf } from './new-record.ts';
 
 /** Most roles, so that listing them is one answer. */
 const ROLES_MAX = 1000;
@@ -24,13 +18,8 @@ export interface Role {
   readonly permissions: readonly { readonly id: string; readonly name: string }[];
 }
 
-interface RolesOptions {
-  readonly nodes: RedisNodes;
-  readonly writer: DurableWriter;
+interface RolesOptions extends RecordParts {
   readonly view: KeyView;
-  readonly log: ChangeLog;
-  readonly clock: Clock;
-  readonly leaseMs: number;
 }
 
 /**
@@ -50,36 +39,14 @@ export class Roles {
     readonly description?: string;
     readonly permissions: readonly string[];
   }): Promise<string> {
-    const { writer, log, clock, leaseMs } = this.#options;
     const { name, description, permissions } = role;
     const taken = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
     if ((await this.idOf(name)) !== undefined) throw taken();
     if ((await this.#count()) >= ROLES_MAX)
       throw new ApiError('CONFLICT', `there are ${ROLES_MAX} roles already`);
-    const nowMs = clock.wallMs();
-    const keyId = generateId('role', nowMs);
-    const record = {
-      ...{
-        apiId: WORKSPACE,
-        keyId,
-        secretHash: hashSecret(keyId),
-        start: '',
-        createdAt: nowMs,
-        foreign: false,
-      },
-      ...{ name, externalId: name, permissions, enabled: true, meta: description ? { description } : {} },
-    };
-    const { keys, args } = recordCall(record, true, leaseMs);
-    const { reply, replicated } = await writer.run(createScript, keys, args);
-    const refusal = tooOldOf(reply, PERMISSIONS_PROTOCOL);
-    if (refusal) throw tooOld('of roles', refusal);
-    if (!replicated) throw unavailable('not all replicas confirmed; the role may have been created');
-    // Of two that were made at once the first stays.
-    if ((await this.idOf(name)) !== keyId) {
-      await log.write({ apiId: WORKSPACE, operation: 'delete', keyId, fields: {} });
-      throw taken();
-    }
-    return keyId;
+    const fields = { name, permissions, enabled: true, meta: description ? { description } : {} };
+    const called = { one: 'the role', many: 'roles' };
+    return createRecord(this.#options, { kind: 'role', owner: name, fields, called }, taken);
   }
 
   async get(roleId: string): Promise<Role | undefined> {
@@ -94,10 +61,8 @@ export class Roles {
   }
 
   /** The id of the role of this name; undefined where there is none. */
-  async idOf(name: string): Promise<string | undefined> {
-    const index = ownerKey(WORKSPACE, name);
-    const [id] = await this.#options.nodes.run(index, (redis) => redis.zrange(index, '0', '0'));
-    return id;
+  idOf(name: string): Promise<string | undefined> {
+    return recordOf(this.#options.nodes, name);
   }
 
   /** Ids of roles that a call names, in their order. Rejects with NOT_FOUND where there is one of them no more. */
@@ -136,6 +101,24 @@ export class Roles {
       Promise.all(ids.map((id) => redis.hget(recordKey(WORKSPACE, id), KEY_FIELDS.name.letter))),
     );
     return names.map((name) => name ?? undefined);
+  }
+
+  /** Changes that take a permission from the roles that have it, each on the condition that the role is as it was. */
+  async without(slug: string): Promise<Write[]> {
+    const { index } = apiKeys(WORKSPACE);
+    const { permissions } = KEY_FIELDS;
+    const [ids, records] = await this.#options.nodes.run(index, async (redis) => {
+      const all = await redis.zrange(index, '0', '-1');
+      const read = all.map((id) => redis.hmget(recordKey(WORKSPACE, id), 'v', permissions.letter));
+      return [all, await Promise.all(read)];
+    });
+    return records.flatMap(([version, text], i): Write[] => {
+      const slugs = slugsOf(text ?? '');
+      if (!slugs.includes(slug)) return [];
+      const fields = storedFields({ permissions: slugs.filter((each) => each !== slug) });
+      const [apiId, keyId, condition] = [WORKSPACE, ids[i] ?? '', version ?? '0'];
+      return [{ apiId, operation: 'update', keyId, fields, condition }];
+    });
   }
 
   /** Ids of a key's roles, and the version of its record that has them; undefined when there is no such key. */

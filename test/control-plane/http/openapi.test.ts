@@ -99,6 +99,9 @@ test('every documented operation succeeds, and answers what the document says an
     listRoles: {},
     setRolePermissions: { roleId, permissions: ['a'] },
     getRolePropagation: { roleId, sequence: '1' },
+    createPermission: { name: 'Read files', slug: 'files.read', description: 'all of them' },
+    getPermission: { permissionId: 'files.read' },
+    listPermissions: {},
     createIdentity: { externalId: 'grace' },
     getIdentity: { identityId },
     listIdentities: { limit: '1' },
@@ -129,6 +132,7 @@ test('every documented operation succeeds, and answers what the document says an
     deleteAllKeys: { apiId: 'shop' },
     deleteApi: { apiId: 'books' },
     deleteRole: { roleId },
+    deletePermission: { permissionId: 'files.read' },
     deleteIdentity: { identityId },
   };
   expect(operations.map(({ operationId }) => operationId).sort()).toEqual(Object.keys(inputs).sort());

@@ -60,6 +60,8 @@ interface Target {
 let roles = 0;
 const newRole = async (): Promise<string> =>
   (await fleet.ok('permissions.createRole', { name: `role-${++roles}` })).roleId;
+const newPermission = async (): Promise<string> =>
+  (await fleet.ok('permissions.createPermission', { name: `permission-${++roles}` })).permissionId;
 const newIdentity = async () =>
   (await fleet.ok('identities.createIdentity', { externalId: `owner-${++roles}` })).identityId;
 const onKey = async (apiId: string) => ({ keyId: await newKey(apiId) });
@@ -86,6 +88,10 @@ const TARGETS: Readonly<Record<string, Target>> = {
     },
   },
   deleteRole: { input: async () => ({ roleId: await newRole() }), spent: true },
+  createPermission: { input: async () => ({ name: `permission-${++roles}` }), spent: true },
+  getPermission: { input: async () => ({ permissionId: await newPermission() }) },
+  listPermissions: { input: async () => ({}) },
+  deletePermission: { input: async () => ({ permissionId: await newPermission() }), spent: true },
   createIdentity: { input: async () => ({ externalId: `owner-${++roles}` }), spent: true },
   getIdentity: { input: async () => ({ identityId: await newIdentity() }) },
   listIdentities: { input: async () => ({}) },

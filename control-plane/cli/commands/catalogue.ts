@@ -1,0 +1,55 @@
+import type { Command } from 'commander';
+import type { ChangeStatus } from '../../core/propagation.ts';
+import type { CataloguedPermission } from '../../redis/workspace/permissions.ts';
+import type { Session } from '../session.ts';
+import { list, table } from '../terminal/output.ts';
+import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
+
+/** `keyfence permissions …` */
+export function catalogueCommands(program: Command, session: Session): void {
+  const permissions = program
+    .command('permissions')
+    .description('the catalogue of permissions: names and descriptions, for people');
+
+  permissions
+    .command('create <slug>')
+    .description('put a permission into the catalogue')
+    .option('--name <text>', 'its name, where that is another')
+    .option('--description <text>', 'what it is for')
+    .action(async (slug: string, { name = slug, description }) => {
+      const input = { name, slug, ...(description === undefined ? {} : { description }) };
+      const made = await session.call<{ permissionId: string }>('permissions.createPermission', input);
+      session.print(made, () => list({ ...made }));
+    });
+
+  permissions
+    .command('list')
+    .description('list the catalogue')
+    .action(async () => {
+      const all = await session.call<CataloguedPermission[]>('permissions.listPermissions');
+      session.print(all, () =>
+        table(all, {
+          permission: ({ slug }) => slug,
+          name: ({ name, slug }) => (name === slug ? undefined : name),
+          description: ({ description }) => description,
+        }),
+      );
+    });
+
+  permissions
+    .command('delete <slug>')
+    .description(
+      'delete a permission from the catalogue and from all roles; keys that have it themselves keep it',
+    )
+    .option('--yes', 'do not ask')
+    .addOption(waitOption())
+    .action(async (permissionId: string, { yes, wait }) => {
+      await confirm(`delete ${permissionId}`, yes === true);
+      const input = { permissionId, ...(wait === undefined ? {} : { waitMs: wait * 1000 }) };
+      printChange(
+        session,
+        `deleted ${permissionId}`,
+        await session.call<{ propagation: ChangeStatus }>('permissions.deletePermission', input),
+      );
+    });
+}

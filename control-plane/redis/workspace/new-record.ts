@@ -1,0 +1,62 @@
+import type { Clock } from '#shared/clock.ts';
+import { type ApiError, unavailable } from '#shared/errors.ts';
+import { generateId, hashSecret } from '#shared/key-format.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { ownerKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import type { ChangeLog } from '../../core/change-log.ts';
+import { tooOld } from '../../core/not-written.ts';
+import { tooOldOf } from '../change-log.ts';
+import type { DurableWriter } from '../durable-writer.ts';
+import { createScript, type NewFields, neededForNew, recordCall } from '../new-record.ts';
+
+/** Parts that records of the space beside all APIs are made with. */
+export interface RecordParts {
+  readonly nodes: RedisNodes;
+  readonly writer: DurableWriter;
+  readonly log: ChangeLog;
+  readonly clock: Clock;
+  readonly leaseMs: number;
+}
+
+/** A record that is to be made: a role, an identity or a permission. */
+interface NewRecord {
+  readonly kind: 'role' | 'identity' | 'permission';
+  /** Its name in the index of owners, which no other has. */
+  readonly owner: string;
+  readonly fields: Omit<NewFields, 'externalId'>;
+  /** The words for one of the kind, and for many, in messages. */
+  readonly called: { readonly one: string; readonly many: string };
+}
+
+/**
+ * Creates a record of the space beside all APIs, of the form that keys have, which no secret leads to; its id.
+ * Rejects with `taken` where there is one of that owner, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
+ */
+export async function createRecord(
+  { nodes, writer, log, clock, leaseMs }: RecordParts,
+  { kind, owner, fields, called }: NewRecord,
+  taken: () => ApiError,
+): Promise<string> {
+  const createdAt = clock.wallMs();
+  const keyId = generateId(kind, createdAt);
+  const record = {
+    ...{ apiId: WORKSPACE, keyId, secretHash: hashSecret(keyId), start: '', createdAt, foreign: false },
+    ...{ ...fields, externalId: owner },
+  };
+  const { keys, args } = recordCall(record, true, leaseMs);
+  const { reply, replicated } = await writer.run(createScript, keys, args);
+  const refusal = tooOldOf(reply, neededForNew(record));
+  if (refusal) throw tooOld(`of ${called.many}`, refusal);
+  if (!replicated) throw unavailable(`not all replicas confirmed; ${called.one} may have been created`);
+  // Of two that were made at once the first stays.
+  if ((await recordOf(nodes, owner)) === keyId) return keyId;
+  await log.write({ apiId: WORKSPACE, operation: 'delete', keyId, fields: {} });
+  throw taken();
+}
+
+/** The id of the record of this owner; undefined where there is none. */
+export async function recordOf(nodes: RedisNodes, owner: string): Promise<string | undefined> {
+  const index = ownerKey(WORKSPACE, owner);
+  const [id] = await nodes.run(index, (redis) => redis.zrange(index, '0', '0'));
+  return id;
+}

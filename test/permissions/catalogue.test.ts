@@ -1,0 +1,90 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { apiKeys, indexOf, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { Fleet } from '../harness/fleet.ts';
+
+/** The catalogue of permissions, with one verifier. */
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await Fleet.start();
+});
+afterAll(() => fleet.stop());
+
+const create = (fields: object) => fleet.ok('permissions.createPermission', fields);
+const list = (): Promise<{ id: string }[]> => fleet.ok('permissions.listPermissions');
+const remove = (permissionId: string) => fleet.ok('permissions.deletePermission', { permissionId });
+
+test('a permission is named and described, by its slug, and listed in order apart from roles', async () => {
+  const first = { name: 'Write files', slug: 'files.write', description: 'all of them' };
+  expect(await create(first)).toEqual({ permissionId: 'files.write' });
+  expect(await create({ name: 'files.read' })).toEqual({ permissionId: 'files.read' });
+  await fleet.ok('permissions.createRole', { name: 'files.read' });
+  await fleet.ok('identities.createIdentity', { externalId: 'files.read' });
+  const shown = [
+    { id: 'files.write', ...first },
+    { id: 'files.read', name: 'files.read', slug: 'files.read' },
+  ];
+  expect(await list()).toEqual(shown);
+  for (const each of shown)
+    expect(await fleet.ok('permissions.getPermission', { permissionId: each.id })).toEqual(each);
+  expect(await fleet.ok('permissions.listRoles')).toHaveLength(1);
+  expect((await fleet.ok('identities.listIdentities')).total).toBe(1);
+});
+
+test('there is one of a slug, also where two calls come at once', async () => {
+  const calls = Array.from({ length: 5 }, () =>
+    fleet.admin('permissions.createPermission', { name: 'once' }),
+  );
+  const statuses = (await Promise.all(calls)).map(({ status }) => status).sort();
+  expect(statuses.filter((status) => status !== 409).length).toBeLessThanOrEqual(1);
+  await fleet.admin('permissions.createPermission', { name: 'once' });
+  expect((await list()).filter(({ id }) => id === 'once')).toHaveLength(1);
+  const again = await fleet.admin('permissions.createPermission', { name: 'Other', slug: 'once' });
+  expect([again.status, again.body.error.message]).toEqual([409, 'slug: there is a permission once already']);
+});
+
+test('one that is deleted is in no role any more when the call answers, and keys keep what they have', async () => {
+  await create({ name: 'gone' });
+  const role = await fleet.ok('permissions.createRole', { name: 'both', permissions: ['gone', 'stays'] });
+  await fleet.ok('permissions.createRole', { name: 'other', permissions: ['stays'] });
+  const byRole = await fleet.ok('keys.createKey', { apiId: 'shop', roles: ['both'] });
+  const itself = await fleet.ok('keys.createKey', { apiId: 'shop', permissions: ['gone'] });
+  const asked = { authorization: { permissions: 'gone' } };
+  for (const { key } of [byRole, itself]) expect(await fleet.verdict(key, asked)).toBe('VALID');
+  const { sequence: before } = (
+    await fleet.ok('permissions.setRolePermissions', {
+      roleId: role.roleId,
+      permissions: ['gone', 'stays'],
+    })
+  ).propagation;
+  expect((await remove('gone')).propagation).toMatchObject({ state: 'complete', sequence: before + 2 });
+  const { body } = await fleet.verifyOnce(byRole.key, asked);
+  // A slow machine may have no verdict at this instant, but never an older one.
+  expect([undefined, 'INSUFFICIENT_PERMISSIONS']).toContain(body.code);
+  expect(await fleet.verdict(byRole.key, asked)).toBe('INSUFFICIENT_PERMISSIONS');
+  expect(await fleet.verdict(byRole.key, { authorization: { permissions: 'stays' } })).toBe('VALID');
+  expect(await fleet.verdict(itself.key, asked)).toBe('VALID');
+  const { events } = await fleet.ok('audit.listEvents');
+  expect(events[0]).toMatchObject({
+    ...{ operation: 'permissions.deletePermission', on: { permissionId: 'gone' } },
+    after: { roles: [role.roleId] },
+  });
+  for (const [operation, input] of [
+    ['permissions.getPermission', { permissionId: 'gone' }],
+    ['permissions.deletePermission', { permissionId: 'gone' }],
+  ] as const)
+    expect((await fleet.admin(operation, input)).status).toBe(404);
+  expect(await create({ name: 'gone' })).toEqual({ permissionId: 'gone' });
+});
+
+test('the catalogue is apart from what followers need, and bounded', async () => {
+  const index = indexOf(WORKSPACE, 'permission_');
+  expect(index).not.toBe(apiKeys(WORKSPACE).index);
+  await create({ name: 'last' });
+  const redis = new Redis(fleet.redisUrl);
+  const there = await redis.zcard(index);
+  await redis.zadd(index, ...Array.from({ length: 1000 - there }, (_, i) => [1e6 + i, `x${i}`]).flat());
+  redis.disconnect();
+  const refused = await fleet.admin('permissions.createPermission', { name: 'one-more' });
+  expect([refused.status, refused.body.error.message]).toEqual([409, 'there are 1000 permissions already']);
+});
