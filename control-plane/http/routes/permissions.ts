@@ -59,7 +59,6 @@ export function permissionRoutes(
       if (!keyId) throw notFound(slug);
       const taken = await takeFromRoles(slug);
       note(request, {}, { after: { roles: taken } });
-      // Of the same log, so that it is complete when all before it is.
       const write = { apiId: WORKSPACE, operation: 'delete', keyId, fields: {} } as const;
       const propagation = await propagator.apply(write, waitMs, recordChange(request));
       if (!propagation) throw notFound(slug);
@@ -73,7 +72,9 @@ export function permissionRoutes(
     for (let tries = 0; tries < TRIES; tries++) {
       const [first, ...others] = await roles.without(slug);
       if (!first) return [...taken];
-      const { applied } = await propagator.applyAll([first, ...others], 0);
+      const { applied, propagation } = await propagator.applyAll([first, ...others]);
+      if (propagation?.state === 'pending')
+        throw unavailable('verifiers may not know yet that roles lack it: send the call again');
       for (const each of applied) if ('sequence' in each) taken.add(each.keyId);
     }
     throw unavailable('roles change faster than the permission can be taken from them');
