@@ -28,6 +28,11 @@ test('a permission is named and described, by its slug, and listed in order apar
   for (const each of shown)
     expect(await fleet.ok('permissions.getPermission', { permissionId: each.id })).toEqual(each);
   expect(await fleet.ok('permissions.listRoles')).toHaveLength(1);
+  const { events } = await fleet.ok('audit.listEvents');
+  expect(events.find(({ on }: { on: object }) => 'permissionId' in on)).toMatchObject({
+    ...{ operation: 'permissions.createPermission', on: { permissionId: 'files.read' } },
+    after: { name: 'files.read' },
+  });
   expect((await fleet.ok('identities.listIdentities')).total).toBe(1);
 });
 
@@ -39,8 +44,14 @@ test('there is one of a slug, also where two calls come at once', async () => {
   expect(statuses.filter((status) => status !== 409).length).toBeLessThanOrEqual(1);
   await fleet.admin('permissions.createPermission', { name: 'once' });
   expect((await list()).filter(({ id }) => id === 'once')).toHaveLength(1);
+  const redis = new Redis(fleet.redisUrl);
+  const changes = () => redis.hget(apiKeys(WORKSPACE).head, 's');
+  const before = await changes();
   const again = await fleet.admin('permissions.createPermission', { name: 'Other', slug: 'once' });
   expect([again.status, again.body.error.message]).toEqual([409, 'slug: there is a permission once already']);
+  // Nothing is written for it, which followers would have to hear of.
+  expect(await changes()).toBe(before);
+  redis.disconnect();
 });
 
 test('one that is deleted is in no role any more when the call answers, and keys keep what they have', async () => {

@@ -37,6 +37,7 @@ export async function createRecord(
   { kind, owner, fields, called }: NewRecord,
   taken: () => ApiError,
 ): Promise<string> {
+  if ((await recordOf(nodes, owner)) !== undefined) throw taken();
   const createdAt = clock.wallMs();
   const keyId = generateId(kind, createdAt);
   const record = {

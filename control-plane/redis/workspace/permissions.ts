@@ -34,7 +34,6 @@ export class Catalogue {
   async create({ slug, name, description }: CataloguedPermission): Promise<void> {
     const { nodes } = this.#options;
     const taken = () => new ApiError('CONFLICT', `slug: there is a permission ${slug} already`);
-    if ((await this.idOf(slug)) !== undefined) throw taken();
     if ((await nodes.run(INDEX, (redis) => redis.zcard(INDEX))) >= PERMISSIONS_MAX)
       throw new ApiError('CONFLICT', `there are ${PERMISSIONS_MAX} permissions already`);
     const fields = { name, enabled: true, meta: { slug, ...(description ? { description } : {}) } };

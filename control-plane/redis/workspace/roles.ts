@@ -41,7 +41,6 @@ export class Roles {
   }): Promise<string> {
     const { name, description, permissions } = role;
     const taken = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
-    if ((await this.idOf(name)) !== undefined) throw taken();
     if ((await this.#count()) >= ROLES_MAX)
       throw new ApiError('CONFLICT', `there are ${ROLES_MAX} roles already`);
     const fields = { name, permissions, enabled: true, meta: description ? { description } : {} };
