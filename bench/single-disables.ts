@@ -15,9 +15,12 @@ interface Plan {
  */
 export class SingleDisables {
   readonly #worker: Worker;
+  readonly #failed: Promise<never>;
 
   constructor(plan: Plan) {
     this.#worker = new Worker(new URL(import.meta.url), { workerData: plan });
+    this.#failed = new Promise((_, reject) => this.#worker.once('error', reject));
+    this.#failed.catch(() => undefined);
   }
 
   /** @param count of each caller; without one they go on until `end` */
@@ -27,10 +30,8 @@ export class SingleDisables {
 
   /** Waits until they are done; how long each change took, milliseconds, by caller. */
   taken(): Promise<number[][]> {
-    return new Promise((resolve, reject) => {
-      this.#worker.once('message', resolve);
-      this.#worker.once('error', reject);
-    });
+    const taken = new Promise<number[][]>((resolve) => this.#worker.once('message', resolve));
+    return Promise.race([taken, this.#failed]);
   }
 
   /** Has them stop, and returns as `taken`. */

@@ -75,6 +75,8 @@ export class Client {
   readonly #agent: Agent;
   readonly #history: History;
   readonly #random: () => number;
+  /** A role that no key has: its changes are complete when those of all roles are. */
+  #probeRole = '';
 
   constructor(world: World, agent: Agent, history: History, random: () => number) {
     this.#world = world;
@@ -92,6 +94,10 @@ export class Client {
       const { roleId } = made.body as unknown as { roleId: string };
       this.#history.created(roleId, 'role', { enabled: true });
       this.roles.push({ roleId, name });
+    }
+    while (!this.#probeRole) {
+      const made = await this.#admin('permissions.createRole', { name: 'probe' });
+      if (made?.status === 200) this.#probeRole = String(made.body['roleId']);
     }
     while (this.owners.length < OWNERS) {
       const externalId = `owner-${this.owners.length}`;
@@ -111,7 +117,7 @@ export class Client {
     number: number,
     owner = number % 2 ? this.owners[number % OWNERS] : undefined,
   ): Promise<boolean> {
-    const role = owner && this.roles[number % ROLES];
+    const role = owner && this.roles[(number >> 1) % ROLES];
     const answer = await this.#admin('keys.createKey', {
       // Two APIs, so that verifiers follow more than one.
       apiId: API_IDS[(number >> 1) % API_IDS.length],
@@ -247,11 +253,9 @@ export class Client {
           { enabled: this.#random() < 0.5 },
           'identities.updateIdentity',
           (write) => ({
-            ...{
-              identityId: owner.identityId,
-              enabled: write.state.enabled,
-              meta: { version: write.version },
-            },
+            identityId: owner.identityId,
+            enabled: write.state.enabled,
+            meta: { version: write.version },
           }),
         ),
       ]);
@@ -279,29 +283,40 @@ export class Client {
     }
   }
 
-  /** Time until every verifier decides again and a change is complete by acks, milliseconds. */
+  /**
+   * Time until every verifier decides again, about a plain key and about one of a customer with a role, and changes of a key and of
+   * a role are complete by acks, milliseconds.
+   */
   async recovery(): Promise<number> {
     const startedAtMs = performance.now();
-    const [key] = this.keys;
-    if (!key) throw new Error('there are no keys');
-    const within = () => {
-      if (performance.now() - startedAtMs > RECOVERY_MS_MAX)
-        throw new Error(`no recovery within ${RECOVERY_MS_MAX} ms`);
-    };
-    for (const verifier of this.#world.verifiers) {
-      while (!(await this.#verify(key, verifier))) {
-        within();
+    const until = async (isThere: () => Promise<boolean>) => {
+      while (!(await isThere())) {
+        if (performance.now() - startedAtMs > RECOVERY_MS_MAX)
+          throw new Error(`no recovery within ${RECOVERY_MS_MAX} ms`);
         await rest(20);
       }
+    };
+    for (const key of [this.keys[0], this.keys[1]]) {
+      if (!key) throw new Error('there are no keys');
+      for (const verifier of this.#world.verifiers) await until(() => this.#verify(key, verifier));
     }
-    for (;;) {
+    await until(async () => {
       const probe = await this.#admin('keys.createKey', { apiId: API_IDS[0] });
       const { keyId } = (probe?.status === 200 ? probe.body : {}) as Partial<Key>;
-      const update = keyId ? await this.#admin('keys.updateKey', { keyId, enabled: false }) : undefined;
-      const propagation = update?.body['propagation'] as { by?: string } | undefined;
-      if (propagation?.by === 'acks') return performance.now() - startedAtMs;
-      within();
-    }
+      return keyId !== undefined && this.#byAcks('keys.updateKey', { keyId, enabled: false });
+    });
+    await until(() => {
+      const permissions = [`at.${Math.floor(performance.now())}`];
+      return this.#byAcks('permissions.setRolePermissions', { roleId: this.#probeRole, permissions });
+    });
+    return performance.now() - startedAtMs;
+  }
+
+  /** Makes a change, and tells whether it is complete because every verifier acknowledged it. */
+  async #byAcks(operation: string, body: object): Promise<boolean> {
+    const answer = await this.#admin(operation, body);
+    const propagation = answer?.body['propagation'] as { by?: string } | undefined;
+    return propagation?.by === 'acks';
   }
 
   async #update({ keyId, roleId }: AskedKey): Promise<void> {

@@ -3,6 +3,9 @@ export interface WriteRecord {
   readonly version: number;
   readonly state: State;
   outcome: 'running' | 'complete' | 'pending' | 'unknown' | 'refused';
+  /** Moments at which it was begun and at which it had ended, by a count of all moments. */
+  readonly began: number;
+  ended: number;
 }
 
 /** State that a write leaves: of a key, of the role that it may have, or of the identity of its owner. */
@@ -33,11 +36,13 @@ interface Shown {
  * a version of its own that answers show, so that every answer tells exactly which writes it goes by.
  *
  * An answer is stale when, before its request began, a later write of any of its subjects had said `complete`: the one thing that
- * may never happen. A write whose outcome nobody knows (503, connection lost) may still take effect later, because Redis may
+ * may never happen. Nor may it put together what never held at one moment: a key from before a change that was complete when the
+ * change of the role that it shows was only begun. A write whose outcome nobody knows (503, connection lost) may still take effect later, because Redis may
  * find it in a socket after a pause; showing it is therefore never stale, and is counted apart.
  */
 export class History {
   readonly #subjects = new Map<string, Subject>();
+  #moment = 0;
   readonly stale: string[] = [];
   readonly counts = {
     ...{ answers: 0, refused: 0, latecomers: 0, acks: 0, fence: 0, pending: 0, unknown: 0 },
@@ -45,20 +50,22 @@ export class History {
   };
 
   created(id: string, kind: Subject['kind'], state: State): void {
-    const first: WriteRecord = { version: 0, state, outcome: 'complete' };
+    const first: WriteRecord = { version: 0, state, outcome: 'complete', began: 0, ended: ++this.#moment };
     this.#subjects.set(id, { kind, writes: [first], floor: 0 });
   }
 
   /** @returns the record, whose `outcome` the writer sets through `ended` */
   begin(id: string, state: State): WriteRecord {
     const { writes } = this.#of(id);
-    const write: WriteRecord = { version: writes.length, state, outcome: 'running' };
+    const began = ++this.#moment;
+    const write: WriteRecord = { version: writes.length, state, outcome: 'running', began, ended: 0 };
     writes.push(write);
     return write;
   }
 
   ended(id: string, write: WriteRecord, outcome: WriteRecord['outcome'], by?: 'acks' | 'fence'): void {
     write.outcome = outcome;
+    write.ended = ++this.#moment;
     if (outcome === 'complete') this.#of(id).floor = Math.max(this.#of(id).floor, write.version);
     if (by) this.counts[by]++;
     else if (outcome === 'pending') this.counts.pending++;
@@ -95,6 +102,17 @@ export class History {
     }
     if (code !== expected)
       this.stale.push(`${code} where ${expected} fits what it shows: ${JSON.stringify(shown)}, at ${where}`);
+    const began = Math.max(...shown.map(({ id, version }) => this.#of(id).writes[version]?.began ?? 0));
+    const over = Math.min(...shown.map((each) => this.#over(each)));
+    if (over < began) this.stale.push(`never held at one moment: ${JSON.stringify(shown)}, at ${where}`);
+  }
+
+  /** The moment from which nobody may show a version any more. */
+  #over({ id, version }: Shown): number {
+    const { writes } = this.#of(id);
+    if (writes[version]?.outcome === 'unknown') return Number.POSITIVE_INFINITY;
+    const later = writes.slice(version + 1).filter(({ outcome }) => outcome === 'complete');
+    return Math.min(...later.map(({ ended }) => ended));
   }
 
   #whatIsWrong({ id, floor, version }: Shown): string | undefined {
