@@ -14,7 +14,7 @@ const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|en
  */
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
-    /^(?:control-plane\/(?:credits|credit-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|terms|pools?|limits|spending-rate|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
+    /^(?:control-plane\/(?:credits|(?:credit|limit)-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|terms|pools?|limits|spending-rate|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
     [
       'verifier/pools',
       'credits/scripts',
@@ -30,7 +30,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [/^shared\/script\.ts$/, ['control-plane/scripts', 'control-plane/import']],
   [
-    /^(?:verifier\/workspace|control-plane\/(?:workspace\/\w+|routes\/(?:identities|roles|key-roles|permissions)|role-schemas))\.ts$/,
+    /^(?:verifier\/workspace|control-plane\/(?:workspace\/[\w-]+|routes\/(?:identities|roles|key-roles|permissions)|(?:role|slug)-schemas))\.ts$/,
     [
       'permissions/identities',
       'permissions/role-calls',
@@ -136,6 +136,11 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [/^shared\/protocol\.ts$/, ['shared/protocol', 'shared/change', 'control-plane/gate']],
   [/^control-plane\/lua\/check-rights\.lua$/, ['cli/doctor', 'deploy/users']],
   [/^control-plane\/durability\.ts$/, ['control-plane/durability', 'control-plane/contract', 'cli/doctor']],
+  [
+    /^control-plane\/durable-writer\.ts$/,
+    ['control-plane/unconfirmed', 'control-plane/replicas', 'control-plane/failures'],
+  ],
+  [/^control-plane\/pending-changes\.ts$/, ['control-plane/pending-changes', 'control-plane/limits']],
   [/^control-plane\/usage\.ts$/, ['control-plane/usage']],
   [/^control-plane\/fleet\.ts$/, ['control-plane/fleet']],
   [
@@ -158,12 +163,15 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [/^control-plane\/cli\/(?:commands\/)?doctor/, ['cli/doctor']],
   [/^control-plane\/cli\/(?:exit|client)\.ts$/, ['cli/client', 'cli/commands']],
   [/^control-plane\/cli\//, ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor']],
-  [/^control-plane\/config\.ts$/, ['shared/config', 'documentation', 'control-plane/contract']],
+  [/^control-plane\/config\.ts$/, ['shared/config', 'control-plane/contract']],
   [
     /^control-plane\/(?:app|main|metrics)\.ts$/,
     ['metrics', 'documentation', 'control-plane/contract', 'control-plane/limits'],
   ],
-  [/^control-plane\/http\/(?:dashboard|openapi)\.ts$/, ['dashboard/serving', 'control-plane/openapi']],
+  [
+    /^control-plane\/(?:dashboard|openapi|security-headers)\.ts$/,
+    ['dashboard/serving', 'control-plane/openapi'],
+  ],
   [
     /^verifier\/(?:authz|identity-headers|router)\.ts$/,
     [
@@ -214,7 +222,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ['verifier/usage', 'control-plane/usage'],
   ],
   [/^verifier\/status-report\.ts$|^verifier\/lua\/report/, ['verifier/status', 'control-plane/fleet']],
-  [/^verifier\/config\.ts$/, ['shared/config', 'documentation', 'verifier/http']],
+  [/^verifier\/config\.ts$/, ['shared/config', 'verifier/http']],
   [/^verifier\/key-cache\.ts$/, ['verifier/key-cache', 'verifier/look-ups', 'simulation/simulation']],
   [
     /^verifier\/(?:follower|former-names|log-prefix|semaphore|lease|redis-port|api-session|lua\/(?:sync|register|find-keys)|verifier|verdict|pointer-batcher|single-flight|negative-cache)\b/,
@@ -227,10 +235,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'simulation/simulation',
     ],
   ],
-  [
-    /^verifier\/library\/engine-settings\.ts$/,
-    ['documentation', 'verifier/library/client', 'verifier/library/verifier'],
-  ],
+  [/^verifier\/library\/engine-settings\.ts$/, ['verifier/library/client', 'verifier/library/verifier']],
   [
     /^verifier\/library\//,
     ['verifier/library/client', 'verifier/library/metrics', 'verifier/library/verifier'],
@@ -277,7 +282,13 @@ export function testsOf(root: string, file: string, files: readonly string[]): s
   const scripts = file.endsWith('.lua')
     ? ['control-plane/scripts', 'control-plane/key-scripts', 'verifier/sync-script', 'control-plane/gate']
     : [];
-  const row = [...scripts, ...(ROWS.find(([pattern]) => pattern.test(file.replace(ROOM, '/')))?.[1] ?? [])];
+  // Tables of settings are written from where they are declared.
+  const settings = /\.help\('/.test(readFileSync(join(root, file), 'utf8')) ? ['documentation'] : [];
+  const row = [
+    ...scripts,
+    ...(ROWS.find(([pattern]) => pattern.test(file.replace(ROOM, '/')))?.[1] ?? []),
+    ...settings,
+  ];
   const named = row.flatMap(
     (name) => tests.find((test) => test.replace(TEST_ROOM, '/') === `test/${name}.test.ts`) ?? [],
   );

@@ -1,16 +1,19 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { share } from '../harness/share.ts';
 import { MUTANTS } from './mutants.ts';
 import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
 
-/** Every fourth mutant, other ones at the next commit: with SHARES=all, all of them. */
+/**
+ * Seeds that show their mutant keep this short. Where a change of the simulation makes it another one, a search takes its place,
+ * for minutes, and tells which to write down.
+ */
 describe('is caught by its seed, or within 1,000 others:', () => {
-  test.each(share(Object.entries(MUTANTS), 4))('%s', async (name, { seed }) => {
+  test.each(Object.entries(MUTANTS))('%s', async (name, { seed }) => {
     const known = await run('--mutant', name, '--from', String(seed), '--seeds', '1');
     const { output, code } =
       known.code === 0 ? await run('--mutant', name, '--seeds', '1000', ...from(seed)) : known;
+    if (known.code === 0) console.warn(`seed ${seed} does not show "${name}" any more: ${output}`);
     expect(output).toMatch(/^seed \d+: I\d+: /m);
     expect(code).toBe(1);
   });
