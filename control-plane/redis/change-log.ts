@@ -37,8 +37,8 @@ export const BATCH_LIMITS = { partMax: 100, periodMs: 12, giveWayMs: 25, lagMax:
 const WRITTEN_AT_ONCE = 25;
 /** A longer new state goes into the log as "forget this key". */
 const PAYLOAD_BYTES_MAX = 1024;
-/** Kills are told apart by a random number below this: scores are doubles, and randomInt ends at 2^48. */
-const KILL_MAX = 2 ** 48 - 1;
+/** Kills are told apart by a random number below this: scores are doubles, and randomInt ends here. */
+const KILL_MAX = 2 ** 48;
 
 /** The change logs in real Redis. */
 export class RedisChangeLog implements BatchedChangeLog {

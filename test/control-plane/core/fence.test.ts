@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { ChangeLog } from '../../../control-plane/core/change-log.ts';
-import { Fence, type FenceOutcome } from '../../../control-plane/core/fence.ts';
+import { Fence, type FenceEvents, type FenceOutcome } from '../../../control-plane/core/fence.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { Timeline } from '../../simulation/clock.ts';
 import { RedisState, type Script } from '../../simulation/redis.ts';
@@ -15,14 +15,16 @@ const LIMITS = {
   batchBytesMax: 1024,
 };
 
+const clockOf = (timeline: Timeline): Clock => ({
+  monotonicMs: () => timeline.nowMs,
+  wallMs: () => timeline.nowMs,
+  after: (ms, run) => timeline.after(ms, run),
+});
+
 /** A failover took a change: it was written at a primary that is deposed, and its successor has another one. */
 async function afterFailover(where: { writes: 'deposed' | 'successor'; looks: 'deposed' | 'successor' }) {
   const timeline = new Timeline();
-  const clock: Clock = {
-    monotonicMs: () => timeline.nowMs,
-    wallMs: () => timeline.nowMs,
-    after: (ms, run) => timeline.after(ms, run),
-  };
+  const clock = clockOf(timeline);
   const before = new RedisState(LIMITS);
   Object.assign(before.api('a'), { created: true, grantedMs: 500, fencedMs: 500 });
   before.api('a').records.set('k', { p: 'digest', e: '1' });
@@ -64,4 +66,42 @@ test('a change is complete when a later write at the same server is on all repli
 
 test('a change that a failover took is lost as soon as the successor is asked', async () => {
   expect(await afterFailover({ writes: 'successor', looks: 'successor' })).toBe('lost');
+});
+
+test('a change whose look takes long is looked at once meanwhile, and settled once', async () => {
+  const timeline = new Timeline();
+  const looks = { begun: 0, under: 0, most: 0 };
+  const check: ChangeLog['check'] = async ({ keyId }) => {
+    const acks = {
+      state: 'INTACT',
+      followers: 1,
+      laggards: 0,
+      leaseMs: 500,
+      replicatedSequence: 9,
+      names: [],
+    } as const;
+    if (keyId !== 'slow') return acks;
+    looks.begun++;
+    looks.most = Math.max(looks.most, ++looks.under);
+    await new Promise<void>((resolve) => timeline.after(200, resolve));
+    looks.under--;
+    return acks;
+  };
+  const never = () => Promise.reject(new Error('not here'));
+  const log: ChangeLog = { check, write: never, close: never, reap: async () => 0 };
+  const settled: number[] = [];
+  const events: FenceEvents = {
+    settled: (_outcome, _apiId, sequence) => settled.push(sequence),
+    killed: nothing,
+    reaped: nothing,
+  };
+  const fence = new Fence(log, clockOf(timeline), 0, events);
+  const written = { status: 'OK', hash: '', leaseMs: 500, previousVersion: '', replicated: true } as const;
+  for (const [i, keyId] of ['slow', 'quick', 'quick', 'quick'].entries())
+    fence.track('a', keyId, { ...written, sequence: i + 1 });
+  await timeline.run(2000);
+  fence.stop();
+  expect(looks).toEqual({ begun: 1, under: 0, most: 1 });
+  expect(settled.toSorted()).toEqual([1, 2, 3, 4]);
+  expect(fence.pending).toBe(0);
 });
