@@ -100,14 +100,15 @@ describe('the old key', () => {
   });
 
   test('may have been made elsewhere', async () => {
-    await fleet.ok('apis.updateApi', { apiId: API, defaultPrefix: 'mine' });
+    await fleet.ok('apis.updateApi', { apiId: API, defaultPrefix: 'mine', defaultBytes: 32 });
     const sha256 = hashSecret('a key of theirs');
     const { results } = await fleet.ok('keys.importKeys', { apiId: API, keys: [{ sha256, name: 'Bob' }] });
     const { key, keyId } = await reroll(results[0].keyId, 0);
-    expect(key).toMatch(/^mine_/);
+    // 32 random bytes and the checksum.
+    expect(key).toMatch(/^mine_[0-9A-Za-z]{49}$/);
     expect(await look(keyId)).toMatchObject({ name: 'Bob' });
     expect(await codes(key)).toEqual(['VALID', 'VALID', 'VALID']);
-    await fleet.ok('apis.updateApi', { apiId: API, defaultPrefix: null });
+    await fleet.ok('apis.updateApi', { apiId: API, defaultPrefix: null, defaultBytes: null });
   });
 });
 

@@ -113,6 +113,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/audit',
       'control-plane/import',
       'control-plane/usage',
+      'control-plane/api-defaults',
       'simulation/redis',
       'control-plane/replicas',
     ],
