@@ -180,6 +180,21 @@ describe('keys are the customer’s', () => {
     await created;
   });
 
+  test('also where a failover took the change that linked them: another one tells that all before it is known', async () => {
+    const [externalId, apiId] = [newOwner(), 'failed-over'];
+    const [mine, other] = [await newKey({ apiId, externalId }), await newKey({ apiId })];
+    expect(await codes(mine.key)).toEqual(['VALID', 'VALID']);
+    await fleet.ok('keys.updateKey', { keyId: other.keyId, name: 'changed' });
+    await newIdentity(externalId);
+    // The log has a change of another key in the place of this one's.
+    await fleet.client.hset(recordKey(apiId, mine.keyId), 'v', '1');
+    const before = await fleet.client.hget(apiKeys(apiId).head, 's');
+    const { propagation } = await setEnabled(externalId, false);
+    expect(propagation).toMatchObject({ state: 'complete' });
+    expect(Number(await fleet.client.hget(apiKeys(apiId).head, 's'))).toBe(Number(before) + 1);
+    expect(await codes(mine.key)).toEqual(['DISABLED', 'DISABLED']);
+  });
+
   test('also where identities of the same owner are made and deleted meanwhile', async () => {
     const externalId = newOwner();
     const { keyId, key } = await newKey({ externalId });
