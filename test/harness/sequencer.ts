@@ -30,6 +30,7 @@ const LONGEST = [
   'dashboard/sections',
   'limits/conformance',
   'documentation',
+  'simulation/mutants',
   'end-to-end/version-gate',
   'verifier/fast-lane/data-events',
   'deploy/kubernetes-runbook',
