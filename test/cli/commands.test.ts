@@ -138,9 +138,19 @@ describe('keys', () => {
     await all(0);
     expect(await answer('identities disable zoe')).toMatchObject({ propagation: { state: 'complete' } });
     await all(1);
+    expect(await printed('keys verify', 1, { KEYFENCE_KEY: shop.key })).toMatch(
+      /^identity +\{"id":"identity_\w+"/m,
+    );
     expect(await answer('identities get zoe')).toMatchObject({ externalId: 'zoe', enabled: false });
     expect((await answer(`keys get ${shop.keyId}`)).identity.externalId).toBe('zoe');
     expect(await printed(`keys get ${shop.keyId}`)).toMatch(/^identity +identity_\w+$/m);
+    // Neither the id of the identity nor a name that was mistyped makes another customer.
+    const { id } = await answer('identities get zoe');
+    for (const wrong of [id, 'zo']) {
+      const { status, stderr } = await run(`identities disable ${wrong}`);
+      expect([status, stderr]).toEqual([1, expect.stringContaining(`no identity of ${wrong}, and no key`)]);
+      expect((await run(`identities get ${wrong}`)).status).toBe(1);
+    }
     expect((await run('identities delete zoe --yes')).stderr).toContain('is disabled');
     await answer('identities enable zoe');
     await all(0);

@@ -1,5 +1,6 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { PROTOCOL } from '#shared/protocol.ts';
 import { apiKeys, indexOf, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
 
@@ -94,8 +95,41 @@ test('the catalogue is apart from what followers need, and bounded', async () =>
   await create({ name: 'last' });
   const redis = new Redis(fleet.redisUrl);
   const there = await redis.zcard(index);
-  await redis.zadd(index, ...Array.from({ length: 1000 - there }, (_, i) => [1e6 + i, `x${i}`]).flat());
-  redis.disconnect();
+  const others = Array.from({ length: 1000 - there }, (_, i) => `x${i}`);
+  await redis.zadd(index, ...others.flatMap((id) => [1e6, id]));
   const refused = await fleet.admin('permissions.createPermission', { name: 'one-more' });
+  await redis.zrem(index, ...others);
+  redis.disconnect();
   expect([refused.status, refused.body.error.message]).toEqual([409, 'there are 1000 permissions already']);
+});
+
+test('there is room for no more than are listed, also where many calls come at once', async () => {
+  const redis = new Redis(fleet.redisUrl);
+  const [index, there] = [indexOf(WORKSPACE, 'permission_'), (await list()).length];
+  const others = Array.from({ length: 997 - there }, (_, i) => `x${i}`);
+  await redis.zadd(index, ...others.flatMap((id) => [0, id]));
+  const calls = Array.from({ length: 16 }, (_, i) =>
+    fleet.admin('permissions.createPermission', { name: `full.${i}` }),
+  );
+  const statuses = (await Promise.all(calls)).map(({ status }) => status).sort();
+  expect(statuses).toEqual([...Array(3).fill(200), ...Array(13).fill(409)]);
+  expect(await redis.zcard(index)).toBe(1000);
+  await redis.zrem(index, ...others);
+  redis.disconnect();
+});
+
+test('who deletes one and gives it no time is told so, and is done by another call', async () => {
+  await create({ name: 'slow' });
+  await fleet.ok('permissions.createRole', { name: 'slowly', permissions: ['slow'] });
+  const redis = new Redis(fleet.redisUrl);
+  const { members } = apiKeys(WORKSPACE);
+  await redis.zadd(members, '0', `${PROTOCOL}.silent`);
+  const hurried = () => fleet.admin('permissions.deletePermission', { permissionId: 'slow', waitMs: 0 });
+  const { status, body } = await hurried();
+  expect([status, body.error?.message]).toEqual([503, expect.stringContaining('send the call again')]);
+  // Nobody was thrown out for it.
+  expect(await redis.zscore(members, `${PROTOCOL}.silent`)).toBe('0');
+  expect((await hurried()).body.propagation).toMatchObject({ state: 'pending' });
+  await redis.zrem(members, `${PROTOCOL}.silent`);
+  redis.disconnect();
 });

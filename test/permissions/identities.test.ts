@@ -280,6 +280,20 @@ describe('an identity', () => {
     expect(await newIdentity(externalId)).not.toBe(identityId);
   });
 
+  test('is deleted without a wait for what is of no consequence: its keys hold the id of nobody', async () => {
+    const [externalId, apiId] = [newOwner(), 'unheard'];
+    const identityId = await newIdentity(externalId);
+    const { keyId } = await newKey({ apiId, externalId });
+    const { members } = apiKeys(apiId);
+    const silent = `${PROTOCOL}.silent`;
+    await fleet.client.zadd(members, '1', silent);
+    const { propagation } = await fleet.ok('identities.deleteIdentity', { identityId });
+    expect(propagation).toMatchObject({ state: 'complete' });
+    expect(await fleet.client.zscore(members, silent)).toBe('1');
+    await eventually(async () => !('identity' in (await fleet.ok('keys.getKey', { keyId }))));
+    await fleet.client.zrem(members, silent);
+  });
+
   test('tells how far its change has come, and the audit log who stopped whom', async () => {
     const externalId = newOwner();
     const identityId = await newIdentity(externalId);

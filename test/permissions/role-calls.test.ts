@@ -46,6 +46,17 @@ describe('a role', () => {
     expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('roles');
   });
 
+  test('that was deleted takes no place from others', async () => {
+    const old = await Promise.all(Array.from({ length: 100 }, () => newRole()));
+    const { keyId } = await newKey({ roles: old.map(({ name }) => name) });
+    const [last, ...others] = old;
+    for (const { roleId } of others) await fleet.ok('permissions.deleteRole', { roleId });
+    const { name } = await newRole();
+    const now = await fleet.ok('keys.addRoles', { keyId, roles: [name] });
+    expect(now.map((role: { name: string }) => role.name).sort()).toEqual([name, last?.name].sort());
+    expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ roles: [name, last?.name].sort() });
+  });
+
   test('is changed for all its keys once the call answers, and deleted so', async () => {
     const { name, roleId } = await newRole('a');
     const keys = await Promise.all([newKey(), newKey({ apiId: 'books' })]);

@@ -1,10 +1,13 @@
 import type { Command } from 'commander';
 import type { ChangeStatus } from '../../core/propagation.ts';
+import type { Api } from '../../redis/apis.ts';
 import type { Identity } from '../../redis/workspace/identities.ts';
 import { jsonList, jsonObject } from '../arguments.ts';
+import type { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
+import { pages } from '../pages.ts';
 import type { Session } from '../session.ts';
-import { json, list } from '../terminal/output.ts';
+import { json, list, printable } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { paged, printListing } from '../terminal/print-listing.ts';
 
@@ -64,7 +67,7 @@ export function identityCommands(program: Command, session: Session): void {
   identities
     .command('disable <externalId>')
     .description(
-      'stop a customer, with an identity or without one yet; when this returns, no verifier accepts any of its keys any more',
+      'stop a customer, with an identity or, if there are keys, without one yet; when this returns, no verifier accepts any of its keys any more',
     )
     .addOption(waitOption())
     .action(async (externalId: string, { wait }) => {
@@ -72,6 +75,13 @@ export function identityCommands(program: Command, session: Session): void {
         await update('disabled', externalId, { enabled: false }, wait);
       } catch (error) {
         if (!(error instanceof CliError) || error.code !== 'NOT_FOUND') throw error;
+        // An owner without a key is another one mistyped, or an identity's id.
+        if (!(await hasKeys(externalId)))
+          throw new CliError(
+            'NO',
+            `nothing was done: there is no identity of ${printable(externalId)}, and no key of this owner that the root key may read; say the external id that the keys have`,
+            { code: 'NOT_FOUND' },
+          );
         await session.call('identities.createIdentity', { externalId, enabled: false });
         await update('disabled', externalId, { enabled: false }, wait);
       }
@@ -93,13 +103,26 @@ export function identityCommands(program: Command, session: Session): void {
       const { id: identityId } = await session.call<Identity>('identities.getIdentity', { externalId });
       const input = { identityId, ...waitMs(wait) };
       const answer = await session.call<Change>('identities.deleteIdentity', input);
-      printChange(session, `deleted ${externalId}`, answer);
+      printChange(session, `deleted ${printable(externalId)}`, answer);
     });
+
+  async function hasKeys(externalId: string): Promise<boolean> {
+    const client = await session.controlPlane();
+    const call: Client['call'] = (...all) => client.call(...all);
+    for await (const { items } of pages<Api>(call, 'apis.listApis', {}, 'apis')) {
+      for (const { id: apiId } of items) {
+        const input = { apiId, externalId, limit: 1 };
+        const { keys } = await call<{ keys: readonly unknown[] }>('apis.listKeys', input);
+        if (keys.length > 0) return true;
+      }
+    }
+    return false;
+  }
 
   async function update(done: string, externalId: string, fields: object, wait: number | undefined) {
     const input = { externalId, ...fields, ...waitMs(wait) };
     const answer = await session.call<Change>('identities.updateIdentity', input);
-    printChange(session, `${done} ${externalId}`, answer);
+    printChange(session, `${done} ${printable(externalId)}`, answer);
   }
 }
 

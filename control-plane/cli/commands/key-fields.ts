@@ -68,7 +68,7 @@ function textOf(value: unknown, kind: Kind): string | undefined {
   if (value === undefined) return undefined;
   if (kind === 'time') return time(Number(value));
   if (Array.isArray(value) && kind === 'slugs') return value.join(' ') || undefined;
-  return kind === 'object' || kind === 'limit' || kind === 'limits' ? JSON.stringify(value) : String(value);
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
 /** A number as people read it. */

@@ -134,7 +134,7 @@ function OwnKeys({ keys }: { keys: ReturnType<typeof useLoad<Key[]>> }) {
           label="Keys"
           rows={found}
           id={({ keyId }) => keyId}
-          empty="No keys of this owner."
+          empty="No keys of this owner that this root key may see."
           columns={[
             {
               title: 'Key',

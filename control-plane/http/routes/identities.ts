@@ -108,7 +108,8 @@ export function identityRoutes(
       } as const;
       const propagation = await propagator.apply(write, waitMs, recordChange(request));
       if (!propagation) throw notFound();
-      await identities.linkKeysOf(externalId).catch((err: unknown) => {
+      // Nobody waits for that: it is harmless.
+      await identities.linkKeysOf(externalId, 0).catch((err: unknown) => {
         request.log.warn({ identityId, err }, 'keys hold the id of a deleted identity; it is nobody');
       });
       return { propagation };

@@ -48,8 +48,14 @@ export function keyRoleRoutes(
     for (let tries = 1; ; tries++) {
       const found = await roles.ofKey(apiId, keyId);
       if (!found) throw await recordNotFound(keys, apiId, keyId);
-      const fields = storedFields({ roles: become(found.ids, named) });
-      const ids = slugsOf(fields.R ?? '');
+      let fields = storedFields({ roles: become(found.ids, named) });
+      let ids = slugsOf(fields.R ?? '');
+      if (ids.length > SLUGS_MAX) {
+        // Those that were deleted take nobody's place.
+        const names = await roles.namesOf(ids);
+        fields = storedFields({ roles: ids.filter((_, i) => names[i] !== undefined) });
+        ids = slugsOf(fields.R ?? '');
+      }
       if (ids.length > SLUGS_MAX) throw new ApiError('BAD_REQUEST', `roles: a key has at most ${SLUGS_MAX}`);
       const write = { apiId, operation: 'update', keyId, fields, condition: found.version } as const;
       try {

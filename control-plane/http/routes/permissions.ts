@@ -1,3 +1,4 @@
+import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { SLUG } from '#shared/slugs.ts';
@@ -24,7 +25,12 @@ const shown = (permission: CataloguedPermission) => ({ id: permission.slug, ...p
 /** Operations on the catalogue of permissions. */
 export function permissionRoutes(
   app: App,
-  { catalogue, roles, propagator }: { catalogue: Catalogue; roles: Roles; propagator: Propagator },
+  {
+    catalogue,
+    roles,
+    propagator,
+    clock,
+  }: { catalogue: Catalogue; roles: Roles; propagator: Propagator; clock: Clock },
 ) {
   app.post('/v1/permissions.createPermission', { schema: createPermission }, async (request) => {
     requireRoot(callerOf(request), 'create_permission');
@@ -57,22 +63,24 @@ export function permissionRoutes(
       note(request, { permissionId: slug });
       const keyId = await catalogue.idOf(slug);
       if (!keyId) throw notFound(slug);
-      const taken = await takeFromRoles(slug);
+      const startedAtMs = clock.monotonicMs();
+      const taken = await takeFromRoles(slug, waitMs);
       note(request, {}, { after: { roles: taken } });
       const write = { apiId: WORKSPACE, operation: 'delete', keyId, fields: {} } as const;
-      const propagation = await propagator.apply(write, waitMs, recordChange(request));
+      const leftMs = waitMs && Math.max(0, waitMs - (clock.monotonicMs() - startedAtMs));
+      const propagation = await propagator.apply(write, leftMs, recordChange(request));
       if (!propagation) throw notFound(slug);
       return { propagation };
     },
   );
 
   /** @returns the ids of the roles that it was taken from */
-  async function takeFromRoles(slug: string): Promise<string[]> {
+  async function takeFromRoles(slug: string, waitMs: number | undefined): Promise<string[]> {
     const taken = new Set<string>();
     for (let tries = 0; tries < TRIES; tries++) {
       const [first, ...others] = await roles.without(slug);
       if (!first) return [...taken];
-      const { applied, propagation } = await propagator.applyAll([first, ...others]);
+      const { applied, propagation } = await propagator.applyAll([first, ...others], waitMs);
       if (propagation?.state === 'pending')
         throw unavailable('verifiers may not know yet that roles lack it: send the call again');
       for (const each of applied) if ('sequence' in each) taken.add(each.keyId);

@@ -141,13 +141,15 @@ export class Identities {
     apiId: string,
     keyIds: readonly string[],
     settles = false,
+    waitMs?: number,
   ): Promise<Propagation | undefined> {
     let last: Propagation | undefined;
     for (let tries = 0; tries < TRIES; tries++) {
       const { writes, latest } = await this.#wrong(apiId, keyIds);
       const [first, ...others] = writes;
-      if (!first) return together(last, settles && latest ? await this.#settled(apiId, latest) : undefined);
-      const { applied, propagation } = await this.#options.propagator.applyAll([first, ...others]);
+      if (!first)
+        return together(last, settles && latest ? await this.#settled(apiId, latest, waitMs) : undefined);
+      const { applied, propagation } = await this.#options.propagator.applyAll([first, ...others], waitMs);
       for (const each of applied)
         if ('failure' in each && each.failure.code === 'VERIFIERS_TOO_OLD') throw each.failure;
       last = together(last, propagation);
@@ -155,8 +157,11 @@ export class Identities {
     throw unavailable('keys of the owner change faster than they can be linked to its identity');
   }
 
-  /** The same for all keys of an owner, in all APIs: where nothing is pending, every verifier goes by their links. */
-  async linkKeysOf(externalId: string): Promise<{ readonly propagation?: Propagation }> {
+  /**
+   * The same for all keys of an owner, in all APIs: where nothing is pending, every verifier goes by their links.
+   * @param waitMs the longest wait for each of the changes, milliseconds
+   */
+  async linkKeysOf(externalId: string, waitMs?: number): Promise<{ readonly propagation?: Propagation }> {
     const { apis, view } = this.#options;
     let last: Propagation | undefined;
     for (let after: string | undefined = ''; after !== undefined; ) {
@@ -167,7 +172,7 @@ export class Identities {
           for (let from: number | undefined; ; ) {
             const page = await view.ids(apiId, externalId, KEYS_AT_ONCE, from);
             if (!page) return of;
-            of = together(of, await this.linkKeys(apiId, page.keyIds, true));
+            of = together(of, await this.linkKeys(apiId, page.keyIds, true, waitMs));
             from = page.next;
             if (from === undefined) return of;
           }
@@ -180,7 +185,11 @@ export class Identities {
   }
 
   /** Sees that all up to a change is complete, by a change of nothing where that one is not. */
-  async #settled(apiId: string, { keyId, sequence }: Latest): Promise<Propagation | undefined> {
+  async #settled(
+    apiId: string,
+    { keyId, sequence }: Latest,
+    waitMs?: number,
+  ): Promise<Propagation | undefined> {
     const { propagator } = this.#options;
     const status = await propagator.status(apiId, keyId, sequence, true).catch((error: unknown) => {
       // A failover took it, or the key was changed once more.
@@ -188,7 +197,7 @@ export class Identities {
       throw error;
     });
     if (status?.state === 'complete') return undefined;
-    return propagator.apply({ apiId, operation: 'noop', keyId: '', fields: {} });
+    return propagator.apply({ apiId, operation: 'noop', keyId: '', fields: {} }, waitMs);
   }
 
   /** The writes that would mend the keys which do not hold the identity of their owner, and the latest change of any key. */

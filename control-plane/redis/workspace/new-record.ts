@@ -1,5 +1,5 @@
 import type { Clock } from '#shared/clock.ts';
-import { type ApiError, unavailable } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId, hashSecret } from '#shared/key-format.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { ownerKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
@@ -26,17 +26,21 @@ interface NewRecord {
   readonly fields: Omit<NewFields, 'externalId'>;
   /** The words for one of the kind, and for many, in messages. */
   readonly called: { readonly one: string; readonly many: string };
+  /** The index that it is in, and how many there may be, where not any number. */
+  readonly room?: { readonly index: string; readonly most: number };
 }
 
 /**
  * Creates a record of the space beside all APIs, of the form that keys have, which no secret leads to; its id.
- * Rejects with `taken` where there is one of that owner, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
+ * Rejects with `taken` where there is one of that owner, CONFLICT where there is no room, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
  */
 export async function createRecord(
   { nodes, writer, log, clock, leaseMs }: RecordParts,
-  { kind, owner, fields, called }: NewRecord,
+  { kind, owner, fields, called, room }: NewRecord,
   taken: () => ApiError,
 ): Promise<string> {
+  const full = () => new ApiError('CONFLICT', `there are ${room?.most} ${called.many} already`);
+  if (room && (await nodes.run(room.index, (redis) => redis.zcard(room.index))) >= room.most) throw full();
   if ((await recordOf(nodes, owner)) !== undefined) throw taken();
   const createdAt = clock.wallMs();
   const keyId = generateId(kind, createdAt);
@@ -49,10 +53,14 @@ export async function createRecord(
   const refusal = tooOldOf(reply, neededForNew(record));
   if (refusal) throw tooOld(`of ${called.many}`, refusal);
   if (!replicated) throw unavailable(`not all replicas confirmed; ${called.one} may have been created`);
-  // Of two that were made at once the first stays.
-  if ((await recordOf(nodes, owner)) === keyId) return keyId;
+  // Of those that were made at once the first stay.
+  const isFirst = (await recordOf(nodes, owner)) === keyId;
+  const over = room
+    ? await nodes.run(room.index, (redis) => redis.zrange(room.index, String(room.most), '-1'))
+    : [];
+  if (isFirst && !over.includes(keyId)) return keyId;
   await log.write({ apiId: WORKSPACE, operation: 'delete', keyId, fields: {} });
-  throw taken();
+  throw isFirst ? full() : taken();
 }
 
 /** The id of the record of this owner; undefined where there is none. */

@@ -32,13 +32,11 @@ export class Catalogue {
 
   /** Creates a permission. Rejects with CONFLICT where there is one of that slug, or with SERVICE_UNAVAILABLE. */
   async create({ slug, name, description }: CataloguedPermission): Promise<void> {
-    const { nodes } = this.#options;
     const taken = () => new ApiError('CONFLICT', `slug: there is a permission ${slug} already`);
-    if ((await nodes.run(INDEX, (redis) => redis.zcard(INDEX))) >= PERMISSIONS_MAX)
-      throw new ApiError('CONFLICT', `there are ${PERMISSIONS_MAX} permissions already`);
     const fields = { name, enabled: true, meta: { slug, ...(description ? { description } : {}) } };
     const called = { one: 'the permission', many: 'permissions' };
-    const record = { kind: 'permission', owner: ownerOf(slug), fields, called } as const;
+    const room = { index: INDEX, most: PERMISSIONS_MAX };
+    const record = { kind: 'permission', owner: ownerOf(slug), fields, called, room } as const;
     await createRecord(this.#options, record, taken);
   }
 

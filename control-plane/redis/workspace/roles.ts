@@ -41,11 +41,10 @@ export class Roles {
   }): Promise<string> {
     const { name, description, permissions } = role;
     const taken = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
-    if ((await this.#count()) >= ROLES_MAX)
-      throw new ApiError('CONFLICT', `there are ${ROLES_MAX} roles already`);
     const fields = { name, permissions, enabled: true, meta: description ? { description } : {} };
     const called = { one: 'the role', many: 'roles' };
-    return createRecord(this.#options, { kind: 'role', owner: name, fields, called }, taken);
+    const room = { index: apiKeys(WORKSPACE).index, most: ROLES_MAX };
+    return createRecord(this.#options, { kind: 'role', owner: name, fields, called, room }, taken);
   }
 
   async get(roleId: string): Promise<Role | undefined> {
@@ -135,11 +134,6 @@ export class Roles {
   async #present(id: string): Promise<string | undefined> {
     const [name] = await this.namesOf([id]);
     return name === undefined ? undefined : id;
-  }
-
-  async #count(): Promise<number> {
-    const { index } = apiKeys(WORKSPACE);
-    return this.#options.nodes.run(index, (redis) => redis.zcard(index));
   }
 }
 
