@@ -134,6 +134,15 @@ describe('credits', () => {
     expect(await look(old.keyId)).toMatchObject({ remaining: 0 });
   });
 
+  test('come back at the next midnight from the first day on', async () => {
+    const { keyId } = await create({ remaining: 5, refill: { interval: 'daily', amount: 5 } });
+    const pool = (await fleet.client.hget(recordKey(API, keyId), 'q')) ?? '';
+    const dueMs = 1000 * Number(await fleet.client.hget(poolKey(API, pool), 't'));
+    expect(dueMs % DAY_MS).toBe(0);
+    expect(dueMs).toBeGreaterThan(Date.now());
+    expect(dueMs).toBeLessThanOrEqual(Date.now() + DAY_MS);
+  });
+
   test('are set for both by a change of either, and end for both', async () => {
     const old = await create({ remaining: 5, refill: { interval: 'daily', amount: 9 } });
     const { key, keyId } = await reroll(old.keyId, HOUR_MS);

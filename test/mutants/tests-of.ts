@@ -114,6 +114,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/import',
       'control-plane/usage',
       'control-plane/api-defaults',
+      'credits/reroll',
       'simulation/redis',
       'control-plane/replicas',
     ],

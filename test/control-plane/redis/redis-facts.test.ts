@@ -1,5 +1,12 @@
+import type { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
-import { crashFaults, evictionFaults, type RedisFacts } from '../../../control-plane/redis/server-facts.ts';
+import {
+  crashFaults,
+  evictionFaults,
+  lookAt,
+  type RedisFacts,
+} from '../../../control-plane/redis/server-facts.ts';
+import type { RedisNodes } from '../../../shared/redis/redis.ts';
 
 const good: RedisFacts = {
   runId: 'r',
@@ -48,4 +55,16 @@ test('an append-only file that is not complete yet is none, and one that is writ
   expect(crashFaults({ ...good, rewriting: true, rewritten: false })).toEqual(incomplete);
   expect(crashFaults({ ...good, rewriting: true }, true)).toEqual(incomplete);
   expect(crashFaults(good, true)).toEqual([]);
+});
+
+test.each([
+  ['aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok', false],
+  ['aof_rewrite_in_progress:1\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:ok', true],
+  ['aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:1\r\naof_last_bgrewrite_status:ok', true],
+  ['aof_rewrite_in_progress:0\r\naof_rewrite_scheduled:0\r\naof_last_bgrewrite_status:err', true],
+])('an append-only file is being written anew until that has succeeded: %j', async (info, rewriting) => {
+  const nodes = { within: <T>(_server: Redis, reply: Promise<T>) => reply };
+  const redis = { info: async () => `# Persistence\r\n${info}\r\n`, config: async () => [] };
+  const facts = await lookAt(nodes as unknown as RedisNodes, redis as unknown as Redis);
+  expect(facts.rewriting).toBe(rewriting);
 });

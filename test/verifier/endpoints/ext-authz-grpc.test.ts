@@ -296,7 +296,9 @@ describe('grpc.health.v1', () => {
     for (const service of [undefined, '', SERVICE]) expect(await asked(service)).toEqual({ status: 2 });
     listener.serving = true;
     for (const service of [undefined, SERVICE]) expect(await asked(service)).toEqual({ status: 1 });
-    await expect(asked('no.such.Service')).rejects.toMatchObject({ code: status.NOT_FOUND });
+    await expect(asked('no.such.Service')).rejects.toMatchObject({
+      ...{ code: status.NOT_FOUND, details: 'no such service' },
+    });
   });
 
   test('tells those who watch of every change, and that it stops', async () => {
