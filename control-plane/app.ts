@@ -180,7 +180,7 @@ export async function startControlPlane(
   });
   keyPermissionRoutes(app, { keys, propagator });
   roleRoutes(app, { roles, propagator });
-  permissionRoutes(app, { catalogue: new Catalogue({ ...parts, view }), roles, propagator, clock });
+  permissionRoutes(app, { catalogue: new Catalogue({ ...parts, view }), roles, propagator });
   keyRoleRoutes(app, { keys, roles, propagator });
   creditRoutes(app, { keys, credits: new Credits(writer, clock), propagator });
   rerollRoutes(app, { keys, identities, successors: new Successors(nodes, keys, clock), propagator, clock });

@@ -145,6 +145,14 @@ export class Propagator {
     return { applied, propagation: this.#answer(journeys, by, durable, startedAtMs) };
   }
 
+  /** Tells how much of its time a call has left that waits more than once, milliseconds; undefined = it set no limit. */
+  timeLeft(waitMs: number | undefined): () => number | undefined {
+    const { clock } = this.#options;
+    if (waitMs === undefined) return () => undefined;
+    const endsAtMs = clock.monotonicMs() + waitMs;
+    return () => Math.max(0, endsAtMs - clock.monotonicMs());
+  }
+
   /**
    * Status of an earlier change, whichever control plane wrote it.
    * @param isLatest whether the key's record says that this is its latest change, so that it is there for certain

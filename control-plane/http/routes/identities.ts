@@ -106,10 +106,10 @@ export function identityRoutes(
         fields: {},
         condition,
       } as const;
+      const leftMs = propagator.timeLeft(waitMs);
       const propagation = await propagator.apply(write, waitMs, recordChange(request));
       if (!propagation) throw notFound();
-      // Nobody waits for that: it is harmless.
-      await identities.linkKeysOf(externalId, 0).catch((err: unknown) => {
+      await identities.linkKeysOf(externalId, false, leftMs).catch((err: unknown) => {
         request.log.warn({ identityId, err }, 'keys hold the id of a deleted identity; it is nobody');
       });
       return { propagation };

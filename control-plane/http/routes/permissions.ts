@@ -1,4 +1,3 @@
-import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { SLUG } from '#shared/slugs.ts';
@@ -25,12 +24,7 @@ const shown = (permission: CataloguedPermission) => ({ id: permission.slug, ...p
 /** Operations on the catalogue of permissions. */
 export function permissionRoutes(
   app: App,
-  {
-    catalogue,
-    roles,
-    propagator,
-    clock,
-  }: { catalogue: Catalogue; roles: Roles; propagator: Propagator; clock: Clock },
+  { catalogue, roles, propagator }: { catalogue: Catalogue; roles: Roles; propagator: Propagator },
 ) {
   app.post('/v1/permissions.createPermission', { schema: createPermission }, async (request) => {
     requireRoot(callerOf(request), 'create_permission');
@@ -63,24 +57,23 @@ export function permissionRoutes(
       note(request, { permissionId: slug });
       const keyId = await catalogue.idOf(slug);
       if (!keyId) throw notFound(slug);
-      const startedAtMs = clock.monotonicMs();
-      const taken = await takeFromRoles(slug, waitMs);
+      const leftMs = propagator.timeLeft(waitMs);
+      const taken = await takeFromRoles(slug, leftMs);
       note(request, {}, { after: { roles: taken } });
       const write = { apiId: WORKSPACE, operation: 'delete', keyId, fields: {} } as const;
-      const leftMs = waitMs && Math.max(0, waitMs - (clock.monotonicMs() - startedAtMs));
-      const propagation = await propagator.apply(write, leftMs, recordChange(request));
+      const propagation = await propagator.apply(write, leftMs(), recordChange(request));
       if (!propagation) throw notFound(slug);
       return { propagation };
     },
   );
 
   /** @returns the ids of the roles that it was taken from */
-  async function takeFromRoles(slug: string, waitMs: number | undefined): Promise<string[]> {
+  async function takeFromRoles(slug: string, leftMs: () => number | undefined): Promise<string[]> {
     const taken = new Set<string>();
     for (let tries = 0; tries < TRIES; tries++) {
       const [first, ...others] = await roles.without(slug);
       if (!first) return [...taken];
-      const { applied, propagation } = await propagator.applyAll([first, ...others], waitMs);
+      const { applied, propagation } = await propagator.applyAll([first, ...others], leftMs());
       if (propagation?.state === 'pending')
         throw unavailable('verifiers may not know yet that roles lack it: send the call again');
       for (const each of applied) if ('sequence' in each) taken.add(each.keyId);

@@ -135,6 +135,7 @@ export class Identities {
    * Makes certain that keys which were just written hold the identity of their owner, as it is now: one may have been made
    * or deleted meanwhile, and whoever did that may have looked for the owner's keys too early to see them.
    * @param settles whether what others wrote, and may have given up waiting for, is waited for too
+   * @param waitMs the longest wait for the links, milliseconds
    * @returns the propagation of the last link that was written; undefined where all were right
    */
   async linkKeys(
@@ -147,8 +148,7 @@ export class Identities {
     for (let tries = 0; tries < TRIES; tries++) {
       const { writes, latest } = await this.#wrong(apiId, keyIds);
       const [first, ...others] = writes;
-      if (!first)
-        return together(last, settles && latest ? await this.#settled(apiId, latest, waitMs) : undefined);
+      if (!first) return together(last, settles && latest ? await this.#settled(apiId, latest) : undefined);
       const { applied, propagation } = await this.#options.propagator.applyAll([first, ...others], waitMs);
       for (const each of applied)
         if ('failure' in each && each.failure.code === 'VERIFIERS_TOO_OLD') throw each.failure;
@@ -158,10 +158,15 @@ export class Identities {
   }
 
   /**
-   * The same for all keys of an owner, in all APIs: where nothing is pending, every verifier goes by their links.
-   * @param waitMs the longest wait for each of the changes, milliseconds
+   * The same for all keys of an owner, in all APIs: where nothing is pending, and what others wrote is waited for too, every
+   * verifier goes by their links.
+   * @param leftMs tells for how long changes may still be waited for; see `timeLeft`
    */
-  async linkKeysOf(externalId: string, waitMs?: number): Promise<{ readonly propagation?: Propagation }> {
+  async linkKeysOf(
+    externalId: string,
+    settles = true,
+    leftMs: () => number | undefined = () => undefined,
+  ): Promise<{ readonly propagation?: Propagation }> {
     const { apis, view } = this.#options;
     let last: Propagation | undefined;
     for (let after: string | undefined = ''; after !== undefined; ) {
@@ -172,7 +177,7 @@ export class Identities {
           for (let from: number | undefined; ; ) {
             const page = await view.ids(apiId, externalId, KEYS_AT_ONCE, from);
             if (!page) return of;
-            of = together(of, await this.linkKeys(apiId, page.keyIds, true, waitMs));
+            of = together(of, await this.linkKeys(apiId, page.keyIds, settles, leftMs()));
             from = page.next;
             if (from === undefined) return of;
           }
@@ -185,11 +190,7 @@ export class Identities {
   }
 
   /** Sees that all up to a change is complete, by a change of nothing where that one is not. */
-  async #settled(
-    apiId: string,
-    { keyId, sequence }: Latest,
-    waitMs?: number,
-  ): Promise<Propagation | undefined> {
+  async #settled(apiId: string, { keyId, sequence }: Latest): Promise<Propagation | undefined> {
     const { propagator } = this.#options;
     const status = await propagator.status(apiId, keyId, sequence, true).catch((error: unknown) => {
       // A failover took it, or the key was changed once more.
@@ -197,7 +198,7 @@ export class Identities {
       throw error;
     });
     if (status?.state === 'complete') return undefined;
-    return propagator.apply({ apiId, operation: 'noop', keyId: '', fields: {} }, waitMs);
+    return propagator.apply({ apiId, operation: 'noop', keyId: '', fields: {} });
   }
 
   /** The writes that would mend the keys which do not hold the identity of their owner, and the latest change of any key. */
