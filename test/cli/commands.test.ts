@@ -151,6 +151,20 @@ describe('keys', () => {
       expect([status, stderr]).toEqual([1, expect.stringContaining(`no identity of ${wrong}, and no key`)]);
       expect((await run(`identities get ${wrong}`)).status).toBe(1);
     }
+    // What the runbook says that a root key needs for it is enough.
+    const permissions = [
+      'root.*.update_identity',
+      'root.*.create_identity',
+      'api.*.read_api',
+      'api.*.read_key',
+    ];
+    const { key: rootKey } = await fleet.ok('rootKeys.createRootKey', { name: 'on call', permissions });
+    const onCall = { KEYFENCE_ROOT_KEY: rootKey };
+    await answer('keys create shop --external-id yan');
+    expect(await answer('identities disable yan', 0, onCall)).toMatchObject({
+      propagation: { state: 'complete' },
+    });
+    expect((await run('identities disable yam', onCall)).status).toBe(1);
     expect((await run('identities delete zoe --yes')).stderr).toContain('is disabled');
     await answer('identities enable zoe');
     await all(0);

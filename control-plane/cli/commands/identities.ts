@@ -79,7 +79,7 @@ export function identityCommands(program: Command, session: Session): void {
         if (!(await hasKeys(externalId)))
           throw new CliError(
             'NO',
-            `nothing was done: there is no identity of ${printable(externalId)}, and no key of this owner that the root key may read; say the external id that the keys have`,
+            `nothing was done: there is no identity of ${printable(externalId)}, and no key of this owner that the root key may read; say the external id that the keys have, or make a disabled one: identities create --disabled`,
             { code: 'NOT_FOUND' },
           );
         await session.call('identities.createIdentity', { externalId, enabled: false });
