@@ -48,20 +48,16 @@ export function keyRoleRoutes(
     for (let tries = 1; ; tries++) {
       const found = await roles.ofKey(apiId, keyId);
       if (!found) throw await recordNotFound(keys, apiId, keyId);
-      let fields = storedFields({ roles: become(found.ids, named) });
-      let ids = slugsOf(fields.R ?? '');
-      if (ids.length > SLUGS_MAX) {
-        // Those that were deleted take nobody's place.
-        const names = await roles.namesOf(ids);
-        fields = storedFields({ roles: ids.filter((_, i) => names[i] !== undefined) });
-        ids = slugsOf(fields.R ?? '');
-      }
+      const wanted = [...new Set(become(found.ids, named))];
+      // Those that were deleted take nobody's place.
+      const ids = wanted.length > SLUGS_MAX ? await roles.existing(wanted) : wanted;
+      const fields = storedFields({ roles: ids });
       if (ids.length > SLUGS_MAX) throw new ApiError('BAD_REQUEST', `roles: a key has at most ${SLUGS_MAX}`);
       const write = { apiId, operation: 'update', keyId, fields, condition: found.version } as const;
       try {
         const propagation = await propagator.apply(write, waitMs, recordChange(request, fields));
         if (!propagation) throw await recordNotFound(keys, apiId, keyId);
-        return { ids, propagation };
+        return { ids: slugsOf(fields.R ?? ''), propagation };
       } catch (error) {
         const cameLate = error instanceof ApiError && error.code === 'CONFLICT';
         if (!cameLate || tries === TRIES) throw error;

@@ -26,4 +26,4 @@ function isDeeper(value: unknown, levels: number): boolean {
 const hasInfinity = (value: unknown): boolean =>
   typeof value === 'object' && value !== null
     ? Object.values(value).some(hasInfinity)
-    : value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY;
+    : typeof value === 'number' && !Number.isFinite(value);

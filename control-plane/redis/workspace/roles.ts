@@ -93,6 +93,12 @@ export class Roles {
     );
   }
 
+  /** Those of these ids that a role has. */
+  async existing(ids: readonly string[]): Promise<string[]> {
+    const names = await this.namesOf(ids);
+    return ids.filter((_, i) => names[i] !== undefined);
+  }
+
   /** Names of the roles of these ids, in their order; undefined where there is none. */
   async namesOf(ids: readonly string[]): Promise<(string | undefined)[]> {
     const names = await this.#options.nodes.run(recordKey(WORKSPACE, ''), (redis) =>
@@ -132,8 +138,7 @@ export class Roles {
   }
 
   async #present(id: string): Promise<string | undefined> {
-    const [name] = await this.namesOf([id]);
-    return name === undefined ? undefined : id;
+    return (await this.existing([id]))[0];
   }
 }
 
