@@ -27,14 +27,15 @@ export class Copy {
       // Links stay what they are: `recursive` is for those that lead to a folder.
       cpSync(join(from, file), join(this.root, file), { recursive: true, verbatimSymlinks: true });
     }
-    const modules = join(from, 'node_modules');
-    if (existsSync(modules)) symlinkSync(modules, join(this.root, 'node_modules'));
-    // Some tests ask Git which files there are.
+    // Some tests ask Git which files there are. The link to modules is not one of them.
     for (const args of [
       ['init', '-q'],
       ['add', '-A'],
     ])
       execFileSync('git', args, { cwd: this.root, stdio: 'ignore' });
+    writeFileSync(join(this.root, '.git/info/exclude'), 'node_modules\n');
+    const modules = join(from, 'node_modules');
+    if (existsSync(modules)) symlinkSync(modules, join(this.root, 'node_modules'));
   }
 
   plant(mutant: Mutant): void {
