@@ -25,6 +25,7 @@ const judge = (report: Report) => {
   expect(report.counts.answers).toBeGreaterThan(500);
   expect(report.counts.withRole).toBeGreaterThan(100);
   expect(report.counts.withIdentity).toBeGreaterThan(100);
+  expect(report.counts.absent).toBeGreaterThan(10);
   expect(report.counts.acks).toBeGreaterThan(5);
   expect(report.counts.refused).toBeGreaterThan(0);
   expect(report.credits.accepted).toBeGreaterThan(100);

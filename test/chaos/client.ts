@@ -4,12 +4,19 @@ import type { Process } from '../harness/processes.ts';
 import { Account } from './account.ts';
 import { ROOT_KEY, VERIFIERS } from './build.ts';
 import { API_IDS, type World } from './faults.ts';
+import { comeAndGo, giveAndTake } from './guests.ts';
 import type { History, State, WriteRecord } from './history.ts';
 import { Meter } from './meter.ts';
 
 const KEYS = 24;
 const ROLES = 2;
 const OWNERS = 3;
+/** The owner whose identity comes and goes, and the names of what comes and goes in the history. */
+const GUEST = 'guest';
+const GUEST_ROLE = 'role of a guest';
+const GUEST_IDENTITY = 'identity of a guest';
+/** Share of the questions that are about guests. */
+const GUESTS_SHARE = 0.15;
 /** More keys of an owner that are made in a run. */
 const NEW_KEYS_MAX = 10;
 /** Credits that keys begin with: from some that end within moments to more than a run spends. */
@@ -69,6 +76,8 @@ export class Client {
   readonly keys: AskedKey[] = [];
   readonly owners: Owner[] = [];
   readonly roles: { readonly roleId: string; readonly name: string }[] = [];
+  /** Keys that nobody changes: one whose role comes and goes, and one whose owner's identity does. */
+  readonly guests: AskedKey[] = [];
   readonly accounts: Account[] = [];
   readonly meters: Meter[] = [];
   readonly #world: World;
@@ -112,6 +121,33 @@ export class Client {
     while (this.keys.length < KEYS) await this.#createKey(this.keys.length);
   }
 
+  async createGuests(): Promise<void> {
+    const ofRole = await this.#made({ apiId: API_IDS[1], meta: { version: 0 } });
+    this.#history.created(ofRole.keyId, 'key', { enabled: true, hasRole: true });
+    this.#history.created(GUEST_ROLE, 'role', { enabled: false, isAbsent: true });
+    const ofOwner = await this.#made({ apiId: API_IDS[0], meta: { version: 0 }, externalId: GUEST });
+    this.#history.created(ofOwner.keyId, 'key', { enabled: true });
+    this.#history.created(GUEST_IDENTITY, 'identity', { enabled: true, isAbsent: true });
+    this.guests.push({ ...ofRole, roleId: GUEST_ROLE }, { ...ofOwner, identityId: GUEST_IDENTITY });
+  }
+
+  async changeGuests(running: { now: boolean }): Promise<void> {
+    const parts = { admin: this.#admin.bind(this), history: this.#history, random: this.#random };
+    const [{ keyId } = { keyId: '' }] = this.guests;
+    await Promise.all([
+      giveAndTake(parts, GUEST_ROLE, keyId, (version) => permissionsOf(version, true), running),
+      comeAndGo(parts, GUEST_IDENTITY, GUEST, running),
+    ]);
+  }
+
+  /** A key that is created for certain: the call is sent again until it succeeds. */
+  async #made(fields: object): Promise<Key> {
+    for (;;) {
+      const answer = await this.#admin('keys.createKey', fields);
+      if (answer?.status === 200) return answer.body as unknown as Key;
+    }
+  }
+
   /** @returns whether it was created */
   async #createKey(
     number: number,
@@ -136,9 +172,7 @@ export class Client {
     while (this.accounts.length < CREDITS.length) {
       const remaining = CREDITS[this.accounts.length] ?? 0;
       const apiId = API_IDS[this.accounts.length % API_IDS.length];
-      const answer = await this.#admin('keys.createKey', { apiId, remaining });
-      if (answer?.status !== 200) continue;
-      const { keyId, key } = answer.body as unknown as Key;
+      const { keyId, key } = await this.#made({ apiId, remaining });
       this.accounts.push(new Account(keyId, key, remaining));
     }
   }
@@ -148,9 +182,7 @@ export class Client {
       const ratelimit = LIMITS[this.meters.length % LIMITS.length];
       if (!ratelimit) continue;
       const apiId = API_IDS[this.meters.length % API_IDS.length];
-      const answer = await this.#admin('keys.createKey', { apiId, ratelimit });
-      if (answer?.status !== 200) continue;
-      const { keyId, key } = answer.body as unknown as Key;
+      const { keyId, key } = await this.#made({ apiId, ratelimit });
       this.meters.push(new Meter(keyId, key, ratelimit.limit, ratelimit.duration));
     }
   }
@@ -276,7 +308,8 @@ export class Client {
 
   async read(running: { now: boolean }): Promise<void> {
     while (running.now) {
-      const key = this.keys[Math.floor(this.#random() * this.keys.length)];
+      const keys = this.#random() < GUESTS_SHARE ? this.guests : this.keys;
+      const key = keys[Math.floor(this.#random() * keys.length)];
       const verifier = this.#world.verifiers[Math.floor(this.#random() * VERIFIERS)];
       if (key && verifier) await this.#verify(key, verifier);
       await rest(this.#random() * READER_REST_MS_MAX);
@@ -360,11 +393,12 @@ export class Client {
     const version = meta?.version ?? -1;
     const shown = [{ ...asked, version }];
     if (role && this.#history.stateOf(keyId, version)?.hasRole) {
-      const [, said = '-1'] =
+      const [, said = this.#history.absent(role.id)] =
         permissions.map((each) => each.split('.')).find(([name]) => name === 'version') ?? [];
       shown.push({ ...role, version: Number(said) });
     }
-    if (identity) shown.push({ ...identity, version: owner?.meta.version ?? -1 });
+    if (identity)
+      shown.push({ ...identity, version: owner?.meta.version ?? this.#history.absent(identity.id) });
     this.#history.answered(shown, code, verifier.address);
     return true;
   }

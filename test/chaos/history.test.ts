@@ -48,6 +48,19 @@ describe('the checker of answers', () => {
     expect(stale(0, 1, begun)).toEqual([expect.stringContaining('never held at one moment')]);
   });
 
+  test('takes an answer that shows no role for one by the latest deletion, and finds that it is from before a new one', () => {
+    const { all, write, stale } = history();
+    expect(all.absent('role')).toBe(-1);
+    const gone = all.begin('role', { enabled: false, isAbsent: true });
+    all.ended('role', gone, 'complete', 'acks');
+    const floors = () => ({ key: 0, role: all.floor('role') });
+    expect(stale(0, all.absent('role'), floors(), 'INSUFFICIENT_PERMISSIONS')).toEqual([]);
+    write('role', 'complete');
+    expect(stale(0, all.absent('role'), floors(), 'INSUFFICIENT_PERMISSIONS')).toEqual([
+      expect.stringContaining('STALE'),
+    ]);
+  });
+
   test('excuses a write that nobody knows the outcome of, whenever it shows', () => {
     const { write, floors, stale } = history();
     write('key', 'unknown');

@@ -14,6 +14,8 @@ export interface State {
   readonly enabled: boolean;
   /** Of a key: it has the role. */
   readonly hasRole?: boolean;
+  /** Of a role or an identity: there is none, so that answers show no version of it. */
+  readonly isAbsent?: boolean;
 }
 
 /** A key, a role or an identity. */
@@ -47,6 +49,8 @@ export class History {
   readonly counts = {
     ...{ answers: 0, refused: 0, latecomers: 0, acks: 0, fence: 0, pending: 0, unknown: 0 },
     ...{ withRole: 0, withIdentity: 0 },
+    /** Answers that show that there is no role, or no identity, any more or yet. */
+    absent: 0,
   };
 
   created(id: string, kind: Subject['kind'], state: State): void {
@@ -82,6 +86,11 @@ export class History {
     return this.#of(id).writes[version]?.state;
   }
 
+  /** The version of a subject that an answer goes by which shows nothing of it: the latest that nothing is to be seen of. */
+  absent(id: string): number {
+    return this.#of(id).writes.findLast(({ state }) => state.isAbsent)?.version ?? -1;
+  }
+
   /** @param shown all that the verdict goes by */
   answered(shown: readonly Shown[], code: string, where: string): void {
     this.counts.answers++;
@@ -96,6 +105,7 @@ export class History {
           `${wrong}: ${each.id} version ${each.version}, floor ${each.floor}, ${code}, at ${where}`,
         );
       const state = this.stateOf(each.id, each.version);
+      if (state?.isAbsent) this.counts.absent++;
       if (kind !== 'role' && !state?.enabled) expected = 'DISABLED';
       const lacks = kind === 'role' ? !state?.enabled : kind === 'key' && state?.hasRole === false;
       if (lacks && expected === 'VALID') expected = 'INSUFFICIENT_PERMISSIONS';

@@ -56,6 +56,7 @@ export async function chaos(
     await client.createKeys();
     await client.createAccounts();
     await client.createMeters();
+    await client.createGuests();
     const running = { now: true };
     const work = [
       ...client.keys.map((key) => client.write(key, running)),
@@ -65,6 +66,7 @@ export async function chaos(
       ...client.accounts.map((account) => client.changeCredits(account, running)),
       ...Array.from({ length: SPENDERS }, () => client.spend(running)),
       ...client.meters.map((meter) => client.use(meter, running)),
+      client.changeGuests(running),
     ];
     const failovers = new Failovers(world);
     await failovers.begin();
