@@ -10,6 +10,12 @@ export interface Accepted {
 /** Survivors that were looked at, each with the reason why it may survive. */
 export const ACCEPTED: readonly Accepted[] = [
   {
+    file: 'control-plane/redis/durable-writer.ts',
+    before: 'const WRITE_LANES = 8;',
+    after: 'const WRITE_LANES = 9;',
+    reason: 'A number of connections that was chosen by measurement: one more changes no answer.',
+  },
+  {
     file: 'control-plane/core/permissions.ts',
     before: "return this.touches('*');",
     after: "return this.touches('');",
