@@ -369,13 +369,7 @@ export class Client {
     bodyOf: (write: WriteRecord) => object,
   ): Promise<void> {
     const write = this.#history.begin(id, state);
-    const answer = await this.#admin(operation, bodyOf(write));
-    if (answer?.status !== 200) return this.#history.ended(id, write, 'unknown');
-    const propagation = answer.body['propagation'] as {
-      state: 'complete' | 'pending';
-      by?: 'acks' | 'fence';
-    };
-    this.#history.ended(id, write, propagation.state, propagation.by);
+    this.#history.told(id, write, await this.#admin(operation, bodyOf(write)));
   }
 
   /** Tells whether it decided. */

@@ -1,21 +1,16 @@
 import { setTimeout as rest } from 'node:timers/promises';
-import type { History, WriteRecord } from './history.ts';
+import type { History, Told, WriteRecord } from './history.ts';
 
 const REST_MS_MAX = 600;
 
 /** Asks the control plane; undefined where there was no answer at all. */
-export type Admin = (
-  operation: string,
-  body: object,
-) => Promise<{ readonly status: number; readonly body: Record<string, unknown> } | undefined>;
+type Admin = (operation: string, body: object) => Promise<Told | undefined>;
 
 interface Parts {
   readonly admin: Admin;
   readonly history: History;
   readonly random: () => number;
 }
-
-type Propagation = { readonly state: 'complete' | 'pending'; readonly by?: 'acks' | 'fence' };
 
 /**
  * A customer whose identity comes, changes and goes, while their key is asked for. What an answer without an identity goes by is
@@ -33,7 +28,7 @@ export async function comeAndGo(
     await rest(random() * REST_MS_MAX);
     if (identityId !== undefined && isEnabled && random() < 0.4) {
       const write = history.begin(subject, { enabled: true, isAbsent: true });
-      end(write, await admin('identities.deleteIdentity', { identityId }));
+      history.told(subject, write, await admin('identities.deleteIdentity', { identityId }));
       identityId = undefined;
       continue;
     }
@@ -47,14 +42,9 @@ export async function comeAndGo(
     // It is there, since nobody knew what became of a call, and all keys of the owner know of it.
     if (identityId === undefined && answer?.status === 409)
       answer = await admin('identities.updateIdentity', { externalId, ...fields });
-    end(write, answer);
+    history.told(subject, write, answer);
     identityId = answer?.status === 200 ? String(answer.body['identityId'] ?? answer.body['id']) : undefined;
     isEnabled = state.enabled;
-  }
-
-  function end(write: WriteRecord, answer: Awaited<ReturnType<Admin>>) {
-    const { state = 'complete', by } = (answer?.body['propagation'] ?? {}) as Partial<Propagation>;
-    history.ended(subject, write, answer?.status === 200 ? state : 'unknown', by);
   }
 }
 
@@ -91,11 +81,10 @@ export async function giveAndTake(
     await end(taken, isTaken, []);
   }
 
-  async function end(write: WriteRecord, first: Awaited<ReturnType<Admin>>, roles: readonly object[]) {
+  async function end(write: WriteRecord, first: Told | undefined, roles: readonly object[]) {
     let answer = first;
     for (; answer?.status !== 200 && running.now; await rest(50))
       answer = await admin('keys.setRoles', { keyId, roles });
-    const { state = 'complete', by } = (answer?.body['propagation'] ?? {}) as Partial<Propagation>;
-    history.ended(subject, write, answer?.status === 200 ? state : 'unknown', by);
+    history.told(subject, write, answer);
   }
 }

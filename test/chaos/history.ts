@@ -18,6 +18,14 @@ export interface State {
   readonly isAbsent?: boolean;
 }
 
+/** Answer of the control plane. */
+export interface Told {
+  readonly status: number;
+  readonly body: Record<string, unknown>;
+}
+
+type Propagation = { readonly state: 'complete' | 'pending'; readonly by?: 'acks' | 'fence' };
+
 /** A key, a role or an identity. */
 interface Subject {
   readonly kind: 'key' | 'role' | 'identity';
@@ -74,6 +82,13 @@ export class History {
     if (by) this.counts[by]++;
     else if (outcome === 'pending') this.counts.pending++;
     else if (outcome === 'unknown') this.counts.unknown++;
+  }
+
+  /** Ends a write as the control plane answered it; undefined where there was no answer at all. */
+  told(id: string, write: WriteRecord, answer: Told | undefined): void {
+    // What has room for nothing else answers only when it is complete.
+    const { state = 'complete', by } = (answer?.body['propagation'] ?? {}) as Partial<Propagation>;
+    this.ended(id, write, answer?.status === 200 ? state : 'unknown', by);
   }
 
   /** The version that an answer to a request beginning now may not be older than. */
