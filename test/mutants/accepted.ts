@@ -10,12 +10,6 @@ export interface Accepted {
 /** Survivors that were looked at, each with the reason why it may survive. */
 export const ACCEPTED: readonly Accepted[] = [
   {
-    file: 'control-plane/redis/workspace/identities.ts',
-    before: 'const status = await propagator.status(apiId, keyId, sequence, true).catch((error: unknown) => {',
-    after: 'const status = await propagator.status(apiId, keyId, sequence, false).catch((error: unknown) => {',
-    reason: 'Where the log is trimmed it is waited for by a change of nothing, which is complete no sooner.',
-  },
-  {
     file: 'control-plane/redis/durable-writer.ts',
     before: 'const WRITE_LANES = 8;',
     after: 'const WRITE_LANES = 9;',

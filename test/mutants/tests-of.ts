@@ -32,6 +32,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
     /^(?:verifier\/workspace|control-plane\/(?:workspace\/[\w-]+|routes\/(?:identities|roles|key-roles|permissions)|(?:role|slug)-schemas))\.ts$/,
     [
+      'control-plane/settled-links',
       'permissions/identities',
       'permissions/role-calls',
       'permissions/roles',
