@@ -14,7 +14,7 @@ export default defineConfig({
   test: {
     pool: 'forks',
     // Tests wait for other processes most of the time: more files at once than there are cores.
-    maxWorkers: Math.max(6, availableParallelism() + 1),
+    maxWorkers: Math.max(8, availableParallelism() + 1),
     sequence: { sequencer: LongestFirst },
     testTimeout: TEST_MS_MAX,
     hookTimeout: TEST_MS_MAX,

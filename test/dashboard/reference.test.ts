@@ -4,6 +4,7 @@ import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { lacking } from '../harness/programs.ts';
+import { share } from '../harness/share.ts';
 import { HOLDS_MS_MAX } from '../harness/waiting.ts';
 import { breachesOf, loadAxe } from './axe.ts';
 import { executable, startChromium } from './chromium.ts';
@@ -63,7 +64,7 @@ describe.skipIf(!executable)(`the reference${lacking(executable ? [] : ['chromiu
       .toMatchObject({ valid: true, code: 'VALID' });
   });
 
-  test.for([1280, 390])(
+  test.for(share([1280, 390], 2))(
     'keeps to WCAG 2.2 AA and fits at %i px, light or dark as its reader prefers',
     async (width) => {
       const viewport = { width, height: 844 };

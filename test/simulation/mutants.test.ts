@@ -1,15 +1,17 @@
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { share } from '../harness/share.ts';
 import { MUTANTS } from './mutants.ts';
 import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
 
 /**
  * Seeds that show their mutant keep this short. Where a change of the simulation makes it another one, a search takes its place,
- * for minutes, and tells which to write down.
+ * for minutes, and tells which to write down. A run takes every third mutant, other ones at the next commit: SHARES=all
+ * takes all of them.
  */
 describe('is caught by its seed, or within 1,000 others:', () => {
-  test.each(Object.entries(MUTANTS))('%s', async (name, { seed }) => {
+  test.each(share(Object.entries(MUTANTS), 3))('%s', async (name, { seed }) => {
     const known = await run('--mutant', name, '--from', String(seed), '--seeds', '1');
     const { output, code } =
       known.code === 0 ? await run('--mutant', name, '--seeds', '1000', ...from(seed)) : known;
