@@ -1,3 +1,5 @@
+import { isForwarding } from './forwarded-for.ts';
+
 /** Names in lower case of headers that speak of one connection only (RFC 9110 §7.6.1), and of the framing on it. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
@@ -21,7 +23,7 @@ export function isOfConnection(name: string): boolean {
 /**
  * The headers of a message that may be passed on, in their order, doubles included.
  * @param raw names and values in turn
- * @param connection the message's Connection header: what it names stays behind too
+ * @param connection the message's Connection header: what it names stays behind too, but for what the message needs
  * @param drop by name in lower case, and value: more that stays behind
  */
 export function endToEndHeaders(
@@ -35,10 +37,18 @@ export function endToEndHeaders(
     const name = raw[i] ?? '';
     const value = raw[i + 1] ?? '';
     const lower = name.toLowerCase();
-    if (!HOP_BY_HOP.has(lower) && !named.has(lower) && !drop(lower, value)) kept.push(name, value);
+    const staysBehind = HOP_BY_HOP.has(lower) || (named.has(lower) && !isNeeded(lower));
+    if (!staysBehind && !drop(lower, value)) kept.push(name, value);
   }
   return kept;
 }
+
+/**
+ * Tells whether a header is meant for every recipient (RFC 9110 §7.6.1), so that no client can have it taken away: the message
+ * would be another one without it, or its client somebody else.
+ */
+const isNeeded = (name: string): boolean =>
+  name === 'host' || name.startsWith('content-') || isForwarding(name);
 
 /** A set: a client may name thousands beside thousands of headers. */
 function nominated(connection: string): ReadonlySet<string> {

@@ -19,7 +19,7 @@ import { type ClientConnection, type Downstream, RawResponse } from '../fast-lan
 import { identify } from '../http/respond.ts';
 import type { Handler, RequestEvents } from '../http/router.ts';
 import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
-import { forwardedFor } from './forwarded-for.ts';
+import { forwardedFor, isForwarding } from './forwarded-for.ts';
 import type { ProxyOptions } from './options.ts';
 import type { Accepted, Rechecker } from './recheck.ts';
 import { writtenByTracer } from './tracer.ts';
@@ -65,12 +65,14 @@ export class Forwarder {
     body: Body,
     events: RequestEvents,
   ): Promise<void> {
-    const { authz, clock } = this.#options;
+    const { authz, clock, config } = this.#options;
     const { question, accepted, method, target, requestId, tunnelIdleMs } = asking;
-    const kept = endToEndHeaders(asking.rawHeaders, asking.connection, this.#drop);
+    const isTrusted = config.TRUSTED_PROXIES.has(asking.address);
+    const drop = isTrusted ? this.#drop : this.#dropForwarding;
+    const kept = endToEndHeaders(asking.rawHeaders, asking.connection, drop);
     for (const [name, value] of identity) kept.push(name, value);
-    kept.push('X-Forwarded-For', forwardedFor(asking.forwardedFor, asking.address));
-    if (this.#isSecure) kept.push('X-Forwarded-Proto', 'https');
+    kept.push('X-Forwarded-For', forwardedFor(isTrusted ? asking.forwardedFor : undefined, asking.address));
+    if (!isTrusted || !saysProtocol(kept)) kept.push('X-Forwarded-Proto', this.#isSecure ? 'https' : 'http');
     kept.push('X-Request-Id', requestId);
     const checkedMs = (clock.monotonicMs() - asking.startedAtMs).toFixed(2);
     const place = question && accepted ? this.#rechecker.begin(response, question, accepted) : undefined;
@@ -85,6 +87,8 @@ export class Forwarder {
         rawHeaders: asking.rawHeaders,
         responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
         tunnelIdleMs,
+        // Those that no key lets pass are one together.
+        holder: accepted?.entry.keyId ?? '',
       });
     } catch (error) {
       throw error instanceof UpstreamError ? gatewayError(error) : error;
@@ -93,7 +97,7 @@ export class Forwarder {
     }
   }
 
-  /** Drops headers that must not reach the API, in any spelling that it may take for them. */
+  /** Drops headers that must not reach the API, in any spelling that it may take for them, from a proxy that is believed. */
   readonly #drop = (spelt: string, value: string) => {
     const name = asReadByServers(spelt);
     return (
@@ -101,11 +105,18 @@ export class Forwarder {
       this.#byTracer.has(name) ||
       isIdentityHeader(name) ||
       mayHoldKey(name, value, this.#options.authz.sources) ||
-      (this.#isSecure && name === 'x-forwarded-proto') ||
-      (name !== spelt && isOfConnection(name))
+      (name !== spelt && (isOfConnection(name) || isForwarding(name)))
     );
   };
+
+  /** The same from a client, and with them what only such a proxy may say. */
+  readonly #dropForwarding = (spelt: string, value: string) =>
+    isForwarding(asReadByServers(spelt)) || this.#drop(spelt, value);
 }
+
+/** Tells whether `X-Forwarded-Proto` is among names and values in turn. */
+const saysProtocol = (headers: readonly string[]): boolean =>
+  headers.some((name, i) => i % 2 === 0 && name.toLowerCase() === 'x-forwarded-proto');
 
 /** Answers what Node's server has read. */
 export function handler(forwarder: Forwarder, { answers, authz, config, clock }: ProxyOptions): Handler {

@@ -2,6 +2,7 @@ import { API_ID } from '#shared/api-id.ts';
 import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { trustedProxies } from '#shared/trusted-proxies.ts';
 import { needing, ORDINARY, type Terms } from '../core/allowances/allowance.ts';
 import { readQuery } from '../core/permissions.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
@@ -40,7 +41,7 @@ export const proxySettings = {
   PROXY_API_ID: apiId,
   PROXY_PERMISSIONS: terms,
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
-    'Most requests and WebSockets at the API at once, each on a connection of its own; more are answered 503',
+    'Most requests and WebSockets at the API at once, each on a connection of its own; more are answered 503. A key has at most as many as it leaves free, half of them where it is alone',
   ),
   UPSTREAM_TIMEOUT_MS: integer(100, 300_000, 'ms', 60_000).help(
     "Longest wait for the head of the API's answer, and then for each next piece of it. Set it below STALL_TIMEOUT_MS",
@@ -50,6 +51,9 @@ export const proxySettings = {
   ),
   PROXY_RECHECK_MS: integer(100, 3_600_000, 'ms', 1000).help(
     'Period after which the key of a request or WebSocket that goes on is judged again. It is cut when the key is no longer good, and when the lease has passed without a verdict',
+  ),
+  TRUSTED_PROXIES: trustedProxies(
+    'Proxies before this one whose `Forwarded`, `X-Forwarded-…` and `X-Real-IP` reach the API; from any other client they are removed',
   ),
 };
 

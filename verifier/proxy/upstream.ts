@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { isIP } from 'node:net';
 import type { Dispatcher, Pool } from 'undici';
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
@@ -6,12 +7,13 @@ import { readCopies } from '#shared/read-buffer.ts';
 import type { Downstream } from '../fast-lane/response-writer.ts';
 import type { RequestEvents } from '../http/router.ts';
 import type { FaultLog } from './fault-log.ts';
+import { HolderCounts } from './holder-counts.ts';
 import { mayClimb } from './path.ts';
 import { UpstreamError, type UpstreamFault, UpstreamHandler } from './upstream-handler.ts';
 
 /** Limits of an upstream pool. */
 export interface UpstreamLimits {
-  /** Requests passed on at once, each on a connection of its own. */
+  /** Requests passed on at once, each on a connection of its own. A holder has at most as many as are left free. */
   readonly connectionsMax: number;
   /** The longest wait for the head of a response, and then between two pieces of its body, milliseconds. */
   readonly timeoutMs: number;
@@ -42,6 +44,7 @@ export class UpstreamPool implements UpstreamStats {
   readonly #limits: UpstreamLimits;
   readonly #log: FaultLog;
   readonly #clock: Clock;
+  readonly #held = new HolderCounts();
   #inFlight = 0;
 
   /**
@@ -51,9 +54,12 @@ export class UpstreamPool implements UpstreamStats {
   static async to(base: URL, limits: UpstreamLimits, log: FaultLog, clock: Clock): Promise<UpstreamPool> {
     const { buildConnector, Pool } = await import('undici');
     const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS, allowH2: false });
+    const address = base.hostname.replace(/^\[|\]$/g, '');
+    // A certificate for an address is found by where the connection leads; an address is no server name (RFC 6066 §3).
+    const servername = isIP(address) === 0 ? address : '';
     const pool = new Pool(base.origin, {
       connect: (options, callback) =>
-        connect(options, (...result) => {
+        connect({ ...options, servername }, (...result) => {
           if (result[1]) readCopies(result[1]);
           callback(...result);
         }),
@@ -84,6 +90,8 @@ export class UpstreamPool implements UpstreamStats {
    * to it, and with ApiError where the request cannot be passed on; a response that breaks off later is cut. A safe
    * request without a body is sent a second time where the connection ended before anything of a response came.
    * @param options.body `null` = none; see `bodyOf`
+   * @param options.holder for whom: none may have more connections than are left free, so that there is always one for
+   *   another. undefined = nobody in particular, bounded by `connectionsMax` alone
    * @param options.target path and query to ask for
    * @param options.headers names and values in turn
    * @param options.events those of the request
@@ -104,18 +112,24 @@ export class UpstreamPool implements UpstreamStats {
       rawHeaders: readonly string[];
       responseHeaders?: readonly string[];
       tunnelIdleMs?: number | undefined;
+      holder?: string;
     },
   ): Promise<void> {
     if (this.#path !== '' && mayClimb(options.target)) {
       throw new ApiError('BAD_REQUEST', 'path: must not lead above where it begins');
     }
-    if (this.#inFlight >= this.#limits.connectionsMax) throw this.#noted(new UpstreamError('busy'), options);
+    const { holder } = options;
+    const place = holder === undefined ? undefined : this.#held.placeOf(holder);
+    const held = place === undefined ? 0 : this.#held.at(place);
+    if (held >= this.#limits.connectionsMax - this.#inFlight)
+      throw this.#noted(new UpstreamError('busy'), options);
     this.#inFlight++;
+    if (place !== undefined) this.#held.add(place, 1);
     try {
       const { method, body, headers, events, responseHeaders = [], tunnelIdleMs } = options;
       const upgrade = tunnelIdleMs === undefined ? null : 'websocket';
       const path = this.#path + options.target;
-      // `servername` is missing from the types; without it the client's Host would choose whose certificate will do.
+      // `servername` is missing from the types; without it each other Host of a client would cost a new connection.
       const sent = { method, path, headers, body, upgrade, servername: this.#servername };
       const limit = { clock: this.#clock, timeoutMs: this.#limits.timeoutMs };
       const dispatch = () => {
@@ -133,6 +147,7 @@ export class UpstreamPool implements UpstreamStats {
       throw error instanceof UpstreamError ? this.#noted(error, options) : error;
     } finally {
       this.#inFlight--;
+      if (place !== undefined) this.#held.add(place, -1);
     }
   }
 

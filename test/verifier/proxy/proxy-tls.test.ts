@@ -77,6 +77,28 @@ test("an API over TLS must show the certificate of UPSTREAM_URL's host, whatever
   for (const api of apis) api.close();
 });
 
+test('an API over TLS may be at an address, of IPv6 too', async () => {
+  const answers: Server[] = [];
+  for (const [host, names] of [
+    ['[::1]', 'IP:::1'],
+    ['127.0.0.1', 'IP:127.0.0.1'],
+    ['[::1]', 'IP:::2'],
+  ] as const) {
+    const { keyFile, cert } = makeCertificate(directory, `at-${answers.length}`, names);
+    setDefaultCACertificates([...getCACertificates('default'), cert]);
+    const pair = { cert, key: readFileSync(keyFile, 'utf8') };
+    const api = createServer(pair, (_, response) => response.end('ok'));
+    answers.push(api);
+    await new Promise<void>((resolve) => api.listen(0, host.replace(/[[\]]/g, ''), resolve));
+    const address = await start(`https://${host}:${(api.address() as AddressInfo).port}`);
+    const isRight = names !== 'IP:::2';
+    expect(await ask(address, { host: 'shop.example' }), names).toBe(isRight ? 200 : 502);
+    expect(await ask(address, { host: 'localhost' }), names).toBe(isRight ? 200 : 502);
+    await proxy?.close(0);
+  }
+  for (const api of answers) api.close();
+});
+
 test('an API learns that the client came over TLS from us alone', async () => {
   const upstream = await Upstream.start();
   const { certFile, keyFile, cert } = makeCertificate(directory, 'own');
@@ -87,9 +109,8 @@ test('an API learns that the client came over TLS from us alone', async () => {
   expect(upstream.seen[0]?.headers).toMatchObject({ 'x-forwarded-proto': 'https' });
   expect(upstream.seen[0]?.headers).not.toHaveProperty('x_forwarded_proto');
   await proxy?.close(0);
-  // Without TLS a balancer in front of us may know better.
   expect(await ask(await start(upstream.address), { 'x-forwarded-proto': 'https' })).toBe(200);
-  expect(upstream.seen[1]?.headers).toMatchObject({ 'x-forwarded-proto': 'https' });
+  expect(upstream.seen[1]?.headers).toMatchObject({ 'x-forwarded-proto': 'http' });
   certificate?.close();
   await upstream.close();
 });

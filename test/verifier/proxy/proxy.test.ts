@@ -25,8 +25,59 @@ describe('a request that its key allows', () => {
       ...['host', 'shop.example', 'connection', 'keep-alive'],
       ...['Cookie', 'a=b', 'X-Twice', '1', 'X-Twice', '2'],
       ...['X-Key-Id', 'key_good', 'X-Key-Api-Id', 'payments', 'X-Key-Name', '', 'X-Key-External-Id', ''],
-      ...['X-Forwarded-For', '10.0.0.9, 127.0.0.1', 'X-Request-Id', 'mine-1'],
+      ...['X-Forwarded-For', '127.0.0.1', 'X-Forwarded-Proto', 'http', 'X-Request-Id', 'mine-1'],
     ]);
+  });
+
+  const SAID = [
+    'Forwarded: for=10.0.0.9;proto=https',
+    'X-Real-IP: 10.0.0.9',
+    'X-Forwarded-For: 10.0.0.9',
+    'X-Forwarded-Host: 10.0.0.9',
+    'x-forwarded-proto: https',
+    'True-Client-IP: 10.0.0.9',
+  ];
+  const SPELT = ['X_Forwarded_For: spelt', 'X_Real_IP: spelt', 'X.Forwarded.Host: spelt'];
+
+  test('tells the API nothing that a client says of who it is and how it came', async () => {
+    expect((await ask([BEARER, ...SAID, ...SPELT])).status).toBe(200);
+    const { rawHeaders, headers } = upstream.seen[0] ?? {};
+    expect(rawHeaders?.join()).not.toMatch(/10\.0\.0\.9|spelt|https/);
+    expect(headers).toMatchObject({ 'x-forwarded-for': '127.0.0.1', 'x-forwarded-proto': 'http' });
+  });
+
+  test('tells the API what a proxy of TRUSTED_PROXIES says, which no client can take from it', async () => {
+    await restart({ env: { TRUSTED_PROXIES: '10.0.0.0/8, 127.0.0.1' } });
+    const named =
+      'Connection: Forwarded, X-Real-IP, X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto, True-Client-IP';
+    expect((await ask([BEARER, ...SAID, ...SPELT, named])).status).toBe(200);
+    const { rawHeaders, headers } = upstream.seen[0] ?? {};
+    expect(rawHeaders?.join()).not.toContain('spelt');
+    expect(headers).toMatchObject({
+      forwarded: 'for=10.0.0.9;proto=https',
+      'x-real-ip': '10.0.0.9',
+      'x-forwarded-for': '10.0.0.9, 127.0.0.1',
+      'x-forwarded-host': '10.0.0.9',
+      'x-forwarded-proto': 'https',
+      'true-client-ip': '10.0.0.9',
+    });
+    await ask([BEARER]);
+    expect(upstream.seen[1]?.headers).toMatchObject({ 'x-forwarded-proto': 'http' });
+  });
+
+  test('keeps its Host and what its body is, whatever Connection names', async () => {
+    const lines = [BEARER, 'Content-Type: text/plain', 'Content-Length: 2', 'X-Hop: 1'];
+    expect(
+      (await ask([...lines, 'Connection: host, Content-Type, content-length, x-hop'], 'ab')).status,
+    ).toBe(200);
+    const { headers, body } = upstream.seen[0] ?? {};
+    expect(headers).toMatchObject({
+      host: 'shop.example',
+      'content-type': 'text/plain',
+      'content-length': '2',
+    });
+    expect(headers).not.toHaveProperty('x-hop');
+    expect(body).toBe('ab');
   });
 
   test('that Redis has to decide waits for it', async () => {

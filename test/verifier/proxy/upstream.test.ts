@@ -1,7 +1,7 @@
 import { createServer, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { eventually } from '../../harness/waiting.ts';
-import { ask, BEARER, call, restart, upstream, useProxy, wire } from './proxy-world.ts';
+import { ask, BEARER, call, proxy, restart, upstream, useProxy, wire } from './proxy-world.ts';
 
 useProxy();
 
@@ -60,13 +60,38 @@ describe('an API', () => {
     await restart({ env: { UPSTREAM_CONNECTIONS_MAX: '2' } });
     const held: (() => void)[] = [];
     upstream.handle = (_, response) => void held.push(() => response.end('late'));
-    const first = [0, 1].map(() => wire().send(call([BEARER])));
+    const first = ['good', 'rich'].map((key) => wire().send(call([`X-Api-Key: ${key}`])));
     await eventually(() => held.length === 2);
     expect(await codeOf()).toEqual([503, 'SERVICE_UNAVAILABLE']);
     for (const release of held) release();
     for (const each of first) await eventually(() => each.received.includes('late'));
     expect(upstream.connections).toBe(2);
   });
+});
+
+test('a key has no more connections than it leaves free, so that others have some', async () => {
+  await restart({ env: { UPSTREAM_CONNECTIONS_MAX: '8' }, authz: { allowPreflight: true } });
+  const held: (() => void)[] = [];
+  upstream.handle = (_, response) => void held.push(() => response.end('late'));
+  const statusesOf = async (key: string, count: number) => {
+    const before = held.length;
+    const wires = Array.from({ length: count }, () => wire().send(call([`X-Api-Key: ${key}`])));
+    const refused = () => wires.filter((each) => each.received.includes('HTTP/1.1 503')).length;
+    await eventually(() => held.length - before + refused() === count);
+    return held.length - before;
+  };
+  expect(await statusesOf('good', 8)).toBe(4);
+  expect(await statusesOf('rich', 8)).toBe(2);
+  expect(await statusesOf('poor', 8)).toBe(1);
+  // Nobody's too.
+  const preflight = ['Origin: https://a', 'Access-Control-Request-Method: GET'];
+  wire().send(call(preflight, '', 'OPTIONS / HTTP/1.1'));
+  await eventually(() => held.length === 8);
+  expect((await ask(['X-Api-Key: large'])).status).toBe(503);
+  for (const release of held.splice(0)) release();
+  await eventually(() => proxy.stats.inFlight === 0);
+  expect(await statusesOf('good', 8)).toBe(4);
+  for (const release of held) release();
 });
 
 test('a silent API holds no more connections than it may', async () => {
@@ -79,7 +104,7 @@ test('a silent API holds no more connections than it may', async () => {
   const { port } = silent.address() as { port: number };
   await restart({
     url: `http://127.0.0.1:${port}`,
-    env: { UPSTREAM_CONNECTIONS_MAX: '4', UPSTREAM_TIMEOUT_MS: '300' },
+    env: { UPSTREAM_CONNECTIONS_MAX: '8', UPSTREAM_TIMEOUT_MS: '300' },
   });
   const statuses = await Promise.all(
     Array.from({ length: 10 }, async () => {
