@@ -2,6 +2,7 @@
 // API by its own look-ups; says what each costs in memory and what a verification costs.
 import { systemClock } from '../shared/clock.ts';
 import { generateKey, hashSecret } from '../shared/key-format.ts';
+import { questionAbout } from '../verifier/core/question.ts';
 import type { Directory, Session } from '../verifier/core/redis-port.ts';
 import { Verifier } from '../verifier/core/verifier.ts';
 import { silent, verifierLimits } from './verifier-options.ts';
@@ -74,7 +75,7 @@ const every = Math.max(1, Math.floor(count / SAMPLE));
 for (let i = 0; i < count; i++) {
   const key = generateKey(16);
   if (i % every === 0) kept.push(key);
-  await verifier.lookUp(key);
+  await verifier.lookUp(questionAbout(key));
 }
 globalThis.gc?.();
 const after = process.memoryUsage();
@@ -84,7 +85,7 @@ for (let round = 0; round < 7; round++) {
   const startedAt = performance.now();
   for (let i = 0; i < VERIFICATIONS; i++) {
     const key = kept[i % kept.length] ?? '';
-    if (verifier.decide(key)?.code !== 'VALID') throw new Error('not in memory');
+    if (verifier.decide(questionAbout(key))?.code !== 'VALID') throw new Error('not in memory');
   }
   rounds.push(((performance.now() - startedAt) * 1e6) / VERIFICATIONS);
 }

@@ -11,6 +11,7 @@ import { createLogger } from '../shared/process/log.ts';
 import { RedisNodes } from '../shared/redis/redis.ts';
 import { apiKeys } from '../shared/redis/redis-keys.ts';
 import { redisSettings } from '../shared/redis/redis-settings.ts';
+import { questionAbout } from '../verifier/core/question.ts';
 import { Verifier } from '../verifier/core/verifier.ts';
 import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { type Benchmark, inDirectory, machine, startProcess } from './harness.ts';
@@ -138,7 +139,7 @@ async function lookups(backend: Backend, meter: Meter, keys: readonly string[]):
   verifier.start();
   await verifier.followers[0]?.whenLive();
   const cost = await meter.perItem(keys.length, () =>
-    inParallel(keys.length, (i) => verifier.lookUp(keys[i] ?? '')),
+    inParallel(keys.length, (i) => verifier.lookUp(questionAbout(keys[i] ?? ''))),
   );
   await verifier.stop();
   await nodes.close();

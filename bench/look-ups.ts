@@ -6,6 +6,7 @@ import { createLogger } from '../shared/process/log.ts';
 import { RedisNodes } from '../shared/redis/redis.ts';
 import { redisSettings } from '../shared/redis/redis-settings.ts';
 import { uniqueTexts } from '../shared/request-id.ts';
+import { questionAbout } from '../verifier/core/question.ts';
 import { Verifier } from '../verifier/core/verifier.ts';
 import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { percentile } from './harness.ts';
@@ -36,7 +37,7 @@ for (const key of keys) {
   await redis.get('kf:bench:nothing');
   gets.push(performance.now() - startedAt);
   startedAt = performance.now();
-  const verdict = await verifier.lookUp(key);
+  const verdict = await verifier.lookUp(questionAbout(key));
   lookUps.push(performance.now() - startedAt);
   if (verdict.code !== 'VALID') throw new Error(verdict.code);
 }

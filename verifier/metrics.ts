@@ -4,9 +4,8 @@ import { ApiError } from '#shared/errors.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/verdict-codes.ts';
 import type { DropReason, FollowerEvents } from './core/follower-events.ts';
-import type { Verdict } from './core/verdict.ts';
+import type { Decider, Verdict } from './core/verdict.ts';
 import { LookupGivenUp } from './core/verifier.ts';
-import type { Decider } from './endpoints/verify-key.ts';
 
 const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'hole', 'nonce', 'damaged'];
 /** Verdicts that refuse a known key, as a list to read. */
@@ -94,23 +93,23 @@ export class Metrics {
     return verdict;
   }
 
-  /** Counts the verdicts of a decider, and the waits for its look-ups. */
-  count(answers: Decider, clock: Clock): Decider {
+  /** Counts the verdicts of a decider, and the waits for its look-ups; those of a recheck were counted before. */
+  count(verifier: Decider, clock: Clock): Decider {
     const { memory, redis } = this.#verdicts;
     const undecided = this.#undecided;
     const decided = this.#lookups.labels({ outcome: 'decided' });
     const gaveUp = this.#lookups.labels({ outcome: 'undecided' });
     return {
-      decide(key, askedApi, isAgain, tags, terms) {
-        const verdict = answers.decide(key, askedApi, isAgain, tags, terms);
-        if (verdict !== undefined && !isAgain) memory[verdict.code]++;
+      decide(question) {
+        const verdict = verifier.decide(question);
+        if (verdict !== undefined && !question.isRecheck) memory[verdict.code]++;
         return verdict;
       },
-      lookUp(key, askedApi, isAgain, tags, terms) {
-        if (isAgain) return answers.lookUp(key, askedApi, isAgain);
+      lookUp(question) {
+        if (question.isRecheck) return verifier.lookUp(question);
         const startedAtMs = clock.monotonicMs();
         const seconds = () => (clock.monotonicMs() - startedAtMs) / 1000;
-        return answers.lookUp(key, askedApi, isAgain, tags, terms).then(
+        return verifier.lookUp(question).then(
           (verdict) => {
             redis[verdict.code]++;
             decided.observe(seconds());

@@ -1,12 +1,11 @@
 import { systemClock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { decodeState } from '#shared/key-record.ts';
-import { ORDINARY } from '../../verifier/core/allowances/allowance.ts';
 import { ownLimit } from '../../verifier/core/allowances/limits.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { instant, Lease } from '../../verifier/core/lease.ts';
-import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from '../../verifier/core/verdict.ts';
-import type { Decider } from '../../verifier/endpoints/verify-key.ts';
+import type { Question } from '../../verifier/core/question.ts';
+import { type Decider, FORBIDDEN, judge, NOT_FOUND, type Verdict } from '../../verifier/core/verdict.ts';
 import type { HttpLimits } from '../../verifier/http/limits.ts';
 import { noPools } from './no-credits.ts';
 
@@ -76,15 +75,11 @@ export class ScriptedAnswers implements Decider {
     this.#held = Promise.withResolvers();
   }
 
-  decide(
-    key: string,
-    askedApi?: string,
-    isAgain = false,
-    _tags?: readonly string[],
-    { cost, permissions } = ORDINARY,
-  ): Verdict | undefined {
+  decide(question: Question): Verdict | undefined {
+    const { key, apiId, isRecheck } = question;
+    const { cost, permissions } = question.requirements;
     this.asked.push(key);
-    this.askedApis.push(askedApi);
+    this.askedApis.push(apiId);
     if (key === 'bug') throw new TypeError('a fault of ours');
     if (this.disabled.has(key)) return { code: 'DISABLED' } as const;
     if (key === 'down' || /^(slow|remote)-/.test(key)) return undefined;
@@ -93,8 +88,8 @@ export class ScriptedAnswers implements Decider {
     if (entry === undefined) return NOT_FOUND;
     if (permissions !== undefined && this.stripped.has(key))
       return { code: 'INSUFFICIENT_PERMISSIONS', entry };
-    const verdict = judge(entry, askedApi, Date.now(), permissions);
-    if (verdict.code !== 'VALID' || isAgain) return verdict;
+    const verdict = judge(entry, question, Date.now());
+    if (verdict.code !== 'VALID' || isRecheck) return verdict;
     if (key === 'limited') return { code: 'RATE_LIMITED', entry, spending: LIMITED };
     if (entry.pool === '') return verdict;
     const left = key === 'poor' ? 3 : 0;
@@ -103,11 +98,12 @@ export class ScriptedAnswers implements Decider {
     return { code: 'USAGE_EXCEEDED', entry, spending: { code: 'USAGE_EXCEEDED', remaining: left, retryMs } };
   }
 
-  async lookUp(key: string, askedApi?: string, isAgain = false, tags?: readonly string[], terms = ORDINARY) {
+  async lookUp(question: Question) {
+    const { key } = question;
     if (key === 'remote-wrong') throw new ApiError('BAD_REQUEST', 'asked wrongly');
     if (key === 'down') throw unavailable('no answer from Redis');
     if (key === 'remote-bug') throw new TypeError('a fault of ours');
     if (key.startsWith('slow-')) await this.#held.promise;
-    return this.decide(key.slice(key.indexOf('-') + 1), askedApi, isAgain, tags, terms) ?? NOT_FOUND;
+    return this.decide({ ...question, key: key.slice(key.indexOf('-') + 1) }) ?? NOT_FOUND;
   }
 }

@@ -14,7 +14,7 @@ const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|en
  */
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
-    /^(?:control-plane\/(?:credits|(?:credit|limit)-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|terms|pools?|limits|spending-rate|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
+    /^(?:control-plane\/(?:credits|(?:credit|limit)-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|question|requirements|pools?|limits|spending-rate|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
     [
       'verifier/pools',
       'credits/scripts',

@@ -252,7 +252,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     edits: [
       [
         '          if (waiter.over) return;\n',
-        '          if (waiter.over) {\n            const late = isOver ? undefined : this.#cache.get(digest);\n            if (late) this.#judge(late, askedApi, isAgain, tags, terms);\n            return;\n          }\n',
+        '          if (waiter.over) {\n            const late = isOver ? undefined : this.#cache.get(digest);\n            if (late) this.#judge(late, question);\n            return;\n          }\n',
       ],
     ],
   },

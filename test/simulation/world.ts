@@ -7,6 +7,7 @@ import { ApiError } from '../../shared/errors.ts';
 import { hashSecret } from '../../shared/key-format.ts';
 import { PROTOCOL } from '../../shared/protocol.ts';
 import { formatPointer, idPointer, secretPointer, WORKSPACE } from '../../shared/redis/redis-keys.ts';
+import { questionAbout } from '../../verifier/core/question.ts';
 import type { Verdict } from '../../verifier/core/verdict.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
@@ -298,7 +299,7 @@ export class World {
     const cost = this.plan.credits === undefined ? 1 : this.random.pick([0, 1, 1, 1, 3]);
     const { rate } = this.plan;
     const limitCost = rate ? this.random.pick([0, 1, 1, 1, 2]) : 1;
-    const terms = {
+    const requirements = {
       cost,
       limits: rate ? [{ name: DEFAULT_LIMIT, cost: limitCost }] : [],
       permissions: undefined,
@@ -341,9 +342,10 @@ export class World {
     };
     machine.deliver(() => {
       if (!firstAskedAtMs.has(key.keyId)) firstAskedAtMs.set(key.keyId, this.timeline.nowMs);
-      const verdict = verifier.decide(key.secret, undefined, false, undefined, terms);
+      const question = questionAbout(key.secret, { requirements });
+      const verdict = verifier.decide(question);
       if (verdict) return answer(verdict);
-      verifier.lookUp(key.secret, undefined, false, undefined, terms).then(answer, (error: unknown) => {
+      verifier.lookUp(question).then(answer, (error: unknown) => {
         this.checker.counts.refused++;
         this.note(machine.name, '503', key.keyId, (error as Error).message);
         resolve(undefined);

@@ -5,6 +5,7 @@ import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
 import type { LimitOutcome, Spending } from './allowances/allowance.ts';
 import type { Entry } from './key-cache.ts';
 import { allows, type Query } from './permissions.ts';
+import type { Question } from './question.ts';
 import type { Grants } from './workspace.ts';
 
 /** A decision on a key. `entry` is there where the table of verdicts says that the response shows the key. */
@@ -17,26 +18,31 @@ export interface Verdict {
   readonly grants?: Grants | undefined;
 }
 
+/** Decides on keys: `Verifier`, or anything like it. */
+export interface Decider {
+  /** Returns the verdict from memory; undefined = `lookUp` must be asked. Never waits. */
+  decide(question: Question): Verdict | undefined;
+  /** Resolves with the verdict by way of Redis. Rejects with ApiError SERVICE_UNAVAILABLE when none can be had. */
+  lookUp(question: Question): Promise<Verdict>;
+}
+
 export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
 export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
 
 /**
  * Judges a known key of an API that this verifier serves: other API than asked for, then disabled, then expired, then
  * without a permission that is needed. In this order, so that who asks about a key of somebody else's API learns nothing of it, not even that it is disabled.
- * @param askedApi the API that the caller wants the key to be of; undefined = any
  * @param nowMs Unix time that never goes back
- * @param query the permissions that it must have; undefined = none
  * @param grants all that a key with roles may do
  */
 export function judge(
   entry: Entry,
-  askedApi: string | undefined,
+  { apiId, requirements }: Pick<Question, 'apiId' | 'requirements'>,
   nowMs: number,
-  query?: Query,
   grants?: Grants,
 ): Verdict {
-  if (askedApi !== undefined && askedApi !== entry.epoch.apiId) return FORBIDDEN;
-  const code = codeOf(entry, nowMs, query, grants);
+  if (apiId !== undefined && apiId !== entry.epoch.apiId) return FORBIDDEN;
+  const code = codeOf(entry, nowMs, requirements.permissions, grants);
   return grants === undefined ? { code, entry } : { code, entry, grants };
 }
 

@@ -3,17 +3,18 @@ import { ApiError, unavailable } from '#shared/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
 import { Deadlines } from '#shared/redis/deadlines.ts';
 import type { VerdictCode } from '#shared/verdict-codes.ts';
-import { ask, claimsOf, giveBack, hasPrice, ORDINARY, spend, type Terms } from './allowances/allowance.ts';
+import { ask, claimsOf, giveBack, hasPrice, spend } from './allowances/allowance.ts';
 import { creditCounts } from './allowances/pools.ts';
 import { ExpiryClock } from './expiry-clock.ts';
 import { Follower } from './follower.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { type Entry, KeyCache, type Memory } from './key-cache.ts';
 import { NegativeCache } from './negative-cache.ts';
+import type { Question } from './question.ts';
 import type { Directory, Pointer } from './redis-port.ts';
 import { Semaphore } from './semaphore.ts';
 import { SingleFlight } from './single-flight.ts';
-import { FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
+import { type Decider, FORBIDDEN, judge, NOT_FOUND, type Verdict } from './verdict.ts';
 import { Workspace } from './workspace.ts';
 
 /** Counter of verdicts by key. */
@@ -35,13 +36,10 @@ export interface VerifierLimits extends FollowerLimits {
   readonly apiIdleMs: number;
 }
 
-/** A question about a key that is looked up. */
-interface Asked {
+/** A question that is looked up. */
+interface Lookup {
   readonly digest: string;
-  readonly askedApi: string | undefined;
-  readonly isAgain: boolean;
-  readonly tags: readonly string[] | undefined;
-  readonly terms: Terms;
+  readonly question: Question;
 }
 
 /** Longest time in which holders of credits give back what others need, milliseconds; after that it is done without. */
@@ -64,7 +62,7 @@ export class LookupGivenUp extends ApiError {
  * Answers "is this key good?" for the APIs it serves: from memory while their leases hold, else from Redis.
  * The rules of a verification, without HTTP.
  */
-export class Verifier {
+export class Verifier implements Decider {
   readonly #directory: Directory;
   readonly #clock: Clock;
   readonly #newNonce: () => string;
@@ -78,7 +76,7 @@ export class Verifier {
   readonly #expiry: ExpiryClock;
   readonly #cache: KeyCache;
   readonly #unknown: NegativeCache;
-  readonly #lookups: SingleFlight<Entry | Verdict, Asked, Verdict>;
+  readonly #lookups: SingleFlight<Entry | Verdict, Lookup, Verdict>;
   readonly #slots: Semaphore;
   readonly #spending: Deadlines<(error: unknown) => void>;
   readonly #workspace: Workspace;
@@ -125,7 +123,7 @@ export class Verifier {
       clock,
       waitMs: limits.lookupWaitMs,
       read: (digest) => this.#fetch(digest),
-      answer: (found, asked) => this.#answer(found, asked),
+      answer: (found, lookup) => this.#answer(found, lookup),
       tooSlow,
     });
     this.#workspace = new Workspace((apiId, memory) => this.#newFollower(apiId, memory), limits.cacheKeysMax);
@@ -166,19 +164,9 @@ export class Verifier {
   /**
    * The verdict, if memory has it and may tell at this very instant: the clock and the entry are read in one
    * synchronous block. undefined = Redis must be asked (`lookUp`).
-   * @param askedApi the API that the caller wants the key to be of; undefined = any
-   * @param isAgain whether it is about a request that was answered before, which is in the key's usage and paid for
-   * @param tags what the verdict is counted by, besides its key
-   * @param terms what the request takes of the key's credits and rate limits, and what permissions it needs
    */
-  decide(
-    key: string,
-    askedApi?: string,
-    isAgain = false,
-    tags?: readonly string[],
-    terms = ORDINARY,
-  ): Verdict | undefined {
-    const digest = digestOf(key);
+  decide(question: Question): Verdict | undefined {
+    const digest = digestOf(question.key);
     const entry = this.#cache.get(digest);
     if (entry !== undefined) {
       if (!entry.epoch.lease.holds()) {
@@ -186,9 +174,9 @@ export class Verifier {
         return undefined;
       }
       entry.epoch.used = true;
-      return this.#judge(entry, askedApi, isAgain, tags, terms);
+      return this.#judge(entry, question);
     }
-    if (!this.#foreignKeys && !isWellFormed(key)) {
+    if (!this.#foreignKeys && !isWellFormed(question.key)) {
       this.counts.malformed++;
       return NOT_FOUND;
     }
@@ -199,28 +187,21 @@ export class Verifier {
    * The verdict by way of Redis; one look-up per key however many ask. Rejects with SERVICE_UNAVAILABLE when
    * none can be had within the wait; the look-up goes on and its result is remembered.
    */
-  lookUp(
-    key: string,
-    askedApi?: string,
-    isAgain = false,
-    tags?: readonly string[],
-    terms = ORDINARY,
-  ): Promise<Verdict> {
-    const digest = digestOf(key);
-    const asked = { digest, askedApi, isAgain, tags, terms };
+  lookUp(question: Question): Promise<Verdict> {
+    const digest = digestOf(question.key);
+    const lookup = { digest, question };
     const entry = this.#cache.get(digest);
     // Only its credits, or what its rate limits still allow, are not here.
-    if (entry?.epoch.lease.holds() && hasPrice(entry, terms) && this.#isKnown(entry))
-      return this.#spend(asked);
-    return this.#lookups.ask(digest, asked);
+    if (entry?.epoch.lease.holds() && hasPrice(entry, question.requirements) && this.#isKnown(entry))
+      return this.#spend(lookup);
+    return this.#lookups.ask(digest, lookup);
   }
 
-  #answer(found: Entry | Verdict, asked: Asked): Verdict | Promise<Verdict> {
+  #answer(found: Entry | Verdict, lookup: Lookup): Verdict | Promise<Verdict> {
     if ('code' in found) return found;
     if (!found.epoch.current || !found.epoch.lease.holds() || !this.#isKnown(found))
       throw unavailable('not in sync with Redis');
-    const { askedApi, isAgain, tags, terms } = asked;
-    return this.#judge(found, askedApi, isAgain, tags, terms) ?? this.#spend(asked);
+    return this.#judge(found, lookup.question) ?? this.#spend(lookup);
   }
 
   /** Tells whether all that a key's roles let it do is in memory, and may be told at this instant. */
@@ -229,21 +210,16 @@ export class Verifier {
   }
 
   /** undefined = the key is good, and whether it may be used so much must be asked; or memory lacks what its roles let it do. */
-  #judge(
-    entry: Entry,
-    askedApi: string | undefined,
-    isAgain: boolean,
-    tags: readonly string[] | undefined,
-    terms: Terms,
-  ): Verdict | undefined {
+  #judge(entry: Entry, question: Question): Verdict | undefined {
     const grants = entry.ties && this.#workspace.grants(entry.ties);
     if (grants === undefined && entry.ties !== undefined) return undefined;
     // Most keys never expire, and need no clock.
     const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
-    let verdict = judge(entry, askedApi, nowMs, terms.permissions, grants);
-    if (isAgain) return verdict;
-    if (verdict.code === 'VALID' && hasPrice(entry, terms)) {
-      const claims = claimsOf(entry, terms, grants);
+    let verdict = judge(entry, question, nowMs, grants);
+    if (question.isRecheck) return verdict;
+    const { requirements, tags } = question;
+    if (verdict.code === 'VALID' && hasPrice(entry, requirements)) {
+      const claims = claimsOf(entry, requirements, grants);
       const spending = typeof claims === 'string' ? undefined : spend(claims, this.#clock.monotonicMs());
       if (spending === undefined) return undefined;
       verdict = { code: spending.code, entry, spending, grants };
@@ -256,8 +232,8 @@ export class Verifier {
    * The verdict once Redis has said how much the key may still be used. Everything is judged anew in the very block in which
    * that comes, so that nobody else has it first and nothing older than memory counts.
    */
-  #spend(asked: Asked): Promise<Verdict> {
-    const { digest, askedApi, isAgain, tags, terms } = asked;
+  #spend(lookup: Lookup): Promise<Verdict> {
+    const { digest, question } = lookup;
     return new Promise((resolve, reject) => {
       const deadline = this.#spending.begin(reject);
       let isOver = false;
@@ -273,11 +249,15 @@ export class Verifier {
         again: () => {
           if (waiter.over) return;
           const entry = this.#cache.get(digest);
-          if (entry === undefined) return end(() => resolve(this.#lookups.ask(digest, asked)));
+          if (entry === undefined) return end(() => resolve(this.#lookups.ask(digest, lookup)));
           if (!entry.epoch.lease.holds()) return end(() => reject(unavailable('not in sync with Redis')));
-          if (!this.#isKnown(entry)) return end(() => resolve(this.#lookups.ask(digest, asked)));
-          const verdict = this.#judge(entry, askedApi, isAgain, tags, terms);
-          const claims = claimsOf(entry, terms, entry.ties && this.#workspace.grants(entry.ties));
+          if (!this.#isKnown(entry)) return end(() => resolve(this.#lookups.ask(digest, lookup)));
+          const verdict = this.#judge(entry, question);
+          const claims = claimsOf(
+            entry,
+            question.requirements,
+            entry.ties && this.#workspace.grants(entry.ties),
+          );
           if (typeof claims === 'string') {
             const unknown = new ApiError(
               'BAD_REQUEST',

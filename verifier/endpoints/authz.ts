@@ -3,14 +3,14 @@ import { ApiError } from '#shared/errors.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
 import type { LimitOutcome, Spending } from '../core/allowances/allowance.ts';
 import { type Limit, ownLimit } from '../core/allowances/limits.ts';
-import type { Verdict } from '../core/verdict.ts';
+import { type Question, questionAbout } from '../core/question.ts';
+import type { Decider, Verdict } from '../core/verdict.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { answer } from '../http/respond.ts';
 import type { Handler, Routes } from '../http/router.ts';
 import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
 import { AUTHZ_PREFIX, type OriginalRequest, parseAuthzPath } from './dialects.ts';
 import { type HeaderLine, identityHeaders } from './identity-headers.ts';
-import type { Decider, Question } from './verify-key.ts';
 
 /** Settings of the endpoints for gateways. */
 export interface AuthzSettings {
@@ -37,36 +37,37 @@ export function authzRoutes(answers: Decider, settings: AuthzSettings): Routes['
     const { method = '', url = '', headersDistinct } = request;
     const path = parseAuthzPath(url);
     if (path === undefined) throw new ApiError('NOT_FOUND', 'no such path');
-    const { dialect, apiId, terms, rest } = path;
+    const { dialect, rest } = path;
     const send = (outcome: AuthzOutcome) =>
       sendAnswer(response, authzAnswer(outcome, requestId, settings.withMeta, dialect.knows429));
     const original = dialect.original({ method, rest, headers: headersDistinct });
-    const asked = clientQuestion(original, headersDistinct, { apiId, terms }, settings);
+    const asked = clientQuestion(original, headersDistinct, path, settings);
     if ('code' in asked) return send(asked);
-    const outcome = answers.decide(asked.key, apiId, false, undefined, terms);
+    const outcome = answers.decide(asked);
     if (outcome !== undefined) return send(outcome);
-    return answers.lookUp(asked.key, apiId, false, undefined, terms).then(send);
+    return answers.lookUp(asked).then(send);
   };
   return [[AUTHZ_PREFIX, handler]];
 }
 
-/** The key to judge, and the API that it must be of; or the outcome where there is no key to judge. */
+/** A question, or the outcome where there is no key to judge. */
 export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
 
 /**
  * Reads the question in a client's request.
  * @param original as the client sent it, where that is known
- * @param wanted the API that the key must be of, and what is asked of it
  */
 export function clientQuestion(
   original: OriginalRequest,
   headers: HeaderLines,
-  wanted: Pick<Question, 'apiId' | 'terms'>,
+  { apiId, requirements }: Pick<Question, 'apiId' | 'requirements'>,
   settings: AuthzSettings,
 ): Asked {
   if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
   const credential = credentialOf(headers, original.target, settings.sources);
-  return 'key' in credential ? { key: credential.key, ...wanted } : { code: credential.fault };
+  return 'key' in credential
+    ? questionAbout(credential.key, { apiId, requirements })
+    : { code: credential.fault };
 }
 
 /**

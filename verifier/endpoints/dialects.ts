@@ -1,7 +1,7 @@
 import { API_ID_PATTERN } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
-import { needing, ORDINARY, type Terms } from '../core/allowances/allowance.ts';
 import { readQuery } from '../core/permissions.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question.ts';
 import type { HeaderLines } from './credentials.ts';
 
 /** The client's request line, as far as the gateway tells it. */
@@ -70,8 +70,8 @@ export interface AuthzPath {
   readonly dialect: Dialect;
   /** The API that the key must be of; undefined = any. */
   readonly apiId: string | undefined;
-  /** Terms of the request: the permissions in its path. */
-  readonly terms: Terms;
+  /** The permissions in its path. */
+  readonly requirements: Requirements;
   /** Path and query behind the dialect's name. */
   readonly rest: string;
 }
@@ -81,17 +81,18 @@ export function parseAuthzPath(url: string): AuthzPath | undefined {
   const [, apiId, query, name, rest = ''] = PATH.exec(url) ?? [];
   const dialect = DIALECTS.find((row) => row.name === name);
   if (dialect === undefined || !(dialect.takesPath || /^(?:\?|$)/.test(rest))) return undefined;
-  return { dialect, apiId, terms: query === undefined ? ORDINARY : requiring(query, 'require'), rest };
+  const requirements = query === undefined ? DEFAULT_REQUIREMENTS : requiring(query, 'require');
+  return { dialect, apiId, requirements, rest };
 }
 
 /**
- * The terms of a request that needs permissions, which stand in a path, percent-encoded, or in a gateway's configuration.
+ * The requirements of a request that needs permissions, which stand in a path, percent-encoded, or in a gateway's configuration.
  * Throws BAD_REQUEST.
  */
-export function requiring(query: string, place: string): Terms {
+export function requiring(query: string, place: string): Requirements {
   const read = readQuery(decodedOf(query));
   if ('fault' in read) throw new ApiError('BAD_REQUEST', `${place}: ${read.fault}`);
-  return needing(read.query);
+  return { ...DEFAULT_REQUIREMENTS, permissions: read.query };
 }
 
 /** The text behind a percent-encoding; what is none is no query either. */

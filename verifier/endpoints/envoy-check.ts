@@ -1,7 +1,7 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import { traceIdOf } from '#shared/trace-id.ts';
-import { ORDINARY } from '../core/allowances/allowance.ts';
+import { DEFAULT_REQUIREMENTS } from '../core/question.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
@@ -60,10 +60,10 @@ export function checkQuestion({ attributes = {} }: CheckRequest, settings: Authz
   if (apiId !== undefined && !API_ID.test(apiId))
     throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: wrong`);
   const query = attributes.context_extensions?.[PERMISSIONS_EXTENSION];
-  const terms = query === undefined ? ORDINARY : requiring(query, PERMISSIONS_EXTENSION);
+  const requirements = query === undefined ? DEFAULT_REQUIREMENTS : requiring(query, PERMISSIONS_EXTENSION);
   const { method, path } = attributes.request?.http ?? {};
   const original = { method, target: path };
-  return clientQuestion(original, linesOf(attributes.request?.http), { apiId, terms }, settings);
+  return clientQuestion(original, linesOf(attributes.request?.http), { apiId, requirements }, settings);
 }
 
 /** The client's request id as Envoy has it; undefined = none. */

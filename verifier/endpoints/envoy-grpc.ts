@@ -6,6 +6,7 @@ import type { Logger } from '#shared/process/log.ts';
 import { requestIdFrom } from '#shared/request-id.ts';
 import { toApiError, UNHANDLED } from '#shared/unhandled-error.ts';
 import { asset } from '../assets.ts';
+import type { Decider } from '../core/verdict.ts';
 import type { HttpLimits } from '../http/limits.ts';
 import { problemBody } from '../http/problem.ts';
 import { LINGER_MS } from '../http/respond.ts';
@@ -22,7 +23,6 @@ import {
 } from './envoy-check.ts';
 import { Connections } from './grpc-connections.ts';
 import { GrpcHealth } from './grpc-health.ts';
-import type { Decider } from './verify-key.ts';
 
 const anyPort = port(0).help(
   "Port for Envoy's ext_authz over gRPC, at HOST, with `grpc.health.v1`; unset = off",
@@ -146,11 +146,7 @@ function checkMethod({
   const judge = async (request: CheckRequest, requestId: string): Promise<AuthzAnswer> => {
     try {
       const asked = checkQuestion(request, authz);
-      const outcome =
-        'code' in asked
-          ? asked
-          : (answers.decide(asked.key, asked.apiId, false, undefined, asked.terms) ??
-            (await answers.lookUp(asked.key, asked.apiId, false, undefined, asked.terms)));
+      const outcome = 'code' in asked ? asked : (answers.decide(asked) ?? (await answers.lookUp(asked)));
       return authzAnswer(outcome, requestId, authz.withMeta);
     } catch (error) {
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });

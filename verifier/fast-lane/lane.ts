@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Logger } from '#shared/process/log.ts';
+import type { Decider } from '../core/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
-import type { Decider } from '../endpoints/verify-key.ts';
 import type { HttpLimits } from '../http/limits.ts';
 import type { RequestEvents } from '../http/router.ts';
 import type { Call } from './parse-call.ts';

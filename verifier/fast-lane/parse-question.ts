@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { API_ID } from '#shared/api-id.ts';
-import { ORDINARY, type Terms } from '../core/allowances/allowance.ts';
+import { DEFAULT_REQUIREMENTS, type Question, type Requirements } from '../core/question.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import { AUTHZ_PREFIX, type AuthzPath, parseAuthzPath } from '../endpoints/dialects.ts';
 import { KEY_LENGTH_MAX, questionOf } from '../endpoints/verify-key.ts';
@@ -24,10 +24,10 @@ import {
 } from './scan-head.ts';
 
 /** The question that was read; one object is filled again and again. */
-export interface ParsedQuestion {
+export interface ParsedQuestion extends Question {
   key: string;
   apiId: string | undefined;
-  terms: Terms;
+  requirements: Requirements;
   /** The client's own, well-formed; `''` = none was sent. */
   requestId: string;
   /** True if a gateway asks, and is answered as one. */
@@ -109,7 +109,7 @@ function parseAuthz(bytes: Buffer, at: number, authz: AuthzSettings, parsed: Par
   }
   if (parsed.key === '') return 'for Node';
   parsed.apiId = known.apiId;
-  parsed.terms = known.terms;
+  parsed.requirements = known.requirements;
   parsed.fromGateway = true;
   parsed.knows429 = known.knows429;
   parsed.length = end - at;
@@ -130,10 +130,10 @@ const isLast = (bytes: Buffer, version: number) =>
   bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
 
 /** The last target that was one of ours: a gateway sends the same again and again. */
-const known: { target: Buffer; apiId: string | undefined; terms: Terms; knows429: boolean } = {
+const known: { target: Buffer; apiId: string | undefined; requirements: Requirements; knows429: boolean } = {
   target: Buffer.from(' '),
   apiId: undefined,
-  terms: ORDINARY,
+  requirements: DEFAULT_REQUIREMENTS,
   knows429: true,
 };
 
@@ -144,7 +144,7 @@ function isOurs(bytes: Buffer, from: number, to: number): boolean {
   if (path === undefined) return false;
   known.target = Buffer.from(bytes.subarray(from, to));
   known.apiId = path.apiId;
-  known.terms = path.terms;
+  known.requirements = path.requirements;
   known.knows429 = path.dialect.knows429;
   return true;
 }
@@ -187,13 +187,14 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
   if (!follows(bytes, at, OPEN)) return false;
   parsed.key = '';
   parsed.apiId = undefined;
-  parsed.terms = ORDINARY;
+  parsed.requirements = DEFAULT_REQUIREMENTS;
   for (let i = at + 1; ; i++) {
     const isKey = follows(bytes, i, FIELD_KEY);
     if (!isKey && !follows(bytes, i, FIELD_API_ID)) {
-      const terms = parsed.key === '' || bytes[i] !== QUOTE ? undefined : termsAt(bytes, i, end);
-      if (terms !== undefined) parsed.terms = terms;
-      return terms !== undefined;
+      const requirements =
+        parsed.key === '' || bytes[i] !== QUOTE ? undefined : requirementsAt(bytes, i, end);
+      if (requirements !== undefined) parsed.requirements = requirements;
+      return requirements !== undefined;
     }
     i += isKey ? FIELD_KEY.length : FIELD_API_ID.length;
     if (bytes[i] === SPACE) i++;
@@ -218,23 +219,22 @@ function scanBody(bytes: Buffer, at: number, end: number, parsed: ParsedQuestion
 }
 
 /** Ends of bodies, from the field behind the key on: an API asks the same few questions about all its keys. */
-const knownEnds = new LRUCache<string, Terms>({ max: 1000 });
+const knownEnds = new LRUCache<string, Requirements>({ max: 1000 });
 /** One that is longer is not remembered. */
 const END_LENGTH_MAX = 1024;
 
-/** The terms in the rest of a body, as the reference reads them there; undefined where it says anything else besides. */
-function termsAt(bytes: Buffer, at: number, end: number): Terms | undefined {
+/** The requirements in the rest of a body, as the reference reads them there; undefined where it says anything else besides. */
+function requirementsAt(bytes: Buffer, at: number, end: number): Requirements | undefined {
   if (end - at > END_LENGTH_MAX) return undefined;
   const text = bytes.toString('latin1', at, end);
   const present = knownEnds.get(text);
   if (present) return present;
   try {
     const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
-    const { key, apiId, tags, terms } = questionOf(parseJson(body));
-    if (key !== OTHER_KEY || apiId !== undefined || tags !== undefined || terms === undefined)
-      return undefined;
-    knownEnds.set(text, terms);
-    return terms;
+    const { key, apiId, tags, requirements } = questionOf(parseJson(body));
+    if (key !== OTHER_KEY || apiId !== undefined || tags !== undefined) return undefined;
+    knownEnds.set(text, requirements);
+    return requirements;
   } catch {
     return undefined;
   }
@@ -247,11 +247,11 @@ const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
 /** Any other body that the reference accepts, read as the reference reads it. */
 function parseBody(body: Buffer, parsed: ParsedQuestion): boolean {
   try {
-    const { key, apiId, tags, terms = ORDINARY } = questionOf(parseJson(body));
+    const { key, apiId, tags, requirements } = questionOf(parseJson(body));
     if (tags !== undefined) return false;
     parsed.key = key;
     parsed.apiId = apiId;
-    parsed.terms = terms;
+    parsed.requirements = requirements;
     return true;
   } catch {
     return false;

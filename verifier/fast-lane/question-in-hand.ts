@@ -1,6 +1,6 @@
 import { ApiError } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
-import { ORDINARY } from '../core/allowances/allowance.ts';
+import { DEFAULT_REQUIREMENTS } from '../core/question.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { Lane } from './lane.ts';
 import { type ParsedQuestion, parseQuestion } from './parse-question.ts';
@@ -10,7 +10,9 @@ import { type RawAnswers, rawJson } from './reply.ts';
 export const inHand: ParsedQuestion = {
   key: '',
   apiId: undefined,
-  terms: ORDINARY,
+  tags: undefined,
+  requirements: DEFAULT_REQUIREMENTS,
+  isRecheck: false,
   requestId: '',
   fromGateway: false,
   knows429: true,
@@ -28,7 +30,7 @@ export function judge(
   const result = parseQuestion(bytes, at, options.limits.BODY_BYTES_MAX, options.authz, inHand);
   if (result !== 'whole') return result;
   try {
-    return options.answers.decide(inHand.key, inHand.apiId, false, undefined, inHand.terms);
+    return options.answers.decide(inHand);
   } catch {
     // A bug of ours: the reference meets it again, and reports it.
     return 'for Node';
@@ -50,7 +52,7 @@ export function replyByLookUp(
 ): Promise<string | undefined> {
   const raw = form(lane);
   const requestId = inHand.requestId || newRequestId();
-  return lane.options.answers.lookUp(inHand.key, inHand.apiId, false, undefined, inHand.terms).then(
+  return lane.options.answers.lookUp({ ...inHand }).then(
     (verdict) => raw.decided(verdict, requestId, connection.keepAliveS),
     (error) => (error instanceof ApiError ? raw.refused(error, requestId, connection.keepAliveS) : undefined),
   );

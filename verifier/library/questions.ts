@@ -1,12 +1,12 @@
 import { API_ID } from '#shared/api-id.ts';
-import { ORDINARY, type Terms } from '../core/allowances/allowance.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question.ts';
+import { requirementsOf } from '../core/requirements.ts';
 import { readTags } from '../core/tags.ts';
-import { termsOf } from '../core/terms.ts';
 import type { QuestionOptions } from './key-verifier.ts';
 
 const KEY_LENGTH_MAX = 512;
-const TERMS = ['remaining', 'ratelimits', 'permissions'] as const;
-const NAMES: ReadonlySet<string> = new Set(['apiId', 'tags', ...TERMS]);
+const REQUIREMENTS = ['remaining', 'ratelimits', 'permissions'] as const;
+const NAMES: ReadonlySet<string> = new Set(['apiId', 'tags', ...REQUIREMENTS]);
 
 /** Tells whether a text can be a key at all; what cannot is an unknown key, as verifyKey takes none such. */
 export function mayBeKey(key: string): boolean {
@@ -19,10 +19,14 @@ export interface JudgedOptions {
   /** undefined = any. */
   readonly apiId: string | undefined;
   readonly tags: readonly string[] | undefined;
-  readonly terms: Terms;
+  readonly requirements: Requirements;
 }
 
-const NOTHING_MORE: JudgedOptions = Object.freeze({ apiId: undefined, tags: undefined, terms: ORDINARY });
+const NOTHING_MORE: JudgedOptions = Object.freeze({
+  apiId: undefined,
+  tags: undefined,
+  requirements: DEFAULT_REQUIREMENTS,
+});
 
 /** Options that were judged once, for one who asks with the same ones each time. */
 class FixedOptions {
@@ -52,7 +56,7 @@ export function askedAbout(key: unknown, options: QuestionOptions | undefined): 
 
 function judged(options: QuestionOptions): JudgedOptions {
   for (const name in options) if (!NAMES.has(name)) throw new TypeError(`${name}: unknown option`);
-  return { apiId: apiOf(options), tags: tagsOf(options), terms: askedTerms(options) };
+  return { apiId: apiOf(options), tags: tagsOf(options), requirements: askedRequirements(options) };
 }
 
 function apiOf(options: QuestionOptions): string | undefined {
@@ -64,11 +68,11 @@ function apiOf(options: QuestionOptions): string | undefined {
   return apiId;
 }
 
-function askedTerms(options: QuestionOptions): Terms {
-  for (const name of TERMS)
+function askedRequirements(options: QuestionOptions): Requirements {
+  for (const name of REQUIREMENTS)
     if (name in options && options[name] === undefined)
       throw new TypeError(`${name}: is undefined; leave it out for none`);
-  return termsOf(options, (message) => new TypeError(message), 'option');
+  return requirementsOf(options, (message) => new TypeError(message), 'option');
 }
 
 function tagsOf(options: QuestionOptions): readonly string[] | undefined {

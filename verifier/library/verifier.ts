@@ -3,8 +3,8 @@ import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
-import { NOT_FOUND, type Verdict } from '../core/verdict.ts';
-import type { Decider } from '../endpoints/verify-key.ts';
+import { questionAbout } from '../core/question.ts';
+import { type Decider, NOT_FOUND, type Verdict } from '../core/verdict.ts';
 import { followerLog } from '../follower-log.ts';
 import { Metrics } from '../metrics.ts';
 import { watchState } from '../state-metrics.ts';
@@ -99,8 +99,7 @@ class LocalVerifier implements LocalKeyVerifier {
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      const { apiId, tags, terms } = asked;
-      verdict = await this.#answers.lookUp(key, apiId, false, tags, terms);
+      verdict = await this.#answers.lookUp(questionAbout(key, asked));
     } catch (error) {
       if (this.#isClosed) throw closedError();
       const { message } = error as Error;
@@ -132,11 +131,9 @@ class LocalVerifier implements LocalKeyVerifier {
     this.#shownIn.add(registry);
   }
 
-  #decide(key: string, { apiId, tags, terms }: JudgedOptions): Verdict | undefined {
+  #decide(key: string, asked: JudgedOptions): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    return mayBeKey(key)
-      ? this.#answers.decide(key, apiId, false, tags, terms)
-      : this.#metrics.given(NOT_FOUND);
+    return mayBeKey(key) ? this.#answers.decide(questionAbout(key, asked)) : this.#metrics.given(NOT_FOUND);
   }
 
   async #close(): Promise<void> {

@@ -3,6 +3,7 @@ import { ApiError, type ErrorCode } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
 import { traceIdIn } from '#shared/trace-id.ts';
 import { toApiError } from '#shared/unhandled-error.ts';
+import { type Question, questionAbout } from '../core/question.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type AuthzOutcome, authzAnswer, clientQuestion, sendAnswer } from '../endpoints/authz.ts';
 import { mayHoldKey, withoutKey } from '../endpoints/credentials.ts';
@@ -12,7 +13,6 @@ import {
   identityHeaders,
   isIdentityHeader,
 } from '../endpoints/identity-headers.ts';
-import type { Question } from '../endpoints/verify-key.ts';
 import type { Call } from '../fast-lane/parse-call.ts';
 import { rawAuthz } from '../fast-lane/reply.ts';
 import { type ClientConnection, type Downstream, RawResponse } from '../fast-lane/response-writer.ts';
@@ -120,7 +120,7 @@ const saysProtocol = (headers: readonly string[]): boolean =>
 
 /** Answers what Node's server has read. */
 export function handler(forwarder: Forwarder, { answers, authz, config, clock }: ProxyOptions): Handler {
-  const wanted = { apiId: config.PROXY_API_ID || undefined, terms: config.PROXY_PERMISSIONS };
+  const wanted = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   return (request, response, requestId, events) => {
     const startedAtMs = clock.monotonicMs();
     const { method = '', url: target = '', rawHeaders, headers } = request;
@@ -153,11 +153,8 @@ export function handler(forwarder: Forwarder, { answers, authz, config, clock }:
       return forwarder.send(asking, answer.headers, response, bodyOf(request, response), events);
     };
     if ('code' in asked) return proceed(asked);
-    const { apiId, terms } = wanted;
-    const verdict = answers.decide(asked.key, apiId, false, undefined, terms);
-    return verdict === undefined
-      ? answers.lookUp(asked.key, apiId, false, undefined, terms).then(proceed)
-      : proceed(verdict);
+    const verdict = answers.decide(asked);
+    return verdict === undefined ? answers.lookUp(asked).then(proceed) : proceed(verdict);
   };
 }
 
@@ -168,14 +165,13 @@ export function laneHandler(
   forwarder: Forwarder,
   { answers, authz, config, clock, log }: ProxyOptions,
 ): (call: Call, connection: ClientConnection & RequestEvents) => void {
-  const wanted = { apiId: config.PROXY_API_ID || undefined, terms: config.PROXY_PERMISSIONS };
+  const wanted = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   const raw = rawAuthz(authz.withMeta);
   return (call, connection) => {
     const startedAtMs = clock.monotonicMs();
     const { remoteAddress: address } = connection.socket;
     const requestId = call.requestId || newRequestId();
-    const { apiId, terms } = wanted;
-    const question = { key: call.key, ...wanted };
+    const question = questionAbout(call.key, wanted);
     const response = new RawResponse(connection, call.method === 'HEAD');
     const proceed = (verdict: Verdict): Promise<void> | undefined => {
       if (verdict.code !== 'VALID')
@@ -202,11 +198,8 @@ export function laneHandler(
       response.answer(raw.refused(told, requestId, connection.keepAliveS));
     };
     try {
-      const verdict = answers.decide(call.key, apiId, false, undefined, terms);
-      const sent =
-        verdict === undefined
-          ? answers.lookUp(call.key, apiId, false, undefined, terms).then(proceed)
-          : proceed(verdict);
+      const verdict = answers.decide(question);
+      const sent = verdict === undefined ? answers.lookUp(question).then(proceed) : proceed(verdict);
       sent?.catch(fail);
     } catch (error) {
       fail(error);

@@ -3,10 +3,10 @@ import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { trustedProxies } from '#shared/trusted-proxies.ts';
-import { needing, ORDINARY, type Terms } from '../core/allowances/allowance.ts';
 import { readQuery } from '../core/permissions.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question.ts';
+import type { Decider } from '../core/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
-import type { Decider } from '../endpoints/verify-key.ts';
 import type { ListenerOptions } from '../http/server.ts';
 import { leadsTo } from './own-address.ts';
 
@@ -20,12 +20,12 @@ const apiId: Setting<string> = {
   help: 'The API that a key must be of to pass; empty = any that this verifier answers for',
 };
 
-const terms: Setting<Terms> = {
+const requirements: Setting<Requirements> = {
   parse(value) {
-    if (value === '') return ORDINARY;
+    if (value === '') return DEFAULT_REQUIREMENTS;
     const read = readQuery(value);
     if ('fault' in read) throw new Error(read.fault);
-    return needing(read.query);
+    return { ...DEFAULT_REQUIREMENTS, permissions: read.query };
   },
   default: '',
   rule: 'permissions, as `a AND (b OR c)`',
@@ -39,7 +39,7 @@ export const proxySettings = {
   PROXY_HOST: text('127.0.0.1').help('Address of the listener in front of the API'),
   PROXY_PORT: port(3002).help('Port of the listener in front of the API'),
   PROXY_API_ID: apiId,
-  PROXY_PERMISSIONS: terms,
+  PROXY_PERMISSIONS: requirements,
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
     'Most requests and WebSockets at the API at once, each on a connection of its own; more are answered 503. A key has at most as many as it leaves free, half of them where it is alone',
   ),

@@ -4,11 +4,13 @@ import { SlotList } from '#shared/slot-list.ts';
 import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { Lease } from '../core/lease.ts';
-import type { Verdict } from '../core/verdict.ts';
-import type { Decider, Question } from '../endpoints/verify-key.ts';
+import type { Question } from '../core/question.ts';
+import type { Decider, Verdict } from '../core/verdict.ts';
 import type { Downstream } from '../fast-lane/response-writer.ts';
 
-interface Asked extends Question {
+/** A request that goes on. */
+interface LongRequest {
+  readonly question: Question;
   readonly response: Downstream;
   /** The lease under which the last verdict was given. The request may go on until it ends. */
   readonly lease: Lease;
@@ -26,7 +28,7 @@ export type Accepted = Pick<Verdict, 'grants'> & { readonly entry: Entry };
  * that.
  */
 export class Rechecker {
-  readonly #requests = new SlotList<Asked>();
+  readonly #requests = new SlotList<LongRequest>();
   readonly #answers: Decider;
   readonly #log: Pick<Logger, 'error'>;
   readonly #clock: Clock;
@@ -42,10 +44,11 @@ export class Rechecker {
   }
 
   /** To be followed by `end` with what it returns. */
-  begin(response: Downstream, { key, apiId, terms }: Question, accepted: Accepted): number {
-    const asked = { response, key, apiId, terms, lease: new Lease(this.#clock), age: 0 };
-    asked.lease.follow(accepted.entry.epoch.lease, accepted.grants?.lease);
-    return this.#requests.add(asked);
+  begin(response: Downstream, question: Question, accepted: Accepted): number {
+    const recheck = { ...question, isRecheck: true };
+    const request = { response, question: recheck, lease: new Lease(this.#clock), age: 0 };
+    request.lease.follow(accepted.entry.epoch.lease, accepted.grants?.lease);
+    return this.#requests.add(request);
   }
 
   end(place: number): void {
@@ -58,19 +61,17 @@ export class Rechecker {
 
   #next(): void {
     this.#timer = this.#clock.after(this.#periodMs / 2, () => {
-      for (const asked of this.#requests) {
-        asked.age++;
-        if (asked.age % 2 === 0) void this.#judge(asked);
+      for (const request of this.#requests) {
+        request.age++;
+        if (request.age % 2 === 0) void this.#judge(request);
       }
       this.#next();
     });
   }
 
-  async #judge({ response, key, apiId, terms, lease }: Asked): Promise<void> {
+  async #judge({ response, question, lease }: LongRequest): Promise<void> {
     try {
-      const verdict =
-        this.#answers.decide(key, apiId, true, undefined, terms) ??
-        (await this.#answers.lookUp(key, apiId, true, undefined, terms));
+      const verdict = this.#answers.decide(question) ?? (await this.#answers.lookUp(question));
       if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
       else lease.follow(verdict.entry.epoch.lease, verdict.grants?.lease);
     } catch (err) {

@@ -163,9 +163,9 @@ describe('calls on one connection', () => {
       const accepted = (message: unknown) => void sockets.push((message as { socket: Socket }).socket);
       subscribe('net.server.socket', accepted);
       const decide = answers.decide.bind(answers);
-      answers.decide = (key, apiId) => {
+      answers.decide = (question) => {
         for (const socket of sockets) socket.destroy();
-        return decide(key, apiId);
+        return decide(question);
       };
       const one = wire().send(call(['X-Api-Key: disabled']) + call([BEARER]));
       await one.rest();

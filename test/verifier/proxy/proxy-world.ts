@@ -3,6 +3,7 @@ import { systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import type { AuthzSettings } from '../../../verifier/endpoints/authz.ts';
 import type { HttpLimits } from '../../../verifier/http/limits.ts';
+import { Metrics } from '../../../verifier/metrics.ts';
 import { proxySettings } from '../../../verifier/proxy/options.ts';
 import { createProxy, type ProxyListener } from '../../../verifier/proxy/proxy.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
@@ -31,7 +32,8 @@ interface Changed {
 export async function start(changed: Changed = {}): Promise<void> {
   answers = new ScriptedAnswers();
   proxy = await createProxy(new URL(changed.url ?? `${upstream.address}/behind/`), {
-    answers,
+    // Counted, as in the process.
+    answers: new Metrics().count(answers, systemClock),
     authz: { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false, ...changed.authz },
     config: loadConfig(proxySettings, changed.env ?? {}),
     limits: { ...limits, FAST_LANE, ...changed.limits },

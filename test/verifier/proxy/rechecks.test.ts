@@ -31,16 +31,21 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
     expect(proxy.requestsInFlight).toBe(0);
   });
 
-  test('is cut when its key lacks what PROXY_PERMISSIONS asks for, and not before', async () => {
-    await restart({ env: { PROXY_RECHECK_MS: '100', PROXY_PERMISSIONS: 'a AND b.c' } });
-    const one = await stream('X-Api-Key: permitted');
-    const before = answers.asked.length;
-    await eventually(() => answers.asked.length > before + 2);
-    expect(one.ended).toBe(false);
-    answers.stripped.add('permitted');
-    await one.rest();
-    await eventually(() => upstream.seen[0]?.aborted === true);
-  });
+  test.each(['permitted', 'remote-permitted'])(
+    'is cut when its key %s lacks what PROXY_PERMISSIONS asks for, and not before',
+    async (key) => {
+      await restart({ env: { PROXY_RECHECK_MS: '100', PROXY_PERMISSIONS: 'a AND b.c' } });
+      const one = await stream(`X-Api-Key: ${key}`);
+      const before = answers.asked.length;
+      await eventually(() => answers.asked.length > before + 2);
+      expect(one.ended).toBe(false);
+      answers.stripped.add('permitted');
+      const until = answers.asked.length + 20;
+      await eventually(() => one.ended || answers.asked.length > until);
+      expect(one.ended).toBe(true);
+      await eventually(() => upstream.seen[0]?.aborted === true);
+    },
+  );
 
   const looks = () => answers.asked.filter((key) => key === 'remote-good').length;
   const cutOff = async () => {

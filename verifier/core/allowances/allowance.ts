@@ -1,22 +1,9 @@
 import { DEFAULT_LIMIT } from '#shared/credits.ts';
 import type { Entry } from '../key-cache.ts';
-import type { Query } from '../permissions.ts';
+import type { Requirements } from '../question.ts';
 import type { Grants } from '../workspace.ts';
-import { type AskedLimit, type Limit, limitPool } from './limits.ts';
+import { type Limit, limitPool } from './limits.ts';
 import type { Pool, Waiter } from './pool.ts';
-
-/** Terms of a request: all that it asks of a key, besides to be good. */
-export interface Terms {
-  /** Price in credits, where it has any. */
-  readonly cost: number;
-  readonly limits: readonly AskedLimit[];
-  /** Permissions that it must have; undefined = none. */
-  readonly permissions: Query | undefined;
-}
-export const ORDINARY: Terms = Object.freeze({ cost: 1, limits: [], permissions: undefined });
-
-/** Ordinary terms, and these permissions. */
-export const needing = (permissions: Query): Terms => ({ ...ORDINARY, permissions });
 
 /** Need of a request in one pool. */
 export interface Claim {
@@ -48,21 +35,21 @@ export interface Spending {
 }
 
 /** True if a request about this key may be refused for how much the key is used. */
-export const hasPrice = ({ pool, limits }: Entry, terms: Terms): boolean =>
-  pool !== '' || limits !== undefined || terms.limits.length > 0;
+export const hasPrice = ({ pool, limits }: Entry, requirements: Requirements): boolean =>
+  pool !== '' || limits !== undefined || requirements.limits.length > 0;
 
 /**
  * All that a request needs, rate limits first: they refuse before credits do.
  * @param grants whose identity has the limits that all keys of an owner share; the key's own come first
  * @returns the name of a limit that neither has, where the request names one
  */
-export function claimsOf(entry: Entry, terms: Terms, grants?: Grants): Claim[] | string {
+export function claimsOf(entry: Entry, requirements: Requirements, grants?: Grants): Claim[] | string {
   const { epoch, keyId, pool, limits } = entry;
   const claims: Claim[] = [];
   const first = limits?.[0];
-  if (first?.name === DEFAULT_LIMIT && !names(terms, DEFAULT_LIMIT))
+  if (first?.name === DEFAULT_LIMIT && !names(requirements, DEFAULT_LIMIT))
     claims.push({ pool: epoch.pools.get(entry.nameOfFirst(first), first), cost: 1, limit: first });
-  for (const { name, cost, own } of terms.limits) {
+  for (const { name, cost, own } of requirements.limits) {
     const limit = own ?? named(limits, name);
     const shared = limit ?? named(grants?.identity?.limits, name);
     if (!shared) return name;
@@ -70,14 +57,14 @@ export function claimsOf(entry: Entry, terms: Terms, grants?: Grants): Claim[] |
       limit || !grants?.identity ? [epoch.pools, keyId] : [grants.pools, grants.identity.id];
     claims.push({ pool: pools.get(limitPool(id, shared), shared), cost, limit: shared });
   }
-  if (pool !== '') claims.push({ pool: epoch.pools.get(pool), cost: terms.cost, limit: undefined });
+  if (pool !== '') claims.push({ pool: epoch.pools.get(pool), cost: requirements.cost, limit: undefined });
   return claims;
 }
 
 const named = (limits: readonly Limit[] | undefined, wanted: string): Limit | undefined =>
   limits?.find(({ name }) => name === wanted);
 
-const names = ({ limits }: Terms, wanted: string): boolean =>
+const names = ({ limits }: Requirements, wanted: string): boolean =>
   limits.length > 0 && limits.some(({ name }) => name === wanted);
 
 /**

@@ -6,9 +6,9 @@ import {
   LIMIT_NAME,
   LIMITS_MAX,
 } from '#shared/credits.ts';
-import { ORDINARY, type Terms } from './allowances/allowance.ts';
 import { type AskedLimit, ownLimit } from './allowances/limits.ts';
 import { type Query, readQuery } from './permissions.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements } from './question.ts';
 
 /** Makes the error of a wrong question. */
 type Refusal = (message: string) => Error;
@@ -18,14 +18,14 @@ type Refusal = (message: string) => Error;
  * rule, never the value.
  * @param kind of its parts, for the message about one that there is not
  */
-export function termsOf(
-  { remaining, ratelimits, authorization, permissions }: GivenTerms,
+export function requirementsOf(
+  { remaining, ratelimits, authorization, permissions }: GivenRequirements,
   refusal: Refusal,
   kind: string,
-): Terms {
+): Requirements {
   const isPriced = remaining !== undefined || ratelimits !== undefined;
-  if (!isPriced && authorization === undefined && permissions === undefined) return ORDINARY;
-  const reader = new TermsReader(refusal, kind);
+  if (!isPriced && authorization === undefined && permissions === undefined) return DEFAULT_REQUIREMENTS;
+  const reader = new RequirementsReader(refusal, kind);
   return {
     cost: reader.credits(remaining),
     limits: reader.limits(ratelimits),
@@ -37,14 +37,14 @@ export function termsOf(
 }
 
 /** Parts of a question; the permissions are in one of two places. */
-interface GivenTerms {
+interface GivenRequirements {
   readonly remaining?: unknown;
   readonly ratelimits?: unknown;
   readonly authorization?: unknown;
   readonly permissions?: unknown;
 }
 
-class TermsReader {
+class RequirementsReader {
   readonly #refusal: Refusal;
   readonly #kind: string;
 
