@@ -263,7 +263,13 @@ test('a release is made as CONTRIBUTING says: number, changelog, manifests, tag 
     // No registry of images and no remote is in reach; `image-build.test.ts` builds the image.
     sh(recipe.replace(/--base \S+/, '--no-image').replace(/^git push .*$/m, ''));
     expect(sh(check)).toBe(
-      ['chart/keyfence-0.2.0.tgz', 'manifest.json', 'npm/keyfence-0.2.0.tgz', 'sbom.json']
+      [
+        'chart/keyfence-0.2.0.tgz',
+        'manifest.json',
+        'npm/keyfence-0.2.0.tgz',
+        'npm/keyfence-server-0.2.0.tgz',
+        'sbom.json',
+      ]
         .map((name) => `${name}: OK\n`)
         .join(''),
     );

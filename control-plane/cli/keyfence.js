@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// The command `keyfence`: in the project its source, in a package the JavaScript that `npm pack` made of it.
+// The command `keyfence`: in the project its source, in the package the JavaScript that was made of it.
 import { existsSync } from 'node:fs';
 
 const NODE_MAJOR_MIN = 24;
@@ -10,5 +10,4 @@ if (Number(process.versions.node.split('.')[0]) < NODE_MAJOR_MIN) {
   process.exit(78);
 }
 const source = new URL('./main.ts', import.meta.url);
-const built = new URL('../../build/control-plane/cli/main.js', import.meta.url);
-await import(existsSync(source) ? source.href : built.href);
+await import(existsSync(source) ? source.href : './main.js');

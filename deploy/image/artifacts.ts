@@ -24,7 +24,7 @@ import { scriptArguments, wrongArguments } from '../dev/arguments.ts';
 const USAGE = `npm run build:release -- FOLDER --base IMAGE@sha256:…   (or --no-image)
 
 Writes into FOLDER, which must not be there:
-  npm/     the package
+  npm/     the packages: keyfence (the library) and keyfence-server
   chart/   the Helm chart
   image/   the container image, for each architecture that this machine can run, as an OCI layout in a tar
   sbom.json, manifest.json (versions, sizes, digests) and SHA256SUMS
@@ -73,7 +73,9 @@ try {
   run('tar', ['--no-same-permissions', '-xf', join(work, 'source.tar'), '-C', work]);
   symlinkSync(resolve('node_modules'), join(source, 'node_modules'));
   for (const part of ['npm', 'chart']) mkdirSync(join(made, part), { recursive: true });
-  run('npm', ['pack', '--silent', '--pack-destination', join(made, 'npm')], source);
+  run(process.execPath, ['deploy/image/packages.ts', join(work, 'packages')], source);
+  for (const name of readdirSync(join(work, 'packages')))
+    run('npm', ['pack', '--silent', '--pack-destination', join(made, 'npm')], join(work, 'packages', name));
   writeFileSync(join(made, 'sbom.json'), run(process.execPath, ['deploy/image/sbom.ts'], source));
   tar(join(source, 'deploy/helm'), 'keyfence', join(work, 'chart.tar'));
   const chart = gzipSync(readFileSync(join(work, 'chart.tar')), { level: 9 });

@@ -7,7 +7,9 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  readlinkSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
@@ -16,7 +18,7 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { spawnBound } from '../../deploy/dev/redis-server.ts';
-import { Fleet } from '../harness/fleet.ts';
+import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 import { envOf } from './keyfence.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -25,36 +27,13 @@ let fleet: Fleet;
 let folder: string;
 const children: ChildProcess[] = [];
 
-/** Packs a copy of the project and installs the package into an empty folder, without the network. */
+/** Builds and packs both packages, and installs each into an empty folder, without the network. */
 beforeAll(async () => {
   fleet = await Fleet.start();
   folder = mkdtempSync(join(tmpdir(), 'keyfence-package-'));
-  const [source, home] = [join(folder, 'source'), join(folder, 'home')];
-  const files = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
-    cwd: ROOT,
-    encoding: 'utf8',
-  });
-  for (const file of files.trim().split('\n'))
-    cpSync(join(ROOT, file), join(source, file), { recursive: true, verbatimSymlinks: true });
-  // Who packs has installed before: the verifier is bundled with the libraries that it loads.
-  symlinkSync(join(ROOT, 'node_modules'), join(source, 'node_modules'));
-  npm(source, 'pack', '--pack-destination', folder);
-  mkdirSync(home);
-  writeFileSync(join(home, 'package.json'), '{"private":true}');
-  // What it depends on is there already, so that nothing is asked for that might be in no cache.
-  for (const name of ['.bin', ...productionPackages()]) {
-    const target = join(home, 'node_modules', name);
-    cpSync(join(ROOT, 'node_modules', name), target, { recursive: true, verbatimSymlinks: true });
-  }
-  const offline = [
-    '--offline',
-    '--cache',
-    join(folder, 'cache'),
-    '--omit=optional',
-    '--no-audit',
-    '--no-fund',
-  ];
-  npm(home, 'install', ...offline, join(folder, `keyfence-${version()}.tgz`));
+  npm(ROOT, 'run', '--silent', 'build:packages', '--', join(folder, 'packages'));
+  install('keyfence', 'home');
+  install('keyfence-server', 'server');
 });
 afterAll(async () => {
   for (const child of children) child.kill('SIGKILL');
@@ -66,20 +45,86 @@ const npm = (cwd: string, ...args: string[]) =>
   execFileSync('npm', args, { cwd, encoding: 'utf8', env: { ...process.env, PATH }, stdio: 'pipe' });
 const version = () => JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).version as string;
 
-/** Installed at the top of node_modules, and not for development alone. */
-function productionPackages(): string[] {
-  const lock = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, { dev?: boolean; optional?: boolean }>;
-  };
-  return Object.entries(lock.packages).flatMap(([path, { dev, optional }]) => {
-    const name = /^node_modules\/((?:@[^/]+\/)?[^/]+)$/.exec(path)?.[1];
-    return name && !dev && !optional ? [name] : [];
+/** Installs a package into an application of its own. The packages that it needs are there already: nothing is fetched. */
+function install(name: string, application: string): void {
+  const home = join(folder, application);
+  npm(join(folder, 'packages', name), 'pack', '--pack-destination', folder);
+  mkdirSync(home);
+  writeFileSync(join(home, 'package.json'), '{"private":true}');
+  const { dependencies } = JSON.parse(
+    readFileSync(join(folder, 'packages', name, 'package.json'), 'utf8'),
+  ) as Manifest;
+  const paths = installedPaths(Object.keys(dependencies ?? {}));
+  const commands = readdirSync(join(ROOT, 'node_modules/.bin')).flatMap((command) => {
+    const path = join('node_modules/.bin', command);
+    const owner = /^\.\.\/((?:@[^/]+\/)?[^/]+)/.exec(readlinkSync(join(ROOT, path)))?.[1];
+    return paths.has(`node_modules/${owner}`) ? [path] : [];
   });
+  for (const path of [...paths, ...commands])
+    cpSync(join(ROOT, path), join(home, path), { recursive: true, verbatimSymlinks: true });
+  const offline = ['--offline', '--cache', join(folder, 'cache'), '--no-audit', '--no-fund'];
+  npm(home, 'install', ...offline, join(folder, `${name}-${version()}.tgz`));
 }
 
-test('the package runs as JavaScript under a plain node', async () => {
-  const installed = join(folder, 'home', 'node_modules');
-  const sources = readdirSync(join(installed, 'keyfence'), { recursive: true, encoding: 'utf8' });
+type Manifest = { dependencies?: Record<string, string> };
+
+/** Folders of these packages and of all that they need, as package-lock.json has them. */
+function installedPaths(names: readonly string[]): Set<string> {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, Manifest>;
+  };
+  const paths = new Set<string>();
+  const take = (from: string, name: string) => {
+    // The nearest one, as Node finds it.
+    let path = `${from}/node_modules/${name}`.replace(/^\//, '');
+    for (let at = from; packages[path] === undefined && at !== ''; ) {
+      at = at.replace(/\/?node_modules\/(?:@[^/]+\/)?[^/]+$/, '');
+      path = `${at}/node_modules/${name}`.replace(/^\//, '');
+    }
+    if (paths.has(path)) return;
+    paths.add(path);
+    for (const needed of Object.keys(packages[path]?.dependencies ?? {})) take(path, needed);
+  };
+  for (const name of names) take('', name);
+  return paths;
+}
+
+/** Packages in a node_modules, by name. */
+const packagesIn = (modules: string) =>
+  readdirSync(modules).flatMap((name) =>
+    name.startsWith('@')
+      ? readdirSync(join(modules, name)).map((one) => `${name}/${one}`)
+      : name.startsWith('.')
+        ? []
+        : [name],
+  );
+
+test('the library leaves the application its own Node, and brings no server, no command and few packages', () => {
+  const modules = join(folder, 'home', 'node_modules');
+  expect(existsSync(join(modules, '.bin', 'node'))).toBe(false);
+  expect(existsSync(join(modules, '.bin', 'keyfence'))).toBe(false);
+  const names = packagesIn(modules);
+  expect(names).toContain('keyfence');
+  expect(names.filter((name) => /^(?:node|fastify|commander)(?:-|$)|swagger|grpc/.test(name))).toEqual([]);
+  expect(names.length).toBeLessThanOrEqual(PACKAGES_MAX);
+  const files = readdirSync(modules, { recursive: true, withFileTypes: true }).filter((file) =>
+    file.isFile(),
+  );
+  const bytes = files.reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
+  expect(bytes).toBeLessThanOrEqual(BYTES_MAX);
+  const own = readdirSync(join(modules, 'keyfence'), { recursive: true, encoding: 'utf8' });
+  expect(own.filter((file) => /control-plane|dashboard|(?<!\.d)\.ts$/.test(file))).toEqual([]);
+  expect(readFileSync(join(modules, 'keyfence', 'README.md'), 'utf8')).not.toMatch(/\]\((?!https?:|#)/);
+});
+
+/** What an application has beside its own packages once it has installed the library. */
+const PACKAGES_MAX = 12;
+const BYTES_MAX = 8e6;
+
+test('the package of the server runs as JavaScript under a plain node, and brings none either', async () => {
+  const installed = join(folder, 'server', 'node_modules');
+  expect(existsSync(join(installed, '.bin', 'node'))).toBe(false);
+  const sources = readdirSync(join(installed, 'keyfence-server'), { recursive: true, encoding: 'utf8' });
   expect(sources.filter((file) => /(?<!\.d)\.ts$/.test(file))).toEqual([]);
   const keyfence = (...args: string[]) => {
     const command = [join(installed, '.bin', 'keyfence'), ...args];
@@ -90,6 +135,22 @@ test('the package runs as JavaScript under a plain node', async () => {
   expect((await keyfence('keys', 'disable', keyId)).stdout).toContain('complete');
   // What the doctor finds wrong while a slow machine is busy, such as a verifier that lags, may pass.
   await fleet.until(async () => (await keyfence('doctor')).stdout.includes('✓ rights'));
+});
+
+test('both processes start from the package of the server', async () => {
+  const installed = join(folder, 'server', 'node_modules', 'keyfence-server');
+  const env = { PATH, REDIS_URL: fleet.redisUrl, ROOT_KEY, PORT: '0', ADMIN_PORT: '0' };
+  for (const name of ['control-plane', 'verifier']) {
+    const child = spawnBound(process.execPath, [join(installed, name, 'main.js')], env);
+    let log = '';
+    child.stdout?.on('data', (chunk) => {
+      log += String(chunk);
+    });
+    await fleet.until(() => log.includes('listening'));
+    const ended = once(child, 'exit');
+    child.kill('SIGTERM');
+    expect(await ended).toEqual([0, null]);
+  }
 });
 
 /** The samples of a page of documentation, in their order. */
@@ -211,7 +272,7 @@ test('the package exports what its documentation names, and nothing else', async
     'keyfence/client',
     ...FRAMEWORKS.map((name) => `keyfence/${name}`),
     'keyfence',
-    'keyfence/build/verifier/main.js',
+    'keyfence/verifier/exports-verifier.js',
   ];
   expect(await Promise.all(names.map(exported))).toEqual([
     'VerifierError,createVerifier',
@@ -223,11 +284,9 @@ test('the package exports what its documentation names, and nothing else', async
     'ERR_PACKAGE_PATH_NOT_EXPORTED',
   ]);
   const installed = join(folder, 'home', 'node_modules', 'keyfence');
-  const maps = readdirSync(join(installed, 'build/verifier')).filter((file) =>
-    /^exports-.*\.map$/.test(file),
-  );
+  const maps = readdirSync(join(installed, 'verifier')).filter((file) => /^exports-.*\.map$/.test(file));
   const sources = maps.flatMap((file) => {
-    const map = JSON.parse(readFileSync(join(installed, 'build/verifier', file), 'utf8'));
+    const map = JSON.parse(readFileSync(join(installed, 'verifier', file), 'utf8'));
     expect(map.sourcesContent).toHaveLength(map.sources.length);
     return map.sources as string[];
   });

@@ -37,11 +37,17 @@ test('its checksums hold, and its manifest says what it was made of', () => {
     images: [],
   });
   const names = one.manifest.files.map(({ name }: { name: string }) => name);
-  expect(names).toEqual([`chart/keyfence-${version}.tgz`, `npm/keyfence-${version}.tgz`, 'sbom.json']);
+  expect(names).toEqual([
+    `chart/keyfence-${version}.tgz`,
+    `npm/keyfence-${version}.tgz`,
+    `npm/keyfence-server-${version}.tgz`,
+    'sbom.json',
+  ]);
   const inside = (name: string) =>
     execFileSync('tar', ['-tzf', join(one.folder, name)], { encoding: 'utf8' }).split('\n');
   expect(inside(names[0])).toContain('keyfence/Chart.yaml');
-  expect(inside(names[1])).toContain('package/build/verifier/main.js');
+  expect(inside(names[1])).toContain('package/verifier/exports-verifier.js');
+  expect(inside(names[2])).toContain('package/verifier/main.js');
 });
 
 test.each([
