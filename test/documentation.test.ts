@@ -14,10 +14,11 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { documents } from '../deploy/dev/docs.ts';
 import { bareEnv, SHELLS } from './harness/bare-machine.ts';
 import { Fleet, ROOT_KEY } from './harness/fleet.ts';
+import { lacking } from './harness/programs.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const readme = readFileSync(join(ROOT, 'README.md'), 'utf8');
@@ -151,45 +152,82 @@ describe("the README's commands", () => {
   });
   afterAll(() => fleet.stop());
 
-  test('are npm start and npm test, which other tests and CI run, and the five calls', () => {
-    expect(commands[0]).toBe('npm start');
-    expect(commands[1]).toBe('npm test');
-    expect(commands).toHaveLength(3);
+  const [start, walk = '', compose = '', ...more] = commands;
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'keyfence-readme-'));
+  });
+  afterEach(() => rmSync(folder, { recursive: true }));
+
+  test('are npm start, which other tests run, a walk and Docker Compose; the page is short', () => {
+    expect(start).toBe('npm start');
+    expect(more).toEqual([]);
+    const prose = readme.replace(/```.*?```|<[^>]*>/gs, '').split(/\s+/);
+    expect(prose.filter((word) => /\w/.test(word)).length).toBeLessThanOrEqual(700);
   });
 
-  test.for(SHELLS)('work as they are written, in their order, in $name$skipped', async (shell, { skip }) => {
-    skip(shell.missing, 'not on this machine');
-    const before = (await fleet.admin('apis.listKeys', { apiId: 'shop' })).body.total ?? 0;
-    const script = (commands[2] ?? '')
+  /** Runs a block as it stands, but for the addresses, in a fresh shell, and returns the answers of its calls. */
+  async function answersOf(block: string, { name, options }: (typeof SHELLS)[number], env = bareEnv()) {
+    const script = block
       .replaceAll('http://127.0.0.1:3000', fleet.controlPlanes[0]?.address ?? '')
-      .replaceAll('http://127.0.0.1:3001', fleet.verifiers[0]?.address ?? '')
-      .replace(
-        /^(curl -s \S+keys\.createKey[\s\S]*?\n)(?=#)/m,
-        (_, call: string) => `CREATED=$(${call.trim()}); echo "$CREATED"\n`,
-      )
-      .replace(
-        '# a gateway',
-        'KEY=$(node -p "($CREATED).key"); KEY_ID=$(node -p "($CREATED).keyId")\n# a gateway',
-      );
-    const { stdout } = await promisify(execFile)(
-      shell.name,
-      [...shell.options, `curl() { command curl "$@"; echo; }\n${script}`],
-      { encoding: 'utf8', env: bareEnv({ ROOT_KEY }) },
-    );
-    const answers = stdout
+      .replaceAll('http://127.0.0.1:3001', fleet.verifiers[0]?.address ?? '');
+    // Answers end without a line break.
+    const lines = `curl() { command curl "$@"; echo; }\n${script}`;
+    const { stdout } = await promisify(execFile)(name, [...options, lines], { cwd: folder, env });
+    return stdout
       .split('\n')
       .filter((line) => line.startsWith('{'))
       .map((line) => JSON.parse(line));
-    expect(answers).toEqual([
-      { keyId: expect.any(String), key: expect.stringMatching(/^shop_/) },
-      expect.objectContaining({ valid: true, code: 'VALID', apiId: 'shop', name: 'Ada' }),
-      {
-        propagation: expect.objectContaining({ state: 'complete', by: 'acks', durable: true, verifiers: 1 }),
-      },
-      expect.objectContaining({ enabled: false, start: expect.stringMatching(/^shop_/) }),
-      expect.objectContaining({ total: before + 1 }),
-    ]);
-  });
+  }
+
+  test.for(SHELLS)(
+    'of the walk work as they stand, beside npm start, in $name $skipped',
+    async (shell, { skip }) => {
+      skip(shell.missing, 'not on this machine');
+      // Where npm start leaves it.
+      mkdirSync(join(folder, '.keyfence'));
+      writeFileSync(join(folder, '.keyfence/root-key'), `${ROOT_KEY}\n`);
+      expect(await answersOf(walk, shell)).toEqual([
+        { keyId: expect.any(String), key: expect.any(String) },
+        expect.objectContaining({ valid: true, code: 'VALID', apiId: 'shop', name: 'Ada' }),
+        {
+          propagation: expect.objectContaining({
+            state: 'complete',
+            by: 'acks',
+            durable: true,
+            verifiers: 1,
+          }),
+        },
+        expect.objectContaining({ valid: false, code: 'DISABLED', enabled: false }),
+      ]);
+    },
+  );
+
+  const composer = spawnSync('docker-compose', ['version'], { stdio: 'ignore' }).status === 0;
+  test.skipIf(!composer)(
+    `for Docker Compose make the secrets that it takes, and create a key${lacking(composer ? [] : ['docker-compose'])}`,
+    async () => {
+      cpSync(join(ROOT, 'deploy'), join(folder, 'deploy'), { recursive: true, verbatimSymlinks: true });
+      // No engine runs here: compose reads all files, and the control plane of the fleet takes the place of its own.
+      const docker = [
+        '#!/bin/sh -e',
+        'test "$1 $2 $3 $4" = "compose -f deploy/compose.yaml up"',
+        'for name in root-key control-plane-password verifier-password operator-password; do',
+        '  test "$(wc -c < deploy/secrets/$name)" = 65; done',
+        'docker-compose -f deploy/compose.yaml config -q',
+        `echo ${ROOT_KEY} > deploy/secrets/root-key`,
+      ];
+      writeFileSync(join(folder, 'docker'), docker.join('\n'), { mode: 0o755 });
+      for (const shell of SHELLS.filter(({ missing }) => !missing)) {
+        rmSync(join(folder, 'deploy/secrets'), { recursive: true, force: true });
+        const env = bareEnv();
+        env['PATH'] = `${folder}:${env['PATH']}`;
+        expect(await answersOf(compose, shell, env), shell.name).toEqual([
+          { keyId: expect.any(String), key: expect.any(String) },
+        ]);
+      }
+    },
+  );
 });
 
 test("CONTRIBUTING's way along one request and one key leads where it says", async () => {
