@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parseAllDocuments } from 'yaml';
+import { OTHERS, REPORTS } from './spellings.ts';
 
 /**
  * Form of a YAML value: a type's name, the strings allowed, a list of one shape, a map of any key, or an object of
@@ -66,10 +67,10 @@ const files: Record<string, Shape> = {
       gateways: strings,
       'http!': [
         {
+          match: [{ 'uri!': { regex: 'string', prefix: 'string', exact: 'string' } }],
+          directResponse: { 'status!': 'number' },
           headers: { request: { set: { '*': 'string' }, add: { '*': 'string' }, remove: strings } },
-          'route!': [
-            { 'destination!': { 'host!': 'string', port: { 'number!': 'number' } }, weight: 'number' },
-          ],
+          route: [{ 'destination!': { 'host!': 'string', port: { 'number!': 'number' } }, weight: 'number' }],
         },
       ],
     },
@@ -101,6 +102,8 @@ const files: Record<string, Shape> = {
       {
         'id!': 'string',
         'uri!': 'string',
+        priority: 'number',
+        vars: [['string']],
         'plugins!': {
           'serverless-pre-function': { 'phase!': /^rewrite$/, 'functions!': strings },
           'serverless-post-function': { 'phase!': /^before_proxy$/, 'functions!': strings },
@@ -125,8 +128,59 @@ const files: Record<string, Shape> = {
   },
 };
 
+const textOf = (file: string) =>
+  readFileSync(join(import.meta.dirname, '..', '..', 'deploy', 'gateways', file), 'utf8');
+
+const pathOf = (target: string) => target.split(/[?#]/, 1)[0] ?? '';
+/** What letters and digits decode to: the form in which RFC 3986 §6.2.2.2 has paths compared. */
+const normalized = (path: string) =>
+  path.replace(/%(3\d|[46][1-9a-f]|[57][0-9a])/gi, (_, hex: string) =>
+    String.fromCharCode(Number.parseInt(hex, 16)),
+  );
+
+/** Tells as each gateway's manual does whether it asks for the permission, by the matcher in its file. */
+const matchers: Record<
+  string,
+  (route: (...path: (string | number)[]) => unknown) => (target: string) => boolean
+> = {
+  // istio.io, StringMatch: RE2, all of the path without its query, which Envoy has normalized (pathNormalization BASE).
+  'istio/routes.yaml': (at) => {
+    const regex = new RegExp(`^(?:${at('spec', 'http', 0, 'match', 0, 'uri', 'regex')})$`);
+    expect(at('spec', 'http', 0, 'directResponse', 'status')).toBe(403);
+    return (target) => regex.test(normalized(pathOf(target)));
+  },
+  // doc.traefik.io, PathRegexp: anywhere in the path, in which all but reserved characters are decoded.
+  'traefik/dynamic.yaml': (at) => {
+    const rule = String(at('http', 'routers', 'reports', 'rule'));
+    const [, pattern = ''] = /^PathRegexp\(`([^`]+)`\)$/.exec(rule) ?? [];
+    expect(pattern).not.toBe('');
+    expect(rule.length).toBeGreaterThan(String(at('http', 'routers', 'shop', 'rule')).length);
+    return (target) => new RegExp(pattern).test(normalized(pathOf(target)));
+  },
+  // apisix.apache.org, vars: `~~` finds a PCRE anywhere in nginx's $request_uri, the target as it came.
+  'apisix/apisix.yaml': (at) => {
+    const [[name, operator, pattern = ''] = [], ...others] = at('routes', 1, 'vars') as string[][];
+    expect([name, operator, others]).toEqual(['request_uri', '~~', []]);
+    expect([at('routes', 0, 'priority'), at('routes', 1, 'priority')]).toEqual([undefined, 1]);
+    return (target) => new RegExp(pattern).test(target);
+  },
+};
+
+test.each(Object.entries(matchers))(
+  '%s asks for the permission in every spelling that an API may take for its route, and for no other',
+  (file, matcher) => {
+    const [document] = parseAllDocuments(textOf(file));
+    const values: unknown = document?.toJS();
+    const asksFor = matcher((...path) =>
+      path.reduce((value: unknown, name) => Object(value)[name] as unknown, values),
+    );
+    for (const target of REPORTS) expect([target, asksFor(target)]).toEqual([target, true]);
+    for (const target of OTHERS) expect([target, asksFor(target)]).toEqual([target, false]);
+  },
+);
+
 describe.each(Object.entries(files))('%s', (file, shape) => {
-  const text = readFileSync(join(import.meta.dirname, '..', '..', 'deploy', 'gateways', file), 'utf8');
+  const text = textOf(file);
   const documents = parseAllDocuments(text);
 
   test('says first that it was not run', () => {

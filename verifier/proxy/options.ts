@@ -2,7 +2,7 @@ import { API_ID } from '#shared/api-id.ts';
 import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { trustedProxies } from '#shared/trusted-proxies.ts';
+import { trustedProxies } from '#shared/process/trusted-proxies.ts';
 import { readQuery } from '../core/permissions.ts';
 import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question.ts';
 import type { Decider } from '../core/verdict.ts';
