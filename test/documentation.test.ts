@@ -118,7 +118,8 @@ test('packages are installed anew where they are not those of the lock, and only
       mkdirSync(join(folder, file, '..'), { recursive: true });
       writeFileSync(join(folder, file), JSON.stringify({ packages }));
     };
-    const isInstalled = () => spawnSync('node', [script], { cwd: folder, env: bareEnv() }).status === 0;
+    const run = () => spawnSync('node', [script], { cwd: folder, env: bareEnv(), encoding: 'utf8' });
+    const isInstalled = () => run().status === 0;
     const a = { integrity: 'sha512-a' };
     const other = { integrity: 'sha512-b', optional: true };
     lock('package-lock.json', {
@@ -127,6 +128,7 @@ test('packages are installed anew where they are not those of the lock, and only
       'node_modules/b': other,
     });
     expect(isInstalled(), 'nothing is there').toBe(false);
+    expect(run().stderr).toContain('installing 1 packages with npm ci');
     lock('node_modules/.package-lock.json', { 'node_modules/a': a });
     expect(isInstalled(), 'all but a package of another platform').toBe(true);
     lock('node_modules/.package-lock.json', { 'node_modules/a': { integrity: 'sha512-old' } });

@@ -1,4 +1,5 @@
-// Ends with status 0 if node_modules holds what package-lock.json asks for. Plain JavaScript, which an old Node can read.
+// Ends with status 0 if node_modules holds what package-lock.json asks for; else says what happens next, and ends with 1.
+// Plain JavaScript, which an old Node can read.
 import { readFileSync } from 'node:fs';
 
 const wanted = packagesOf('package-lock.json');
@@ -7,7 +8,13 @@ const present = packagesOf('node_modules/.package-lock.json');
 const isThere = (path) =>
   present[path] ? present[path].integrity === wanted[path].integrity : wanted[path].optional === true;
 
-if (!Object.keys(wanted).every(isThere)) process.exit(1);
+const missing = Object.keys(wanted).filter((path) => !isThere(path));
+if (missing.length > 0) {
+  console.error(
+    `keyfence: installing ${missing.length} packages with npm ci, Node 24 among them; about half a minute, once …`,
+  );
+  process.exit(1);
+}
 
 /** The packages of a lock file by their folder; of one that is not there, none. */
 function packagesOf(file) {
