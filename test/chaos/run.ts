@@ -3,6 +3,7 @@
 import { rmSync } from 'node:fs';
 import { Agent } from 'undici';
 import { numberArgument, scriptArguments, wrongArguments } from '../../deploy/dev/arguments.ts';
+import { recordProof } from '../harness/proof-log.ts';
 import { scratch } from '../harness/scratch.ts';
 import type { Account } from './account.ts';
 import { build, DEPLOYMENTS, type Deployment, VERIFIERS } from './build.ts';
@@ -150,6 +151,7 @@ Runs one control plane and ${VERIFIERS} verifiers on real Redis servers, kills, 
 compares every answer with what was written of its key, its role and its owner's identity, what keys with credits were
 accepted for with what was granted, and how often keys with rate limits were accepted in each window with their limits.
 Prints a report; status 1 where an answer was stale, more was accepted, or the run broke off.
+Each run is noted in test/proofs.ndjson; \`npm run proofs\` adds all of them up.
 
   --minutes N         for each deployment, at least every fault once (default 1)
   --deployment NAME   ${DEPLOYMENTS.join(', ')}; may be repeated (default: each, one after the other)
@@ -169,12 +171,20 @@ if (import.meta.main) {
   const unknown = values.deployment.find((name) => !chosen.some((each) => each === name));
   if (unknown !== undefined) wrongArguments(`--deployment: there is no ${unknown}`, USAGE);
   for (const deployment of chosen) {
+    const startedMs = performance.now();
     const report = await chaos(deployment, minutes * 60_000, seed);
     console.log(JSON.stringify(report, undefined, 2));
-    if (
-      report.stale.length + report.overspent.length + report.exceeded.length > 0 ||
-      report.brokeOff !== undefined
-    )
-      process.exitCode = 1;
+    const { stale, overspent, exceeded, brokeOff } = report;
+    const violations = stale.length + overspent.length + exceeded.length + (brokeOff === undefined ? 0 : 1);
+    if (violations > 0) process.exitCode = 1;
+    recordProof({
+      proof: `chaos ${deployment}`,
+      seed,
+      seeds: 1,
+      minutes: Math.round((performance.now() - startedMs) / 600) / 100,
+      answers: report.counts.answers,
+      faults: Object.values(report.faults).reduce((all, count) => all + count, 0),
+      violations,
+    });
   }
 }

@@ -11,7 +11,7 @@ import { testsOf } from './tests-of.ts';
 const USAGE = `npm run mutants -- [FILE[:LINE[-LINE]]|FOLDER ...] [--seed N] [--count N] [--jobs N] [--changed]
 
 Plants plausible mistakes in the code, one at a time in a copy of the project, and runs the tests that should notice
-them. Prints what survived and a table by file. Status 1 where something survives that test/mutants/accepted.ts does
+them. Prints what survived and a table by file. A mistake that only makes tests hang counts as missed. Status 1 where something survives that test/mutants/accepted.ts does
 not give a reason for, 2 where a test fails without any mistake and was left out, or was killed from outside, so that
 nothing is decided.
 
@@ -86,14 +86,17 @@ function changedLines(file: string): ReadonlySet<number> {
 function tell({ mutant, before, after, fate }: Tried): void {
   const by = 'by' in fate ? ` by ${fate.by}` : 'reason' in fate ? `: ${fate.reason}` : '';
   console.log(`${mutant.file}:${mutant.line} ${fate.kind}${by}`);
-  if (fate.kind === 'survived' || fate.kind === 'no tests') console.log(`  - ${before}\n  + ${after}`);
+  if (isMissed(fate)) console.log(`  - ${before}\n  + ${after}`);
 }
 
+/** Tells whether no assertion noticed a mistake. */
+const isMissed = ({ kind }: Tried['fate']) =>
+  kind === 'survived' || kind === 'no tests' || kind === 'too slow';
+
 function report(results: readonly Tried[]): void {
-  const survived = (fate: Tried['fate']) => fate.kind === 'survived' || fate.kind === 'no tests';
   const names = [...new Set(results.map(({ mutant }) => mutant.file))].sort();
   const row = (name: string, tried: readonly Tried[]) => {
-    const alive = tried.filter(({ fate }) => survived(fate)).length;
+    const alive = tried.filter(({ fate }) => isMissed(fate)).length;
     const accepted = tried.filter(({ fate }) => fate.kind === 'accepted').length;
     const open = tried.filter(({ fate }) => fate.kind === 'not decided').length;
     const decided = tried.length - accepted - open;
@@ -106,7 +109,7 @@ function report(results: readonly Tried[]): void {
     );
   };
   console.log(
-    `\n${'file'.padEnd(44)}${['planted', 'caught', 'accepted', 'not decided', 'survived', 'score'].map((name) => name.padStart(12)).join('')}`,
+    `\n${'file'.padEnd(44)}${['planted', 'caught', 'accepted', 'not decided', 'missed', 'score'].map((name) => name.padStart(12)).join('')}`,
   );
   for (const name of names)
     console.log(
@@ -117,5 +120,5 @@ function report(results: readonly Tried[]): void {
     );
   console.log(row('all', results));
   console.log(`seed ${seed}, ${Math.round((performance.now() - startedMs) / 1000)} s`);
-  if (results.some(({ fate }) => survived(fate))) process.exitCode = 1;
+  if (results.some(({ fate }) => isMissed(fate))) process.exitCode = 1;
 }

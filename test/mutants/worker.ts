@@ -3,7 +3,7 @@ import { Copy } from './copy.ts';
 import type { Mutant } from './plant.ts';
 import { type Ran, TestProcess } from './test-process.ts';
 
-/** Outcome of a mutant. */
+/** Outcome of a mutant. `too slow`: tests hang with it, and no assertion failed before the second that did. */
 export type Fate =
   | { readonly kind: 'caught' | 'too slow'; readonly by: string }
   | { readonly kind: 'survived' }
@@ -13,7 +13,7 @@ export type Fate =
 /** Time that a test file takes without a mutant, or the reason why it cannot be used. Shared, so that each is run only once. */
 export type Baselines = Map<string, Promise<number | { readonly fault: string }>>;
 
-/** A mutant may make a test file this much slower before it counts as caught: it may wait where it did not. */
+/** A mutant may make a test file this much slower before the next one is tried: it may wait where it did not. */
 const SLOWER = 3;
 const SLACK_MS = 40_000;
 const BASELINE_MS_MAX = 300_000;
@@ -31,18 +31,24 @@ export class Worker {
     this.#baselines = baselines;
   }
 
-  /** Runs the tests in their order until one notices the mutant. Those that fail without it are left out. */
+  /** Runs the tests in their order until an assertion notices the mutant. Tests that fail without it are left out. */
   async try(mutant: Mutant, tests: readonly string[]): Promise<Fate> {
     let used = 0;
+    let slow: string | undefined;
     for (const test of tests) {
       const usualMs = await this.#usualMs(test);
       if (typeof usualMs === 'object') continue;
       used++;
       const outcome = await this.#runWith(mutant, test, SLOWER * usualMs + SLACK_MS);
-      if (outcome === 'too slow') return { kind: 'too slow', by: test };
+      if (outcome === 'too slow') {
+        if (slow !== undefined) break;
+        slow = test;
+        continue;
+      }
       if (outcome.killed) return { kind: 'not decided', reason: `${test} was killed (${outcome.killed})` };
       if (outcome.failed !== undefined) return { kind: 'caught', by: `${test}: ${outcome.failed}` };
     }
+    if (slow !== undefined) return { kind: 'too slow', by: slow };
     return { kind: used === 0 ? 'no tests' : 'survived' };
   }
 

@@ -1,27 +1,30 @@
 import { fork } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import { numberArgument, scriptArguments } from '../../deploy/dev/arguments.ts';
+import { nextSeed, recordProof } from '../harness/proof-log.ts';
 import { install } from './mutants.ts';
 import type { Result } from './simulate.ts';
 
 const USAGE = `npm run simulate -- [--seeds N] [--from N] [--seed N] [--mutant NAME]
 
-Runs the protocol in a simulated world of faults, one world a seed, and checks every answer. Status 1 where one is wrong.
+Runs the protocol in a simulated world of faults, one world a seed, and checks every answer. Status 1 where one is wrong. A whole run
+is noted in test/proofs.ndjson; \`npm run proofs\` adds all of them up.
 
   --seeds N      how many worlds (default 1000)
-  --from N       the first seed (default 1)
+  --from N       the first seed (default: after those of test/proofs.ndjson)
   --seed N       replays one seed and prints all that happened
   --mutant NAME  leaves one precaution out, and stops at the first seed that shows it`;
 
 const { values } = scriptArguments(USAGE, {
   options: {
     seeds: { type: 'string', default: '1000' },
-    from: { type: 'string', default: '1' },
+    from: { type: 'string' },
     seed: { type: 'string' },
     mutant: { type: 'string' },
   },
 });
-const from = numberArgument('from', values.from, 0, USAGE);
+const from =
+  values.from === undefined ? nextSeed('simulation') : numberArgument('from', values.from, 0, USAGE);
 const seeds = numberArgument('seeds', values.seeds, 1, USAGE);
 const seed = values.seed === undefined ? undefined : numberArgument('seed', values.seed, 0, USAGE);
 
@@ -37,7 +40,11 @@ const { simulate } = await import('./simulate.ts');
 if (seed !== undefined) replay(await simulate(seed, true));
 else if (values.mutant !== undefined) report(await runAll(from, seeds, true));
 else if (process.send) process.send(await runAll(from, seeds, false));
-else report(await inParallel());
+else {
+  const tally = await inParallel();
+  report(tally);
+  record(tally);
+}
 
 function replay({ trace, ...result }: Result): void {
   console.log(trace.join('\n'));
@@ -55,6 +62,18 @@ function report({ totals, violations }: Tally): void {
     }),
   );
   if (violations.length > 0) process.exitCode = 1;
+}
+
+function record({ totals, violations }: Tally): void {
+  recordProof({
+    proof: 'simulation',
+    seed: from,
+    seeds,
+    minutes: Math.round(performance.now() / 600) / 100,
+    answers: totals['answers'] ?? 0,
+    faults: 0,
+    violations: violations.length,
+  });
 }
 
 async function runAll(first: number, count: number, untilViolation: boolean): Promise<Tally> {
