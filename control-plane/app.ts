@@ -9,6 +9,7 @@ import type { Config } from './config.ts';
 import { Fence } from './core/fence.ts';
 import { Propagator } from './core/propagation.ts';
 import { Sweep } from './core/sweep.ts';
+import { Connections } from './http/connections.ts';
 import { serveDashboard } from './http/dashboard.ts';
 import { protect } from './http/load-shedding.ts';
 import { documentRoutes } from './http/openapi.ts';
@@ -129,9 +130,10 @@ export async function startControlPlane(
     counted: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
     log,
   });
-  metrics.watch(fence, durability, audit, bootstrapWatch);
-
   const app = createServer(config, log);
+  const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
+  connections.watch(app.server);
+  metrics.watch({ fence, durability, audit, bootstrapWatch, connections });
   recordCalls(app, audit, clock);
   await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, shed: () => metrics.shed.inc() });
   const rates = await limitRates(app, {
@@ -149,9 +151,13 @@ export async function startControlPlane(
     try {
       request.caller = await rootKeys.authenticate(request.headers.authorization);
     } catch (error) {
-      if (error instanceof ApiError && error.code === 'UNAUTHORIZED') await rates.failed(request, reply);
+      if (error instanceof ApiError && error.code === 'UNAUTHORIZED') {
+        connections.judged(request.raw.socket, false);
+        await rates.failed(request, reply);
+      }
       throw error;
     }
+    connections.judged(request.raw.socket, true);
     await rates.called(request, reply);
   });
   takeTurns(

@@ -2,10 +2,20 @@ import { Counter, Histogram } from 'prom-client';
 import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
 import type { Fence, FenceEvents } from './core/fence.ts';
 import type { JourneyEvents } from './core/journey.ts';
+import type { Connections } from './http/connections.ts';
 import type { Audit } from './redis/audit.ts';
 import type { BootstrapWatch } from './redis/bootstrap-keys.ts';
 import type { DurabilityCheck } from './redis/durability.ts';
 import type { WriteResult } from './redis/durable-writer.ts';
+
+/** Parts of the control plane of which metrics tell. */
+interface Watched {
+  readonly fence: Pick<Fence, 'pending' | 'oldestMs'>;
+  readonly durability: Pick<DurabilityCheck, 'answering' | 'durable' | 'evictedKeys'>;
+  readonly audit: Pick<Audit, 'waiting'>;
+  readonly bootstrapWatch: Pick<BootstrapWatch, 'differing'>;
+  readonly connections: Pick<Connections, 'strangers' | 'admitted'>;
+}
 
 /** The control plane's metrics. No label has unbounded values. */
 export class Metrics {
@@ -35,6 +45,11 @@ export class Metrics {
     .counter('keyfence_rate_limited_total', 'limit', ['calls', 'waiting', 'failures', 'unchecked'])
     .help(
       'Calls refused with 429: those of a root key over its limit ("calls"), those of a root key of which too many wait ("waiting") and those without one from an address over its limit ("failures"). "unchecked" were let through because Redis did not count them.',
+    );
+  readonly connectionsClosed = this.#make
+    .counter('keyfence_connections_closed_total', 'bound', ['address', 'strangers', 'all'])
+    .help(
+      'Connections closed to let another in: where one address had more than CONNECTIONS_PER_ADDRESS_MAX ("address"), strangers half of CONNECTIONS_MAX ("strangers"), or everybody together more than that ("all"). A steady rate is a flood, or a proxy that TRUSTED_PROXIES lacks.',
     );
   readonly shed = this.#make
     .counter('keyfence_shed_total')
@@ -72,13 +87,14 @@ export class Metrics {
   }
 
   /** Values that are read when somebody asks. */
-  watch(
-    fence: Pick<Fence, 'pending' | 'oldestMs'>,
-    durability: Pick<DurabilityCheck, 'answering' | 'durable' | 'evictedKeys'>,
-    audit: Pick<Audit, 'waiting'>,
-    bootstrap: Pick<BootstrapWatch, 'differing'>,
-  ): void {
+  watch({ fence, durability, audit, bootstrapWatch, connections }: Watched): void {
     const { gauge } = this.#make;
+    gauge('keyfence_connections_strangers', () => connections.strangers).help(
+      'Connections to the API on which no call with a valid root key has come. At most half of CONNECTIONS_MAX.',
+    );
+    gauge('keyfence_connections_admitted', () => connections.admitted).help(
+      'Connections to the API on which the last call came with a valid root key, and those of TRUSTED_PROXIES.',
+    );
     gauge('keyfence_fences_pending', () => fence.pending).help(
       'Changes that are not complete. Stays above zero while a verifier is unreachable, for up to LEASE_MS, or while Redis is.',
     );
@@ -88,7 +104,7 @@ export class Metrics {
     gauge('keyfence_audit_events_waiting', () => audit.waiting).help(
       'Audit events of changes that wait in memory because Redis did not take them. Those beyond AUDIT_WAITING_MAX are only in the process log, and so are all that wait when the process is killed.',
     );
-    gauge('keyfence_bootstrap_root_keys_differing', () => bootstrap.differing).help(
+    gauge('keyfence_bootstrap_root_keys_differing', () => bootstrapWatch.differing).help(
       'Sets of bootstrap root keys, other than its own, that control planes of the same Redis had within the last 90 s; looked at every 30 s. Above 0 outside of a rotation: some control plane accepts root keys that you may have withdrawn.',
     );
     gauge('keyfence_redis_reachable', () => (durability.answering ? 1 : 0)).help(

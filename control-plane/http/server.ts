@@ -21,6 +21,7 @@ import {
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import { traceIdOf } from '#shared/trace-id.ts';
 import { UNHANDLED } from '#shared/unhandled-error.ts';
+import { LINGER_MS } from './connections.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
 import { serializerAtFirstCall, validatorAtFirstCall } from './schema-compilers.ts';
@@ -56,9 +57,6 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
   app.decorateRequest('traceId', undefined);
   app.removeContentTypeParser('text/plain');
   readJson(app);
-  app.server.maxConnections = config.CONNECTIONS_MAX;
-  // Node remembers an address that was asked for; of a caller who has hung up by then there is none to be had.
-  app.server.on('connection', (socket) => void socket.remoteAddress);
   // Emitted for a connection that could not be accepted, as when there are too many open files. Without a listener the process
   // would end.
   app.server.on(
@@ -75,8 +73,8 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger) {
   });
 
   app.server.on('connect', (_request, socket) => {
-    // Node has let go of it: an error that nobody listens to would end the process, and nothing else would end this.
-    socket.on('error', () => socket.destroy()).once('finish', () => socket.destroy());
+    // Node has let go of it: an error that nobody listens to would end the process.
+    socket.on('error', () => socket.destroy());
     answerRaw(socket, 'NOT_FOUND', 'no such path');
   });
 
@@ -239,7 +237,7 @@ function answerBrokenRequest(
   answerRaw(socket, code, message);
 }
 
-/** Answers where there is no request to answer, and closes. */
+/** Answers where there is no request to answer, and closes: within LINGER_MS, whatever the client does. */
 function answerRaw(socket: Duplex, code: ErrorCode, message: string): void {
   const requestId = newRequestId();
   const body = JSON.stringify(errorBody(code, message, requestId));
@@ -248,4 +246,6 @@ function answerRaw(socket: Duplex, code: ErrorCode, message: string): void {
     `HTTP/1.1 ${status} ${code}\r\nContent-Type: ${JSON_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
       `X-Request-Id: ${requestId}\r\nConnection: close\r\n\r\n${body}`,
   );
+  // Nothing else would end a connection whose client keeps its side open.
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }

@@ -28,12 +28,13 @@ const ROOT = join(import.meta.dirname, '..', '..');
 /** Every file that is generated, wholly or in part, as it should be. */
 export async function documents(): Promise<{ file: string; present: string; wanted: string }[]> {
   const controlPlaneMetrics = new ControlPlaneMetrics();
-  controlPlaneMetrics.watch(
-    { pending: 0, oldestMs: 0 },
-    { answering: false, durable: false, evictedKeys: 0 },
-    { waiting: 0 },
-    { differing: 0 },
-  );
+  controlPlaneMetrics.watch({
+    fence: { pending: 0, oldestMs: 0 },
+    durability: { answering: false, durable: false, evictedKeys: 0 },
+    audit: { waiting: 0 },
+    bootstrapWatch: { differing: 0 },
+    connections: { strangers: 0, admitted: 0 },
+  });
   const verifierMetrics = new VerifierMetrics();
   watchState(
     verifierMetrics.registry,

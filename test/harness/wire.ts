@@ -17,8 +17,10 @@ export class Wire {
   #ended = false;
   #wake = (): void => undefined;
 
-  constructor(address: string) {
-    const target = address.startsWith('/') ? { path: address } : targetOf(address);
+  /** @param localAddress where it comes from; any address of 127.0.0.0/8 is one of this machine */
+  constructor(address: string, localAddress?: string) {
+    const from = localAddress === undefined ? {} : { localAddress };
+    const target = address.startsWith('/') ? { path: address } : { ...targetOf(address), ...from };
     this.socket = connect({ ...target, allowHalfOpen: true, noDelay: true });
     this.socket.setEncoding('latin1');
     this.socket.on('data', (text: string) => {
