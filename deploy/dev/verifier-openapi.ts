@@ -1,14 +1,10 @@
 import { API_ID } from '../../shared/api-id.ts';
-import { DURATION_MIN_MS, LIMIT_NAME, LIMITS_MAX } from '../../shared/credits.ts';
 import { KEY_FIELDS, TEXT_FIELDS, type TextField } from '../../shared/key-record.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
-import { SLUG } from '../../shared/slugs.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
-import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX } from '../../verifier/core/permissions.ts';
-import { TAG_LENGTH_MAX, TAGS_MAX } from '../../verifier/core/tags.ts';
+import { QUESTION_SCHEMA } from '../../verifier/core/question.ts';
 import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
-import { KEY_LENGTH_MAX } from '../../verifier/endpoints/verify-key.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 
@@ -90,21 +86,6 @@ const verdict = {
     requestId: text('As in X-Request-Id.'),
   },
   required: ['valid', 'code', 'requestId'],
-};
-
-const permissionQuery = {
-  description: `A permission; \`{and: […]}\` or \`{or: […]}\` of others; or a text such as \`a AND (b OR c)\`, of at most ${QUERY_LENGTH_MAX} characters. At most ${LEAVES_MAX} permissions and ${DEPTH_MAX} levels. A permission matches \`${SLUG.source}\`, and only itself: \`*\` stands for nothing else.`,
-  oneOf: [
-    { type: 'string', minLength: 1, maxLength: QUERY_LENGTH_MAX },
-    ...['and', 'or'].map((name) => ({
-      type: 'object',
-      properties: {
-        [name]: { type: 'array', minItems: 1, items: { description: 'A query of the same form.' } },
-      },
-      required: [name],
-      additionalProperties: false,
-    })),
-  ],
 };
 
 const header = (description: string) => ({ description, required: true, schema: { type: 'string' } });
@@ -208,59 +189,7 @@ export const verifierDocument = {
           required: true,
           content: {
             'application/json': {
-              schema: {
-                type: 'object',
-                properties: {
-                  key: {
-                    type: 'string',
-                    minLength: 1,
-                    maxLength: KEY_LENGTH_MAX,
-                    description: 'What the caller showed.',
-                  },
-                  apiId: {
-                    type: 'string',
-                    pattern: API_ID.source,
-                    description: 'The API that the key must be of; any when absent.',
-                  },
-                  tags: {
-                    type: 'array',
-                    maxItems: TAGS_MAX,
-                    items: { type: 'string', minLength: 1, maxLength: TAG_LENGTH_MAX },
-                    description:
-                      'What a verdict on a known key is counted by, once for each; see `apis.getVerifications` of the control plane.',
-                  },
-                  authorization: {
-                    type: 'object',
-                    description:
-                      'What the key must be allowed to do; INSUFFICIENT_PERMISSIONS where it is not.',
-                    properties: { permissions: permissionQuery },
-                    required: ['permissions'],
-                    additionalProperties: false,
-                  },
-                  ratelimits: {
-                    type: 'array',
-                    maxItems: LIMITS_MAX,
-                    description:
-                      'Limits to obey besides the default one, which always is; 400 where the key has none of that name. `limit` and `duration`, together, bring one that the key does not have.',
-                    items: {
-                      type: 'object',
-                      properties: {
-                        name: { type: 'string', pattern: LIMIT_NAME.source, description: 'The limit.' },
-                        cost: { ...number('What this verification takes of it.'), default: 1 },
-                        limit: { ...number('Most in a window.'), minimum: 1 },
-                        duration: {
-                          ...number('Length of a window, milliseconds.'),
-                          minimum: DURATION_MIN_MS,
-                        },
-                      },
-                      required: ['name'],
-                      additionalProperties: false,
-                    },
-                  },
-                },
-                required: ['key'],
-                additionalProperties: false,
-              },
+              schema: QUESTION_SCHEMA,
               example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe', apiId: 'shop' },
             },
           },

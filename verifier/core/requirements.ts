@@ -6,119 +6,181 @@ import {
   LIMIT_NAME,
   LIMITS_MAX,
 } from '#shared/credits.ts';
+import { SLUG } from '#shared/slugs.ts';
 import { type AskedLimit, ownLimit } from './allowances/limits.ts';
-import { type Query, readQuery } from './permissions.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements } from './question.ts';
+import {
+  converted,
+  type Form,
+  list,
+  object,
+  optional,
+  type Read,
+  type Reading,
+  required,
+  textLike,
+  wholeNumber,
+} from './form.ts';
+import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX, type Query, readQuery } from './permissions.ts';
 
-/** Makes the error of a wrong question. */
-type Refusal = (message: string) => Error;
-
-/**
- * Reads what a question says that its request costs, and what it needs. Throws what `refusal` makes of a message, which names the field and the
- * rule, never the value.
- * @param kind of its parts, for the message about one that there is not
- */
-export function requirementsOf(
-  { remaining, ratelimits, authorization, permissions }: GivenRequirements,
-  refusal: Refusal,
-  kind: string,
-): Requirements {
-  const isPriced = remaining !== undefined || ratelimits !== undefined;
-  if (!isPriced && authorization === undefined && permissions === undefined) return DEFAULT_REQUIREMENTS;
-  const reader = new RequirementsReader(refusal, kind);
-  return {
-    cost: reader.credits(remaining),
-    limits: reader.limits(ratelimits),
-    permissions:
-      authorization === undefined
-        ? reader.permissions('permissions', permissions)
-        : reader.authorization(authorization),
-  };
+/** A requirement: how a question brings it, in a body of verifyKey and in the options of the library. */
+interface Requirement<T, Option extends string = string> {
+  readonly field: string;
+  readonly inBody: Form<T>;
+  readonly option: Option;
+  readonly inOptions: Form<T>;
+  /** Returns the value of the field that says what an option says. */
+  readonly toField: (option: unknown) => unknown;
 }
 
-/** Parts of a question; the permissions are in one of two places. */
-interface GivenRequirements {
-  readonly remaining?: unknown;
-  readonly ratelimits?: unknown;
-  readonly authorization?: unknown;
-  readonly permissions?: unknown;
-}
+/** A requirement that fields and options have under one name. */
+const named = <T, Option extends string>(option: Option, form: Form<T>): Requirement<T, Option> => ({
+  ...{ field: option, inBody: form, option, inOptions: form },
+  toField: (value) => value,
+});
 
-class RequirementsReader {
-  readonly #refusal: Refusal;
-  readonly #kind: string;
+/** One that a body has within an object. */
+const within = <T, Option extends string>(
+  field: string,
+  description: string,
+  option: Option,
+  form: Form<T>,
+): Requirement<T | undefined, Option> => ({
+  field,
+  inBody: optional(
+    converted(object({ [option]: required(form) }, description), (outer) => outer[option] as T),
+    undefined,
+  ),
+  option,
+  inOptions: optional(form, undefined),
+  toField: (value) => ({ [option]: value }),
+});
 
-  constructor(refusal: Refusal, kind: string) {
-    this.#refusal = refusal;
-    this.#kind = kind;
-  }
+const cost = converted(
+  object(
+    { cost: optional(wholeNumber(0, CREDITS_MAX, 'Credits that it takes; 0 only looks.'), 1) },
+    'What this verification takes of the credits of the key, where it has any.',
+  ),
+  (remaining) => remaining.cost,
+);
 
-  credits(given: unknown): number {
-    if (given === undefined) return 1;
-    const { cost = 1, ...others } = this.#object('remaining', given);
-    this.#refuseOthers('remaining', others);
-    return this.#wholeNumber('remaining.cost', cost, 0, CREDITS_MAX);
-  }
-
-  limits(given: unknown): AskedLimit[] {
-    if (given === undefined) return [];
-    if (!Array.isArray(given) || given.length > LIMITS_MAX)
-      throw this.#refusal(`ratelimits: must be a list of at most ${LIMITS_MAX}`);
-    const limits = given.map((each: unknown, i) => this.#limit(`ratelimits.${i}`, each));
-    const names = limits.map(({ name }) => name);
-    const twice = names.find((name, i) => names.indexOf(name) < i);
-    if (twice !== undefined) throw this.#refusal(`ratelimits: ${twice} is there twice`);
-    return limits;
-  }
-
-  authorization(given: unknown): Query {
-    const { permissions, ...others } = this.#object('authorization', given);
-    this.#refuseOthers('authorization', others);
-    const query = this.permissions('authorization.permissions', permissions);
-    if (query === undefined) throw this.#refusal('authorization.permissions: required');
-    return query;
-  }
-
-  permissions(path: string, given: unknown): Query | undefined {
-    if (given === undefined) return undefined;
-    const read = readQuery(given);
-    if ('fault' in read) throw this.#refusal(`${path}: ${read.fault}`);
-    return read.query;
-  }
-
-  #limit(path: string, given: unknown): AskedLimit {
-    const { name, cost = 1, limit, duration, ...others } = this.#object(path, given);
-    this.#refuseOthers(path, others);
-    if (typeof name !== 'string' || !LIMIT_NAME.test(name))
-      throw this.#refusal(`${path}.name: must match ${LIMIT_NAME.source}`);
-    const asked = { name, cost: this.#wholeNumber(`${path}.cost`, cost, 0, LIMIT_MAX) };
-    if (limit === undefined && duration === undefined) return asked;
+const limit: Form<AskedLimit> = converted(
+  object({
+    name: textLike(LIMIT_NAME, 'The limit.'),
+    cost: optional(wholeNumber(0, LIMIT_MAX, 'What this verification takes of it.'), 1),
+    limit: optional(wholeNumber(1, LIMIT_MAX, 'Most in a window.'), undefined),
+    duration: optional(
+      wholeNumber(DURATION_MIN_MS, DURATION_MAX_MS, 'Length of a window, milliseconds.'),
+      undefined,
+    ),
+  }),
+  ({ name, cost, limit, duration }, place, { refuse }) => {
+    if (limit === undefined && duration === undefined) return { name, cost };
     if (limit === undefined || duration === undefined)
-      throw this.#refusal(`${path}: limit and duration only together`);
-    const most = this.#wholeNumber(`${path}.limit`, limit, 1, LIMIT_MAX);
-    const durationMs = this.#wholeNumber(`${path}.duration`, duration, DURATION_MIN_MS, DURATION_MAX_MS);
-    return { ...asked, own: ownLimit(name, most, durationMs) };
-  }
+      throw refuse(`${place}: limit and duration only together`);
+    return { name, cost, own: ownLimit(name, limit, duration) };
+  },
+);
 
-  #object(path: string, value: unknown): Record<string, unknown> {
-    if (typeof value !== 'object' || value === null || Array.isArray(value))
-      throw this.#refusal(`${path}: must be an object`);
-    return value as Record<string, unknown>;
-  }
+const limits = converted(
+  list(
+    limit,
+    LIMITS_MAX,
+    'Limits to obey besides the default one, which always is; 400 where the key has none of that name. `limit` and `duration`, together, bring one that the key does not have.',
+  ),
+  (asked: readonly AskedLimit[], place, { refuse }) => {
+    const names = asked.map(({ name }) => name);
+    const twice = names.find((name, i) => names.indexOf(name) < i);
+    if (twice !== undefined) throw refuse(`${place}: ${twice} is there twice`);
+    return asked;
+  },
+);
 
-  #wholeNumber(path: string, value: unknown, from: number, to: number): number {
-    if (typeof value === 'number' && Number.isInteger(value) && value >= from && value <= to) return value;
-    throw this.#refusal(`${path}: must be a whole number from ${from} to ${to}`);
-  }
+const permissions: Form<Query> = {
+  schema: {
+    description: `A permission; \`{and: […]}\` or \`{or: […]}\` of others; or a text such as \`a AND (b OR c)\`, of at most ${QUERY_LENGTH_MAX} characters. At most ${LEAVES_MAX} permissions and ${DEPTH_MAX} levels. A permission matches \`${SLUG.source}\`, and only itself: \`*\` stands for nothing else.`,
+    oneOf: [
+      { type: 'string', minLength: 1, maxLength: QUERY_LENGTH_MAX },
+      ...['and', 'or'].map((name) => ({
+        type: 'object',
+        properties: {
+          [name]: { type: 'array', minItems: 1, items: { description: 'A query of the same form.' } },
+        },
+        required: [name],
+        additionalProperties: false,
+      })),
+    ],
+  },
+  read(value, place, { refuse }) {
+    const read = readQuery(value);
+    if ('fault' in read) throw refuse(`${place}: ${read.fault}`);
+    return read.query;
+  },
+};
 
-  #refuseOthers(path: string, others: object): void {
-    const [stray] = Object.keys(others);
-    if (stray !== undefined) throw this.#refusal(unknownPart(`${path}.${stray}`, this.#kind));
-  }
+/** The one table of requirements. Readers of bodies and options, the client and the OpenAPI document follow from a row. */
+const REQUIREMENTS = {
+  /** Price in credits, where the key has any. */
+  cost: named('remaining', optional(cost, 1)),
+  /** Rate limits that the request is about besides the default one. */
+  limits: named('ratelimits', optional(limits, [])),
+  /** Permissions that the key must have; undefined = none. */
+  permissions: within(
+    'authorization',
+    'What the key must be allowed to do; INSUFFICIENT_PERMISSIONS where it is not.',
+    'permissions',
+    permissions,
+  ),
+};
+
+type Rows = typeof REQUIREMENTS;
+const ROWS = Object.entries(REQUIREMENTS) as [keyof Rows, Requirement<unknown>][];
+
+/** Requirements of a request: all that it asks of a key, besides to be good. */
+export type Requirements = { readonly [Name in keyof Rows]: Read<Rows[Name]['inBody']> };
+
+/** Name of an option that brings a requirement. */
+export type RequirementOption = Rows[keyof Rows]['option'];
+
+export const REQUIREMENT_OPTIONS = ROWS.map(([, { option }]) => option as RequirementOption);
+
+/** Forms of what brings requirements. */
+export const REQUIREMENT_FORMS = {
+  field: Object.fromEntries(ROWS.map(([, { field, inBody }]) => [field, inBody])),
+  option: Object.fromEntries(ROWS.map(([, { option, inOptions }]) => [option, inOptions])),
+};
+
+export const DEFAULT_REQUIREMENTS: Requirements = Object.freeze(
+  Object.fromEntries(
+    ROWS.map(([name, { inBody }]) => [
+      name,
+      inBody.read(undefined, '', { kind: 'field', refuse: (message) => new Error(message) }),
+    ]),
+  ) as Requirements,
+);
+
+/** Takes the requirements from all that was read of a body or of options. */
+export function requirementsFrom(
+  read: Readonly<Record<string, unknown>>,
+  kind: Reading['kind'],
+): Requirements {
+  const nameIn = (row: Requirement<unknown>) => row[kind];
+  if (ROWS.every(([name, row]) => read[nameIn(row)] === DEFAULT_REQUIREMENTS[name]))
+    return DEFAULT_REQUIREMENTS;
+  return Object.fromEntries(ROWS.map(([name, row]) => [name, read[nameIn(row)]])) as Requirements;
 }
 
-const NAME_SHOWN_MAX = 64;
+/** Returns the default requirements, and these permissions. Throws what `refuse` makes of what is wrong with the query. */
+export function requiring(query: unknown, refuse: (fault: string) => Error): Requirements {
+  const read = readQuery(query);
+  if ('fault' in read) throw refuse(read.fault);
+  return { ...DEFAULT_REQUIREMENTS, permissions: read.query };
+}
 
-/** The message about a part of a question that there is not. */
-export const unknownPart = (name: string, kind: string): string =>
-  `${name.slice(0, NAME_SHOWN_MAX)}: unknown ${kind}`;
+/** Returns the fields of a body that say what options require. */
+export const requirementFields = (options: Readonly<Partial<Record<RequirementOption, unknown>>>): object =>
+  Object.fromEntries(
+    ROWS.flatMap(([, { field, option, toField }]) => {
+      const value = options[option as RequirementOption];
+      return value === undefined ? [] : [[field, toField(value)]];
+    }),
+  );

@@ -1,7 +1,6 @@
 import { API_ID_PATTERN } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
-import { readQuery } from '../core/permissions.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/requirements.ts';
 import type { HeaderLines } from './credentials.ts';
 
 /** The client's request line, as far as the gateway tells it. */
@@ -81,7 +80,7 @@ export function parseAuthzPath(url: string): AuthzPath | undefined {
   const [, apiId, query, name, rest = ''] = PATH.exec(url) ?? [];
   const dialect = DIALECTS.find((row) => row.name === name);
   if (dialect === undefined || !(dialect.takesPath || /^(?:\?|$)/.test(rest))) return undefined;
-  const requirements = query === undefined ? DEFAULT_REQUIREMENTS : requiring(query, 'require');
+  const requirements = query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, 'require');
   return { dialect, apiId, requirements, rest };
 }
 
@@ -89,11 +88,8 @@ export function parseAuthzPath(url: string): AuthzPath | undefined {
  * The requirements of a request that needs permissions, which stand in a path, percent-encoded, or in a gateway's configuration.
  * Throws BAD_REQUEST.
  */
-export function requiring(query: string, place: string): Requirements {
-  const read = readQuery(decodedOf(query));
-  if ('fault' in read) throw new ApiError('BAD_REQUEST', `${place}: ${read.fault}`);
-  return { ...DEFAULT_REQUIREMENTS, permissions: read.query };
-}
+export const requiringEncoded = (query: string, place: string): Requirements =>
+  requiring(decodedOf(query), (fault) => new ApiError('BAD_REQUEST', `${place}: ${fault}`));
 
 /** The text behind a percent-encoding; what is none is no query either. */
 function decodedOf(text: string): string {

@@ -1,11 +1,11 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import { traceIdOf } from '#shared/trace-id.ts';
-import { DEFAULT_REQUIREMENTS } from '../core/question.ts';
+import { DEFAULT_REQUIREMENTS } from '../core/requirements.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
-import { requiring } from './dialects.ts';
+import { requiringEncoded } from './dialects.ts';
 import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
 
 /** `CheckRequest` of protos/ext-authz.proto; every field may be missing. */
@@ -60,7 +60,8 @@ export function checkQuestion({ attributes = {} }: CheckRequest, settings: Authz
   if (apiId !== undefined && !API_ID.test(apiId))
     throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: wrong`);
   const query = attributes.context_extensions?.[PERMISSIONS_EXTENSION];
-  const requirements = query === undefined ? DEFAULT_REQUIREMENTS : requiring(query, PERMISSIONS_EXTENSION);
+  const requirements =
+    query === undefined ? DEFAULT_REQUIREMENTS : requiringEncoded(query, PERMISSIONS_EXTENSION);
   const { method, path } = attributes.request?.http ?? {};
   const original = { method, target: path };
   return clientQuestion(original, linesOf(attributes.request?.http), { apiId, requirements }, settings);

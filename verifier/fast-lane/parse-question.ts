@@ -1,9 +1,10 @@
 import { LRUCache } from 'lru-cache';
 import { API_ID } from '#shared/api-id.ts';
-import { DEFAULT_REQUIREMENTS, type Question, type Requirements } from '../core/question.ts';
+import { KEY_LENGTH_MAX, type Question } from '../core/question.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/requirements.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import { AUTHZ_PREFIX, type AuthzPath, parseAuthzPath } from '../endpoints/dialects.ts';
-import { KEY_LENGTH_MAX, questionOf } from '../endpoints/verify-key.ts';
+import { questionOf } from '../endpoints/verify-key.ts';
 import { parseJson } from '../http/json-body.ts';
 import {
   API_KEY,

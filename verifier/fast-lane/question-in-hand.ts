@@ -1,6 +1,6 @@
 import { ApiError } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
-import { DEFAULT_REQUIREMENTS } from '../core/question.ts';
+import { DEFAULT_REQUIREMENTS } from '../core/requirements.ts';
 import type { Verdict } from '../core/verdict.ts';
 import type { Lane } from './lane.ts';
 import { type ParsedQuestion, parseQuestion } from './parse-question.ts';

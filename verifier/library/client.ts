@@ -3,6 +3,7 @@ import { Client, Pool } from 'undici';
 import { atMost, type Clock, systemClock } from '#shared/clock.ts';
 import { generateKey } from '#shared/key-format.ts';
 import { httpUrl, integer, text } from '#shared/process/config.ts';
+import { requirementFields } from '../core/requirements.ts';
 import { EventListeners } from './event-listeners.ts';
 import {
   type ClientOptions,
@@ -13,7 +14,7 @@ import {
   type VerifierEvents,
 } from './key-verifier.ts';
 import { configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedAbout, mayBeKey } from './questions.ts';
+import { mayBeKey, readQuestionOptions } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { verdictFrom } from './verdict-from.ts';
 
@@ -97,14 +98,12 @@ class SidecarClient implements KeyVerifier {
   }
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
-    askedAbout(key, options);
+    readQuestionOptions(key, options);
     return undefined;
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
-    const { apiId, tags } = askedAbout(key, options);
-    const { remaining, ratelimits, permissions } = options ?? {};
-    const authorization = permissions === undefined ? undefined : { permissions };
+    const { apiId, tags } = readQuestionOptions(key, options);
     if (this.#closing.signal.aborted) throw closedError();
     if (!mayBeKey(key)) return { valid: false, code: 'NOT_FOUND' };
     if (this.#inFlight >= this.#inFlightMax) throw outage('too many questions at once (requestsInFlightMax)');
@@ -115,7 +114,7 @@ class SidecarClient implements KeyVerifier {
       const verdict = await atMost(
         this.#clock,
         this.#timeoutMs,
-        this.#ask({ key, apiId, tags, remaining, ratelimits, authorization }, over.signal),
+        this.#ask({ key, apiId, tags, ...requirementFields(options ?? {}) }, over.signal),
         late,
       );
       this.#turned(true, '');

@@ -22,7 +22,7 @@ import {
   type VerifierOptions,
 } from './key-verifier.ts';
 import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
-import { askedAbout, type JudgedOptions, mayBeKey } from './questions.ts';
+import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions.ts';
 import { readyWithin } from './readiness.ts';
 import { registerMetrics } from './registered-metrics.ts';
 import { keyVerdict } from './views.ts';
@@ -88,18 +88,18 @@ class LocalVerifier implements LocalKeyVerifier {
   }
 
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
-    const verdict = this.#decide(key, askedAbout(key, options));
+    const verdict = this.#decide(key, readQuestionOptions(key, options));
     return verdict && keyVerdict(verdict);
   }
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
-    const asked = askedAbout(key, options);
-    const decided = this.#decide(key, asked);
+    const rest = readQuestionOptions(key, options);
+    const decided = this.#decide(key, rest);
     if (decided !== undefined) return keyVerdict(decided);
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      verdict = await this.#answers.lookUp(questionAbout(key, asked));
+      verdict = await this.#answers.lookUp(questionAbout(key, rest));
     } catch (error) {
       if (this.#isClosed) throw closedError();
       const { message } = error as Error;
@@ -131,9 +131,9 @@ class LocalVerifier implements LocalKeyVerifier {
     this.#shownIn.add(registry);
   }
 
-  #decide(key: string, asked: JudgedOptions): Verdict | undefined {
+  #decide(key: string, rest: KeylessQuestion): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    return mayBeKey(key) ? this.#answers.decide(questionAbout(key, asked)) : this.#metrics.given(NOT_FOUND);
+    return mayBeKey(key) ? this.#answers.decide(questionAbout(key, rest)) : this.#metrics.given(NOT_FOUND);
   }
 
   async #close(): Promise<void> {

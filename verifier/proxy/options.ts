@@ -3,8 +3,7 @@ import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { trustedProxies } from '#shared/process/trusted-proxies.ts';
-import { readQuery } from '../core/permissions.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/requirements.ts';
 import type { Decider } from '../core/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { ListenerOptions } from '../http/server.ts';
@@ -22,10 +21,7 @@ const apiId: Setting<string> = {
 
 const requirements: Setting<Requirements> = {
   parse(value) {
-    if (value === '') return DEFAULT_REQUIREMENTS;
-    const read = readQuery(value);
-    if ('fault' in read) throw new Error(read.fault);
-    return { ...DEFAULT_REQUIREMENTS, permissions: read.query };
+    return value === '' ? DEFAULT_REQUIREMENTS : requiring(value, (fault) => new Error(fault));
   },
   default: '',
   rule: 'permissions, as `a AND (b OR c)`',

@@ -1,6 +1,6 @@
 import { DEFAULT_LIMIT } from '#shared/credits.ts';
 import type { Entry } from '../key-cache.ts';
-import type { Requirements } from '../question.ts';
+import type { Requirements } from '../requirements.ts';
 import type { Grants } from '../workspace.ts';
 import { type Limit, limitPool } from './limits.ts';
 import type { Pool, Waiter } from './pool.ts';
