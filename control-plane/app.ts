@@ -29,6 +29,7 @@ import { permissionRoutes } from './http/routes/permissions.ts';
 import { rerollRoutes } from './http/routes/reroll.ts';
 import { roleRoutes } from './http/routes/roles.ts';
 import { rootKeyRoutes } from './http/routes/root-keys.ts';
+import { refuseSecrets } from './http/secrets.ts';
 import { createServer } from './http/server.ts';
 import { takeTurns } from './http/turns.ts';
 import { Metrics } from './metrics.ts';
@@ -134,7 +135,7 @@ export async function startControlPlane(
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
   metrics.watch({ fence, durability, audit, bootstrapWatch, connections });
-  recordCalls(app, audit, clock);
+  recordCalls(app, audit, apis, clock);
   await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, shed: () => metrics.shed.inc() });
   const rates = await limitRates(app, {
     nodes,
@@ -160,6 +161,7 @@ export async function startControlPlane(
     connections.judged(request.raw.socket, true);
     await rates.called(request, reply);
   });
+  refuseSecrets(app, { bootstrapKeys, keys });
   takeTurns(
     app,
     { atOnce: config.ROOT_KEY_CALLS_AT_ONCE, waitingMax: config.ROOT_KEY_CALLS_WAITING_MAX },

@@ -12,7 +12,11 @@ const EventCaller = Type.Object({
   address: Type.String({ description: 'Address of the caller; `unknown` where it could not be told.' }),
 });
 const EventSubject = Type.Object({
-  apiId: Type.Optional(Type.String()),
+  apiId: Type.Optional(
+    Type.String({
+      description: 'Of what was sent where an id belongs and is none: its length and a hash.',
+    }),
+  ),
   keyId: Type.Optional(Type.String()),
   rootKeyId: Type.Optional(Type.String()),
   roleId: Type.Optional(Type.String()),
@@ -125,10 +129,20 @@ function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown):
   );
 }
 
+/** Forms of ids that Keyfence makes; nobody chooses such a text as a secret. */
+const ID = /^(?:(?:key|api|root|role|identity|permission)_[0-9A-Za-z]{20}|bootstrap_[0-9a-f]{8})$/;
+
+/** Returns an id that a caller sent as it may be written down: of what has no id's form, and may be a secret, its length and a hash. */
+export function idAsSent(sent: string): string {
+  if (ID.test(sent)) return sent;
+  const { bytes, sha256 } = summaryOf(sent);
+  return `(${bytes} bytes, sha256 ${sha256})`;
+}
+
 /** Fields of a key's record as the audit log shows them: of meta only its length and a hash to compare it by. */
 export const shown = (fields: StoredFields): object => auditedFields(fields, summaryOf);
 
-function summaryOf(text: string): object {
+function summaryOf(text: string): { readonly bytes: number; readonly sha256: string } {
   const sha256 = createHash('sha256').update(text).digest('hex').slice(0, 16);
   return { bytes: Buffer.byteLength(text), sha256 };
 }

@@ -85,6 +85,12 @@ export class Apis {
     return Object.fromEntries(held.filter(([name]) => patch[name] !== undefined));
   }
 
+  /** Tells whether there is an API of this id, or was until its keys are swept. */
+  async isKnown(apiId: string): Promise<boolean> {
+    const { head } = apiKeys(apiId);
+    return (await this.#nodes.run(head, (redis) => redis.hexists(head, 'c'))) === 1;
+  }
+
   /** undefined when there is none, or it is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
     const { head, index } = apiKeys(apiId);

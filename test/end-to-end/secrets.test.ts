@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { hashSecret } from '../../shared/key-format.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
+import { Document } from '../harness/openapi.ts';
 
 test('no secret is in any log line, listing, error, metric or value in Redis', async () => {
   const fleet = await Fleet.start({ env: { LOG_LEVEL: 'trace' } });
@@ -61,6 +63,80 @@ test('no secret is in any log line, listing, error, metric or value in Redis', a
     }
     expect(around(told, hashSecret(key))).toEqual([]);
     expect(around(logged, hashSecret(key))).toEqual([]);
+  } finally {
+    await fleet.stop();
+  }
+});
+
+/** What a field of a request needs to be, where the operation asks for it. */
+const REQUIRED: Readonly<Record<string, unknown>> = {
+  ...{
+    apiId: 'a',
+    enabled: false,
+    expiration: 1000,
+    op: 'set',
+    value: 1,
+    sequence: '1',
+    name: 'n',
+    slug: 'n',
+  },
+  ...{ externalId: 'ada', permissions: ['a'], roles: [], keys: [{ sha256: hashSecret('other') }] },
+};
+const ID_LIKE = /Ids?$|^(cursor|slug|roles)$/;
+/** What names something by a text that the caller chooses: a secret that nobody here knows is a name like others. */
+const NAMES_NEW =
+  /(createApi|createKey|importKeys) apiId|(createKey|updateKey|createIdentity) (externalId|ownerId)|createPermission slug/;
+
+test('a secret that is sent where an id belongs is written down nowhere, by any operation', async () => {
+  const fleet = await Fleet.start({ verifiers: 0, env: { LOG_LEVEL: 'trace', FOREIGN_KEYS: 'on' } });
+  try {
+    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'a' });
+    const root = await fleet.ok('rootKeys.createRootKey', { name: 'r', permissions: ['api.b.read_key'] });
+    const [foreign, unknown] = ['sk_live_4eC39HqLyjWDarjtT1zdp7dc', 'rk_live_9yTq2WbV7nXcLs0KdJh3GfAe'];
+    const imported = [{ sha256: hashSecret(foreign), name: 'f' }];
+    const { results } = await fleet.ok('keys.importKeys', { apiId: 'a', keys: imported });
+    const { body } = await fleet.get(`${fleet.controlPlanes[0]?.address}/openapi.json`);
+    const tried = new Set<string>();
+    for (const { path, parameters = [], requestBody } of new Document(body).operations) {
+      const operation = path.replace('/v1/', '');
+      const { properties = {}, required = [] } = requestBody?.content['application/json']?.schema ?? {};
+      const names = [...Object.keys(properties), ...parameters.map(({ name }) => name)];
+      const needed = [...required, ...parameters.filter((each) => each.required).map(({ name }) => name)];
+      const input = Object.fromEntries(
+        needed.map((name) => [name, name === 'keyId' ? keyId : REQUIRED[name]]),
+      );
+      for (const field of names.filter((name) => ID_LIKE.test(name))) {
+        for (const secret of [key, root.key, ROOT_KEY, foreign, unknown]) {
+          if (secret === unknown && NAMES_NEW.test(`${operation} ${field}`)) continue;
+          const sent = /s$/.test(field) ? [secret] : secret;
+          for (const rootKey of [root.key, ROOT_KEY])
+            await fleet.admin(operation, { ...input, [field]: sent }, { rootKey });
+          tried.add(`${operation} ${field}`);
+        }
+      }
+    }
+    expect(tried.size).toBeGreaterThan(60);
+    expect([...tried]).toEqual(
+      expect.arrayContaining([
+        ...['keys.deleteKey keyId', 'rootKeys.updateRootKey rootKeyId', 'keys.updateKeys apiId'],
+        ...['keys.updateKeys keyIds', 'keys.createKey apiId', 'keys.rerollKey operationId'],
+      ]),
+    );
+    const [stored, logged] = [await everythingIn(fleet.redisUrl), fleet.logged.join('')];
+    for (const secret of [key, root.key, ROOT_KEY, foreign, unknown]) {
+      expect(around(stored, secret), 'in Redis').toEqual([]);
+      expect(around(logged, secret), 'in a log line').toEqual([]);
+    }
+    // What was sent is told by its length and a hash, and what there is by its id.
+    const { events } = await fleet.ok('audit.listEvents', { refused: 'true', operation: 'keys.deleteKey' });
+    const digest = createHash('sha256').update(unknown).digest('hex').slice(0, 16);
+    expect(events.map(({ on }: { on: { keyId: string } }) => on.keyId)).toContain(
+      `(${unknown.length} bytes, sha256 ${digest})`,
+    );
+    const rest = { refused: 'true', operation: 'apis.updateApi' };
+    await fleet.admin('apis.updateApi', { apiId: 'a', name: 'n' }, { rootKey: root.key });
+    expect((await fleet.ok('audit.listEvents', rest)).events[0].on).toEqual({ apiId: 'a' });
+    expect(results[0].keyId).toMatch(/^key_/);
   } finally {
     await fleet.stop();
   }

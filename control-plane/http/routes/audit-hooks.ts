@@ -1,15 +1,17 @@
 import type { FastifyRequest } from 'fastify';
+import { API_ID } from '#shared/api-id.ts';
 import type { Clock } from '#shared/clock.ts';
-import { isWellFormed } from '#shared/key-format.ts';
 import type { StoredFields } from '#shared/key-record.ts';
 import {
   type AuditEvent,
   type AuditedEffect,
   type AuditKind,
+  idAsSent,
   type Subject,
   shown,
 } from '../../core/audit-event.ts';
 import type { CreditsChange, Written } from '../../core/change-log.ts';
+import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
 import { isChange } from '../reads.ts';
 import { type App, namesOf } from '../server.ts';
@@ -52,7 +54,7 @@ export interface AuditedKey {
  * the permission merely read, calls over a rate limit, and those that met an outage before they did anything. Recorded again:
  * those that had written, and could not end well.
  */
-export function recordCalls(app: App, audit: Audit, clock: Clock): void {
+export function recordCalls(app: App, audit: Audit, apis: Pick<Apis, 'isKnown'>, clock: Clock): void {
   app.decorateRequest('auditNotes');
   app.decorateRequest('recordWritten');
   app.decorateRequest('recordKeys');
@@ -81,13 +83,13 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
       const { on, effect } = request.auditNotes;
       request.auditNotes.asWritten = audit.record(
         'done',
-        eventOf(request, 'OK', { ...asked(request), ...on }, effect),
+        eventOf(request, 'OK', { ...asked(request, written), ...on }, effect),
       );
     };
     let recorded = Promise.resolve();
     request.recordKeys = (keys = []) => {
       if (keys.length === 0) return recorded;
-      const { apiId } = { ...asked(request), ...request.auditNotes.on };
+      const { apiId } = { ...asked(request, written), ...request.auditNotes.on };
       const events = keys.map(({ keyId, outcome, effect }) =>
         eventOf(request, outcome, { ...(apiId === undefined ? {} : { apiId }), keyId }, effect),
       );
@@ -107,8 +109,10 @@ export function recordCalls(app: App, audit: Audit, clock: Clock): void {
       const outcome = outcomeOf(request);
       await request.recordKeys();
       await asWritten;
-      if (asWritten === undefined || outcome !== 'OK')
-        await audit.record(kind, eventOf(request, outcome, { ...asked(request), ...on }, effect));
+      if (asWritten === undefined || outcome !== 'OK') {
+        const isApi = kind === 'done' ? written : await apiCheck(request, apis);
+        await audit.record(kind, eventOf(request, outcome, { ...asked(request, isApi), ...on }, effect));
+      }
     }
     return payload;
   });
@@ -138,6 +142,17 @@ export function effectOf(
   const changed = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);
   const after = fields === undefined ? {} : { after: shown(fields) };
   return { sequence, before: shown(Object.fromEntries(changed)), ...after };
+}
+
+/** Of a call that did something, or may have: it did it to that API. */
+const written = () => true;
+
+/** Of a call that was refused. Where Redis does not say whether there is such an API, there is none. */
+async function apiCheck({ body, query }: FastifyRequest, apis: Pick<Apis, 'isKnown'>) {
+  const { apiId } = Object(body ?? query) as { apiId?: unknown };
+  const isOne =
+    typeof apiId === 'string' && API_ID.test(apiId) && (await apis.isKnown(apiId).catch(() => false));
+  return () => isOne;
 }
 
 const PREFIX = '/v1/';
@@ -170,14 +185,16 @@ function kindOf(request: FastifyRequest): AuditKind | undefined {
   }
 }
 
-const ID = /^[A-Za-z0-9_-]{1,80}$/;
-
-/** The ids that the caller sent, which may not have been judged yet: never a key that somebody put in their place. */
-function asked({ body, query }: FastifyRequest): Subject {
-  const sent = (body ?? query ?? {}) as Record<string, unknown>;
+/**
+ * The ids that the caller sent, which may not have been judged yet.
+ * @param isApi tells whether there is an API of this id
+ */
+function asked({ body, query }: FastifyRequest, isApi: (apiId: string) => boolean): Subject {
+  const sent = Object(body ?? query) as Record<string, unknown>;
   const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId'] as const).flatMap((name) => {
     const id = sent[name];
-    return typeof id === 'string' && ID.test(id) && !isWellFormed(id) ? [[name, id]] : [];
+    if (typeof id !== 'string') return [];
+    return [[name, name === 'apiId' && isApi(id) ? id : idAsSent(id)]];
   });
   return Object.fromEntries(ids) as Subject;
 }

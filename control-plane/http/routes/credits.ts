@@ -1,4 +1,5 @@
 import { ApiError } from '#shared/errors.ts';
+import { hashSecret } from '#shared/key-format.ts';
 import type { CreditsChange, Written } from '../../core/change-log.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Credits } from '../../redis/credits.ts';
@@ -17,7 +18,8 @@ export function creditRoutes(
   app.post('/v1/keys.updateRemaining', { schema: updateRemaining, config: neverShed }, async (request) => {
     const { keyId, op, value, operationId, waitMs } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
-    const named = operationId === undefined ? {} : { operation: operationId };
+    // As a hash: a secret that somebody sends in its place is kept nowhere.
+    const named = operationId === undefined ? {} : { operation: hashSecret(operationId) };
     const change = { ...changeOf(op, value), ...named };
     let written: Written | undefined;
     const noted = recordChange(request, {}, change);

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { ApiError, unavailable } from '#shared/errors.ts';
 import { type StoredFields, storedFields } from '#shared/key-record.ts';
-import { shown } from '../../core/audit-event.ts';
+import { idAsSent, shown } from '../../core/audit-event.ts';
 import type { BatchEvents } from '../../core/batches.ts';
 import type { Write } from '../../core/change-log.ts';
 import { checkLimits } from '../../core/limit-schemas.ts';
@@ -154,7 +154,6 @@ async function choose(
     if (!(await apis.get(apiId))) throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
     return { apiId, keyIds: [...new Set(keyIds)] };
   }
-  note(request, externalId === undefined ? {} : { externalId });
   const [from] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'the call before');
   const page = await view.ids(
     apiId,
@@ -163,6 +162,8 @@ async function choose(
     from === undefined ? undefined : Number(from),
   );
   if (!page) throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+  if (externalId !== undefined)
+    note(request, { externalId: page.keyIds.length > 0 ? externalId : idAsSent(externalId) });
   return { apiId, ...page };
 }
 

@@ -54,9 +54,9 @@ export function permissionRoutes(
     async (request) => {
       requireRoot(callerOf(request), 'delete_permission');
       const { permissionId: slug, waitMs } = request.body;
-      note(request, { permissionId: slug });
       const keyId = await catalogue.idOf(slug);
       if (!keyId) throw notFound(slug);
+      note(request, { permissionId: slug });
       const leftMs = propagator.timeLeft(waitMs);
       const taken = await takeFromRoles(slug, leftMs);
       note(request, {}, { after: { roles: taken } });

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Clock } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
+import { hashSecret } from '#shared/key-format.ts';
 import { shown } from '../../core/audit-event.ts';
 import type { Written } from '../../core/change-log.ts';
 import type { Propagator } from '../../core/propagation.ts';
@@ -34,7 +35,9 @@ export function rerollRoutes(
   },
 ) {
   app.post('/v1/keys.rerollKey', { schema: rerollKey, config: neverShed }, async (request) => {
-    const { keyId, expiration, operationId = '', waitMs } = request.body;
+    const { keyId, expiration, operationId: name, waitMs } = request.body;
+    // As a hash: a secret that somebody sends in its place is kept nowhere.
+    const operationId = name === undefined ? '' : hashSecret(name);
     const apiId = await requireKey(keys, request, keyId, 'update_key');
     requireApi(callerOf(request), apiId, 'create_key', `key ${keyId}`);
     const latestMs = expiration === 0 ? ENDED_MS : clock.wallMs() + expiration;

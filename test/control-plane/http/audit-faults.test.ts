@@ -132,10 +132,10 @@ describe('while Redis does not take events', () => {
     try {
       expect((await fleet.admin('keys.createKey', { apiId: 'full' })).status).toBe(503);
       for (const keyId of keyIds) await fleet.ok('keys.updateKey', { keyId, enabled: false });
-      await fleet.admin('keys.updateKey', { keyId: 'key_none', enabled: false });
+      await fleet.admin('keys.updateKey', { keyId: 'key_0000000000000000none', enabled: false });
       const disables = await events({ apiId: 'full', operation: 'keys.updateKey' });
       expect(disables.map(({ on }) => on.keyId)).toEqual(keyIds.toReversed());
-      expect(await events({ refused: 'true', keyId: 'key_none' })).toHaveLength(1);
+      expect(await events({ refused: 'true', keyId: 'key_0000000000000000none' })).toHaveLength(1);
     } finally {
       await fleet.client.config('SET', 'maxmemory', '0');
     }

@@ -126,12 +126,12 @@ describe('what was refused', () => {
     const { rootKeyId, key: rootKey } = await rootKeyWith('api.guarded.read_key');
     await fleet.admin('keys.updateKey', { keyId, enabled: false }, { rootKey });
     await fleet.admin('keys.updateKey', { keyId, enabeld: false });
-    await fleet.admin('keys.updateKey', { keyId: 'key_none', enabled: false });
+    await fleet.admin('keys.updateKey', { keyId: 'key_0000000000000000none', enabled: false });
     await fleet.get(`${base}/v1/keys.getKey?keyId=${keyId}`);
     const [stranger, unknown, mistyped, notAllowed] = await refused({ limit: '4' });
     expect(stranger).toMatchObject({ operation: 'keys.getKey', outcome: 'UNAUTHORIZED', on: { keyId } });
     expect(stranger.by).toEqual({ address: '127.0.0.1' });
-    expect(unknown).toMatchObject({ outcome: 'NOT_FOUND', on: { keyId: 'key_none' } });
+    expect(unknown).toMatchObject({ outcome: 'NOT_FOUND', on: { keyId: 'key_0000000000000000none' } });
     expect(mistyped).toMatchObject({ outcome: 'BAD_REQUEST', on: { keyId } });
     expect(notAllowed).toMatchObject({
       outcome: 'INSUFFICIENT_PERMISSIONS',
