@@ -23,7 +23,7 @@ const session: Session = {
     hash: '',
     leaseMs: LEASE_MS,
     apiDeleted: false,
-    creations: '0-',
+    identities: 0, creations: '0-',
   }),
   sync: async ({ nonce, keyId }) => ({
     nonce,
@@ -32,7 +32,7 @@ const session: Session = {
     hash: '',
     leaseMs: LEASE_MS,
     apiDeleted: false,
-    creations: '0-',
+    identities: 0, creations: '0-',
     entries: [],
     record: keyId === undefined ? [] : [secretHashOf(keyId), '0', '1', '', '', '', '', ''],
   }),

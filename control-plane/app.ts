@@ -191,8 +191,8 @@ export async function startControlPlane(
   permissionRoutes(app, { catalogue: new Catalogue({ ...parts, view }), roles, propagator });
   keyRoleRoutes(app, { keys, roles, propagator });
   creditRoutes(app, { keys, credits: new Credits(writer, clock), propagator });
-  rerollRoutes(app, { keys, identities, successors: new Successors(nodes, keys, clock), propagator, clock });
-  importRoutes(app, { keyImport, roles, identities });
+  rerollRoutes(app, { keys, successors: new Successors(nodes, keys, clock), propagator, clock });
+  importRoutes(app, { keyImport, roles });
   identityRoutes(app, { identities, propagator });
   apiRoutes(app, { apis, propagator });
   rootKeyRoutes(app, { rootKeys, clock });

@@ -59,13 +59,19 @@ export function secretHashFrom(digest: string): string {
  * so that ids sort by creation time in ASCII order.
  */
 export function generateId(
-  kind: 'key' | 'api' | 'root' | 'role' | 'identity' | 'permission' | 'verifier' | 'pool',
+  kind: 'key' | 'api' | 'root' | 'role' | 'permission' | 'verifier' | 'pool',
   nowMs: number,
   random = drawBytes,
 ): string {
   const time = base62(Buffer.from(nowMs.toString(16).padStart(12, '0'), 'hex'), 8);
   return `${kind}_${time}${base62(random(9), 13).slice(1)}`;
 }
+
+/** The id of the identity of this owner: it follows from the owner, so that whoever has a key finds it, or finds that there is none. */
+export const identityIdOf = (externalId: string): string =>
+  `${IDENTITY}${hash('sha256', externalId).slice(0, 40)}`;
+/** Beginning of every identity's id, and of no other's. */
+export const IDENTITY = 'identity_';
 
 let drawn = Buffer.alloc(0);
 

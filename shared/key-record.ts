@@ -11,8 +11,8 @@ interface Values {
   limit: GivenLimit;
   limits: readonly (GivenLimit & Pick<RateLimit, 'name'>)[];
   slugs: readonly string[];
-  /** Id of a record beside all APIs. It follows from other fields: nobody sets it. */
-  link: string;
+  /** Ids of APIs, of an identity alone: no key has them. */
+  apis: readonly string[];
 }
 /** Kind of a value. */
 export type Kind = keyof Values;
@@ -59,6 +59,7 @@ export const KEY_FIELDS = {
     letter: 'o',
     kind: 'text',
     lengthMax: 256,
+    needs: ROLES_PROTOCOL,
     description: "The owner in the caller's own system.",
     option: ['<id>', 'the owner in your own system'],
   },
@@ -105,11 +106,11 @@ export const KEY_FIELDS = {
     description: 'Names of its roles: it may do what any of them may.',
     option: ['<names>', 'its roles, such as editor,billing'],
   },
-  identity: {
-    letter: 'I',
-    kind: 'link',
+  apiIds: {
+    letter: 'A',
+    kind: 'apis',
     needs: ROLES_PROTOCOL,
-    description: 'Identity of its owner, where there is one of that externalId.',
+    description: 'Of an identity, and of no key: the APIs in which it holds; none = all.',
   },
 } as const satisfies Readonly<Record<string, Row>>;
 
@@ -128,8 +129,8 @@ export type Letter = Fields[KeyField]['letter'];
 type KindOf<Name extends KeyField> = Fields[Name]['kind'];
 /** Fields that every key has: flags, and objects, which are empty where nothing was set. */
 export type Always = { [Name in KeyField]: KindOf<Name> extends 'flag' | 'object' ? Name : never }[KeyField];
-/** Fields that nobody sets. */
-export type Link = { [Name in KeyField]: KindOf<Name> extends 'link' ? Name : never }[KeyField];
+/** Fields that identities have and keys do not. */
+export type IdentityField = { [Name in KeyField]: KindOf<Name> extends 'apis' ? Name : never }[KeyField];
 /** Fields that a key can be without. */
 export type Clearable = { [Name in KeyField]: KindOf<Name> extends 'flag' ? never : Name }[KeyField];
 
@@ -150,11 +151,12 @@ export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
   /** Name of the pool from which its credits come; `''` = as many as are asked for. */
   readonly pool: string;
 };
-interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs'> {
+interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 'apis'> {
   object: string;
   limit: string;
   limits: string;
   slugs: string;
+  apis: string;
 }
 
 const rows = Object.entries(KEY_FIELDS) as [KeyField, Row & { letter: Letter }][];
@@ -173,8 +175,8 @@ export const KEY_LETTERS: readonly Letter[] = rows.map(([, { letter }]) => lette
 export const POOL = 'q';
 /** Names of the fields that a key can be without. */
 export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
-  kind === 'flag' || kind === 'link' ? [] : [name],
-) as Exclude<Clearable, Link>[];
+  kind === 'flag' || kind === 'apis' ? [] : [name],
+) as Exclude<Clearable, IdentityField>[];
 
 /** The protocol that verifiers need to obey these fields; what is cleared needs nothing. */
 export function neededFor(fields: StoredFields, table: Readonly<Record<string, Row>> = KEY_FIELDS): number {
@@ -209,7 +211,7 @@ export function storedFields(patch: KeyPatch): StoredFields {
 
 function stored(kind: Kind, value: unknown): string {
   if (kind === 'flag') return value ? '1' : '0';
-  if (kind === 'slugs') return slugsText(value as Values['slugs']);
+  if (kind === 'slugs' || kind === 'apis') return slugsText(value as readonly string[]);
   if (kind === 'limit') return JSON.stringify(wholeLimit(value as Values['limit']));
   if (kind !== 'object' && kind !== 'limits') return String(value);
   const text = JSON.stringify(kind === 'limits' ? (value as Values['limits']).map(wholeLimit) : value);
@@ -262,7 +264,7 @@ export function decodeState(values: readonly string[], pool = ''): KeyState {
 }
 
 function shownAs(kind: Kind, text: string): unknown {
-  if (kind === 'slugs') return slugsOf(text);
+  if (kind === 'slugs' || kind === 'apis') return slugsOf(text);
   return kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decoded(kind, text);
 }
 

@@ -4,7 +4,7 @@
  * the protocol that it needs (`needs` of a field's row, or of a write), and the scripts hold older ones off.
  * - 2: this gate; credits, rate limits.
  * - 3: permissions.
- * - 4: roles.
+ * - 4: roles, identities.
  */
 export const PROTOCOL = 4;
 

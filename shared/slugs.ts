@@ -11,5 +11,5 @@ export const slugsOf = (text: string): string[] => (text === '' ? [] : text.spli
 
 /** The protocol that verifiers must speak to take permissions into account. */
 export const PERMISSIONS_PROTOCOL = 3;
-/** The protocol that verifiers must speak to know of roles. */
+/** The protocol that verifiers must speak to know of roles and identities. */
 export const ROLES_PROTOCOL = 4;

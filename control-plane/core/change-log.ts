@@ -29,7 +29,8 @@ export interface Successor {
 /** One change to be written. Values are as stored; `''` clears a field. */
 export interface Write {
   readonly apiId: string;
-  readonly operation: 'update' | 'delete' | 'noop' | 'api-deleted';
+  /** `create` makes a record of which followers may remember that there is none: an identity. Keys are made without an entry. */
+  readonly operation: 'create' | 'update' | 'delete' | 'noop' | 'api-deleted';
   /** Empty where the operation is about the whole API. */
   readonly keyId: string;
   readonly fields: StoredFields;
@@ -54,11 +55,11 @@ export interface TooOld {
 
 /**
  * Outcome of a write that was not made. UNLIMITED: the key has no credits that could be changed so.
- * REUSED: another change had the name of this one. No successor can be made
+ * REUSED: another change had the name of this one. EXISTS: what was to be created is there. No successor can be made
  * of one that has ENDED, was REROLLED already, or whose credits are SHARED by too many.
  */
 export type NotWritten =
-  | { readonly status: 'NOT_FOUND' | 'CONFLICT' | 'UNLIMITED' | 'REUSED' | 'ENDED' }
+  | { readonly status: 'NOT_FOUND' | 'EXISTS' | 'CONFLICT' | 'UNLIMITED' | 'REUSED' | 'ENDED' }
   | { readonly status: 'REROLLED'; readonly successor: string }
   | { readonly status: 'SHARED'; readonly keys: number }
   | TooOld;

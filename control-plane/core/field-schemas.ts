@@ -15,7 +15,7 @@ import {
   type Clearable,
   KEY_FIELDS,
   type KeyField,
-  type Link,
+  type IdentityField,
 } from '#shared/key-record.ts';
 
 import { Ratelimit, Ratelimits } from './limit-schemas.ts';
@@ -44,7 +44,7 @@ const kinds = {
   limits: Ratelimits,
   slugs: Slugs,
 };
-type Named = Exclude<KeyField, Link> | Alias;
+type Named = Exclude<KeyField, IdentityField> | Alias;
 type FieldOf<Name extends Named> = Name extends Alias ? (typeof ALIASES)[Name] : Name;
 type FieldSchema<Name extends Named> = ReturnType<(typeof kinds)[(typeof KEY_FIELDS)[FieldOf<Name>]['kind']]>;
 
@@ -58,8 +58,8 @@ const boundsOf = {
   limits: {},
   slugs: {},
 };
-/** Taken apart for their order in the document only; a new field is among the others. Of roles people give and see names, and records have ids; the identity follows from the owner. */
-const { enabled, expires, name, meta, externalId, identity: _identity, ...others } = KEY_FIELDS;
+/** Taken apart for their order in the document only; a new field is among the others. Of roles people give and see names, and records have ids; no key has `apiIds`. */
+const { enabled, expires, name, meta, externalId, apiIds: _apiIds, ...others } = KEY_FIELDS;
 const aliases = Object.entries(ALIASES).map(([alias, of]) => {
   const description = `Another name of \`${of}\`, for clients of the v1 SDK.`;
   return [alias, { ...KEY_FIELDS[of], description }] as const;

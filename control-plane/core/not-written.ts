@@ -1,4 +1,5 @@
 import { ApiError } from '#shared/errors.ts';
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { NotWritten, TooOld, Write } from './change-log.ts';
 
 /** The error of a change that was not written. */
@@ -18,15 +19,18 @@ export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, out
   }
   if (outcome.status === 'REUSED')
     return new ApiError('CONFLICT', 'operationId: names another change of this key; give each its own');
+  if (outcome.status === 'EXISTS')
+    return new ApiError('CONFLICT', 'externalId: there is an identity of it already');
   if (outcome.status === 'CONFLICT') return new ApiError('CONFLICT', 'another write came first');
   return new ApiError('NOT_FOUND', keyId ? `key ${keyId} not found` : `api ${apiId} not found`);
 }
 
 /** The error of a write that needs a later protocol than that of verifiers which follow the API. */
 export function tooOld(apiId: string, { needs, followers, names }: TooOld): ApiError {
+  const log = apiId === WORKSPACE ? 'the shared log' : `api ${apiId}`;
   const more = followers > names.length ? ` and ${followers - names.length} more` : '';
   return new ApiError(
     'VERIFIERS_TOO_OLD',
-    `nothing was written: it needs verifiers of protocol ${needs}, and api ${apiId} is followed by older ones, registered as ${names.join(', ')}${more}; fleet.listVerifiers says where they run`,
+    `nothing was written: it needs verifiers of protocol ${needs}, and ${log} is followed by older ones, registered as ${names.join(', ')}${more}; fleet.listVerifiers says where they run`,
   );
 }

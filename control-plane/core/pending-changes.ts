@@ -52,6 +52,6 @@ export function isRefusal({
   fields,
   successor,
 }: Pick<Write, 'operation' | 'fields' | 'successor'>): boolean {
-  if (operation === 'update') return fields.e === '0' || successor !== undefined;
+  if (operation === 'update' || operation === 'create') return fields.e === '0' || successor !== undefined;
   return operation === 'delete' || operation === 'api-deleted';
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog, Killed } from './change-log.ts';
 import { type Fence, fenceMs } from './fence.ts';
 import type { Head, LeaseStep, SweepStore } from './sweep-store.ts';
@@ -78,6 +79,7 @@ export class Sweep {
     const head = await this.#options.store.head(apiId);
     if (!head.created) {
       this.#seen.delete(apiId);
+      if (apiId === WORKSPACE) await this.#options.store.createSpace(this.#options.leaseMs);
       return;
     }
     const nowMs = this.#options.clock.monotonicMs();

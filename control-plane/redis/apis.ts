@@ -3,7 +3,7 @@ import { ApiError, unavailable } from '#shared/errors.ts';
 import { generateId } from '#shared/key-format.ts';
 import { neededBy } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
+import { apiKeys, apiList, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 import type { DurableWriter } from './durable-writer.ts';
@@ -142,6 +142,12 @@ export class Apis {
     const from = `(${after}`; // no id is empty
     return this.#nodes.run(apiList, (redis) => redis.zrangebylex(apiList, from, '+', 'LIMIT', 0, limit));
   }
+}
+
+/** Makes the space beside all APIs, where it is not there. Rejects with SERVICE_UNAVAILABLE. */
+export async function createSpace(writer: DurableWriter, nowMs: number, leaseMs: number): Promise<void> {
+  const { head, members } = apiKeys(WORKSPACE);
+  await writer.run(createScript, [head, members], [nowMs, leaseMs]);
 }
 
 /** The fields of the head, and their values, in turn. */

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { CREDITS_PROTOCOL } from '#shared/credits.ts';
-import { generateId } from '#shared/key-format.ts';
+import { generateId, hashSecret } from '#shared/key-format.ts';
 import { KEY_LETTERS, neededFor, POOL } from '#shared/key-record.ts';
 import { sequenceOf } from '#shared/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
@@ -115,6 +115,7 @@ export class RedisChangeLog implements BatchedChangeLog {
         ownerKey(apiId, ''),
         neededForWrite(write),
         ...Object.entries(fields).flat(),
+        ...(operation === 'create' ? ['p', hashSecret(keyId)] : []),
         ...(credits ? [POOL, JSON.stringify({ ...credits, id: this.#newPool() })] : []),
       ],
     };
@@ -222,12 +223,15 @@ export function tooOldOf(reply: unknown, needs: number): TooOld | undefined {
   return status === 'TOO_OLD' ? { status, needs, followers, names } : undefined;
 }
 
+const NOT_WRITTEN = ['NOT_FOUND', 'EXISTS', 'CONFLICT', 'UNLIMITED', 'REUSED'] as const;
+const isNotWritten = (status: string | undefined): status is (typeof NOT_WRITTEN)[number] =>
+  NOT_WRITTEN.some((each) => each === status);
+
 function outcomeOf(write: Write, reply: unknown, replicated: boolean): Written | NotWritten {
   const refusal = tooOldOf(reply, neededForWrite(write));
   if (refusal) return refusal;
   const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
-  if (status === 'NOT_FOUND' || status === 'CONFLICT' || status === 'UNLIMITED' || status === 'REUSED')
-    return { status };
+  if (isNotWritten(status)) return { status };
   const [remaining = '', owed] = before.slice(KEY_LETTERS.length);
   return {
     status: 'OK',

@@ -1,5 +1,5 @@
 import { type Refill, refillOf } from '#shared/credits.ts';
-import { KEY_LETTERS, type Link, type ShownFields, shownFields } from '#shared/key-record.ts';
+import { KEY_LETTERS, type ShownFields, shownFields } from '#shared/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
@@ -19,10 +19,8 @@ interface CreditsView {
 }
 
 /** A key as admins see it: never its secret, never its hash. */
-export type Key = Omit<ShownFields, Link> &
+export type Key = ShownFields &
   CreditsView & {
-    /** Of its owner, where there is one. */
-    readonly identity?: { readonly id: string; readonly externalId: string };
     readonly id: string;
     readonly keyId: string;
     readonly apiId: string;
@@ -135,7 +133,6 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     F,
     ...fields
   } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
-  const { identity, ...shown } = shownFields({ ...fields, m });
   return {
     id: keyId,
     keyId,
@@ -145,8 +142,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     ...(u ? { updatedAt: Number(u) } : {}),
     ...(T ? { rerolledTo: T } : {}),
     ...(F ? { rerolledFrom: F } : {}),
-    ...shown,
-    ...(identity ? { identity: { id: identity, externalId: shown.externalId ?? '' } } : {}),
+    ...shownFields({ ...fields, m }),
     ...creditsOf(values.slice(LETTERS.length)),
   };
 }

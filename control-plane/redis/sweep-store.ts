@@ -13,7 +13,7 @@ import {
 import { Script } from '#shared/redis/script.ts';
 import { KEPT, LENGTH_MS } from '#shared/usage.ts';
 import type { Head, LeaseStep, SweepStore } from '../core/sweep-store.ts';
-import type { Apis } from './apis.ts';
+import { type Apis, createSpace } from './apis.ts';
 import { parseScore } from './change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';
 import type { Keys } from './keys.ts';
@@ -70,6 +70,11 @@ export class RedisSweepStore implements SweepStore {
         kill: parseScore(killed[2 * i + 1]),
       })),
     };
+  }
+
+  /** Makes the space beside all APIs. */
+  createSpace(leaseMs: number): Promise<void> {
+    return createSpace(this.#writer, this.#now(), leaseMs);
   }
 
   async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {

@@ -155,7 +155,7 @@ function keyFieldsTable(): string {
     limit: 'JSON',
     limits: 'JSON',
     slugs: 'in order, with spaces between',
-    link: 'id',
+    apis: 'id',
   };
   const settable = Object.entries(KEY_FIELDS).map(
     ([name, { letter, kind, description }]) =>

@@ -1,3 +1,5 @@
+import { IDENTITY } from '../key-format.ts';
+
 /**
  * Names of all keys in Redis. All keys of one API carry the hash tag `{apiId}`, so that a Redis Cluster holds them in
  * one slot and one script can change them atomically. `!` cannot occur in an API's id, so the project's own tags never
@@ -47,7 +49,7 @@ export function apiKeys(apiId: string): ApiKeys {
 
 /** Sorted set: where a record is listed by creation number. Identities and permissions are listed apart from roles. */
 export function indexOf(apiId: string, keyId: string): string {
-  if (keyId.startsWith('identity_')) return `kf:{${apiId}}:ids`;
+  if (keyId.startsWith(IDENTITY)) return `kf:{${apiId}}:ids`;
   return keyId.startsWith('permission_') ? `kf:{${apiId}}:permissions` : apiKeys(apiId).index;
 }
 

@@ -1,10 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '#shared/key-format.ts';
-import { KEY_FIELDS } from '#shared/key-record.ts';
-import { PROTOCOL } from '#shared/protocol.ts';
-import { apiKeys, recordKey } from '#shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
-import { eventually } from '../harness/waiting.ts';
 
 /** Identities: customers with keys in several APIs; two verifiers follow. */
 let fleet: Fleet;
@@ -164,37 +160,6 @@ describe('keys are the customer’s', () => {
     }
   });
 
-  test('also those that a call which has not ended has linked, which a verifier has not heard of', async () => {
-    const externalId = newOwner();
-    const { keyId } = await newKey({ externalId, apiId: 'games' });
-    const { members } = apiKeys('games');
-    const silent = `${PROTOCOL}.silent`;
-    await fleet.client.zadd(members, '1', silent);
-    const created = fleet.ok('identities.createIdentity', { externalId });
-    const link = () => fleet.client.hget(recordKey('games', keyId), KEY_FIELDS.identity.letter);
-    await eventually(async () => Boolean(await link()));
-    const { propagation } = await setEnabled(externalId, false);
-    expect(propagation.state).toBe('complete');
-    // It may answer no more, or was forgotten since.
-    expect(Number((await fleet.client.zscore(members, silent)) ?? '-1')).toBeLessThan(0);
-    await created;
-  });
-
-  test('also where a failover took the change that linked them: another one tells that all before it is known', async () => {
-    const [externalId, apiId] = [newOwner(), 'failed-over'];
-    const [mine, other] = [await newKey({ apiId, externalId }), await newKey({ apiId })];
-    expect(await codes(mine.key)).toEqual(['VALID', 'VALID']);
-    await fleet.ok('keys.updateKey', { keyId: other.keyId, name: 'changed' });
-    await newIdentity(externalId);
-    // The log has a change of another key in the place of this one's.
-    await fleet.client.hset(recordKey(apiId, mine.keyId), 'v', '1');
-    const before = await fleet.client.hget(apiKeys(apiId).head, 's');
-    const { propagation } = await setEnabled(externalId, false);
-    expect(propagation).toMatchObject({ state: 'complete' });
-    expect(Number(await fleet.client.hget(apiKeys(apiId).head, 's'))).toBe(Number(before) + 1);
-    expect(await codes(mine.key)).toEqual(['DISABLED', 'DISABLED']);
-  });
-
   test('also where identities of the same owner are made and deleted meanwhile', async () => {
     const externalId = newOwner();
     const { keyId, key } = await newKey({ externalId });
@@ -277,21 +242,10 @@ describe('an identity', () => {
       ['identities.deleteIdentity', { identityId }],
     ] as const)
       expect((await fleet.admin(operation, fields)).status, operation).toBe(404);
-    expect(await newIdentity(externalId)).not.toBe(identityId);
-  });
-
-  test('is deleted in the time that its caller gives it, whoever has not heard of its keys', async () => {
-    const [externalId, apiId] = [newOwner(), 'unheard'];
-    const identityId = await newIdentity(externalId);
-    const { keyId } = await newKey({ apiId, externalId });
-    const { members } = apiKeys(apiId);
-    const silent = `${PROTOCOL}.silent`;
-    await fleet.client.zadd(members, '1', silent);
-    await fleet.ok('identities.deleteIdentity', { identityId, waitMs: 0 });
-    // Nobody was waited for until a fence throws them out.
-    expect(await fleet.client.zscore(members, silent)).toBe('1');
-    expect(await fleet.ok('keys.getKey', { keyId })).not.toHaveProperty('identity');
-    await fleet.client.zrem(members, silent);
+    // The id follows from the owner. Whoever remembers that there is none hears of the new one.
+    expect(await newIdentity(externalId, { enabled: false })).toBe(identityId);
+    for (const code of await told(key)) expect(code).not.toBe('VALID');
+    expect(await codes(key)).toEqual(['DISABLED', 'DISABLED']);
   });
 
   test('tells how far its change has come, and the audit log who stopped whom', async () => {

@@ -289,6 +289,7 @@ export class Follower {
       behind: () => this.#waker.wake(),
     });
     this.#epoch = { apiId: this.apiId, lease, pools, current: true, used: true };
+    this.#cache.begins?.(this.#epoch, reply.identities);
     this.#events.live(this.position, reply.leaseMs);
     for (const waiter of this.#waiters.splice(0)) waiter.resolve();
   }

@@ -6,6 +6,7 @@ import type { VerdictCounts } from '#shared/verdict-codes.ts';
 import { type Limit, limitPool, limitsOf } from './allowances/limits.ts';
 import type { Pools } from './allowances/pools.ts';
 import type { Lease } from './lease.ts';
+import type { Join } from './workspace.ts';
 import { type Rights, rightsOf, type Ties, tiesOf } from './permissions.ts';
 
 /**
@@ -28,6 +29,8 @@ export interface Memory {
   forget(secretHash: string, keyId: string): readonly string[];
   /** There is no such record. */
   lacks?(keyId: string, epoch: Epoch): void;
+  /** An epoch begins at a place of the log where there are so many identities. */
+  begins?(epoch: Epoch, identities: number): void;
 }
 
 /** The rare parts of a key that answers show as they are, apart so that a plain key stays small. */
@@ -46,8 +49,10 @@ interface Facts {
   readonly limits: readonly Limit[] | undefined;
   /** Permissions; undefined = none. Keys with the same ones share them. */
   readonly rights: Rights | undefined;
-  /** undefined = it has no roles and no identity. Keys with the same ones share them. */
+  /** undefined = it has no roles and no owner. */
   readonly ties: Ties | undefined;
+  /** What it may do by the shared log, as it was told last; it may be void. */
+  join: Join | undefined;
   /** Name of the pool of the first of its limits, once it was asked for: each request needs it. */
   firstPool: string;
 }
@@ -61,6 +66,7 @@ const PLAIN: Facts = Object.freeze({
   limits: undefined,
   rights: undefined,
   ties: undefined,
+  join: undefined,
   firstPool: '',
 });
 const PLAIN_DISABLED: Facts = Object.freeze({ ...PLAIN, enabled: false });
@@ -115,6 +121,15 @@ export class Entry {
     return this.#facts.ties;
   }
 
+  get join(): Join | undefined {
+    return this.#facts.join;
+  }
+
+  /** Only of a key with ties. */
+  set join(join: Join) {
+    this.#facts.join = join;
+  }
+
   /** Name of the pool of the first of its limits. */
   nameOfFirst(limit: Limit): string {
     const facts = this.#facts;
@@ -160,14 +175,14 @@ function factsOf(state: KeyState): Facts {
   if (expires === 0 && isBare && pool === '' && limits === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
   const rights = rightsOf(state.permissions);
   const details = isBare ? undefined : detailsIn(state);
-  const ties = tiesOf(state.roles, rights, state.identity);
+  const ties = state.roles === '' && state.externalId === '' ? undefined : tiesOf(state.roles, rights);
   // The texts are shared too: there may be 10 KB of them.
   const shared = details && {
     ...details,
     ...(rights ? { permissions: rights.text } : {}),
-    ...(ties ? { roles: ties.text, identity: ties.identity } : {}),
+    ...(ties ? { roles: ties.text } : {}),
   };
-  return { enabled, expires, details: shared, pool, limits, rights, ties, firstPool: '' };
+  return { enabled, expires, details: shared, pool, limits, rights, ties, join: undefined, firstPool: '' };
 }
 
 /** Given again and again: lru-cache would make one for each hit. */
@@ -200,6 +215,11 @@ export class KeyCache implements Memory {
     const isRoomy = entries.size * 2 <= entries.max;
     const entry = isRoomy ? entries.peek(digest, NO_OPTIONS) : entries.get(digest, NO_OPTIONS);
     return entry?.epoch.current ? entry : undefined;
+  }
+
+  /** The entry as it was last known, which may be void. */
+  former(digest: string): Entry | undefined {
+    return this.#entries.peek(digest);
   }
 
   put(secretHash: string, entry: Entry): void {

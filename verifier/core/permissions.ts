@@ -42,27 +42,24 @@ export function rightsOf(text: string): Rights | undefined {
   return rights;
 }
 
-/** Roles of a key and the identity of its owner, with what it may do besides; keys with the same ones share them. */
+/** Roles of a key, with what it may do besides; keys with the same ones share them. */
 export interface Ties {
   /** Roles as in Redis. */
   readonly text: string;
   /** Ids of roles. */
   readonly roles: readonly string[];
-  /** Id of the identity; `''` = none. */
-  readonly identity: string;
   readonly rights: Rights | undefined;
 }
 
 /** Ties by the texts that they were read from. */
 const knownTies = new LRUCache<string, Ties>({ max: REMEMBERED_MAX });
 
-/** Roles and identity of a key that has these rights; undefined = it has neither. */
-export function tiesOf(text: string, rights: Rights | undefined, identity: string): Ties | undefined {
-  if (text === '' && identity === '') return undefined;
-  const name = `${text}|${identity}|${rights?.text ?? ''}`;
+/** Roles of a key that has these rights. */
+export function tiesOf(text: string, rights: Rights | undefined): Ties {
+  const name = `${text}|${rights?.text ?? ''}`;
   const present = knownTies.get(name);
   if (present) return present;
-  const ties = { text, roles: Object.freeze(slugsOf(text)), identity, rights };
+  const ties = { text, roles: Object.freeze(slugsOf(text)), rights };
   knownTies.set(name, ties);
   return ties;
 }

@@ -15,6 +15,8 @@ export interface Registration {
   readonly apiDeleted: boolean;
   /** Mark of the last creation; see `Mark`. */
   readonly creations: Mark;
+  /** Identities that there are; only of the shared log. */
+  readonly identities: number;
 }
 
 /**

@@ -204,15 +204,16 @@ export class Verifier implements Decider {
     return this.#judge(found, lookup.question) ?? this.#spend(lookup);
   }
 
-  /** Tells whether all that a key's roles let it do is in memory, and may be told at this instant. */
-  #isKnown({ ties }: Entry): boolean {
-    return ties === undefined || this.#workspace.grants(ties) !== undefined;
+  /** Tells whether a key's roles and its owner's identity are in memory, and may be told of at this instant. */
+  #isKnown(entry: Entry): boolean {
+    return entry.ties === undefined || this.#workspace.join(entry, entry.ties) !== undefined;
   }
 
-  /** undefined = the key is good, and whether it may be used so much must be asked; or memory lacks what its roles let it do. */
+  /** undefined = the key is good, and whether it may be used so much must be asked; or memory lacks its roles or its owner's identity. */
   #judge(entry: Entry, question: Question): Verdict | undefined {
-    const grants = entry.ties && this.#workspace.grants(entry.ties);
-    if (grants === undefined && entry.ties !== undefined) return undefined;
+    const join = entry.ties && this.#workspace.join(entry, entry.ties);
+    if (join === undefined && entry.ties !== undefined) return undefined;
+    const grants = join?.grants;
     // Most keys never expire, and need no clock.
     const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
     let verdict = judge(entry, question, nowMs, grants);
@@ -253,11 +254,8 @@ export class Verifier implements Decider {
           if (!entry.epoch.lease.holds()) return end(() => reject(unavailable('not in sync with Redis')));
           if (!this.#isKnown(entry)) return end(() => resolve(this.#lookups.ask(digest, lookup)));
           const verdict = this.#judge(entry, question);
-          const claims = claimsOf(
-            entry,
-            question.requirements,
-            entry.ties && this.#workspace.grants(entry.ties),
-          );
+          const grants = entry.ties && this.#workspace.join(entry, entry.ties)?.grants;
+          const claims = claimsOf(entry, question.requirements, grants);
           if (typeof claims === 'string') {
             const unknown = new ApiError(
               'BAD_REQUEST',
@@ -282,13 +280,17 @@ export class Verifier implements Decider {
     if (slot !== true && !(await slot)) throw new LookupGivenUp('shed', 'too many look-ups at once');
     try {
       this.counts.fills++;
+      const former = this.#cache.former(digest);
+      // Beside the look-up; what this does not learn is learnt after it.
+      if (former?.ties) this.#workspace.learn(former, former.ties).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
         const found = await this.#find(digest);
         if ('code' in found || found.ties === undefined || this.#isKnown(found)) return found;
-        await this.#workspace.learn(found.ties);
-        // What was found may be out of memory by now, where no change would reach it: it is found again.
+        await this.#workspace.learn(found, found.ties);
+        // What is out of memory by now no change would reach: it is found again.
+        if (this.#cache.get(digest) === found && this.#isKnown(found)) return found;
       }
-      throw unavailable('the roles of the key change faster than they can be read');
+      throw unavailable('the roles of the key, or its owner, change faster than they can be read');
     } finally {
       this.#slots.release();
     }

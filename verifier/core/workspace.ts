@@ -1,10 +1,12 @@
 import { LRUCache } from 'lru-cache';
+import { IDENTITY, identityIdOf } from '#shared/key-format.ts';
 import type { KeyState } from '#shared/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { slugsOf } from '#shared/slugs.ts';
 import { type Limit, limitsOf } from './allowances/limits.ts';
 import type { Pools } from './allowances/pools.ts';
 import type { Follower } from './follower.ts';
-import { type Entry, type Epoch, type Memory, poolsOf } from './key-cache.ts';
+import { Entry, type Epoch, type Memory, poolsOf } from './key-cache.ts';
 import type { Lease } from './lease.ts';
 import type { Ties } from './permissions.ts';
 
@@ -41,27 +43,48 @@ export interface Grants {
   readonly pools: Pools;
 }
 
-/** Grants as they were made, of one prefix of the log. */
-interface Made {
-  readonly version: number;
+/**
+ * A key's roles and the identity of its owner as they were joined, of one prefix of the shared log. A hit looks at nothing else: it is
+ * void as soon as any state that it was made of is.
+ */
+export class Join {
   readonly epoch: Epoch;
-  readonly grants: Grants;
+  /** The right to go by it, besides that to go by the key. */
+  readonly lease: Lease;
+  /** undefined = the key has no roles and its owner no identity, so that its own record says all. */
+  readonly grants: Grants | undefined;
+  readonly states: readonly State[];
+
+  constructor(states: readonly [State, ...State[]], grants: Grants | undefined) {
+    const [{ epoch }] = states;
+    this.epoch = epoch;
+    this.lease = epoch.lease;
+    this.grants = grants;
+    this.states = states;
+  }
+
+  get isCurrent(): boolean {
+    if (!this.epoch.current) return false;
+    for (const state of this.states) if (state.isVoid) return false;
+    return true;
+  }
 }
 
 /**
- * Roles and identities: the space beside all APIs, followed from the first key on that has one. What it tells is told of one prefix of its
- * log, and under its lease.
+ * Roles and identities: the space beside all APIs, followed from the first key on that has a role or an owner. What it tells is told of
+ * one prefix of its log, and under its lease.
  */
 export class Workspace {
   readonly #follow: (apiId: string, memory: Memory) => Follower;
   readonly #records: Records;
   #follower: Follower | undefined;
-  readonly #made = new WeakMap<Ties, Made>();
+  /** By what keys have: roles and rights of their own. */
+  readonly #ofRoles = new WeakMap<Ties, Join>();
   readonly #reads = new Map<string, Promise<unknown>>();
 
   /**
    * @param follow makes a follower of a space that remembers here, and has it follow
-   * @param keysMax most keys that are remembered: as many identities may be, and more roles than any key has
+   * @param keysMax most keys that are remembered: as many owners may be, and more roles than any key has
    */
   constructor(follow: (apiId: string, memory: Memory) => Follower, keysMax: number) {
     this.#follow = follow;
@@ -69,27 +92,30 @@ export class Workspace {
   }
 
   /**
-   * Tells what a key with these ties may do, if memory has it and may tell at this very instant: to be read in one synchronous
-   * block with the key. undefined = Redis must be asked (`learn`).
+   * Joins a key with its roles and its owner's identity, if memory has them and may tell at this very instant: to be read in one
+   * synchronous block with the key. undefined = Redis must be asked (`learn`).
    */
-  grants(ties: Ties): Grants | undefined {
-    let made = this.#made.get(ties);
-    if (made?.version !== this.#records.version || !made.epoch.current) {
-      made = this.#make(ties);
-      if (made === undefined) return undefined;
-      this.#made.set(ties, made);
+  join(entry: Entry, ties: Ties): Join | undefined {
+    let join = entry.join;
+    if (join === undefined || !join.isCurrent) {
+      join = this.#make(entry, ties);
+      if (join === undefined) return undefined;
+      entry.join = join;
     }
-    return made.epoch.lease.holds() ? made.grants : undefined;
+    return join.lease.holds() ? join : undefined;
   }
 
-  /** Reads what memory lacks of these. Rejects with SERVICE_UNAVAILABLE. */
-  async learn({ roles, identity }: Ties): Promise<void> {
+  /** Reads what memory lacks of a key's roles and its owner's identity. Rejects with SERVICE_UNAVAILABLE. */
+  async learn(entry: Entry, { roles }: Ties): Promise<void> {
     this.#follower ??= this.#follow(WORKSPACE, this.#records);
-    const all = identity === '' ? roles : [...roles, identity];
+    const follower = this.#follower;
+    await follower.whenLive();
+    const owner = ownerOf(entry);
+    const all = owner === '' ? roles : [...roles, identityIdOf(owner)];
     const missing = all.filter((id) => this.#records.get(id) === undefined);
-    // Where none is missing the lease is over, and reading any of them brings another one.
-    const wanted = missing.length > 0 ? missing : all.slice(0, 1);
-    await Promise.all(wanted.map((id) => this.#read(id)));
+    // Where none is missing but the lease is over, reading any of them brings another one.
+    const wanted = missing.length > 0 || follower.canAnswer ? missing : all.slice(0, 1);
+    await Promise.all(wanted.map((id) => this.#read(follower, id)));
   }
 
   /** undefined = no key needed it yet. */
@@ -102,52 +128,77 @@ export class Workspace {
   }
 
   /** One read of a record at a time, however many ask. */
-  #read(id: string): Promise<unknown> {
+  #read(follower: Follower, id: string): Promise<unknown> {
     const running = this.#reads.get(id);
     if (running !== undefined) return running;
-    const read = Promise.resolve(this.#follower?.fill({ keyId: id })).finally(() => this.#reads.delete(id));
+    const read = follower.fill({ keyId: id }).finally(() => this.#reads.delete(id));
     this.#reads.set(id, read);
     return read;
   }
 
-  #make({ roles, rights, identity: owner }: Ties): Made | undefined {
+  #make(entry: Entry, ties: Ties): Join | undefined {
+    const byRoles = ties.roles.length === 0 ? undefined : this.#ofTies(ties);
+    if (byRoles === undefined && ties.roles.length > 0) return undefined;
+    const owner = ownerOf(entry);
+    if (owner === '') return byRoles;
+    const state = this.#records.get(identityIdOf(owner));
+    if (state === undefined) return undefined;
+    const identity = state.identityIn(entry.epoch.apiId);
+    if (identity === undefined)
+      return byRoles ? new Join([state, ...byRoles.states], byRoles.grants) : state.bare();
+    const known = state.joins.get(ties);
+    if (known?.isCurrent) return known;
+    const join = new Join(
+      [state, ...(byRoles?.states ?? [])],
+      grantsOf(byRoles?.grants?.roles ?? [], byRoles?.grants ?? ties.rights, identity, state.epoch),
+    );
+    state.joins.set(ties, join);
+    return join;
+  }
+
+  /** What roles and a key's own rights grant; undefined = memory lacks some. */
+  #ofTies(ties: Ties): Join | undefined {
+    const known = this.#ofRoles.get(ties);
+    if (known?.isCurrent) return known;
+    const states: State[] = [];
     const names: string[] = [];
-    const granted = new Set(rights?.granted);
-    let epoch: Epoch | undefined;
-    for (const id of roles) {
-      const known = this.#records.get(id);
-      if (known === undefined) return undefined;
-      epoch = known.epoch;
-      if (known.record === undefined) continue;
-      names.push(known.record.details?.name ?? '');
-      for (const slug of known.record.rights?.slugs ?? []) granted.add(slug);
+    const granted = new Set(ties.rights?.granted);
+    for (const id of ties.roles) {
+      const state = this.#records.get(id);
+      if (state === undefined) return undefined;
+      states.push(state);
+      if (state.record === undefined) continue;
+      names.push(state.record.details?.name ?? '');
+      for (const slug of state.record.rights?.slugs ?? []) granted.add(slug);
     }
-    let identity: Identity | undefined;
-    if (owner !== '') {
-      const known = this.#records.get(owner);
-      if (known === undefined) return undefined;
-      epoch = known.epoch;
-      identity = known.record && identityOf(known.record);
-    }
-    if (epoch === undefined) return undefined;
+    const [first, ...others] = states;
+    if (first === undefined) return undefined;
     const slugs = Object.freeze([...granted].sort());
-    const sorted = Object.freeze(names.sort());
-    const grants = {
-      granted,
-      slugs,
-      roles: sorted,
-      identity,
-      json: joined([
-        slugs.length > 0 ? `,"permissions":${JSON.stringify(slugs)}` : '',
-        sorted.length > 0 ? `,"roles":${JSON.stringify(sorted)}` : '',
-        identity ? `,"identity":${identity.json}` : '',
-      ]),
-      lease: epoch.lease,
-      pools: epoch.pools,
-    };
-    return { version: this.#records.version, epoch, grants };
+    const roles = Object.freeze(names.sort());
+    const join = new Join([first, ...others], grantsOf(roles, { granted, slugs }, undefined, first.epoch));
+    this.#ofRoles.set(ties, join);
+    return join;
   }
 }
+
+const ownerOf = ({ details }: Entry): string => details?.externalId ?? '';
+
+function grantsOf(
+  roles: readonly string[],
+  rights: Pick<Grants, 'granted' | 'slugs'> | undefined,
+  identity: Identity | undefined,
+  { lease, pools }: Epoch,
+): Grants {
+  const { granted = NOTHING, slugs = [] } = rights ?? {};
+  const json = joined([
+    slugs.length > 0 ? `,"permissions":${JSON.stringify(slugs)}` : '',
+    roles.length > 0 ? `,"roles":${JSON.stringify(roles)}` : '',
+    identity ? `,"identity":${identity.json}` : '',
+  ]);
+  return { granted, slugs, roles, identity, json, lease, pools };
+}
+
+const NOTHING: ReadonlySet<string> = new Set();
 
 /** Texts in one piece: V8 would join a concatenation at every use. */
 const joined = (texts: readonly string[]): string => Buffer.from(texts.join('')).toString();
@@ -158,52 +209,94 @@ function identityOf({ keyId: id, enabled, details, limits }: Entry): Identity {
   return { enabled, id, externalId, meta, json, limits };
 }
 
-/** A record that was read; undefined = there is none of that id, and as ids are never used again there never will be. */
-interface Known {
+/**
+ * State of a record of the shared log, as it is at the follower's place: there, or known not to be. Void once a change has come, or no
+ * change would reach it.
+ */
+class State {
   readonly epoch: Epoch;
+  /** undefined = there is none of that id. */
   readonly record: Entry | undefined;
-}
+  isVoid = false;
+  #identity: Identity | undefined;
+  #apiIds: ReadonlySet<string> | undefined;
+  #bare: Join | undefined;
+  #joins: WeakMap<Ties, Join> | undefined;
 
-/** Roles and identities that were read, by their ids. */
-class Records implements Memory {
-  readonly #known: LRUCache<string, Known>;
-  /** Raised by each change: what was made of them before is made anew. */
-  version = 0;
-
-  constructor(max: number) {
-    this.#known = new LRUCache({ max });
+  constructor(epoch: Epoch, record?: Entry) {
+    this.epoch = epoch;
+    this.record = record;
   }
 
-  get(id: string): Known | undefined {
-    const known = this.#known.get(id);
-    return known?.epoch.current ? known : undefined;
+  /** The identity, where it holds in this API. */
+  identityIn(apiId: string): Identity | undefined {
+    if (this.record === undefined) return undefined;
+    const { apiIds = '' } = this.record.details ?? {};
+    if (apiIds !== '' && !(this.#apiIds ??= new Set(slugsOf(apiIds))).has(apiId)) return undefined;
+    return (this.#identity ??= identityOf(this.record));
+  }
+
+  /** Join of all keys without roles of an owner who has no identity for them. */
+  bare(): Join {
+    return (this.#bare ??= new Join([this], undefined));
+  }
+
+  /** Joins of the keys of an owner who has an identity. */
+  get joins(): WeakMap<Ties, Join> {
+    return (this.#joins ??= new WeakMap());
+  }
+}
+
+/** States of roles and identities by their ids. */
+class Records implements Memory {
+  readonly #states: LRUCache<string, State>;
+  /** State of every identity while there is none at all: the first that is made makes it void. */
+  #nobody: State | undefined;
+
+  constructor(max: number) {
+    this.#states = new LRUCache({
+      max,
+      dispose: (state) => {
+        state.isVoid = true;
+      },
+    });
+  }
+
+  get(id: string): State | undefined {
+    const state = (id.startsWith(IDENTITY) && this.#nobody) || this.#states.get(id);
+    return state?.epoch.current ? state : undefined;
+  }
+
+  begins(epoch: Epoch, identities: number): void {
+    this.#nobody = identities === 0 ? new State(epoch) : undefined;
   }
 
   put(_secretHash: string, entry: Entry): void {
-    this.#known.set(entry.keyId, { epoch: entry.epoch, record: entry });
+    this.#states.set(entry.keyId, new State(entry.epoch, entry));
   }
 
   lacks(id: string, epoch: Epoch): void {
-    this.#known.set(id, { epoch, record: undefined });
+    this.#states.set(id, new State(epoch));
   }
 
   update(_secretHash: string, id: string, epoch: Epoch, state: KeyState): string[] {
-    this.version++;
-    const now = poolsOf(id, '', limitsOf(state));
-    const known = this.#known.peek(id);
-    if (known?.epoch !== epoch || !known.record) {
-      this.#known.delete(id);
-      return now;
-    }
-    const before = known.record.pools;
-    known.record.become(state);
-    return [...before, ...now];
+    const before = this.#end(id);
+    if (before?.epoch === epoch) this.#states.set(id, new State(epoch, new Entry(epoch, id, state)));
+    return [...(before?.record?.pools ?? []), ...poolsOf(id, '', limitsOf(state))];
   }
 
   forget(_secretHash: string, id: string): string[] {
-    this.version++;
-    const pools = this.#known.peek(id)?.record?.pools;
-    this.#known.delete(id);
-    return pools ?? [];
+    return this.#end(id)?.record?.pools ?? [];
+  }
+
+  /** Makes void what is known of a record that changes. */
+  #end(id: string): State | undefined {
+    if (this.#nobody && id.startsWith(IDENTITY)) {
+      this.#nobody.isVoid = true;
+      this.#nobody = undefined;
+    }
+    const state = this.#states.peek(id);
+    this.#states.delete(id);
+    return state;
   }
 }

@@ -226,7 +226,7 @@ function repliesOf(reply: unknown): PoolReply[] {
 }
 
 function registrationOf(apiId: string, reply: unknown): Registration {
-  const [nonce, sequence, hash, lease, deleted, creations] = reply as string[];
+  const [nonce, sequence, hash, lease, deleted, creations, identities] = reply as string[];
   if (sequence === 'TOO_OLD') {
     throw unavailable(
       `this verifier is too old: it speaks protocol ${PROTOCOL}, and api ${apiId} has keys that need ${hash}; upgrade it`,
@@ -239,6 +239,7 @@ function registrationOf(apiId: string, reply: unknown): Registration {
     leaseMs: Number(lease),
     apiDeleted: deleted === '1',
     creations: creations ?? '',
+    identities: Number(identities),
   };
 }
 

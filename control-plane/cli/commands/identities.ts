@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import type { ChangeStatus } from '../../core/propagation.ts';
 import type { Api } from '../../redis/apis.ts';
 import type { Identity } from '../../redis/workspace/identities.ts';
-import { jsonList, jsonObject } from '../arguments.ts';
+import { jsonList, jsonObject, names } from '../arguments.ts';
 import type { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import { pages } from '../pages.ts';
@@ -12,6 +12,7 @@ import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 import { paged, printListing } from '../terminal/print-listing.ts';
 
 type Change = { propagation: ChangeStatus };
+type Made = Change & { identityId: string };
 const LIMITS = [
   '--ratelimits <json>',
   'limits that all its keys share, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]',
@@ -27,14 +28,16 @@ export function identityCommands(program: Command, session: Session): void {
 
   identities
     .command('create <externalId>')
-    .description('make an identity; when this returns, the keys that its owner has already are its own')
+    .description('make an identity; when this returns, all keys that have its external id are its own')
     .option(...META)
     .option(...LIMITS)
+    .option('--api-ids <ids>', 'the APIs in which it holds, such as billing,shop; left out = all', names)
+    .addOption(waitOption())
     .option('--disabled', 'no key of it is accepted until it is enabled')
-    .action(async (externalId: string, { disabled, ...fields }) => {
-      const input = { externalId, ...fields, ...(disabled ? { enabled: false } : {}) };
-      const made = await session.call<{ identityId: string }>('identities.createIdentity', input);
-      session.print(made, () => list({ identityId: made.identityId }));
+    .action(async (externalId: string, { disabled, wait, ...fields }) => {
+      const input = { externalId, ...fields, ...(disabled ? { enabled: false } : {}), ...waitMs(wait) };
+      const made = await session.call<Made>('identities.createIdentity', input);
+      printChange(session, `created ${made.identityId}`, made);
     });
 
   identities
@@ -42,9 +45,12 @@ export function identityCommands(program: Command, session: Session): void {
     .description('show an identity')
     .action(async (externalId: string) => {
       const found = await session.call<Identity>('identities.getIdentity', { externalId });
-      const { id, meta, ratelimits, ...rest } = found;
+      const { id, meta, ratelimits, apiIds, ...rest } = found;
       session.print(found, () =>
-        list({ identityId: id, ...rest, meta: json(meta), ratelimits: json(ratelimits) }),
+        list({
+          ...{ identityId: id, ...rest, meta: json(meta), ratelimits: json(ratelimits) },
+          apiIds: apiIds?.join(' '),
+        }),
       );
     });
 
@@ -61,6 +67,7 @@ export function identityCommands(program: Command, session: Session): void {
     .description('change what verifications tell of an identity, or the limits that its keys share')
     .option(...META)
     .option(...LIMITS)
+    .option('--api-ids <ids>', 'the APIs in which it holds, such as billing,shop; none = all', namesOrAll)
     .addOption(waitOption())
     .action((externalId: string, { wait, ...fields }) => update('updated', externalId, fields, wait));
 
@@ -82,8 +89,9 @@ export function identityCommands(program: Command, session: Session): void {
             `nothing was done: there is no identity of ${printable(externalId)}, and no key of this owner that the root key may read; say the external id that the keys have, or make a disabled one: identities create --disabled`,
             { code: 'NOT_FOUND' },
           );
-        await session.call('identities.createIdentity', { externalId, enabled: false });
-        await update('disabled', externalId, { enabled: false }, wait);
+        const input = { externalId, enabled: false, ...waitMs(wait) };
+        const made = await session.call<Made>('identities.createIdentity', input);
+        printChange(session, `disabled ${printable(externalId)}`, made);
       }
     });
 
@@ -125,5 +133,8 @@ export function identityCommands(program: Command, session: Session): void {
     printChange(session, `${done} ${printable(externalId)}`, answer);
   }
 }
+
+/** `null` = all APIs. */
+const namesOrAll = (text: string) => (names(text).length > 0 ? names(text) : null);
 
 const waitMs = (seconds: number | undefined) => (seconds === undefined ? {} : { waitMs: seconds * 1000 });

@@ -35,8 +35,12 @@ export function described(command: Command): Command {
     );
 }
 
+interface Joined {
+  readonly identity?: { readonly id: string };
+}
+
 /** Prints a key; people see its fields, scripts the answer. */
-export function showKey(session: Session, key: Key & { lastUsedAt?: number }): void {
+export function showKey(session: Session, key: Key & Joined & { lastUsedAt?: number }): void {
   const { identity, ...fields } = key;
   session.print(key, () =>
     list({

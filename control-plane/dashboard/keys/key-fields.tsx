@@ -7,7 +7,7 @@ import { parseObject } from '../parts/json-object.ts';
 import { limitOf, limitsOf, limitsText, limitText } from '../parts/rate-limits.ts';
 import { slugsOf } from '../parts/slugs.ts';
 
-type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'identity'>;
+type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'apiIds'>;
 type FieldName = keyof Fields;
 
 /** The fields of a key that people fill in: their kinds, as the server knows them, and how the form names them. */

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import { API_ID_PATTERN } from '#shared/api-id.ts';
 import { Cursor, FIELDS, Id, List } from '../../core/field-schemas.ts';
 import { Ratelimits } from '../../core/limit-schemas.ts';
 import { GetPropagation } from './key-requests.ts';
@@ -25,12 +26,21 @@ const given = {
   ),
 };
 
+/** A tenant has few APIs; who has many leaves this out. */
+const APIS_MAX = 100;
+const ApiIds = Type.Array(Type.String({ pattern: `^${API_ID_PATTERN}$` }), {
+  ...{ minItems: 1, maxItems: APIS_MAX, uniqueItems: true },
+  description:
+    'The APIs in which it holds, where several tenants have APIs here; absent = all. A key of another API with this `externalId` has no identity.',
+});
+
 const fields = {
   id: Id('the identity'),
   externalId: Type.String({ description: "The owner in the caller's own system." }),
   enabled: Enabled('false: no key of the owner is accepted.'),
   meta: Type.Object({}, { additionalProperties: true, description: 'As it was given.' }),
   ratelimits: Ratelimits({ description: 'Rate limits that all keys of the owner share, in all APIs.' }),
+  apiIds: Type.Optional(List(Type.String(), { description: 'The APIs in which it holds; absent = all.' })),
 };
 export const Identity = Type.Object(fields);
 export const IdentityPage = Type.Object({
@@ -40,9 +50,13 @@ export const IdentityPage = Type.Object({
 });
 export const CreatedIdentity = Type.Object({
   identityId: Id('the identity'),
-  propagation: Type.Optional(Propagated.properties.propagation),
+  propagation: Propagated.properties.propagation,
 });
-export const UpdatedIdentity = Type.Object({ ...fields, propagation: Propagated.properties.propagation });
+export const UpdatedIdentity = Type.Object({
+  ...Type.Partial(Type.Object(fields)).properties,
+  id: fields.id,
+  propagation: Propagated.properties.propagation,
+});
 const which = { identityId: Type.Optional(IdentityId), externalId: Type.Optional(ExternalId) };
 const identityId = 'identity_0mzc9k4q8r2wfXa1Bc2d';
 
@@ -56,6 +70,8 @@ export const createIdentity = posts(
         default: true,
         description: 'false: no key of the owner is accepted until it is enabled.',
       }),
+      apiIds: Type.Optional(ApiIds),
+      waitMs: Type.Optional(WaitMs),
     },
     strict,
   ),
@@ -63,7 +79,7 @@ export const createIdentity = posts(
   {
     summary: 'Create an identity',
     description:
-      'An identity is one customer: all keys of all APIs with its `externalId`, those that there are and those that come. Answers when every verifier knows that they are its own; `propagation` is of the last key that was there already. After 503 send it again; 409 then means that the identity is there, and all keys are its own.',
+      'An identity is one customer: all keys of all APIs with its `externalId`, those that there are and those that come. One change, however many keys that are: it answers when it is complete, as updateKey does. After 503 send it again; 409 then means that the identity is there, and updateIdentity, with the same fields, that every verifier knows it.',
     permission: 'root.*.create_identity',
     errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
     example: { externalId: 'ada', meta: { plan: 'pro' } },
@@ -108,6 +124,7 @@ export const updateIdentity = posts(
         ),
       ),
       ...given,
+      apiIds: Type.Optional(Type.Union([ApiIds, Type.Null()])),
       waitMs: Type.Optional(WaitMs),
     },
     strict,
@@ -116,7 +133,7 @@ export const updateIdentity = posts(
   {
     summary: 'Change an identity, or stop a customer',
     description:
-      'One change, however many keys the owner has. Answers when it is complete, as updateKey does: with `enabled` false no verifier, anywhere, still accepts any of them. Keys keep their own `enabled`.',
+      'One change, however many keys the owner has. Answers when it is complete, as updateKey does: with `enabled` false no verifier, anywhere, still accepts any of them. Keys keep their own `enabled`. A root key without `root.*.read_identity` is told the id and `propagation` alone.',
     permission: 'root.*.update_identity',
     errors: ['NOT_FOUND'],
     example: { externalId: 'ada', enabled: false },

@@ -1,7 +1,7 @@
-import { ApiError, unavailable } from '#shared/errors.ts';
+import { ApiError } from '#shared/errors.ts';
+import { identityIdOf } from '#shared/key-format.ts';
 import { storedFields } from '#shared/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
-import { shown } from '../../core/audit-event.ts';
 import { checkLimits } from '../../core/limit-schemas.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Identities } from '../../redis/workspace/identities.ts';
@@ -31,19 +31,18 @@ export function identityRoutes(
 ) {
   app.post('/v1/identities.createIdentity', { schema: createIdentity }, async (request) => {
     requireRoot(callerOf(request), 'create_identity');
-    const { externalId, enabled, meta = {}, ratelimits = [] } = request.body;
+    const { externalId, waitMs, enabled, meta = {}, ratelimits = [], apiIds } = request.body;
     checkMeta(meta);
     checkLimits(ratelimits);
-    const fields = { enabled, meta, ratelimits };
-    note(request, { externalId }, { after: shown(storedFields(fields)) });
-    const created = await identities.create({ externalId, ...fields });
-    note(request, { identityId: created.identityId });
-    return created;
+    const fields = { enabled, meta, ratelimits, ...(apiIds ? { apiIds } : {}) };
+    note(request, { externalId, identityId: identityIdOf(externalId) });
+    const record = recordChange(request, storedFields(fields));
+    return identities.create({ externalId, ...fields }, waitMs, ({ sequence }) => record({ sequence }));
   });
 
   app.get('/v1/identities.getIdentity', { schema: getIdentity }, async (request) => {
     requireRoot(callerOf(request), 'read_identity');
-    const identity = await identities.get(await idIn(request.query));
+    const identity = await identities.get(idIn(request.query));
     if (!identity) throw notFound();
     return identity;
   });
@@ -64,29 +63,26 @@ export function identityRoutes(
     { schema: updateIdentity, config: neverShed },
     async (request) => {
       requireRoot(callerOf(request), 'update_identity');
-      const { waitMs, enabled, meta, ratelimits, ...which } = request.body;
+      const { waitMs, enabled, meta, ratelimits, apiIds, ...which } = request.body;
       if (meta) checkMeta(meta);
       checkLimits(ratelimits);
       const fields = storedFields({
         ...(enabled === undefined ? {} : { enabled }),
         ...(meta === undefined ? {} : { meta }),
         ...(ratelimits === undefined ? {} : { ratelimits }),
+        ...(apiIds === undefined ? {} : { apiIds }),
       });
       if (Object.keys(fields).length === 0)
         throw new ApiError('BAD_REQUEST', 'body: names no field to change');
-      const identityId = await idIn(which);
+      const identityId = idIn(which);
       note(request, { identityId });
+      if (apiIds !== undefined) await holdOff(identityId, apiIds);
       const write = { apiId: WORKSPACE, operation: 'update', keyId: identityId, fields } as const;
       const propagation = await propagator.apply(write, waitMs, recordChange(request, fields));
       const identity = await identities.get(identityId);
       if (!propagation || !identity) throw notFound();
-      // A createIdentity, or an import, that was cut off may have left keys of the owner that do not know of it.
-      const linked = enabled === false ? await identities.linkKeysOf(identity.externalId) : {};
-      if (linked.propagation?.state === 'pending')
-        throw unavailable(
-          'it is disabled, but verifiers may not know yet that keys are its own: send the call again',
-        );
-      return { ...identity, propagation };
+      const mayRead = callerOf(request).permissions.allowsRoot('read_identity');
+      return { ...(mayRead ? identity : { id: identityId }), propagation };
     },
   );
 
@@ -96,9 +92,8 @@ export function identityRoutes(
     async (request) => {
       requireRoot(callerOf(request), 'delete_identity');
       const { identityId, waitMs } = request.body;
-      const found = await identities.toDelete(identityId);
-      if (!found) throw notFound();
-      const { externalId, condition } = found;
+      const condition = await identities.toDelete(identityId);
+      if (condition === undefined) throw notFound();
       const write = {
         apiId: WORKSPACE,
         operation: 'delete',
@@ -106,12 +101,8 @@ export function identityRoutes(
         fields: {},
         condition,
       } as const;
-      const leftMs = propagator.timeLeft(waitMs);
       const propagation = await propagator.apply(write, waitMs, recordChange(request));
       if (!propagation) throw notFound();
-      await identities.linkKeysOf(externalId, false, leftMs).catch((err: unknown) => {
-        request.log.warn({ identityId, err }, 'keys hold the id of a deleted identity; it is nobody');
-      });
       return { propagation };
     },
   );
@@ -124,11 +115,15 @@ export function identityRoutes(
     return { propagation };
   });
 
-  async function idIn({ identityId, externalId }: { identityId?: string; externalId?: string }) {
+  /** An identity that is to hold in other APIs meets their verifiers. */
+  async function holdOff(identityId: string, apiIds: readonly string[] | null): Promise<void> {
+    const identity = await identities.get(identityId);
+    if (identity) await identities.holdOff(identity.externalId, apiIds ?? undefined);
+  }
+
+  function idIn({ identityId, externalId }: { identityId?: string; externalId?: string }) {
     if ((identityId === undefined) === (externalId === undefined))
       throw new ApiError('BAD_REQUEST', 'identityId: give either this or externalId');
-    const id = identityId ?? (externalId === undefined ? undefined : await identities.idOf(externalId));
-    if (id === undefined) throw notFound();
-    return id;
+    return identityId ?? identityIdOf(externalId ?? '');
   }
 }

@@ -5,7 +5,6 @@ import { newCredits } from '../../core/credit-schemas.ts';
 import { checkLimits } from '../../core/limit-schemas.ts';
 import { tooOld } from '../../core/not-written.ts';
 import type { Imported, KeyImport, KeyToImport } from '../../redis/key-import.ts';
-import type { Identities } from '../../redis/workspace/identities.ts';
 import type { Roles } from '../../redis/workspace/roles.ts';
 import { checkStrings } from '../json-body.ts';
 import { ImportedKey } from '../operations/key-requests.ts';
@@ -27,7 +26,7 @@ type Result =
 /** Taking in keys that were made elsewhere. Only hashes travel. */
 export function importRoutes(
   app: App,
-  { keyImport, roles, identities }: { keyImport: KeyImport; roles: Roles; identities: Identities },
+  { keyImport, roles }: { keyImport: KeyImport; roles: Roles },
 ) {
   const route = {
     schema: importKeys,
@@ -50,13 +49,13 @@ export function importRoutes(
       }
     }
     const imported =
-      good.length > 0 ? await keyImport.run(apiId, await identities.linked(good.map(({ key }) => key))) : [];
+      good.length > 0
+        ? await keyImport.run(
+            apiId,
+            good.map(({ key }) => key),
+          )
+        : [];
     for (const [n, { place }] of good.entries()) results[place] = told(apiId, imported[n]);
-    const owned = good.flatMap(({ place, key }) => {
-      const result = results[place];
-      return key.externalId !== undefined && result && 'keyId' in result ? [result.keyId] : [];
-    });
-    await identities.linkKeys(apiId, owned);
     note(request, {}, { after: tally(results) });
     return { results };
   });

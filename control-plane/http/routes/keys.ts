@@ -8,7 +8,7 @@ import { checkLimits } from '../../core/limit-schemas.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import { slugsIn } from '../../core/slug-schemas.ts';
 import type { Apis } from '../../redis/apis.ts';
-import type { KeyFilter, KeyView } from '../../redis/key-view.ts';
+import type { Key, KeyFilter, KeyView } from '../../redis/key-view.ts';
 import type { Keys } from '../../redis/keys.ts';
 import type { UsageView } from '../../redis/usage.ts';
 import type { Identities } from '../../redis/workspace/identities.ts';
@@ -66,11 +66,9 @@ export function keyRoutes(
     const key = {
       ...given,
       ...(named ? { roles: await roles.idsOf(named) } : {}),
-      ...(await identities.linkTo(given.externalId)),
     };
     const credits = newCredits({ remaining, refill });
     const created = await keys.create({ ...key, meta, ...(credits ? { credits } : {}) });
-    if (key.externalId !== undefined) await identities.linkKeys(key.apiId, [created.keyId]);
     request.giveTurnBack?.();
     const after = { ...shown(storedFields({ ...key, meta })), ...(credits ? { credits } : {}) };
     note(request, { keyId: created.keyId }, { after });
@@ -80,10 +78,8 @@ export function keyRoutes(
   app.post('/v1/keys.updateKey', { schema: updateKey, config: neverShed }, async (request) => {
     const { keyId, waitMs, remaining, refill, permissions, roles: givenRoles, ...given } = request.body;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
-    const named = withoutAliases(given);
     const patch = {
-      ...named,
-      ...(await identities.linkTo(named.externalId)),
+      ...withoutAliases(given),
       ...(permissions === undefined ? {} : { permissions: permissions && slugsIn(permissions) }),
       ...(await roles.patchOf(givenRoles)),
     };
@@ -100,8 +96,7 @@ export function keyRoutes(
             recordChange(request, fields, credits),
           );
     if (!propagation) throw await recordNotFound(keys, apiId, keyId);
-    const relinked = named.externalId === undefined ? undefined : await identities.linkKeys(apiId, [keyId]);
-    return { propagation: relinked ?? propagation };
+    return { propagation };
   });
 
   app.get('/v1/keys.getKey', { schema: getKey }, async (request) => {
@@ -109,7 +104,7 @@ export function keyRoutes(
     const apiId = await requireKey(keys, request, keyId, 'read_key');
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
     if (!key) throw await recordNotFound(keys, apiId, keyId);
-    const [shown] = await roles.shownOn([{ ...key, ...lastUsed(lastUsedAt) }]);
+    const [shown] = await joined([{ ...key, ...lastUsed(lastUsedAt) }]);
     return shown;
   });
 
@@ -117,7 +112,7 @@ export function keyRoutes(
     const { apiId, keyId } = await requireSecret(keys, request, hashSecret(request.body.key), 'read_key');
     const key = await view.get(apiId, keyId);
     if (!key) throw await recordNotFound(keys, apiId, keyId);
-    const [shown] = await roles.shownOn([key]);
+    const [shown] = await joined([key]);
     return shown;
   });
 
@@ -190,11 +185,16 @@ export function keyRoutes(
       page.keys.map(({ keyId }) => keyId),
     );
     return {
-      keys: await roles.shownOn(page.keys.map((key, i) => ({ ...key, ...lastUsed(used[i]) }))),
+      keys: await joined(page.keys.map((key, i) => ({ ...key, ...lastUsed(used[i]) }))),
       total: page.total,
       ...(page.next === undefined ? {} : { cursor: makeCursor(`${order}:${page.next}`) }),
     };
   });
+
+  /** Keys with what is not in their records: names of their roles, identities of their owners. */
+  async function joined<Shown extends Key>(found: readonly Shown[]) {
+    return identities.shownOn(await roles.shownOn(found));
+  }
 }
 
 const timeOf = (ms: string | undefined) => (ms === undefined ? undefined : Number(ms));

@@ -7,7 +7,6 @@ import type { Written } from '../../core/change-log.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Keys } from '../../redis/keys.ts';
 import type { Successors } from '../../redis/successors.ts';
-import type { Identities } from '../../redis/workspace/identities.ts';
 import { neverShed } from '../load-shedding.ts';
 import { rerollKey } from '../operations/keys.ts';
 import type { App } from '../server.ts';
@@ -22,13 +21,11 @@ export function rerollRoutes(
   app: App,
   {
     keys,
-    identities,
     successors,
     propagator,
     clock,
   }: {
     keys: Keys;
-    identities: Identities;
     successors: Successors;
     propagator: Propagator;
     clock: Clock;
@@ -74,7 +71,6 @@ export function rerollRoutes(
       const advice = `send it again with the same operationId, or reroll ${successor.keyId} with expiration 0`;
       throw unavailable(`not all replicas confirmed the new key, so it is not shown; ${advice}`);
     }
-    await identities.linkKeys(apiId, [successor.keyId]);
     const endsAt = Number(expires);
     return {
       keyId: successor.keyId,

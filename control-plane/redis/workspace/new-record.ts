@@ -6,6 +6,7 @@ import { ownerKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog } from '../../core/change-log.ts';
 import { tooOld } from '../../core/not-written.ts';
 import { tooOldOf } from '../change-log.ts';
+import { createSpace } from '../apis.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 import { createScript, type NewFields, neededForNew, recordCall } from '../new-record.ts';
 
@@ -18,16 +19,16 @@ export interface RecordParts {
   readonly leaseMs: number;
 }
 
-/** A record that is to be made: a role, an identity or a permission. */
+/** A record that is to be made: a role or a permission. */
 interface NewRecord {
-  readonly kind: 'role' | 'identity' | 'permission';
+  readonly kind: 'role' | 'permission';
   /** Its name in the index of owners, which no other has. */
   readonly owner: string;
   readonly fields: Omit<NewFields, 'externalId'>;
   /** The words for one of the kind, and for many, in messages. */
   readonly called: { readonly one: string; readonly many: string };
-  /** The index that it is in, and how many there may be, where not any number. */
-  readonly room?: { readonly index: string; readonly most: number };
+  /** The index that it is in, and how many there may be. */
+  readonly room: { readonly index: string; readonly most: number };
 }
 
 /**
@@ -39,8 +40,8 @@ export async function createRecord(
   { kind, owner, fields, called, room }: NewRecord,
   taken: () => ApiError,
 ): Promise<string> {
-  const full = () => new ApiError('CONFLICT', `there are ${room?.most} ${called.many} already`);
-  if (room && (await nodes.run(room.index, (redis) => redis.zcard(room.index))) >= room.most) throw full();
+  const full = () => new ApiError('CONFLICT', `there are ${room.most} ${called.many} already`);
+  if ((await nodes.run(room.index, (redis) => redis.zcard(room.index))) >= room.most) throw full();
   if ((await recordOf(nodes, owner)) !== undefined) throw taken();
   const createdAt = clock.wallMs();
   const keyId = generateId(kind, createdAt);
@@ -48,16 +49,18 @@ export async function createRecord(
     ...{ apiId: WORKSPACE, keyId, secretHash: hashSecret(keyId), start: '', createdAt, foreign: false },
     ...{ ...fields, externalId: owner },
   };
-  const { keys, args } = recordCall(record, true, leaseMs);
-  const { reply, replicated } = await writer.run(createScript, keys, args);
+  const { keys, args } = recordCall(record, false, leaseMs);
+  let { reply, replicated } = await writer.run(createScript, keys, args);
+  if (reply === 'NO_API') {
+    await createSpace(writer, clock.wallMs(), leaseMs);
+    ({ reply, replicated } = await writer.run(createScript, keys, args));
+  }
   const refusal = tooOldOf(reply, neededForNew(record));
-  if (refusal) throw tooOld(`of ${called.many}`, refusal);
+  if (refusal) throw tooOld(WORKSPACE, refusal);
   if (!replicated) throw unavailable(`not all replicas confirmed; ${called.one} may have been created`);
   // Of those that were made at once the first stay.
   const isFirst = (await recordOf(nodes, owner)) === keyId;
-  const over = room
-    ? await nodes.run(room.index, (redis) => redis.zrange(room.index, String(room.most), '-1'))
-    : [];
+  const over = await nodes.run(room.index, (redis) => redis.zrange(room.index, String(room.most), '-1'));
   if (isFirst && !over.includes(keyId)) return keyId;
   await log.write({ apiId: WORKSPACE, operation: 'delete', keyId, fields: {} });
   throw isFirst ? full() : taken();

@@ -12,7 +12,9 @@
 --   the name of their pool stands behind the hash and a space
 -- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, when the secret is of no key of this API
 -- A key's fields, as shared/key-record.ts orders them.
-local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'I'}
+local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A'}
+
+-- include lease.lua
 
 local head, log, members, creations, record, long = unpack(KEYS)
 local member, position, hash, mark, most, bytes, nonce, own, records, metas = unpack(ARGV)
@@ -36,7 +38,7 @@ if needs > tonumber(string.match(member, '^(%d%d?%d?)%.') or 1) then return {non
 -- Nobody can have acknowledged what is not there yet.
 if score > tonumber(s) then return {nonce, 'NOREG'} end
 local last = g or (n or '0') .. '-'
-local reply = {nonce, 'OK', s, h, L or '0', deleted and '1' or '0', last, {}, {}, pointer}
+local reply = {nonce, 'OK', s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, pointer}
 
 if mark ~= last then
   local number, seen = string.match(mark, '^(%d+)%-(%x*)$')

@@ -2,7 +2,7 @@
 --
 -- keys, args: as write-change.lua has them; returns what that returns
 -- A key's fields, as shared/key-record.ts orders them; m may lie apart.
-local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'I'}
+local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A'}
 local function change(keys, args)
   local head, log, index, record, long, members = unpack(keys)
   local operation, keyId, channel, now, maxlen, longest, condition, owners, needs = unpack(args)
@@ -24,11 +24,14 @@ local function change(keys, args)
     if apart then old[5] = redis.call('GET', long) end
   elseif redis.call('HEXISTS', head, 'c') == 0 then
     return {'NOT_FOUND'}
+  elseif operation == 'create' then
+    if redis.call('EXISTS', record) == 1 then return {'EXISTS'} end
   elseif condition ~= '' and tonumber(condition) ~= s then
     return {'CONFLICT'}
   end
   local patch = {}
   for i = 10, #args, 2 do patch[args[i]] = args[i + 1] end
+  if operation == 'create' then secretHash = patch.p end
   local done = patch.q
   local asked = done and cjson.decode(done)
   local base = string.sub(head, 1, -5)
@@ -74,7 +77,8 @@ local function change(keys, args)
     named = secretHash .. ' ' .. (patch.q or pool or '') .. ' ' .. redis.sha1hex(done)
   elseif pool then named = secretHash .. ' ' .. pool end
   local payload = ''
-  if operation == 'update' then
+  local isState = operation == 'update' or operation == 'create'
+  if isState then
     -- In an API that needs more than the first protocol as `set:2` and so on, which nobody takes for less.
     local state = {prefix == '' and 'set' or 'set:' .. string.match(prefix, '%d+'), named}
     for i, field in ipairs(FIELDS) do state[i + 2] = patch[field] or old[i] or '' end
@@ -94,8 +98,8 @@ local function change(keys, args)
   redis.call('XADD', log, 'MAXLEN', '~', maxlen, sequence .. '-0', 'h', hash, 'k', keyId, 'd', payload)
   redis.call('HSET', head, 's', prefix .. sequence, 'h', hash)
 
-  if operation == 'update' then
-    local set = {'HSET', record, 'u', now, 'v', sequence .. '-' .. string.sub(hash, 1, 8)}
+  if isState then
+    local set = {'HSET', record, operation == 'create' and 'c' or 'u', now, 'v', sequence .. '-' .. string.sub(hash, 1, 8)}
     for field, value in pairs(patch) do
       if field == 'm' then
         redis.call('DEL', long)
@@ -113,6 +117,7 @@ local function change(keys, args)
       end
     end
     redis.call(unpack(set))
+    if operation == 'create' then redis.call('ZADD', index, sequence, keyId) end
     if patch.o and patch.o ~= owner then
       if owner then redis.call('ZREM', owners .. owner, keyId) end
       if patch.o ~= '' then redis.call('ZADD', owners .. patch.o, number, keyId) end
@@ -128,6 +133,11 @@ local function change(keys, args)
     if owner then redis.call('ZREM', owners .. owner, keyId) end
   elseif operation == 'api-deleted' then
     redis.call('HSET', head, 'deleted', now)
+  end
+
+  -- How many identities there are is changed by entries alone: whoever is at this one knows whether there is any.
+  if string.sub(keyId, 1, 9) == 'identity_' and operation ~= 'update' then
+    redis.call('HSET', head, 'ids', redis.call('ZCARD', index))
   end
 
   redis.pcall('PUBLISH', channel, sequence .. '|' .. h .. '|' .. hash .. '|' .. keyId .. '|' .. payload)

@@ -4,7 +4,8 @@
 -- would write nothing. allow-oom: a key can be disabled on a Redis that is full.
 --
 -- KEYS 1 head  2 log  3 index  4 record  5 long meta  6 members      (4 and 5 repeat the head for `noop`, `api-deleted`)
--- ARGV 1 operation: update | delete | noop | api-deleted
+-- ARGV 1 operation: update | delete | noop | api-deleted | create: a record that no key's pointer leads to, and of which
+--        followers may remember that there is none; its fields have `p`, which its changes carry
 --      2 keyId ('' for noop and api-deleted)   3 channel   4 now, Unix ms
 --      5 log length to keep                    6 longest payload, bytes
 --      7 condition: the record's version (update, delete) or the head's sequence (noop) must equal it, '' = any
@@ -14,7 +15,7 @@
 --      operation: what names it where it is sent again, and then it was made}
 -- Returns {'OK', sequence, hash, Lf, previous version, what each field held before, credits left ('' = nothing was done to
 --         them), '1' = holders are to give some of them back first}
---         | {'NOT_FOUND'} | {'CONFLICT'} | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
+--         | {'NOT_FOUND'} | {'CONFLICT'} | {'EXISTS'}: of `create` | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: there are no credits that could be changed so
 -- include gate.lua
 -- include ../../../../shared/redis/credits.lua
