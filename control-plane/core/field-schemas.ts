@@ -13,9 +13,9 @@ import {
   type Always,
   CLEARABLE,
   type Clearable,
+  type IdentityField,
   KEY_FIELDS,
   type KeyField,
-  type IdentityField,
 } from '#shared/key-record.ts';
 
 import { Ratelimit, Ratelimits } from './limit-schemas.ts';

@@ -17,7 +17,15 @@ export async function followerWith(dropped: (reason: string) => void = nothing, 
       publish = onMessage;
     },
     register: async (_, nonce) => ({
-      ...{ nonce, sequence: 0, hash: '', leaseMs: LEASE_MS, apiDeleted: false, identities: 0, creations: '1-a' },
+      ...{
+        nonce,
+        sequence: 0,
+        hash: '',
+        leaseMs: LEASE_MS,
+        apiDeleted: false,
+        identities: 0,
+        creations: '1-a',
+      },
     }),
     sync: (request) =>
       new Promise((resolve) => {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { identityIdOf } from '../../shared/key-format.ts';
 import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import type { Timeline } from './clock.ts';
 import { type ChangeNode, History, type KeyVersion, versionOf } from './history.ts';
@@ -29,15 +30,6 @@ export interface KnownKey {
   createdAtMs: number;
 }
 
-/** A call that stopped a customer. */
-export interface Stop {
-  readonly identity: KnownKey;
-  /** undefined = it was made so. */
-  readonly change: ChangeNode | undefined;
-  /** When its caller was told that it is complete. */
-  readonly atMs: number;
-}
-
 /** State of a verifier for one API, as its events and replies tell. */
 export interface Following {
   member: string;
@@ -49,7 +41,7 @@ export interface Following {
 }
 
 /** State of a key, as far as answers tell it. */
-type Seen = Pick<KeyVersion, 'tag' | 'enabled' | 'expires' | 'roles' | 'identity'>;
+type Seen = Pick<KeyVersion, 'tag' | 'enabled' | 'expires' | 'roles' | 'owner'>;
 
 /** Answer of a verifier about a key, and its state at that moment. */
 export interface Answer {
@@ -63,19 +55,15 @@ export interface Answer {
   readonly begunAtMs: number;
   readonly monotonicMs: number;
   readonly following: Following | undefined;
-  /** Names of the roles by which it was judged, and the verifier's state for their log; undefined = none was asked for. */
-  readonly granted:
-    | {
-        readonly tags: readonly string[];
-        /** Identity of its owner, where there is one. */
-        readonly owner: Pick<KeyVersion, 'tag' | 'enabled'> | undefined;
-        readonly following: Following | undefined;
-      }
-    | undefined;
+  /** Names of the roles by which it was judged, and the verifier's state for their log. */
+  readonly granted: {
+    readonly tags: readonly string[];
+    /** Identity of its owner, where there is one for it. */
+    readonly owner: Pick<KeyVersion, 'tag' | 'enabled'> | undefined;
+    readonly following: Following | undefined;
+  };
   /** Roles and identities. */
   readonly roles: readonly KnownKey[];
-  /** What stopped its owner, as somebody was told before the question. */
-  readonly stops: readonly Stop[];
   /** When this verifier was first asked for this key. */
   readonly firstAskedAtMs: number;
 }
@@ -186,7 +174,7 @@ export class Checker {
     if (answer.seen) {
       this.#known(answer, answer.seen);
       this.#granted(answer, answer.seen);
-      this.#stopped(answer);
+      this.#stopped(answer, answer.seen);
     } else this.#unknown(answer);
   }
 
@@ -231,10 +219,10 @@ export class Checker {
   /** What its roles let a key do, and what its owner is, is of one prefix of their log, with all that was complete before the question. */
   #granted(answer: Answer, seen: Seen): void {
     const { verifier, key, code, granted, roles, begunAtMs, monotonicMs } = answer;
-    const ids = `${seen.roles} ${seen.identity}`.trim();
+    const identityId = seen.owner && identityIdOf(seen.owner);
+    const ids = `${seen.roles} ${identityId}`.trim();
     if (ids === '') return;
     const who = `${verifier} answered for ${key.keyId} with ${ids}`;
-    if (!granted) throw new Violation('I16', `${who} and looked at none of them`);
     const { tags, owner, following } = granted;
     if (!following || monotonicMs >= following.leaseUntilMs)
       throw new Violation(
@@ -258,10 +246,7 @@ export class Checker {
     const expected = versions.map(({ tag }) => tag).sort();
     if (JSON.stringify(expected) !== JSON.stringify(tags))
       throw new Violation('I16', `${who} by ${tags}, which at ${following.position} are ${expected}`);
-    const [identity] = at(seen.identity);
-    // Where nobody was told that it was made a failover may have taken it, and a key hold its id all the same.
-    const isUnknown = meant.some((role) => role.createdAtMs === Infinity && role.created === identity);
-    if (isUnknown && !owner) return;
+    const [identity] = at(identityId).filter((version) => holds(version, key));
     if (identity?.tag !== owner?.tag || identity?.enabled !== owner?.enabled)
       throw new Violation(
         'I16',
@@ -271,14 +256,17 @@ export class Checker {
       throw new Violation('I16', `${who} ${code}, though its owner is disabled`);
   }
 
-  /** Who was stopped is accepted nowhere, with any key whose making was answered, until somebody brings it back. */
-  #stopped({ verifier, key, code, begunAtMs, stops }: Answer): void {
-    if (code !== 'VALID' || key.createdAtMs >= begunAtMs) return;
-    for (const { identity, change, atMs } of stops) {
-      const others = this.history.about(identity);
-      if (others.some((other) => other.version.enabled && (!change || contains(other, change)))) continue;
-      const who = `${verifier} accepted ${key.keyId}, asked ${begunAtMs - atMs} ms after`;
-      throw new Violation('I21', `${who} somebody was told that ${identity.keyId} is disabled`);
+  /** Who was stopped is accepted nowhere, with any key, until somebody brings it back, deletes it or changes where it holds. */
+  #stopped({ verifier, key, code, begunAtMs, roles }: Answer, { owner }: Seen): void {
+    if (code !== 'VALID' || owner === '') return;
+    const changes = roles
+      .filter(({ keyId }) => keyId === identityIdOf(owner))
+      .flatMap((identity) => this.history.about(identity));
+    const stops = ({ version }: ChangeNode) => !version.gone && !version.enabled && holds(version, key);
+    for (const stop of changes.filter((each) => stops(each) && each.completeAtMs < begunAtMs)) {
+      if (changes.some((other) => !stops(other) && contains(other, stop))) continue;
+      const who = `${verifier} accepted ${key.keyId}, asked ${begunAtMs - stop.completeAtMs} ms after`;
+      throw new Violation('I21', `${who} somebody was told that ${owner} is stopped`);
     }
   }
 
@@ -326,12 +314,15 @@ export class Checker {
 }
 
 /** Tells whether an answer is by this state of a key. */
-const isSeen = ({ tag, enabled, expires, roles, identity }: Seen, seen: Seen): boolean =>
+const isSeen = ({ tag, enabled, expires, roles, owner }: Seen, seen: Seen): boolean =>
   tag === seen.tag &&
   enabled === seen.enabled &&
   expires === seen.expires &&
   roles === seen.roles &&
-  identity === seen.identity;
+  owner === seen.owner;
+/** Tells whether an identity holds in the API of a key. */
+const holds = ({ apis }: KeyVersion, { apiId }: KnownKey): boolean =>
+  apis === '' || apis.split(' ').includes(apiId);
 const sha1 = (text: string): string => createHash('sha1').update(text).digest('hex');
 const describe = (change: ChangeNode): string =>
   `change ${change.sequence} of ${change.keyId || change.apiId} (${change.operation} ${change.version.tag})`;

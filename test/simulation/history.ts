@@ -18,8 +18,10 @@ export interface KeyVersion {
   readonly needs: number;
   /** Ids of its roles, as in Redis. */
   readonly roles: string;
-  /** Id of its owner's identity; empty = there is none. */
-  readonly identity: string;
+  /** Its owner; empty = it has none. */
+  readonly owner: string;
+  /** Of an identity: the APIs in which it holds; empty = all. */
+  readonly apis: string;
 }
 
 /** One change at its place in the tree of histories, in which failovers make branches. */
@@ -41,7 +43,7 @@ export interface ChangeNode {
 
 const GONE: KeyVersion = {
   ...{ tag: '', enabled: false, expires: 0, gone: true, needs: 1 },
-  ...{ roles: '', identity: '' },
+  ...{ roles: '', owner: '', apis: '' },
 };
 
 /** Every change that was ever committed anywhere, lost ones among them. */
@@ -150,8 +152,8 @@ export class History {
 export function versionOf(record: Readonly<Record<string, string>> | undefined): KeyVersion {
   if (!record) return GONE;
   const needs = record[LATER_FIELD] ? PROTOCOL : 1;
-  const { n: tag = '', e, x, R: roles = '', I: identity = '' } = record;
-  return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs, roles, identity };
+  const { n: tag = '', e, x, R: roles = '', o: owner = '', A: apis = '' } = record;
+  return { tag, enabled: e === '1', expires: Number(x ?? 0), gone: false, needs, roles, owner, apis };
 }
 
 function push<T>(map: Map<string, T[]>, key: string, item: T): void {

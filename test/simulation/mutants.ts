@@ -263,27 +263,24 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
 };
 
+const WORKSPACE = 'verifier/core/workspace.ts';
+
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
   'an answer reads one lease only': {
     seed: ROLE_SEEDS + 1,
-    file: 'verifier/core/workspace.ts',
-    edits: [['return made.epoch.lease.holds() ? made.grants : undefined;', 'return made.grants;']],
+    file: WORKSPACE,
+    edits: [['return join.lease.holds() ? join : undefined;', 'return join;']],
   },
   'a change of a role is not fenced': {
     seed: ROLE_SEEDS,
     file: 'test/simulation/redis.ts',
     edits: [['laggards: behind.length,', "laggards: apiId === '!ws' && entry?.payload ? 0 : behind.length,"]],
   },
-  'what roles grant together is not made anew': {
+  'a join outlives what it was made of': {
     seed: ROLE_SEEDS,
-    file: 'verifier/core/workspace.ts',
-    edits: [['made?.version !== this.#records.version || !made.epoch.current', '!made?.epoch.current']],
-  },
-  'the identity of the owner is not asked': {
-    seed: ROLE_SEEDS,
-    file: 'verifier/core/verdict.ts',
-    edits: [['enabled && grants?.identity?.enabled !== false;', 'enabled;']],
+    file: WORKSPACE,
+    edits: [['for (const state of this.states) if (state.isVoid) return false;', '']],
   },
   'the id of a role is used again': {
     seed: ROLE_SEEDS + 26,
@@ -292,29 +289,61 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
   },
 };
 
-const IDENTITIES = 'test/simulation/identities.ts';
-
 /** The same for keys whose owners have identities. */
 const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
-  'a key is made while its owner is stopped': {
-    seed: IDENTITY_SEEDS + 3,
-    file: IDENTITIES,
+  'the identity of the owner is not asked': {
+    seed: IDENTITY_SEEDS,
+    file: 'verifier/core/verdict.ts',
+    edits: [['enabled && grants?.identity?.enabled !== false;', 'enabled;']],
+  },
+  'that there is no identity is remembered across its creation': {
+    seed: IDENTITY_SEEDS,
+    file: WORKSPACE,
     edits: [
       [
-        'return owner === undefined || (await this.#linkKeys(process, apiId, owner, keyId));',
-        "return owner !== '' || (await this.#linkKeys(process, apiId, '', keyId));",
+        'const state = this.#states.peek(id);\n',
+        'const state = this.#states.peek(id);\n    if (state && !state.record) return undefined;\n',
       ],
     ],
   },
-  'keys that are there do not become those of their owner': {
-    seed: IDENTITY_SEEDS + 3,
-    file: IDENTITIES,
-    edits: [['if (!first) return isComplete;', 'if (!first || only === undefined) return isComplete;']],
+  'that there is no identity at all is remembered across the first': {
+    seed: IDENTITY_SEEDS,
+    file: WORKSPACE,
+    edits: [['if (this.#nobody && id.startsWith(IDENTITY)) {', "if (this.#nobody && id === '') {"]],
   },
-  'what others linked is not waited for': {
-    seed: IDENTITY_SEEDS + 64,
-    file: IDENTITIES,
-    edits: [['if (latest === 0) return true;', 'if (latest >= 0) return true;']],
+  'a deleted identity is remembered, also beyond the next of its owner': {
+    seed: IDENTITY_SEEDS,
+    file: WORKSPACE,
+    edits: [
+      ['return this.#end(id)?.record?.pools ?? [];', 'return this.#states.peek(id)?.record?.pools ?? [];'],
+    ],
+  },
+  'a creation is not fenced': {
+    seed: IDENTITY_SEEDS,
+    file: 'test/simulation/redis.ts',
+    edits: [
+      [
+        'laggards: behind.length,',
+        "laggards: api.records.get(entry?.keyId ?? '')?.['c'] && apiId === '!ws' ? 0 : behind.length,",
+      ],
+    ],
+  },
+  'a state of before the follower began anew counts': {
+    seed: IDENTITY_SEEDS,
+    file: WORKSPACE,
+    edits: [['return state?.epoch.current ? state : undefined;', 'return state;']],
+  },
+  'a key that left memory is judged by what was read': {
+    seed: IDENTITY_SEEDS,
+    file: 'verifier/core/verifier.ts',
+    edits: [
+      ['if (this.#cache.get(digest) === found && this.#isKnown(found)) return found;', 'return found;'],
+    ],
+  },
+  'an identity holds everywhere': {
+    seed: IDENTITY_SEEDS,
+    file: WORKSPACE,
+    edits: [['if (!this.#apiIds.has(apiId)) return undefined;', '']],
   },
 };
 

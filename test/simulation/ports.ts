@@ -228,17 +228,13 @@ type Rerolled = (successor: string, before: Fields, after: Fields, made: Fields)
 
 const WRITE_LANES = 8;
 
-/** A write without the roles and the identity that this server does not have: a control plane looks them up before. */
+/** A write without the roles that this server does not have: a control plane looks them up before. */
 function withKnown(write: Write, state: RedisState): Write {
-  const { R, I } = write.fields;
-  if (!R && !I) return write;
+  const { R } = write.fields;
+  if (!R) return write;
   const { records } = state.api(WORKSPACE);
-  const known = (ids: string) => ids.split(' ').filter((id) => records.has(id));
-  const there = {
-    ...(R === undefined ? {} : { R: known(R).join(' ') }),
-    ...(I === undefined ? {} : { I: known(I).join(' ') }),
-  };
-  return { ...write, fields: { ...write.fields, ...there } };
+  const known = R.split(' ').filter((id) => records.has(id));
+  return { ...write, fields: { ...write.fields, R: known.join(' ') } };
 }
 
 /** The control plane's port to the simulated Redis; does as redis-change-log.ts. */
@@ -362,6 +358,10 @@ export class SimulatedSweepStore implements SweepStore {
 
   head(apiId: string): Promise<Head> {
     return this.#log.run(apiId, (state) => state.head(apiId), 'read');
+  }
+
+  async createSpace(leaseMs: number): Promise<void> {
+    await this.#log.durably(WORKSPACE, (state) => state.createApi(WORKSPACE, leaseMs));
   }
 
   async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {

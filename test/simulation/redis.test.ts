@@ -163,7 +163,7 @@ class Acts {
       L: [''],
       P: ['', 'files.read files.write'],
       R: ['', 'role_1 role_2'],
-      I: ['', 'identity_1'],
+      A: ['', 'a b'],
     };
     const fields: Partial<Record<Letter, string>> = {};
     for (const [field, texts] of Object.entries(values))

@@ -12,6 +12,7 @@ import type {
 } from '../../control-plane/core/change-log.ts';
 import type { Head, LeaseStep } from '../../control-plane/core/sweep-store.ts';
 import type { Change } from '../../shared/change.ts';
+import { hashSecret, IDENTITY } from '../../shared/key-format.ts';
 import { KEY_LETTERS, neededFor } from '../../shared/key-record.ts';
 import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
@@ -159,7 +160,8 @@ export class RedisState {
     if (protocolOf(member) < api.needs) return read(undefined);
     api.members.set(member, api.sequence);
     const { sequence, hash, grantedMs: leaseMs, deleted: apiDeleted, lastMark: creations } = api;
-    return { reply: { nonce, sequence, hash, leaseMs, apiDeleted, creations }, wrote: true };
+    const identities = [...api.records.keys()].filter((keyId) => keyId.startsWith(IDENTITY)).length;
+    return { reply: { nonce, sequence, hash, leaseMs, apiDeleted, creations, identities }, wrote: true };
   }
 
   /** ZREM */
@@ -242,7 +244,9 @@ export class RedisState {
       if (condition !== '' && condition !== version) return { status: 'CONFLICT' };
     } else {
       if (!api.created) return { status: 'NOT_FOUND' };
-      if (condition !== '' && Number(condition) !== api.sequence) return { status: 'CONFLICT' };
+      if (operation === 'create' && api.records.has(keyId)) return { status: 'EXISTS' };
+      if (operation !== 'create' && condition !== '' && Number(condition) !== api.sequence)
+        return { status: 'CONFLICT' };
     }
     const told = (sequence: number, hash: string, left: Operation['left']): WriteReply => ({
       ...{ status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version },
@@ -265,12 +269,12 @@ export class RedisState {
       const alike = { apiId, operation: 'update', keyId: other, fields: {} } as const;
       this.#change(alike, nowMs, '', messages, credits?.op === 'set' ? poolId : '');
     }
-    const secretHash = record?.['p'] ?? '';
+    const secretHash = operation === 'create' ? hashSecret(keyId) : (record?.['p'] ?? '');
     const changed =
       join === undefined
         ? credits && this.#credits(api, record, credits, poolId)
         : { pool: join, left: undefined };
-    const state = { ...record, ...fields, ...(changed ? { q: changed.pool } : {}) };
+    const state = { ...record, p: secretHash, ...fields, ...(changed ? { q: changed.pool } : {}) };
     const asked = join === undefined ? { ...credits, id: poolId } : { op: 'join', id: join };
     const done = changed ? sha1(JSON.stringify(asked)) : '';
     const kind = api.needs === 1 ? 'set' : `set:${api.needs}`;
@@ -282,9 +286,12 @@ export class RedisState {
     if (api.log.length > this.limits.logEntries) api.log.shift();
     api.sequence = sequence;
     api.hash = hash;
-    if (operation === 'update') {
+    if (operation === 'update' || operation === 'create') {
       const kept = Object.entries(state).filter(([, value]) => value !== '');
-      const stamps = { u: String(nowMs), v: `${sequence}-${hash.slice(0, 8)}` };
+      const stamps = {
+        [operation === 'create' ? 'c' : 'u']: String(nowMs),
+        v: `${sequence}-${hash.slice(0, 8)}`,
+      };
       api.records.set(keyId, { ...Object.fromEntries(kept), ...stamps });
     } else if (operation === 'delete') {
       api.records.delete(keyId);

@@ -7,10 +7,7 @@ import type { RedisState } from './redis.ts';
 
 const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAtMs);
 
-/**
- * Roles that there are or were, each a record of the workspace; its name is a text of its own after each change. Any of them may be
- * the identity of a key's owner too, and is disabled and enabled as such.
- */
+/** Roles that there are or were, each a record of the workspace; its name is a text of its own after each change. */
 export class Roles {
   readonly all: KnownKey[] = [];
   readonly #random: Random;
@@ -28,7 +25,7 @@ export class Roles {
     const keyId = this.#newId();
     const created = {
       ...{ tag: this.#newTag(), enabled: true, expires: 0 },
-      ...{ gone: false, needs: 1, roles: '', identity: '' },
+      ...{ gone: false, needs: 1, roles: '', owner: '', apis: '' },
     };
     const role = {
       apiId: WORKSPACE,
@@ -49,11 +46,6 @@ export class Roles {
   create({ keyId, created }: KnownKey, state: RedisState) {
     const record = { p: hashSecret(keyId), e: '1', n: created.tag, P: 'a' };
     return state.createKey(WORKSPACE, keyId, record);
-  }
-
-  /** The identity that a key's owner may have: one that is there, or none. */
-  owner(): string {
-    return this.#random.pick(['', ...this.#there()]);
   }
 
   #there(): string[] {

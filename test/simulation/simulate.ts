@@ -115,7 +115,7 @@ function change(world: World): void {
 /** A key is made, and its owner stopped by somebody else at about the same time. */
 function createAndStop(
   world: World,
-  identities: Identities<VerifierProcess>,
+  identities: Identities<ControlPlaneProcess>,
   process: ControlPlaneProcess,
   apiId: string,
 ): void {

@@ -61,7 +61,7 @@ export class World {
   readonly ledger = new Ledger();
   readonly rates: Rates | undefined;
   readonly roles: Roles | undefined;
-  readonly identities: Identities<VerifierProcess> | undefined;
+  readonly identities: Identities<ControlPlaneProcess> | undefined;
   readonly verifiers: VerifierProcess[] = [];
   readonly controlPlanes: ControlPlaneProcess[] = [];
   readonly keys: KnownKey[] = [];
@@ -319,7 +319,7 @@ export class World {
       const seen = entry && {
         ...{ tag: entry.details?.name ?? '', enabled: entry.enabled, expires: entry.expires },
         roles: entry.ties?.text ?? '',
-        identity: entry.ties?.identity ?? '',
+        owner: entry.details?.externalId ?? '',
       };
       this.note(machine.name, code, key.keyId, seen?.tag ?? '');
       this.check(() => {
@@ -328,13 +328,12 @@ export class World {
           ...{ verifier: machine.name, protocol, key, code, seen, begunAtMs },
           monotonicMs: machine.monotonicMs(),
           following: following.get(key.apiId),
-          granted: grants && {
-            tags: grants.roles,
-            owner: grants.identity && { tag: grants.identity.externalId, enabled: grants.identity.enabled },
+          granted: {
+            tags: grants?.roles ?? [],
+            owner: grants?.identity && { tag: grants.identity.externalId, enabled: grants.identity.enabled },
             following: following.get(WORKSPACE),
           },
           roles: this.#tied(),
-          stops: this.identities?.toldOf(key.keyId, begunAtMs) ?? [],
           firstAskedAtMs: firstAskedAtMs.get(key.keyId) ?? 0,
         });
       });
@@ -369,7 +368,7 @@ export class World {
       this.note(process.machine.name, state, about, sequence, by ?? '');
       if (write.operation === 'noop') return by;
       if (by) this.#completed(about, tag, sequence, by);
-      else if (write.operation === 'update')
+      else if (write.operation === 'update' || write.operation === 'create')
         this.timeline.after(this.random.between(0, 3000), () => this.#ask(write, sequence));
       return by;
     } catch (error) {
@@ -411,9 +410,12 @@ export class World {
       ({ keyId, apiId }) => isRole || keyId === about || apiId === about,
     );
     if (!key) return;
+    this.#askEverywhere(isRole ? [key, ...others.slice(0, 2), ...others.slice(2).slice(-3)] : [key]);
+  }
+
+  #askEverywhere(keys: readonly KnownKey[]): void {
     this.timeline.after(0.001, () => {
-      for (const process of this.verifiers)
-        for (const each of isRole ? [key, ...others.slice(0, 2)] : [key]) void this.verify(process, each);
+      for (const process of this.verifiers) for (const key of keys) void this.verify(process, key);
     });
   }
 
@@ -446,12 +448,9 @@ export class World {
   /** The fields of an update: always with a name of its own, sometimes too long for the log. */
   fields(enabled: boolean): Write['fields'] {
     const m = this.random.chance(0.15) ? { m: `{"long":"${'x'.repeat(150)}"}` } : { m: '' };
-    // Where owners have identities, keys hold those.
-    const R = this.roles && {
-      ...{ R: this.roles.some() },
-      ...(this.identities ? {} : { I: this.roles.owner() }),
-    };
-    return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m, ...R };
+    const R = this.roles && { R: this.roles.some() };
+    const o = this.identities && this.random.chance(0.3) ? { o: this.identities.owner() } : {};
+    return { e: enabled ? '1' : '0', n: `t${++this.#tags}`, ...m, ...R, ...o };
   }
 
   /** Makes a role; a key may be given it once all replicas have it. */
@@ -481,8 +480,6 @@ export class World {
         log.durably('', (state) => state.point(secretPointer(secretHash), formatPointer(apiId, key.keyId))),
         log.durably('', (state) => state.point(idPointer(key.keyId), apiId)),
       ];
-      const identity = (await this.identities?.linkOf(process, key.keyId)) ?? '';
-      key.created = { ...key.created, identity };
       const steps = [
         await Promise.all(isPointed ? [] : setPointers()),
         await Promise.all([
@@ -495,11 +492,9 @@ export class World {
         ]),
       ];
       if (!steps.flat().every(({ reply, replicated }) => reply && replicated)) throw new Error('not durable');
-      const isLinked = (await this.identities?.lookAgain(process, key)) ?? true;
-      if (!isLinked) throw new Error('not linked');
       key.createdAtMs = this.timeline.nowMs;
       this.note(process.machine.name, 'created', key.keyId);
-      this.identities?.askAll(key);
+      if (this.identities) this.#askEverywhere([key]);
     } catch {
       this.note(process.machine.name, 'not created', key.keyId);
     }
@@ -591,11 +586,11 @@ export class World {
 
   #recordOf(key: KnownKey, secretHash: string): Record<string, string> {
     const { rate } = this.plan;
-    const { identity } = key.created;
+    const { owner } = key.created;
     return {
-      ...{ ...recordOf(key, secretHash), ...this.identities?.fieldOf(key.keyId) },
+      ...recordOf(key, secretHash),
       ...(rate ? { l: JSON.stringify(rate) } : {}),
-      ...(identity ? { I: identity } : {}),
+      ...(owner ? { o: owner } : {}),
     };
   }
 
@@ -603,9 +598,8 @@ export class World {
     const keyId = `k${this.keys.length}`;
     const created = {
       ...{ tag: this.newTag(), enabled: true, expires: 0 },
-      ...{ gone: false, needs, roles: '', identity: '' },
+      ...{ gone: false, needs, roles: '', owner: this.identities?.owner() ?? '', apis: '' },
     };
-    this.identities?.adopt(keyId);
     const { credits } = this.plan;
     const pool = credits === undefined ? '' : `pool-${keyId}`;
     if (credits !== undefined) this.ledger.grant(pool, credits);

@@ -5,8 +5,8 @@ import { decodeState, type KeyState } from '#shared/key-record.ts';
 import type { VerdictCounts } from '#shared/verdict-codes.ts';
 import { type Limit, limitPool, limitsOf } from './allowances/limits.ts';
 import type { Pools } from './allowances/pools.ts';
+import type { Join } from './grants.ts';
 import type { Lease } from './lease.ts';
-import type { Join } from './workspace.ts';
 import { type Rights, rightsOf, type Ties, tiesOf } from './permissions.ts';
 
 /**
@@ -51,7 +51,7 @@ interface Facts {
   readonly rights: Rights | undefined;
   /** undefined = it has no roles and no owner. */
   readonly ties: Ties | undefined;
-  /** What it may do by the shared log, as it was told last; it may be void. */
+  /** Its latest join with its roles and its owner's identity, which may be void. */
   join: Join | undefined;
   /** Name of the pool of the first of its limits, once it was asked for: each request needs it. */
   firstPool: string;

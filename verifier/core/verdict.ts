@@ -3,10 +3,10 @@ import { inOne } from '#shared/in-one.ts';
 import { TEXT_FIELDS } from '#shared/key-record.ts';
 import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
 import type { LimitOutcome, Spending } from './allowances/allowance.ts';
+import type { Grants } from './grants.ts';
 import type { Entry } from './key-cache.ts';
 import { allows, type Query } from './permissions.ts';
 import type { Question } from './question.ts';
-import type { Grants } from './workspace.ts';
 
 /** A decision on a key. `entry` is there where the table of verdicts says that the response shows the key. */
 export interface Verdict {

@@ -3,9 +3,9 @@ import { IDENTITY, identityIdOf } from '#shared/key-format.ts';
 import type { KeyState } from '#shared/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { slugsOf } from '#shared/slugs.ts';
-import { type Limit, limitsOf } from './allowances/limits.ts';
-import type { Pools } from './allowances/pools.ts';
+import { limitsOf } from './allowances/limits.ts';
 import type { Follower } from './follower.ts';
+import type { Grants, Identity, Join } from './grants.ts';
 import { Entry, type Epoch, type Memory, poolsOf } from './key-cache.ts';
 import type { Lease } from './lease.ts';
 import type { Ties } from './permissions.ts';
@@ -13,45 +13,10 @@ import type { Ties } from './permissions.ts';
 /** Least number of roles and identities that are remembered; those that were deleted count too. */
 const RECORDS_MIN = 10_000;
 
-/** Identity of a key's owner. */
-export interface Identity {
-  /** False: no key of the owner is accepted. */
-  readonly enabled: boolean;
-  readonly id: string;
-  readonly externalId: string;
-  /** A JSON object. */
-  readonly meta: string;
-  /** A JSON object of the three above. */
-  readonly json: string;
-  /** Rate limits that all keys of the owner share; undefined = none. */
-  readonly limits: readonly Limit[] | undefined;
-}
-
-/** All that a key may do, by itself, by its roles and by its owner's identity, at one moment. */
-export interface Grants {
-  readonly granted: ReadonlySet<string>;
-  readonly slugs: readonly string[];
-  /** Names of its roles, those that there are. */
-  readonly roles: readonly string[];
-  /** undefined = its owner has none. */
-  readonly identity: Identity | undefined;
-  /** All of this as fields of an answer's JSON, each with a comma before it. */
-  readonly json: string;
-  /** The right to go by it, besides that to go by the key. */
-  readonly lease: Lease;
-  /** Counts of what the limits of identities allow. */
-  readonly pools: Pools;
-}
-
-/**
- * A key's roles and the identity of its owner as they were joined, of one prefix of the shared log. A hit looks at nothing else: it is
- * void as soon as any state that it was made of is.
- */
-export class Join {
+/** Join of some states. A hit looks at nothing else. */
+class JoinOf implements Join {
   readonly epoch: Epoch;
-  /** The right to go by it, besides that to go by the key. */
   readonly lease: Lease;
-  /** undefined = the key has no roles and its owner no identity, so that its own record says all. */
   readonly grants: Grants | undefined;
   readonly states: readonly State[];
 
@@ -79,7 +44,7 @@ export class Workspace {
   readonly #records: Records;
   #follower: Follower | undefined;
   /** By what keys have: roles and rights of their own. */
-  readonly #ofRoles = new WeakMap<Ties, Join>();
+  readonly #ofRoles = new WeakMap<Ties, JoinOf>();
   readonly #reads = new Map<string, Promise<unknown>>();
 
   /**
@@ -136,7 +101,7 @@ export class Workspace {
     return read;
   }
 
-  #make(entry: Entry, ties: Ties): Join | undefined {
+  #make(entry: Entry, ties: Ties): JoinOf | undefined {
     const byRoles = ties.roles.length === 0 ? undefined : this.#ofTies(ties);
     if (byRoles === undefined && ties.roles.length > 0) return undefined;
     const owner = ownerOf(entry);
@@ -145,10 +110,10 @@ export class Workspace {
     if (state === undefined) return undefined;
     const identity = state.identityIn(entry.epoch.apiId);
     if (identity === undefined)
-      return byRoles ? new Join([state, ...byRoles.states], byRoles.grants) : state.bare();
+      return byRoles ? new JoinOf([state, ...byRoles.states], byRoles.grants) : state.bare();
     const known = state.joins.get(ties);
     if (known?.isCurrent) return known;
-    const join = new Join(
+    const join = new JoinOf(
       [state, ...(byRoles?.states ?? [])],
       grantsOf(byRoles?.grants?.roles ?? [], byRoles?.grants ?? ties.rights, identity, state.epoch),
     );
@@ -156,8 +121,8 @@ export class Workspace {
     return join;
   }
 
-  /** What roles and a key's own rights grant; undefined = memory lacks some. */
-  #ofTies(ties: Ties): Join | undefined {
+  /** Join of roles and a key's own rights; undefined = memory lacks some. */
+  #ofTies(ties: Ties): JoinOf | undefined {
     const known = this.#ofRoles.get(ties);
     if (known?.isCurrent) return known;
     const states: State[] = [];
@@ -175,7 +140,7 @@ export class Workspace {
     if (first === undefined) return undefined;
     const slugs = Object.freeze([...granted].sort());
     const roles = Object.freeze(names.sort());
-    const join = new Join([first, ...others], grantsOf(roles, { granted, slugs }, undefined, first.epoch));
+    const join = new JoinOf([first, ...others], grantsOf(roles, { granted, slugs }, undefined, first.epoch));
     this.#ofRoles.set(ties, join);
     return join;
   }
@@ -220,8 +185,8 @@ class State {
   isVoid = false;
   #identity: Identity | undefined;
   #apiIds: ReadonlySet<string> | undefined;
-  #bare: Join | undefined;
-  #joins: WeakMap<Ties, Join> | undefined;
+  #bare: JoinOf | undefined;
+  #joins: WeakMap<Ties, JoinOf> | undefined;
 
   constructor(epoch: Epoch, record?: Entry) {
     this.epoch = epoch;
@@ -232,18 +197,24 @@ class State {
   identityIn(apiId: string): Identity | undefined {
     if (this.record === undefined) return undefined;
     const { apiIds = '' } = this.record.details ?? {};
-    if (apiIds !== '' && !(this.#apiIds ??= new Set(slugsOf(apiIds))).has(apiId)) return undefined;
-    return (this.#identity ??= identityOf(this.record));
+    if (apiIds !== '') {
+      this.#apiIds ??= new Set(slugsOf(apiIds));
+      if (!this.#apiIds.has(apiId)) return undefined;
+    }
+    this.#identity ??= identityOf(this.record);
+    return this.#identity;
   }
 
   /** Join of all keys without roles of an owner who has no identity for them. */
-  bare(): Join {
-    return (this.#bare ??= new Join([this], undefined));
+  bare(): JoinOf {
+    this.#bare ??= new JoinOf([this], undefined);
+    return this.#bare;
   }
 
   /** Joins of the keys of an owner who has an identity. */
-  get joins(): WeakMap<Ties, Join> {
-    return (this.#joins ??= new WeakMap());
+  get joins(): WeakMap<Ties, JoinOf> {
+    this.#joins ??= new WeakMap();
+    return this.#joins;
   }
 }
 

@@ -1,7 +1,7 @@
 import { TEXT_FIELDS } from '#shared/key-record.ts';
+import type { Identity } from '../core/grants.ts';
 import type { Details } from '../core/key-cache.ts';
 import { isEnabled, spendingFields, type Verdict } from '../core/verdict.ts';
-import type { Identity } from '../core/workspace.ts';
 import type { KeyVerdict } from './key-verifier.ts';
 
 /** Details as verdicts show them. */

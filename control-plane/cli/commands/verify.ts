@@ -1,6 +1,6 @@
 import type { KeyFields } from '#shared/key-record.ts';
 import type { Session } from '../session.ts';
-import { list } from '../terminal/output.ts';
+import { json, list } from '../terminal/output.ts';
 import { fieldTexts, numberText } from './key-fields.ts';
 
 interface Verdict extends Partial<KeyFields> {
@@ -9,6 +9,7 @@ interface Verdict extends Partial<KeyFields> {
   readonly keyId?: string;
   readonly apiId?: string;
   readonly remaining?: number;
+  readonly identity?: object;
 }
 
 interface Asked {
@@ -28,8 +29,11 @@ export async function verifyKey(
     ...(permissions === undefined ? {} : { authorization: { permissions } }),
   });
   session.print(verdict, () => {
-    const { code, keyId, apiId } = verdict;
-    return list({ code, keyId, apiId, ...fieldTexts(verdict), remaining: numberText(verdict.remaining) });
+    const { code, keyId, apiId, identity } = verdict;
+    return list({
+      ...{ code, keyId, apiId, ...fieldTexts(verdict) },
+      ...{ identity: identity && json(identity), remaining: numberText(verdict.remaining) },
+    });
   });
   if (!verdict.valid) session.end('NO');
 }

@@ -133,7 +133,7 @@ export const updateIdentity = posts(
   {
     summary: 'Change an identity, or stop a customer',
     description:
-      'One change, however many keys the owner has. Answers when it is complete, as updateKey does: with `enabled` false no verifier, anywhere, still accepts any of them. Keys keep their own `enabled`. A root key without `root.*.read_identity` is told the id and `propagation` alone.',
+      'One change, however many keys the owner has. Answers when it is complete, as updateKey does: with `enabled` false no verifier, anywhere, still accepts any of them. Keys keep their own `enabled`. Who may not read identities is told the id and `propagation` alone.',
     permission: 'root.*.update_identity',
     errors: ['NOT_FOUND'],
     example: { externalId: 'ada', enabled: false },

@@ -24,10 +24,7 @@ type Result =
   | { result: 'refused'; code: string; message: string };
 
 /** Taking in keys that were made elsewhere. Only hashes travel. */
-export function importRoutes(
-  app: App,
-  { keyImport, roles }: { keyImport: KeyImport; roles: Roles },
-) {
+export function importRoutes(app: App, { keyImport, roles }: { keyImport: KeyImport; roles: Roles }) {
   const route = {
     schema: importKeys,
     bodyLimit: IMPORT_BODY_BYTES_MAX,

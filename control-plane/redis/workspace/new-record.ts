@@ -5,8 +5,8 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { ownerKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog } from '../../core/change-log.ts';
 import { tooOld } from '../../core/not-written.ts';
-import { tooOldOf } from '../change-log.ts';
 import { createSpace } from '../apis.ts';
+import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 import { createScript, type NewFields, neededForNew, recordCall } from '../new-record.ts';
 

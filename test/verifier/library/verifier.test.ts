@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, expectTypeOf, test } from 'vitest';
 import { generateKey } from '../../../shared/key-format.ts';
-import type { Alias, KeyField } from '../../../shared/key-record.ts';
+import type { Alias, IdentityField, KeyField } from '../../../shared/key-record.ts';
 import type { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import type { VerdictCode } from '../../../shared/verdict-codes.ts';
 import { createClient } from '../../../verifier/library/client.ts';
