@@ -283,7 +283,7 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
     edits: [['for (const state of this.states) if (state.isVoid) return false;', '']],
   },
   'the id of a role is used again': {
-    seed: ROLE_SEEDS + 26,
+    seed: ROLE_SEEDS + 9,
     file: 'test/simulation/roles.ts',
     edits: [['const keyId = this.#newId();', 'const keyId = [...this.#gone].at(-1) ?? this.#newId();']],
   },
@@ -312,7 +312,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     edits: [['if (this.#nobody && id.startsWith(IDENTITY)) {', "if (this.#nobody && id === '') {"]],
   },
   'a deleted identity is remembered, also beyond the next of its owner': {
-    seed: IDENTITY_SEEDS,
+    seed: IDENTITY_SEEDS + 3,
     file: WORKSPACE,
     edits: [
       ['return this.#end(id)?.record?.pools ?? [];', 'return this.#states.peek(id)?.record?.pools ?? [];'],
@@ -324,7 +324,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     edits: [
       [
         'laggards: behind.length,',
-        "laggards: api.records.get(entry?.keyId ?? '')?.['c'] && apiId === '!ws' ? 0 : behind.length,",
+        "laggards: apiId === '!ws' && entry && api.records.get(entry.keyId)?.['c'] && !api.records.get(entry.keyId)?.['u'] ? 0 : behind.length,",
       ],
     ],
   },
@@ -334,7 +334,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     edits: [['return state?.epoch.current ? state : undefined;', 'return state;']],
   },
   'a key that left memory is judged by what was read': {
-    seed: IDENTITY_SEEDS,
+    seed: IDENTITY_SEEDS + 84,
     file: 'verifier/core/verifier.ts',
     edits: [
       ['if (this.#cache.get(digest) === found && this.#isKnown(found)) return found;', 'return found;'],
