@@ -26,6 +26,9 @@ export const limits: HttpLimits = {
 export const lease = new Lease(systemClock);
 export const LEASE_MS = 3_600_000;
 lease.extend(instant(systemClock), LEASE_MS);
+/** The same of the shared log, which `rich` goes by too: it has an owner, who has no identity. */
+export const sharedLease = new Lease(systemClock);
+sharedLease.extend(instant(systemClock), LEASE_MS);
 const epoch: Epoch = { apiId: 'payments', lease, pools: noPools, current: true, used: false };
 const plain = decodeState(['1']);
 const entries = new Map(
@@ -47,6 +50,9 @@ const entries = new Map(
     large: { ...plain, meta: JSON.stringify({ note: 'x'.repeat(8000) }) },
   }).map(([name, state]) => [name, new Entry(epoch, `key_${name}`, state)]),
 );
+
+const rich = entries.get('rich');
+if (rich) rich.join = { isCurrent: true, lease: sharedLease, grants: undefined };
 
 const LIMITED = {
   code: 'RATE_LIMITED',

@@ -26,8 +26,6 @@ export interface Grants {
   readonly identity: Identity | undefined;
   /** All of this as fields of an answer's JSON, each with a comma before it. */
   readonly json: string;
-  /** The right to go by it, besides that to go by the key. */
-  readonly lease: Lease;
   /** Counts of what the limits of identities allow. */
   readonly pools: Pools;
 }

@@ -152,7 +152,7 @@ function grantsOf(
   roles: readonly string[],
   rights: Pick<Grants, 'granted' | 'slugs'> | undefined,
   identity: Identity | undefined,
-  { lease, pools }: Epoch,
+  { pools }: Epoch,
 ): Grants {
   const { granted = NOTHING, slugs = [] } = rights ?? {};
   const json = joined([
@@ -160,7 +160,7 @@ function grantsOf(
     roles.length > 0 ? `,"roles":${JSON.stringify(roles)}` : '',
     identity ? `,"identity":${identity.json}` : '',
   ]);
-  return { granted, slugs, roles, identity, json, lease, pools };
+  return { granted, slugs, roles, identity, json, pools };
 }
 
 const NOTHING: ReadonlySet<string> = new Set();

@@ -3,6 +3,7 @@ import { ApiError, type ErrorCode } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
 import { traceIdIn } from '#shared/trace-id.ts';
 import { toApiError } from '#shared/unhandled-error.ts';
+import type { Entry } from '../core/key-cache.ts';
 import { type Question, questionAbout } from '../core/question.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { type AuthzOutcome, authzAnswer, clientQuestion, sendAnswer } from '../endpoints/authz.ts';
@@ -21,7 +22,7 @@ import type { Handler, RequestEvents } from '../http/router.ts';
 import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
 import { forwardedFor, isForwarding } from './forwarded-for.ts';
 import type { ProxyOptions } from './options.ts';
-import type { Accepted, Rechecker } from './recheck.ts';
+import type { Rechecker } from './recheck.ts';
 import { writtenByTracer } from './tracer.ts';
 import { type Body, bodyOf, type UpstreamPool } from './upstream.ts';
 import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
@@ -30,7 +31,7 @@ import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 interface Asking {
   readonly question: Question | undefined;
   /** The verdict on the key; undefined = nobody asks, as in a preflight. */
-  readonly accepted: Accepted | undefined;
+  readonly accepted: Entry | undefined;
   readonly method: string;
   readonly target: string;
   readonly rawHeaders: readonly string[];
@@ -88,7 +89,7 @@ export class Forwarder {
         responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
         tunnelIdleMs,
         // Those that no key lets pass are one together.
-        holder: accepted?.entry.keyId ?? '',
+        holder: accepted?.keyId ?? '',
       });
     } catch (error) {
       throw error instanceof UpstreamError ? gatewayError(error) : error;
@@ -137,7 +138,7 @@ export function handler(forwarder: Forwarder, { answers, authz, config, clock }:
       }
       const asking: Asking = {
         question: 'key' in asked ? asked : undefined,
-        accepted: 'entry' in outcome ? acceptedBy(outcome) : undefined,
+        accepted: 'entry' in outcome ? outcome.entry : undefined,
         method,
         target,
         rawHeaders,
@@ -158,8 +159,6 @@ export function handler(forwarder: Forwarder, { answers, authz, config, clock }:
   };
 }
 
-const acceptedBy = ({ entry, grants }: Verdict): Accepted | undefined => entry && { entry, grants };
-
 /** The same for what the fast lane has read. */
 export function laneHandler(
   forwarder: Forwarder,
@@ -179,7 +178,7 @@ export function laneHandler(
       const asking = {
         ...call,
         question,
-        accepted: acceptedBy(verdict),
+        accepted: verdict.entry,
         address,
         requestId,
         startedAtMs,

@@ -5,7 +5,7 @@ import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { Lease } from '../core/lease.ts';
 import type { Question } from '../core/question.ts';
-import type { Decider, Verdict } from '../core/verdict.ts';
+import type { Decider } from '../core/verdict.ts';
 import type { Downstream } from '../fast-lane/response-writer.ts';
 
 /** A request that goes on. */
@@ -17,9 +17,6 @@ interface LongRequest {
   /** Half periods since it began. */
   age: number;
 }
-
-/** A verdict by which a request was let through. */
-export type Accepted = Pick<Verdict, 'grants'> & { readonly entry: Entry };
 
 /**
  * Rechecks the keys of requests that go on for long, such as WebSockets. Each is judged again once a period, the first
@@ -44,10 +41,10 @@ export class Rechecker {
   }
 
   /** To be followed by `end` with what it returns. */
-  begin(response: Downstream, question: Question, accepted: Accepted): number {
+  begin(response: Downstream, question: Question, accepted: Entry): number {
     const recheck = { ...question, isRecheck: true };
     const request = { response, question: recheck, lease: new Lease(this.#clock), age: 0 };
-    request.lease.follow(accepted.entry.epoch.lease, accepted.grants?.lease);
+    request.lease.follow(accepted.epoch.lease, accepted.join?.lease);
     return this.#requests.add(request);
   }
 
@@ -73,7 +70,7 @@ export class Rechecker {
     try {
       const verdict = this.#answers.decide(question) ?? (await this.#answers.lookUp(question));
       if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
-      else lease.follow(verdict.entry.epoch.lease, verdict.grants?.lease);
+      else lease.follow(verdict.entry.epoch.lease, verdict.entry.join?.lease);
     } catch (err) {
       toApiError(err, this.#log);
       if (!lease.holds()) response.destroy();

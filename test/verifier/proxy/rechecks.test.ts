@@ -4,7 +4,7 @@ import { unavailable } from '#shared/errors.ts';
 import { instant } from '../../../verifier/core/lease.ts';
 import { Fleet } from '../../harness/fleet.ts';
 import { metricSum } from '../../harness/metrics.ts';
-import { LEASE_MS, lease } from '../../harness/scripted-answers.ts';
+import { LEASE_MS, lease, sharedLease } from '../../harness/scripted-answers.ts';
 import { eventually } from '../../harness/waiting.ts';
 import type { Wire } from '../../harness/wire.ts';
 import { answers, BEARER, call, proxy, restart, upstream, useProxy, wire } from './proxy-world.ts';
@@ -69,14 +69,17 @@ describe('what goes on for longer than PROXY_RECHECK_MS', () => {
     expect(looks()).toBe(after);
   });
 
-  test('is cut where there is no verdict and the lease of the last one has passed', async () => {
+  test.each([
+    ['lease', 'remote-good', lease],
+    ['lease of the shared log', 'remote-rich', sharedLease],
+  ])('is cut where there is no verdict and the %s of the last one has passed', async (_, key, ending) => {
     await restart({ env: { PROXY_RECHECK_MS: '100' } });
-    lease.cut();
-    lease.extend(instant(systemClock), 1000);
-    const one = await stream('X-Api-Key: remote-good');
+    ending.cut();
+    ending.extend(instant(systemClock), 1000);
+    const one = await stream(`X-Api-Key: ${key}`);
     answers.lookUp = cutOff;
     // Given anew to keys that are asked about, which is no verdict on this one.
-    lease.extend(instant(systemClock), LEASE_MS);
+    ending.extend(instant(systemClock), LEASE_MS);
     await one.rest();
     await eventually(() => upstream.seen[0]?.aborted === true);
   });
