@@ -13,15 +13,15 @@ local function creditsOf(members, held)
     return string.format('%.0f', number)
   end
 
-  -- A holder's field: granted, spent, turn, spoken for.
+  -- A holder's field: granted, spent, turn, spoken for; and behind them when it was asked to give back, until its next turn.
   local function field(granted, spent, turn, spoken)
     return string.format('%.0f %.0f %.0f %.0f', granted, spent, turn, spoken)
   end
 
   local function numbers(value)
     if not value then return 0, 0, 0, 0 end
-    local granted, spent, turn, spoken = string.match(value, '^(%S+) (%S+) (%S+) (%S+)')
-    return tonumber(granted), tonumber(spent), tonumber(turn), tonumber(spoken)
+    local granted, spent, turn, spoken, asked = string.match(value, '^(%S+) (%S+) (%S+) (%S+) ?(%S*)')
+    return tonumber(granted), tonumber(spent), tonumber(turn), tonumber(spoken), tonumber(asked)
   end
 
   local function live(name)
@@ -63,16 +63,18 @@ local function creditsOf(members, held)
 
   -- Goes through a pool's holders. What those have that are not live counts for nothing any more; `ended` makes sure that it
   -- is never given back either. Whose name is quite forgotten loses its field.
-  -- Returns what live holders have to spend, what h is to be lowered by, and all that live ones hold
+  -- Returns what live holders have to spend, what h is to be lowered by, all that live ones hold, and of each of those
+  -- {its field, and the numbers in it}
   local function scan(pool, own, ended)
-    local others, gone, lost, out = 0, 0, 0, 0
+    local others, gone, lost, out, holders = 0, 0, 0, 0, {}
     local fields = redis.call('HGETALL', pool)
     for i = 1, #fields, 2 do
       local name = string.match(fields[i], '^@(.*)$')
       if name and name ~= own then
-        local granted, spent, turn, spoken = numbers(fields[i + 1])
+        local granted, spent, turn, spoken, asked = numbers(fields[i + 1])
         if live(name) then
           others, out = others + granted - spent - spoken, out + granted - spent
+          if granted > spent then holders[#holders + 1] = {fields[i], granted, spent, turn, spoken, asked} end
         elseif not redis.call('ZSCORE', held, name) then
           lost, gone = lost + granted - spent, gone + granted - spent - spoken
           redis.call('HDEL', pool, fields[i])
@@ -86,12 +88,13 @@ local function creditsOf(members, held)
       end
     end
     if lost > 0 then redis.call('HSET', pool, 'l', text((redis.call('HMGET', pool, 'l')[1] or 0) + lost)) end
-    return others, gone, out
+    return others, gone, out, holders
   end
 
-  -- Does the refill that is due: up to its amount, once. Never lowers. `kept` is what the caller, `own`, has to spend.
+  -- Brings a pool to the present, before anything else is done to it: makes the refill that is due, up to its amount, once,
+  -- however many were missed. Never lowers. `kept` is what the caller, `own`, has to spend.
   -- Returns b and h after it, and when the next one is due; nil = there is none
-  local function refill(pool, b, h, r, t, own, kept)
+  local function settle(pool, b, h, r, t, own, kept)
     if not r then return b, h end
     local amount, following = refillOf(r)
     if now < tonumber(t) then return b, h, tonumber(t) end
@@ -131,6 +134,6 @@ local function creditsOf(members, held)
   end
 
   return {
-    clamp = clamp, look = look, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, refill = refill, refillOf = refillOf,
+    clamp = clamp, look = look, now = now, nowMs = nowMs, text = text, field = field, numbers = numbers, live = live, scan = scan, settle = settle, refillOf = refillOf,
   }
 end

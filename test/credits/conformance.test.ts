@@ -169,6 +169,71 @@ describe('updateRemaining', () => {
   });
 });
 
+describe('a refill that is due', () => {
+  const used = async (fields: object) => {
+    const made = await create({
+      apiId: 'due',
+      remaining: 1,
+      refill: { interval: 'daily', amount: 100 },
+      ...fields,
+    });
+    expect((await verify(0, made.key)).code).toBe('VALID');
+    const pools = await fleet.client.keys(poolKey('due', '*'));
+    const [pool = ''] = pools.filter((name) => !before.has(name));
+    for (const name of pools) before.add(name);
+    const now = Math.floor(Date.now() / 1000);
+    await fleet.client.hset(pool, 't', now - 5);
+    return { ...made, pool };
+  };
+  const before = new Set<string>();
+  const nextOf = async () => {
+    const pools = await fleet.client.keys(poolKey('due', '*'));
+    const [pool = ''] = pools.filter((name) => !before.has(name));
+    before.add(pool);
+    return Number(await fleet.client.hget(pool, 't'));
+  };
+
+  test.each([
+    ['updateRemaining', { op: 'set', value: 0 }],
+    ['updateKey', { remaining: 0 }],
+  ])('is not made after a %s that sets what remains', async (operation, change) => {
+    const { key, keyId } = await used({});
+    await fleet.ok(`keys.${operation}`, { keyId, ...change });
+    for (let at = 0; at < 3; at++)
+      expect(await verify(at, key)).toMatchObject({ code: 'USAGE_EXCEEDED', remaining: 0 });
+    const { remaining, refill } = await fleet.ok('keys.getKey', { keyId });
+    expect({ remaining, refill }).toEqual({
+      remaining: 0,
+      refill: { interval: 'daily', amount: 100, lastRefillAt: expect.any(Number) },
+    });
+    // The next one is.
+    expect(await nextOf()).toBeGreaterThan(Date.now() / 1000);
+  });
+
+  test.each([
+    ['updateRemaining', { op: 'increment', value: 7 }, 107],
+    ['updateRemaining', { op: 'decrement', value: 7 }, 93],
+    ['updateKey', { refill: { interval: 'daily', amount: 50 } }, 100],
+    ['updateKey', { refill: null }, 100],
+  ])('is made before %s %j', async (operation, change, remaining) => {
+    const { key, keyId } = await used({});
+    await fleet.ok(`keys.${operation}`, { keyId, ...change });
+    expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ remaining });
+    expect(await verify(1, key)).toMatchObject({ code: 'VALID', remaining: remaining - 1 });
+  });
+
+  test('counts once, however often and by whomever the pool is looked at', async () => {
+    const { key, keyId, pool } = await used({});
+    expect(await fleet.ok('keys.getKey', { keyId })).toMatchObject({ remaining: 100 });
+    expect(await flood(key, 150, 10)).toEqual({ VALID: 100, USAGE_EXCEEDED: 50 });
+    // The clock of Redis jumped ahead and back: none until that day.
+    await fleet.client.hset(pool, 't', Math.floor(Date.now() / 1000) + 30 * 86_400);
+    await fleet.ok('keys.updateRemaining', { keyId, op: 'set', value: 0 });
+    expect(await nextOf()).toBeGreaterThan(Date.now() / 1000 + 29 * 86_400);
+    expect(await verify(2, key)).toMatchObject({ code: 'USAGE_EXCEEDED' });
+  });
+});
+
 test('what verifiers hold is theirs until they give it back, and all of it comes back', async () => {
   const { key, keyId } = await create({ remaining: 100_000 });
   await flood(key, 600, 20);

@@ -14,7 +14,7 @@ async function exchange(member: string, turn: number, said: object = {}) {
     string,
     string | number
   >;
-  const args = [turn, spent ?? '-', kept ?? 0, need ?? 0, need ?? 0, wanted ?? 0, '-', '-', '-', '-'];
+  const args = [turn, spent ?? '-', kept ?? 0, need ? `${need}x1` : '', wanted ?? 0, '-', '-', '-', '-'];
   const [reply = []] = await verifier('exchange', [members, held, pool], [member, recalls, 50, ...args]);
   const [, status, granted, known, spokenFor, total, refillMs] = reply;
   return { status, granted, spent: known, spokenFor, total, refillMs: Number(refillMs) };
@@ -79,7 +79,7 @@ describe('an exchange', () => {
     expect((await exchange('2.a', 1, { need: 5 })).status).toBe('WAIT');
     expect((await exchange('2.a', 2, { need: 5 })).status).toMatch(/WAIT|HELD/);
     expect(await exchange('2.a', 3, { need: 6 })).toMatchObject({ status: 'NONE', total: 5 });
-    await at.redis.hset(pool, 'w', Date.now() - 500);
+    await at.redis.hset(pool, '@2.b', `5 0 1 0 ${Date.now() - 500}`);
     expect((await exchange('2.a', 4, { need: 5 })).status).toBe('HELD');
     await listener.quit();
     expect(heard).toEqual(['p']);

@@ -16,11 +16,11 @@ const present = () => Math.floor(Date.now() / DAY_MS);
 
 /** One turn of a holder, and its reply by name. */
 async function exchange(member: string, turn: number, said: object = {}, brought?: string) {
-  const { spent, kept, need, least, wanted, number, limit } = {
-    ...{ spent: '-', kept: 0, need: 0, wanted: 0, number: present(), limit: LIMIT },
+  const { spent, kept, need, needs, wanted, number, limit } = {
+    ...{ spent: '-', kept: 0, need: 0, needs: '', wanted: 0, number: present(), limit: LIMIT },
     ...said,
   } as Record<string, string | number>;
-  const asked = [turn, spent ?? '-', kept ?? 0, need ?? 0, least ?? need ?? 0, wanted ?? 0];
+  const asked = [turn, spent ?? '-', kept ?? 0, need ? `${need}x1` : (needs ?? ''), wanted ?? 0];
   const args = [member, recalls, 50, ...asked, limit ?? LIMIT, DAY_MS, number ?? '-'];
   const keys = [
     members,
@@ -29,8 +29,8 @@ async function exchange(member: string, turn: number, said: object = {}, brought
     ...(brought ? [broughtIndex('a', brought)] : []),
   ];
   const [reply = []] = await verifier('exchange', keys, [...args, brought ? 4 : '-']);
-  const [, status, granted, known, spokenFor, total, waitMs, window, leftMs] = reply;
-  return { status, granted, spent: known, spokenFor, total, waitMs: Number(waitMs), window, leftMs };
+  const [, status, granted, known, spokenFor, total, waitMs, lacking, window, leftMs] = reply;
+  return { status, granted, spent: known, spokenFor, total, waitMs: Number(waitMs), lacking, window, leftMs };
 }
 
 test('a limit grants what is needed, and of the rest a quarter at most, shared by all followers', async () => {
@@ -66,7 +66,7 @@ test('what is said of the window before counts for nothing in this one', async (
 });
 
 test('the next window begins with what slides in from the one before', async () => {
-  await at.redis.hset(name, { n: present() - 1, c: LIMIT, p: 7, h: 3, w: 1, '@2.b': '9 9 9 0' });
+  await at.redis.hset(name, { n: present() - 1, c: LIMIT, p: 7, h: 3, '@2.b': '9 9 9 0' });
   const { status, waitMs, leftMs } = await exchange('2.a', 1, { need: LIMIT });
   const passed = DAY_MS - Number(leftMs);
   expect(status).toBe('NONE');
@@ -95,9 +95,47 @@ test('others are asked for what they hold; where that is too little it is refuse
   expect({ status, total }).toEqual({ status: 'NONE', total: 5 });
   // In the next window, once so much of this one slid out.
   expect(waitMs).toBeGreaterThan(Number(leftMs));
-  await at.redis.hset(name, 'w', Date.now() - 500);
+  await at.redis.hset(name, '@2.b', `5 0 1 0 ${Date.now() - 500}`);
   expect((await exchange('2.a', 3, { need: 5 })).status).toBe('HELD');
-  expect((await exchange('2.a', 4, { need: 101 })).waitMs).toBeGreaterThan(DAY_MS);
+  // Who came after the others were asked is asked, too.
+  await at.redis.zadd(members, 0, '2.c');
+  await at.redis.hset(name, { c: LIMIT, h: 10, '@2.c': '5 0 1 0' });
+  expect((await exchange('2.a', 5, { need: 5 })).status).toBe('WAIT');
+  expect((await exchange('2.a', 6, { need: 8 })).status).toBe('HELD');
+  await at.redis.hdel(name, '@2.c');
+  expect((await exchange('2.a', 7, { need: 101 })).waitMs).toBeGreaterThan(DAY_MS);
+});
+
+test('what is spoken for may come back: others are asked once, and until then a refusal is one for a moment', async () => {
+  await at.redis.hset(name, { n: present(), c: LIMIT, p: 0, h: 0, '@2.b': '5 0 1 5' });
+  expect((await exchange('2.a', 1, { need: 6 })).status).toBe('NONE');
+  expect(await exchange('2.a', 2, { need: 5 })).toMatchObject({ status: 'SPOKEN', total: 0 });
+  expect(await at.redis.hget(name, '@2.b')).toMatch(/^5 0 1 5 \d+$/);
+  await at.redis.hset(name, '@2.b', `5 0 1 5 ${Date.now() - 60}`);
+  expect((await exchange('2.a', 3, { need: 5 })).status).toBe('NONE');
+  // Its next turn says what became of it.
+  await exchange('2.b', 2, { spent: 2 });
+  expect(await exchange('2.a', 4, { need: 3 })).toMatchObject({ status: 'OK', spokenFor: 3 });
+});
+
+test('of those that wait each gets what fits, in their order, and nothing of what others need besides', async () => {
+  const turn = async (needs: string, at: number) => {
+    const { status, granted, spokenFor, lacking } = await exchange('2.a', at, { needs, wanted: 1000 });
+    return [status, granted, spokenFor, lacking].join(' ');
+  };
+  expect(await turn('60x1 5x2 60x1 3x20', 1)).toBe('NONE 100 100 3');
+  await at.redis.del(name);
+  expect(await turn('60x1 50x1', 2)).toBe('NONE 60 60 50');
+  await at.redis.del(name);
+  // Where all of it fits there is a slice besides.
+  expect(await turn('60x1', 3)).toBe('OK 65 60 0');
+});
+
+test('fields of those that are gone go when the most of them are, and what they had is gone', async () => {
+  const gone = Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`@2.gone${i}`, '3 1 1 0']));
+  await at.redis.hset(name, { n: present(), c: 95, p: 0, h: 62, '@2.b': '5 3 1 0', ...gone });
+  expect((await exchange('2.a', 1, { need: 2 })).total).toBe(5);
+  expect((await at.redis.hkeys(name)).filter((field) => field.startsWith('@'))).toEqual(['@2.b', '@2.a']);
 });
 
 test('requests bring at most 100 limits for one key at a time', async () => {

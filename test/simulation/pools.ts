@@ -4,14 +4,16 @@ import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
 export const RECALL_MS = 50;
 export const RECALLED_MS = 1000;
 
-/** What a holder of a pool said and got, as in its field. */
-interface Holder {
+/** What a holder of a pool or limit said and got, as in its field. */
+export interface Holder {
   readonly granted: number;
   readonly spent: number;
   readonly turn: number;
   readonly spoken: number;
+  /** When it was asked to give back, since its latest turn. */
+  readonly askedAtMs?: number;
 }
-const NOBODY: Holder = { granted: 0, spent: 0, turn: 0, spoken: 0 };
+export const NOBODY: Holder = { granted: 0, spent: 0, turn: 0, spoken: 0 };
 
 /** Members of an API, as far as the scripts on pools look at them. */
 export interface Members {
@@ -20,14 +22,85 @@ export interface Members {
   readonly held: Set<string>;
 }
 
-const isLive = ({ members }: Members, name: string): boolean => (members.get(name) ?? -1) >= 0;
+export const isLive = ({ members }: Members, name: string): boolean => (members.get(name) ?? -1) >= 0;
 
-/** One pool of credits in Redis, without refills; credits.lua and exchange.lua as functions on it. */
+/** A refill of credits each time that so much time has passed; the real ones are daily or monthly. */
+export interface Refill {
+  readonly amount: number;
+  readonly periodMs: number;
+}
+
+/** What live holders other than the caller have to spend, and all that they hold. */
+export interface Scan {
+  readonly live: number;
+  readonly out: number;
+}
+
+/** What `grant` of exchange.lua does, on the numbers of a pool or of a window. */
+export function grant(
+  { kept, needs, wanted }: PoolTurn,
+  free: number,
+  {
+    members,
+    holders,
+    scan,
+    nowMs,
+  }: {
+    members: number;
+    holders: Map<string, Holder>;
+    scan: () => Scan;
+    nowMs: number;
+  },
+): {
+  status: 'OK' | 'NONE' | 'SPOKEN' | 'WAIT' | 'HELD';
+  spoken: number;
+  more: number;
+  recalls: boolean;
+  lacking: number;
+  /** Where something is lacking: what others have to spend, and what is left for it. */
+  others: number;
+  most: number;
+} {
+  let [rest, lacking] = [free + kept, 0];
+  for (const { cost, times } of needs) {
+    const fit = Math.max(0, Math.min(times, Math.floor(rest / cost)));
+    rest -= fit * cost;
+    if (fit < times) lacking = Math.min(cost, lacking || cost);
+  }
+  const spoken = Math.max(0, free - rest);
+  if (lacking === 0) {
+    const slice = Math.min(wanted, Math.floor((free - spoken + kept) / (4 * Math.max(members, 1))));
+    const more = Math.max(0, slice - kept);
+    return { status: 'OK', spoken, more, recalls: false, lacking, others: 0, most: 0 };
+  }
+  const { live: others, out } = scan();
+  const found = { spoken, more: 0, lacking, others, most: rest + others };
+  const spare = rest + others - lacking;
+  if (spare + out - others < 0) return { ...found, status: 'NONE', recalls: false };
+  let [recalls, silent, taken] = [false, 0, 0];
+  for (const [name, holder] of holders) {
+    const own = holder.granted - holder.spent - holder.spoken;
+    const sinceMs = nowMs - (holder.askedAtMs ?? Number.POSITIVE_INFINITY);
+    if (sinceMs < 0 || (own > 0 && sinceMs >= RECALLED_MS)) {
+      holders.set(name, { ...holder, askedAtMs: nowMs });
+      recalls = true;
+    } else if (sinceMs >= RECALL_MS) {
+      silent += own;
+      taken += holder.spoken;
+    }
+  }
+  if (spare < 0) return { ...found, status: spare + out - others - taken < 0 ? 'NONE' : 'SPOKEN', recalls };
+  return { ...found, status: spare < silent ? 'HELD' : 'WAIT', recalls };
+}
+
+/** One pool of credits in Redis; credits.lua and exchange.lua as functions on it. */
 export class PoolState {
   free: number;
   /** What holders have to spend. */
   holding = 0;
-  recalledAtMs = Number.NEGATIVE_INFINITY;
+  refill: Refill | undefined;
+  /** When the next refill is due. */
+  dueAtMs = 0;
   readonly holders = new Map<string, Holder>();
   /** Keys that share it, once there was more than one. */
   keys: readonly string[] = [];
@@ -39,7 +112,8 @@ export class PoolState {
   clone(): PoolState {
     const copy = new PoolState(this.free);
     copy.holding = this.holding;
-    copy.recalledAtMs = this.recalledAtMs;
+    copy.refill = this.refill;
+    copy.dueAtMs = this.dueAtMs;
     copy.keys = this.keys;
     for (const [name, holder] of this.holders) copy.holders.set(name, holder);
     return copy;
@@ -58,46 +132,52 @@ export class PoolState {
     if ((!live && !api.held.has(member)) || turn.turn <= mine.turn || spent < mine.spent) {
       return { reply: refusal(turn, 'OLD'), recalls: false };
     }
-    const { kept, need, least, wanted } = turn;
+    const { kept } = turn;
     this.free += mine.granted - (spent + kept);
     this.holding += kept - (mine.granted - mine.spent - mine.spoken);
-    let [granted, spoken] = [spent + kept, 0];
-    let [status, total]: [PoolReply['status'], number | undefined] = [live ? 'OK' : 'NOREG', undefined];
-    let recalls = false;
-    if (live && (this.free >= least || need === 0)) {
-      spoken = Math.max(0, Math.min(need, this.free));
-      const slice = Math.min(
-        wanted,
-        Math.floor((this.free - spoken + kept) / (4 * Math.max(api.members.size, 1))),
+    this.settle(api, nowMs, member, kept);
+    let granted = spent + kept;
+    let [status, total]: [PoolReply['status'], number | undefined] = ['NOREG', undefined];
+    let [recalls, spoken, lacking] = [false, 0, 0];
+    if (live) {
+      const others = new Map(
+        [...this.holders].filter(
+          ([name, holder]) => name !== member && isLive(api, name) && holder.granted > holder.spent,
+        ),
       );
-      const more = Math.max(0, slice - kept);
-      this.free -= spoken + more;
-      this.holding += more;
-      granted += spoken + more;
-    } else if (live) {
-      const others = this.scan(member, false, api).live;
-      total = this.free + kept + others;
-      const sinceMs = nowMs - this.recalledAtMs;
-      if (this.free + others < least) status = 'NONE';
-      else if (sinceMs < RECALLED_MS && sinceMs >= RECALL_MS) status = 'HELD';
-      else {
-        status = 'WAIT';
-        if (sinceMs >= RECALLED_MS) {
-          this.recalledAtMs = nowMs;
-          recalls = true;
-        }
-      }
+      const scan = () => this.scan(member, false, api);
+      const done = grant(turn, this.free, { members: api.members.size, holders: others, scan, nowMs });
+      for (const [name, holder] of others) this.holders.set(name, holder);
+      ({ status, recalls, spoken, lacking } = done);
+      this.free -= spoken + done.more;
+      this.holding += done.more;
+      granted += spoken + done.more;
+      if (lacking > 0) total = this.free + kept + done.others;
     }
     this.holders.set(member, { granted, spent, turn: turn.turn, spoken });
     const reply: PoolReply = {
-      ...{ turn: turn.turn, status, granted, spent, spokenFor: spoken },
-      ...{ total: total ?? this.free + this.holding, refillMs: -1 },
+      ...{ turn: turn.turn, status, granted, spent, spokenFor: spoken, lacking },
+      ...{ total: total ?? this.free + this.holding, refillMs: this.refill ? this.dueAtMs - nowMs : -1 },
     };
     return { reply, recalls };
   }
 
+  /** Has refills from now on, or none. */
+  setRefill(refill: Refill | undefined, nowMs: number): void {
+    this.refill = refill;
+    if (refill) this.dueAtMs = nextOf(refill, nowMs);
+  }
+
+  /** Brings it to the present, before anything else is done to it. `own` has `kept` to spend. */
+  settle(api: Members, nowMs: number, own = '', kept = 0): void {
+    if (!this.refill || nowMs < this.dueAtMs) return;
+    const { live } = this.scan(own, true, api);
+    this.free += Math.max(0, this.refill.amount - (this.free + kept + live));
+    this.dueAtMs = nextOf(this.refill, nowMs);
+  }
+
   /** What live holders have to spend, and all that they hold; others are written off. */
-  scan(own: string, ended: boolean, api: Members): { live: number; out: number } {
+  scan(own: string, ended: boolean, api: Members): Scan {
     let [live, out] = [0, 0];
     for (const [name, holder] of this.holders) {
       if (name === own) continue;
@@ -123,7 +203,8 @@ export class PoolState {
   }
 
   /** write-change.lua, for what is no `set`. */
-  change(change: CreditsChange, api: Members): { remaining: number; isOwed: boolean } {
+  change(change: CreditsChange, api: Members, nowMs: number): { remaining: number; isOwed: boolean } {
+    this.settle(api, nowMs);
     this.clamp(api);
     if (change.op === 'increment') this.free += change.value;
     else if (change.op === 'decrement') {
@@ -144,5 +225,7 @@ export class PoolState {
 
 /** A turn that changes nothing. */
 export const refusal = ({ turn }: PoolTurn, status: 'OLD' | 'STALE' | 'NOREG'): PoolReply => ({
-  ...{ turn, status, granted: 0, spent: 0, spokenFor: 0, total: 0, refillMs: -1 },
+  ...{ turn, status, granted: 0, spent: 0, spokenFor: 0, total: 0, refillMs: -1, lacking: 0 },
 });
+
+const nextOf = ({ periodMs }: Refill, nowMs: number): number => (Math.floor(nowMs / periodMs) + 1) * periodMs;

@@ -19,6 +19,7 @@ import {
   apiKeys,
   formatPointer,
   metaKey,
+  poolKey,
   recordKey,
   secretPointer,
   windowKey,
@@ -34,6 +35,9 @@ import { contentOf, type Outcome, RedisState } from './redis.ts';
 
 const NOW_MS = 1_790_000_000_000;
 const LEASE_MS = 1000;
+const DAY_MS = 86_400_000;
+/** Whether somebody answered in time is another matter than what is answered. */
+const TIMELESS: Partial<Record<PoolReply['status'], PoolReply['status']>> = { HELD: 'WAIT', SPOKEN: 'NONE' };
 const WINDOWS = ['w1', 'w2'];
 /** Number of the present window, so long that it lasts until the end of the test. */
 const windowNumber = () => Math.floor(Date.now() / DURATION_MAX_MS);
@@ -121,6 +125,7 @@ class Acts {
       ...some(2, () => this.#lease()),
       ...some(4, () => this.#exchange()),
       ...some(1, () => this.#usedBefore()),
+      ...some(1, () => this.#overdue()),
       ...some(1, () => this.#settle()),
       ...some(2, () => this.#trimOrFind()),
       ...some(1, () => this.#sweep()),
@@ -189,7 +194,7 @@ class Acts {
           return rest;
         });
       },
-      simulated: (state) => state.write(write, NOW_MS, pool),
+      simulated: (state) => state.write(write, NOW_MS, pool, Date.now()),
     };
   }
 
@@ -230,7 +235,31 @@ class Acts {
     const op = this.#random.pick(['set', 'set', 'increment', 'decrement', 'decrement', 'none'] as const);
     // Some are sent again, or another one by their name.
     const named = this.#random.chance(0.5) ? { operation: this.#random.pick(['one', 'two', 'three']) } : {};
-    return op === 'none' ? { op, ...named } : { op, value: named.operation ? value % 3 : value, ...named };
+    if (op === 'none') return { op, ...named };
+    const refill = this.#random.pick(['', `d ${value}`]);
+    if (!named.operation && this.#random.chance(0.15)) return { op: 'refill', refill };
+    if (op === 'set' && !named.operation && this.#random.chance(0.6)) return { op, value, refill };
+    return { op, value: named.operation ? value % 3 : value, ...named };
+  }
+
+  /** Time passes up to the next refill of a pool, or of several. */
+  #overdue(): Act {
+    const [{ apiId }, random] = [this, this.#random];
+    const refilled = [...this.state.api(apiId).pools].filter(([, { refill }]) => refill);
+    const pool = refilled.length > 0 ? random.pick(refilled)[0] : '';
+    const dueAtMs = Date.now() - random.pick([2000, 3 * DAY_MS]);
+    return {
+      name: `a refill of ${pool} is due`,
+      ask: async () => {
+        const key = poolKey(apiId, pool);
+        if (pool) await (await nodes.connection(key)).hset(key, { t: Math.floor(dueAtMs / 1000) });
+      },
+      simulated: (state) => {
+        const due = state.api(apiId).pools.get(pool);
+        if (due) due.dueAtMs = dueAtMs;
+        return { reply: undefined, wrote: true };
+      },
+    };
   }
 
   /** Of any pool, in turns that may be old, saying what may be true. */
@@ -241,11 +270,10 @@ class Acts {
       if (random.chance(0.4)) return this.#windowTurn(member);
       const pool = random.pick(pools);
       const { granted = 0, spent = 0 } = this.state.api(apiId).pools.get(pool)?.holders.get(member) ?? {};
-      const need = random.pick([0, 1, 2, 5, 30]);
       return {
         ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1) },
         spent: random.chance(0.3) ? undefined : random.chance(0.8) ? random.whole(spent, granted) : spent - 1,
-        ...{ kept: 0, need, least: need === 0 ? 0 : random.whole(1, need), wanted: random.pick([0, 1, 5]) },
+        ...{ kept: 0, needs: this.#needs(), wanted: random.pick([0, 1, 5]) },
       };
     };
     const turns = random.chance(0.5) ? [turn()] : [turn(), turn()];
@@ -253,8 +281,9 @@ class Acts {
     const timeless = (replies: readonly PoolReply[]) =>
       replies.map(({ window, ...reply }) => ({
         ...reply,
-        status: reply.status === 'HELD' ? ('WAIT' as const) : reply.status,
-        ...(window ? { refillMs: Math.sign(reply.refillMs), window: { ...window, leftMs: 0 } } : {}),
+        refillMs: Math.sign(reply.refillMs),
+        status: TIMELESS[reply.status] ?? reply.status,
+        ...(window ? { window: { ...window, leftMs: 0 } } : {}),
       }));
     return {
       name: `exchange ${member} ${JSON.stringify(turns)}`,
@@ -264,6 +293,12 @@ class Acts {
         return { ...rest, reply: timeless(reply) };
       },
     };
+  }
+
+  #needs(): PoolTurn['needs'] {
+    const random = this.#random;
+    const one = () => ({ cost: random.pick([1, 2, 5, 30]), times: random.pick([1, 1, 3]) });
+    return Array.from({ length: random.pick([0, 1, 1, 2, 4]) }, one);
   }
 
   /** About a rate limit, saying what may be true of this window, of another one or of none. */
@@ -276,11 +311,11 @@ class Acts {
         ? random.whole(spent, granted)
         : spent - 1;
     const number = random.chance(0.1) ? undefined : windowNumber() - random.pick([0, 0, 0, 0, 0, 1]);
-    const [need, limit] = [random.pick([0, 1, 2, 5, 30]), random.pick([1, 20, 100])];
+    const limit = random.pick([1, 20, 100]);
     return {
       ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1), spent: said },
       kept: said === undefined || said < spent ? 0 : random.whole(0, granted - said),
-      ...{ need, least: need === 0 ? 0 : random.whole(1, need), wanted: random.pick([0, 1, 5]) },
+      ...{ needs: this.#needs(), wanted: random.pick([0, 1, 5]) },
       window: { limit, durationMs: DURATION_MAX_MS, number },
     };
   }
@@ -307,7 +342,7 @@ class Acts {
     return {
       name: `settle ${keyId}`,
       ask: () => real.credits.isSettled(apiId, keyId),
-      simulated: (state) => state.settleCredits(apiId, keyId),
+      simulated: (state) => state.settleCredits(apiId, keyId, Date.now()),
     };
   }
 

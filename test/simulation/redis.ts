@@ -22,7 +22,7 @@ import type {
   SyncReply,
   SyncRequest,
 } from '../../verifier/core/redis-port.ts';
-import { PoolState, refusal } from './pools.ts';
+import { PoolState, type Refill, refusal } from './pools.ts';
 import { WindowState } from './windows.ts';
 
 /** Limits that constants of the modules set for the real Redis. */
@@ -32,6 +32,8 @@ export interface RedisLimits {
   readonly payloadBytesMax: number;
   readonly batchEntriesMax: number;
   readonly batchBytesMax: number;
+  /** Time between two daily refills, where days are shorter than real ones. */
+  readonly dayMs?: number;
 }
 
 /** A named change of credits that was made. */
@@ -221,18 +223,26 @@ export class RedisState {
 
   /**
    * write-change.lua, or reroll-key.lua; `nowMs` becomes `updatedAt`, and `poolId` names what the control plane does to credits
+   * @param atMs the clock of Redis
    */
-  write(write: Write, nowMs: number, poolId = ''): Outcome<WriteReply> {
+  write(write: Write, nowMs: number, poolId = '', atMs = nowMs): Outcome<WriteReply> {
     const messages: string[] = [];
     const { successor } = write;
     const reply = successor
       ? this.#reroll(write, successor, nowMs, messages)
-      : this.#change(write, nowMs, poolId, messages);
+      : this.#change(write, nowMs, poolId, messages, undefined, atMs);
     return reply.status === 'OK' ? { reply, wrote: true, messages } : read(reply);
   }
 
   /** change.lua; `join` = the pool of this name, which the key shares */
-  #change(write: Write, nowMs: number, poolId: string, messages: string[], join?: string): WriteReply {
+  #change(
+    write: Write,
+    nowMs: number,
+    poolId: string,
+    messages: string[],
+    join?: string,
+    atMs = nowMs,
+  ): WriteReply {
     const { apiId, operation, keyId, fields, credits, condition = '' } = write;
     const api = this.api(apiId);
     if (api.deleted) return { status: 'NOT_FOUND' };
@@ -272,7 +282,7 @@ export class RedisState {
     const secretHash = operation === 'create' ? hashSecret(keyId) : (record?.['p'] ?? '');
     const changed =
       join === undefined
-        ? credits && this.#credits(api, record, credits, poolId)
+        ? credits && this.#credits(api, record, credits, poolId, atMs)
         : { pool: join, left: undefined };
     const state = { ...record, p: secretHash, ...fields, ...(changed ? { q: changed.pool } : {}) };
     const asked = join === undefined ? { ...credits, id: poolId } : { op: 'join', id: join };
@@ -347,18 +357,31 @@ export class RedisState {
     record: Readonly<Record<string, string>> | undefined,
     change: CreditsChange,
     poolId: string,
+    nowMs: number,
   ): { pool: string; left?: { remaining: number; isOwed: boolean } | undefined } {
     const present = record?.['q'] ?? '';
     const pool = api.pools.get(present);
+    pool?.settle(api, nowMs);
+    const refill = 'refill' in change ? change.refill : undefined;
+    if (pool && refill !== undefined) pool.setRefill(this.#refill(refill), nowMs);
     if (change.op === 'set' || change.op === 'none') {
       api.pools.delete(present);
       if (change.op === 'none') return { pool: '' };
       const fresh = new PoolState(change.value);
       fresh.keys = pool?.keys ?? [];
+      if (pool) Object.assign(fresh, { refill: pool.refill, dueAtMs: pool.dueAtMs });
+      else if (refill !== undefined) fresh.setRefill(this.#refill(refill), nowMs);
       api.pools.set(poolId, fresh);
       return { pool: poolId, left: { remaining: change.value, isOwed: false } };
     }
-    return { pool: present, left: pool?.change(change, api) };
+    return { pool: present, left: pool?.change(change, api, nowMs) };
+  }
+
+  /** A daily refill as pools have it, `d <amount>`. */
+  #refill(text: string): Refill | undefined {
+    return text === ''
+      ? undefined
+      : { amount: Number(text.slice(2)), periodMs: this.limits.dayMs ?? 86_400_000 };
   }
 
   /** exchange.lua */
@@ -379,9 +402,10 @@ export class RedisState {
   }
 
   /** settle-credits.lua; whether nobody holds anything that the pool lacks */
-  settleCredits(apiId: string, keyId: string): Outcome<boolean> {
+  settleCredits(apiId: string, keyId: string, nowMs: number): Outcome<boolean> {
     const api = this.api(apiId);
     const pool = api.pools.get(api.records.get(keyId)?.['q'] ?? '');
+    pool?.settle(api, nowMs);
     pool?.clamp(api);
     return { reply: !pool || pool.free >= 0, wrote: true };
   }
@@ -521,10 +545,16 @@ export class RedisState {
     record: Readonly<Record<string, string>>,
     needs = 1,
     credits?: number,
+    refill = '',
+    nowMs = 0,
   ): Outcome<boolean> {
     const api = this.api(apiId);
     if (!api.created || api.deleted || api.records.has(keyId) || gate(api, needs)) return read(false);
-    if (credits !== undefined) api.pools.set(record['q'] ?? '', new PoolState(credits));
+    if (credits !== undefined) {
+      const pool = new PoolState(credits);
+      pool.setRefill(this.#refill(refill), nowMs);
+      api.pools.set(record['q'] ?? '', pool);
+    }
     api.records.set(keyId, { ...record, i: this.#addCreation(api, contentOf(keyId, record)) });
     return { reply: true, wrote: true };
   }

@@ -1,14 +1,5 @@
 import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
-import { type Members, RECALL_MS, RECALLED_MS, refusal } from './pools.ts';
-
-/** What a holder said and got in the present window, as in its field. */
-interface Holder {
-  readonly granted: number;
-  readonly spent: number;
-  readonly turn: number;
-  readonly spoken: number;
-}
-const NOBODY: Holder = { granted: 0, spent: 0, turn: 0, spoken: 0 };
+import { grant, type Holder, isLive, type Members, NOBODY, refusal } from './pools.ts';
 
 type Window = NonNullable<PoolTurn['window']>;
 
@@ -18,7 +9,6 @@ export class WindowState {
   granted = 0;
   before = 0;
   holding = 0;
-  recalledAtMs = Number.NEGATIVE_INFINITY;
   readonly holders = new Map<string, Holder>();
 
   clone(): WindowState {
@@ -35,7 +25,6 @@ export class WindowState {
     this.number = number;
     this.granted = 0;
     this.holding = 0;
-    this.recalledAtMs = Number.NEGATIVE_INFINITY;
     this.holders.clear();
   }
 
@@ -47,8 +36,7 @@ export class WindowState {
     api: Members,
     nowMs: number,
   ): { reply: PoolReply; recalls: boolean } {
-    const isLive = (name: string) => (api.members.get(name) ?? -1) >= 0;
-    if (!isLive(member)) return { reply: refusal(turn, 'NOREG'), recalls: false };
+    if (!isLive(api, member)) return { reply: refusal(turn, 'NOREG'), recalls: false };
     const { limit, durationMs, number } = window;
     this.#enter(window, nowMs);
     const mine = this.holders.get(member) ?? NOBODY;
@@ -60,41 +48,44 @@ export class WindowState {
     this.holding += kept - (mine.granted - mine.spent - mine.spoken);
     const leftMs = (this.number + 1) * durationMs - nowMs;
     const free = Math.floor(limit - this.before * Math.min(1, leftMs / durationMs) - this.granted);
-    let [granted, spoken] = [spent + kept, 0];
-    let [status, total]: [PoolReply['status'], number | undefined] = ['OK', undefined];
-    let [refillMs, recalls] = [-1, false];
-    const { need, least, wanted } = turn;
-    let more = 0;
-    if (free >= least || need === 0) {
-      spoken = Math.max(0, Math.min(need, free));
-      const slice = Math.min(
-        wanted,
-        Math.floor((free - spoken + kept) / (4 * Math.max(api.members.size, 1))),
-      );
-      more = Math.max(0, slice - kept);
-      this.granted += spoken + more;
-      this.holding += more;
-      granted += spoken + more;
-    } else {
-      let others = 0;
-      for (const [name, holder] of this.holders)
-        if (name !== member && isLive(name)) others += holder.granted - holder.spent - holder.spoken;
-      total = free + kept + others;
-      const sinceMs = nowMs - this.recalledAtMs;
-      if (free + others < least) {
-        status = 'NONE';
-        refillMs = this.#waitMs(limit, durationMs, this.granted - others, leftMs, least);
-      } else if (sinceMs < RECALLED_MS && sinceMs >= RECALL_MS) status = 'HELD';
-      else {
-        status = 'WAIT';
-        recalls = sinceMs >= RECALLED_MS;
-        if (recalls) this.recalledAtMs = nowMs;
+    // Who is not live any more gives nothing back.
+    const others = new Map(
+      [...this.holders].filter(
+        ([name, holder]) => name !== member && isLive(api, name) && holder.granted > holder.spent,
+      ),
+    );
+    const scan = () => this.#scan(member, api);
+    const size = api.members.size;
+    const done = grant({ ...turn, kept }, free, { members: size, holders: others, scan, nowMs });
+    for (const [name, holder] of others) this.holders.set(name, holder);
+    const { status, spoken, more, recalls, lacking } = done;
+    this.granted += spoken + more;
+    this.holding += more;
+    const granted = spent + kept + spoken + more;
+    const left = free - spoken - more;
+    const refillMs =
+      status === 'NONE' || status === 'SPOKEN'
+        ? this.#waitMs(limit, durationMs, this.granted - (done.most - left), leftMs, lacking)
+        : -1;
+    const total = lacking > 0 ? left + kept + done.others : left + this.holding;
+    this.holders.set(member, { granted, spent, turn: turn.turn, spoken });
+    const reply = { turn: turn.turn, status, granted, spent, spokenFor: spoken, total, refillMs, lacking };
+    return { reply: { ...reply, window: { number: this.number, leftMs } }, recalls };
+  }
+
+  #scan(own: string, api: Members): { live: number; out: number } {
+    let [live, out] = [0, 0];
+    for (const [name, { granted, spent, spoken }] of this.holders) {
+      if (name === own) continue;
+      if (isLive(api, name)) {
+        live += granted - spent - spoken;
+        out += granted - spent;
+      } else {
+        this.holding -= granted - spent - spoken;
+        this.holders.delete(name);
       }
     }
-    this.holders.set(member, { granted, spent, turn: turn.turn, spoken });
-    total ??= free - spoken - more + this.holding;
-    const reply = { turn: turn.turn, status, granted, spent, spokenFor: spoken, total, refillMs };
-    return { reply: { ...reply, window: { number: this.number, leftMs } }, recalls };
+    return { live, out };
   }
 
   #waitMs(limit: number, durationMs: number, granted: number, leftMs: number, least: number): number {

@@ -67,9 +67,8 @@ export interface PoolTurn {
   readonly spent: number | undefined;
   /** Credits that were granted, are not spent, and are not given back. */
   readonly kept: number;
-  readonly need: number;
-  /** The least part of `need` that is of any use. */
-  readonly least: number;
+  /** What those that wait need, in their order, each run of equal ones together. */
+  readonly needs: readonly { readonly cost: number; readonly times: number }[];
   /** The slice wanted besides, which `kept` is part of. */
   readonly wanted: number;
   /** Of a rate limit; undefined = a pool of credits. */
@@ -87,7 +86,7 @@ export interface PoolTurn {
 export interface PoolReply {
   readonly turn: number;
   /** As exchange.lua has them. */
-  readonly status: 'OK' | 'NONE' | 'WAIT' | 'HELD' | 'NOREG' | 'OLD' | 'STALE' | 'FULL';
+  readonly status: 'OK' | 'NONE' | 'SPOKEN' | 'WAIT' | 'HELD' | 'NOREG' | 'OLD' | 'STALE' | 'FULL';
   /** All that was granted to this name so far. */
   readonly granted: number;
   /** All that Redis knows to be spent under it. */
@@ -96,8 +95,10 @@ export interface PoolReply {
   readonly spokenFor: number;
   /** Credits left, as far as Redis knows. */
   readonly total: number;
-  /** Time until there will be more: the next refill, or for a rate limit so much that `least` fits; -1 = never, or unknown. */
+  /** Time until there will be more: the next refill, or for a rate limit so much that `lacking` fits; -1 = never, or unknown. */
   readonly refillMs: number;
+  /** The least need that was not met, which the status is about; 0 = all were. */
+  readonly lacking: number;
   /** Of a rate limit: which window it is, and how long it still lasts. */
   readonly window?: { readonly number: number; readonly leftMs: number };
 }

@@ -70,8 +70,8 @@ export class RedisDirectory implements Directory {
     const { members, held, recalls } = apiKeys(apiId);
     const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
     const keys = [members, held, ...names];
-    const said = turns.flatMap(({ pool, turn, spent = '-', kept, need, least, wanted, window }) => [
-      ...[turn, spent, kept, need, least, wanted],
+    const said = turns.flatMap(({ pool, turn, spent = '-', kept, needs, wanted, window }) => [
+      ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), wanted],
       ...[window?.limit ?? '-', window?.durationMs ?? '-', window?.number ?? '-'],
       window?.isBrought ? keys.push(broughtIndex(apiId, pool)) : '-',
     ]);
@@ -218,10 +218,10 @@ class RedisSession implements Session {
 
 function repliesOf(reply: unknown): PoolReply[] {
   return (reply as [string, PoolReply['status'], ...string[]][]).map(([turn, status, ...numbers]) => {
-    const [granted = 0, spent = 0, spokenFor = 0, total = 0, refillMs = -1, number, leftMs] =
+    const [granted = 0, spent = 0, spokenFor = 0, total = 0, refillMs = -1, lacking = 0, number, leftMs] =
       numbers.map(Number);
     const window = number === undefined || leftMs === undefined ? {} : { window: { number, leftMs } };
-    return { turn: Number(turn), status, granted, spent, spokenFor, total, refillMs, ...window };
+    return { turn: Number(turn), status, granted, spent, spokenFor, total, refillMs, lacking, ...window };
   });
 }
 

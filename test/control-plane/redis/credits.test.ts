@@ -19,7 +19,7 @@ const exchange = (turn: number, spent: number | '-', need: number) =>
   verifier(
     'exchange',
     [members, held, pool],
-    ['2.a', recalls, 50, turn, spent, 0, need, need, 0, '-', '-', '-', '-'],
+    ['2.a', recalls, 50, turn, spent, 0, need ? `${need}x1` : '', 0, '-', '-', '-', '-'],
   );
 
 /** Pauses that were made, in milliseconds; time is what they add up to. */

@@ -21,6 +21,7 @@ function granted() {
     spokenFor: 0,
     total: 0,
     refillMs: -1,
+    lacking: 0,
   } as const;
   pool.replied({ ...counts, window: { number: 7, leftMs: 500 } });
   return { pool, now };
@@ -63,6 +64,7 @@ test('what remains in a new window is without what was spent in the one before',
     spokenFor: 1,
     total: 8,
     refillMs: -1,
+    lacking: 0,
   } as const;
   pool.replied({ ...counts, window: { number: 8, leftMs: 900 } });
   expect([pool.remaining, pool.available]).toEqual([9, 4]);
@@ -82,6 +84,7 @@ test('what is spent while the reply is on its way is taken off what it says to r
     spokenFor: 0,
     total: 10,
     refillMs: -1,
+    lacking: 0,
   } as const;
   pool.replied({ ...counts, window: { number: 7, leftMs: 400 } });
   expect([pool.remaining, pool.available]).toEqual([7, 7]);

@@ -22,9 +22,11 @@ beforeEach(() => {
     },
     async exchange(_member, asked) {
       taken.push(...asked);
-      return asked.map(({ turn, need }) => ({
-        ...{ turn, status, granted: need, spent: 0, spokenFor: need, total: 95, refillMs: -1 },
-      }));
+      return asked.map(({ turn, needs }) => {
+        const need = needs.reduce((sum, { cost, times }) => sum + cost * times, 0);
+        const counts = { granted: need, spent: 0, spokenFor: need, total: 95, refillMs: -1 };
+        return { turn, status, ...counts, lacking: status === 'OK' ? 0 : 1 };
+      });
     },
   });
 });

@@ -3,7 +3,8 @@ import type { Grants } from '../grants.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Requirements } from '../requirements.ts';
 import { type Limit, limitPool } from './limits.ts';
-import type { Pool, Waiter } from './pool.ts';
+import type { Pool } from './pool.ts';
+import type { Waiter } from './waiters.ts';
 
 /** Need of a request in one pool. */
 export interface Claim {

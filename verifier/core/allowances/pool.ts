@@ -3,15 +3,7 @@ import { ApiError } from '#shared/errors.ts';
 import { type Instant, instant } from '../lease.ts';
 import type { PoolReply, PoolTurn } from '../redis-port.ts';
 import { SpendingRate } from './spending-rate.ts';
-
-/** Somebody who needs what is not here. */
-export interface Waiter {
-  /** True once nobody waits any more. */
-  readonly over: boolean;
-  /** Called when there is news: judges all anew and, where it still has to wait, asks again. */
-  again(): void;
-  fail(error: unknown): void;
-}
+import { type Waiter, Waiters } from './waiters.ts';
 
 /** A rate limit: so much in each window of some length. */
 export interface Window {
@@ -33,9 +25,9 @@ const tooMany = () =>
 export const IDLE_MS = 2000;
 /** Time for which a pool that was recalled takes no more than its requests need, milliseconds. */
 const RECALLED_MS = 5000;
-/** Longest time for which a refusal is remembered, milliseconds. */
-const REFUSED_MS = 1000;
-/** The same for a rate limit, of which Redis says how long that is. */
+/** Longest time for which a refusal is remembered, and for which what remains is told without asking, milliseconds. */
+const KNOWN_MS = 1000;
+/** The same for a refusal by a rate limit of which nothing can come back, so that Redis says how long that is. */
 const REFUSED_WINDOW_MS = 60_000;
 /** Rest before Redis is asked once more for what others are to give back, milliseconds. */
 const RETRY_MS = 5;
@@ -59,8 +51,7 @@ export class Pool {
   readonly #clock: Clock;
   readonly #sliceMs: number;
   readonly #request: (pool: Pool) => void;
-  /** Need of each of them. */
-  readonly #waiters = new Map<Waiter, number>();
+  readonly #waiters = new Waiters();
   /** The window that the numbers are of; undefined = none. */
   #number: number | undefined;
   /**
@@ -78,7 +69,9 @@ export class Pool {
   #remaining: number | undefined;
   /** The turn whose reply counts; 0 = none. */
   #turn = 0;
-  #said = { spent: 0, kept: 0, least: 0 };
+  #saidSpent = 0;
+  /** Until when `#remaining` is told without asking. */
+  #knownUntilMs = 0;
   /** True while Redis is known to count nothing as being here. */
   #settled = true;
   /** True if all is to be given back at the next turn. */
@@ -124,6 +117,12 @@ export class Pool {
     return this.#waiters.size === 0 && this.#clock.monotonicMs() - this.#usedAtMs >= IDLE_MS;
   }
 
+  /** True if something is here for so long that others, and what remains, should be told of anew. */
+  get isStale(): boolean {
+    const nowMs = this.#clock.monotonicMs();
+    return this.available > 0 && nowMs >= this.#knownUntilMs - KNOWN_MS + Math.max(this.#sliceMs, KNOWN_MS);
+  }
+
   /** Time until a refused request may be made again; undefined = nobody knows. */
   get retryMs(): number | undefined {
     if (this.#refillAtMs === Number.POSITIVE_INFINITY) return undefined;
@@ -146,9 +145,10 @@ export class Pool {
   look(cost: number, nowMs: number): 'enough' | 'too little' | undefined {
     this.#usedAtMs = nowMs;
     if (this.#remaining === undefined) return undefined;
-    if (cost > 0 && nowMs < this.#refusedUntilMs && cost >= this.#refusedBelow) return 'too little';
-    if (this.#spent === undefined || this.#isOver(nowMs)) return undefined;
-    return this.#granted - this.#spent < cost ? undefined : 'enough';
+    if (this.#spent !== undefined && this.#granted - this.#spent >= cost && !this.#isOver(nowMs))
+      // Who takes nothing would never ask, and be told for ever what remained once.
+      return cost === 0 && nowMs >= this.#knownUntilMs ? undefined : 'enough';
+    return cost > 0 && nowMs < this.#refusedUntilMs && cost >= this.#refusedBelow ? 'too little' : undefined;
   }
 
   /** Spends what `look` said to be enough, in the same block. */
@@ -163,30 +163,26 @@ export class Pool {
 
   /** Waits for what is not here; once, however often it is said. */
   ask(waiter: Waiter, cost: number): void {
-    this.#waiters.set(waiter, cost);
+    this.#waiters.add(waiter, cost);
     if (this.#turn === 0) this.#request(this);
   }
 
   /** Begins a turn: what is not kept is gone from here before anybody is told. undefined = there is nothing to say. */
   begin(turn: number): PoolTurn | undefined {
-    for (const waiter of this.#waiters.keys()) if (waiter.over) this.#waiters.delete(waiter);
-    const nowMs = this.#clock.monotonicMs();
     if (this.#turn !== 0) return undefined;
+    const nowMs = this.#clock.monotonicMs();
     const { window } = this;
     const returns = this.#returns || nowMs < this.#recalledUntilMs || window?.isExact === true;
     const kept = returns ? 0 : this.available;
-    const costs = [...this.#waiters.values()].filter((cost) => cost > 0);
-    const need = Math.max(0, costs.reduce((sum, cost) => sum + cost, 0) - kept);
-    const least = need === 0 ? 0 : Math.max(1, Math.min(...costs) - kept);
     const sliceMs = window ? Math.min(this.#sliceMs, window.durationMs * SLICE_PART) : this.#sliceMs;
     const wanted = returns ? 0 : Math.floor((this.#rate.at(nowMs) * sliceMs) / 1000);
     this.#returns = false;
     this.#turn = turn;
     this.#settled = false;
     this.#granted = (this.#spent ?? 0) + kept;
-    this.#said = { spent: this.#spent ?? 0, kept, least: least + kept };
+    this.#saidSpent = this.#spent ?? 0;
     this.#sentAt = instant(this.#clock);
-    const said = { pool: this.id, turn, spent: this.#spent, kept, need, least, wanted };
+    const said = { pool: this.id, turn, spent: this.#spent, kept, needs: this.#waiters.needs(), wanted };
     if (!window) return said;
     const { limit, durationMs, isBrought } = window;
     return { ...said, window: { limit, durationMs, isBrought, number: this.#number } };
@@ -200,36 +196,39 @@ export class Pool {
     if (status === 'FULL') return void this.failAll(tooMany());
     if (status === 'STALE' || status === 'OLD' || status === 'NOREG') {
       if (status === 'STALE') this.#settled = true;
-      this.#clock.after(RETRY_MS, () => this.#wakeAll());
+      this.#clock.after(RETRY_MS, () => this.#waiters.wakeAll());
       return;
     }
     if (reply.window) this.#enter(reply.window);
-    const since = this.#spent === undefined ? 0 : this.#spent - this.#said.spent;
+    const since = this.#spent === undefined ? 0 : this.#spent - this.#saidSpent;
     this.#spent ??= reply.spent;
     this.#granted = reply.granted;
     this.#remaining = total + reply.spokenFor - since;
     this.#settled = this.#granted === this.#spent && since === 0;
-    if (status === 'WAIT') return void this.#clock.after(RETRY_MS, () => this.#goOn());
     const nowMs = this.#clock.monotonicMs();
-    this.#refillAtMs = reply.refillMs < 0 ? Number.POSITIVE_INFINITY : nowMs + reply.refillMs;
-    if (status === 'OK') {
-      this.#refusedUntilMs = 0;
-    } else {
-      // What fits a window later may be more than now without anybody giving back.
-      this.#refusedBelow = status === 'NONE' && !this.window ? total + 1 : this.#said.least;
-      const longestMs = this.window && reply.refillMs >= 0 ? REFUSED_WINDOW_MS : REFUSED_MS;
-      this.#refusedUntilMs = Math.min(nowMs + longestMs, this.#refillAtMs);
-    }
+    this.#knownUntilMs = nowMs + KNOWN_MS;
+    this.#refusedUntilMs = 0;
     this.#slice = 0;
-    this.#wakeAll();
+    this.#refillAtMs = reply.refillMs < 0 ? Number.POSITIVE_INFINITY : nowMs + reply.refillMs;
+    if (status !== 'OK' && status !== 'WAIT') this.#refuse(reply, nowMs);
+    this.#waiters.wakeServed(() => this.available);
+    if (status === 'WAIT') return void this.#clock.after(RETRY_MS, () => this.#goOn());
+    this.#waiters.wakeAll();
     this.#slice = this.available;
-    if (this.available > 0 && nowMs < this.#recalledUntilMs) this.giveBack();
+    const isAsked = this.#returns || (nowMs < this.#recalledUntilMs && this.available > 0);
+    if (isAsked && !this.#settled) this.giveBack();
+  }
+
+  #refuse({ status, lacking }: PoolReply, nowMs: number): void {
+    const longestMs = this.window && status === 'NONE' ? REFUSED_WINDOW_MS : KNOWN_MS;
+    this.#refusedBelow = lacking;
+    this.#refusedUntilMs = Math.min(nowMs + longestMs, this.#refillAtMs);
   }
 
   /** Begins anew where the window is another, and notes how long what is granted now is good for. */
   #enter({ number, leftMs }: { number: number; leftMs: number }): void {
     if (number !== this.#number) {
-      if (this.#spent !== undefined) this.#said = { ...this.#said, spent: 0 };
+      if (this.#spent !== undefined) this.#saidSpent = 0;
       this.#spent = this.#spent === undefined ? undefined : 0;
       this.#number = number;
     }
@@ -249,21 +248,11 @@ export class Pool {
   }
 
   failAll(error: unknown): void {
-    for (const waiter of this.#takeWaiters()) waiter.fail(error);
+    this.#waiters.failAll(error);
   }
 
   #goOn(): void {
     if (this.#turn === 0 && this.#waiters.size > 0) this.#request(this);
-  }
-
-  #wakeAll(): void {
-    for (const waiter of this.#takeWaiters()) waiter.again();
-  }
-
-  #takeWaiters(): Waiter[] {
-    const waiters = [...this.#waiters.keys()];
-    this.#waiters.clear();
-    return waiters;
   }
 
   /** True if what was granted is good no more. Credits are until they are spent. */
@@ -276,16 +265,16 @@ export class Pool {
 
   /** A change of a key with this pool was applied: nothing from before it counts, and everything is given back. */
   changed(): void {
-    const isOut = this.#turn !== 0 || (this.window ? this.available > 0 : !this.#settled);
+    const isOut = this.#turn !== 0 || !this.#settled;
     this.void();
-    this.#wakeAll();
+    this.#waiters.wakeAll();
     if (isOut) this.giveBack();
   }
 
   /** Others need what is here. */
   recalled(): void {
     this.#recalledUntilMs = this.#clock.monotonicMs() + RECALLED_MS;
-    if (this.available > 0) this.giveBack();
+    if (!this.#settled) this.giveBack();
   }
 
   giveBack(): void {

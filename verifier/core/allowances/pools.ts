@@ -180,9 +180,10 @@ export class Pools {
     this.#options.clock.after(IDLE_MS / 4, () => {
       this.#isWatched = false;
       for (const [id, pool] of this.#pools) {
-        if (!pool.isIdle) continue;
-        if (pool.isSettled) this.#pools.delete(id);
-        else pool.giveBack();
+        if (pool.isIdle) {
+          if (pool.isSettled) this.#pools.delete(id);
+          else pool.giveBack();
+        } else if (pool.isStale) this.#request(pool);
       }
       if (this.#pools.size > 0) this.#watch();
     });

@@ -2,7 +2,7 @@
 -- and nobody may use it after that window. What is not given back until then is gone.
 --
 -- A limit's hash: n number of the window; c granted in it, p in the one before; h the sum of what holders have to spend;
---   w the latest recall, Unix ms; and of each holder '@' and its name → granted, spent, turn, spoken for, all in this window
+--   and of each holder '@' and its name → what a pool has of it, all in this window
 -- The limits that requests bring for one key are in an index, a sorted set: name → when its hash is forgotten, Unix ms
 -- Returns a table of functions
 local function windowsOf(member, nowMs, text, numbers, live)
@@ -16,18 +16,18 @@ local function windowsOf(member, nowMs, text, numbers, live)
   end
 
   -- Brings a limit to the present window. A clock that goes back by less than a window does not open a window again.
-  -- Returns whether it is new, number, c, p, h, w, the field of `member`, and ms until the window ends
+  -- Returns whether it is new, number, c, p, h, the field of `member`, and ms until the window ends
   local function open(name, duration)
-    local n, c, p, h, w, mine = unpack(redis.call('HMGET', name, 'n', 'c', 'p', 'h', 'w', own))
+    local n, c, p, h, mine = unpack(redis.call('HMGET', name, 'n', 'c', 'p', 'h', own))
     local number = math.floor(nowMs / duration)
     n, c, p, h = tonumber(n or -9), tonumber(c or 0), tonumber(p or 0), tonumber(h or 0)
     if n == number + 1 then number = n end
     local isNew = n ~= number
     if isNew then
-      p, c, h, w, mine = n == number - 1 and c or 0, 0, 0, nil, nil
+      p, c, h, mine = n == number - 1 and c or 0, 0, 0, nil
       redis.call('DEL', name)
     end
-    return isNew, number, c, p, h, w, mine, (number + 1) * duration - nowMs
+    return isNew, number, c, p, h, mine, (number + 1) * duration - nowMs
   end
 
   -- The window slides: of the one before counts what is not yet a whole duration ago, as if it were spread evenly.
@@ -43,17 +43,25 @@ local function windowsOf(member, nowMs, text, numbers, live)
     return math.ceil(left + duration * math.max(0, 1 - (limit - least) / c)) + 1
   end
 
-  -- What other live holders have to spend; nothing of it is ever taken off.
+  -- Goes through the holders, as credits.lua does. Nothing that was granted in a window is taken back from who is not live any more,
+  -- so that its field goes.
   local function scan(name)
-    local others, fields = 0, redis.call('HGETALL', name)
+    local others, gone, out, holders = 0, 0, 0, {}
+    local fields = redis.call('HGETALL', name)
     for i = 1, #fields, 2 do
       local holder = string.match(fields[i], '^@(.*)$')
-      if holder and fields[i] ~= own and live(holder) then
-        local granted, spent, _, spoken = numbers(fields[i + 1])
-        others = others + granted - spent - spoken
+      if holder and fields[i] ~= own then
+        local granted, spent, turn, spoken, asked = numbers(fields[i + 1])
+        if not live(holder) then
+          gone = gone + granted - spent - spoken
+          redis.call('HDEL', name, fields[i])
+        else
+          others, out = others + granted - spent - spoken, out + granted - spent
+          if granted > spent then holders[#holders + 1] = {fields[i], granted, spent, turn, spoken, asked} end
+        end
       end
     end
-    return others, 0
+    return others, gone, out, holders
   end
 
   local function close(isNew, name, number, c, p, h, left, duration, mine, index)

@@ -10,24 +10,23 @@ local function changeCredits(base, pool, asked)
   local name = pools .. (pool or '')
   local after, left, owed = nil, '', ''
   local b, h, r, t, k = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't', 'k'))
-  b, h = tonumber(b or 0), tonumber(h or 0)
+  b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)
   if asked.op ~= 'none' and asked.refill then
     r = asked.refill
     if r == '' then r, t = nil, nil else t = select(2, credits.refillOf(r)) end
   end
   if asked.op == 'set' or asked.op == 'none' then
     -- A fresh pool: what anybody has of the one before is worth nothing once its name is replaced.
+    local refilled = redis.call('HMGET', name, 'f')[1]
     if pool then redis.call('DEL', name) end
     after = ''
     if asked.op == 'set' then
       after, b, h, name = asked.id, asked.value, 0, pools .. asked.id
       left = credits.text(b)
       if k then redis.call('HSET', name, 'k', k) end
+      if refilled then redis.call('HSET', name, 'f', refilled) end
     end
   else
-    local due
-    b, h, due = credits.refill(name, b, h, asked.refill == nil and r, t, '', 0)
-    t = due or t
     b, h = credits.clamp(name, b, h)
     -- Doubles tell numbers apart up to 9e15, and what holders have is added to this.
     if asked.op == 'increment' then b = math.min(b + asked.value, 4e15)
