@@ -61,6 +61,16 @@ describe('one verifier', () => {
     expect(await verify(0, key, { cost: 0 })).toMatchObject({ code: 'VALID', remaining: 0 });
   });
 
+  test('that is only asked what remains says what another one spent, a second later at most', async () => {
+    const { key } = await create({ remaining: 10 });
+    expect(await verify(0, key, { cost: 0 })).toMatchObject({ code: 'VALID', remaining: 10 });
+    expect(await verify(1, key, { cost: 4 })).toMatchObject({ code: 'VALID', remaining: 6 });
+    const spentAtMs = Date.now();
+    // Asked often, as by a poll: each answer was the first one's before.
+    await fleet.until(async () => (await verify(0, key, { cost: 0 })).remaining === 6);
+    expect(Date.now() - spentAtMs).toBeLessThan(3000);
+  });
+
   test('takes nothing for a request that it refuses for another reason', async () => {
     const { key, keyId } = await create({ remaining: 2 });
     await fleet.ok('keys.updateKey', { keyId, enabled: false });

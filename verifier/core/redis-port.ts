@@ -67,7 +67,7 @@ export interface PoolTurn {
   readonly spent: number | undefined;
   /** Credits that were granted, are not spent, and are not given back. */
   readonly kept: number;
-  /** What those that wait need, in their order, each run of equal ones together. */
+  /** Needs of those that wait, in their order, each run of equal ones together. */
   readonly needs: readonly { readonly cost: number; readonly times: number }[];
   /** The slice wanted besides, which `kept` is part of. */
   readonly wanted: number;

@@ -2,16 +2,17 @@ import { expect, test } from 'vitest';
 import type { Clock } from '#shared/clock.ts';
 import { Pool } from '../../../verifier/core/allowances/pool.ts';
 
-/** A pool of a rate limit that was granted 10 in a window that ends 500 ms after the exchange was sent. */
-function granted() {
+/** A pool of a rate limit that was granted 10 in a window that ends 500 ms after the exchange was sent; or one of credits. */
+function granted(isLimit = true) {
   const now = { monotonicMs: 1000, wallMs: 1_700_000_000_000 };
   const clock: Clock = {
     monotonicMs: () => now.monotonicMs,
     wallMs: () => now.wallMs,
     after: () => ({ cancel: () => undefined }),
   };
-  const window = { limit: 10, durationMs: 1000, isExact: false };
-  const pool = new Pool('key_1.1000.default', clock, 2000, () => undefined, window);
+  const window = isLimit ? { limit: 10, durationMs: 1000, isExact: false } : undefined;
+  let requested = 0;
+  const pool = new Pool('key_1.1000.default', clock, 2000, () => requested++, window);
   pool.begin(1);
   const counts = {
     turn: 1,
@@ -23,8 +24,8 @@ function granted() {
     refillMs: -1,
     lacking: 0,
   } as const;
-  pool.replied({ ...counts, window: { number: 7, leftMs: 500 } });
-  return { pool, now };
+  pool.replied({ ...counts, ...(isLimit ? { window: { number: 7, leftMs: 500 } } : {}) });
+  return { pool, now, requests: () => requested };
 }
 
 test.each([
@@ -39,6 +40,79 @@ test.each([
   now.monotonicMs += monotonicMs - 400;
   now.wallMs += wallMs - 400;
   expect([pool.available, pool.look(1, now.monotonicMs)]).toEqual([0, undefined]);
+});
+
+test('what remains is told for a second to those that take nothing, and as long as it lasts to the others', () => {
+  const { pool, now } = granted();
+  now.monotonicMs += 450;
+  now.wallMs += 450;
+  expect([pool.look(0, now.monotonicMs), pool.look(1, now.monotonicMs)]).toEqual(['enough', 'enough']);
+  const { pool: credits, now: then } = granted(false);
+  then.monotonicMs += 999;
+  expect(credits.look(0, then.monotonicMs)).toBe('enough');
+  then.monotonicMs += 1;
+  expect([credits.look(0, then.monotonicMs), credits.look(1, then.monotonicMs)]).toEqual([
+    undefined,
+    'enough',
+  ]);
+});
+
+test('who waits has what fits, in their order, and the others are refused by what is lacking', () => {
+  const { pool, now } = granted(false);
+  const served: number[] = [];
+  const wait = (cost: number) => {
+    const again = () => {
+      const outlook = pool.look(cost, now.monotonicMs);
+      if (outlook === 'enough') pool.take(cost, now.monotonicMs);
+      served.push(outlook === 'enough' ? cost : -cost);
+    };
+    pool.ask({ over: false, again, fail: () => undefined }, cost);
+  };
+  for (const cost of [60, 12, 12, 11]) wait(cost);
+  expect(pool.begin(2)).toMatchObject({
+    kept: 10,
+    needs: [
+      { cost: 60, times: 1 },
+      { cost: 12, times: 2 },
+      { cost: 11, times: 1 },
+    ],
+  });
+  const reply = { turn: 2, granted: 24, spent: 0, spokenFor: 14, total: 10, refillMs: -1, lacking: 11 };
+  pool.replied({ ...reply, status: 'NONE' });
+  expect(served).toEqual([12, 12, -60, -11]);
+  expect(pool.remaining).toBe(0);
+  expect(pool.look(10, now.monotonicMs)).toBeUndefined();
+  now.monotonicMs += 1000;
+  expect(pool.look(11, now.monotonicMs)).toBeUndefined();
+});
+
+test.each([
+  ['NONE', 59_999],
+  ['SPOKEN', 999],
+  ['HELD', 999],
+] as const)('a limit that is refused with %s is for %i ms', (status, ms) => {
+  const { pool, now } = granted();
+  pool.begin(2);
+  const reply = { turn: 2, granted: 0, spent: 0, spokenFor: 0, total: 0, refillMs: 300_000, lacking: 3 };
+  pool.replied({ ...reply, status, window: { number: 7, leftMs: 600_000 } });
+  now.monotonicMs += ms;
+  expect([pool.look(3, now.monotonicMs), pool.look(2, now.monotonicMs)]).toEqual(['too little', undefined]);
+  now.monotonicMs += 1;
+  expect(pool.look(3, now.monotonicMs)).toBeUndefined();
+});
+
+test('who is asked to give back says what was spent, also where nothing is left to give, and also where a turn is under way', () => {
+  const { pool, now, requests } = granted(false);
+  pool.take(10, now.monotonicMs);
+  const before = requests();
+  pool.recalled();
+  expect(requests()).toBe(before + 1);
+  pool.begin(2);
+  pool.recalled();
+  const reply = { turn: 2, granted: 15, spent: 10, spokenFor: 5, total: 10, refillMs: -1, lacking: 0 };
+  pool.replied({ ...reply, status: 'OK' });
+  expect(requests()).toBe(before + 2);
+  expect(pool.begin(3)).toMatchObject({ spent: 10, kept: 0 });
 });
 
 test('reset is the end of the present window by the clock of Redis, whatever the date here', () => {

@@ -24,7 +24,7 @@ export class Waiters {
     this.#waiters.set(waiter, cost);
   }
 
-  /** What they need, as a turn says it. Forgets those that wait no more. */
+  /** Needs of those that wait, as a turn says them. Forgets the others. */
   needs(): PoolTurn['needs'] {
     const needs: { cost: number; times: number }[] = [];
     for (const [waiter, cost] of this.#waiters) {
