@@ -141,6 +141,7 @@ export async function startControlPlane(
     nodes,
     callsMax: config.ROOT_KEY_CALLS_PER_MINUTE,
     failuresMax: config.FAILURES_PER_MINUTE,
+    clock,
     counted: (limit) => metrics.rates.inc({ limit }),
   });
   await documentRoutes(app);

@@ -1,5 +1,6 @@
 import rateLimit, { type FastifyRateLimitStore, normalizeIP } from '@fastify/rate-limit';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { callCounter } from '#shared/redis/redis-keys.ts';
@@ -10,6 +11,8 @@ import type { App } from './server.ts';
 const countScript = new Script(new URL('../redis/lua/callers/count-call.lua', import.meta.url));
 
 const WINDOW_MS = 60_000;
+/** Most addresses over their limit that are remembered; calls from further ones are counted at Redis each time. */
+const ADDRESSES_MAX = 10_000;
 
 /** The limits on callers. Each rejects with RATE_LIMITED, after setting `Retry-After`. */
 export interface RateLimits {
@@ -33,10 +36,11 @@ export async function limitRates(
     nodes: RedisNodes;
     callsMax: number;
     failuresMax: number;
+    clock: Clock;
     counted: (limit: 'calls' | 'failures' | 'unchecked') => void;
   },
 ): Promise<RateLimits> {
-  const { nodes, counted } = options;
+  const { nodes, clock, counted } = options;
   class RedisCounters implements FastifyRateLimitStore {
     incr(who: string, done: Parameters<FastifyRateLimitStore['incr']>[1], windowMs: number): void {
       count(nodes, who, windowMs).then(
@@ -53,14 +57,28 @@ export async function limitRates(
   }
   await app.register(rateLimit, { global: false, store: RedisCounters, skipOnError: true });
 
+  /** When the minute ends of each address that is over its limit, the first remembered first: a flood from it costs Redis nothing. */
+  const over = new Map<string, number>();
+  const remember = (address: string, untilMs: number) => {
+    over.delete(address);
+    const [oldest = ''] = over.size < ADDRESSES_MAX ? [] : over.keys();
+    over.delete(oldest);
+    over.set(address, untilMs);
+  };
   const limit = (name: 'calls' | 'failures', max: number, whose: (request: FastifyRequest) => string) => {
     const check = app.createRateLimit({ max, timeWindow: WINDOW_MS, keyGenerator: whose });
     return async (request: FastifyRequest, reply: FastifyReply) => {
       if (max === 0) return;
-      const allowance = await check(request);
-      if (allowance.isAllowed || !allowance.isExceeded) return;
+      const nowMs = clock.monotonicMs();
+      let untilMs = name === 'failures' ? (over.get(whose(request)) ?? 0) : 0;
+      if (untilMs <= nowMs) {
+        const allowance = await check(request);
+        if (allowance.isAllowed || !allowance.isExceeded) return;
+        untilMs = nowMs + allowance.ttl;
+        if (name === 'failures') remember(whose(request), untilMs);
+      }
       counted(name);
-      reply.header('retry-after', String(Math.max(1, allowance.ttlInSeconds)));
+      reply.header('retry-after', String(Math.max(1, Math.ceil((untilMs - nowMs) / 1000))));
       throw new ApiError('RATE_LIMITED', `more than ${max} ${name} within a minute`);
     };
   };

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
-import { auditStream, callCounter } from '../../../shared/redis/redis-keys.ts';
+import { hashSecret } from '../../../shared/key-format.ts';
+import { auditStream, callCounter, rootKeyRecord } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet, ROOT_KEY } from '../../harness/fleet.ts';
 import { metric } from '../../harness/metrics.ts';
 import { Document } from '../../harness/openapi.ts';
@@ -88,6 +89,20 @@ describe('an address without a valid root key', () => {
     for (let i = 0; i < 7; i++) await strangerFrom('198.51.100.3');
     await forgetCounts();
     expect((await strangerFrom('198.51.100.3', ROOT_KEY)).status).toBe(200);
+  });
+
+  test('costs Redis nothing once it is over its limit', async () => {
+    const address = '198.51.100.5';
+    for (let i = 0; i < 6; i++) await strangerFrom(address);
+    await fleet.client.del(callCounter(`address:${address}`));
+    expectLimited(await strangerFrom(address));
+    expect(await fleet.client.exists(callCounter(`address:${address}`))).toBe(0);
+  });
+
+  test('whose root key has no checksum of ours costs Redis no look-up', async () => {
+    const madeUp = 'kfroot_0000000000000000000000000000000000000000';
+    await fleet.client.hset(rootKeyRecord(hashSecret(madeUp)), { id: 'root_none', enabled: '1' });
+    expect((await strangerFrom('198.51.100.6', madeUp)).status).toBe(401);
   });
 
   test('counts as one however many addresses of its IPv6 network it uses', async () => {
