@@ -95,8 +95,8 @@ export async function openListeners(options: {
       get answered() {
         return sum('answered');
       },
-      get lent() {
-        return sum('lent');
+      get delegated() {
+        return sum('delegated');
       },
       get handedOver() {
         return sum('handedOver');

@@ -11,7 +11,7 @@ export function watchServer(
   count('keyfence_fast_lane_requests_total', () => server.lane.answered).help(
     "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total. Every common client's are: where it is less than 99 %, see the two below.",
   );
-  count('keyfence_fast_lane_loans_total', () => server.lane.lent).help(
+  count('keyfence_fast_lane_loans_total', () => server.lane.delegated).help(
     "Requests answered by Node's HTTP server whose connections stayed in the fast lane: other paths, and what is refused.",
   );
   count('keyfence_fast_lane_handovers_total', () => server.lane.handedOver).help(

@@ -54,7 +54,7 @@ export function createVerifierServer(options: {
     },
     below: [...(authz ? authzRoutes(answers, authz) : []), ...(routes?.below ?? [])],
   });
-  const lane = { answered: 0, lent: 0, handedOver: 0 };
+  const lane = { answered: 0, delegated: 0, handedOver: 0 };
   const listener = createListener({
     limits,
     log,

@@ -50,7 +50,7 @@ export async function documents(): Promise<{ file: string; present: string; want
   );
   watchServer(verifierMetrics.registry, {
     requestsInFlight: 0,
-    lane: { answered: 0, lent: 0, handedOver: 0 },
+    lane: { answered: 0, delegated: 0, handedOver: 0 },
   });
   watchUpstreams(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();

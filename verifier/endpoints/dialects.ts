@@ -2,6 +2,7 @@ import { API_ID_PATTERN } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/requirements.ts';
 import type { HeaderLines } from './credentials.ts';
+import { ANSWERS, ANSWERS_WITHOUT_429, type GatewayAnswers } from './gateway-answer.ts';
 
 /** The client's request line, as far as the gateway tells it. */
 export interface OriginalRequest {
@@ -17,7 +18,7 @@ interface ArrivedQuestion {
   readonly headers: HeaderLines;
 }
 
-/** A way in which gateways ask over HTTP. The answer is the same for all: see `authzAnswer`. */
+/** A way in which gateways ask over HTTP. */
 export interface Dialect {
   /** Name in its paths: `/authz/<name>`, and between the two what the key must be: `api/<apiId>/`, then `require/<query>/`. */
   readonly name: string;
@@ -25,8 +26,8 @@ export interface Dialect {
   readonly takesPath: boolean;
   /** Finds what the client asked for. */
   readonly original: (question: ArrivedQuestion) => OriginalRequest;
-  /** False where the gateway knows no other refusals than 401 and 403. */
-  readonly knows429: boolean;
+  /** Answers as the gateway understands them. */
+  readonly answers: GatewayAnswers;
   /** Names of the gateways that ask so, for the documentation. */
   readonly gateways: string;
   /** Name in the OpenAPI document. */
@@ -39,7 +40,7 @@ export const DIALECTS: readonly Dialect[] = [
     name: 'auth-request',
     takesPath: false,
     original: inHeaders('x-original-method', 'x-original-uri'),
-    knows429: false,
+    answers: ANSWERS_WITHOUT_429,
     gateways: 'nginx and HAProxy',
     operationId: 'askAuthRequest',
   },
@@ -47,7 +48,7 @@ export const DIALECTS: readonly Dialect[] = [
     name: 'forward-auth',
     takesPath: false,
     original: inHeaders('x-forwarded-method', 'x-forwarded-uri'),
-    knows429: true,
+    answers: ANSWERS,
     gateways: 'Caddy, Traefik and APISIX',
     operationId: 'askForwardAuth',
   },
@@ -55,7 +56,7 @@ export const DIALECTS: readonly Dialect[] = [
     name: 'ext-authz',
     takesPath: true,
     original: ({ method, rest }) => ({ method, target: rest }),
-    knows429: true,
+    answers: ANSWERS,
     gateways: 'Envoy and Istio',
     operationId: 'askExtAuthz',
   },

@@ -3,9 +3,10 @@ import { ApiError } from '#shared/errors.ts';
 import { traceIdOf } from '#shared/trace-id.ts';
 import { DEFAULT_REQUIREMENTS } from '../core/requirements.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
-import { type Asked, type AuthzAnswer, type AuthzSettings, clientQuestion } from './authz.ts';
+import { type Asked, type AuthzSettings, clientQuestion } from './authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
 import { requiringEncoded } from './dialects.ts';
+import type { AuthzAnswer } from './gateway-answer.ts';
 import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
 
 /** `CheckRequest` of protos/ext-authz.proto; every field may be missing. */
@@ -79,12 +80,12 @@ export function checkTraceId({ attributes }: CheckRequest): string | undefined {
 
 /** An answer as Envoy understands it. What the API must not see of the client's request is taken out. */
 export function checkResponse(
-  { status, headers, body }: AuthzAnswer,
+  { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
   request: CheckRequest,
   { sources }: AuthzSettings,
 ): CheckResponse {
   if (status !== 200) {
-    const all = [...headers, ['Content-Type', PROBLEM_TYPE], ['Cache-Control', 'no-store']] as const;
+    const all = [...headers, ['Content-Type', type], ['Cache-Control', 'no-store']] as const;
     return {
       status: { code: GRPC_CODES[status] ?? GRPC_INTERNAL },
       denied_response: { status: { code: status }, headers: all.map(overwriting), body },

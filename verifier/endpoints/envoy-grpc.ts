@@ -11,7 +11,7 @@ import type { HttpLimits } from '../http/limits.ts';
 import { problemBody } from '../http/problem.ts';
 import { LINGER_MS } from '../http/respond.ts';
 import type { Certificate } from '../http/tls.ts';
-import { type AuthzAnswer, type AuthzSettings, authzAnswer } from './authz.ts';
+import type { AuthzSettings } from './authz.ts';
 import {
   type CheckRequest,
   type CheckResponse,
@@ -21,6 +21,7 @@ import {
   checkTraceId,
   GRPC_INTERNAL,
 } from './envoy-check.ts';
+import { type AuthzAnswer, authzAnswer } from './gateway-answer.ts';
 import { Connections } from './grpc-connections.ts';
 import { GrpcHealth } from './grpc-health.ts';
 

@@ -2,20 +2,20 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { readBuffer, readIntoBuffer, restOf } from '#shared/read-buffer.ts';
 import { UNHANDLED } from '#shared/unhandled-error.ts';
+import type { ClientConnection } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
-import { Begun } from './begun.ts';
+import { type ConnectionState, isBusy, isIdle, overdue } from './connection-state.ts';
+import { Delegations } from './delegations.ts';
 import { isFull, type Lane, type LaneOptions } from './lane.ts';
-import { Loans } from './loans.ts';
-import { type ConnectionState, overdue } from './overdue.ts';
+import { type Judgement, judge, LaneRequest, reply, replyByLookUp } from './lane-request.ts';
 import { parseCall } from './parse-call.ts';
-import { inHand, judge, replyByLookUp, replyTo } from './question-in-hand.ts';
-import { written } from './reply.ts';
-import type { ClientConnection } from './response-writer.ts';
+import { PartialRequest } from './partial-request.ts';
+import { Output } from './reply.ts';
 
 /** Answers gathered before they are written, characters; a reader that is slower than this is waited for. */
 const WRITE_LENGTH_MAX = 65_536;
 
-const NOTHING = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 
 /** A connection of the fast lane, until it is closed or Node's. */
 export class LaneConnection implements ClientConnection, RequestEvents {
@@ -25,20 +25,18 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   #state: ConnectionState = 'fresh';
   /** Since something moved; while a request is received, since that began. */
   #quietMs = 0;
-  readonly #begun: Begun;
-  /** True if the connection is closed after the answer to the request in hand. */
-  #isLast = false;
-  readonly #loans: Loans;
-  /** True while a call is passed on. */
-  #passing = false;
+  readonly #request = new LaneRequest();
+  readonly #output = new Output();
+  readonly #partial: PartialRequest;
+  readonly #delegations: Delegations;
   /** Bytes that came while a request was answered. */
-  #early: Buffer = NOTHING;
+  #early: Buffer = NO_BYTES;
 
   constructor(socket: Socket, lane: Lane, giveToNode: (connection: Duplex) => void) {
     this.socket = socket;
     this.#lane = lane;
-    this.#loans = new Loans(giveToNode);
-    this.#begun = new Begun(lane);
+    this.#delegations = new Delegations(giveToNode);
+    this.#partial = new PartialRequest(lane);
     socket.on('end', this.#end).on('error', this.#end).on('close', this.#forget);
     if (readIntoBuffer(socket, this.#read)) socket.resume();
     else socket.on('data', this.#guarded);
@@ -48,35 +46,36 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   age(ms: number): void {
     const { limits, tooSlow } = this.#lane.options;
     this.#quietMs += ms;
-    const fault = overdue(this.#state, this.#quietMs, this.#begun.longestMs, limits);
+    const fault = overdue(this.#state, this.#quietMs, this.#partial.longestMs, limits);
     if (fault === 'stalled') this.socket.destroy();
     else if (fault === 'idle') this.socket.destroySoon();
     else if (fault === 'too slow') {
-      this.#begun.take();
+      this.#partial.take();
       this.#state = 'over';
-      tooSlow(this.socket, this.#begun.requestId || undefined);
+      tooSlow(this.socket, this.#partial.requestId || undefined);
     }
   }
 
   endIfIdle(): void {
-    if (this.#state === 'fresh' || this.#state === 'reading') this.socket.destroySoon();
+    if (isIdle(this.#state)) this.socket.destroySoon();
   }
 
   /** The client has said all; what waits is answered before our side ends too, but what is passed on is given up. */
   readonly #end = () => {
     if (this.socket.destroyed) return;
-    // With bytes behind the lent request, the end belongs to those.
-    if (this.#loans.present !== undefined && this.#early.length === 0) this.#loans.present.emit('end');
-    else if (this.#state === 'receiving') this.#handOver(this.#begun.take());
-    else if (this.#state !== 'waiting') this.socket.end();
+    // With bytes behind the delegated request, the end belongs to those.
+    if (this.#delegations.present !== undefined && this.#early.length === 0)
+      this.#delegations.present.emit('end');
+    else if (this.#state === 'receiving') this.#handOver(this.#partial.take());
+    else if (!isBusy(this.#state)) this.socket.end();
     else if (this.#lane.options.passOn) this.socket.destroySoon();
   };
   readonly #forget = () => {
     this.#lane.forget(this);
     const { onClose } = this;
-    if (this.#passing) this.#passedOn();
-    this.#begun.take();
-    this.#loans.present?.destroy();
+    if (this.#state === 'passed on') this.#passedOn();
+    this.#partial.take();
+    this.#delegations.present?.destroy();
     onClose?.();
   };
 
@@ -106,8 +105,8 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   /** Answers what `bytes` holds; keeps nothing of them but a copy. */
   #serve(came: Buffer): void {
     let bytes = came;
-    if (this.#state === 'waiting') {
-      const taken = this.#loans.present?.carry(bytes) ?? 0;
+    if (isBusy(this.#state)) {
+      const taken = this.#delegations.present?.carry(bytes) ?? 0;
       if (taken === bytes.length) return;
       // A client that does not wait for its answer is read no further; most do, so that pausing is not worth its cost.
       this.#early = Buffer.concat([this.#early, bytes.subarray(taken)]);
@@ -117,7 +116,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (this.#state === 'over') return;
     const sinceMs = this.#state === 'reading' ? 0 : this.#quietMs;
     if (this.#state === 'receiving') {
-      const all = this.#begun.add(bytes);
+      const all = this.#partial.add(bytes);
       if (all === undefined) return;
       bytes = all;
     }
@@ -125,28 +124,51 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#quietMs = 0;
     const { passOn } = this.#lane.options;
     if (passOn) return void this.#passOn(bytes, sinceMs, passOn);
-    let [at, out, ascii] = [0, '', true];
-    while (at < bytes.length && out.length < WRITE_LENGTH_MAX) {
-      const verdict = judge(this.#lane, bytes, at);
-      if (typeof verdict !== 'object') {
-        if (out !== '') this.socket.write(out, ascii ? 'latin1' : 'utf8');
-        if (verdict === 'begun' && at > 0 && this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
-        else if (verdict === undefined) this.#lookUp(restOf(bytes, at));
-        else if (verdict === 'for Node' || !this.#receive(bytes, at, inHand.length, at > 0 ? 0 : sinceMs))
-          this.#toNode(restOf(bytes, at));
-        return;
+    this.#answer(bytes, sinceMs);
+  }
+
+  /** Answers the requests in `bytes` one behind the other, in one go. */
+  #answer(bytes: Buffer, sinceMs: number): void {
+    const output = this.#output;
+    const request = this.#request;
+    let at = 0;
+    while (at < bytes.length && output.text.length < WRITE_LENGTH_MAX) {
+      const judgement = judge(this.#lane, bytes, at, request);
+      if (judgement !== 'decided') {
+        this.#write();
+        return void this.#unlessDecided(judgement, bytes, at, at > 0 ? 0 : sinceMs);
       }
-      this.#isLast = inHand.isLast;
-      this.#lane.options.counts.answered++;
-      this.#loans.inARow = 0;
-      out += replyTo(this.#lane, verdict, this.keepAliveS);
-      ascii &&= written.isAscii;
-      at += inHand.length;
-      if (this.#isLast) break;
+      this.#count();
+      reply(output, request, this.keepAliveS);
+      at += request.length;
+      if (request.isLast) break;
     }
-    this.socket.write(out, ascii ? 'latin1' : 'utf8');
-    if (this.#isLast) this.#close();
+    this.#write();
+    if (request.isLast) this.#close();
     else if (at < bytes.length || this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
+  }
+
+  /** Goes on with the request at `at`, which has no verdict from memory. */
+  #unlessDecided(judgement: Exclude<Judgement, 'decided'>, bytes: Buffer, at: number, sinceMs: number): void {
+    const { length } = this.#request;
+    if (judgement === 'partial' && at > 0 && this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
+    else if (judgement === 'undecided') this.#lookUp(restOf(bytes, at));
+    else if (judgement === 'for Node' || !this.#receive(bytes, at, length, sinceMs))
+      this.#toNode(restOf(bytes, at));
+  }
+
+  /** Writes the output, and keeps nothing of it. */
+  #write(): void {
+    const { text, isAscii } = this.#output;
+    if (text === '') return;
+    this.#output.clear();
+    this.socket.write(text, isAscii ? 'latin1' : 'utf8');
+  }
+
+  /** Counts a request that is answered here. */
+  #count(): void {
+    this.#lane.options.counts.answered++;
+    this.#delegations.inARow = 0;
   }
 
   /**
@@ -156,7 +178,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
    * @returns false where that would be more than may be kept
    */
   #receive(bytes: Buffer, at: number, length: number, sinceMs: number): boolean {
-    if (!this.#begun.begin(bytes, at, length, length > 0 ? inHand.requestId : '')) return false;
+    if (!this.#partial.begin(bytes, at, length, length > 0 ? this.#request.head.requestId : '')) return false;
     this.#state = 'receiving';
     this.#quietMs = sinceMs;
     return true;
@@ -171,26 +193,24 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   /** Answers the first request of `bytes` by a look-up. What comes meanwhile is kept for after it, in order. */
   #lookUp(bytes: Buffer): void {
     if (isFull(this.#lane)) return void this.#handOver(bytes);
-    const { length } = inHand;
-    this.#isLast = inHand.isLast;
-    this.#state = 'waiting';
+    this.#state = 'looking up';
     this.#lane.inFlight++;
-    replyByLookUp(this.#lane, this)
-      .then((reply) => this.#lookedUp(bytes, length, reply))
+    replyByLookUp(this.#lane, this.#request, this.#output, this)
+      .then((isAnswered) => this.#lookedUp(bytes, isAnswered))
       .catch(this.#giveUp);
   }
 
-  /** @param reply to the first `length` bytes; undefined = Node has to answer them */
-  #lookedUp(bytes: Buffer, length: number, reply: string | undefined): void {
+  /** @param isAnswered whether the first request of `bytes` has its reply; else Node has to answer it */
+  #lookedUp(bytes: Buffer, isAnswered: boolean): void {
     this.#lane.inFlight--;
     if (this.socket.destroyed) return;
     const all = this.#early.length === 0 ? bytes : Buffer.concat([bytes, this.#early]);
-    this.#early = NOTHING;
-    if (reply === undefined) return void this.#handOver(all);
-    this.#lane.options.counts.answered++;
-    this.#loans.inARow = 0;
-    this.socket.write(reply);
-    if (this.#lane.closing || this.#isLast) this.#close();
+    this.#early = NO_BYTES;
+    if (!isAnswered) return void this.#handOver(all);
+    this.#count();
+    this.#write();
+    const { isLast, length } = this.#request;
+    if (this.#lane.closing || isLast) this.#close();
     else this.#goOn(all.subarray(length));
   }
 
@@ -198,14 +218,13 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   #passOn(bytes: Buffer, sinceMs: number, passOn: NonNullable<LaneOptions['passOn']>): void {
     const { closing, options } = this.#lane;
     const mayPass = options.authz !== undefined && !closing && !isFull(this.#lane);
-    const call = mayPass ? parseCall(bytes, options.authz) : undefined;
-    if (call === 'begun' && this.#receive(bytes, 0, 0, sinceMs)) return;
-    if (call === undefined || call === 'begun') return void this.#toNode(restOf(bytes, 0));
-    this.#isLast = call.isLast;
-    this.#state = 'waiting';
+    const call = mayPass ? parseCall(bytes, options.authz, this.#request.head) : undefined;
+    if (call === 'partial' && this.#receive(bytes, 0, 0, sinceMs)) return;
+    if (call === undefined || call === 'partial') return void this.#toNode(restOf(bytes, 0));
+    this.#request.isLast = call.isLast;
+    this.#state = 'passed on';
     this.#quietMs = 0;
-    this.#early = call.length === bytes.length ? NOTHING : restOf(bytes, call.length);
-    this.#passing = true;
+    this.#early = call.length === bytes.length ? NO_BYTES : restOf(bytes, call.length);
     this.#lane.inFlight++;
     passOn(call, this);
   }
@@ -215,10 +234,9 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   }
 
   answered(): void {
-    if (!this.#passing) return;
+    if (this.#state !== 'passed on') return;
     this.#passedOn();
-    this.#lane.options.counts.answered++;
-    this.#loans.inARow = 0;
+    this.#count();
     // Later, lest answers that are here at once are nested as deep as a client sends requests.
     if (this.#early.length === 0) this.#next();
     else process.nextTick(this.#next);
@@ -226,14 +244,14 @@ export class LaneConnection implements ClientConnection, RequestEvents {
 
   readonly #next = () => {
     const early = this.#early;
-    this.#early = NOTHING;
+    this.#early = NO_BYTES;
     if (this.socket.destroyed) return;
-    if (this.#lane.closing || this.#isLast) this.#close();
+    if (this.#lane.closing || this.#request.isLast) this.#close();
     else this.#goOn(early);
   };
 
   #passedOn(): void {
-    this.#passing = false;
+    this.#state = 'answered';
     this.onClose = undefined;
     this.#lane.inFlight--;
   }
@@ -241,7 +259,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   /** Serves the rest, and reads on, once the client has read what was written. */
   #goOn(rest: Buffer): void {
     if (this.socket.writableNeedDrain) {
-      this.#state = 'waiting';
+      this.#state = 'answered';
       this.socket.pause().once('drain', () => this.#goOn(rest));
       return;
     }
@@ -254,26 +272,30 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   #readOn(): void {
     const { readableEnded } = this.socket;
     if (this.#state === 'reading' && (this.#lane.closing || readableEnded)) this.socket.destroySoon();
-    else if (this.#state === 'receiving' && readableEnded) this.#handOver(this.#begun.take());
+    else if (this.#state === 'receiving' && readableEnded) this.#handOver(this.#partial.take());
     else if (this.#state === 'reading' || this.#state === 'receiving') this.socket.resume();
     // Reading was paused behind the request before. Go on: the rest of this one's body is still to come, or the client's leaving.
-    else if (this.#early.length === 0 && (this.#passing || this.#loans.present?.isHeld === false))
+    else if (
+      this.#early.length === 0 &&
+      (this.#state === 'passed on' || this.#delegations.present?.isHeld === false)
+    )
       this.socket.resume();
   }
 
   /** Gives Node the request at the start of `bytes`: alone where its end is plain, else with its connection. */
   #toNode(bytes: Buffer): void {
     const isOver = this.#lane.closing || this.socket.readableEnded;
-    const length = isOver ? 0 : this.#loans.lendable(bytes);
+    const length = isOver ? 0 : this.#delegations.lengthOf(bytes, this.#request.head);
     if (length === 0) return void this.#handOver(bytes);
-    this.#isLast = false;
-    this.#state = 'waiting';
-    this.#early = this.#loans.lend(this, bytes, length);
+    this.#request.isLast = false;
+    this.#state = 'delegated';
+    this.#early = this.#delegations.delegate(this, bytes, length);
   }
 
   returned(): void {
-    this.#loans.returned();
-    this.#lane.options.counts.lent++;
+    this.#delegations.returned();
+    this.#state = 'answered';
+    this.#lane.options.counts.delegated++;
     // Later: its last bytes may be in hand.
     process.nextTick(this.#next);
   }
@@ -286,7 +308,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#lane.forget(this);
     socket.off('data', this.#guarded).off('close', this.#forget);
     socket.off('end', this.#end).off('error', this.#end);
-    this.#loans.giveToNode(socket);
+    this.#delegations.giveToNode(socket);
     socket.emit('data', bytes);
     if (socket.readableEnded) socket.emit('end');
     // null: those bytes asked for an upgrade, and who has the connection now reads when it likes.
@@ -296,6 +318,8 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   /** Seconds that the connection stays open after this answer; undefined = it does not. */
   get keepAliveS(): number | undefined {
     const { closing, options } = this.#lane;
-    return closing || this.#isLast ? undefined : Math.floor(options.limits.KEEP_ALIVE_TIMEOUT_MS / 1000);
+    return closing || this.#request.isLast
+      ? undefined
+      : Math.floor(options.limits.KEEP_ALIVE_TIMEOUT_MS / 1000);
   }
 }

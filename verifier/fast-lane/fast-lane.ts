@@ -2,17 +2,16 @@ import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { LaneConnection } from './connection.ts';
 import type { Lane, LaneOptions } from './lane.ts';
-import { type RawAnswers, rawAuthz } from './reply.ts';
+import { QuestionReader } from './question-reader.ts';
 
 /**
  * A lane in front of Node's HTTP server: it answers the common requests straight on the socket, at half the cost.
- * Everything that is not plainly common goes to Node's server. Where the end of such a request is certain, Node is lent
+ * Everything that is not plainly common goes to Node's server. Where the end of such a request is certain, Node gets
  * that request alone; otherwise it gets the whole connection, for good.
  */
 export class FastLane implements Lane {
   readonly options: LaneOptions;
-  readonly rawAuthz: RawAnswers;
-  readonly rawAuthRequest: RawAnswers;
+  readonly reader: QuestionReader;
   /** Memory for requests of which only a part is here. */
   heldBytes = 0;
   /** Requests whose body is on its way or whose look-up runs, or that are passed on. */
@@ -24,8 +23,7 @@ export class FastLane implements Lane {
   /** Installs itself in a server that does not listen yet. */
   constructor(server: Server, options: LaneOptions) {
     this.options = options;
-    this.rawAuthz = rawAuthz(options.authz?.withMeta ?? false);
-    this.rawAuthRequest = rawAuthz(options.authz?.withMeta ?? false, false);
+    this.reader = new QuestionReader(options.limits.BODY_BYTES_MAX, options.authz);
     const [listener, ...others] = server.listeners('connection');
     if (listener === undefined || others.length > 0) throw new Error('the server is not as Node makes it');
     server.removeAllListeners('connection');

@@ -3,17 +3,17 @@ import type { Logger } from '#shared/process/log.ts';
 import type { Decider } from '../core/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { HttpLimits } from '../http/limits.ts';
+import type { ClientConnection } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
 import type { Call } from './parse-call.ts';
-import type { RawAnswers } from './reply.ts';
-import type { ClientConnection } from './response-writer.ts';
+import type { QuestionReader } from './question-reader.ts';
 
 /** Counts of a lane. */
 export interface LaneCounts {
   /** Requests answered here. */
   answered: number;
   /** Requests that Node answered, of connections that stayed. */
-  lent: number;
+  delegated: number;
   /** Connections given to Node. */
   handedOver: number;
 }
@@ -35,9 +35,7 @@ export interface LaneOptions {
 /** Lane as its connections see it: what all of them share. */
 export interface Lane {
   readonly options: LaneOptions;
-  readonly rawAuthz: RawAnswers;
-  /** The same for a gateway that knows no 429. */
-  readonly rawAuthRequest: RawAnswers;
+  readonly reader: QuestionReader;
   /** Memory for requests of which only a part is here, bytes. */
   heldBytes: number;
   /** Requests whose body is on its way or whose look-up runs, or that are passed on. */

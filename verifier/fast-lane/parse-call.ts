@@ -2,16 +2,16 @@ import type { AuthzSettings } from '../endpoints/authz.ts';
 import {
   API_KEY,
   AUTHORIZATION,
-  BEGUN,
   CONNECTION,
   CONTENT_LENGTH,
   CR,
   endsIn,
   FORWARDED_FOR,
   follows,
+  type Head,
   HOST,
-  head,
   headersOf,
+  PARTIAL,
   scanHead,
   TARGET,
   VERSION,
@@ -40,21 +40,26 @@ export interface Call {
 
 /**
  * Recognises a common call at the start of `bytes`: plain, with one key, the same where it comes twice, and with a body
- * only where that is here already; `begun` = its head, as far as it is here. undefined = it is for Node to judge. Not where
+ * only where that is here already; `partial` = its head, as far as it is here. undefined = it is for Node to judge. Not where
  * the key may be in the query.
  */
-export function parseCall(bytes: Buffer, { sources }: AuthzSettings): Call | 'begun' | undefined {
+export function parseCall(
+  bytes: Buffer,
+  { sources }: AuthzSettings,
+  head: Head,
+): Call | 'partial' | undefined {
   const method = METHODS.find(({ start }) => follows(bytes, 0, start));
-  if (method === undefined) return METHODS.some(({ start }) => endsIn(bytes, 0, start)) ? 'begun' : undefined;
+  if (method === undefined)
+    return METHODS.some(({ start }) => endsIn(bytes, 0, start)) ? 'partial' : undefined;
   const target = method.start.length - 1;
   let i = target;
   while (TARGET[bytes[i] as number] === 1) i++;
   if (!follows(bytes, i, VERSION)) {
-    return endsIn(bytes, i, VERSION) && i < TARGET_LENGTH_MAX ? 'begun' : undefined;
+    return endsIn(bytes, i, VERSION) && i < TARGET_LENGTH_MAX ? 'partial' : undefined;
   }
   const lines = i + VERSION.length;
-  const body = scanHead(bytes, 0, lines, CALL_HEADERS);
-  if (body < 0) return body === BEGUN ? 'begun' : undefined;
+  const body = scanHead(bytes, 0, lines, CALL_HEADERS, head);
+  if (body < 0) return body === PARTIAL ? 'partial' : undefined;
   if ((head.seen & HOST) === 0) return undefined;
   const length = body + head.length;
   // Whoever streams a body may wait for an answer before its end: the API has to see its head now.

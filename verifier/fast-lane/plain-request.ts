@@ -1,8 +1,8 @@
 import {
   CONTENT_LENGTH,
   follows,
+  type Head,
   HOST,
-  head,
   headersOf,
   scanHead,
   TARGET,
@@ -14,13 +14,13 @@ import {
  * Bytes of the request at the start of `bytes`, its body included, of which maybe not all is here: told from its head alone,
  * where that is whole and so plain that no parser sees the end elsewhere. 0 = it is not.
  */
-export function plainLength(bytes: Buffer): number {
+export function plainLength(bytes: Buffer, head: Head): number {
   const start = STARTS.find((text) => follows(bytes, 0, text));
   if (start === undefined) return 0;
   let i = start.length;
   while (TARGET[bytes[i] as number] === 1) i++;
   if (!follows(bytes, i, VERSION)) return 0;
-  const body = scanHead(bytes, 0, i + VERSION.length, HEADERS);
+  const body = scanHead(bytes, 0, i + VERSION.length, HEADERS, head);
   return body > 0 && (head.seen & HOST) !== 0 && (head.seen & UPGRADE) === 0 ? body + head.length : 0;
 }
 

@@ -3,35 +3,41 @@ import { requestIdFrom } from '#shared/request-id.ts';
 /** A longer head is not a common request; well below what Node accepts. */
 const HEAD_BYTES_MAX = 4096;
 
-/** The last head that `scanHead` read; one object is filled again and again. */
-export const head = {
+/** A head that was read; each connection fills one again and again. */
+export class Head {
   /** The headers that were there, as bits. */
-  seen: 0,
+  seen = 0;
   /** `Content-Length`; 0 where there is none. */
-  length: 0,
+  length = 0;
   /** The wish of `Connection`. */
-  keepsAlive: false,
-  closes: false,
+  keepsAlive = false;
+  closes = false;
   /** Places at which the value of `Authorization: Bearer` begins and ends, and that of `X-Api-Key`; 0 = not there. */
-  bearer: 0,
-  bearerEnd: 0,
-  apiKey: 0,
-  apiKeyEnd: 0,
+  bearer = 0;
+  bearerEnd = 0;
+  apiKey = 0;
+  apiKeyEnd = 0;
   /** The client's own, well-formed; `''` = none was sent. */
-  requestId: '',
-};
+  requestId = '';
+}
 
 /** In place of where a body begins: not as ordinary clients send it. */
 const ODD = -1;
 /** Likewise: as they do, so far as it is here, but not whole. */
-export const BEGUN = -2;
+export const PARTIAL = -2;
 
 /**
- * Reads the header lines of the request at `at`, behind its first line, into `head`; where the body begins, or ODD, or
- * BEGUN, which it is only where Node would wait for more, too. Works on the bytes, which V8 reads three times as fast as
+ * Reads the header lines of the request at `at`, behind its first line, into `head`. Returns where the body begins, or ODD, or
+ * PARTIAL, which it is only where Node would wait for more, too. Works on the bytes, which V8 reads three times as fast as
  * the characters of a string.
  */
-export function scanHead(bytes: Buffer, at: number, lineLength: number, headers: Headers): number {
+export function scanHead(
+  bytes: Buffer,
+  at: number,
+  lineLength: number,
+  headers: Headers,
+  head: Head,
+): number {
   let i = at + lineLength;
   head.seen = 0;
   head.length = 0;
@@ -44,7 +50,7 @@ export function scanHead(bytes: Buffer, at: number, lineLength: number, headers:
     const name = i;
     while (NAME[bytes[i] as number] === 1) i++;
     const nameLength = i - name;
-    if (i >= bytes.length) return begun(bytes, at);
+    if (i >= bytes.length) return ended(bytes, at);
     if (nameLength === 0 || bytes[i++] !== COLON) return ODD;
     if (bytes[i] === SPACE) i++;
     const value = i;
@@ -54,7 +60,7 @@ export function scanHead(bytes: Buffer, at: number, lineLength: number, headers:
     if (i + 1 >= bytes.length) {
       // Node refuses a wrong length at its first wrong byte.
       const isWrong = header === CONTENT_LENGTH && i > value && decimal(bytes, value, i) < 0;
-      return isWrong || (i < bytes.length && (i === value || bytes[i] !== CR)) ? ODD : begun(bytes, at);
+      return isWrong || (i < bytes.length && (i === value || bytes[i] !== CR)) ? ODD : ended(bytes, at);
     }
     if (i === value || bytes[i] !== CR || bytes[i + 1] !== LF) return ODD;
     head.seen |= header;
@@ -67,7 +73,7 @@ export function scanHead(bytes: Buffer, at: number, lineLength: number, headers:
         if (!isOneOf(JSON_TYPES, bytes, value, i - value)) return ODD;
         break;
       case CONNECTION:
-        if (!readConnection(bytes, value, i)) return ODD;
+        if (!readConnection(bytes, value, i, head)) return ODD;
         break;
       case UPGRADE:
         if (!isOneOf(DECLINED, bytes, value, i - value)) return ODD;
@@ -91,15 +97,15 @@ export function scanHead(bytes: Buffer, at: number, lineLength: number, headers:
     }
     i += 2;
   }
-  if (i + 1 >= bytes.length) return begun(bytes, at);
+  if (i + 1 >= bytes.length) return ended(bytes, at);
   return bytes[i + 1] !== LF || i + 2 - at > HEAD_BYTES_MAX ? ODD : i + 2;
 }
 
 /** Judges a head that ends with `bytes`. */
-const begun = (bytes: Buffer, at: number) => (bytes.length - at > HEAD_BYTES_MAX ? ODD : BEGUN);
+const ended = (bytes: Buffer, at: number) => (bytes.length - at > HEAD_BYTES_MAX ? ODD : PARTIAL);
 
 /** Reads `Connection` where it names only what is known: what shall become of the connection, and what a server may ignore. */
-function readConnection(bytes: Buffer, from: number, to: number): boolean {
+function readConnection(bytes: Buffer, from: number, to: number, head: Head): boolean {
   for (let at = from; ; ) {
     let end = at;
     while (end < to && bytes[end] !== COMMA) end++;

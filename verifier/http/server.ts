@@ -8,8 +8,8 @@ import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import { SlotList } from '#shared/slot-list.ts';
 import { traceIdOf } from '#shared/trace-id.ts';
 import { toApiError, UNHANDLED } from '#shared/unhandled-error.ts';
+import { DelegatedRequest } from './delegated-request.ts';
 import type { HttpLimits } from './limits.ts';
-import { Loan } from './loan.ts';
 import { refusalAsJson, refusalAsProblem } from './raw-head.ts';
 import { answerError, LINGER_MS } from './respond.ts';
 import type { Handler, RequestEvents } from './router.ts';
@@ -92,7 +92,7 @@ export function createListener(options: ListenerOptions): Listener {
     response.once('close', () => {
       open.remove(place);
       received.onClose?.();
-      if (request.socket instanceof Loan) request.socket.answered();
+      if (request.socket instanceof DelegatedRequest) request.socket.answered();
     });
     const fail = (error: unknown) => {
       const told = toApiError(error, log, { requestId, traceId: traceIdOf(request.headers.traceparent) });

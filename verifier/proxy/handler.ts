@@ -6,8 +6,9 @@ import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { type Question, questionAbout } from '../core/question.ts';
 import type { Verdict } from '../core/verdict.ts';
-import { type AuthzOutcome, authzAnswer, clientQuestion, sendAnswer } from '../endpoints/authz.ts';
+import { clientQuestion } from '../endpoints/authz.ts';
 import { mayHoldKey, withoutKey } from '../endpoints/credentials.ts';
+import { ANSWERS, type AuthzOutcome, authzAnswer, sendAnswer } from '../endpoints/gateway-answer.ts';
 import {
   asReadByServers,
   type HeaderLine,
@@ -15,8 +16,8 @@ import {
   isIdentityHeader,
 } from '../endpoints/identity-headers.ts';
 import type { Call } from '../fast-lane/parse-call.ts';
-import { rawAuthz } from '../fast-lane/reply.ts';
-import { type ClientConnection, type Downstream, RawResponse } from '../fast-lane/response-writer.ts';
+import { gatewayReplies, Output } from '../fast-lane/reply.ts';
+import { type ClientConnection, type Downstream, RawResponse } from '../http/raw-response.ts';
 import { identify } from '../http/respond.ts';
 import type { Handler, RequestEvents } from '../http/router.ts';
 import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
@@ -165,16 +166,20 @@ export function laneHandler(
   { answers, authz, config, clock, log }: ProxyOptions,
 ): (call: Call, connection: ClientConnection & RequestEvents) => void {
   const wanted = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
-  const raw = rawAuthz(authz.withMeta);
+  const replies = gatewayReplies(ANSWERS, authz.withMeta);
   return (call, connection) => {
     const startedAtMs = clock.monotonicMs();
     const { remoteAddress: address } = connection.socket;
     const requestId = call.requestId || newRequestId();
     const question = questionAbout(call.key, wanted);
     const response = new RawResponse(connection, call.method === 'HEAD');
+    const refuse = (verdict: Verdict): void => {
+      const output = new Output();
+      replies.decided(output, verdict, requestId, connection.keepAliveS);
+      response.answer(output.text);
+    };
     const proceed = (verdict: Verdict): Promise<void> | undefined => {
-      if (verdict.code !== 'VALID')
-        return void response.answer(raw.decided(verdict, requestId, connection.keepAliveS));
+      if (verdict.code !== 'VALID') return void refuse(verdict);
       const asking = {
         ...call,
         question,
@@ -194,7 +199,7 @@ export function laneHandler(
     const fail = (error: unknown) => {
       const told = toApiError(error, log, { requestId, traceId: traceIdIn(call.rawHeaders) });
       if (response.headersSent || response.destroyed) return;
-      response.answer(raw.refused(told, requestId, connection.keepAliveS));
+      response.answer(replies.refused(told, requestId, connection.keepAliveS));
     };
     try {
       const verdict = answers.decide(question);

@@ -34,7 +34,7 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
   );
   const rechecker = new Rechecker(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
   const forwarder = new Forwarder(upstream, rechecker, options);
-  const lane = { answered: 0, lent: 0, handedOver: 0 };
+  const lane = { answered: 0, delegated: 0, handedOver: 0 };
   // Which of several keys in a query counts is for the reference to say.
   const oneKey = !options.authz.sources.includes('query');
   // What passes Node's server by has no span there that the one of its way to the API could belong to.

@@ -6,7 +6,7 @@ import type { Entry } from '../core/key-cache.ts';
 import { Lease } from '../core/lease.ts';
 import type { Question } from '../core/question.ts';
 import type { Decider } from '../core/verdict.ts';
-import type { Downstream } from '../fast-lane/response-writer.ts';
+import type { Downstream } from '../http/raw-response.ts';
 
 /** A request that goes on. */
 interface LongRequest {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { Clock, Timer } from '#shared/clock.ts';
-import type { Downstream } from '../fast-lane/response-writer.ts';
+import type { Downstream } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
 import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
 import { join } from './tunnel.ts';

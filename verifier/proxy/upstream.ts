@@ -4,7 +4,7 @@ import type { Dispatcher, Pool } from 'undici';
 import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import { readCopies } from '#shared/read-buffer.ts';
-import type { Downstream } from '../fast-lane/response-writer.ts';
+import type { Downstream } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
 import type { FaultLog } from './fault-log.ts';
 import { HolderCounts } from './holder-counts.ts';

@@ -141,9 +141,9 @@ test(
       { numRuns: RUNS, ...(SEED === undefined ? {} : { seed: Number(SEED) }) },
     );
     // The comparison is worth nothing where one of the ways is hardly used.
-    const { answered, lent, handedOver } = lane.server.lane;
+    const { answered, delegated, handedOver } = lane.server.lane;
     expect(answered - before.answered).toBeGreaterThan(RUNS / 4);
-    expect(lent - before.lent).toBeGreaterThan(RUNS / 10);
+    expect(delegated - before.delegated).toBeGreaterThan(RUNS / 10);
     expect(handedOver - before.handedOver).toBeGreaterThan(RUNS / 4);
   },
   60_000 + 20 * RUNS,

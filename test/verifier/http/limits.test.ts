@@ -205,13 +205,13 @@ describe.each([
         for (const one of begun) one.close();
       };
       await ask(20, HEAD_END);
-      const { lent } = server.lane;
+      const { delegated } = server.lane;
       // What was kept of them is free again, so that few of them find room.
       await ask(3, HEAD_END);
       await ask(3, 30);
       await ask(3, BODY_BEGUN);
-      expect(lent).toBe(FAST_LANE ? 20 - Math.floor(1000 / GOOD.length) : 0);
-      expect(server.lane).toMatchObject({ lent, handedOver: 0 });
+      expect(delegated).toBe(FAST_LANE ? 20 - Math.floor(1000 / GOOD.length) : 0);
+      expect(server.lane).toMatchObject({ delegated, handedOver: 0 });
     });
   });
 

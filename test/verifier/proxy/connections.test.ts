@@ -39,7 +39,9 @@ describe('calls on one connection', () => {
     clearInterval(releasing);
     expect(proxy.requestsInFlight).toBe(0);
     expect(proxy.lane).toEqual(
-      FAST_LANE ? { answered: 900, lent: 0, handedOver: 0 } : { answered: 0, lent: 0, handedOver: 0 },
+      FAST_LANE
+        ? { answered: 900, delegated: 0, handedOver: 0 }
+        : { answered: 0, delegated: 0, handedOver: 0 },
     );
   });
 
@@ -63,7 +65,7 @@ describe('calls on one connection', () => {
       'GET',
     ]);
     expect(proxy.lane).toEqual(
-      FAST_LANE ? { answered: 3, lent: 0, handedOver: 1 } : { answered: 0, lent: 0, handedOver: 0 },
+      FAST_LANE ? { answered: 3, delegated: 0, handedOver: 1 } : { answered: 0, delegated: 0, handedOver: 0 },
     );
   });
 
@@ -79,7 +81,7 @@ describe('calls on one connection', () => {
       for (let j = 0; j < 3; j++) expect((await one.response()).status).toBe(200);
     }
     expect(upstream.seen.filter((seen) => seen.body === body).length).toBe(6);
-    if (FAST_LANE) expect(proxy.lane).toEqual({ answered: 9, lent: 9, handedOver: 0 });
+    if (FAST_LANE) expect(proxy.lane).toEqual({ answered: 9, delegated: 9, handedOver: 0 });
   });
 
   test('that are given up are given up at the API, however long their bodies', async () => {

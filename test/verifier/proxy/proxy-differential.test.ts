@@ -251,9 +251,9 @@ test(
       { numRuns: RUNS, ...(SEED === undefined ? {} : { seed: Number(SEED) }) },
     );
     // The comparison is worth nothing where one of the ways is hardly used.
-    const { answered, lent, handedOver } = lane.server.lane;
+    const { answered, delegated, handedOver } = lane.server.lane;
     expect(answered - before.answered).toBeGreaterThan(RUNS / 4);
-    expect(lent - before.lent).toBeGreaterThan(RUNS / 100);
+    expect(delegated - before.delegated).toBeGreaterThan(RUNS / 100);
     expect(handedOver - before.handedOver).toBeGreaterThan(RUNS / 4);
   },
   60_000 + 40 * RUNS,

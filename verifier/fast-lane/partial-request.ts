@@ -1,13 +1,13 @@
 import { isFull, type Lane } from './lane.ts';
 
-const NOTHING = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 
 /** A request of which only a part is here. */
-export class Begun {
+export class PartialRequest {
   /** The client's own, once the head is here; `''` = none was sent. Stays until the next one begins. */
   requestId = '';
   readonly #lane: Lane;
-  #bytes: Buffer = NOTHING;
+  #bytes: Buffer = NO_BYTES;
   #length = 0;
   /** Bytes of the whole request; 0 = its head is not whole, so that nobody knows. */
   #needed = 0;
@@ -56,7 +56,7 @@ export class Begun {
     const bytes = this.#bytes.subarray(0, this.#length);
     if (this.#needed > 0) this.#lane.inFlight--;
     this.#lane.heldBytes -= this.#bytes.length;
-    this.#bytes = NOTHING;
+    this.#bytes = NO_BYTES;
     this.#length = 0;
     this.#needed = 0;
     return bytes;

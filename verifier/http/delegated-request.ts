@@ -3,7 +3,7 @@ import { Duplex } from 'node:stream';
 import { restOf } from '#shared/read-buffer.ts';
 
 /** A connection of which Node's server gets one request. */
-export interface Lender {
+export interface Delegator {
   readonly socket: Socket;
   /** Something came of the request, or of its answer. */
   moved(): void;
@@ -15,8 +15,8 @@ export interface Lender {
  * A stand-in connection for Node's server: it carries exactly one request of a real connection, and its answer back.
  * Whatever else Node does to it, such as to pause or destroy it, is done to the real one.
  */
-export class Loan extends Duplex {
-  readonly #lender: Lender;
+export class DelegatedRequest extends Duplex {
+  readonly #delegator: Delegator;
   /** Bytes of the request that did not come yet. */
   #missing: number;
   #isHeld = false;
@@ -24,9 +24,9 @@ export class Loan extends Duplex {
   #isReturned = false;
 
   /** @param length of the request, bytes */
-  constructor(lender: Lender, length: number) {
+  constructor(delegator: Delegator, length: number) {
     super({ decodeStrings: false });
-    this.#lender = lender;
+    this.#delegator = delegator;
     this.#missing = length;
   }
 
@@ -36,7 +36,7 @@ export class Loan extends Duplex {
   }
 
   get remoteAddress(): string | undefined {
-    return this.#lender.socket.remoteAddress;
+    return this.#delegator.socket.remoteAddress;
   }
 
   /** Carries what `bytes` hold of the request from their start on; returns how much that was. */
@@ -44,7 +44,7 @@ export class Loan extends Duplex {
     const length = Math.min(this.#missing, bytes.length);
     if (length === 0) return 0;
     this.#missing -= length;
-    this.#lender.moved();
+    this.#delegator.moved();
     this.emit('data', restOf(bytes.subarray(0, length), 0));
     this.#return();
     return length;
@@ -64,7 +64,7 @@ export class Loan extends Duplex {
     if (!this.#isAnswered || this.#missing > 0 || this.destroyed || this.writableEnded) return;
     this.#isReturned = true;
     this.destroy();
-    this.#lender.returned();
+    this.#delegator.returned();
   }
 
   override _read(): void {
@@ -73,20 +73,20 @@ export class Loan extends Duplex {
 
   override pause(): this {
     this.#isHeld = true;
-    this.#lender.socket.pause();
+    this.#delegator.socket.pause();
     return this;
   }
 
-  /** Reads on only where that undoes `pause`; else the lender says when it reads. */
+  /** Reads on only where that undoes `pause`; else the delegator says when it reads. */
   override resume(): this {
-    if (this.#isHeld) this.#lender.socket.resume();
+    if (this.#isHeld) this.#delegator.socket.resume();
     this.#isHeld = false;
     return this;
   }
 
   override _write(chunk: string | Buffer, encoding: BufferEncoding, callback: () => void): void {
-    const { socket } = this.#lender;
-    this.#lender.moved();
+    const { socket } = this.#delegator;
+    this.#delegator.moved();
     if (socket.write(chunk, encoding)) callback();
     else socket.once('drain', callback);
   }
@@ -95,8 +95,8 @@ export class Loan extends Duplex {
     chunks: { chunk: string | Buffer; encoding: BufferEncoding }[],
     callback: () => void,
   ): void {
-    const { socket } = this.#lender;
-    this.#lender.moved();
+    const { socket } = this.#delegator;
+    this.#delegator.moved();
     socket.cork();
     for (const { chunk, encoding } of chunks) socket.write(chunk, encoding);
     socket.uncork();
@@ -105,19 +105,19 @@ export class Loan extends Duplex {
   }
 
   override _final(callback: () => void): void {
-    this.#lender.socket.end();
+    this.#delegator.socket.end();
     callback();
   }
 
   /** As that of a socket. */
   destroySoon(): void {
     if (this.writable) this.end();
-    if (this.writableFinished) this.#lender.socket.destroySoon();
-    else this.once('finish', () => this.#lender.socket.destroySoon());
+    if (this.writableFinished) this.#delegator.socket.destroySoon();
+    else this.once('finish', () => this.#delegator.socket.destroySoon());
   }
 
   override _destroy(_error: Error | null, callback: () => void): void {
-    if (!this.#isReturned) this.#lender.socket.destroy();
+    if (!this.#isReturned) this.#delegator.socket.destroy();
     callback();
   }
 }

@@ -90,7 +90,7 @@ describe.each([
     for (let i = 0; i < 60; i++) expect((await one.response()).status).toBe(200);
     expect(server.lane).toEqual({
       answered: FAST_LANE ? 70 : 0,
-      lent: FAST_LANE ? 140 : 0,
+      delegated: FAST_LANE ? 140 : 0,
       handedOver: 0,
     });
     expect(server.requestsInFlight).toBe(0);
@@ -101,7 +101,9 @@ describe.each([
     await start();
     const one = wire();
     for (let i = 0; i < 20; i++) expect((await one.send(OPENAPI).response()).status).toBe(200);
-    expect(server.lane).toMatchObject(FAST_LANE ? { lent: 8, handedOver: 1 } : { lent: 0, handedOver: 0 });
+    expect(server.lane).toMatchObject(
+      FAST_LANE ? { delegated: 8, handedOver: 1 } : { delegated: 0, handedOver: 0 },
+    );
   });
 
   test('may come in pieces, and others behind it', async () => {
@@ -118,7 +120,7 @@ describe.each([
       one.close();
     }
     // All but those whose second head is cut.
-    expect(server.lane.lent).toBeGreaterThan(FAST_LANE ? bytes.length - head : -1);
+    expect(server.lane.delegated).toBeGreaterThan(FAST_LANE ? bytes.length - head : -1);
   });
 
   test('whose body does not come is 408, and its connection is closed', async () => {
@@ -200,7 +202,7 @@ describe.each([
     const heard = await one.rest();
     expect(heard.length).toBeGreaterThan(LARGE_BYTES);
     expect(heard.slice(-500)).toContain('"VALID"');
-    expect(server.lane).toMatchObject(FAST_LANE ? { lent: 1, answered: 1 } : {});
+    expect(server.lane).toMatchObject(FAST_LANE ? { delegated: 1, answered: 1 } : {});
   });
 
   test('is answered with Connection: close while closing', async () => {
@@ -229,7 +231,7 @@ test(
       { numRuns: RUNS },
     );
     // Else the comparison is worth nothing.
-    expect(lane.server.lane.lent).toBeGreaterThan(RUNS / 4);
+    expect(lane.server.lane.delegated).toBeGreaterThan(RUNS / 4);
     await Promise.all([lane.stop(), reference.stop()]);
   },
   60_000 + 20 * RUNS,

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { addedLines } from '../http/raw-head.ts';
+import { addedLines } from './raw-head.ts';
 
 /** Response to a client, as far as the proxy writes it. */
 export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flushHeaders'> & {

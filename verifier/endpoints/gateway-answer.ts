@@ -1,0 +1,127 @@
+import type { ServerResponse } from 'node:http';
+import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
+import type { LimitOutcome, Spending } from '../core/allowances/allowance.ts';
+import { type Limit, ownLimit } from '../core/allowances/limits.ts';
+import type { Entry } from '../core/key-cache.ts';
+import type { Verdict } from '../core/verdict.ts';
+import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
+import { answer } from '../http/respond.ts';
+import type { CredentialFault } from './credentials.ts';
+import { type HeaderLine, identityHeaders } from './identity-headers.ts';
+
+/** The outcome of a question: a verdict, or why there was no key to judge. */
+export type AuthzOutcome = Verdict | { readonly code: CredentialFault | 'PREFLIGHT' };
+
+/** An answer to a gateway. */
+export interface AuthzAnswer {
+  readonly status: number;
+  readonly headers: readonly HeaderLine[];
+  readonly body: string;
+  /** Type of the body, where there is one; `PROBLEM_TYPE` where nothing is said. */
+  readonly type?: string;
+}
+
+/** A way in which gateways are answered. */
+export interface GatewayAnswers {
+  /** Returns the answer to a question. */
+  answer(outcome: AuthzOutcome, requestId: string, withMeta: boolean): AuthzAnswer;
+  /** Returns the header lines of the answer to a good key without details, byte for byte as `answer` has them, at less cost. */
+  plainLines?(entry: Entry, withMeta: boolean): string;
+}
+
+/**
+ * The answer that gateways of every dialect understand: 200 without a body allows, all else refuses. `X-Key-Code` names a
+ * refusal that is about how much the key was used, for a gateway that makes it 429 itself.
+ * @param knows429 whether the gateway can be answered so
+ */
+export function authzAnswer(
+  outcome: AuthzOutcome,
+  requestId: string,
+  withMeta: boolean,
+  knows429 = true,
+): AuthzAnswer {
+  const { code } = outcome;
+  if (code === 'VALID' || code === 'PREFLIGHT') {
+    const entry = 'entry' in outcome ? outcome.entry : undefined;
+    return { status: 200, headers: identityHeaders(entry, withMeta), body: '' };
+  }
+  const [status, challenge, detail] = REFUSALS[code];
+  const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
+  if (status !== 429) return { status, headers, body: problemBody({ status, code, detail, requestId }) };
+  headers.push(['X-Key-Code', code], ...whenAgain('spending' in outcome ? outcome.spending : undefined));
+  const told = knows429 ? 429 : 403;
+  return { status: told, headers, body: problemBody({ status: told, code, detail, requestId }) };
+}
+
+const plainLines = ({ keyId, epoch }: Entry, withMeta: boolean) =>
+  `X-Key-Id: ${keyId}\r\nX-Key-Api-Id: ${epoch.apiId}\r\nX-Key-Name: \r\nX-Key-External-Id: \r\n${withMeta ? 'X-Key-Meta: {}\r\n' : ''}`;
+
+/** Answers that almost every gateway understands. */
+export const ANSWERS: GatewayAnswers = { answer: authzAnswer, plainLines };
+
+/** Answers to gateways that know no other refusals than 401 and 403. */
+export const ANSWERS_WITHOUT_429: GatewayAnswers = {
+  answer: (outcome, requestId, withMeta) => authzAnswer(outcome, requestId, withMeta, false),
+  plainLines,
+};
+
+/** Sends an answer as a whole response. */
+export function sendAnswer(
+  response: ServerResponse,
+  { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
+): void {
+  for (const [name, value] of headers) response.setHeader(name, value);
+  answer(response, status, body === '' ? undefined : type, body);
+}
+
+/** A limit of an answer as `authzAnswer` takes it. */
+export const limitOutcome = ({
+  name,
+  limit,
+  duration,
+  ...state
+}: Pick<Limit, 'name' | 'limit'> & { readonly duration: number } & Omit<
+    LimitOutcome,
+    'of'
+  >): LimitOutcome => ({
+  of: ownLimit(name, limit, duration),
+  ...state,
+});
+
+/** Headers that tell a refused client when to ask again: `RateLimit` and its policy as the IETF's draft of them has it. */
+function whenAgain({ remaining = 0, limits = [], retryMs }: Partial<Spending> = {}): HeaderLine[] {
+  const seconds = retryMs === undefined ? undefined : secondsOf(retryMs);
+  const until = seconds === undefined ? '' : `;t=${seconds}`;
+  const limit = limits.find(({ exceeded }) => exceeded);
+  if (limit === undefined) {
+    return [
+      ['Retry-After', String(seconds ?? RETRY_AFTER_S)],
+      ['RateLimit', `"credits";r=${remaining}${until}`],
+    ];
+  }
+  return [
+    ['Retry-After', String(seconds ?? 1)],
+    ['RateLimit', `"${limit.of.name}";r=${limit.remaining}${until}`],
+    ['RateLimit-Policy', `"${limit.of.name}";q=${limit.of.limit};w=${secondsOf(limit.of.durationMs)}`],
+  ];
+}
+
+const secondsOf = (ms: number) => Math.max(1, Math.ceil(ms / 1000));
+
+/** Without a refill credits come back when somebody gives them: nobody knows when to ask again. */
+const RETRY_AFTER_S = 60;
+
+const BEARER = 'Bearer realm="api"';
+const INVALID = `${BEARER}, error="invalid_token"`;
+
+/** Status, challenge and what to tell the client. */
+const REFUSALS: Readonly<
+  Record<
+    VerdictCode | CredentialFault,
+    readonly [status: number, challenge: string | undefined, detail: string]
+  >
+> = {
+  KEY_MISSING: [401, BEARER, 'An API key is required.'],
+  KEY_AMBIGUOUS: [401, `${BEARER}, error="invalid_request"`, 'Send one API key, in one place.'],
+  ...perVerdict(({ status, sentence }) => [status, status === 401 ? INVALID : undefined, sentence] as const),
+};

@@ -1,0 +1,227 @@
+import { LRUCache } from 'lru-cache';
+import { API_ID } from '#shared/api-id.ts';
+import { KEY_LENGTH_MAX } from '../core/question.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/requirements.ts';
+import type { AuthzSettings } from '../endpoints/authz.ts';
+import { AUTHZ_PREFIX } from '../endpoints/dialects.ts';
+import { questionOf } from '../endpoints/verify-key.ts';
+import { parseJson } from '../http/json-body.ts';
+import { GatewayTargets } from './gateway-target.ts';
+import type { LaneRequest } from './lane-request.ts';
+import { jsonReplies } from './reply.ts';
+import {
+  API_KEY,
+  AUTHORIZATION,
+  bytesOf,
+  CONTENT_LENGTH,
+  CONTENT_TYPE,
+  endsIn,
+  FOR_NODE,
+  follows,
+  type Head,
+  HOST,
+  headersOf,
+  PARTIAL,
+  SPACE,
+  scanHead,
+  TARGET,
+} from './scan-head.ts';
+
+/** `partial`: such a request, as far as it is here. */
+type Finding = 'whole' | 'partial' | 'for Node';
+
+/**
+ * Reader of the questions of a lane. Recognises common requests: exactly the shape that ordinary clients of verifyKey and
+ * gateways send, where Node's parser has no second opinion. Everything else is not wrong but for Node to judge. Allocates
+ * little but the texts that it reads.
+ */
+export class QuestionReader {
+  readonly #bodyBytesMax: number;
+  readonly #authz: AuthzSettings | undefined;
+  readonly #targets: GatewayTargets;
+  /** Ends of bodies, from the field behind the key on: an API asks the same few questions about all its keys. */
+  readonly #ends = new LRUCache<string, Requirements>({ max: 1000 });
+
+  /**
+   * @param bodyBytesMax largest body, bytes
+   * @param authz undefined = gateways are not answered
+   */
+  constructor(bodyBytesMax: number, authz: AuthzSettings | undefined) {
+    this.#bodyBytesMax = bodyBytesMax;
+    this.#authz = authz;
+    this.#targets = new GatewayTargets(authz?.withMeta ?? false);
+  }
+
+  /** Reads the request at `at`. */
+  read(bytes: Buffer, at: number, request: LaneRequest): Finding {
+    request.length = 0;
+    if (!follows(bytes, at, VERIFY_KEY)) {
+      if (endsIn(bytes, at, VERIFY_KEY)) return 'partial';
+      return this.#authz === undefined ? 'for Node' : this.#readAuthz(bytes, at, this.#authz, request);
+    }
+    const { head } = request;
+    const version = at + VERIFY_KEY.length;
+    if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
+    const body = scanHead(bytes, at, VERIFY_KEY.length + VERSION_LENGTH, VERIFY_KEY_HEADERS, head);
+    if (body < 0) return body === PARTIAL ? 'partial' : 'for Node';
+    if ((head.seen & NEEDED) !== NEEDED) return 'for Node';
+    const end = body + head.length;
+    if (head.length === 0 || head.length > this.#bodyBytesMax) return 'for Node';
+    request.replies = jsonReplies;
+    request.isLast = isLast(bytes, version, head);
+    request.length = end - at;
+    if (end > bytes.length) return 'partial';
+    return this.#scanBody(bytes, body, end, request) || parseBody(bytes.subarray(body, end), request)
+      ? 'whole'
+      : 'for Node';
+  }
+
+  /** Reads a GET below `/authz/` without a body and with one key, the same where it comes twice. */
+  #readAuthz(bytes: Buffer, at: number, authz: AuthzSettings, request: LaneRequest): Finding {
+    // Where the key may be in the query, what the gateway says of the client's target counts too.
+    if (authz.sources.includes('query')) return 'for Node';
+    if (!follows(bytes, at, GET_AUTHZ)) return endsIn(bytes, at, GET_AUTHZ) ? 'partial' : 'for Node';
+    const from = at + METHOD_LENGTH;
+    let i = from;
+    while (TARGET[bytes[i] as number] === 1) i++;
+    const version = i + VERSION_START.length;
+    if (!follows(bytes, i, VERSION_START)) {
+      return endsIn(bytes, i, VERSION_START) && i - at < TARGET_LENGTH_MAX ? 'partial' : 'for Node';
+    }
+    const target = this.#targets.at(bytes, from, i);
+    if (target === undefined) return 'for Node';
+    if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
+    const { head } = request;
+    const end = scanHead(bytes, at, version + VERSION_LENGTH - at, AUTHZ_HEADERS, head);
+    if (end < 0) return end === PARTIAL ? 'partial' : 'for Node';
+    if ((head.seen & HOST) === 0 || head.length !== 0) return 'for Node';
+    let key = '';
+    if (head.bearer > 0 && authz.sources.includes('bearer')) {
+      key = bytes.toString('latin1', head.bearer, head.bearerEnd);
+    }
+    if (head.apiKey > 0 && authz.sources.includes('x-api-key')) {
+      const second = bytes.toString('latin1', head.apiKey, head.apiKeyEnd);
+      if (key !== '' && key !== second) return 'for Node';
+      key = second;
+    }
+    if (key === '') return 'for Node';
+    request.key = key;
+    request.apiId = target.apiId;
+    request.requirements = target.requirements;
+    request.replies = target.replies;
+    request.isLast = isLast(bytes, version, head);
+    request.length = end - at;
+    return 'whole';
+  }
+
+  /** A body as `JSON.stringify` makes it, or with single spaces as others do: no escapes, nothing but ASCII. */
+  #scanBody(bytes: Buffer, at: number, end: number, request: LaneRequest): boolean {
+    if (!follows(bytes, at, OPEN)) return false;
+    request.key = '';
+    request.apiId = undefined;
+    request.requirements = DEFAULT_REQUIREMENTS;
+    for (let i = at + 1; ; i++) {
+      const isKey = follows(bytes, i, FIELD_KEY);
+      if (!isKey && !follows(bytes, i, FIELD_API_ID)) {
+        const requirements =
+          request.key === '' || bytes[i] !== QUOTE ? undefined : this.#requirementsAt(bytes, i, end);
+        if (requirements !== undefined) request.requirements = requirements;
+        return requirements !== undefined;
+      }
+      i += isKey ? FIELD_KEY.length : FIELD_API_ID.length;
+      if (bytes[i] === SPACE) i++;
+      if (bytes[i++] !== QUOTE) return false;
+      const value = i;
+      while (PLAIN[bytes[i] as number] === 1) i++;
+      if (bytes[i] !== QUOTE) return false;
+      // A field that comes twice, a key of the wrong length and an apiId that breaks its rule are for the validator.
+      if (isKey) {
+        if (request.key !== '' || i === value || i - value > KEY_LENGTH_MAX) return false;
+        request.key = bytes.toString('latin1', value, i);
+      } else {
+        const apiId = bytes.toString('latin1', value, i);
+        if (request.apiId !== undefined || !API_ID.test(apiId)) return false;
+        request.apiId = apiId;
+      }
+      i++;
+      if (bytes[i] === CLOSE) return i + 1 === end && request.key !== '';
+      if (bytes[i] !== COMMA) return false;
+      if (bytes[i + 1] === SPACE) i++;
+    }
+  }
+
+  /** The requirements in the rest of a body, as the reference reads them there; undefined where it says anything else besides. */
+  #requirementsAt(bytes: Buffer, at: number, end: number): Requirements | undefined {
+    if (end - at > END_LENGTH_MAX) return undefined;
+    const text = bytes.toString('latin1', at, end);
+    const present = this.#ends.get(text);
+    if (present) return present;
+    try {
+      const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
+      const { key, apiId, tags, requirements } = questionOf(parseJson(body));
+      if (key !== OTHER_KEY || apiId !== undefined || tags !== undefined) return undefined;
+      this.#ends.set(text, requirements);
+      return requirements;
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+const VERSIONS = [Buffer.from('1\r\n'), Buffer.from('0\r\n')] as const;
+const VERSION_LENGTH = VERSIONS[0].length;
+const VERSION_START = Buffer.from(' HTTP/1.');
+
+/** Tells whether HTTP/1.1 or HTTP/1.0 ends the request line; `at` is behind the point. */
+const isVersion = (bytes: Buffer, at: number) =>
+  follows(bytes, at, VERSIONS[0]) || follows(bytes, at, VERSIONS[1]);
+const isPartOfVersion = (bytes: Buffer, at: number) =>
+  endsIn(bytes, at, VERSIONS[0]) || endsIn(bytes, at, VERSIONS[1]);
+/** Tells whether the head just read is the last of its connection: HTTP/1.0 keeps it open only where asked to. */
+const isLast = (bytes: Buffer, version: number, head: Head) =>
+  bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
+
+const VERIFY_KEY = Buffer.from('POST /v1/keys.verifyKey HTTP/1.');
+const GET_AUTHZ = Buffer.from(`GET ${AUTHZ_PREFIX}`);
+const METHOD_LENGTH = 'GET '.length;
+/** One whose end is further is not waited for. */
+const TARGET_LENGTH_MAX = 2048;
+const [QUOTE, COMMA, CLOSE] = [34, 44, 125] as const;
+const NEEDED = HOST | CONTENT_LENGTH | CONTENT_TYPE;
+
+const VERIFY_KEY_HEADERS = headersOf({ 'content-length': CONTENT_LENGTH, 'content-type': CONTENT_TYPE });
+const AUTHZ_HEADERS = headersOf({
+  authorization: AUTHORIZATION,
+  'x-api-key': API_KEY,
+  'content-length': CONTENT_LENGTH,
+  // A CORS preflight, which may be allowed without a key.
+  'access-control-request-method': FOR_NODE,
+});
+
+/** Characters that stand for themselves in a JSON string. */
+const PLAIN = bytesOf(/[ !#-[\]-~]/);
+
+const FIELD_KEY = Buffer.from('"key":');
+const FIELD_API_ID = Buffer.from('"apiId":');
+const OPEN = Buffer.from('{');
+
+/** One that is longer is not remembered. */
+const END_LENGTH_MAX = 1024;
+
+/** Any key: the rest of a body means the same behind each. */
+const OTHER_KEY = 'x';
+const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
+
+/** Any other body that the reference accepts, read as the reference reads it. */
+function parseBody(body: Buffer, request: LaneRequest): boolean {
+  try {
+    const { key, apiId, tags, requirements } = questionOf(parseJson(body));
+    if (tags !== undefined) return false;
+    request.key = key;
+    request.apiId = apiId;
+    request.requirements = requirements;
+    return true;
+  } catch {
+    return false;
+  }
+}
