@@ -49,7 +49,7 @@ const LONGEST = [
   'control-plane/http/permission-matrix',
   'cli/doctor',
   'cli/commands',
-  'verifier/fast-lane/loans',
+  'verifier/fast-lane/delegations',
   'shared/listening',
   'deploy/users',
   'verifier/library/verifier',

@@ -250,11 +250,17 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ),
   ],
   [
-    /^verifier\/(?:begun|call|connection|fast-lane|lane|loans?|overdue|parse-call|parse-question|question-in-hand|recognise|reply|response-writer|scan-head)\.ts$/,
-    ['verifier/loans', 'verifier/differential', 'verifier/data-events', 'verifier/survival', 'verifier/http'],
+    /^verifier\/(?:call|connection|connection-state|delegated-request|delegations|fast-lane|gateway-target|intake|lane|lane-request|parse-call|partial-request|question-reader|raw-response|reply|scan-head)\.ts$/,
+    [
+      'verifier/delegations',
+      'verifier/differential',
+      'verifier/data-events',
+      'verifier/survival',
+      'verifier/http',
+    ],
   ],
   [
-    /^verifier\/(?:verify-key|dialects)\.ts$/,
+    /^verifier\/(?:verify-key|dialects|gateway-answer|form|question|requirements)\.ts$/,
     [
       'verifier/http',
       'verifier/authz',
@@ -265,7 +271,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'limits/conformance',
     ],
   ],
-  [/^verifier\/(?:loan|plain-request)\.ts$/, ['verifier/loans', 'verifier/proxy-differential']],
+  [/^verifier\/plain-request\.ts$/, ['verifier/delegations', 'verifier/proxy-differential']],
   [
     /^verifier\//,
     ['verifier/http', 'verifier/differential', 'verifier/authz', 'verifier/limits', 'verifier/openapi'],

@@ -1,27 +1,26 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { readBuffer, readIntoBuffer, restOf } from '#shared/read-buffer.ts';
-import { UNHANDLED } from '#shared/unhandled-error.ts';
+import { restOf } from '#shared/read-buffer.ts';
 import type { ClientConnection } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
 import { type ConnectionState, isBusy, isIdle, overdue } from './connection-state.ts';
 import { Delegations } from './delegations.ts';
+import { Intake } from './intake.ts';
 import { isFull, type Lane, type LaneOptions } from './lane.ts';
 import { type Judgement, judge, LaneRequest, reply, replyByLookUp } from './lane-request.ts';
 import { parseCall } from './parse-call.ts';
-import { PartialRequest } from './partial-request.ts';
+import { NO_BYTES, PartialRequest } from './partial-request.ts';
 import { Output } from './reply.ts';
 
 /** Answers gathered before they are written, characters; a reader that is slower than this is waited for. */
 const WRITE_LENGTH_MAX = 65_536;
-
-const NO_BYTES = Buffer.alloc(0);
 
 /** A connection of the fast lane, until it is closed or Node's. */
 export class LaneConnection implements ClientConnection, RequestEvents {
   readonly socket: Socket;
   onClose: (() => void) | undefined;
   readonly #lane: Lane;
+  readonly #intake: Intake;
   #state: ConnectionState = 'fresh';
   /** Since something moved; while a request is received, since that began. */
   #quietMs = 0;
@@ -37,9 +36,9 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#lane = lane;
     this.#delegations = new Delegations(giveToNode);
     this.#partial = new PartialRequest(lane);
+    this.#intake = new Intake(socket, this.#serve, lane.options.log);
     socket.on('end', this.#end).on('error', this.#end).on('close', this.#forget);
-    if (readIntoBuffer(socket, this.#read)) socket.resume();
-    else socket.on('data', this.#guarded);
+    this.#intake.open();
   }
 
   /** Counts time that passed, and closes what was quiet for too long. */
@@ -79,31 +78,8 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     onClose?.();
   };
 
-  /** Reads into the shared memory. Once the connection is Node's, bytes go the way of other sockets' bytes. */
-  readonly #read = (length: number): boolean => {
-    const bytes = readBuffer.subarray(0, length);
-    if (this.#state === 'given') return this.socket.push(Buffer.from(bytes));
-    this.#guarded(bytes);
-    return true;
-  };
-
-  /** Serves bytes, and ends the connection on an unhandled error, which would otherwise end the process. */
-  readonly #guarded = (bytes: Buffer): void => {
-    try {
-      this.#serve(bytes);
-    } catch (error) {
-      this.#giveUp(error);
-    }
-  };
-
-  /** Ends this connection, and no other, on an unhandled error. */
-  readonly #giveUp = (err: unknown): void => {
-    this.#lane.options.log.error({ err }, UNHANDLED);
-    this.socket.destroy();
-  };
-
   /** Answers what `bytes` holds; keeps nothing of them but a copy. */
-  #serve(came: Buffer): void {
+  readonly #serve = (came: Buffer): void => {
     let bytes = came;
     if (isBusy(this.#state)) {
       const taken = this.#delegations.present?.carry(bytes) ?? 0;
@@ -125,7 +101,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     const { passOn } = this.#lane.options;
     if (passOn) return void this.#passOn(bytes, sinceMs, passOn);
     this.#answer(bytes, sinceMs);
-  }
+  };
 
   /** Answers the requests in `bytes` one behind the other, in one go. */
   #answer(bytes: Buffer, sinceMs: number): void {
@@ -144,8 +120,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
       if (request.isLast) break;
     }
     this.#write();
-    if (request.isLast) this.#close();
-    else if (at < bytes.length || this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
+    if (request.isLast || at < bytes.length || this.socket.writableNeedDrain) this.#finish(restOf(bytes, at));
   }
 
   /** Goes on with the request at `at`, which has no verdict from memory. */
@@ -184,12 +159,6 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     return true;
   }
 
-  /** Ends the connection once all is written. */
-  #close(): void {
-    this.#state = 'over';
-    this.socket.destroySoon();
-  }
-
   /** Answers the first request of `bytes` by a look-up. What comes meanwhile is kept for after it, in order. */
   #lookUp(bytes: Buffer): void {
     if (isFull(this.#lane)) return void this.#handOver(bytes);
@@ -197,7 +166,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#lane.inFlight++;
     replyByLookUp(this.#lane, this.#request, this.#output, this)
       .then((isAnswered) => this.#lookedUp(bytes, isAnswered))
-      .catch(this.#giveUp);
+      .catch(this.#intake.giveUp);
   }
 
   /** @param isAnswered whether the first request of `bytes` has its reply; else Node has to answer it */
@@ -209,9 +178,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (!isAnswered) return void this.#handOver(all);
     this.#count();
     this.#write();
-    const { isLast, length } = this.#request;
-    if (this.#lane.closing || isLast) this.#close();
-    else this.#goOn(all.subarray(length));
+    this.#finish(all.subarray(this.#request.length));
   }
 
   /** Has the call in `bytes` passed on. What is behind it, and what comes meanwhile, is kept for after it, in order. */
@@ -246,9 +213,15 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     const early = this.#early;
     this.#early = NO_BYTES;
     if (this.socket.destroyed) return;
-    if (this.#lane.closing || this.#request.isLast) this.#close();
-    else this.#goOn(early);
+    this.#finish(early);
   };
+
+  /** Goes on behind a request that is answered, or ends the connection once all is written. */
+  #finish(rest: Buffer): void {
+    if (!this.#lane.closing && !this.#request.isLast) return void this.#goOn(rest);
+    this.#state = 'over';
+    this.socket.destroySoon();
+  }
 
   #passedOn(): void {
     this.#state = 'answered';
@@ -265,7 +238,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     }
     this.#state = 'reading';
     this.#quietMs = 0;
-    if (rest.length > 0) this.#guarded(rest);
+    if (rest.length > 0) this.#intake.serve(rest);
     this.#readOn();
   }
 
@@ -306,8 +279,8 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#state = 'given';
     this.#lane.options.counts.handedOver++;
     this.#lane.forget(this);
-    socket.off('data', this.#guarded).off('close', this.#forget);
-    socket.off('end', this.#end).off('error', this.#end);
+    this.#intake.close();
+    socket.off('close', this.#forget).off('end', this.#end).off('error', this.#end);
     this.#delegations.giveToNode(socket);
     socket.emit('data', bytes);
     if (socket.readableEnded) socket.emit('end');

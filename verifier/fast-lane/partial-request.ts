@@ -1,6 +1,6 @@
 import { isFull, type Lane } from './lane.ts';
 
-const NO_BYTES = Buffer.alloc(0);
+export const NO_BYTES = Buffer.alloc(0);
 
 /** A request of which only a part is here. */
 export class PartialRequest {
