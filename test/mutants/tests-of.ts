@@ -250,7 +250,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ),
   ],
   [
-    /^verifier\/(?:call|connection|connection-state|delegated-request|delegations|fast-lane|gateway-target|intake|lane|lane-request|parse-call|partial-request|question-reader|raw-response|reply|scan-head)\.ts$/,
+    /^verifier\/(?:call|connection|connection-state|delegated-request|delegations|fast-lane|gateway-target|intake|judge|lane|lane-request|parse-call|partial-request|question-reader|raw-response|reply|scan-head)\.ts$/,
     [
       'verifier/delegations',
       'verifier/differential',

@@ -1,10 +1,7 @@
-import { ApiError } from '#shared/errors.ts';
-import { newRequestId } from '#shared/request-id.ts';
-import { type Question, questionAbout } from '../core/question.ts';
+import type { Question } from '../core/question.ts';
 import { DEFAULT_REQUIREMENTS } from '../core/requirements.ts';
 import type { Verdict } from '../core/verdict.ts';
-import type { Lane } from './lane.ts';
-import { jsonReplies, type Output, type Replies } from './reply.ts';
+import { jsonReplies, type Replies } from './reply.ts';
 import { Head } from './scan-head.ts';
 
 /** The request that a connection is about. Each connection has one, which is filled again and again. */
@@ -23,62 +20,4 @@ export class LaneRequest implements Question {
   length = 0;
   /** Set by `judge` where it is decided. */
   verdict: Verdict | undefined = undefined;
-}
-
-/**
- * `decided`: the request has its verdict; `undecided`: it must be looked up; `partial`: it is not here whole; `for Node`: it is
- * not common.
- */
-export type Judgement = 'decided' | 'undecided' | 'partial' | 'for Node';
-
-/** Reads the request at `at` into `request`, and judges it where it is whole. */
-export function judge(
-  { closing, reader, options }: Lane,
-  bytes: Buffer,
-  at: number,
-  request: LaneRequest,
-): Judgement {
-  if (closing) return 'for Node';
-  const found = reader.read(bytes, at, request);
-  if (found !== 'whole') return found;
-  try {
-    request.verdict = options.answers.decide(request);
-  } catch {
-    // A bug of ours: the reference meets it again, and reports it.
-    return 'for Node';
-  }
-  return request.verdict === undefined ? 'undecided' : 'decided';
-}
-
-/** Adds the reply to a request that was decided. */
-export function reply(
-  output: Output,
-  { replies, head, verdict }: LaneRequest,
-  keepAliveS: number | undefined,
-): void {
-  if (verdict === undefined) throw new Error('the request was not decided');
-  replies.decided(output, verdict, head.requestId || newRequestId(), keepAliveS);
-}
-
-/**
- * Adds the reply to a request, once it was looked up. Resolves with false on a bug of ours: the reference meets it again, and
- * reports it.
- */
-export async function replyByLookUp(
-  lane: Lane,
-  request: LaneRequest,
-  output: Output,
-  connection: { readonly keepAliveS: number | undefined },
-): Promise<boolean> {
-  const { replies } = request;
-  const requestId = request.head.requestId || newRequestId();
-  try {
-    const verdict = await lane.options.answers.lookUp(questionAbout(request.key, request));
-    replies.decided(output, verdict, requestId, connection.keepAliveS);
-  } catch (error) {
-    if (!(error instanceof ApiError)) return false;
-    output.text += replies.refused(error, requestId, connection.keepAliveS);
-    output.isAscii = false;
-  }
-  return true;
 }

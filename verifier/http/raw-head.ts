@@ -28,7 +28,7 @@ export function addedLines(isDated: boolean, keepAliveS: number | undefined): st
 }
 
 export const JSON_LINE = `Content-Type: ${JSON_TYPE}\r\n`;
-export const PROBLEM_LINE = `Content-Type: ${PROBLEM_TYPE}\r\n`;
+const PROBLEM_LINE = `Content-Type: ${PROBLEM_TYPE}\r\n`;
 
 const retryLine = ({ code }: ApiError) =>
   code === 'SERVICE_UNAVAILABLE' ? `Retry-After: ${RETRY_AFTER_SECONDS}\r\n` : '';
