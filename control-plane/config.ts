@@ -25,34 +25,34 @@ export const settings = {
   FENCE_WAIT_MS: integer(0, 60_000, 'ms', 30_000).help(
     'Longest wait of a call that changes something; the fence goes on after it',
   ),
-  FENCES_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).help(
+  FENCES_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).deprecated(
     'Incomplete changes of one API at once; more are refused with 503',
   ),
-  REFUSALS_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).help(
+  REFUSALS_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).deprecated(
     'Incomplete disables and deletes of one API at once, counted apart from its other changes; more are refused with 503',
   ),
   AUDIT_EVENTS_MAX: integer(1000, 100_000_000, 'events', 100_000).help(
     'Changes kept for audit.listEvents, the latest ones; about 300 bytes of Redis each',
   ),
-  AUDIT_REFUSED_MAX: integer(1000, 100_000_000, 'events', 10_000).help(
+  AUDIT_REFUSED_MAX: integer(1000, 100_000_000, 'events', 10_000).deprecated(
     'Refused calls kept for audit.listEvents, the latest ones. They are kept apart, so that a flood of them pushes no change out',
   ),
-  AUDIT_WAITING_MAX: integer(0, 1_000_000, 'events', 10_000).help(
+  AUDIT_WAITING_MAX: integer(0, 1_000_000, 'events', 10_000).deprecated(
     'Audit events of changes that wait in memory while Redis does not take them, about 1 KiB each. More are only in the log of the process, and counted as lost',
   ),
   ROOT_KEY_CALLS_PER_MINUTE: integer(0, 100_000_000, 'calls', 60_000).help(
     'Reading calls of one root key in a minute, and as many changing calls; more are refused with 429. 0 = no limit',
   ),
-  ROOT_KEY_CALLS_AT_ONCE: integer(1, 10_000, 'calls', 32).help(
+  ROOT_KEY_CALLS_AT_ONCE: integer(1, 10_000, 'calls', 32).deprecated(
     'Calls of one root key that are worked on at once, each until it has written or is answered; others of it wait, and nobody waits for them',
   ),
-  ROOT_KEY_CALLS_WAITING_MAX: integer(0, 1_000_000, 'calls', 1000).help(
+  ROOT_KEY_CALLS_WAITING_MAX: integer(0, 1_000_000, 'calls', 1000).deprecated(
     'Calls of one root key that wait for one of those; more are refused with 429',
   ),
   FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
     'Calls without a valid root key from one address in a minute that are answered 401; more are answered 429 and leave no event in the audit log. 0 = no limit',
   ),
-  EVENT_LOOP_DELAY_MS_MAX: integer(0, 60_000, 'ms', 500).help(
+  EVENT_LOOP_DELAY_MS_MAX: integer(0, 60_000, 'ms', 500).deprecated(
     'Mean delay of the event loop above which calls are refused with 503, except updates and deletes. 0 = never',
   ),
   ...httpSettings,

@@ -1,5 +1,5 @@
 import { systemClock } from '#shared/clock.ts';
-import { loadConfigOrExit } from '#shared/process/config.ts';
+import { deprecations, loadConfigOrExit } from '#shared/process/config.ts';
 import { startOrExit } from '#shared/process/listening.ts';
 import { createLogger } from '#shared/process/log.ts';
 import { stopWithGrace } from '#shared/process/stopping.ts';
@@ -9,5 +9,6 @@ import { settings } from './config.ts';
 
 const config = loadConfigOrExit(settings, redisFaults);
 const log = createLogger('control-plane', config.LOG_LEVEL);
+for (const sentence of deprecations(settings)) log.warn(sentence);
 const controlPlane = await startOrExit(startControlPlane(config, systemClock, log));
 stopWithGrace(controlPlane, config, log);

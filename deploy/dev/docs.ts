@@ -122,11 +122,20 @@ function replaceTable(text: string, name: string, table: string): string {
 }
 
 function settingsTable(settings: Settings): string {
-  const rows = Object.entries(settings).map(([name, { default: byDefault, rule, help, secret }]) => {
+  const all = Object.entries(settings);
+  const deprecated = all.flatMap(([name, setting]) => (setting.deprecated ? [`\`${name}\``] : []));
+  const documented = all.filter(([, setting]) => !setting.deprecated);
+  const rows = documented.map(([name, { default: byDefault, rule, help, secret }]) => {
     const value = byDefault === undefined ? '**required**' : byDefault === '' ? '' : `\`${byDefault}\``;
     return `| \`${name}\`${secret ? ` or \`${name}_FILE\`` : ''} | ${cell(rule)} | ${value} | ${cell(help)} |`;
   });
-  return ['| variable | allowed | default | meaning |', '|---|---|---|---|', ...rows].join('\n');
+  const table = ['| variable | allowed | default | meaning |', '|---|---|---|---|', ...rows];
+  if (deprecated.length > 0)
+    table.push(
+      '',
+      `Deprecated, since nobody needs another value than the default: ${deprecated.join(', ')}.`,
+    );
+  return table.join('\n');
 }
 
 function valuesTable(chart: string): string {

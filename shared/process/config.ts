@@ -11,6 +11,8 @@ export interface Setting<T> {
   /** The values that are allowed, with the unit: `integer 1..100 ms`. */
   readonly rule: string;
   readonly help: string;
+  /** True where the default is right for everybody: it will be a constant. Documentation only names it. */
+  readonly deprecated?: true;
   /** A secret may also come from the file that `<NAME>_FILE` names, and is never shown. */
   readonly secret?: boolean;
 }
@@ -72,13 +74,25 @@ export function loadConfigOrExit<S extends Settings>(
   }
 }
 
+/** Sentences that tell which deprecated settings this process was given. */
+export function deprecations(settings: Settings): string[] {
+  return Object.entries(settings).flatMap(([name, { deprecated, default: byDefault }]) =>
+    deprecated && process.env[name]
+      ? [`${name} is deprecated: its default, ${byDefault}, will be a constant. Please unset it`]
+      : [],
+  );
+}
+
 /** Completes a setting with its explanation, which the documentation shows. */
 interface Unexplained<T> {
   help(text: string): Setting<T>;
+  /** The same of a setting that is deprecated. */
+  deprecated(text: string): Setting<T>;
 }
 
 const unexplained = <T>(setting: Omit<Setting<T>, 'help'>): Unexplained<T> => ({
   help: (help) => ({ ...setting, help }),
+  deprecated: (help) => ({ ...setting, help, deprecated: true }),
 });
 
 /** A whole number from `min` to `max`, with its unit. */
@@ -95,7 +109,7 @@ export function integer(min: number, max: number, unit: string, byDefault: numbe
 }
 
 /** A port to listen on; 0 = any free one. */
-export const port = (byDefault: number): Unexplained<number> => ({
+export const port = (byDefault: number): Pick<Unexplained<number>, 'help'> => ({
   help: (text) => integer(0, 65_535, '', byDefault).help(`${text}; 0 = any free one`),
 });
 

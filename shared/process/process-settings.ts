@@ -10,7 +10,7 @@ export const processSettings = (adminPort: number) => ({
   DRAIN_MS: integer(0, 300_000, 'ms', 1000).help(
     'Time after SIGTERM in which requests are still taken, each connection is closed after its answer, and `/readyz` says 503. Set it longer than a balancer needs to turn away',
   ),
-  SHUTDOWN_GRACE_MS: integer(0, 300_000, 'ms', 10_000).help(
+  SHUTDOWN_GRACE_MS: integer(0, 300_000, 'ms', 10_000).deprecated(
     'Longest time that requests in flight may take to finish after DRAIN_MS',
   ),
 });

@@ -25,8 +25,10 @@ export const redisSettings = {
   REDIS_REPLICAS: integer(0, 8, 'replicas', 0).help(
     'Replicas that must hold a write before it is acknowledged (WAIT). All of them, or a failover can lose acknowledged writes',
   ),
-  REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000).help('Longest time for opening a connection'),
-  REDIS_COMMAND_TIMEOUT_MS: integer(50, 60_000, 'ms', 2000).help(
+  REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000).deprecated(
+    'Longest time for opening a connection',
+  ),
+  REDIS_COMMAND_TIMEOUT_MS: integer(50, 60_000, 'ms', 2000).deprecated(
     'Longest time that a command may take before its connection is cut. Set it above the 1000 ms that WAIT may take',
   ),
 };

@@ -2,9 +2,9 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { settings as controlPlane } from '../../control-plane/config.ts';
-import { ConfigError, loadConfig } from '../../shared/process/config.ts';
+import { ConfigError, deprecations, integer, loadConfig } from '../../shared/process/config.ts';
 import { configFaults, settings as verifier } from '../../verifier/config.ts';
 
 const ROOT_KEY = 'a-root-key-that-is-long-enough-0123456789';
@@ -160,4 +160,17 @@ test('every setting has a rule and a text, and numbers have their limits held', 
     faultsOf(() => loadConfig(verifier, { PORT: '65536', SYNC_PERIOD_MS: '1e3', API_IDS: 'a b' })),
   ).toHaveLength(3);
   expect(loadConfig(verifier, { API_IDS: 'a, b,,a' }).API_IDS).toEqual(['a', 'b']);
+});
+
+test('a deprecated setting still counts, and whoever sets it is told', () => {
+  const settings = { OLD: integer(1, 10, 'ms', 3).deprecated('h'), NEW: integer(1, 10, 'ms', 3).help('h') };
+  vi.stubEnv('OLD', '4');
+  vi.stubEnv('NEW', '5');
+  expect(loadConfig(settings, process.env)).toEqual({ OLD: 4, NEW: 5 });
+  expect(deprecations(settings)).toEqual([
+    'OLD is deprecated: its default, 3, will be a constant. Please unset it',
+  ]);
+  vi.stubEnv('OLD', '');
+  expect(deprecations(settings)).toEqual([]);
+  vi.unstubAllEnvs();
 });

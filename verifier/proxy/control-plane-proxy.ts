@@ -16,10 +16,10 @@ export const forwardSettings = {
   CONTROL_PLANE_URL: httpUrl().help(
     'Address of the control plane. Where it is set, every other `/v1/` call is passed on to it, so that clients need one address only',
   ),
-  CONTROL_PLANE_TIMEOUT_MS: integer(1000, 300_000, 'ms', 75_000).help(
+  CONTROL_PLANE_TIMEOUT_MS: integer(1000, 300_000, 'ms', 75_000).deprecated(
     'Longest wait of such a call for an answer. Set it above the 60,000 that an update may be held, and below STALL_TIMEOUT_MS',
   ),
-  CONTROL_PLANE_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 100).help(
+  CONTROL_PLANE_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 100).deprecated(
     'Most such calls at once, each on a connection of its own; more are answered 503',
   ),
 };
