@@ -25,7 +25,7 @@ const C1 = 'C1: no more is accepted than was granted';
 const R1 = 'R1: no more is accepted in a window than its limit';
 const I16 = 'I16: an answer uses one prefix of each log, none older than a complete write of it';
 const TWO_ROLES = ['-DROLES=2'];
-const IDENTITY = ['-DIDENTITY', '-DKEY_WRITES=2'];
+const IDENTITY = ['-DIDENTITY', '-DROLE_WRITES=3'];
 const C2 = 'C2: nobody answers by the credits from before a complete change';
 
 export const searches: Search[] = [
@@ -111,7 +111,8 @@ export const searches: Search[] = [
   workspace('two logs, two roles, large payloads evict', [...TWO_ROLES, '-DEVICT']),
   workspace('two logs, a role does more once it is taken', ['-DENEMY']),
   workspace('two logs, a role is deleted', ['-DDELETION']),
-  workspace('two logs, a customer is stopped', IDENTITY),
+  workspace('two logs, joined by a name', IDENTITY),
+  workspace('two logs, joined by a name, large payloads evict', [...IDENTITY, '-DEVICT']),
   workspace('two logs, two writes of each', ['-DKEY_WRITES=2', '-DROLE_WRITES=2'], { quick: false }),
   workspace('two logs, two roles, each changed', [...TWO_ROLES, '-DROLE_WRITES=2'], { quick: false }),
   workspaceMutant('ONE_LEASE'),
@@ -121,7 +122,12 @@ export const searches: Search[] = [
   workspaceMutant('HELD_KEY', ['-DENEMY']),
   workspaceMutant('ID_REUSED', ['-DDELETION']),
   workspaceMutant('GIVEN_FIRST', ['-DDELETION']),
-  workspaceMutant('LATE_KEY', IDENTITY),
+  { ...workspaceMutant('ONE_LEASE', IDENTITY), name: 'ONE_LEASE, joined by a name' },
+  workspaceMutant('NONE_KEPT', IDENTITY),
+  workspaceMutant('NOBODY_KEPT', IDENTITY),
+  workspaceMutant('CREATION_NOT_FENCED', IDENTITY),
+  workspaceMutant('DELETION_KEPT', IDENTITY),
+  workspaceMutant('OLD_STATE', IDENTITY),
 
   deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
   deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),

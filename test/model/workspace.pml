@@ -4,13 +4,14 @@
    verifier: others would only make a write complete later.
    Bounds: -DLEASE=n (ticks) -DKEY_WRITES=n -DROLE_WRITES=n -DROLES=1|2 (of the key; changed in turn) -DEVICT (changes
    too long for the log). Stories instead: -DENEMY (the role is taken from the key, and then may do more), -DDELETION (a role is
-   deleted, another made and given to the key), -DIDENTITY (a key is made while its customer is stopped).
+   deleted, another made and given to the key), -DIDENTITY (an owner without and with an identity: made, deleted and made anew
+   while a key becomes theirs; nothing but the owner's name joins the two).
    Every other #ifdef leaves a rule out. README.md says what each row means. */
 #ifndef LEASE
 #define LEASE 1
 #endif
 #ifndef ROLES
-#ifdef DELETION
+#if defined(DELETION) || defined(IDENTITY)
 #define ROLES 2
 #else
 #define ROLES 1
@@ -34,16 +35,20 @@ byte head[2] = FIRST, complete[2] = FIRST;
 byte fence_left[WRITES];
 bool deleted;            /* a story's: the role that the key had is no more */
 bool made_other;         /* another role was made since */
-bool identity, halted;   /* the customer is known; was stopped, which was reported complete */
-bool key, bound, told;   /* the key's record is there; it names the identity; its maker was answered */
 
 /* Position of the latest entry up to `q` that a role shows. */
+#ifdef IDENTITY          /* all entries are about the owner who is to have the key */
+#define shown(q, r)  ((r) == 0 -> FIRST : (q))
+#define touches(q, r)  ((r) == 1)
+#define exists(q)  (((q) - FIRST) & 1)        /* that owner's identity, at this position */
+#else
 #if ROLES == 1 || defined(DELETION)
 #define shown(q, r)  (q)
 #else
 #define shown(q, r)  ((q) == FIRST || ((q) & 1) == (r) -> (q) : (q) - 1)
 #endif
 #define touches(q, r)  (shown(q, r) == (q))
+#endif
 
 /* ------------------------------------------------------------------------------------- verifiers */
 #define NOTHING 0        /* states of a request */
@@ -70,8 +75,11 @@ byte held;               /* a key that was found while memory lacked a role of i
 #define roles follower[W]
 
 #define NO_RECORD 1      /* kinds of records, 0 = unknown */
-#define GIVEN 2          /* the role that the key was given first; a key that names its identity */
-#define OTHER 3          /* a role that was made later; a key that does not */
+#define GIVEN 2          /* the role that the key was given first; an identity */
+#define OTHER 3          /* a role that was made later */
+#ifdef IDENTITY
+bool nobody;             /* the verifier knows that there is no identity at all */
+#endif
 #ifdef DELETION
 #ifdef ID_REUSED
 #define id_of_other 0
@@ -92,12 +100,18 @@ inline read_record() {
 #define remembers_role (roles.is[named(a)] != 0)
 #else
 #ifdef IDENTITY
+#define named(a)  ((a) - FIRST)               /* the key's owner: the second write gives it the other one */
 inline read_record() {
   if
-  :: l == A -> its.read[0] = (!key -> 0 : (bound -> GIVEN : OTHER))
-  :: l == W -> its.read[0] = GIVEN
+  :: l == W && keys.at[0] != 0 ->
+     r = named(keys.at[0]);
+     its.read[r] = (r == 1 && exists(head[W]) -> GIVEN : NO_RECORD);
+     r = 0
+  :: l == A -> its.read[0] = GIVEN
+  :: else
   fi
 }
+#define remembers_role (nobody || roles.is[named(a)] != 0)
 #else
 inline read_record() {
   its.read[0] = GIVEN;
@@ -106,10 +120,12 @@ inline read_record() {
 #endif
 }
 #endif
+#ifndef IDENTITY
 #if ROLES == 2
 #define remembers_role (roles.at[0] != 0 && roles.at[1] != 0)
 #else
 #define remembers_role (roles.at[0] != 0)
+#endif
 #endif
 #endif
 
@@ -128,9 +144,17 @@ inline remake() {        /* what was made of all roles is of another prefix now 
 #endif
 }
 inline drop() {
-  its.live = false; its.pos = 0; its.lease = 0; forget(0);
+  its.live = false; its.pos = 0; its.lease = 0;
+#ifdef OLD_STATE         /* what was known before the follower began anew counts */
+  if :: l == A -> forget(0); forget(1) :: else fi;
+#else
+  forget(0);
 #if ROLES == 2
   forget(1);
+#endif
+#endif
+#ifdef IDENTITY
+  if :: l == W -> nobody = false :: else fi;
 #endif
   if :: l == W -> made = 0 :: else fi;
 #ifdef HELD_KEY
@@ -140,6 +164,9 @@ inline drop() {
 }
 inline apply(q) {
   its.pos = q; r = 0;
+#if defined(IDENTITY) && !defined(NOBODY_KEPT)
+  if :: l == W -> nobody = false :: else fi;
+#endif
   do
   :: r < ROLES ->
      if
@@ -153,7 +180,20 @@ inline apply(q) {
 #ifdef DELETION
         if :: l == A -> its.at[0] = q :: else -> forget(r) fi
 #else
+#ifdef IDENTITY
+        if
+        :: l == A -> its.at[0] = q
+#ifdef NONE_KEPT
+        :: l == W && its.is[r] == NO_RECORD
+#endif
+#ifdef DELETION_KEPT
+        :: l == W && !exists(q)
+#endif
+        :: else -> its.at[r] = q; its.is[r] = (exists(q) -> GIVEN : NO_RECORD)
+        fi
+#else
         its.at[r] = q; its.is[r] = GIVEN
+#endif
 #endif
 #endif
      :: else
@@ -186,6 +226,9 @@ end:
   :: d_step { !its.live && its.request == SENT -> its.request = OK; its.score = head[l]; its.head = head[l] }
   :: d_step { !its.live && its.request == OK -> its.live = true; its.pos = its.head;
        if :: LEASE > its.age -> its.lease = LEASE - its.age :: else fi;
+#ifdef IDENTITY
+       if :: l == W -> nobody = !exists(its.pos) :: else fi;
+#endif
        end_request() }
   :: d_step { its.live && its.request == SENT ->
        if
@@ -222,11 +265,7 @@ end:
 #ifdef ENEMY
 #define has_role(a)  ((a) == FIRST)
 #else
-#ifdef IDENTITY
-#define has_role(a)  (keys.is[0] == GIVEN)
-#else
 #define has_role(a)  (true)
-#endif
 #endif
 
 /* I16, in one synchronous block. `a` is the position of the key's state. */
@@ -243,6 +282,12 @@ inline answer() {
 #ifdef ENEMY
      assert(w == FIRST);                                       /* never has the key what its role may do since */
 #endif
+#ifdef IDENTITY
+     assert(!nobody || !exists(w));
+     assert(nobody || named(a) == 1 || roles.is[0] == NO_RECORD);
+     assert(nobody || named(a) == 0 || roles.is[1] == (exists(w) -> GIVEN : NO_RECORD));
+     assert(nobody || named(a) == 0 || roles.at[1] == w);    /* not the one that was before it */
+#else
 #ifdef DELETION
      assert(named(a) != 0 || roles.is[0] != OTHER);        /* nor what a role may do that it was not given */
      assert(named(a) != 0 || complete[W] == FIRST || roles.is[0] == NO_RECORD);
@@ -254,11 +299,9 @@ inline answer() {
      assert(roles.at[1] == shown(w, 1));
 #endif
 #endif
+#endif
      w = 0
   :: else
-#ifdef IDENTITY
-     -> assert(!halted || !told)                              /* a customer's key, and nothing says so */
-#endif
   fi;
   a = 0
 }
@@ -290,10 +333,14 @@ inline close(log, nth) { /* kills who is behind */
   if :: s > complete[log] -> complete[log] = s :: else fi;
   s = 0
 }
+#ifdef CREATION_NOT_FENCED
+#define may_close(log, nth)  ((log == W && exists(s)) || !behind(log) || fence_left[nth] == 0)
+#else
 #ifdef ROLE_NOT_FENCED
 #define may_close(log, nth)  (log == W || !behind(log) || fence_left[nth] == 0)
 #else
 #define may_close(log, nth)  (!behind(log) || fence_left[nth] == 0)
+#endif
 #endif
 
 #if !defined(ENEMY) && !defined(DELETION) && !defined(IDENTITY)
@@ -337,31 +384,19 @@ end_make: d_step { true -> made_other = true };
 }
 #endif
 #ifdef IDENTITY
-proctype Make() {        /* createKey */
-  byte s; bool saw;
-end_read: d_step { true -> saw = identity };
-end_write: d_step { true -> key = true; bound = saw; saw = false };
-#ifndef LATE_KEY
-end_again:
-  if
-  :: d_step { identity && !bound -> bound = true; write(A, 0) };
-end_bound: d_step { may_close(A, 0) -> close(A, 0) }
-  :: d_step { !identity || bound -> skip }
-  fi;
-#endif
-end_told: told = true
-}
-proctype Stop() {        /* createIdentity, and updateIdentity with enabled: false */
+proctype Give() {        /* createKey, importKeys or updateKey */
   byte s;
-end_know: identity = true;
-end_scan:
-  if
-  :: d_step { key && !bound -> bound = true; write(A, 1) };
-end_bound: d_step { may_close(A, 1) -> close(A, 1) }
-  :: d_step { !key || bound -> skip }
-  fi;
-end_stop: d_step { true -> write(W, 2) };
-end_stopped: d_step { may_close(W, 2) -> close(W, 2); halted = true }
+end_give: d_step { true -> write(A, 0) };
+end_given: d_step { may_close(A, 0) -> close(A, 0) }
+}
+proctype Customer() {    /* createIdentity, deleteIdentity, createIdentity */
+  byte s;
+end_make: d_step { true -> write(W, 1) };
+end_made: d_step { may_close(W, 1) -> close(W, 1) };
+end_delete: d_step { true -> write(W, 2) };
+end_deleted: d_step { may_close(W, 2) -> close(W, 2) };
+end_again: d_step { true -> write(W, 3) };
+end_last: d_step { may_close(W, 3) -> close(W, 3) }
 }
 #endif
 
@@ -396,7 +431,7 @@ init {
     run Delete(); run Give();
 #endif
 #ifdef IDENTITY
-    run Make(); run Stop();
+    run Give(); run Customer();
 #endif
 #if !defined(ENEMY) && !defined(DELETION) && !defined(IDENTITY)
     do :: j < KEY_WRITES -> run Write(A, j); j++ :: else -> break od;
