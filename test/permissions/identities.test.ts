@@ -177,7 +177,60 @@ describe('keys are the customer’s', () => {
   });
 });
 
+describe('an identity that holds in some APIs', () => {
+  test('is nobody’s in others: neither stopped there, nor shown, nor counted', async () => {
+    const externalId = newOwner();
+    const limit = [{ name: 'tokens', limit: 1, duration: 86_400_000 }];
+    await newIdentity(externalId, { apiIds: ['shop', 'games'], meta: { plan: 'pro' }, ratelimits: limit });
+    const mine = await newKey({ externalId });
+    const theirs = await newKey({ externalId, apiId: 'books' });
+    const asked = { ratelimits: [{ name: 'tokens' }] };
+    expect(await fleet.verdict(mine.key, asked)).toBe('VALID');
+    expect((await fleet.verify(theirs.key, asked)).body.error.message).toContain('has no limit named tokens');
+    for (const body of await verdicts(mine.key)) expect(body.identity.meta).toEqual({ plan: 'pro' });
+    for (const body of await verdicts(theirs.key)) expect(body).not.toHaveProperty('identity');
+    expect((await fleet.ok('keys.getKey', { keyId: mine.keyId })).identity.externalId).toBe(externalId);
+    expect(await fleet.ok('keys.getKey', { keyId: theirs.keyId })).not.toHaveProperty('identity');
+    const { keys } = await fleet.ok('apis.listKeys', { apiId: 'books', externalId });
+    expect(keys.map(({ identity }: { identity?: object }) => identity)).toEqual([undefined]);
+
+    await setEnabled(externalId, false);
+    expect(await codes(mine.key)).toEqual(['DISABLED', 'DISABLED']);
+    expect(await codes(theirs.key)).toEqual(['VALID', 'VALID']);
+    expect((await fleet.ok('identities.getIdentity', { externalId })).apiIds).toEqual(['games', 'shop']);
+    await fleet.ok('identities.updateIdentity', { externalId, apiIds: ['books'] });
+    expect(await codes(mine.key)).toEqual(['VALID', 'VALID']);
+    expect(await codes(theirs.key)).toEqual(['DISABLED', 'DISABLED']);
+    await fleet.ok('identities.updateIdentity', { externalId, apiIds: null });
+    for (const { key } of [mine, theirs]) expect(await codes(key)).toEqual(['DISABLED', 'DISABLED']);
+    expect(await fleet.ok('identities.getIdentity', { externalId })).not.toHaveProperty('apiIds');
+  });
+
+  test('may hold in so many that its state is too long for the log', async () => {
+    const externalId = newOwner();
+    const apiIds = ['shop', ...Array.from({ length: 99 }, (_, i) => `${'x'.repeat(60)}${i}`)];
+    const { key } = await newKey({ externalId });
+    expect(await codes(key)).toEqual(['VALID', 'VALID']);
+    await newIdentity(externalId, { apiIds, enabled: false });
+    for (const code of await told(key)) expect(code).not.toBe('VALID');
+    expect(await codes(key)).toEqual(['DISABLED', 'DISABLED']);
+  });
+});
+
 describe('an identity', () => {
+  test('is changed by who may do that, and shown to who may read it', async () => {
+    const externalId = newOwner();
+    const identityId = await newIdentity(externalId, { meta: { plan: 'pro' } });
+    const rootKeyWith = async (...permissions: string[]) =>
+      (await fleet.ok('rootKeys.createRootKey', { name: 'n', permissions })).key;
+    const change = (rootKey: string) =>
+      fleet.ok('identities.updateIdentity', { identityId, ratelimits: [] }, { rootKey });
+    const blind = await change(await rootKeyWith('root.*.update_identity'));
+    expect(Object.keys(blind).sort()).toEqual(['id', 'propagation']);
+    const seeing = await change(await rootKeyWith('root.*.update_identity', 'root.*.read_identity'));
+    expect(seeing).toMatchObject({ id: identityId, externalId, meta: { plan: 'pro' } });
+  });
+
   test('is shown by its id and by its owner, and listed in order of creation, apart from roles', async () => {
     await fleet.ok('permissions.createRole', { name: 'beside' });
     const owners = [newOwner(), newOwner(), newOwner()];

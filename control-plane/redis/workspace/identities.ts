@@ -61,7 +61,13 @@ export class Identities {
     await this.holdOff(externalId, fields.apiIds);
     const identityId = identityIdOf(externalId);
     const stored = storedFields({ ...fields, name: externalId });
-    const write = { apiId: WORKSPACE, operation: 'create', keyId: identityId, fields: stored } as const;
+    const about = {
+      apiId: WORKSPACE,
+      operation: 'create',
+      keyId: identityId,
+      needs: ROLES_PROTOCOL,
+    } as const;
+    const write = { ...about, fields: stored };
     let propagation = await propagator.apply(write, waitMs, onWritten);
     if (!propagation) {
       await createSpace(writer, clock.wallMs(), leaseMs);
