@@ -4,7 +4,7 @@ import type { Process } from '../harness/processes.ts';
 import { Account } from './account.ts';
 import { ROOT_KEY, VERIFIERS } from './build.ts';
 import { API_IDS, type World } from './faults.ts';
-import { comeAndGo, giveAndTake } from './guests.ts';
+import { comeAndGo, giveAndTake, welcome } from './guests.ts';
 import type { History, State, WriteRecord } from './history.ts';
 import { Meter } from './meter.ts';
 
@@ -76,7 +76,7 @@ export class Client {
   readonly keys: AskedKey[] = [];
   readonly owners: Owner[] = [];
   readonly roles: { readonly roleId: string; readonly name: string }[] = [];
-  /** Keys that nobody changes: one whose role comes and goes, and one whose owner's identity does. */
+  /** Keys that nobody changes: one whose role comes and goes, and those whose owner's identity does. */
   readonly guests: AskedKey[] = [];
   readonly accounts: Account[] = [];
   readonly meters: Meter[] = [];
@@ -137,6 +137,13 @@ export class Client {
     await Promise.all([
       giveAndTake(parts, GUEST_ROLE, keyId, (version) => permissionsOf(version, true), running),
       comeAndGo(parts, GUEST_IDENTITY, GUEST, running),
+      welcome(
+        parts,
+        API_IDS,
+        GUEST,
+        { add: ({ keyId, key }) => void this.guests.push({ keyId, key, identityId: GUEST_IDENTITY }) },
+        running,
+      ),
     ]);
   }
 

@@ -1,7 +1,16 @@
 import { setTimeout as rest } from 'node:timers/promises';
+import { generateKey, hashSecret } from '../../shared/key-format.ts';
 import type { History, Told, WriteRecord } from './history.ts';
 
 const REST_MS_MAX = 600;
+/** Keys that a customer gets in a run, and the longest time from one to the next. */
+const NEWCOMERS_MAX = 30;
+const NEWCOMER_REST_MS_MAX = 4000;
+
+interface Key {
+  readonly keyId: string;
+  readonly key: string;
+}
 
 /** Asks the control plane; undefined where there was no answer at all. */
 type Admin = (operation: string, body: object) => Promise<Told | undefined>;
@@ -39,12 +48,61 @@ export async function comeAndGo(
       identityId === undefined
         ? await admin('identities.createIdentity', { externalId, ...fields })
         : await admin('identities.updateIdentity', { identityId, ...fields });
-    // It is there, since nobody knew what became of a call, and all keys of the owner know of it.
+    // It is there, since nobody knew what became of a call.
     if (identityId === undefined && answer?.status === 409)
       answer = await admin('identities.updateIdentity', { externalId, ...fields });
     history.told(subject, write, answer);
     identityId = answer?.status === 200 ? String(answer.body['identityId'] ?? answer.body['id']) : undefined;
     isEnabled = state.enabled;
+  }
+}
+
+/**
+ * Keys that become those of a customer whose identity comes and goes: imported, given to them by a change, and made in the place of
+ * one of theirs, in turn. From the answer on each goes by the identity.
+ */
+export async function welcome(
+  { admin, history, random }: Parts,
+  apiIds: readonly string[],
+  externalId: string,
+  guests: { add(key: Key): void },
+  running: { now: boolean },
+): Promise<void> {
+  let last: Key | undefined;
+  for (let made = 0; running.now && made < NEWCOMERS_MAX; made++) {
+    await rest(random() * NEWCOMER_REST_MS_MAX);
+    const apiId = apiIds[made % apiIds.length] ?? '';
+    const way = made % 3;
+    const key =
+      way === 0 || last === undefined
+        ? await imported(apiId)
+        : await (way === 1 ? given(apiId) : inPlaceOf(last.keyId));
+    if (key === undefined) continue;
+    history.created(key.keyId, 'key', { enabled: true });
+    guests.add(key);
+    last = key;
+  }
+
+  async function imported(apiId: string): Promise<Key | undefined> {
+    const key = generateKey(16);
+    const record = { sha256: hashSecret(key), foreign: false, externalId, meta: { version: 0 } };
+    const answer = await admin('keys.importKeys', { apiId, keys: [record] });
+    const [result] = (answer?.body['results'] ?? []) as { keyId?: string }[];
+    return answer?.status === 200 && result?.keyId ? { keyId: result.keyId, key } : undefined;
+  }
+
+  async function given(apiId: string): Promise<Key | undefined> {
+    const created = await admin('keys.createKey', { apiId, meta: { version: 0 } });
+    if (created?.status !== 200) return undefined;
+    const { keyId, key } = created.body as unknown as Key;
+    const answer = await admin('keys.updateKey', { keyId, externalId });
+    const { state } = (answer?.body['propagation'] ?? {}) as { state?: string };
+    return answer?.status === 200 && state === 'complete' ? { keyId, key } : undefined;
+  }
+
+  async function inPlaceOf(keyId: string): Promise<Key | undefined> {
+    const answer = await admin('keys.rerollKey', { keyId, expiration: 86_400_000 });
+    return answer?.status === 200 ? (answer.body as unknown as Key) : undefined;
   }
 }
 
