@@ -181,6 +181,9 @@ describe('an identity that holds in some APIs', () => {
   test('is nobody’s in others: neither stopped there, nor shown, nor counted', async () => {
     const externalId = newOwner();
     const limit = [{ name: 'tokens', limit: 1, duration: 86_400_000 }];
+    await Promise.all([newKey(), newKey({ apiId: 'games' })]);
+    const unknown = await fleet.admin('identities.createIdentity', { externalId, apiIds: ['shop', 'no'] });
+    expect([unknown.status, unknown.body.error.message]).toEqual([400, 'apiIds.1: there is no such API']);
     await newIdentity(externalId, { apiIds: ['shop', 'games'], meta: { plan: 'pro' }, ratelimits: limit });
     const mine = await newKey({ externalId });
     const theirs = await newKey({ externalId, apiId: 'books' });
@@ -209,6 +212,7 @@ describe('an identity that holds in some APIs', () => {
   test('may hold in so many that its state is too long for the log', async () => {
     const externalId = newOwner();
     const apiIds = ['shop', ...Array.from({ length: 99 }, (_, i) => `${'x'.repeat(60)}${i}`)];
+    await Promise.all(apiIds.slice(1).map((apiId) => fleet.ok('apis.createApi', { name: apiId, apiId })));
     const { key } = await newKey({ externalId });
     expect(await codes(key)).toEqual(['VALID', 'VALID']);
     await newIdentity(externalId, { apiIds, enabled: false });

@@ -50,7 +50,7 @@ export class Identities {
 
   /**
    * Creates an identity; its propagation, as that of a change.
-   * Rejects with CONFLICT where there is one, with VERIFIERS_TOO_OLD, and then nothing was created, or with SERVICE_UNAVAILABLE.
+   * Rejects with CONFLICT where there is one, BAD_REQUEST where one of its APIs is not there, or VERIFIERS_TOO_OLD, and then nothing was created, or with SERVICE_UNAVAILABLE.
    */
   async create(
     { externalId, ...fields }: Omit<Identity, 'id'>,
@@ -137,7 +137,8 @@ export class Identities {
 
   /**
    * Sees that no verifier that knows nothing of identities answers for keys of this owner: keys that are older than the gate's rule
-   * for owners did not raise what their API needs. Rejects with VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
+   * for owners did not raise what their API needs. Rejects with BAD_REQUEST where one of `only` is
+   * not there, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
    */
   async holdOff(externalId: string, only?: readonly string[]): Promise<void> {
     const { apis, nodes, log } = this.#options;
@@ -147,11 +148,13 @@ export class Identities {
         some.map((apiId) => {
           const { head } = apiKeys(apiId);
           return nodes.run(head, (redis) =>
-            Promise.all([redis.hget(head, 's'), redis.exists(ownerKey(apiId, externalId))]),
+            Promise.all([redis.hmget(head, 's', 'c', 'deleted'), redis.exists(ownerKey(apiId, externalId))]),
           );
         }),
       );
-      for (const [i, [s, hasKeys]] of heads.entries()) {
+      for (const [i, [[s, created, deleted], hasKeys]] of heads.entries()) {
+        if (only && (!created || deleted))
+          throw new ApiError('BAD_REQUEST', `apiIds.${i}: there is no such API`);
         if (hasKeys === 0 || neededBy(s) >= ROLES_PROTOCOL) continue;
         const about = { apiId: some[i] ?? '', operation: 'noop', keyId: '', fields: {} } as const;
         const write: Write = { ...about, needs: ROLES_PROTOCOL };

@@ -23,7 +23,7 @@ const markOf = (answer: unknown[]) => answer[6];
 
 test('a follower that registered before the first key goes on when there is one', async () => {
   const registered = await register();
-  expect(registered).toEqual(['nonce', '0', '', '500', '0', '0-']);
+  expect(registered).toEqual(['nonce', '0', '', '500', '0', '0-', '0']);
   expect(await sync('0-')).toEqual(['nonce', 'OK', '0', '', '500', '0', '0-', [], []]);
   await create('key_1');
   const first = await sync('0-');
