@@ -6,7 +6,7 @@ import { catalogueCommands } from './commands/catalogue.ts';
 import { doctorCommand } from './commands/doctor.ts';
 import { fleetCommand } from './commands/fleet.ts';
 import { identityCommands } from './commands/identities.ts';
-import { keyCommands } from './commands/keys.ts';
+import { keyCommands } from './commands/keys/keys.ts';
 import { roleCommands } from './commands/roles.ts';
 import { rootKeyCommands } from './commands/root-keys.ts';
 import { completionCommand } from './completion.ts';

@@ -159,10 +159,10 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/cli\/(?:commands\/)?(?:import|import-line|read-lines|checkpoint|export|progress|retry)\.ts$/,
+    /^control-plane\/cli\/(?:commands\/keys\/)?(?:import|import-line|read-lines|checkpoint|export|progress|retry)\.ts$/,
     ['cli/import-parts', 'cli/parts', 'cli/transfer', 'cli/commands', 'cli/terminal'],
   ],
-  [/^control-plane\/cli\/commands\/many-keys\.ts$/, ['cli/many-keys']],
+  [/^control-plane\/cli\/commands\/keys\/many-keys\.ts$/, ['cli/many-keys']],
   [/^control-plane\/cli\/(?:commands\/)?doctor/, ['cli/doctor']],
   [/^control-plane\/cli\/(?:exit|client)\.ts$/, ['cli/client', 'cli/commands']],
   [/^control-plane\/cli\//, ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor']],

@@ -49,6 +49,11 @@ export function apiCommands(program: Command, session: Session): void {
       session.print(answer, () => `updated ${apiId}`);
     });
 
+  addReading(apis, session);
+  addDelete(apis, session);
+}
+
+function addReading(apis: Command, session: Session): void {
   apis
     .command('get <apiId>')
     .description('show an API')
@@ -78,7 +83,9 @@ export function apiCommands(program: Command, session: Session): void {
         ...(byTag ? { groupBy: 'tag' } : {}),
       }),
     );
+}
 
+function addDelete(apis: Command, session: Session): void {
   apis
     .command('delete <apiId>')
     .description('delete an API and all its keys')

@@ -26,6 +26,15 @@ export function identityCommands(program: Command, session: Session): void {
     .command('identities')
     .description('identities: customers, each with all keys that have its external id');
 
+  addCreate(identities, session);
+  addReading(identities, session);
+  addUpdate(identities, session);
+  addDisable(identities, session);
+  addEnable(identities, session);
+  addDelete(identities, session);
+}
+
+function addCreate(identities: Command, session: Session): void {
   identities
     .command('create <externalId>')
     .description('make an identity; when this returns, all keys that have its external id are its own')
@@ -39,7 +48,9 @@ export function identityCommands(program: Command, session: Session): void {
       const made = await session.call<Made>('identities.createIdentity', input);
       printChange(session, `created ${made.identityId}`, made);
     });
+}
 
+function addReading(identities: Command, session: Session): void {
   identities
     .command('get <externalId>')
     .description('show an identity')
@@ -61,7 +72,9 @@ export function identityCommands(program: Command, session: Session): void {
       externalId: ({ externalId }) => externalId,
     }),
   );
+}
 
+function addUpdate(identities: Command, session: Session): void {
   identities
     .command('update <externalId>')
     .description('change what verifications tell of an identity, or the limits that its keys share')
@@ -69,8 +82,12 @@ export function identityCommands(program: Command, session: Session): void {
     .option(...LIMITS)
     .option('--api-ids <ids>', 'the APIs in which it holds, such as billing,shop; none = all', namesOrAll)
     .addOption(waitOption())
-    .action((externalId: string, { wait, ...fields }) => update('updated', externalId, fields, wait));
+    .action((externalId: string, { wait, ...fields }) =>
+      update(session, 'updated', externalId, fields, wait),
+    );
+}
 
+function addDisable(identities: Command, session: Session): void {
   identities
     .command('disable <externalId>')
     .description(
@@ -79,11 +96,11 @@ export function identityCommands(program: Command, session: Session): void {
     .addOption(waitOption())
     .action(async (externalId: string, { wait }) => {
       try {
-        await update('disabled', externalId, { enabled: false }, wait);
+        await update(session, 'disabled', externalId, { enabled: false }, wait);
       } catch (error) {
         if (!(error instanceof CliError) || error.code !== 'NOT_FOUND') throw error;
         // An owner without a key is another one mistyped, or an identity's id.
-        if (!(await hasKeys(externalId)))
+        if (!(await hasKeys(session, externalId)))
           throw new CliError(
             'NO',
             `nothing was done: there is no identity of ${printable(externalId)}, and no key of this owner that the root key may read; say the external id that the keys have, or make a disabled one: identities create --disabled`,
@@ -94,13 +111,19 @@ export function identityCommands(program: Command, session: Session): void {
         printChange(session, `disabled ${printable(externalId)}`, made);
       }
     });
+}
 
+function addEnable(identities: Command, session: Session): void {
   identities
     .command('enable <externalId>')
     .description('accept those keys of a customer again that are enabled themselves')
     .addOption(waitOption())
-    .action((externalId: string, { wait }) => update('enabled', externalId, { enabled: true }, wait));
+    .action((externalId: string, { wait }) =>
+      update(session, 'enabled', externalId, { enabled: true }, wait),
+    );
+}
 
+function addDelete(identities: Command, session: Session): void {
   identities
     .command('delete <externalId>')
     .description('delete an identity; its keys stay')
@@ -113,25 +136,31 @@ export function identityCommands(program: Command, session: Session): void {
       const answer = await session.call<Change>('identities.deleteIdentity', input);
       printChange(session, `deleted ${printable(externalId)}`, answer);
     });
+}
 
-  async function hasKeys(externalId: string): Promise<boolean> {
-    const client = await session.controlPlane();
-    const call: Client['call'] = (...all) => client.call(...all);
-    for await (const { items } of pages<Api>(call, 'apis.listApis', {}, 'apis')) {
-      for (const { id: apiId } of items) {
-        const input = { apiId, externalId, limit: 1 };
-        const { keys } = await call<{ keys: readonly unknown[] }>('apis.listKeys', input);
-        if (keys.length > 0) return true;
-      }
+async function hasKeys(session: Session, externalId: string): Promise<boolean> {
+  const client = await session.controlPlane();
+  const call: Client['call'] = (...all) => client.call(...all);
+  for await (const { items } of pages<Api>(call, 'apis.listApis', {}, 'apis')) {
+    for (const { id: apiId } of items) {
+      const input = { apiId, externalId, limit: 1 };
+      const { keys } = await call<{ keys: readonly unknown[] }>('apis.listKeys', input);
+      if (keys.length > 0) return true;
     }
-    return false;
   }
+  return false;
+}
 
-  async function update(done: string, externalId: string, fields: object, wait: number | undefined) {
-    const input = { externalId, ...fields, ...waitMs(wait) };
-    const answer = await session.call<Change>('identities.updateIdentity', input);
-    printChange(session, `${done} ${printable(externalId)}`, answer);
-  }
+async function update(
+  session: Session,
+  done: string,
+  externalId: string,
+  fields: object,
+  wait: number | undefined,
+) {
+  const input = { externalId, ...fields, ...waitMs(wait) };
+  const answer = await session.call<Change>('identities.updateIdentity', input);
+  printChange(session, `${done} ${printable(externalId)}`, answer);
 }
 
 /** `null` = all APIs. */

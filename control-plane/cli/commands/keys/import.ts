@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
-import { CliError } from '../exit.ts';
-import { type InputLine, readLines } from '../read-lines.ts';
-import { callPatiently } from '../retry.ts';
-import type { Session } from '../session.ts';
-import { count, json } from '../terminal/output.ts';
-import { Progress } from '../terminal/progress.ts';
+import { CliError } from '../../exit.ts';
+import { type InputLine, readLines } from '../../read-lines.ts';
+import { callPatiently } from '../../retry.ts';
+import type { Session } from '../../session.ts';
+import { count, json } from '../../terminal/output.ts';
+import { Progress } from '../../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 import { type Candidate, type Refusal, readCandidate } from './import-line.ts';
 

@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { type FileHandle, open } from 'node:fs/promises';
-import type { Key } from '../../redis/key-view.ts';
-import type { Client } from '../client.ts';
-import { CliError } from '../exit.ts';
-import { pages } from '../pages.ts';
-import { callPatiently } from '../retry.ts';
-import type { Session } from '../session.ts';
-import { count, json } from '../terminal/output.ts';
-import { Progress } from '../terminal/progress.ts';
+import type { Key } from '../../../redis/key-view.ts';
+import type { Client } from '../../client.ts';
+import { CliError } from '../../exit.ts';
+import { pages } from '../../pages.ts';
+import { callPatiently } from '../../retry.ts';
+import type { Session } from '../../session.ts';
+import { count, json } from '../../terminal/output.ts';
+import { Progress } from '../../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 
 /** Progress of an export: the file is whole up to `bytes`. */

@@ -2,10 +2,10 @@ import type { Command } from 'commander';
 import { Option } from 'commander';
 import type { Refill } from '#shared/credits.ts';
 import { KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/key-record.ts';
-import type { Key } from '../../redis/key-view.ts';
-import { jsonList, jsonObject, moment, names, rateLimit, refillPlan } from '../arguments.ts';
-import type { Session } from '../session.ts';
-import { count, list, time } from '../terminal/output.ts';
+import type { Key } from '../../../redis/key-view.ts';
+import { jsonList, jsonObject, moment, names, rateLimit, refillPlan } from '../../arguments.ts';
+import type { Session } from '../../session.ts';
+import { count, list, time } from '../../terminal/output.ts';
 import { credits } from './credits.ts';
 
 const parsers = {

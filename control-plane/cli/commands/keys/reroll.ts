@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { Propagation } from '../../core/propagation.ts';
-import type { Session } from '../session.ts';
-import { list, time } from '../terminal/output.ts';
-import { printChange } from '../terminal/print-change.ts';
+import type { Propagation } from '../../../core/propagation.ts';
+import type { Session } from '../../session.ts';
+import { list, time } from '../../terminal/output.ts';
+import { printChange } from '../../terminal/print-change.ts';
 
 interface Rerolled {
   readonly keyId: string;

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { CREDITS_MAX } from '#shared/credits.ts';
-import type { ChangeStatus } from '../../core/propagation.ts';
-import { whole } from '../arguments.ts';
-import { CliError } from '../exit.ts';
-import type { Session } from '../session.ts';
-import { count } from '../terminal/output.ts';
-import { printChange } from '../terminal/print-change.ts';
+import type { ChangeStatus } from '../../../core/propagation.ts';
+import { whole } from '../../arguments.ts';
+import { CliError } from '../../exit.ts';
+import type { Session } from '../../session.ts';
+import { count } from '../../terminal/output.ts';
+import { printChange } from '../../terminal/print-change.ts';
 
 const OPERATIONS = ['set', 'increment', 'decrement'];
 /** Reads an amount of credits. */

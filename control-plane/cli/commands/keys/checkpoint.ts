@@ -1,5 +1,5 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { CliError } from '../exit.ts';
+import { CliError } from '../../exit.ts';
 
 /** Progress of a long run, kept in a file beside its input or output, from which the next run goes on. */
 export class Checkpoint<State extends object> {

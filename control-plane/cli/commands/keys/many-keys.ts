@@ -1,14 +1,14 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import type { Propagation } from '../../core/propagation.ts';
-import type { Client } from '../client.ts';
-import { CliError } from '../exit.ts';
-import { readLines } from '../read-lines.ts';
-import { callPatiently } from '../retry.ts';
-import type { Session } from '../session.ts';
-import { count, json } from '../terminal/output.ts';
-import { describe } from '../terminal/print-change.ts';
-import { Progress } from '../terminal/progress.ts';
+import type { Propagation } from '../../../core/propagation.ts';
+import type { Client } from '../../client.ts';
+import { CliError } from '../../exit.ts';
+import { readLines } from '../../read-lines.ts';
+import { callPatiently } from '../../retry.ts';
+import type { Session } from '../../session.ts';
+import { count, json } from '../../terminal/output.ts';
+import { describe } from '../../terminal/print-change.ts';
+import { Progress } from '../../terminal/progress.ts';
 import { stopOnInterrupt } from './checkpoint.ts';
 import { openFile } from './import.ts';
 

@@ -1,6 +1,6 @@
 import type { KeyFields } from '#shared/key-record.ts';
-import type { Session } from '../session.ts';
-import { json, list } from '../terminal/output.ts';
+import type { Session } from '../../session.ts';
+import { json, list } from '../../terminal/output.ts';
 import { fieldTexts, numberText } from './key-fields.ts';
 
 interface Verdict extends Partial<KeyFields> {

@@ -1,6 +1,6 @@
-import { names } from '../arguments.ts';
-import { CliError } from '../exit.ts';
-import type { Session } from '../session.ts';
+import { names } from '../../arguments.ts';
+import { CliError } from '../../exit.ts';
+import type { Session } from '../../session.ts';
 
 /** Operations by what people call them, on the permissions of a key and on its roles. */
 const OPERATIONS: Readonly<Record<string, Readonly<Record<Listed, string>>>> = {

@@ -1,0 +1,127 @@
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import { CLEARABLE } from '#shared/key-record.ts';
+import type { ChangeStatus } from '../../../core/propagation.ts';
+import { span } from '../../arguments.ts';
+import { CliError } from '../../exit.ts';
+import type { Session } from '../../session.ts';
+import { confirm, printChange, waitOption } from '../../terminal/print-change.ts';
+import { changeCredits } from './credits.ts';
+import { described } from './key-fields.ts';
+import { changeMany, isMany, manyOptions } from './many-keys.ts';
+import { changeListed } from './permission-lists.ts';
+import { rerollKey } from './reroll.ts';
+
+type Change = { propagation: ChangeStatus };
+
+/** The commands of `keyfence keys …` that change keys which exist. */
+export function addChanges(keys: Command, session: Session): void {
+  addUpdate(keys, session);
+  addEnableAndDisable(keys, session);
+  addDelete(keys, session);
+  addReroll(keys, session);
+}
+
+function addUpdate(keys: Command, session: Session): void {
+  described(keys.command('update <keyId>').description('change the fields of a key'))
+    .addOption(new Option('--clear <field...>', 'clear a field').choices([...CLEARABLE, ...CREDITS]))
+    .addOption(waitOption())
+    .action(async (keyId: string, { clear = [], wait, ...fields }) => {
+      const patch = { ...fields, ...Object.fromEntries(clear.map((field: string) => [field, null])) };
+      if (Object.keys(patch).length === 0) throw new CliError('USAGE', 'nothing to change was given');
+      await change(session, 'keys.updateKey', `updated ${keyId}`, { keyId, ...patch }, wait);
+    });
+}
+
+function addEnableAndDisable(keys: Command, session: Session): void {
+  for (const [name, enabled, what] of [
+    ['enable', true, 'accept a key again, or many'],
+    ['disable', false, 'refuse a key, or many; when this returns, no verifier accepts them any more'],
+  ] as const) {
+    manyOptions(keys.command(`${name} [keyId]`).description(what))
+      .addOption(waitOption())
+      .action((keyId: string | undefined, { wait, ...chosen }) => {
+        if (isMany(keyId, chosen)) {
+          const change = { operation: 'keys.updateKeys', fields: { enabled }, done: `${name}d` } as const;
+          return changeMany(session, chosen, change, msOf(wait));
+        }
+        return change(session, 'keys.updateKey', `${name}d ${keyId}`, { keyId, enabled }, wait);
+      });
+  }
+}
+
+function addDelete(keys: Command, session: Session): void {
+  manyOptions(
+    keys
+      .command('delete [keyId]')
+      .description('delete a key, or many; when this returns, no verifier accepts them any more'),
+  )
+    .option('--yes', 'do not ask')
+    .addOption(waitOption())
+    .action(async (keyId: string | undefined, { yes, wait, ...chosen }) => {
+      const isOfMany = isMany(keyId, chosen);
+      const { api, owner, file } = chosen;
+      const many = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
+      await confirm(`delete ${isOfMany ? many : keyId}`, yes === true);
+      if (isOfMany) {
+        const change = { operation: 'keys.deleteKeys', fields: {}, done: 'deleted' } as const;
+        return changeMany(session, chosen, change, msOf(wait));
+      }
+      return change(session, 'keys.deleteKey', `deleted ${keyId}`, { keyId }, wait);
+    });
+}
+
+function addReroll(keys: Command, session: Session): void {
+  keys
+    .command('reroll <keyId>')
+    .description('make a key that takes the place of this one, and show it, only this once; this one ends')
+    .requiredOption(
+      '--expiration <time>',
+      'for how long the old key is still accepted: 0, 90m, 12h, 30d',
+      span,
+    )
+    .addOption(waitOption())
+    .action((keyId: string, { expiration, wait }) => rerollKey(session, keyId, expiration, msOf(wait)));
+
+  keys
+    .command('credits <keyId> <operation> <credits>')
+    .description(
+      'set, increment or decrement the credits of a key; when this returns, no verifier goes by those from before',
+    )
+    .addOption(waitOption())
+    .action((keyId: string, operation: string, given: string, { wait }) =>
+      changeCredits(session, keyId, operation, given, msOf(wait)),
+    );
+
+  keys
+    .command('permissions <keyId> <operation> [slugs]')
+    .description(
+      'add, set or remove what a key may do, such as files.read,files.write; when this returns, no verifier goes by what was before',
+    )
+    .action((keyId: string, operation: string, slugs = '') =>
+      changeListed(session, 'permissions', keyId, operation, slugs),
+    );
+
+  keys
+    .command('roles <keyId> <operation> [names]')
+    .description(
+      'add, set or remove roles of a key, such as editor,billing; when this returns, no verifier goes by what was before',
+    )
+    .action((keyId: string, operation: string, names = '') =>
+      changeListed(session, 'roles', keyId, operation, names),
+    );
+}
+
+async function change(
+  session: Session,
+  operation: string,
+  what: string,
+  input: object,
+  waitS: number | undefined,
+) {
+  printChange(session, what, await session.call<Change>(operation, { ...input, waitMs: msOf(waitS) }));
+}
+
+const msOf = (seconds: number | undefined) => (seconds === undefined ? undefined : seconds * 1000);
+
+const CREDITS = ['remaining', 'refill'];

@@ -1,0 +1,147 @@
+import type { Command } from 'commander';
+import { Option } from 'commander';
+import type { ChangeStatus } from '../../../core/propagation.ts';
+import type { Key } from '../../../redis/key-view.ts';
+import { whole } from '../../arguments.ts';
+import { CliError } from '../../exit.ts';
+import type { Session } from '../../session.ts';
+import { list, time } from '../../terminal/output.ts';
+import { printChange } from '../../terminal/print-change.ts';
+import { paged, printListing } from '../../terminal/print-listing.ts';
+import { askSecret, canAsk, readInput } from '../../terminal/prompt.ts';
+import { printUsage } from '../usage.ts';
+import { addChanges } from './changes.ts';
+import { credits } from './credits.ts';
+import { exportKeys } from './export.ts';
+import { importKeys } from './import.ts';
+import { described, showKey } from './key-fields.ts';
+import { verifyKey } from './verify.ts';
+
+type Change = { propagation: ChangeStatus };
+
+/** `keyfence keys …` */
+export function keyCommands(program: Command, session: Session): void {
+  const keys = program.command('keys').description('keys: who may call your APIs');
+  addCreate(keys, session);
+  addGet(keys, session);
+  addList(keys, session);
+  addChanges(keys, session);
+  addInspection(keys, session);
+  addTransfer(keys, session);
+}
+
+function addCreate(keys: Command, session: Session): void {
+  described(keys.command('create <apiId>').description('make a key and show it, only this once'))
+    .option('--prefix <prefix>', 'beginning of the key, before an underscore')
+    .option('--byte-length <bytes>', 'random bytes in the key, 16 to 255', whole(16, 255))
+    .option('--disabled', 'refused until it is enabled')
+    .action(async (apiId: string, { disabled, ...fields }) => {
+      const input = { apiId, ...fields, ...(disabled ? { enabled: false } : {}) };
+      const created = await session.call<{ keyId: string; key: string }>('keys.createKey', input);
+      session.print(created, () => list({ keyId: created.keyId, key: created.key }));
+      session.note('The key is not kept anywhere and cannot be shown again.');
+    });
+}
+
+function addGet(keys: Command, session: Session): void {
+  keys
+    .command('get <keyId>')
+    .description('show a key; never its secret')
+    .action(async (keyId: string) => {
+      const key = await session.call<Key & { lastUsedAt?: number }>('keys.getKey', { keyId });
+      showKey(session, key);
+    });
+
+  keys
+    .command('whoami')
+    .description('show the key whose secret is in KEYFENCE_KEY, on standard input or typed at a prompt')
+    .action(async () => {
+      const key = await givenSecret(session);
+      showKey(session, await session.call<Key>('keys.whoami', { key }));
+    });
+}
+
+function addList(keys: Command, session: Session): void {
+  const listing = keys
+    .command('list <apiId>')
+    .description('list the keys of an API')
+    .addOption(new Option('--enabled', 'only those that are enabled').conflicts('disabled'))
+    .option('--disabled', 'only those that are disabled')
+    .option('--name <start>', 'only those whose name begins so')
+    .option('--external-id <id>', 'only those of one owner')
+    .option('--newest', 'the newest first; otherwise the oldest');
+  paged(listing, 'keys').action((apiId: string, { enabled, disabled, newest, ...filter }) => {
+    const query = {
+      apiId,
+      ...filter,
+      ...(enabled || disabled ? { enabled: enabled === true } : {}),
+      ...(newest ? { sort: '-createdAt' } : {}),
+    };
+    return printListing<Key>(session, 'apis.listKeys', 'keys', query, {
+      keyId: ({ keyId }) => keyId,
+      start: ({ start }) => start || undefined,
+      state: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
+      created: ({ createdAt }) => time(createdAt),
+      expires: ({ expires }) => time(expires),
+      externalId: ({ externalId }) => externalId,
+      name: ({ name }) => name,
+    });
+  });
+}
+
+function addInspection(keys: Command, session: Session): void {
+  keys
+    .command('usage <keyId>')
+    .description('how often a key was verified, each day')
+    .option('--hourly', 'each hour, as far back as is kept')
+    .action(async (keyId: string, { hourly }) => {
+      const query = { keyId, granularity: hourly ? 'hour' : 'day' };
+      await printUsage(session, 'keys.getVerifications', query);
+    });
+
+  keys
+    .command('propagation <keyId> <sequence>')
+    .description('how far an earlier change has come')
+    .action(async (keyId: string, sequence: string) => {
+      const answer = await session.call<Change>('keys.getPropagation', { keyId, sequence });
+      printChange(session, keyId, answer);
+    });
+
+  keys
+    .command('verify')
+    .description('ask a verifier about a key from KEYFENCE_KEY, standard input or a prompt')
+    .option('--api <apiId>', 'the API that the key must belong to')
+    .option('--cost <credits>', 'what it costs a key with credits, 1 by default; 0 only looks', credits)
+    .option(
+      '--permissions <query>',
+      'what the key must be allowed to do, such as "files.read AND files.write"',
+    )
+    .action(async (asked) => verifyKey(session, await givenSecret(session), asked));
+}
+
+function addTransfer(keys: Command, session: Session): void {
+  keys
+    .command('import <apiId> <file>')
+    .description('take in keys that were made elsewhere, from NDJSON; - is standard input')
+    .option(
+      '--progress-file <file>',
+      'file for the progress; default: the imported file with .progress behind its name',
+    )
+    .action((apiId: string, file: string, { progressFile }) =>
+      importKeys(session, apiId, file, progressFile),
+    );
+
+  keys
+    .command('export <apiId>')
+    .description('write all keys of an API as NDJSON, without their secrets')
+    .option('--output <file>', 'file to write; an interrupted export goes on. Default: standard output')
+    .action((apiId: string, { output }) => exportKeys(session, apiId, output));
+}
+
+/** The secret of KEYFENCE_KEY, of a prompt or of standard input. */
+async function givenSecret(session: Session): Promise<string> {
+  const given = session.config.KEYFENCE_KEY;
+  const key = given || (canAsk() ? await askSecret('Key: ') : await readInput());
+  if (!key) throw new CliError('USAGE', 'no key: set KEYFENCE_KEY_FILE, or give it on standard input');
+  return key;
+}
