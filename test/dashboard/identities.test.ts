@@ -42,6 +42,15 @@ onStage('the identities', (stage) => {
       [shop, books].map(async ({ key }) => (await stage.fleet.verify(key, asked)).body.code),
     );
     expect(codes.sort()).toEqual(['RATE_LIMITED', 'VALID']);
+    await page.getByLabel('APIs').fill('shop');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await stage.fleet.until(
+      async () => (await stage.fleet.verify(books.key)).body.identity === undefined,
+      'it still holds in books',
+    );
+    await page.getByLabel('APIs').fill('');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await stage.fleet.until(async () => (await stage.fleet.verify(books.key)).body.identity !== undefined);
     await dashboard.go('#/identities');
     expect((await dashboard.rows('Identities'))[0]?.[0]).toBe(externalId);
     await page.getByRole('button', { name: `Disable ${externalId}` }).click();

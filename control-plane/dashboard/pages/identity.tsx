@@ -10,6 +10,7 @@ import { parseObject } from '../parts/json-object.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { limitsOf, limitsText } from '../parts/rate-limits.ts';
+import { slugsOf } from '../parts/slugs.ts';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 
@@ -60,7 +61,9 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
           const save = async (entered: Entered) => {
             const meta = parseObject('meta', entered('meta') || '{}');
             const ratelimits = limitsOf('ratelimits', entered('ratelimits'));
-            await call('identities.updateIdentity', { identityId: of.id, meta, ratelimits });
+            const apiIds = slugsOf(entered('apiIds'));
+            const fields = { meta, ratelimits, apiIds: apiIds.length > 0 ? apiIds : null };
+            await call('identities.updateIdentity', { identityId: of.id, ...fields });
             identity.again();
             return undefined;
           };
@@ -89,6 +92,15 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
                     rows={2}
                     spellcheck={false}
                     defaultValue={limitsText(of.ratelimits)}
+                  />
+                </label>
+                <label class="wide">
+                  APIs <small>in which it holds, such as billing shop; empty = all</small>
+                  <input
+                    name="apiIds"
+                    spellcheck={false}
+                    autocomplete="off"
+                    defaultValue={of.apiIds?.join(' ')}
                   />
                 </label>
               </ActionForm>
