@@ -86,7 +86,7 @@ export interface Written {
     /** When the key itself ends, as stored. */
     readonly expires: string;
     /** The key that an earlier call of the same name had made, and which is deleted. */
-    readonly replaced: { readonly keyId: string; readonly secretHash: string } | undefined;
+    readonly deleted: { readonly keyId: string; readonly secretHash: string } | undefined;
   };
   /** True if every required replica confirmed it; always true where none is required. */
   readonly replicated: boolean;

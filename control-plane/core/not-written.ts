@@ -14,8 +14,8 @@ export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, out
   if (outcome.status === 'ENDED')
     return new ApiError('CONFLICT', `key ${keyId} has ended; give it a later \`expires\`, then reroll it`);
   if (outcome.status === 'SHARED') {
-    const advice = 'delete those that have ended, then reroll it';
-    return new ApiError('CONFLICT', `key ${keyId} shares its credits with ${outcome.keys} keys; ${advice}`);
+    const advice = 'none of which was rerolled and has ended; delete some, then reroll it';
+    return new ApiError('CONFLICT', `key ${keyId} shares its credits with ${outcome.keys} keys, ${advice}`);
   }
   if (outcome.status === 'REUSED')
     return new ApiError('CONFLICT', 'operationId: names another change of this key; give each its own');

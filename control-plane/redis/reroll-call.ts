@@ -32,15 +32,16 @@ export function rerolledOf(reply: unknown): {
   readonly rerolled?: Pick<Written, 'rerolled'>;
   readonly change: unknown;
 } {
-  const [status, first = '', replaced, ...change] = reply as string[];
-  const [keyId, secretHash] = (replaced ?? '').split(' ');
+  const [status, first = '', deleted, ...change] = reply as string[];
+  const [keyId, secretHash] = (deleted ?? '').split(' ');
   if (status === 'REROLLED') return { refusal: { status, successor: first }, change };
   if (status === 'SHARED') return { refusal: { status, keys: Number(first) }, change };
+  if (status === 'REUSED') return { refusal: { status }, change };
   if (status === 'ENDED') return { refusal: { status }, change };
   if (status !== 'OK') return { change: reply };
   return {
     rerolled: {
-      rerolled: { expires: first, replaced: keyId && secretHash ? { keyId, secretHash } : undefined },
+      rerolled: { expires: first, deleted: keyId && secretHash ? { keyId, secretHash } : undefined },
     },
     change: [status, ...change],
   };

@@ -194,6 +194,19 @@ describe('credits', () => {
     await fleet.ok('keys.deleteKey', { keyId: first });
     await reroll(keyId, HOUR_MS);
   });
+
+  test('are shared along a chain of any length: keys that were rerolled and have ended go by themselves', async () => {
+    const first = await create({ remaining: 7 });
+    let { keyId, key } = first;
+    for (let n = 1; n <= 101; n++) ({ keyId, key } = await reroll(keyId, 0, { waitMs: 0 }));
+    expect((await fleet.admin('keys.getKey', { keyId: first.keyId })).status).toBe(404);
+    expect(await fleet.client.exists(`kf:i:${first.keyId}`)).toBe(0);
+    expect(await spend(0, key)).toMatchObject({ code: 'VALID', remaining: 6 });
+    expect(await fleet.ok('keys.updateRemaining', { keyId, op: 'set', value: 3 })).toMatchObject({
+      remaining: 3,
+    });
+    expect(await spend(1, key)).toMatchObject({ code: 'VALID', remaining: 2 });
+  });
 });
 
 describe('a call that is sent again', () => {
@@ -216,6 +229,30 @@ describe('a call that is sent again', () => {
       ...{ keyId: old.keyId, expiration: 0, operationId: 'another-operation-of-it' },
     });
     expect(status).toBe(409);
+  });
+
+  test('kills no successor that is in use: after an hour, or once it was rerolled itself', async () => {
+    const named = (keyId: string, expiration: number) =>
+      fleet.admin('keys.rerollKey', { keyId, expiration, operationId: OPERATION });
+    const [aged, rerolled] = [await create(), await create()];
+    const old = await reroll(aged.keyId, HOUR_MS, { operationId: OPERATION });
+    await fleet.client.hset(recordKey(API, old.keyId), 'c', Date.now() - HOUR_MS - 1000);
+    const next = await reroll(rerolled.keyId, HOUR_MS, { operationId: OPERATION });
+    const last = await reroll(next.keyId, HOUR_MS);
+    for (const { keyId } of [aged, rerolled]) {
+      const { status, body } = await named(keyId, HOUR_MS);
+      expect([status, body.error.message]).toEqual([409, expect.stringContaining('was rerolled into')]);
+    }
+    for (const { key } of [old, next, last]) expect(await fleet.verdict(key)).toBe('VALID');
+  });
+
+  test('with another time for the old key is refused', async () => {
+    const old = await create();
+    const made = await reroll(old.keyId, DAY_MS, { operationId: OPERATION });
+    const again = { keyId: old.keyId, expiration: 0, operationId: OPERATION };
+    const { status, body } = await fleet.admin('keys.rerollKey', again);
+    expect([status, body.error.message]).toEqual([409, expect.stringMatching(/^operationId: names another/)]);
+    expect([await fleet.verdict(old.key), await fleet.verdict(made.key)]).toEqual(['VALID', 'VALID']);
   });
 
   test('after the control plane was killed, leaves the old key dead and one new one', async () => {

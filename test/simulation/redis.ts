@@ -120,6 +120,8 @@ export interface Outcome<T> {
 /** A script: what it does to the data of the server that runs it. */
 export type Script<T> = (state: RedisState) => Outcome<T>;
 
+/** Longest time after which a reroll that is sent again replaces its key. */
+const REPEATED_MS_MAX = 3_600_000;
 const read = <T>(reply: T): Outcome<T> => ({ reply, wrote: false });
 
 /** Reply of write-change.lua. */
@@ -327,7 +329,10 @@ export class RedisState {
     if (!record || api.deleted) return { status: 'NOT_FOUND' };
     const { v: version = '0', T: present, Y: madeBy, q: pool = '', x: expires } = record;
     if (condition !== '' && condition !== version) return { status: 'CONFLICT' };
-    const isAgain = present !== undefined && operationId !== '' && operationId === madeBy;
+    const next = present === undefined ? undefined : api.records.get(present);
+    const isNew =
+      next !== undefined && next['T'] === undefined && nowMs - Number(next['c']) <= REPEATED_MS_MAX;
+    const isAgain = present !== undefined && operationId !== '' && operationId === madeBy && isNew;
     if (present !== undefined && !isAgain) return { status: 'REROLLED', successor: present };
     if (!isAgain && expires && Number(expires) <= nowMs) return { status: 'ENDED' };
     if (api.records.has(made)) return { status: 'CONFLICT' };
@@ -338,7 +343,7 @@ export class RedisState {
     api.records.set(made, { ...facts, ...copied, ...(bytes === undefined ? {} : { b: String(bytes) }) });
     const shared = api.pools.get(pool);
     if (shared) shared.keys = [...(shared.keys.length === 0 ? [keyId] : shared.keys), made];
-    const replaced = isAgain && { keyId: present, secretHash: api.records.get(present)?.['p'] ?? '' };
+    const deleted = isAgain && { keyId: present, secretHash: api.records.get(present)?.['p'] ?? '' };
     if (isAgain)
       this.#change({ apiId, operation: 'delete', keyId: present, fields: {} }, nowMs, '', messages);
     const ends = expires && Number(expires) < latestMs ? expires : String(latestMs);
@@ -347,7 +352,7 @@ export class RedisState {
     const called = operationId === '' ? {} : { Y: operationId };
     api.records.set(keyId, { ...api.records.get(keyId), T: made, ...called });
     return written.status === 'OK'
-      ? { ...written, rerolled: { expires: ends, replaced: replaced || undefined } }
+      ? { ...written, rerolled: { expires: ends, deleted: deleted || undefined } }
       : written;
   }
 

@@ -17,12 +17,13 @@ const GRACES: Readonly<Record<string, number>> = {
 export function Reroll({ of, onClose }: { of: Key; onClose: () => void }) {
   const { busy, run, problem } = useAction();
   const [expiration, setExpiration] = useState(0);
-  // The same for all tries: one whose answer was lost leaves no key behind that nobody has.
-  const [operationId] = useState(() => crypto.getRandomValues(new Uint32Array(5)).join('-'));
+  // The same for all tries that give the same time: one whose answer was lost leaves no key behind that nobody has.
+  const [name] = useState(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
   const [made, setMade] = useState<Awaited<ReturnType<typeof reroll>>>();
   // The dialog that asks closes when the other one takes its place.
   const isDone = useRef(false);
-  const reroll = () => call('keys.rerollKey', { keyId: of.keyId, expiration, operationId });
+  const reroll = () =>
+    call('keys.rerollKey', { keyId: of.keyId, expiration, operationId: `${name}-${expiration}` });
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {

@@ -94,7 +94,7 @@ export const RerollKey = Type.Object(
     }),
     operationId: Type.Optional(
       OperationId(
-        'A name of your own for this call. Sent again with it, because no answer came, the call replaces the key that nobody has instead of making a third one.',
+        'A name of your own for this call. Sent again with it and the same `expiration` within an hour, because no answer came, the call replaces the key that nobody has instead of making a third one.',
       ),
     ),
     waitMs: Type.Optional(WaitMs),

@@ -34,7 +34,7 @@ export function rerollRoutes(
   app.post('/v1/keys.rerollKey', { schema: rerollKey, config: neverShed }, async (request) => {
     const { keyId, expiration, operationId: name, waitMs } = request.body;
     // As a hash: a secret that somebody sends in its place is kept nowhere.
-    const operationId = name === undefined ? '' : hashSecret(name);
+    const operationId = name === undefined ? '' : `${hashSecret(name)} ${expiration}`;
     const apiId = await requireKey(keys, request, keyId, 'update_key');
     requireApi(callerOf(request), apiId, 'create_key', `key ${keyId}`);
     const latestMs = expiration === 0 ? ENDED_MS : clock.wallMs() + expiration;
@@ -58,11 +58,11 @@ export function rerollRoutes(
       await successors.withdraw(apiId, offer).catch(() => undefined);
       throw await recordNotFound(keys, apiId, keyId);
     }
-    const { expires, replaced } = written.rerolled ?? {};
-    if (replaced) {
-      await keys.forgetDeleted(apiId, [replaced]).catch((error: unknown) => {
+    const { expires, deleted } = written.rerolled ?? {};
+    if (deleted) {
+      await keys.forgetDeleted(apiId, [deleted]).catch((error: unknown) => {
         request.log.warn(
-          { keyId: replaced.keyId, err: error },
+          { keyId: deleted.keyId, err: error },
           'pointers of a deleted key remain; they lead nowhere',
         );
       });
@@ -85,14 +85,14 @@ export function rerollRoutes(
 function recordReroll(request: FastifyRequest, keyId: string, rerolledTo: string, written: Written): void {
   const { sequence, before, rerolled } = written;
   request.giveTurnBack?.();
-  const replaced = rerolled?.replaced === undefined ? {} : { replaced: rerolled.replaced.keyId };
+  const deleted = rerolled?.deleted === undefined ? {} : { deleted: rerolled.deleted.keyId };
   note(
     request,
     {},
     {
       sequence,
       before: shown({ x: before?.x ?? '' }),
-      after: { ...shown({ x: rerolled?.expires ?? '' }), rerolledTo, ...replaced },
+      after: { ...shown({ x: rerolled?.expires ?? '' }), rerolledTo, ...deleted },
     },
   );
   request.recordWritten();

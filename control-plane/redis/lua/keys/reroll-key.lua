@@ -7,10 +7,12 @@
 --      6 condition: the record's version must equal it, '' = any  7 owner-index prefix
 --      8 new keyId  9 hash of its secret  10 beginning of it  11 its random bytes, '' = as many as are usual
 --      12 when the old key ends at the latest, Unix ms  13 creations to keep  14 most keys that may share a pool
---      15 what names this call where it is sent again, '' = nothing: the key that it made before is replaced
+--      15 name of this call where it is sent again, a space, and how long the old key is given; '' = none. Within an hour the
+--         key that it made before is replaced, unless that one was rerolled
 --      16 digest of the new key's id and secret
--- Returns {'OK', when the old key ends, '' or the key that was replaced and the hash of its secret, what write-change.lua returns from the sequence on}
+-- Returns {'OK', when the old key ends, '' or the key that was deleted and the hash of its secret, what write-change.lua returns from the sequence on}
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: nothing is left to be rerolled
+--         | {'REUSED'}: its name is that of a call that gave another time
 --         | {'REROLLED', the key that took its place} | {'SHARED', keys that share its credits}: too many
 -- include ../log/gate.lua
 -- include ../../../../shared/redis/credits.lua
@@ -28,20 +30,36 @@ local p, version, expires, successor, madeBy, pool = unpack(redis.call('HMGET', 
 if not p or redis.call('HEXISTS', head, 'deleted') == 1 then return {'NOT_FOUND'} end
 version = version or '0'
 if condition ~= '' and condition ~= version then return {'CONFLICT'} end
-local isAgain = successor and call ~= '' and call == madeBy
-if successor and not isAgain then return {'REROLLED', successor} end
+local AGAIN_MS = 3600000
+local isAgain = false
+if successor then
+  local made, usedBy = unpack(redis.call('HMGET', base .. 'k:' .. successor, 'c', 'T'))
+  isAgain = call ~= '' and string.match(call, '%S+') == string.match(madeBy or '', '%S+')
+    and made and not usedBy and tonumber(now) - tonumber(made) <= AGAIN_MS
+  if not isAgain then return {'REROLLED', successor} end
+  if call ~= madeBy then return {'REUSED'} end
+end
 if not isAgain and expires and tonumber(expires) <= tonumber(now) then return {'ENDED'} end
 if redis.call('EXISTS', new) == 1 then return {'CONFLICT'} end
 local sharing = sharingOf()
 local sharers = pool and sharing(base .. 'q:' .. pool) or {}
-if #sharers >= tonumber(most) and not isAgain then return {'SHARED', #sharers} end
 
 -- Of a call that is sent again the first answer was lost: nobody has that key. It still has what the old one had.
-local source, sourceLong, replaced = record, long, ''
+-- Where too many share the credits, the first that was rerolled and has ended makes room.
+local source, sourceLong, deleted = record, long, isAgain and successor
 if isAgain then
   source, sourceLong = base .. 'k:' .. successor, base .. 'm:' .. successor
-  replaced = successor .. ' ' .. redis.call('HGET', source, 'p')
+elseif #sharers >= tonumber(most) then
+  for _, each in ipairs(sharers) do
+    local ended, rerolled = unpack(redis.call('HMGET', base .. 'k:' .. each, 'x', 'T'))
+    if each ~= keyId and rerolled and ended and tonumber(ended) <= tonumber(now) then
+      deleted = each
+      break
+    end
+  end
+  if not deleted then return {'SHARED', #sharers} end
 end
+local gone = deleted and deleted .. ' ' .. redis.call('HGET', base .. 'k:' .. deleted, 'p') or ''
 local own = {p = true, s = true, b = true, c = true, i = true, u = true, v = true, T = true, Y = true, F = true}
 local fields = {'p', secretHash, 's', start, 'c', now, 'F', keyId}
 local has = redis.call('HGETALL', source)
@@ -72,9 +90,9 @@ local function write(operation, id, ...)
   return change({head, log, index, base .. 'k:' .. id, base .. 'm:' .. id, members},
     {operation, id, channel, now, maxlen, longest, '', owners, '1', ...})
 end
-if isAgain then write('delete', successor) end
+if deleted then write('delete', deleted) end
 local ends = expires and tonumber(expires) < tonumber(latest) and expires or latest
 local written = write('update', keyId, 'x', ends)
 redis.call('HSET', record, 'T', newId)
 if call ~= '' then redis.call('HSET', record, 'Y', call) end
-return {'OK', ends, replaced, unpack(written, 2)}
+return {'OK', ends, gone, unpack(written, 2)}
