@@ -2,7 +2,7 @@
 // API by its own look-ups; says what each costs in memory and what a verification costs.
 import { systemClock } from '../shared/clock.ts';
 import { generateKey, hashSecret } from '../shared/key-format.ts';
-import { questionAbout } from '../verifier/core/question.ts';
+import { questionAbout } from '../verifier/core/question/question.ts';
 import type { Directory, Session } from '../verifier/core/redis-port.ts';
 import { Verifier } from '../verifier/core/verifier.ts';
 import { silent, verifierLimits } from './verifier-options.ts';

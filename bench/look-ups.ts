@@ -6,7 +6,7 @@ import { createLogger } from '../shared/process/log.ts';
 import { RedisNodes } from '../shared/redis/redis.ts';
 import { redisSettings } from '../shared/redis/redis-settings.ts';
 import { uniqueTexts } from '../shared/request-id.ts';
-import { questionAbout } from '../verifier/core/question.ts';
+import { questionAbout } from '../verifier/core/question/question.ts';
 import { Verifier } from '../verifier/core/verifier.ts';
 import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { percentile } from './harness.ts';

@@ -68,6 +68,19 @@ export const VERDICTS = {
 /** The name of a verdict. Never renamed, never reused. */
 export type VerdictCode = keyof typeof VERDICTS;
 
+/** Codes of verdicts that refuse a key and show it. */
+export type RefusalCode = {
+  [Code in VerdictCode]: (typeof VERDICTS)[Code] extends { showsKey: true; status: 200 }
+    ? never
+    : (typeof VERDICTS)[Code] extends { showsKey: true }
+      ? Code
+      : never;
+}[VerdictCode];
+/** Codes of verdicts that tell nothing of a key. */
+export type SilentCode = {
+  [Code in VerdictCode]: (typeof VERDICTS)[Code] extends { showsKey: false } ? Code : never;
+}[VerdictCode];
+
 /** Every code, in the table's order. */
 export const VERDICT_CODES = Object.keys(VERDICTS) as readonly VerdictCode[];
 

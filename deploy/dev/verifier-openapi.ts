@@ -1,32 +1,15 @@
 import { API_ID } from '../../shared/api-id.ts';
-import { KEY_FIELDS, TEXT_FIELDS, type TextField } from '../../shared/key-record.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/openapi.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/verdict-codes.ts';
 import { VERSION } from '../../shared/verifier-status.ts';
-import { QUESTION_SCHEMA } from '../../verifier/core/question.ts';
+import { QUESTION_SCHEMA } from '../../verifier/core/question/question.ts';
+import { VERDICT_FIELDS } from '../../verifier/core/verdict-fields.ts';
 import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 
 const or = new Intl.ListFormat('en', { type: 'disjunction' });
 const MEANINGS = VERDICT_CODES.map((code) => `${code}: ${VERDICTS[code].sentence}`).join(' ');
-const types = {
-  flag: { type: 'boolean' },
-  time: { type: 'integer' },
-  text: { type: 'string' },
-  object: { type: 'object', additionalProperties: true },
-};
-const number = (description: string) => ({ type: 'integer', minimum: 0, description });
-const limitState = {
-  limit: number('The limit.'),
-  remaining: number('How much of it is left.'),
-  reset: number('When the present window ends, Unix milliseconds.'),
-};
-const field = (name: keyof typeof KEY_FIELDS & (TextField | 'enabled' | 'meta' | 'expires')) => {
-  const { kind, description } = KEY_FIELDS[name];
-  return { ...types[kind], description };
-};
-
 const verdict = {
   type: 'object',
   properties: {
@@ -34,55 +17,9 @@ const verdict = {
     code: {
       type: 'string',
       enum: VERDICT_CODES,
-      description: `${MEANINGS} FORBIDDEN, where the key is not of the API that \`apiId\` names or not of one that this verifier serves, goes before all others, so that nothing else is told about such a key. More codes may come; judge by \`valid\`.`,
+      description: `${MEANINGS} FORBIDDEN, where the key is not of the API that \`apiId\` names or not of one that this verifier serves, goes before all others, so that nothing else is told about such a key. Where the code is ${or.format(codesWhere(({ showsKey }) => !showsKey))} nothing else is told but \`requestId\`. More codes may come; judge by \`valid\`.`,
     },
-    keyId: text(
-      `The id of the key. Absent, like all that follows, where the code is ${or.format(codesWhere(({ showsKey }) => !showsKey))}.`,
-    ),
-    apiId: text('The API that it is of.'),
-    enabled: field('enabled'),
-    meta: field('meta'),
-    ...Object.fromEntries(TEXT_FIELDS.map(({ label, name }) => [label, field(name)])),
-    expires: field('expires'),
-    permissions: {
-      type: 'array',
-      items: { type: 'string' },
-      description: `${KEY_FIELDS.permissions.description} By itself and by its roles; absent where it has none.`,
-    },
-    roles: {
-      type: 'array',
-      items: { type: 'string' },
-      description: 'Names of its roles. Absent where it has none.',
-    },
-    identity: {
-      type: 'object',
-      required: ['id', 'externalId', 'meta'],
-      properties: {
-        id: { type: 'string' },
-        externalId: { type: 'string' },
-        meta: { type: 'object', additionalProperties: true },
-      },
-      description: 'Identity of its owner. Absent where there is none.',
-    },
-    ratelimit: {
-      type: 'object',
-      description:
-        'The limit that refuses the key, else the default one, else the one of which the least is left; absent where none was asked about.',
-      properties: limitState,
-    },
-    ratelimits: {
-      type: 'array',
-      description: 'All limits that the verification was about.',
-      items: {
-        type: 'object',
-        properties: {
-          name: text('Its name; the one that is obeyed always is `default`.'),
-          ...limitState,
-          duration: number('Length of its windows, milliseconds.'),
-          exceeded: { type: 'boolean', description: 'Whether it is why the key was refused.' },
-        },
-      },
-    },
+    ...Object.fromEntries(Object.entries(VERDICT_FIELDS).map(([name, { schema }]) => [name, schema])),
     requestId: text('As in X-Request-Id.'),
   },
   required: ['valid', 'code', 'requestId'],

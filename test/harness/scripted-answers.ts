@@ -4,7 +4,7 @@ import { decodeState } from '#shared/key-record.ts';
 import { ownLimit } from '../../verifier/core/allowances/limits.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { instant, Lease } from '../../verifier/core/lease.ts';
-import type { Question } from '../../verifier/core/question.ts';
+import type { Question } from '../../verifier/core/question/question.ts';
 import { type Decider, FORBIDDEN, judge, NOT_FOUND, type Verdict } from '../../verifier/core/verdict.ts';
 import type { HttpLimits } from '../../verifier/http/limits.ts';
 import { noPools } from './no-credits.ts';

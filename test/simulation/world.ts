@@ -7,7 +7,7 @@ import { ApiError } from '../../shared/errors.ts';
 import { hashSecret } from '../../shared/key-format.ts';
 import { PROTOCOL } from '../../shared/protocol.ts';
 import { formatPointer, idPointer, secretPointer, WORKSPACE } from '../../shared/redis/redis-keys.ts';
-import { questionAbout } from '../../verifier/core/question.ts';
+import { questionAbout } from '../../verifier/core/question/question.ts';
 import type { Verdict } from '../../verifier/core/verdict.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';

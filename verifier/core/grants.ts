@@ -24,8 +24,6 @@ export interface Grants {
   readonly roles: readonly string[];
   /** undefined = its owner has none. */
   readonly identity: Identity | undefined;
-  /** All of this as fields of an answer's JSON, each with a comma before it. */
-  readonly json: string;
   /** Counts of what the limits of identities allow. */
   readonly pools: Pools;
 }

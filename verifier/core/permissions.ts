@@ -24,8 +24,6 @@ export interface Rights {
   readonly text: string;
   readonly slugs: readonly string[];
   readonly granted: ReadonlySet<string>;
-  /** A JSON array. Slugs hold nothing that JSON would escape. */
-  readonly json: string;
 }
 
 /** Rights by the text that they were read from. */
@@ -37,7 +35,7 @@ export function rightsOf(text: string): Rights | undefined {
   const present = knownRights.get(text);
   if (present) return present;
   const slugs = Object.freeze(slugsOf(text));
-  const rights = { text, slugs, granted: new Set(slugs), json: JSON.stringify(slugs) };
+  const rights = { text, slugs, granted: new Set(slugs) };
   knownRights.set(text, rights);
   return rights;
 }

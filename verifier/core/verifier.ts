@@ -10,7 +10,7 @@ import { Follower } from './follower.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { type Entry, KeyCache, type Memory } from './key-cache.ts';
 import { NegativeCache } from './negative-cache.ts';
-import type { Question } from './question.ts';
+import type { Question } from './question/question.ts';
 import type { Directory, Pointer } from './redis-port.ts';
 import { Semaphore } from './semaphore.ts';
 import { SingleFlight } from './single-flight.ts';

@@ -155,22 +155,17 @@ function grantsOf(
   { pools }: Epoch,
 ): Grants {
   const { granted = NOTHING, slugs = [] } = rights ?? {};
-  const json = joined([
-    slugs.length > 0 ? `,"permissions":${JSON.stringify(slugs)}` : '',
-    roles.length > 0 ? `,"roles":${JSON.stringify(roles)}` : '',
-    identity ? `,"identity":${identity.json}` : '',
-  ]);
-  return { granted, slugs, roles, identity, json, pools };
+  return { granted, slugs, roles, identity, pools };
 }
 
 const NOTHING: ReadonlySet<string> = new Set();
 
-/** Texts in one piece: V8 would join a concatenation at every use. */
-const joined = (texts: readonly string[]): string => Buffer.from(texts.join('')).toString();
-
 function identityOf({ keyId: id, enabled, details, limits }: Entry): Identity {
   const { name: externalId = '', meta = '{}' } = details ?? {};
-  const json = `{"id":"${id}","externalId":${JSON.stringify(externalId)},"meta":${meta}}`;
+  // In one piece: V8 would join a concatenation at every use.
+  const json = Buffer.from(
+    `{"id":"${id}","externalId":${JSON.stringify(externalId)},"meta":${meta}}`,
+  ).toString();
   return { enabled, id, externalId, meta, json, limits };
 }
 

@@ -1,5 +1,5 @@
 import { ApiError } from '#shared/errors.ts';
-import { type Question, questionAbout } from '../core/question.ts';
+import { type Question, questionAbout } from '../core/question/question.ts';
 import type { Decider } from '../core/verdict.ts';
 import type { Handler, Routes } from '../http/router.ts';
 import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';

@@ -1,6 +1,6 @@
 import { API_ID_PATTERN } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/requirements.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/question/requirements.ts';
 import type { HeaderLines } from './credentials.ts';
 import { ANSWERS, ANSWERS_WITHOUT_429, type GatewayAnswers } from './gateway-answer.ts';
 

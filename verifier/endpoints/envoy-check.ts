@@ -1,7 +1,7 @@
 import { API_ID } from '#shared/api-id.ts';
 import { ApiError } from '#shared/errors.ts';
 import { traceIdOf } from '#shared/trace-id.ts';
-import { DEFAULT_REQUIREMENTS } from '../core/requirements.ts';
+import { DEFAULT_REQUIREMENTS } from '../core/question/requirements.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type Asked, type AuthzSettings, clientQuestion } from './authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';

@@ -1,6 +1,6 @@
 import { ApiError } from '#shared/errors.ts';
 import { newRequestId } from '#shared/request-id.ts';
-import { questionAbout } from '../core/question.ts';
+import { questionAbout } from '../core/question/question.ts';
 import type { Lane } from './lane.ts';
 import type { LaneRequest } from './lane-request.ts';
 import type { Output } from './reply.ts';

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { API_ID } from '#shared/api-id.ts';
-import { KEY_LENGTH_MAX } from '../core/question.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/requirements.ts';
+import { KEY_LENGTH_MAX } from '../core/question/question.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question/requirements.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import { AUTHZ_PREFIX } from '../endpoints/dialects.ts';
 import { questionOf } from '../endpoints/verify-key.ts';

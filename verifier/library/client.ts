@@ -3,7 +3,7 @@ import { Client, Pool } from 'undici';
 import { atMost, type Clock, systemClock } from '#shared/clock.ts';
 import { generateKey } from '#shared/key-format.ts';
 import { httpUrl, integer, text } from '#shared/process/config.ts';
-import { requirementFields } from '../core/requirements.ts';
+import { requirementFields } from '../core/question/requirements.ts';
 import { EventListeners } from './event-listeners.ts';
 import {
   type ClientOptions,

@@ -1,3 +1,6 @@
+// By its path, which applications' compilers find too.
+import type { RefusalCode, SilentCode } from '../../shared/verdict-codes.ts';
+
 /** A decision on a key, as `keys.verifyKey` answers it. */
 export type KeyVerdict = ValidKey | RefusedKey | UnknownKey;
 
@@ -53,14 +56,14 @@ export interface ValidKey extends KnownKey {
 /** A known key that is refused. */
 export interface RefusedKey extends KnownKey {
   readonly valid: false;
-  readonly code: 'DISABLED' | 'EXPIRED' | 'INSUFFICIENT_PERMISSIONS' | 'RATE_LIMITED' | 'USAGE_EXCEEDED';
+  readonly code: RefusalCode;
   readonly enabled: boolean;
 }
 
 /** FORBIDDEN: a key of another API. NOT_FOUND: no key has this secret. */
 export interface UnknownKey {
   readonly valid: false;
-  readonly code: 'FORBIDDEN' | 'NOT_FOUND';
+  readonly code: SilentCode;
 }
 
 /** Permissions that a key must have: one, all or any of several, or a text such as `a AND (b OR c)`. */

@@ -1,6 +1,6 @@
 import { API_ID } from '#shared/api-id.ts';
-import { KEY_LENGTH_MAX, type Question, readOptions } from '../core/question.ts';
-import { REQUIREMENT_OPTIONS } from '../core/requirements.ts';
+import { KEY_LENGTH_MAX, type Question, readOptions } from '../core/question/question.ts';
+import { REQUIREMENT_OPTIONS } from '../core/question/requirements.ts';
 import type { QuestionOptions } from './key-verifier.ts';
 
 /** Tells whether a text can be a key at all; what cannot is an unknown key, as verifyKey takes none such. */

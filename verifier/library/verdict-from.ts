@@ -1,4 +1,5 @@
 import { VERDICTS } from '#shared/verdict-codes.ts';
+import { REQUIRED_TYPES } from '../core/verdict-fields.ts';
 import type { KeyVerdict } from './key-verifier.ts';
 
 /**
@@ -10,13 +11,7 @@ export function verdictFrom(text: string): KeyVerdict | undefined {
   const { requestId: _, ...verdict } = body;
   const row = rowOf(verdict['code']);
   if (row === undefined || verdict['valid'] !== (row.status === 200)) return undefined;
-  const { keyId, apiId, enabled, meta } = verdict;
-  const isWhole =
-    !row.showsKey ||
-    (typeof keyId === 'string' &&
-      typeof apiId === 'string' &&
-      typeof enabled === 'boolean' &&
-      isObject(meta));
+  const isWhole = !row.showsKey || REQUIRED_TYPES.every(([name, type]) => isOfType(type, verdict[name]));
   return isWhole ? (verdict as object as KeyVerdict) : undefined;
 }
 
@@ -25,6 +20,9 @@ function rowOf(code: unknown) {
     ? VERDICTS[code as keyof typeof VERDICTS]
     : undefined;
 }
+
+const isOfType = (type: string, value: unknown): boolean =>
+  type === 'object' ? isObject(value) : typeof value === type;
 
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -3,7 +3,7 @@ import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
-import { questionAbout } from '../core/question.ts';
+import { questionAbout } from '../core/question/question.ts';
 import { type Decider, NOT_FOUND, type Verdict } from '../core/verdict.ts';
 import { followerLog } from '../follower-log.ts';
 import { Metrics } from '../metrics.ts';

@@ -4,7 +4,7 @@ import { newRequestId } from '#shared/request-id.ts';
 import { traceIdIn } from '#shared/trace-id.ts';
 import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
-import { type Question, questionAbout } from '../core/question.ts';
+import { type Question, questionAbout } from '../core/question/question.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { clientQuestion } from '../endpoints/authz.ts';
 import { mayHoldKey, withoutKey } from '../endpoints/credentials.ts';

@@ -3,7 +3,7 @@ import type { Clock } from '#shared/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { trustedProxies } from '#shared/process/trusted-proxies.ts';
-import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/requirements.ts';
+import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/question/requirements.ts';
 import type { Decider } from '../core/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { ListenerOptions } from '../http/server.ts';

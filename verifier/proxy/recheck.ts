@@ -4,7 +4,7 @@ import { SlotList } from '#shared/slot-list.ts';
 import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { Lease } from '../core/lease.ts';
-import type { Question } from '../core/question.ts';
+import type { Question } from '../core/question/question.ts';
 import type { Decider } from '../core/verdict.ts';
 import type { Downstream } from '../http/raw-response.ts';
 

@@ -6,6 +6,7 @@ import { generateKey } from '../../../shared/key-format.ts';
 import type { Alias, IdentityField, KeyField } from '../../../shared/key-record.ts';
 import type { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import type { VerdictCode } from '../../../shared/verdict-codes.ts';
+import type { VerdictValues } from '../../../verifier/core/verdict-fields.ts';
 import { createClient } from '../../../verifier/library/client.ts';
 import type { engineSettings } from '../../../verifier/library/engine-settings.ts';
 import type {
@@ -318,6 +319,8 @@ type WithoutPrefix<S> = S extends `REDIS_${infer Name}` ? Name : never;
 test('the types name every verdict and every field of a key', () => {
   expectTypeOf<Exclude<VerdictCode, KeyVerdict['code']>>().toEqualTypeOf<never>();
   expectTypeOf<Exclude<Exclude<KeyField, IdentityField> | Alias, keyof ValidKey>>().toEqualTypeOf<never>();
+  expectTypeOf<Exclude<keyof VerdictValues, keyof ValidKey>>().toEqualTypeOf<never>();
+  expectTypeOf<Exclude<keyof ValidKey, keyof VerdictValues | 'valid' | 'code'>>().toEqualTypeOf<never>();
 });
 
 describe('options', () => {

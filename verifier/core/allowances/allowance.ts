@@ -1,7 +1,7 @@
 import { DEFAULT_LIMIT } from '#shared/credits.ts';
 import type { Grants } from '../grants.ts';
 import type { Entry } from '../key-cache.ts';
-import type { Requirements } from '../requirements.ts';
+import type { Requirements } from '../question/requirements.ts';
 import { type Limit, limitPool } from './limits.ts';
 import type { Pool } from './pool.ts';
 import type { Waiter } from './waiters.ts';

@@ -7,7 +7,8 @@ import {
   LIMITS_MAX,
 } from '#shared/credits.ts';
 import { SLUG } from '#shared/slugs.ts';
-import { type AskedLimit, ownLimit } from './allowances/limits.ts';
+import { type AskedLimit, ownLimit } from '../allowances/limits.ts';
+import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX, type Query, readQuery } from '../permissions.ts';
 import {
   converted,
   type Form,
@@ -20,7 +21,6 @@ import {
   textLike,
   wholeNumber,
 } from './form.ts';
-import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX, type Query, readQuery } from './permissions.ts';
 
 /** A requirement: how a question brings it, in a body of verifyKey and in the options of the library. */
 interface Requirement<T, Option extends string = string> {

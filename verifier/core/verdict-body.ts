@@ -1,0 +1,18 @@
+import { inOne } from '#shared/in-one.ts';
+import { perVerdict } from '#shared/verdict-codes.ts';
+import type { Verdict } from './verdict.ts';
+import { fieldsJson, isShown } from './verdict-fields.ts';
+
+/** Returns the body of a verifyKey response. */
+export function verdictBody(verdict: Verdict, requestId: string): string {
+  const start = STARTS[verdict.code];
+  if (!isShown(verdict)) return `${start},"requestId":"${requestId}"}`;
+  const { entry, spending } = verdict;
+  // Written out, since most keys are so.
+  return entry.details === undefined && entry.expires === 0 && spending === undefined
+    ? `${start},"keyId":"${entry.keyId}","apiId":"${entry.epoch.apiId}","enabled":${entry.enabled},"meta":{},"requestId":"${requestId}"}`
+    : `${start}${fieldsJson(verdict)},"requestId":"${requestId}"}`;
+}
+
+/** Beginnings of a body. */
+const STARTS = perVerdict(({ status }, code) => inOne(`{"valid":${status === 200},"code":"${code}"`));
