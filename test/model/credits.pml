@@ -1,5 +1,6 @@
 /* Credits: is more accepted than was granted? Two verifiers with two names each, one pool after the other.
-   Bounds: -DTURNS=n exchanges of a name, -DC=n credits at first, -DSETS=0|1 sets that make a fresh pool of one credit, -DFAILOVER.
+   Bounds: -DTURNS=n exchanges of a name, -DC=n credits at first, -DSETS=0|1 sets that make a fresh pool of V credits, -DFAILOVER,
+   -DREFILL a refill up to one credit, whose time comes before any operation.
    Every other #ifdef leaves a rule out. README.md says what each row means. */
 #ifndef TURNS
 #define TURNS 2
@@ -10,6 +11,11 @@
 #ifndef SETS
 #define SETS 0
 #endif
+#ifndef V
+#define V 1
+#endif
+#define AMOUNT 1
+#define ENDED 100
 #ifdef FAILOVER
 #define SERVERS 2
 #else
@@ -22,13 +28,14 @@
 
 /* A pool in Redis: what nobody holds, which pool the key has, and what each name was granted, spent and last did. */
 typedef Holder { byte G; byte S; byte n }
-typedef Server { byte b; byte g; Holder h[NAMES] }
+typedef Server { byte b; byte g; bool due; Holder h[NAMES] }
 Server srv[SERVERS];
 bool cut, promoted;
 #define up(p) ((p) == OLD || promoted)     /* a deposed primary goes on; what it grants cannot be confirmed */
 
 /* What the promises are about, by pool. */
 byte granted[2], accepted[2], complete, sets;
+bool passed;
 
 #define NONE 0
 #define SENT 1
@@ -52,6 +59,28 @@ inline say(nth, keeps) {
 }
 inline next_name() { me.name++; me.turn = 0; me.killed = false; me.lease = (SETS == 0); forget() }
 
+/* Brings a pool to the present: the refill that is due counts what live holders have, and ends the others. */
+#ifdef REFILL
+inline settle(p, own, keeps) {
+  if
+  :: srv[p].due -> srv[p].due = false; x = srv[p].b + keeps;
+     do
+     :: j < NAMES ->
+        if
+        :: j == own
+        :: j != own && j == ver[j / 2].name -> x = x + srv[p].h[j].G - srv[p].h[j].S
+        :: else -> srv[p].h[j].S = srv[p].h[j].G; srv[p].h[j].n = ENDED
+        fi; j++
+     :: else -> j = 0; break
+     od;
+     if :: x < AMOUNT -> srv[p].b = srv[p].b + AMOUNT - x :: else fi; x = 0
+  :: else
+  fi
+}
+#else
+#define settle(p, own, keeps) skip
+#endif
+
 /* exchange.lua. With r.S the script's answer tells what Redis knows to be spent. */
 inline exec(r, p) {
   if
@@ -68,6 +97,7 @@ inline exec(r, p) {
      if :: r.S == UNSAID -> r.S = srv[p].h[r.name].S :: else fi;
      srv[p].b = srv[p].b + srv[p].h[r.name].G - (r.S + r.K);
      srv[p].h[r.name].G = r.S + r.K; srv[p].h[r.name].S = r.S; srv[p].h[r.name].n = r.turn;
+     settle(p, r.name, r.K);
      if
      :: srv[p].b > 0 && srv[p].b < UNSAID - 9 && r.name == ver[r.name / 2].name -> if :: x = 1 :: x = srv[p].b fi;
           srv[p].b = srv[p].b - x; srv[p].h[r.name].G = srv[p].h[r.name].G + x; x = 0
@@ -98,6 +128,9 @@ inline take(r) {
 
 proctype Verifier(byte i) {
   byte x;
+#ifdef REFILL
+  byte j;
+#endif
 end: do
   /* An exchange that keeps what is here, and one that gives it back. */
   :: d_step { me.cur.st == NONE && me.turn < TURNS && me.lease -> me.turn++; say(me.turn, me.G - me.S) }
@@ -147,11 +180,18 @@ end: do
 proctype World() {
   byte j;
 end: do
-  :: d_step { sets < SETS && !promoted -> sets++; srv[OLD].g++; srv[OLD].b = 1; granted[srv[OLD].g] = 1;
+  :: d_step { sets < SETS && !promoted -> sets++; srv[OLD].g++; srv[OLD].b = V; granted[srv[OLD].g] = V;
+#ifndef SET_WITHOUT_SETTLE
+       srv[OLD].due = false;
+#endif
        do :: j < NAMES -> srv[OLD].h[j].G = 0; srv[OLD].h[j].S = 0; srv[OLD].h[j].n = 0; j++ :: else -> j = 0; break od }
   :: d_step { complete < srv[OLD].g && !promoted && srv[NEW].g == srv[OLD].g &&            /* the fence */
        (ver[0].gen == srv[OLD].g || !ver[0].lease) && (ver[1].gen == srv[OLD].g || !ver[1].lease) ->
        ver[0].killed = (ver[0].gen < srv[OLD].g); ver[1].killed = (ver[1].gen < srv[OLD].g); complete = srv[OLD].g }
+#ifdef REFILL
+  /* Time passes a refill. */
+  :: d_step { !passed -> passed = true; srv[OLD].due = true; granted[srv[OLD].g] = granted[srv[OLD].g] + AMOUNT }
+#endif
 #ifdef REFUND_AT_REAP
   :: d_step { !promoted && srv[OLD].h[0].G > srv[OLD].h[0].S && ver[0].name != 0 ->
        srv[OLD].b = srv[OLD].b + srv[OLD].h[0].G - srv[OLD].h[0].S; srv[OLD].h[0].G = srv[OLD].h[0].S; srv[OLD].h[0].n = 255 }

@@ -21,6 +21,8 @@ const I6 = 'I6: no durable write is missing from a later primary';
 
 const TWICE = ['-DC=1', '-DTURNS=2'];
 const SET = ['-DC=1', '-DSETS=1'];
+/** A refill of one credit, and a set to none. */
+const REFILLED = ['-DC=1', '-DREFILL', '-DV=0', '-DTURNS=1'];
 const C1 = 'C1: no more is accepted than was granted';
 const R1 = 'R1: no more is accepted in a window than its limit';
 const I16 = 'I16: an answer uses one prefix of each log, none older than a complete write of it';
@@ -74,6 +76,8 @@ export const searches: Search[] = [
   credits('credits', ['-DC=1']),
   credits('credits, set', [...SET, '-DTURNS=1']),
   credits('credits, failover', [...FAILOVER, '-DTURNS=1']),
+  credits('credits, refill', ['-DC=1', '-DREFILL'], { quick: false }),
+  credits('credits, set while a refill is due', [...REFILLED, '-DSETS=1']),
   creditsMutant('NO_TURN', C1),
   creditsMutant('NO_LOWER', C1),
   creditsMutant('LATE_REPLY', C1),
@@ -81,6 +85,7 @@ export const searches: Search[] = [
   creditsMutant('FORGET_UNSETTLED', C1),
   creditsMutant('NO_POOL_OF_ITS_OWN', C1, SET),
   creditsMutant('SLICE_SURVIVES_SET', C1, SET),
+  creditsMutant('SET_WITHOUT_SETTLE', C1, [...REFILLED, '-DSETS=1']),
   creditsMutant('TAKE_WITHOUT_WAIT', C1, [...FAILOVER, '-DTURNS=1']),
   { ...creditsMutant('NO_LEASE', C2, SET), name: 'NO_LEASE, credits' },
 

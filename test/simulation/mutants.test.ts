@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { share } from '../harness/share.ts';
 import { MUTANTS } from './mutants.ts';
-import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
+import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REFILL_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
 
 /**
  * Seeds that show their mutant keep this short. Where a change of the simulation makes it another one, a search takes its place,
@@ -23,7 +23,7 @@ describe('is caught by its seed, or within 1,000 others:', () => {
 
 /** Mutants of credits show in worlds with credits only, those of limits and of rerolls where there are such. */
 function from(seed: number): string[] {
-  const first = [IDENTITY_SEEDS, ROLE_SEEDS, REROLL_SEEDS, LIMIT_SEEDS, CREDIT_SEEDS].find(
+  const first = [REFILL_SEEDS, IDENTITY_SEEDS, ROLE_SEEDS, REROLL_SEEDS, LIMIT_SEEDS, CREDIT_SEEDS].find(
     (seeds) => seed >= seeds,
   );
   return first === undefined ? [] : ['--from', String(first)];

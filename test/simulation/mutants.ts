@@ -1,5 +1,5 @@
 import { registerHooks } from 'node:module';
-import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
+import { CREDIT_SEEDS, IDENTITY_SEEDS, LIMIT_SEEDS, REFILL_SEEDS, REROLL_SEEDS, ROLE_SEEDS } from './plan.ts';
 
 /** A protocol with one of its precautions left out. */
 export interface Mutant {
@@ -227,7 +227,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
 /** The same for credits. */
 const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   'what a crashed verifier had is granted again': {
-    seed: CREDIT_SEEDS + 13,
+    seed: CREDIT_SEEDS + 1,
     file: POOLS,
     edits: [
       [
@@ -237,7 +237,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'what was spent is forgotten': {
-    seed: CREDIT_SEEDS + 16,
+    seed: CREDIT_SEEDS + 14,
     file: 'verifier/core/allowances/pools.ts',
     edits: [
       [
@@ -247,7 +247,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'who was told 503 pays': {
-    seed: CREDIT_SEEDS + 11,
+    seed: CREDIT_SEEDS + 20,
     file: 'verifier/core/verifier.ts',
     edits: [
       [
@@ -257,7 +257,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'nobody is asked to give back': {
-    seed: CREDIT_SEEDS + 2,
+    seed: CREDIT_SEEDS + 7,
     file: 'verifier/core/allowances/pools.ts',
     edits: [['else pool.giveBack();', '']],
   },
@@ -391,6 +391,50 @@ const OF_REROLLS: Readonly<Record<string, Mutant>> = {
   },
 };
 
+/** The same for credits that are refilled. */
+const OF_REFILLS: Readonly<Record<string, Mutant>> = {
+  'a set leaves a refill that was due before it': {
+    seed: REFILL_SEEDS + 1,
+    file: 'test/simulation/redis.ts',
+    edits: [
+      [
+        'pool?.settle(api, nowMs);\n    const refill',
+        "if (change.op !== 'set') pool?.settle(api, nowMs);\n    const refill",
+      ],
+    ],
+  },
+  'another refill drops the one that was due': {
+    seed: REFILL_SEEDS + 1,
+    file: 'test/simulation/redis.ts',
+    edits: [
+      [
+        'pool?.settle(api, nowMs);\n    const refill',
+        "if (change.op !== 'refill') pool?.settle(api, nowMs);\n    const refill",
+      ],
+    ],
+  },
+  'each day that was missed is refilled': {
+    seed: REFILL_SEEDS,
+    file: POOLS,
+    edits: [
+      [
+        'this.dueAtMs = nextOf(this.refill, nowMs);\n    this.refills++;',
+        'this.dueAtMs += this.refill.periodMs;\n    this.refills++;',
+      ],
+    ],
+  },
+  'a clock that goes back is believed': {
+    seed: REFILL_SEEDS,
+    file: POOLS,
+    edits: [
+      [
+        'if (!this.refill || nowMs < this.dueAtMs) return;',
+        'if (!this.refill || (nowMs < this.dueAtMs && nowMs > this.dueAtMs - 2 * this.refill.periodMs)) return;',
+      ],
+    ],
+  },
+};
+
 const WINDOWS = 'test/simulation/windows.ts';
 
 /** The same for rate limits. */
@@ -428,7 +472,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
   'windows by the clock of the verifier': {
     seed: LIMIT_SEEDS,
     file: PORTS,
-    edits: [['atMs ??= network.timeline.nowMs;', 'atMs ??= this.#lanes.machine.wallMs();']],
+    edits: [['atMs ??= network.redisMs;', 'atMs ??= this.#lanes.machine.wallMs();']],
   },
   'an accepted request takes nothing of its limit': {
     seed: LIMIT_SEEDS,
@@ -450,6 +494,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   ...OF_REROLLS,
   ...OF_ROLES,
   ...OF_IDENTITIES,
+  ...OF_REFILLS,
 };
 
 /** Makes every later import see the mutant. Throws, at that import, when the code has changed under it. */

@@ -40,6 +40,8 @@ export class Network {
   onSubscribed: (machine: Machine, apiId: string) => void = () => undefined;
   /** Machines that have not heard of the latest failover. */
   readonly uninformed = new Map<Machine, RedisNode>();
+  /** How far the clock of Redis is ahead of true time. */
+  redisAheadMs = 0;
   readonly #links = new Map<string, Link>();
   readonly #connections = new Set<Connection>();
 
@@ -48,6 +50,11 @@ export class Network {
     this.random = random;
     this.group = group;
     this.manners = manners;
+  }
+
+  /** The clock of Redis. */
+  get redisMs(): number {
+    return this.timeline.nowMs + this.redisAheadMs;
   }
 
   link(machine: Machine, node: RedisNode): Link {

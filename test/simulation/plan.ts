@@ -68,11 +68,16 @@ export interface Plan {
   readonly rate: { readonly limit: number; readonly duration: number; readonly async: boolean } | undefined;
   /** Of the changes: the share that makes a key take another's place. */
   readonly rerolls: number;
+  /** Credits up to which each key is refilled, each day of its Redis; undefined = none is. */
+  readonly refill?: number;
   /** True if keys have roles, which are changed, made and deleted. */
   readonly roles: boolean;
   /** True if keys have owners who are stopped and brought back, all keys at once. */
   readonly identities: boolean;
 }
+
+/** The last seeds: of worlds with credits that are refilled, where the clock of Redis steps. */
+export const REFILL_SEEDS = 60_000_000;
 
 /** Faults by which credits may be lost. */
 export const LOSSY: readonly Fault[] = [
@@ -126,6 +131,7 @@ const NO_TIES = { roles: false, identities: false };
  * are aimed: at failovers, where the log is short and a spare steps in, at a lease that is lowered, at clocks that drift.
  */
 export function planOf(seed: number): Plan {
+  if (seed >= REFILL_SEEDS) return planWithRefills(seed);
   if (seed >= IDENTITY_SEEDS) {
     const { redis, ...plan } = planWithRoles(seed - IDENTITY_SEEDS + ROLE_SEEDS);
     return { ...plan, seed, identities: true, redis: { ...redis, payloadBytesMax: 260 } };
@@ -136,6 +142,18 @@ export function planOf(seed: number): Plan {
   // One change may be one of many keys.
   const redis = { ...plan.redis, logEntries: Math.max(100, plan.redis.logEntries) };
   return { ...plan, seed, redis, rerolls: new Random(seed).pick([0.2, 0.5]), ...NO_TIES };
+}
+
+function planWithRefills(seed: number): Plan {
+  const random = new Random(seed);
+  const plan = planWithoutRerolls(seed - REFILL_SEEDS + CREDIT_SEEDS);
+  return {
+    ...{ ...plan, ...NO_TIES, seed, rerolls: 0 },
+    refill: random.pick([3, 20, 100]),
+    // A refill that a failover takes comes again, and its credits were never accepted.
+    faults: plan.faults.filter((fault) => fault !== 'failover'),
+    redis: { ...plan.redis, dayMs: random.pick([100, 500, 2000]) },
+  };
 }
 
 function planWithRoles(seed: number): Plan {

@@ -105,12 +105,22 @@ export class PoolState {
   /** Keys that share it, once there was more than one. */
   keys: readonly string[] = [];
 
-  constructor(free: number) {
+  /** When it was made, by the clock of Redis. */
+  readonly madeAtMs: number;
+  refills = 0;
+  refilledAtMs = 0;
+  refilledTo = 0;
+
+  constructor(free: number, madeAtMs: number) {
     this.free = free;
+    this.madeAtMs = madeAtMs;
   }
 
   clone(): PoolState {
-    const copy = new PoolState(this.free);
+    const copy = new PoolState(this.free, this.madeAtMs);
+    copy.refills = this.refills;
+    copy.refilledAtMs = this.refilledAtMs;
+    copy.refilledTo = this.refilledTo;
     copy.holding = this.holding;
     copy.refill = this.refill;
     copy.dueAtMs = this.dueAtMs;
@@ -174,6 +184,9 @@ export class PoolState {
     const { live } = this.scan(own, true, api);
     this.free += Math.max(0, this.refill.amount - (this.free + kept + live));
     this.dueAtMs = nextOf(this.refill, nowMs);
+    this.refills++;
+    this.refilledAtMs = nowMs;
+    this.refilledTo = this.refill.amount;
   }
 
   /** What live holders have to spend, and all that they hold; others are written off. */

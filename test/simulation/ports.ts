@@ -103,7 +103,7 @@ export class SimulatedDirectory implements Directory {
     // Redis repeats what was written, not the script.
     let atMs: number | undefined;
     const script: Script<PoolReply[]> = (state) => {
-      atMs ??= network.timeline.nowMs;
+      atMs ??= network.redisMs;
       return state.exchange(apiId, member, turns, atMs);
     };
     const { reply, confirmed } = await connection.call('exchange', apiId, script, replicas);
@@ -266,6 +266,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     const nowMs = this.#lanes.machine.wallMs();
     const poolId = asked.credits ? this.#lanes.network.random.token() : '';
     let isFirst = true;
+    let atMs: number | undefined;
     const { reply, replicated } = await this.durably(asked.apiId, (state) => {
       const write = withKnown(asked, state);
       const { credits, successor } = write;
@@ -273,7 +274,8 @@ export class SimulatedChangeLog implements BatchedChangeLog {
       const before = records.get(write.keyId);
       // Sent again: the credits that it brought are counted already.
       const isAgain = state.api(write.apiId).operations.has(operationOf(write) ?? '');
-      const done = state.write(write, nowMs, poolId);
+      atMs ??= this.#lanes.network.redisMs;
+      const done = state.write(write, nowMs, poolId, atMs);
       if (isFirst && done.reply.status === 'OK' && successor)
         this.#rerolled(successor.keyId, before, records.get(write.keyId), records.get(successor.keyId));
       if (isFirst && done.reply.status === 'OK' && credits && !isAgain) {

@@ -372,7 +372,7 @@ export class RedisState {
     if (change.op === 'set' || change.op === 'none') {
       api.pools.delete(present);
       if (change.op === 'none') return { pool: '' };
-      const fresh = new PoolState(change.value);
+      const fresh = new PoolState(change.value, nowMs);
       fresh.keys = pool?.keys ?? [];
       if (pool) Object.assign(fresh, { refill: pool.refill, dueAtMs: pool.dueAtMs });
       else if (refill !== undefined) fresh.setRefill(this.#refill(refill), nowMs);
@@ -556,7 +556,7 @@ export class RedisState {
     const api = this.api(apiId);
     if (!api.created || api.deleted || api.records.has(keyId) || gate(api, needs)) return read(false);
     if (credits !== undefined) {
-      const pool = new PoolState(credits);
+      const pool = new PoolState(credits, nowMs);
       pool.setRefill(this.#refill(refill), nowMs);
       api.pools.set(record['q'] ?? '', pool);
     }

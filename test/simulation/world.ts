@@ -28,6 +28,7 @@ import {
 import { Random } from './random.ts';
 import { Rates } from './rates.ts';
 import { RedisState } from './redis.ts';
+import { Refills } from './refills.ts';
 import { Roles } from './roles.ts';
 import type { Trace } from './trace.ts';
 
@@ -60,6 +61,7 @@ export class World {
   readonly checker: Checker;
   readonly ledger = new Ledger();
   readonly rates: Rates | undefined;
+  readonly refills: Refills | undefined;
   readonly roles: Roles | undefined;
   readonly identities: Identities<ControlPlaneProcess> | undefined;
   readonly verifiers: VerifierProcess[] = [];
@@ -87,6 +89,9 @@ export class World {
     const spare = plan.hasSpare ? node('D') : undefined;
     this.group = new RedisGroup(names.map(node), spare, this.timeline, this.random);
     this.network = new Network(this.timeline, this.random, this.group, plan.manners);
+    const { dayMs = 0 } = plan.redis;
+    this.refills =
+      plan.refill === undefined ? undefined : new Refills(this.network, this.ledger, dayMs, plan.seed);
     const longestMs = Math.max(
       ...(plan.faults.includes('lease') ? plan.leasesMs : plan.leasesMs.slice(0, 1)),
     );
@@ -102,6 +107,7 @@ export class World {
     };
     this.group.onWrite = (node, apiId, kind) => {
       if (kind === 'write') this.onWritten();
+      if (node === this.group.primary) this.check(() => this.refills?.look(node.state.api(apiId).pools));
       this.check(() => this.checker.wrote(node, apiId, kind, (member) => this.#members.get(member)));
     };
     this.group.onPromoted = (former) => this.check(() => this.checker.promoted(former, this.group.primary));
@@ -441,6 +447,8 @@ export class World {
   creditsChange(): Write['credits'] {
     if (this.plan.credits === undefined || this.random.chance(0.5)) return undefined;
     const value = this.random.whole(1, this.plan.credits);
+    if (this.plan.refill !== undefined && this.random.chance(0.4))
+      return { op: 'refill', refill: this.random.pick(['', this.#refill, `d ${value}`]) };
     const op = this.random.pick(['set', 'set', 'increment', 'increment', 'decrement'] as const);
     return { op, value, ...(this.plan.rerolls > 0 ? { operation: `o${++this.#operations}` } : {}) };
   }
@@ -472,6 +480,7 @@ export class World {
   async createKey(process: ControlPlaneProcess, apiId: string, isPointed = false): Promise<void> {
     const key = this.#newKey(apiId, this.#needs());
     const secretHash = hashSecret(key.secret);
+    const atMs = this.network.redisMs;
     const { log } = process;
     this.keys.push(key);
     if (isPointed) for (const { state } of this.group.nodes) point(state, key, secretHash);
@@ -487,6 +496,8 @@ export class World {
             state.createKey(
               ...([apiId, key.keyId, this.#recordOf(key, secretHash), key.created.needs] as const),
               this.plan.credits,
+              this.#refill,
+              atMs,
             ),
           ),
         ]),
@@ -578,10 +589,14 @@ export class World {
     const secretHash = hashSecret(key.secret);
     for (const { state } of this.group.nodes) {
       point(state, key, secretHash);
-      state.createKey(apiId, key.keyId, this.#recordOf(key, secretHash), 1, this.plan.credits);
+      state.createKey(apiId, key.keyId, this.#recordOf(key, secretHash), 1, this.plan.credits, this.#refill);
     }
     key.createdAtMs = 0;
     this.keys.push(key);
+  }
+
+  get #refill(): string {
+    return this.plan.refill === undefined ? '' : `d ${this.plan.refill}`;
   }
 
   #recordOf(key: KnownKey, secretHash: string): Record<string, string> {
