@@ -8,13 +8,18 @@ import { turns } from '../../harness/waiting.ts';
 let taken: PoolTurn[];
 let status: PoolReply['status'];
 let behind: number;
+/** True where nothing happens because time passes. */
+let isStill: boolean;
 let pools: Pools;
 const waiter = { over: false, again: () => undefined, fail: () => undefined };
 beforeEach(() => {
-  [taken, status, behind] = [[], 'OK', 0];
+  [taken, status, behind, isStill] = [[], 'OK', 0, false];
   pools = new Pools({
     member: '2.a',
-    clock: systemClock,
+    clock: {
+      ...systemClock,
+      after: (ms, run) => (isStill ? { cancel: () => undefined } : systemClock.after(ms, run)),
+    },
     sliceMs: 0,
     counts: creditCounts(),
     behind: () => {
@@ -22,10 +27,11 @@ beforeEach(() => {
     },
     async exchange(_member, asked) {
       taken.push(...asked);
-      return asked.map(({ turn, needs }) => {
+      return asked.map(({ turn, needs, window }) => {
         const need = needs.reduce((sum, { cost, times }) => sum + cost * times, 0);
         const counts = { granted: need, spent: 0, spokenFor: need, total: 95, refillMs: -1 };
-        return { turn, status, ...counts, lacking: status === 'OK' ? 0 : 1 };
+        const open = window ? { window: { number: 1, leftMs: window.durationMs } } : {};
+        return { turn, status, ...counts, lacking: status === 'OK' ? 0 : 1, ...open };
       });
     },
   });
@@ -57,4 +63,20 @@ test('a name that is given up asks for nothing more, and gives back once what it
   pools.get('another').ask(waiter, 1);
   await turns();
   expect(taken).toHaveLength(2);
+});
+
+test('of names that requests bring once each only so many are remembered, and all that hold something', async () => {
+  isStill = true;
+  const limit = { limit: 10, durationMs: 3_600_000, isExact: false };
+  pools.get('kept', limit).ask(waiter, 5);
+  for (let i = 0; i < 30_000; i++) {
+    const pool = pools.get(`name-${i}`, limit);
+    const again = () => pool.take(1, systemClock.monotonicMs());
+    pool.ask({ ...waiter, again }, 1);
+    if (i % 1000 === 999) await turns();
+  }
+  await turns();
+  expect(pools.limits).toBeLessThanOrEqual(10_000);
+  expect(pools.get('kept', limit).available).toBe(5);
+  expect(pools.get('name-29999', limit).remaining).toBe(95);
 });

@@ -5,6 +5,8 @@ import { IDLE_MS, Pool, type Window } from './pool.ts';
 
 /** Pools in one call: Redis serves nobody else meanwhile. */
 const BATCH_MAX = 50;
+/** Pools that are remembered, 1.3 KB each. Above that only those are of which Redis does not know all, and they are soon idle. */
+const POOLS_MAX = 10_000;
 const SETTLE_FIRST_MS = 100;
 const SETTLE_MAX_MS = 10_000;
 /** Redis forgets a name one day after its latest exchange. */
@@ -165,11 +167,25 @@ export class Pools {
         isBehind ||= reply.status === 'STALE' || reply.status === 'NOREG';
         pool.replied(reply);
       }
+      this.#makeRoom(begun.length);
       if (isBehind && !this.#isClosed) this.#options.behind();
     } catch (error) {
       counts.failed++;
       for (const { pool, turn } of begun) pool.failed(turn.turn, error);
       throw error;
+    }
+  }
+
+  /**
+   * Forgets the oldest where there are too many, of twice as many as were added. Not while somebody has one at hand: a second one of the same name would
+   * not know what the first spent.
+   */
+  #makeRoom(added: number): void {
+    let looks = 0;
+    for (const [id, pool] of this.#pools) {
+      if (this.#pools.size <= POOLS_MAX || looks++ === 2 * added) return;
+      this.#pools.delete(id);
+      if (!pool.isSettled) this.#pools.set(id, pool);
     }
   }
 
