@@ -1,8 +1,8 @@
 import type { CreditsChange } from '../../control-plane/core/change-log.ts';
 import type { PoolReply, PoolTurn } from '../../verifier/core/redis-port.ts';
 
-export const RECALL_MS = 50;
-export const RECALLED_MS = 1000;
+const RECALL_MS = 50;
+const RECALLED_MS = 1000;
 
 /** What a holder of a pool or limit said and got, as in its field. */
 export interface Holder {
