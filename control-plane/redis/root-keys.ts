@@ -16,6 +16,9 @@ const ROOT_KEY_PREFIX = 'kfroot';
 /** Most root keys, so that listing them is one answer. */
 const ROOT_KEYS_MAX = 1000;
 
+/** Most root keys of which each made the next. */
+const ANCESTORS_MAX = 8;
+
 /** A root key as admins see it: never its secret, never its hash. */
 export interface RootKey {
   readonly rootKeyId: string;
@@ -29,6 +32,13 @@ export interface RootKey {
 export interface Caller {
   readonly rootKeyId: string;
   readonly permissions: Permissions;
+  /** Ids of the root keys of which each made the next, and the last the caller's; none where the configuration's made it. */
+  readonly ancestors: readonly string[];
+}
+
+/** A root key's record. */
+interface Stored extends RootKey {
+  readonly ancestors: readonly string[];
 }
 
 /** Root keys: those of the configuration, and those kept in Redis, only as SHA-256. */
@@ -51,16 +61,33 @@ export class RootKeys {
     if (!token) throw new ApiError('UNAUTHORIZED', 'Authorization: must be of the form "Bearer <root key>"');
     const secretHash = hashSecret(token);
     const bootstrapId = this.#bootstrap.find(secretHash);
-    if (bootstrapId !== undefined) return { rootKeyId: bootstrapId, permissions: new Permissions(['*']) };
+    if (bootstrapId !== undefined)
+      return { rootKeyId: bootstrapId, permissions: new Permissions(['*']), ancestors: [] };
     // Those in Redis are all of our format: what is made up is refused by arithmetic.
     const rootKey = isWellFormed(token) ? await this.#read(secretHash) : undefined;
     if (!rootKey?.enabled)
       throw new ApiError('UNAUTHORIZED', 'Authorization: the root key is unknown or disabled');
-    return { rootKeyId: rootKey.rootKeyId, permissions: new Permissions(rootKey.permissions) };
+    const { rootKeyId, ancestors } = rootKey;
+    const made = await Promise.all(ancestors.map((id) => this.get(id)));
+    if (!made.every((ancestor) => ancestor?.enabled)) {
+      const advice = 'enable that one, or use a root key that it did not make';
+      throw new ApiError(
+        'UNAUTHORIZED',
+        `Authorization: a root key that made this one is disabled; ${advice}`,
+      );
+    }
+    return { rootKeyId, permissions: new Permissions(rootKey.permissions), ancestors };
   }
 
   /** @returns the secret too, which is not kept */
-  async create(name: string, permissions: readonly string[], nowMs: number) {
+  async create(by: Caller, name: string, permissions: readonly string[], nowMs: number) {
+    const isBootstrap = this.#bootstrap.ids.includes(by.rootKeyId);
+    const ancestors = isBootstrap ? [] : [...by.ancestors, by.rootKeyId];
+    if (ancestors.length > ANCESTORS_MAX)
+      throw new ApiError(
+        'CONFLICT',
+        `more than ${ANCESTORS_MAX} root keys would have made each other; use an earlier one`,
+      );
     const count = await this.#nodes.run(rootKeyIndex, (redis) => redis.hlen(rootKeyIndex));
     if (count >= ROOT_KEYS_MAX)
       throw new ApiError('CONFLICT', `there are ${ROOT_KEYS_MAX} root keys already`);
@@ -76,6 +103,8 @@ export class RootKeys {
       '1',
       'createdAt',
       nowMs,
+      'ancestors',
+      ancestors.join(' '),
     ];
     const keys = [rootKeyRecord(secretHash), rootKeyIndex];
     const { reply, replicated } = await this.#writer.run(createScript, keys, [
@@ -111,7 +140,7 @@ export class RootKeys {
       .sort((a, b) => (a.rootKeyId < b.rootKeyId ? -1 : 1));
   }
 
-  async #read(secretHash: string): Promise<RootKey | undefined> {
+  async #read(secretHash: string): Promise<Stored | undefined> {
     const record = rootKeyRecord(secretHash);
     const reply = (await this.#nodes.run(record, (redis) => readScript.run(redis, [record], []))) as string[];
     if (reply.length === 0) return undefined;
@@ -122,6 +151,7 @@ export class RootKeys {
       permissions: JSON.parse(fields['permissions'] ?? '[]') as string[],
       enabled: fields['enabled'] === '1',
       createdAt: Number(fields['createdAt']),
+      ancestors: (fields['ancestors'] ?? '').split(' ').filter(Boolean),
     };
   }
 }

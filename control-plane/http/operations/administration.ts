@@ -14,7 +14,8 @@ export const createRootKey = posts('rootKeys.createRootKey', asked.CreateRootKey
 
 export const updateRootKey = posts('rootKeys.updateRootKey', asked.UpdateRootKey, answers.UpdatedRootKey, {
   summary: 'Disable or enable a root key',
-  description: 'A disabled root key is refused from the next call on.',
+  description:
+    'A disabled root key is refused from the next call on, and so are those that it made, and those that they made, until it is enabled.',
   permission: 'root.*.update_root_key',
   errors: ['NOT_FOUND'],
   example: { rootKeyId: 'root_0mzc9k4q8r2wfXa1Bc2d', enabled: false },

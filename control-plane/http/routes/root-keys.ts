@@ -15,7 +15,7 @@ export function rootKeyRoutes(app: App, { rootKeys, clock }: { rootKeys: RootKey
     requireRoot(caller, 'create_root_key');
     requireCovered(caller.permissions, request.body.permissions);
     const { name, permissions } = request.body;
-    const created = await rootKeys.create(name, permissions, clock.wallMs());
+    const created = await rootKeys.create(caller, name, permissions, clock.wallMs());
     note(request, { rootKeyId: created.rootKeyId }, { after: { name, permissions: shortened(permissions) } });
     return created;
   });

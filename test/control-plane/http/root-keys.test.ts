@@ -46,6 +46,37 @@ describe('the Authorization header', () => {
   });
 });
 
+test('a disabled root key takes along all that it made, which cannot enable it, and brings them back', async () => {
+  const permissions = ['root.*.create_root_key', 'root.*.update_root_key', 'root.*.read_root_key'];
+  const make = (rootKey: string) =>
+    fleet.ok('rootKeys.createRootKey', { name: 'n', permissions }, { rootKey });
+  const parent = await make(ROOT_KEY);
+  const child = await make(parent.key);
+  const grandchild = await make(child.key);
+  const statuses = () =>
+    Promise.all(
+      [parent, child, grandchild].map(
+        async ({ key }) => (await fleet.admin('rootKeys.listRootKeys', {}, { rootKey: key })).status,
+      ),
+    );
+  const set = (enabled: boolean, rootKey = ROOT_KEY) =>
+    fleet.admin('rootKeys.updateRootKey', { rootKeyId: parent.rootKeyId, enabled }, { rootKey });
+  expect(await statuses()).toEqual([200, 200, 200]);
+  expect((await set(false)).status).toBe(200);
+  expect(await statuses()).toEqual([401, 401, 401]);
+  for (const { key } of [child, grandchild]) expect((await set(true, key)).status).toBe(401);
+  expect((await set(true)).status).toBe(200);
+  expect(await statuses()).toEqual([200, 200, 200]);
+  let { key } = grandchild;
+  for (let n = 3; n <= 8; n++) ({ key } = await make(key));
+  const { status } = await fleet.admin(
+    'rootKeys.createRootKey',
+    { name: 'n', permissions },
+    { rootKey: key },
+  );
+  expect(status).toBe(409);
+});
+
 test('there are at most 1000 root keys, so that listing them is one answer', async () => {
   const present = await fleet.client.hlen(rootKeyIndex);
   const names = Array.from({ length: 999 - present }, (_, i) => [`root_filler${i}`, 'no hash of any key']);

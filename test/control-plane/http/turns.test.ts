@@ -70,7 +70,7 @@ test('of the calls of one root key so many are worked on at once, each until its
   app.decorateRequest('caller', undefined);
   app.addHook('onRequest', async (request) => {
     const rootKeyId = String(request.headers['x-who']);
-    request.caller = { rootKeyId, permissions: new Permissions([]) };
+    request.caller = { rootKeyId, permissions: new Permissions([]), ancestors: [] };
   });
   takeTurns(app, { atOnce: 32, waitingMax: 8 }, () => undefined);
   const working: string[] = [];

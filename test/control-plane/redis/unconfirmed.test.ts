@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { Permissions } from '../../../control-plane/core/permissions.ts';
 import { Apis } from '../../../control-plane/redis/apis.ts';
 import { BootstrapKeys } from '../../../control-plane/redis/bootstrap-keys.ts';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
@@ -130,10 +131,11 @@ describe('an import', () => {
 test('an API, a root key and what is done to it are outages where they are not confirmed', async () => {
   const { writer, apis } = parts();
   const rootKeys = new RootKeys(nodes, writer, new BootstrapKeys([]));
-  const { rootKeyId } = await rootKeys.create('n', ['*'], 1);
+  const by = { rootKeyId: 'root_of_the_test', permissions: new Permissions(['*']), ancestors: [] };
+  const { rootKeyId } = await rootKeys.create(by, 'n', ['*'], 1);
   writer.short = /./;
   await expect(apis.create({ name: 'Shop', apiId: 'shop' })).rejects.toEqual(outage);
-  await expect(rootKeys.create('n', ['*'], 1)).rejects.toEqual(outage);
+  await expect(rootKeys.create(by, 'n', ['*'], 1)).rejects.toEqual(outage);
   await expect(rootKeys.setEnabled(rootKeyId, false)).rejects.toEqual(outage);
   await expect(rootKeys.setEnabled('root_none', false)).rejects.toEqual(
     expect.objectContaining({ code: 'NOT_FOUND' }),
