@@ -17,6 +17,7 @@ const server = app.listen(Number(process.env['PORT'] ?? 8080), '127.0.0.1', () =
   console.log(JSON.stringify({ address: `http://127.0.0.1:${port}` }));
 });
 process.once('SIGTERM', () => {
+  // Requests in flight have 10 s.
   server.close(() => void verifier.close());
-  server.closeAllConnections();
+  setTimeout(() => server.closeAllConnections(), 10_000).unref();
 });

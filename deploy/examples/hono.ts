@@ -17,6 +17,7 @@ const server = serve({ fetch: app.fetch, port, hostname: '127.0.0.1' }, (info) =
   console.log(JSON.stringify({ address: `http://127.0.0.1:${info.port}` }));
 });
 process.once('SIGTERM', () => {
+  // Requests in flight have 10 s.
   server.close(() => void verifier.close());
-  if ('closeAllConnections' in server) server.closeAllConnections();
+  setTimeout(() => 'closeAllConnections' in server && server.closeAllConnections(), 10_000).unref();
 });

@@ -117,6 +117,8 @@ class SidecarClient implements KeyVerifier {
         this.#ask({ key, apiId, tags, ...requirementFields(options ?? {}) }, over.signal),
         late,
       );
+      if (apiId !== undefined && 'apiId' in verdict && verdict.apiId !== apiId)
+        throw outage('the sidecar gave a verdict on a key of another API than was asked for');
       this.#turned(true, '');
       return verdict;
     } catch (error) {

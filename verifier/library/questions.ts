@@ -18,8 +18,8 @@ const DEFAULT: KeylessQuestion = Object.freeze(read({}));
 class FixedOptions {
   readonly #read: KeylessQuestion;
 
-  constructor(options: QuestionOptions) {
-    this.#read = read(options);
+  constructor(options: QuestionOptions, isRecheck: boolean) {
+    this.#read = { ...read(options), isRecheck };
   }
 
   static readIn(options: QuestionOptions): KeylessQuestion | undefined {
@@ -27,9 +27,12 @@ class FixedOptions {
   }
 }
 
-/** The same options, which nobody can change and which cost nothing to read again. Throws TypeError where they are wrong. */
-export function fixedOptions(options: QuestionOptions): QuestionOptions {
-  return Object.freeze(Object.assign(new FixedOptions(options), options));
+/**
+ * The same options, which nobody can change and which cost nothing to read again. Throws TypeError where they are wrong.
+ * @param isRecheck whether they ask about a request that was answered before, as far as a verifier knows the difference
+ */
+export function fixedOptions(options: QuestionOptions, isRecheck = false): QuestionOptions {
+  return Object.freeze(Object.assign(new FixedOptions(options, isRecheck), options));
 }
 
 /** Reads what is asked about a key. Throws TypeError where the question is wrong in itself, which is the caller's mistake. */

@@ -22,6 +22,8 @@ export interface ExpressRequest extends IncomingMessage {
   apiKey?: ValidKey;
   /** Path and query as the client sent them, wherever a router is mounted. */
   originalUrl?: string;
+  /** The id that loggers such as pino-http give a request. */
+  id?: unknown;
 }
 
 /** A middleware of Express 5. */
@@ -38,7 +40,8 @@ export function keyfence<R extends ExpressRequest = ExpressRequest>(
   const guard = createGuard(options);
   return (request, response, next) => {
     removeIdentity(request);
-    const passage = guard.check(request.rawHeaders, request.originalUrl ?? request.url ?? '', request);
+    const { rawHeaders, originalUrl, url = '', id } = request;
+    const passage = guard.check({ rawHeaders, target: originalUrl ?? url, request, carrier: request, id });
     if (passage instanceof Promise) void passage.then((late) => settle(request, response, late, next));
     else settle(request, response, passage, next);
   };

@@ -1,5 +1,6 @@
 // The entry `keyfence/fastify` of the package.
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
+import { newRequestId } from '#shared/request-id.ts';
 import type { ValidKey } from '../library/key-verifier.ts';
 import { wrongOptions } from '../library/options.ts';
 import { createGuard, type Guard, type Passage, Refusal } from './guard.ts';
@@ -22,7 +23,8 @@ declare module 'fastify' {
 
 /**
  * Guards every route of the instance that it is registered at, and of those registered there afterwards, 404 included:
- * without a good key no handler runs. Throws where plugins were registered before it, since it could not guard theirs.
+ * without a good key no handler runs. The start fails where plugins were registered before it, since it could not guard theirs,
+ * and where it is in a plugin of its own that has no routes, since it would guard none.
  */
 export function keyfence(
   instance: FastifyInstance,
@@ -56,13 +58,17 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
   }
   // Fastify makes routeOptions anew at each request: not asked for where no route can have rules of its own.
   let someHaveRules = instance.printRoutes() !== NO_ROUTES;
-  instance.decorateRequest('apiKey', undefined);
+  if (!instance.hasDecorator(GUARDED)) {
+    instance.decorate(GUARDED, true);
+    instance.decorateRequest('apiKey', undefined);
+  }
   instance.addHook('onRoute', ({ config }) => {
     // A wrong rule is noticed when the application starts.
     if (guardOf(config?.apiKey) !== guard) someHaveRules = true;
   });
-  instance.addHook('onRequest', (request, reply, next) => {
-    removeIdentity(request.raw);
+  const onRequest: onRequestHookHandler = (request, reply, next) => {
+    const { raw, id } = request;
+    removeIdentity(raw);
     const own = someHaveRules ? guardOf(request.routeOptions.config.apiKey) : guard;
     if (own === undefined) {
       next();
@@ -70,7 +76,7 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     }
     let passage: Passage | Promise<Passage>;
     try {
-      passage = own.check(request.raw.rawHeaders, request.raw.url ?? '', request);
+      passage = own.check({ rawHeaders: raw.rawHeaders, target: raw.url ?? '', request, carrier: raw, id });
     } catch (error) {
       // Fastify would not catch it.
       next(error as Error);
@@ -78,9 +84,24 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     }
     if (passage instanceof Promise) void passage.then((late) => settle(request, reply, late, next));
     else settle(request, reply, passage, next);
+  };
+  const name = `keyfence-${newRequestId()}`;
+  instance.addHook('onRequest', Object.defineProperty(onRequest, 'name', { value: name }));
+  instance.addHook('onReady', (done) => {
+    const isAlone = isChild(instance) && !instance.printRoutes({ includeHooks: true }).includes(name);
+    done(isAlone ? wrongOptions([NOTHING_GUARDED]) : undefined);
   });
   instance.addHook('onClose', () => guard.close());
 }
+
+const NOTHING_GUARDED =
+  'register: keyfence guards no route, because the plugin that registers it has none; to guard those of its parent, wrap the plugin in fastify-plugin';
+
+/** Tells whether an instance is that of a plugin, not the application's own. */
+const isChild = (instance: FastifyInstance) => Object.getPrototypeOf(instance) !== Object.prototype;
+
+/** The mark of instances whose requests have `apiKey`, with those made of them. */
+const GUARDED = Symbol('keyfence.guarded');
 
 /** The text of printRoutes where there are no routes; whatever else it says, they are asked for their rules. */
 const NO_ROUTES = '(empty tree)';

@@ -13,6 +13,7 @@ import { apiIdFault, optionsObject, permissionsFault, wrongOptions } from '../li
 import { fixedOptions } from '../library/questions.ts';
 import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
 import { headersOf, loneBearer } from './header-lines.ts';
+import { type Carrier, notePayment, Payment, paymentOf } from './paid-requests.ts';
 
 /** An answer in place of the handler's. */
 export class Refusal {
@@ -36,16 +37,28 @@ export type Passage = ValidKey | Refusal;
  */
 export interface Guard<R> {
   /**
-   * Judges a request, at once where memory may tell.
-   * @param rawHeaders names and values of its headers in turn
-   * @param target its path and query
-   * @param request as the framework has it, for `cost`
+   * Judges a request, at once where memory may tell. One that another guard let pass by the same key is judged anew, and pays
+   * only what this guard asks for beyond that.
    */
-  check(rawHeaders: readonly string[], target: string, request: R): Passage | Promise<Passage>;
+  check(asking: Asking<R>): Passage | Promise<Passage>;
   /** The same guard for other sources or another API. Throws TypeError, which names every wrong option. */
   with(options: RouteGuardOptions<R>): Guard<R>;
   /** Closes the client that was made for `url` or `unixSocket`; a verifier that was handed in stays. */
   close(): Promise<void>;
+}
+
+/** A request that wants to pass. */
+export interface Asking<R> {
+  /** Names and values of its headers in turn. */
+  readonly rawHeaders: readonly string[];
+  /** Its path and query. */
+  readonly target: string;
+  /** As the framework has it, for `cost`. */
+  readonly request: R;
+  /** The same object for all guards of a request. */
+  readonly carrier: Carrier;
+  /** Its id in the framework's log, undefined where there is none. */
+  readonly id: unknown;
 }
 
 /** Throws TypeError, which names every wrong option. */
@@ -112,14 +125,14 @@ const askedIn = <R>({ apiId, permissions, cost }: RouteGuardOptions<R>): Questio
 const isCost = (cost: unknown): cost is number =>
   typeof cost === 'number' && Number.isInteger(cost) && cost >= 0 && cost <= CREDITS_MAX;
 
-/** The question about a request that has a price of its own. */
-function priced(asked: QuestionOptions | undefined, cost: number): QuestionOptions {
+/** The price that a request has of its own. */
+function checkedCost(cost: number): number {
   if (!isCost(cost)) {
     // Of a promise nobody would hear that it was rejected, which ends a process.
     void Promise.resolve<unknown>(cost).catch(() => undefined);
     throw new TypeError(`cost: must return a whole number from 0 to ${CREDITS_MAX}`);
   }
-  return { ...asked, remaining: { cost } };
+  return cost;
 }
 
 function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<void>): Guard<R> {
@@ -128,33 +141,48 @@ function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<v
   return {
     close,
     with: (options) => guard(verifier, rulesOf(options, rules), close),
-    check(rawHeaders, target, request) {
+    check(asking) {
+      const { rawHeaders, target, request, carrier } = asking;
       let key = takesBearer ? loneBearer(rawHeaders) : undefined;
       if (key === undefined) {
         const credential = credentialOf(headersOf(rawHeaders), target, sources);
-        if ('fault' in credential) return refused({ code: credential.fault }, rawHeaders);
+        if ('fault' in credential) return refused({ code: credential.fault }, asking);
         ({ key } = credential);
       }
-      const asked = costOf === undefined ? rules.asked : priced(rules.asked, costOf(request));
+      const cost = costOf === undefined ? (rules.asked?.remaining?.cost ?? 1) : checkedCost(costOf(request));
+      const paid = paymentOf(carrier, key);
       try {
+        const asked =
+          paid?.question(rules.asked, cost) ??
+          (costOf ? { ...rules.asked, remaining: { cost } } : rules.asked);
         const verdict = verifier.decide(key, asked);
-        if (verdict !== undefined) return passageOf(verdict, rawHeaders);
+        if (verdict !== undefined) return settle(verdict, asking, key, cost);
         return Promise.resolve(verifier.verify(key, asked))
-          .then((late) => passageOf(late, rawHeaders))
-          .catch(() => unavailable(rawHeaders));
+          .then((late) => settle(late, asking, key, cost))
+          .catch(() => unavailable(asking));
       } catch {
-        return unavailable(rawHeaders);
+        return unavailable(asking);
       }
     },
   };
 }
 
+/** Notes what a request has paid that may pass. */
+function settle(verdict: KeyVerdict, asking: Asking<unknown>, key: string, cost: number): Passage {
+  const { carrier } = asking;
+  const paid = paymentOf(carrier, key);
+  const passage = passageOf(paid?.completed(verdict) ?? verdict, asking);
+  if (!(passage instanceof Refusal))
+    notePayment(carrier, new Payment(key, Math.max(cost, paid?.cost ?? 0), passage));
+  return passage;
+}
+
 /** Only a verdict that is VALID in all its parts lets pass; one that is not known decides nothing. */
-function passageOf(verdict: KeyVerdict, rawHeaders: readonly string[]): Passage {
+function passageOf(verdict: KeyVerdict, asking: Asking<unknown>): Passage {
   if (verdict.code === 'VALID' && verdict.valid === true) return verdict;
   const { code } = verdict;
   const status: number = Object.hasOwn(VERDICTS, code) ? VERDICTS[code].status : 200;
-  return status === 200 ? unavailable(rawHeaders) : refused(outcomeOf(verdict), rawHeaders);
+  return status === 200 ? unavailable(asking) : refused(outcomeOf(verdict), asking);
 }
 
 /** The verdict with all that it tells of credits and rate limits, for the headers of its answer. */
@@ -168,21 +196,24 @@ function outcomeOf(verdict: KeyVerdict): AuthzOutcome {
 }
 
 /** The answer that `/authz` gives. */
-function refused(outcome: AuthzOutcome, rawHeaders: readonly string[]): Refusal {
-  const requestId = requestIdOf(rawHeaders);
+function refused(outcome: AuthzOutcome, asking: Asking<unknown>): Refusal {
+  const requestId = requestIdOf(asking);
   const { status, headers, body } = authzAnswer(outcome, requestId, false);
   return new Refusal(status, [...headers, ...everyAnswer(requestId)], body);
 }
 
-function unavailable(rawHeaders: readonly string[]): Refusal {
-  const requestId = requestIdOf(rawHeaders);
+function unavailable(asking: Asking<unknown>): Refusal {
+  const requestId = requestIdOf(asking);
   const { code, status } = new ApiError('SERVICE_UNAVAILABLE', '');
   const headers: HeaderLine[] = [['Retry-After', String(RETRY_AFTER_SECONDS)], ...everyAnswer(requestId)];
   return new Refusal(status, headers, problemBody({ status, code, requestId }));
 }
 
-const requestIdOf = (rawHeaders: readonly string[]): string =>
-  requestIdFrom(headersOf(rawHeaders)['x-request-id']?.[0]);
+/** The id that the application's own log has, where a header may say it; else the client's own, or a new one. */
+function requestIdOf({ id, rawHeaders }: Asking<unknown>): string {
+  const own = typeof id === 'string' || typeof id === 'number' ? String(id) : '';
+  return /^[\x21-\x7e]{1,256}$/.test(own) ? own : requestIdFrom(headersOf(rawHeaders)['x-request-id']?.[0]);
+}
 
 const everyAnswer = (requestId: string): HeaderLine[] => [
   ['Content-Type', PROBLEM_TYPE],

@@ -22,7 +22,14 @@ export function keyfence(
   return (context, next) => {
     const incoming = incomingOf(context);
     const rawHeaders = incoming?.rawHeaders ?? [...context.req.raw.headers].flat();
-    const passage = guard.check(rawHeaders, incoming?.url ?? context.req.url, context);
+    const passage = guard.check({
+      rawHeaders,
+      target: incoming?.url ?? context.req.url,
+      request: context,
+      carrier: incoming ?? context.req.raw,
+      // By Hono's own middleware.
+      id: (context as Context).get('requestId'),
+    });
     return passage instanceof Promise
       ? passage.then((late) => settle(context, incoming, rawHeaders, late, next))
       : settle(context, incoming, rawHeaders, passage, next);

@@ -70,6 +70,16 @@ test('over HTTP and over a Unix socket the verdicts are those of the sidecar, an
   for (const client of clients) expect((await client.verify(key)).code).toBe('DISABLED');
 });
 
+test('a verdict on a key of another API than was asked for is none', async () => {
+  const verdict = { valid: true, code: 'VALID', keyId: 'key_1', apiId: 'other', enabled: true, meta: {} };
+  const client = open({ url: await sidecar((_request, response) => response.end(JSON.stringify(verdict))) });
+  await expect(client.verify(KEY, { apiId: 'shop' })).rejects.toEqual(
+    refusal('SERVICE_UNAVAILABLE', /another API/),
+  );
+  expect(await client.verify(KEY, { apiId: 'other' })).toMatchObject({ code: 'VALID' });
+  expect(await client.verify(KEY)).toMatchObject({ code: 'VALID', apiId: 'other' });
+});
+
 test('a sidecar that is not there, and one that comes back: rejected, then answered; both are told', async () => {
   let there = true;
   const url = await sidecar((request, response) => {

@@ -19,7 +19,17 @@ export interface App {
 /** Says what a handler sees. */
 const seen = (apiKey: object | undefined, headers: unknown) => ({ apiKey, headers });
 
-/** The same application in each framework: `/open`, `/orders`, `/throws`, and `/sub/orders` in a part of its own. */
+/** Routes with a second guard, and how it differs from the first. */
+const MORE: Readonly<Record<string, GuardOptions>> = {
+  '/guarded/same': {},
+  '/guarded/dearer': { cost: 10 },
+  '/guarded/permitted': { permissions: 'a', cost: () => 1 },
+};
+
+/**
+ * The same application in each framework: `/open`, `/orders`, `/throws`, `/sub/orders` in a part of its own, and the routes
+ * of `MORE`.
+ */
 export const FRAMEWORKS: Readonly<
   Record<'fastify' | 'express' | 'hono', (options: GuardOptions) => Promise<App>>
 > = {
@@ -36,6 +46,13 @@ export const FRAMEWORKS: Readonly<
       handled++;
       throw new Error('the handler failed');
     });
+    for (const [path, more] of Object.entries(MORE)) {
+      await app.register((part, _options, done) => {
+        part.register(fastifyGuard, { ...options, ...more });
+        part.get(path, ({ apiKey, headers }) => seen(apiKey, headers));
+        done();
+      });
+    }
     await app.register(
       (part, _options, done) => {
         part.get('/orders', ({ apiKey, headers }) => {
@@ -63,6 +80,11 @@ export const FRAMEWORKS: Readonly<
       handled++;
       throw new Error('the handler failed');
     });
+    for (const [path, more] of Object.entries(MORE)) {
+      app.get(path, expressGuard({ ...options, ...more }), ({ apiKey, headers }, response) => {
+        response.json(seen(apiKey, headers));
+      });
+    }
     // Guarded twice.
     app.use(
       '/sub',
@@ -96,6 +118,11 @@ export const FRAMEWORKS: Readonly<
       handled++;
       throw new Error('the handler failed');
     });
+    for (const [path, more] of Object.entries(MORE)) {
+      app.get(path, honoGuard({ ...options, ...more }), (context) =>
+        context.json(seen(context.get('apiKey'), context.req.header())),
+      );
+    }
     const part = new Hono<{ Variables: KeyfenceVariables }>();
     part.get('/orders', (context) => {
       handled++;

@@ -96,8 +96,9 @@ describe.each(names)('%s', (name) => {
       const wanted = await send(`${fleet.verifiers[0]?.address}/authz/api/shop/auth-request`, lines);
       const answer = await send(`${app.address}/orders`, [...lines, 'X-Request-Id', 'mine']);
       expect(plain(answer), lines.join()).toEqual(plain(wanted));
-      expect(answer.headers['x-request-id']).toBe('mine');
-      expect(JSON.parse(answer.body).requestId).toBe('mine');
+      const requestId = name === 'fastify' ? expect.stringMatching(/^req-/) : 'mine';
+      expect(answer.headers['x-request-id']).toEqual(requestId);
+      expect(JSON.parse(answer.body).requestId).toBe(answer.headers['x-request-id']);
     }
     for (const method of ['HEAD', 'OPTIONS', 'POST', 'DELETE'])
       expect((await send(`${app.address}/orders`, [], method)).status).toBe(401);
@@ -201,6 +202,43 @@ describe.each(names)('%s', (name) => {
     expect((await send(`${free.address}/orders`, bearer(key))).status).toBe(200);
     expect(app.handled()).toBe(2);
   });
+
+  test.each<[string, (shared: KeyVerifier, address: string) => GuardOptions]>([
+    ['in the process', (shared) => ({ verifier: shared })],
+    ['by way of a sidecar', (_shared, address) => ({ url: address })],
+  ])(
+    'of several guards each is judged, and together they cost what the dearest does, %s',
+    async (_way, optionsOf) => {
+      const options = optionsOf(verifier, fleet.verifiers[0]?.address ?? '');
+      const app = await open(name, { ...options, cost: 3 });
+      const ratelimit = { limit: 100, duration: 86_400_000 };
+      const { key, keyId } = await fleet.ok('keys.createKey', {
+        apiId: 'shop',
+        remaining: 100,
+        ratelimit,
+        permissions: ['a'],
+      });
+      const ask = async (path: string) => {
+        const { status, body } = await send(app.address + path, bearer(key));
+        const { apiKey } = status === 200 ? JSON.parse(body) : { apiKey: undefined };
+        return { status, credits: apiKey?.remaining, uses: apiKey?.ratelimit.remaining };
+      };
+      await fleet.until(async () => (await ask('/orders')).status === 200);
+      const first = await ask('/orders');
+      const later = (requests: number, credits: number) => ({
+        status: 200,
+        credits: first.credits - credits,
+        uses: first.uses - requests,
+      });
+      expect(await ask('/guarded/same')).toEqual(later(1, 3));
+      expect(await ask('/guarded/dearer')).toEqual(later(2, 13));
+      expect(await ask('/guarded/permitted')).toEqual(later(3, 16));
+      expect(await ask('/orders')).toEqual(later(4, 19));
+      await fleet.ok('keys.removePermissions', { keyId, permissions: ['a'] });
+      expect(await ask('/guarded/permitted')).toMatchObject({ status: 403 });
+      expect(await ask('/orders')).toEqual(later(6, 25));
+    },
+  );
 
   test('a request over a rate limit is told of the limit and when to come again, as /authz tells it', async () => {
     const app = await open(name);
@@ -333,6 +371,60 @@ describe('fastify', () => {
     expect(await ask('/dear')).toBe('898');
     expect(await ask('/pages?pages=7')).toBe('891');
     await app.close();
+  });
+
+  test("tells clients the request's id in its own log", async () => {
+    const lines: Record<string, unknown>[] = [];
+    const stream = { write: (line: string) => void lines.push(JSON.parse(line)) };
+    const app = Fastify({ logger: { stream }, requestIdHeader: 'x-request-id' });
+    await app.register(fastifyGuard, { verifier, apiId: 'shop' });
+    app.get('/', () => 'ok');
+    for (const [sent, told] of [
+      [undefined, /^req-/],
+      ['mine:1', /^mine:1$/],
+    ] as const) {
+      const response = await app.inject({
+        url: '/',
+        headers: sent === undefined ? {} : { 'x-request-id': sent },
+      });
+      expect(response.json().requestId).toMatch(told);
+      expect(lines.filter(({ reqId }) => reqId === response.json().requestId).length).toBeGreaterThan(0);
+      expect(response.headers['x-request-id']).toBe(response.json().requestId);
+    }
+    await app.close();
+  });
+
+  test('in a plugin without routes, which fastify-plugin does not wrap, it guards nothing and stops the start', async () => {
+    const guarding = (app: FastifyInstance) => app.register(fastifyGuard, { verifier, apiId: 'shop' });
+    const alone = Fastify();
+    alone.get('/before', () => 'reached');
+    alone.register((part, _options, done) => {
+      guarding(part);
+      done();
+    });
+    alone.get('/orders', () => 'reached');
+    await expect(async () => await alone.ready()).rejects.toThrow(/fastify-plugin/);
+    await alone.close();
+    for (const app of [Fastify(), Fastify({ disableRequestLogging: true, exposeHeadRoutes: false })]) {
+      app.get('/free', () => 'free');
+      app.register(async (part) => {
+        part.get('/mine', () => 'reached');
+        await guarding(part);
+      });
+      app.register(async (part) => {
+        await guarding(part);
+        await part.register(async (child) => void child.get('/childs', () => 'reached'), { prefix: '/deep' });
+      });
+      // An application may have no routes, only what its guard answers.
+      await app.ready();
+      for (const url of ['/mine', '/deep/childs']) expect((await app.inject(url)).statusCode, url).toBe(401);
+      await app.close();
+    }
+    const empty = Fastify();
+    await guarding(empty);
+    await empty.ready();
+    expect((await empty.inject('/')).statusCode).toBe(401);
+    await empty.close();
   });
 
   test('a route may have rules of its own; wrong ones stop the start', async () => {
