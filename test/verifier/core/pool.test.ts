@@ -86,6 +86,25 @@ test('who waits has what fits, in their order, and the others are refused by wha
   expect(pool.look(11, now.monotonicMs)).toBeUndefined();
 });
 
+test('who only looks asks again where the window is over before the reply comes, and then once', () => {
+  const { pool, now } = granted();
+  let asked = 0;
+  const waiter = {
+    over: false,
+    fail: () => undefined,
+    again: () => {
+      if (asked++ < 1000 && pool.look(0, now.monotonicMs) === undefined) pool.ask(waiter, 0);
+    },
+  };
+  pool.ask(waiter, 0);
+  pool.begin(2);
+  now.monotonicMs += 700;
+  const reply = { turn: 2, granted: 0, spent: 0, spokenFor: 0, total: 5, refillMs: -1, lacking: 0 };
+  pool.replied({ ...reply, status: 'OK', window: { number: 7, leftMs: 600 } });
+  expect(asked).toBe(2);
+  expect(pool.begin(3)).toMatchObject({ needs: [] });
+});
+
 test.each([
   ['NONE', 59_999],
   ['SPOKEN', 999],

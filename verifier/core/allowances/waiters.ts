@@ -38,7 +38,8 @@ export class Waiters {
 
   /** Wakes each that needs no more than there is when its turn comes; the others go on waiting. */
   wakeServed(available: () => number): void {
-    for (const [waiter, cost] of this.#waiters) {
+    // Those that ask again meanwhile wait for the next turn.
+    for (const [waiter, cost] of [...this.#waiters]) {
       if (cost > available()) continue;
       this.#waiters.delete(waiter);
       waiter.again();
