@@ -187,17 +187,17 @@ export function neededFor(fields: StoredFields, table: Readonly<Record<string, R
 /** Other fields of the record in Redis, by their letters; each is written by us only. */
 export const RECORD_FACTS = {
   p: 'SHA-256 of the secret.',
-  s: 'Beginning of the secret, which may be shown.',
-  b: 'Random bytes of the secret, where they are not 16.',
-  c: 'When it was created, Unix milliseconds.',
-  i: 'Its creation number.',
-  u: 'When it was last changed, Unix milliseconds.',
-  v: 'Version: sequence and hash of its last change.',
-  T: 'The key that took its place.',
-  Y: 'What named the call that made that key.',
-  F: 'The key whose place it took.',
-  q: 'Name of the pool of its credits, where it has any.',
-  M: 'Present where meta is longer than 64 bytes, and lies in a key of its own.',
+  s: 'The beginning of the secret, for people who look for a key.',
+  b: 'Random bytes of the secret, if they are not 16.',
+  c: 'Creation time, Unix milliseconds.',
+  i: 'Creation number.',
+  u: 'Time of the last change, Unix milliseconds.',
+  v: 'Version: sequence and hash of the last change.',
+  T: 'After a rotation: id of the new key.',
+  Y: 'After a rotation: `operationId` and `expiration` of the call.',
+  F: 'Of a new key: id of the key that it replaces.',
+  q: 'Name of the pool of its credits, if it has credits.',
+  M: '`1` if `meta` is longer than 64 bytes and lies in a key of its own.',
 } as const;
 
 /** Fields of a patch, as they are stored. */

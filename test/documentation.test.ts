@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { documents } from '../deploy/dev/docs.ts';
@@ -47,21 +47,37 @@ test('every metric that a running process serves is in its table', async () => {
   }
 });
 
-test('every link in the documentation leads to a file', () => {
+test('every link in the documentation leads to a file, and to a heading of it', () => {
   const files = execFileSync('git', ['ls-files', '-co', '--exclude-standard', '*.md'], {
     cwd: ROOT,
     encoding: 'utf8',
   })
     .trim()
-    .split('\n');
-  for (const file of files) {
-    const text = readFileSync(join(ROOT, file), 'utf8');
-    for (const [, target] of text.matchAll(/\]\((?!https?:)([^)#]+)/g)) {
-      const path = join(ROOT, file, '..', target ?? '');
-      expect(() => readFileSync(path), `${file} → ${target}`).not.toThrow(/ENOENT/);
-    }
-  }
+    .split('\n')
+    .filter((file) => existsSync(join(ROOT, file)));
+  const links = files.flatMap((file) =>
+    [...readFileSync(join(ROOT, file), 'utf8').matchAll(/\]\((?!https?:)([^)#]*)#?([^)]*)\)/g)].map(
+      ([, path, anchor]) => ({ file, path: path || basename(file), anchor }),
+    ),
+  );
+  expect(links.filter(({ anchor }) => anchor).length).toBeGreaterThan(10);
+  const broken = links.filter(({ file, path, anchor }) => {
+    const target = join(ROOT, dirname(file), path);
+    return !existsSync(target) || (anchor && !headingsOf(target).includes(anchor));
+  });
+  expect(broken).toEqual([]);
 });
+
+/** Returns the anchors of a page's headings, as GitHub makes them. */
+function headingsOf(page: string): string[] {
+  const headings = readFileSync(page, 'utf8').matchAll(/^#+ (.*)$/gm);
+  return [...headings].map(([, text = '']) =>
+    text
+      .toLowerCase()
+      .replace(/[^\w\s-]/g, '')
+      .replaceAll(' ', '-'),
+  );
+}
 
 test('a Node that is too old is told what to install, before anything else is tried', () => {
   const { status, stderr } = spawnSync('node', ['deploy/dev/node-version.js'], {
