@@ -33,7 +33,6 @@ const session: Session = {
     hash: '',
     leaseMs: LEASE_MS,
     apiDeleted: false,
-    identities: 0,
     creations: '0-',
     entries: [],
     record: keyId === undefined ? [] : [secretHashOf(keyId), '0', '1', '', '', '', '', ''],
