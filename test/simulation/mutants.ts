@@ -185,7 +185,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [['if (name !== key) {', "if (name === '') {"]],
   },
   'no age of a look-up': {
-    seed: 855,
+    seed: 6610,
     file: 'verifier/core/verifier.ts',
     edits: [['this.#clock.monotonicMs() - sinceMs <= Math.max(unknownTtlMs, lookupWaitMs)', 'true']],
   },
