@@ -41,8 +41,8 @@ export const ACCEPTED: readonly Accepted[] = [
   },
   {
     file: 'control-plane/redis/lua/credits/change-credits.lua',
-    before: 'b, h = tonumber(b or 0), tonumber(h or 0)',
-    after: 'b, h = tonumber(b or 1), tonumber(h or 0)',
+    before: "b, h, t = credits.settle(name, tonumber(b or 0), tonumber(h or 0), r, t, '', 0)",
+    after: "b, h, t = credits.settle(name, tonumber(b or 1), tonumber(h or 0), r, t, '', 0)",
     reason: 'Only `set` and `none` are done to a key without a pool, and both begin anew.',
   },
   {
@@ -65,12 +65,6 @@ export const ACCEPTED: readonly Accepted[] = [
   },
   {
     file: 'verifier/core/allowances/pool.ts',
-    before: 'const longestMs = this.window && reply.refillMs >= 0 ? REFUSED_WINDOW_MS : REFUSED_MS;',
-    after: 'const longestMs = this.window && reply.refillMs >= 1 ? REFUSED_WINDOW_MS : REFUSED_MS;',
-    reason: 'At 0 there is more at this very moment, and the sooner of both ends it.',
-  },
-  {
-    file: 'verifier/core/allowances/pool.ts',
     before: '#resetMs = 0;',
     after: '#resetMs = 1;',
     reason: 'Before the first reply, which sets it; until then no answer tells of the limit.',
@@ -87,12 +81,6 @@ export const ACCEPTED: readonly Accepted[] = [
     before: "while (this.#takes('OR')) parts.push(this.#all(depth));",
     after: "while (this.#takes('OR')) parts.unshift(this.#all(depth));",
     reason: 'Any of them will do, in whatever order they are asked.',
-  },
-  {
-    file: 'verifier/redis/lua/sync.lua',
-    before: "local reply = {nonce, 'OK', s, h, L or '0', deleted and '1' or '0', last, {}, {}, pointer}",
-    after: "local reply = {nonce, 'OK', s, h, L or '', deleted and '1' or '0', last, {}, {}, pointer}",
-    reason: 'A lease is read by Number, which takes an empty text for 0 too.',
   },
   {
     file: 'verifier/redis/lua/sync.lua',
