@@ -13,6 +13,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -230,6 +231,19 @@ async function startExample(name: string, env: Record<string, string>): Promise<
   return (JSON.parse(String(line)) as { address: string }).address;
 }
 
+/** Sends the beginning of a request; the function sends the rest and resolves with the status of the answer. */
+async function beginRequest(address: string): Promise<() => Promise<number>> {
+  const { hostname, port } = new URL(address);
+  const socket = connect(Number(port), hostname);
+  await once(socket, 'connect');
+  socket.write(`GET /health HTTP/1.1\r\nHost: ${hostname}\r\n`);
+  return async () => {
+    socket.write('Connection: close\r\n\r\n');
+    const [answer] = await once(socket, 'data');
+    return Number(/^HTTP\/1\.1 (\d+)/.exec(String(answer))?.[1]);
+  };
+}
+
 test('the examples run with the package, and let nobody in whose key was disabled', async () => {
   const env = { PATH, PORT: '0', REDIS_URL: fleet.redisUrl };
   const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'shop' });
@@ -250,9 +264,19 @@ test('the examples run with the package, and let nobody in whose key was disable
   for (const address of addresses) expect((await fleet.get(`${address}/orders`, headers)).status).toBe(401);
   going = false;
   await Promise.all(load);
-  // They end by themselves, and leave the fence.
+  // They end by themselves, leave the fence, and answer what is on its way to them.
   const ended = children.map((child) => new Promise((resolve) => child.once('exit', resolve)));
+  const begun = await Promise.all(addresses.map((address) => beginRequest(address)));
   for (const child of children) child.kill('SIGTERM');
+  for (const address of addresses)
+    await fleet.until(() =>
+      fleet.get(address).then(
+        () => false,
+        () => true,
+      ),
+    );
+  // Fastify refuses, in so many words, what arrives while it closes.
+  expect(await Promise.all(begun.map((end) => end()))).toEqual([503, 200, 200]);
   expect(await Promise.all(ended)).toEqual([0, 0, 0]);
   const after = await fleet.ok('keys.updateKey', { keyId, enabled: true });
   expect(after.propagation).toMatchObject({ state: 'complete', by: 'acks' });
