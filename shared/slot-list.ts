@@ -1,6 +1,6 @@
 /**
  * Things that come and go with every request, to be gone through now and then. Not a Set, with which what was in it
- * survives scavenges for long (measured: "Garbage" in verifier/README.md). Presumably because V8 gives a Set that keeps filling
+ * survives scavenges for long (measured: "Garbage" in verifier/request-path.md). Presumably because V8 gives a Set that keeps filling
  * and emptying a new table every few changes, each reachable from the one before.
  */
 export class SlotList<T extends object> {

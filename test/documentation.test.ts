@@ -34,7 +34,7 @@ test('every metric that a running process serves is in its table', async () => {
   try {
     for (const [process, file] of [
       [fleet.controlPlanes[0], 'control-plane/README.md'],
-      [fleet.verifiers[0], 'verifier/README.md'],
+      [fleet.verifiers[0], 'verifier/metrics.md'],
     ] as const) {
       const { body } = await fleet.get(`${process?.adminAddress}/metrics`);
       const names = [...String(body).matchAll(/^# TYPE (keyfence_\w+)/gm)].map(([, name]) => name);

@@ -1,4 +1,4 @@
-// `npm run docs`: writes the tables of settings, commands, error codes and metrics into the READMEs, from the code, the
+// `npm run docs`: writes the tables of settings, commands, error codes and metrics into their pages, from the code, the
 // verifier's OpenAPI document, the values of the Helm chart, and the alerts into Kubernetes' form.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -62,7 +62,8 @@ export async function documents(): Promise<{ file: string; present: string; want
       settings: settingsTable(controlPlane),
       metrics: await metricsTable(controlPlaneMetrics),
     },
-    'verifier/README.md': { settings: settingsTable(verifier), metrics: await metricsTable(verifierMetrics) },
+    'verifier/settings.md': { settings: settingsTable(verifier) },
+    'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
     'shared/redis-layout.md': { 'fields of a key': keyFieldsTable() },
     'shared/errors.md': { errors: errorsTable() },
     'README.md': { numbers: numbersTable() },

@@ -49,8 +49,8 @@ describe('the runbook', () => {
   });
 
   test('names only settings, metrics and error codes that exist', () => {
-    const known = ['control-plane', 'verifier'].map((name) =>
-      readFileSync(join(DEPLOY, '..', name, 'README.md'), 'utf8'),
+    const known = ['control-plane/README.md', 'verifier/settings.md', 'verifier/metrics.md'].map((page) =>
+      readFileSync(join(DEPLOY, '..', page), 'utf8'),
     );
     known.push(...Object.keys(ERRORS).map((code) => `\`${code}\``));
     const named = new Set(runbook.match(/`(?:[A-Z]+_[A-Z_]+|keyfence_\w+)`/g));

@@ -13,9 +13,10 @@ import { eventually } from '../harness/waiting.ts';
 
 const INSTALLED = join(ROOT, 'node_modules/.opentelemetry');
 const isThere = existsSync(INSTALLED);
-/** As verifier/README.md tells, but for where it is installed. */
+/** As verifier/usage-and-traces.md tells, but for where it is installed. */
 const [, NODE_OPTIONS = 'not told'] =
-  /^export NODE_OPTIONS="(.*)"$/m.exec(readFileSync(join(ROOT, 'verifier/README.md'), 'utf8')) ?? [];
+  /^export NODE_OPTIONS="(.*)"$/m.exec(readFileSync(join(ROOT, 'verifier/usage-and-traces.md'), 'utf8')) ??
+  [];
 
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const CLIENT = '00f067aa0ba902b7';

@@ -7,7 +7,7 @@ const DIGEST_BYTES = 32;
  * Secrets of which no key exists, or none that is served here, by their digest (`digestOf`), each with its verdict, for
  * a while. A digest determines its own place, and a later one takes it over. Kept as bytes: a flood of made-up keys
  * writes here at every request, and objects that stay alive make every scavenge longer ("Garbage" in
- * verifier/README.md).
+ * verifier/request-path.md).
  */
 export class NegativeCache {
   readonly #clock: Clock;
