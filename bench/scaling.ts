@@ -1,4 +1,4 @@
-// The tables of deploy/scaling.md and of the runbook's sizing, calculated from costs.json; `npm run docs` writes them.
+// The tables of deploy/scaling.md and of the sizing in deploy/README.md, calculated from costs.json; `npm run docs` writes them.
 
 import { lastCosts } from './measured-costs.ts';
 import type { Costs } from './simulated-redis.ts';

@@ -67,7 +67,7 @@ test("an owner's keys are disabled, enabled and deleted, page after page, with o
 });
 
 test('the command of the runbook has every key of a customer refused', async () => {
-  const runbook = readFileSync(join(import.meta.dirname, '../../deploy/README.md'), 'utf8');
+  const runbook = readFileSync(join(import.meta.dirname, '../../deploy/incidents.md'), 'utf8');
   const section = runbook.split("## A customer's keys must be refused now")[1] ?? '';
   const [, command = ''] = /```sh\nnpx keyfence (.*)\n```/.exec(section) ?? [];
   const keys = [...(await make('shop', 3, 'acme')), ...(await make('books', 2, 'acme'))];

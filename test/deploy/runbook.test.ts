@@ -22,11 +22,12 @@ const PATIENT = {
   SYNC_DEADLINE_MS: '20000',
   REDIS_COMMAND_TIMEOUT_MS: '20000',
 };
-const runbook = readFileSync(join(DEPLOY, 'README.md'), 'utf8');
+const PAGES = ['README', 'operations', 'incidents', 'alerts-verifiers', 'alerts-control-plane'];
+const runbook = PAGES.map((page) => readFileSync(join(DEPLOY, `${page}.md`), 'utf8')).join('\n');
 /** The shell commands of a section, as they are written. */
 const commandsOf = (heading: string) =>
   new RegExp(`^#+ ${heading}\\n[\\s\\S]*?\`\`\`sh\\n([\\s\\S]*?)\`\`\``, 'm').exec(runbook)?.[1] ?? '';
-/** Runs such commands as somebody would on a machine that has only what the README asks for, in each of its shells. */
+/** Runs such commands as somebody would on a machine that has only what the page asks for, in each of its shells. */
 function runEverywhere(commands: string, env: NodeJS.ProcessEnv): string[] {
   return SHELLS.filter(({ missing }) => !missing).map(({ name, options }) =>
     execFileSync(name, [...options, commands], {
@@ -43,7 +44,7 @@ describe('the runbook', () => {
     const alerts = [
       ...readFileSync(join(DEPLOY, 'monitoring/alerts.yaml'), 'utf8').matchAll(/- alert: (\w+)/g),
     ];
-    const sections = [...runbook.matchAll(/^#### (Keyfence\w+)\n+(?=.{40,})/gm)];
+    const sections = [...runbook.matchAll(/^#+ (Keyfence\w+)\n+(?=.{40,})/gm)];
     const names = (matches: readonly RegExpMatchArray[]) => matches.map(([, name]) => name).sort();
     expect(names(sections)).toEqual(names(alerts));
   });

@@ -45,7 +45,10 @@ export async function recordNotFound(keys: Keys, apiId: string, keyId: string): 
   const found = `key ${keyId} not found: its id is known, but Redis has no record of it`;
   const why = 'unless it is being deleted at this moment, the record was evicted or lost';
   const advice = 'verifiers that have the key in memory may still accept it; restart them to have it refused';
-  return new ApiError('NOT_FOUND', `${found}; ${why}, and ${advice} (runbook: KeyfenceKeysEvicted)`);
+  return new ApiError(
+    'NOT_FOUND',
+    `${found}; ${why}, and ${advice} (deploy/alerts-control-plane.md: KeyfenceKeysEvicted)`,
+  );
 }
 
 /** The API of a key on which the caller may do this; a key of an API that it has nothing to do with is not there. */
