@@ -33,7 +33,7 @@ test('every metric that a running process serves is in its table', async () => {
   const fleet = await Fleet.start();
   try {
     for (const [process, file] of [
-      [fleet.controlPlanes[0], 'control-plane/README.md'],
+      [fleet.controlPlanes[0], 'control-plane/metrics.md'],
       [fleet.verifiers[0], 'verifier/metrics.md'],
     ] as const) {
       const { body } = await fleet.get(`${process?.adminAddress}/metrics`);
@@ -246,6 +246,32 @@ describe("the README's commands", () => {
       }
     },
   );
+});
+
+test('the commands of control-plane/command-line.md work as they stand, beside npm start', async () => {
+  const page = readFileSync(join(ROOT, 'control-plane/command-line.md'), 'utf8');
+  const [walk = '', ...others] = [...page.matchAll(/```sh\n([\s\S]*?)```/g)].map(([, block]) => block);
+  expect(others).toEqual([]);
+  const folder = mkdtempSync(join(tmpdir(), 'keyfence-commands-'));
+  const fleet = await Fleet.start();
+  try {
+    // The project's folder, with the root key where npm start leaves it.
+    for (const file of ['package.json', 'node_modules', 'control-plane', 'shared', 'verifier'])
+      symlinkSync(join(ROOT, file), join(folder, file));
+    mkdirSync(join(folder, '.keyfence'));
+    writeFileSync(join(folder, '.keyfence/root-key'), `${ROOT_KEY}\n`);
+    const env = bareEnv({ KEYFENCE_URL: fleet.controlPlanes[0]?.address });
+    const { stdout } = await promisify(execFile)('sh', ['-ec', walk], { cwd: folder, env });
+    expect(stdout).toContain('refused everywhere');
+    const { keys } = await fleet.ok('apis.listKeys', { apiId: 'shop' });
+    expect(keys).toEqual([
+      expect.objectContaining({ name: 'Ada', externalId: 'ada', enabled: true }),
+      expect.objectContaining({ name: 'Grace', enabled: true }),
+    ]);
+  } finally {
+    await fleet.stop();
+    rmSync(folder, { recursive: true, force: true });
+  }
 });
 
 test("CONTRIBUTING's way along one request and one key leads where it says", async () => {

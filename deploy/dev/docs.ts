@@ -55,13 +55,13 @@ export async function documents(): Promise<{ file: string; present: string; want
   watchUpstreams(verifierMetrics.registry, {});
   const { sizing, ...scaling } = scalingTables();
   const tables: Record<string, Record<string, string>> = {
-    'control-plane/README.md': {
+    'control-plane/commands.md': {
       commands: commandsTable(createProgram()),
       'exit statuses': exitsTable(),
       'settings of the command line': settingsTable(cli),
-      settings: settingsTable(controlPlane),
-      metrics: await metricsTable(controlPlaneMetrics),
     },
+    'control-plane/settings.md': { settings: settingsTable(controlPlane) },
+    'control-plane/metrics.md': { metrics: await metricsTable(controlPlaneMetrics) },
     'verifier/settings.md': { settings: settingsTable(verifier) },
     'verifier/metrics.md': { metrics: await metricsTable(verifierMetrics) },
     'shared/redis-layout.md': { 'fields of a key': keyFieldsTable() },
@@ -241,7 +241,7 @@ function exitsTable(): string {
 const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 
 if (import.meta.main) {
-  scriptArguments('npm run docs: writes all that is generated in READMEs, OpenAPI and manifests', {});
+  scriptArguments('npm run docs: writes all that is generated in documentation, OpenAPI and manifests', {});
   for (const { file, present, wanted } of await documents()) {
     if (present !== wanted) writeFileSync(join(ROOT, file), wanted);
   }

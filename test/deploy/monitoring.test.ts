@@ -149,7 +149,7 @@ describe.skipIf(why)(`a real Prometheus that scrapes both processes${why}`, () =
   });
 
   test('it has a value for every metric that the documentation lists', async () => {
-    for (const file of ['control-plane/README.md', 'verifier/metrics.md']) {
+    for (const file of ['control-plane/metrics.md', 'verifier/metrics.md']) {
       const text = readFileSync(join(MONITORING, '../..', file), 'utf8');
       const names = [...text.matchAll(/^\| `(keyfence_\w+)` \| (\w+)/gm)];
       expect(names.length).toBeGreaterThan(5);
