@@ -13,7 +13,7 @@ onStage('the identities', (stage) => {
     const { page } = dashboard;
     await page.getByText('No identities yet.').waitFor();
     await page.getByRole('button', { name: 'New identity' }).click();
-    await page.getByLabel('External id of the customer').fill(externalId);
+    await page.getByLabel('External id such as').fill(externalId);
     await page.getByRole('button', { name: 'Create identity' }).click();
     await page.getByRole('heading', { name: externalId }).waitFor();
     await page.getByRole('link', { name: 'of books' }).waitFor();
@@ -65,7 +65,7 @@ onStage('the identities', (stage) => {
     await page.getByRole('button', { name: 'Delete for good' }).click();
     await page.getByText('No identities yet.').waitFor();
     expect(await verdicts()).toEqual(['VALID', 'VALID']);
-    await page.getByLabel('Owner its external id').fill(externalId);
+    await page.getByLabel('Identity its external id').fill(externalId);
     await page.getByRole('button', { name: 'Find' }).click();
     await page.getByRole('heading', { name: 'No identity yet' }).waitFor();
     await page.getByRole('link', { name: 'of shop' }).waitFor();

@@ -24,7 +24,7 @@ onStage('the page of a key', (stage) => {
       .waitFor();
     expect(await form.getByLabel('Meta').inputValue()).toBe('{"plan": ');
     await form.getByLabel('Meta').fill('{"plan": "free"}');
-    await form.getByLabel('Owner').fill('someone');
+    await form.getByLabel('Identity').fill('someone');
     await form.getByLabel('Expires').fill('2999-12-31T10:00:00');
     await form.getByRole('button', { name: 'Save' }).click();
     await page.getByText('Saved.').waitFor();
@@ -35,7 +35,7 @@ onStage('the page of a key', (stage) => {
     await form.getByRole('button', { name: 'Save' }).click();
     await form.getByText('Nothing differs.').waitFor();
     await form.getByLabel('Expires').fill('');
-    await form.getByLabel('Owner').fill('');
+    await form.getByLabel('Identity').fill('');
     await form.getByRole('button', { name: 'Save' }).click();
     await stage.fleet.until(async () => !('expires' in (await keyNow())));
     expect(await keyNow()).not.toHaveProperty('externalId');
@@ -68,7 +68,7 @@ onStage('the page of a key', (stage) => {
     await dashboard.close(key);
   });
 
-  test('a key is rerolled: the new secret is shown once, with when the old one ends', async () => {
+  test('a key is rotated: the new secret is shown once, with when the old one ends', async () => {
     const { keyId, key } = await stage.fleet.ok('keys.createKey', {
       apiId: 'detail',
       name: 'Di',
@@ -76,10 +76,10 @@ onStage('the page of a key', (stage) => {
     });
     const dashboard = await stage.signedIn(`#/keys/${keyId}`);
     const { page } = dashboard;
-    await page.getByRole('button', { name: 'Reroll key…' }).click();
-    const asking = page.getByRole('dialog', { name: 'Reroll this key?' });
+    await page.getByRole('button', { name: 'Rotate key…' }).click();
+    const asking = page.getByRole('dialog', { name: 'Rotate this key?' });
     await asking.getByLabel('The old key is accepted').selectOption('for a day');
-    await asking.getByRole('button', { name: 'Reroll' }).click();
+    await asking.getByRole('button', { name: 'Rotate' }).click();
     const shown = page.getByRole('dialog', { name: 'The new key' });
     await shown.getByText('The old key is accepted until').waitFor();
     const secret = await shown.getByLabel('Secret').inputValue();
@@ -87,11 +87,11 @@ onStage('the page of a key', (stage) => {
     await shown.getByRole('button', { name: 'I have stored it' }).click();
     await page.getByRole('link', { name: keyId }).click();
     await page.getByText('Replaced by').waitFor();
-    expect(await page.getByRole('button', { name: 'Reroll key…' }).count()).toBe(0);
+    expect(await page.getByRole('button', { name: 'Rotate key…' }).count()).toBe(0);
     const { rerolledTo } = await stage.fleet.ok('keys.getKey', { keyId });
     await page.getByRole('link', { name: rerolledTo }).click();
-    await page.getByRole('button', { name: 'Reroll key…' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Reroll' }).click();
+    await page.getByRole('button', { name: 'Rotate key…' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Rotate' }).click();
     await shown.getByText('The old key is refused from now on.').waitFor();
     expect(await stage.fleet.verdict(secret)).toBe('EXPIRED');
     await shown.getByRole('button', { name: 'I have stored it' }).click();

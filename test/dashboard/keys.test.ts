@@ -27,7 +27,7 @@ onStage('the keys of an API', (stage) => {
     await page.getByRole('button', { name: 'New key' }).click();
     const form = page.getByRole('form', { name: 'New key' });
     await form.getByLabel('Name').fill('Ada');
-    await form.getByLabel('Owner').fill('customer-7');
+    await form.getByLabel('Identity').fill('customer-7');
     await form.getByLabel('Environment').fill('live');
     await form.getByLabel('Permissions').fill('files.write, files.read');
     await form.getByLabel('Prefix').fill('shop');
@@ -76,8 +76,9 @@ onStage('the keys of an API', (stage) => {
     expect(await stage.fleet.verdict(key)).toBe('VALID');
 
     await dashboard.go('#/fleet');
+    // The API, and the log of identities, which a key with one needs.
     const verifier = async () => (await dashboard.rows('Verifiers'))[0]?.join() ?? '';
-    await expect.poll(verifier).toMatch(/1 of 1 live/);
+    await expect.poll(verifier).toMatch(/2 of 2 live/);
     await page.getByRole('img', { name: /How long changes made here took/ }).waitFor();
     await dashboard.close(key);
   });
@@ -141,7 +142,7 @@ onStage('the keys of an API', (stage) => {
     expect(await names()).toEqual(first);
 
     await page.getByLabel('Name begins with').fill('odd');
-    await page.getByLabel('Owner').fill('owner 1');
+    await page.getByLabel('Identity').fill('owner 1');
     await page.keyboard.press('Enter');
     await dashboard.loaded();
     expect(await names()).toEqual(['odd 25', 'odd 19', 'odd 13', 'odd 7', 'odd 1']);

@@ -5,7 +5,7 @@ import { CODES } from './verdicts.ts';
 
 const SAMPLES_MAX = 60;
 /** Verdicts a second between two reports of each verifier, all together. */
-interface Sample {
+export interface Sample {
   readonly at: number;
   readonly memory: number;
   readonly redis: number;

@@ -1,11 +1,9 @@
 import { useState } from 'preact/hooks';
 import type { KEY_FIELDS } from '#shared/key-record.ts';
 import { Failure, type Key } from '../api/client.ts';
-import type { Apply } from '../parts/change.tsx';
+import type { Apply } from '../changes/change.tsx';
+import { limitOf, limitsOf, limitsText, limitText, parseObject, slugsOf } from '../parts/entered-values.ts';
 import { ActionForm, type Entered, Field } from '../parts/forms.tsx';
-import { parseObject } from '../parts/json-object.ts';
-import { limitOf, limitsOf, limitsText, limitText } from '../parts/rate-limits.ts';
-import { slugsOf } from '../parts/slugs.ts';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'apiIds'>;
 type FieldName = keyof Fields;
@@ -15,7 +13,7 @@ const FIELDS: {
   readonly [Name in FieldName]: readonly [kind: Fields[Name]['kind'], label: string, hint?: string];
 } = {
   name: ['text', 'Name'],
-  externalId: ['text', 'Owner', 'its id in your own system'],
+  externalId: ['text', 'Identity', 'its id in your own system'],
   environment: ['text', 'Environment', 'such as live or test'],
   expires: ['time', 'Expires', 'empty = never'],
   permissions: ['slugs', 'Permissions', 'such as files.read files.write'],

@@ -31,7 +31,7 @@ const ORDER_TEXTS = {
 };
 
 /** A page of keys that match, searched for on the server. */
-interface Found {
+interface Matches {
   readonly keys: readonly Key[];
   readonly total: number;
   readonly cursor?: string | undefined;
@@ -41,9 +41,9 @@ interface Found {
   readonly notBy?: string | undefined;
 }
 
-/** A search under way: told how far it is, and asked whether to go on. */
+/** The reader of a search: hears how far it is, and says whether it is to go on. */
 interface Reader {
-  readonly told: (examined: number) => void;
+  readonly report: (examined: number) => void;
   readonly wants: () => boolean;
 }
 
@@ -53,24 +53,24 @@ async function findKeys(
   filter: Filter,
   from: string | undefined,
   reader: Reader,
-): Promise<Found> {
+): Promise<Matches> {
   const order = ORDERS[filter.sort];
   if (!order) return search(apiId, filter, from, PAGE_KEYS, reader);
   const byCreation = { ...filter, sort: NO_FILTER.sort };
   const place = Number(from ?? 0);
   // Only where there were too many does the server go on from somewhere.
   const isPlace = Number.isSafeInteger(place);
-  const found = isPlace ? await search(apiId, byCreation, undefined, ORDERED_MAX, reader) : undefined;
-  if (!found || found.cursor !== undefined)
+  const matches = isPlace ? await search(apiId, byCreation, undefined, ORDERED_MAX, reader) : undefined;
+  if (!matches || matches.cursor !== undefined)
     return {
       ...(await search(apiId, byCreation, isPlace ? undefined : from, PAGE_KEYS, reader)),
       notBy: order.text,
     };
   const next = place + PAGE_KEYS;
   return {
-    ...found,
-    keys: found.keys.toSorted((a, b) => compare(order.of(a), order.of(b))).slice(place, next),
-    cursor: next < found.keys.length ? String(next) : undefined,
+    ...matches,
+    keys: matches.keys.toSorted((a, b) => compare(order.of(a), order.of(b))).slice(place, next),
+    cursor: next < matches.keys.length ? String(next) : undefined,
   };
 }
 
@@ -84,7 +84,7 @@ async function search(
   from: string | undefined,
   wanted: number,
   reader: Reader,
-): Promise<Found> {
+): Promise<Matches> {
   const keys: Key[] = [];
   let [cursor, total, calls] = [from, 0, 0];
   const isPicky = filter.name !== '' || filter.enabled !== '';
@@ -94,7 +94,7 @@ async function search(
     keys.push(...page.keys);
     ({ total, cursor } = page);
     calls++;
-    if (isPicky) reader.told(Math.min(total, calls * EXAMINED_A_CALL));
+    if (isPicky) reader.report(Math.min(total, calls * EXAMINED_A_CALL));
     if (!isPicky && filter.externalId === '' && total > wanted && wanted > PAGE_KEYS) break;
   } while (cursor !== undefined && keys.length < wanted && calls < CALLS_MAX && reader.wants());
   const examined = isPicky ? Math.min(total, calls * EXAMINED_A_CALL) : undefined;
@@ -116,23 +116,23 @@ export function useSearch(apiId: string, filter: Filter, from: string | undefine
     running.current.wanted = false;
   };
   useEffect(() => stop, []);
-  const found = useLoad(() => {
+  const page = useLoad(() => {
     stop();
     const mine = { wanted: true };
     running.current = mine;
     setExamined(0);
     return findKeys(apiId, filter, from, {
-      told: (count) => mine.wanted && setExamined(count),
+      report: (count) => mine.wanted && setExamined(count),
       wants: () => mine.wanted,
     });
   }, [filter, from]);
-  return { found, examined, stop };
+  return { page, examined, stop };
 }
 
 /** Number of keys there are, and how far the search for some of them is. */
 export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
-  const { found, examined, stop } = of;
-  const { data: page, busy } = found;
+  const { examined, stop } = of;
+  const { data: page, busy } = of.page;
   if (busy && examined >= EXAMINED_A_CALL)
     return (
       <p class="row">
@@ -170,7 +170,7 @@ export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter
   return (
     <form class="row search" aria-label="Search" onSubmit={search}>
       <Field label="Name begins with, or id" name="name" defaultValue={filter.name} {...text} />
-      <Field label="Owner" name="externalId" defaultValue={filter.externalId} {...text} />
+      <Field label="Identity" name="externalId" defaultValue={filter.externalId} {...text} />
       <Choice
         label="State"
         name="enabled"

@@ -1,6 +1,6 @@
 import { type Key, serverNow } from '../api/client.ts';
+import type { Apply } from '../changes/change.tsx';
 import { Badge } from '../parts/badge.tsx';
-import type { Apply } from '../parts/change.tsx';
 import { Switch } from '../parts/forms.tsx';
 
 /** Enabled, disabled or expired. */

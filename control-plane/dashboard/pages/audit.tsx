@@ -30,72 +30,21 @@ const NO_FILTER = {
 export function Audit({ keyId = '' }: { keyId?: string }) {
   const [filter, setFilter] = useConditions({ ...NO_FILTER, keyId });
   const names = useRootKeyNames();
-  const apis = useLoad(() => call('apis.listApis', { limit: APIS_OFFERED }).catch(() => ({ apis: [] })), []);
   const pages = usePages();
   const events = useLoad(() => {
     const [since, until] = [momentOf(filter.since), momentOf(filter.until)];
     return call('audit.listEvents', { ...filter, since, until, limit: '50', cursor: pages.cursor });
   }, [filter, pages.cursor]);
-  const search = (event: Event) => {
-    const entered = fieldsOf(event);
-    pages.reset();
-    setFilter({
-      refused: entered('refused'),
-      operation: entered('operation'),
-      keyId: entered('keyId'),
-      apiId: entered('apiId'),
-      rootKeyId: entered('rootKeyId'),
-      since: entered('since'),
-      until: entered('until'),
-    });
-  };
   return (
     <Page title="Audit" {...(keyId ? { way: [[`#/keys/${keyId}`, `Key ${keyId}`]] } : {})}>
-      <form class="row search many" aria-label="Search" onSubmit={search}>
-        <Choice
-          label="Show"
-          name="refused"
-          value={filter.refused}
-          options={{ false: 'what was done', true: 'what was refused' }}
-        />
-        <Choice
-          label="Operation"
-          name="operation"
-          value={filter.operation}
-          options={{ '': 'any', ...Object.fromEntries(OPERATIONS.map((name) => [name, name])) }}
-        />
-        <Field
-          type="search"
-          label="API"
-          name="apiId"
-          list="apis"
-          defaultValue={filter.apiId}
-          pattern="[A-Za-z0-9_\-]{1,64}"
-        />
-        <datalist id="apis">
-          {apis.data?.apis.map(({ id, name = id }) => (
-            <option key={id} value={id}>
-              {name}
-            </option>
-          ))}
-        </datalist>
-        <Choice
-          label="By root key"
-          name="rootKeyId"
-          value={filter.rootKeyId}
-          options={{ '': 'any', ...Object.fromEntries(names) }}
-        />
-        <Field
-          type="search"
-          label="Key id"
-          name="keyId"
-          defaultValue={filter.keyId}
-          pattern="[A-Za-z0-9_\-]{1,80}"
-        />
-        <Field type="datetime-local" label="From" name="since" defaultValue={filter.since} />
-        <Field type="datetime-local" label="To" name="until" defaultValue={filter.until} />
-        <button type="submit">Search</button>
-      </form>
+      <Search
+        filter={filter}
+        names={names}
+        onSearch={(conditions) => {
+          pages.reset();
+          setFilter(conditions);
+        }}
+      />
       <Loaded of={events}>
         {(page) => (
           <>
@@ -109,6 +58,83 @@ export function Audit({ keyId = '' }: { keyId?: string }) {
         )}
       </Loaded>
     </Page>
+  );
+}
+
+function Search(props: {
+  filter: typeof NO_FILTER;
+  names: ReadonlyMap<string, string>;
+  onSearch: (filter: typeof NO_FILTER) => void;
+}) {
+  const { filter, names, onSearch } = props;
+  const search = (event: Event) => {
+    const entered = fieldsOf(event);
+    onSearch({
+      refused: entered('refused'),
+      operation: entered('operation'),
+      keyId: entered('keyId'),
+      apiId: entered('apiId'),
+      rootKeyId: entered('rootKeyId'),
+      since: entered('since'),
+      until: entered('until'),
+    });
+  };
+  return (
+    <form class="row search many" aria-label="Search" onSubmit={search}>
+      <Choice
+        label="Show"
+        name="refused"
+        value={filter.refused}
+        options={{ false: 'what was done', true: 'what was refused' }}
+      />
+      <Choice
+        label="Operation"
+        name="operation"
+        value={filter.operation}
+        options={{ '': 'any', ...Object.fromEntries(OPERATIONS.map((name) => [name, name])) }}
+      />
+      <ApiField value={filter.apiId} />
+      <Choice
+        label="By root key"
+        name="rootKeyId"
+        value={filter.rootKeyId}
+        options={{ '': 'any', ...Object.fromEntries(names) }}
+      />
+      <Field
+        type="search"
+        label="Key id"
+        name="keyId"
+        defaultValue={filter.keyId}
+        pattern="[A-Za-z0-9_\-]{1,80}"
+      />
+      <Field type="datetime-local" label="From" name="since" defaultValue={filter.since} />
+      <Field type="datetime-local" label="To" name="until" defaultValue={filter.until} />
+      <button type="submit">Search</button>
+    </form>
+  );
+}
+
+/** An API to enter, or to choose of the first that there are. */
+function ApiField({ value }: { value: string }) {
+  const apis = useLoad(() => call('apis.listApis', { limit: APIS_OFFERED }).catch(() => ({ apis: [] })), []);
+  return (
+    <>
+      <Field
+        type="search"
+        label="API"
+        name="apiId"
+        list="apis"
+        defaultValue={value}
+        pattern="[A-Za-z0-9_\-]{1,64}"
+      />
+      <datalist id="apis">
+        {apis.data?.apis.map(({ id, name = id }) => (
+          <option key={id} value={id}>
+            {name}
+          </option>
+        ))}
+      </datalist>
+    </>
   );
 }
 

@@ -1,8 +1,8 @@
 import type { Following } from '#shared/verifier-status.ts';
 import { listVerifiers, type Verifier } from '../api/client.ts';
 import { useRates } from '../api/rates.ts';
+import { history } from '../changes/follow.ts';
 import { Badge } from '../parts/badge.tsx';
-import { history } from '../parts/change.tsx';
 import { Bars } from '../parts/charts.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -17,71 +17,84 @@ export function Fleet() {
   return (
     <Page title="Fleet">
       <Loaded of={verifiers}>
-        {(found) => (
+        {(fleet) => (
           <>
-            <Table
-              label="Verifiers"
-              rows={found}
-              id={({ id }) => id}
-              empty="No verifier has reported itself. Each does so when it starts."
-              columns={[
-                {
-                  title: 'Verifier',
-                  narrow: 'first',
-                  cell: ({ host, id, version, protocol = 1 }) => (
-                    <>
-                      {host} <code>{id.slice(-6)}</code>{' '}
-                      <small>
-                        {version}, protocol {protocol}
-                      </small>
-                    </>
-                  ),
-                },
-                { title: 'Started', cell: ({ startedAt }) => <Time at={startedAt} /> },
-                {
-                  title: 'Reported',
-                  cell: ({ reportedAt }) => <Time at={reportedAt} />,
-                },
-                {
-                  title: 'Verdicts',
-                  number: true,
-                  cell: ({ verdicts: v }) => (v.memory + v.redis).toLocaleString(),
-                },
-                { title: 'From memory', number: true, cell: hitRate },
-                {
-                  title: 'Keys in memory',
-                  number: true,
-                  cell: ({ keysInMemory }) => keysInMemory.toLocaleString(),
-                },
-                { title: 'APIs', cell: (verifier) => <Followed by={verifier} /> },
-              ]}
-            />
-            <Rates verifiers={found} />
+            <VerifierTable verifiers={fleet} />
+            <Rates verifiers={fleet} />
           </>
         )}
       </Loaded>
-      {history.length > 0 ? (
-        <div class="panel">
-          <Bars
-            label="How long changes made here took to be complete"
-            unit="ms"
-            logarithmic
-            series={[
-              { name: 'acknowledged by all', tone: 'good' },
-              { name: 'by fence', tone: 'warn' },
-            ]}
-            points={history.map(({ at, tookMs, by }, i) => ({
-              title: `${i + 1}. ${new Date(at).toLocaleTimeString()}`,
-              values: by === 'acks' ? [tookMs, 0] : [0, tookMs],
-            }))}
-          />
-        </div>
-      ) : (
-        <p class="quiet">
-          Once keys are changed here, this page shows how long each change took to be complete.
-        </p>
-      )}
+      <CompletionTimes />
     </Page>
+  );
+}
+
+function VerifierTable({ verifiers }: { verifiers: readonly Verifier[] }) {
+  return (
+    <Table
+      label="Verifiers"
+      rows={verifiers}
+      id={({ id }) => id}
+      empty="No verifier has reported itself. Each does so when it starts."
+      columns={[
+        {
+          title: 'Verifier',
+          narrow: 'first',
+          cell: ({ host, id, version, protocol = 1 }) => (
+            <>
+              {host} <code>{id.slice(-6)}</code>{' '}
+              <small>
+                {version}, protocol {protocol}
+              </small>
+            </>
+          ),
+        },
+        { title: 'Started', cell: ({ startedAt }) => <Time at={startedAt} /> },
+        {
+          title: 'Reported',
+          cell: ({ reportedAt }) => <Time at={reportedAt} />,
+        },
+        {
+          title: 'Verdicts',
+          number: true,
+          cell: ({ verdicts: v }) => (v.memory + v.redis).toLocaleString(),
+        },
+        { title: 'From memory', number: true, cell: hitRate },
+        {
+          title: 'Keys in memory',
+          number: true,
+          cell: ({ keysInMemory }) => keysInMemory.toLocaleString(),
+        },
+        { title: 'APIs', cell: (verifier) => <Followed by={verifier} /> },
+      ]}
+    />
+  );
+}
+
+/** Times that changes made in this tab took to be complete. */
+function CompletionTimes() {
+  if (history.length === 0)
+    return (
+      <p class="quiet">
+        Once keys are changed here, this page shows how long each change took to be complete.
+      </p>
+    );
+  return (
+    <div class="panel">
+      <Bars
+        label="How long changes made here took to be complete"
+        unit="ms"
+        logarithmic
+        series={[
+          { name: 'acknowledged by all', tone: 'good' },
+          { name: 'by fence', tone: 'warn' },
+        ]}
+        points={history.map(({ at, tookMs, by }, i) => ({
+          title: `${i + 1}. ${new Date(at).toLocaleTimeString()}`,
+          values: by === 'acks' ? [tookMs, 0] : [0, tookMs],
+        }))}
+      />
+    </div>
   );
 }
 

@@ -1,43 +1,31 @@
 import { useState } from 'preact/hooks';
-import { call, type Key } from '../api/client.ts';
+import { call, type Identity, type Key } from '../api/client.ts';
+import { useChange } from '../changes/change.tsx';
 import { KeyState } from '../keys/key-state.tsx';
-import { useChange } from '../parts/change.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
+import { limitsOf, limitsText, parseObject, slugsOf } from '../parts/entered-values.ts';
 import { ActionForm, type Entered } from '../parts/forms.tsx';
 import { IdentityState, IdentitySwitch } from '../parts/identity-state.tsx';
-import { parseObject } from '../parts/json-object.ts';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
-import { limitsOf, limitsText } from '../parts/rate-limits.ts';
-import { slugsOf } from '../parts/slugs.ts';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 
 const WAY = [['#/identities', 'Identities']] as const;
-/** Most APIs that are asked for the customer's keys. */
+/** Most APIs whose keys of an identity are listed. */
 const APIS_MAX = 100;
 
-/** One customer: whether their keys are accepted, what verifications tell of them, the limits that their keys share, and all their keys. */
+/** One identity: whether its keys are accepted, what verifications return of it, the limits that its keys share, and its keys. */
 export function IdentityDetail({ externalId }: { externalId: string }) {
   const identity = useLoad(() => call('identities.getIdentity', { externalId }), []);
   const keys = useLoad(() => keysOf(externalId), []);
   const [deleting, setDeleting] = useState(false);
   const { applyIdentity, panelOf } = useChange(identity.again);
   if (identity.failure?.code === 'NOT_FOUND') {
-    const create = async () => {
-      await call('identities.createIdentity', { externalId });
-      identity.again();
-      return undefined;
-    };
     return (
       <Page title="No identity yet" way={WAY}>
-        <ActionForm label="New identity" action="Create identity" run={create}>
-          <p class="wide">
-            There is no identity of <bdi>{externalId}</bdi>. With one, all keys of this owner are stopped
-            together.
-          </p>
-        </ActionForm>
+        <NewIdentity externalId={externalId} onCreated={identity.again} />
         <h2>Keys</h2>
         <OwnKeys keys={keys} />
       </Page>
@@ -57,81 +45,89 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
     >
       {identity.data && panelOf(identity.data.id)}
       <Loaded of={identity}>
-        {(of) => {
-          const save = async (entered: Entered) => {
-            const meta = parseObject('meta', entered('meta') || '{}');
-            const ratelimits = limitsOf('ratelimits', entered('ratelimits'));
-            const apiIds = slugsOf(entered('apiIds'));
-            const fields = { meta, ratelimits, apiIds: apiIds.length > 0 ? apiIds : null };
-            await call('identities.updateIdentity', { identityId: of.id, ...fields });
-            identity.again();
-            return undefined;
-          };
-          return (
-            <>
-              <p>
-                <CopyId id={of.id} of="the identity" />
-              </p>
-              <h2>Keys</h2>
-              <OwnKeys keys={keys} />
-              <h2>Change</h2>
-              <ActionForm label="Change the identity" action="Save" run={save}>
-                <label class="wide">
-                  Meta <small>a JSON object; every verification returns it</small>
-                  <textarea
-                    name="meta"
-                    rows={4}
-                    spellcheck={false}
-                    defaultValue={JSON.stringify(of.meta, null, 2)}
-                  />
-                </label>
-                <label class="wide">
-                  Rate limits <small>that all keys share, one a line, such as tokens 5000/1d</small>
-                  <textarea
-                    name="ratelimits"
-                    rows={2}
-                    spellcheck={false}
-                    defaultValue={limitsText(of.ratelimits)}
-                  />
-                </label>
-                <label class="wide">
-                  APIs <small>in which it holds, such as billing shop; empty = all</small>
-                  <input
-                    name="apiIds"
-                    spellcheck={false}
-                    autocomplete="off"
-                    defaultValue={of.apiIds?.join(' ')}
-                  />
-                </label>
-              </ActionForm>
-              <p class="row">
-                <button type="button" class="danger" onClick={() => setDeleting(true)}>
-                  Delete identity…
-                </button>
-              </p>
-              {deleting && (
-                <Confirm
-                  title="Delete this identity?"
-                  action="Delete for good"
-                  run={() => call('identities.deleteIdentity', { identityId: of.id })}
-                  onDone={() => {
-                    location.hash = '#/identities';
-                  }}
-                  onClose={() => setDeleting(false)}
-                >
-                  The keys of <bdi>{externalId}</bdi> stay, and are no longer stopped together. One that is
-                  stopped cannot be deleted.
-                </Confirm>
-              )}
-            </>
-          );
-        }}
+        {(of) => (
+          <>
+            <p>
+              <CopyId id={of.id} of="the identity" />
+            </p>
+            <h2>Keys</h2>
+            <OwnKeys keys={keys} />
+            <h2>Change</h2>
+            <Edit of={of} onSaved={identity.again} />
+            <p class="row">
+              <button type="button" class="danger" onClick={() => setDeleting(true)}>
+                Delete identity…
+              </button>
+            </p>
+            {deleting && <DeleteIdentity of={of} onClose={() => setDeleting(false)} />}
+          </>
+        )}
       </Loaded>
     </Page>
   );
 }
 
-/** The keys of an owner in the APIs that this root key may see. */
+function NewIdentity({ externalId, onCreated }: { externalId: string; onCreated: () => void }) {
+  const create = async () => {
+    await call('identities.createIdentity', { externalId });
+    onCreated();
+    return undefined;
+  };
+  return (
+    <ActionForm label="New identity" action="Create identity" run={create}>
+      <p class="wide">
+        There is no identity of <bdi>{externalId}</bdi>. With one, all of its keys are stopped together.
+      </p>
+    </ActionForm>
+  );
+}
+
+function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
+  const save = async (entered: Entered) => {
+    const meta = parseObject('meta', entered('meta') || '{}');
+    const ratelimits = limitsOf('ratelimits', entered('ratelimits'));
+    const apiIds = slugsOf(entered('apiIds'));
+    const fields = { meta, ratelimits, apiIds: apiIds.length > 0 ? apiIds : null };
+    await call('identities.updateIdentity', { identityId: of.id, ...fields });
+    onSaved();
+    return undefined;
+  };
+  return (
+    <ActionForm label="Change the identity" action="Save" run={save}>
+      <label class="wide">
+        Meta <small>a JSON object; every verification returns it</small>
+        <textarea name="meta" rows={4} spellcheck={false} defaultValue={JSON.stringify(of.meta, null, 2)} />
+      </label>
+      <label class="wide">
+        Rate limits <small>that all keys share, one a line, such as tokens 5000/1d</small>
+        <textarea name="ratelimits" rows={2} spellcheck={false} defaultValue={limitsText(of.ratelimits)} />
+      </label>
+      <label class="wide">
+        APIs <small>in which it holds, such as billing shop; empty = all</small>
+        <input name="apiIds" spellcheck={false} autocomplete="off" defaultValue={of.apiIds?.join(' ')} />
+      </label>
+    </ActionForm>
+  );
+}
+
+function DeleteIdentity({ of, onClose }: { of: Identity; onClose: () => void }) {
+  return (
+    <Confirm
+      title="Delete this identity?"
+      action="Delete for good"
+      run={() => call('identities.deleteIdentity', { identityId: of.id })}
+      onDone={() => {
+        location.hash = '#/identities';
+      }}
+      onClose={onClose}
+    >
+      The keys of <bdi>{of.externalId}</bdi> stay, and are no longer stopped together. One that is stopped
+      cannot be deleted.
+    </Confirm>
+  );
+}
+
+/** The keys of an identity in the APIs that this root key may see. */
 async function keysOf(externalId: string): Promise<Key[]> {
   const { apis } = await call('apis.listApis', { limit: String(APIS_MAX) });
   const pages = await Promise.all(apis.map(({ id: apiId }) => call('apis.listKeys', { apiId, externalId })));
@@ -141,12 +137,12 @@ async function keysOf(externalId: string): Promise<Key[]> {
 function OwnKeys({ keys }: { keys: ReturnType<typeof useLoad<Key[]>> }) {
   return (
     <Loaded of={keys}>
-      {(found) => (
+      {(list) => (
         <Table
           label="Keys"
-          rows={found}
+          rows={list}
           id={({ keyId }) => keyId}
-          empty="No keys of this owner that this root key may see."
+          empty="No keys of this identity that this root key may see."
           columns={[
             {
               title: 'Key',

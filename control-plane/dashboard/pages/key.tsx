@@ -1,20 +1,16 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { GivenLimit } from '#shared/credits.ts';
 import { type AuditEvent, call, type Key, listVerifiers } from '../api/client.ts';
+import { type Apply, useChange } from '../changes/change.tsx';
+import { Credits, KeyFacts } from '../keys/key-facts.tsx';
 import { CreditFields, enteredOf, KeyFields } from '../keys/key-fields.tsx';
 import { KeyState, KeySwitch } from '../keys/key-state.tsx';
-import { Reroll } from '../keys/reroll.tsx';
+import { RotateDialog } from '../keys/rotate.tsx';
 import { Badge } from '../parts/badge.tsx';
-import { type Apply, useChange } from '../parts/change.tsx';
-import { Gauge } from '../parts/charts.tsx';
-import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Events, useRootKeyNames } from '../parts/events.tsx';
 import { ActionForm, type Entered } from '../parts/forms.tsx';
-import { identityPage } from '../parts/identity-state.tsx';
 import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
-import { Time } from '../parts/time.tsx';
 import { Usage } from '../parts/usage.tsx';
 
 /** One key: what is known of it, changing it, how it is used, deleting it. */
@@ -22,24 +18,11 @@ export function KeyDetail({ keyId }: { keyId: string }) {
   const key = useLoad(() => call('keys.getKey', { keyId }), []);
   const { apply, panelOf } = useChange(key.again);
   const events = useLoad(
-    () => call('audit.listEvents', { keyId, limit: EVENTS_SHOWN }),
+    () => call('audit.listEvents', { keyId, limit: EVENTS_LIMIT }),
     [key.data?.updatedAt],
   );
-  const [deleting, setDeleting] = useState(false);
-  const [rerolling, setRerolling] = useState(false);
-  if (key.failure?.code === 'NOT_FOUND' || key.failure?.code === 'BAD_REQUEST') {
-    return (
-      <Page title="No such key" way={[['#/apis', 'APIs']]}>
-        <div class="quiet empty">
-          There is no key with the id <code>{keyId}</code>, or none that this root key may see. What happened
-          to it is in the <a href={`#/audit/${keyId}`}>audit log</a>.
-          <p>
-            <a href="#/apis">To the APIs</a>
-          </p>
-        </div>
-      </Page>
-    );
-  }
+  if (key.failure?.code === 'NOT_FOUND' || key.failure?.code === 'BAD_REQUEST')
+    return <NoSuchKey keyId={keyId} />;
   return (
     <Page
       title={key.data?.name ?? `Key ${keyId}`}
@@ -56,54 +39,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
       <Loaded of={key}>
         {(of) => (
           <>
-            <dl class="panel">
-              <Fact name="Id">
-                <CopyId id={of.keyId} of="the key" />
-              </Fact>
-              <Fact name="Starts with">
-                <code>{of.start}…</code>
-              </Fact>
-              <Fact name="Owner">
-                {of.externalId ? (
-                  <a href={identityPage(of.externalId)}>
-                    <bdi>{of.externalId}</bdi>
-                  </a>
-                ) : (
-                  '–'
-                )}
-              </Fact>
-              {of.environment && <Fact name="Environment">{of.environment}</Fact>}
-              {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
-              {of.roles && <Fact name="Roles">{of.roles.join(' ')}</Fact>}
-              {of.ratelimit && <Fact name="Rate limit">{limitText(of.ratelimit)}</Fact>}
-              {of.ratelimits?.map((limit) => (
-                <Fact key={limit.name} name={`Rate limit ${limit.name}`}>
-                  {limitText(limit)}
-                </Fact>
-              ))}
-              <Fact name="Created">
-                <Time at={of.createdAt} exact />
-              </Fact>
-              <Fact name="Changed">
-                <Time at={of.updatedAt} none="never" exact />
-              </Fact>
-              <Fact name="Expires">
-                <Time at={of.expires} none="never" exact />
-              </Fact>
-              {of.rerolledTo && (
-                <Fact name="Replaced by">
-                  <a href={`#/keys/${of.rerolledTo}`}>{of.rerolledTo}</a>
-                </Fact>
-              )}
-              {of.rerolledFrom && (
-                <Fact name="Replaces">
-                  <a href={`#/keys/${of.rerolledFrom}`}>{of.rerolledFrom}</a>
-                </Fact>
-              )}
-              <Fact name="Last used">
-                <Time at={of.lastUsedAt} none="no use reported" exact />
-              </Fact>
-            </dl>
+            <KeyFacts of={of} />
             <h2>Verifications</h2>
             <Usage load={(granularity) => call('keys.getVerifications', { keyId, granularity })} />
             <h2>Credits</h2>
@@ -118,31 +54,7 @@ export function KeyDetail({ keyId }: { keyId: string }) {
               <a href={`#/audit/${keyId}`}>Audit log of this key</a>
             </div>
             <History events={events} />
-            <p class="row">
-              {of.rerolledTo === undefined && (
-                <button type="button" onClick={() => setRerolling(true)}>
-                  Reroll key…
-                </button>
-              )}
-              <button type="button" class="danger" onClick={() => setDeleting(true)}>
-                Delete key…
-              </button>
-            </p>
-            {rerolling && <Reroll of={of} onClose={() => setRerolling(false)} />}
-            {deleting && (
-              <Confirm
-                title="Delete this key?"
-                action="Delete for good"
-                run={() => call('keys.deleteKey', { keyId })}
-                onDone={() => {
-                  location.hash = `#/apis/${of.apiId}`;
-                }}
-                onClose={() => setDeleting(false)}
-              >
-                <code>{of.start}…</code> {of.name} is refused at every verifier from then on. This cannot be
-                undone; disabling can.
-              </Confirm>
-            )}
+            <Ending of={of} />
           </>
         )}
       </Loaded>
@@ -150,59 +62,53 @@ export function KeyDetail({ keyId }: { keyId: string }) {
   );
 }
 
-/** The credits of a key: what is left, what of it is at verifiers, and when more come. */
-function Credits({ of: { remaining, remainingHeld = 0, remainingLost, refill } }: { of: Key }) {
-  if (remaining === undefined) return <p class="quiet">No credits are counted for this key.</p>;
-  const held = Math.min(remainingHeld, remaining);
+function NoSuchKey({ keyId }: { keyId: string }) {
   return (
-    <div class="panel">
-      <Gauge
-        label="Credits"
-        title={`${remaining.toLocaleString()} credits left`}
-        parts={[
-          { name: 'free', tone: 'good', value: remaining - held },
-          { name: 'at verifiers', tone: 'other', value: held },
-        ]}
-        whole={Math.max(1, remaining, refill?.amount ?? 0)}
-      />
-      {refill && (
+    <Page title="No such key" way={[['#/apis', 'APIs']]}>
+      <div class="quiet empty">
+        There is no key with the id <code>{keyId}</code>, or none that this root key may see. What happened to
+        it is in the <a href={`#/audit/${keyId}`}>audit log</a>.
         <p>
-          Refilled to {refill.amount.toLocaleString()} {refill.interval}
-          {refill.refillDay !== undefined && ` on day ${refill.refillDay}`} at 00:00 UTC; last{' '}
-          <Time at={refill.lastRefillAt} none="never" exact />
+          <a href="#/apis">To the APIs</a>
         </p>
-      )}
-      {remainingLost !== undefined && (
-        <p class="quiet">{remainingLost.toLocaleString()} were lost with verifiers that crashed.</p>
-      )}
-    </div>
+      </div>
+    </Page>
   );
 }
 
-function Fact({ name, children }: { name: string; children: preact.ComponentChildren }) {
+/** The buttons that rotate a key and delete it, with their dialogs. */
+function Ending({ of }: { of: Key }) {
+  const [rotating, setRotating] = useState(false);
+  const [deleting, setDeleting] = useState(false);
   return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
+    <>
+      <p class="row">
+        {of.rerolledTo === undefined && (
+          <button type="button" onClick={() => setRotating(true)}>
+            Rotate key…
+          </button>
+        )}
+        <button type="button" class="danger" onClick={() => setDeleting(true)}>
+          Delete key…
+        </button>
+      </p>
+      {rotating && <RotateDialog of={of} onClose={() => setRotating(false)} />}
+      {deleting && (
+        <Confirm
+          title="Delete this key?"
+          action="Delete for good"
+          run={() => call('keys.deleteKey', { keyId: of.keyId })}
+          onDone={() => {
+            location.hash = `#/apis/${of.apiId}`;
+          }}
+          onClose={() => setDeleting(false)}
+        >
+          <code>{of.start}…</code> {of.name} is refused at every verifier from then on. This cannot be undone;
+          disabling can.
+        </Confirm>
+      )}
+    </>
   );
-}
-
-const LENGTHS = [
-  ['day', 86_400_000],
-  ['hour', 3_600_000],
-  ['minute', 60_000],
-  ['second', 1000],
-  ['millisecond', 1],
-] as const;
-
-/** Such as "5,000 a day" or "100 in 10 seconds". */
-function limitText({ limit, duration, async = true }: GivenLimit): string {
-  const [unit, ms] = LENGTHS.find(([, each]) => duration % each === 0) ?? LENGTHS[4];
-  const count = duration / ms;
-  const window =
-    count === 1 ? `a${unit === 'hour' ? 'n' : ''} ${unit}` : `in ${count.toLocaleString()} ${unit}s`;
-  return `${limit.toLocaleString()} ${window}${async ? '' : ', exact'}`;
 }
 
 function Edit({ of, apply }: { of: Key; apply: Apply }) {
@@ -221,7 +127,7 @@ function Edit({ of, apply }: { of: Key; apply: Apply }) {
   );
 }
 
-const EVENTS_SHOWN = '10';
+const EVENTS_LIMIT = '10';
 const REFRESH_MS = 30_000;
 
 /** The latest events of a key. */
@@ -268,8 +174,8 @@ function Holders({ apiId }: { apiId: string }) {
   const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
   return (
     <Loaded of={verifiers}>
-      {(found) => {
-        const holders = found.flatMap(({ id, host, apis }) =>
+      {(fleet) => {
+        const holders = fleet.flatMap(({ id, host, apis }) =>
           apis.filter((api) => api.apiId === apiId).map((api) => ({ ...api, id, host })),
         );
         return holders.length === 0 ? (

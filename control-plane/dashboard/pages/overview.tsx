@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { call, listVerifiers, serverNow, type Verifier } from '../api/client.ts';
-import { useRates } from '../api/rates.ts';
+import { type Sample, useRates } from '../api/rates.ts';
 import { CODES, KINDS } from '../api/verdicts.ts';
 import { Bars } from '../parts/charts.tsx';
 import { Events, useRootKeyNames } from '../parts/events.tsx';
@@ -10,7 +10,7 @@ import { duration } from '../parts/time.tsx';
 
 const REFRESH_MS = 2000;
 const EVENTS_REFRESH_MS = 10_000;
-const EVENTS_SHOWN = '8';
+const EVENTS_LIMIT = '8';
 /** A report later than this is worth a look; each is due every few seconds. */
 const LATE_MS = 20_000;
 
@@ -21,65 +21,20 @@ export function Overview() {
   const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
   const samples = useRates(verifiers.data);
   const names = useRootKeyNames();
-  const events = useLoad(() => call('audit.listEvents', { limit: EVENTS_SHOWN }), [], EVENTS_REFRESH_MS);
+  const events = useLoad(() => call('audit.listEvents', { limit: EVENTS_LIMIT }), [], EVENTS_REFRESH_MS);
   return (
     <Page title="Overview">
       <Loaded of={verifiers}>
-        {(found) => {
-          const last = samples.at(-1);
-          const memory = sum(found, ({ verdicts }) => verdicts.memory);
-          const redis = sum(found, ({ verdicts }) => verdicts.redis);
-          const troubles = troublesOf(found);
-          const refused = last && REFUSALS.reduce((total, code) => total + last.codes[code], 0);
-          const live = found.filter(({ apis }) => apis.every(({ state }) => state === 'live')).length;
-          return (
-            <>
-              <dl class="tiles">
-                <Tile name="Verifications a second">{last ? number(last.memory + last.redis) : '…'}</Tile>
-                <Tile name="Refused a second">{refused === undefined ? '…' : number(refused)}</Tile>
-                <Tile name="Answered from memory">
-                  {share(last && last.memory + last.redis > 0 ? last : { memory, redis })}
-                </Tile>
-                <Tile name="Verifiers in sync">
-                  {live} of {found.length}
-                </Tile>
-              </dl>
-              <section
-                class={`panel attention ${troubles.length > 0 ? 'wanted' : ''}`}
-                aria-label="Attention"
-              >
-                <h2>Needs attention</h2>
-                {troubles.length === 0 ? (
-                  <p class="quiet">Nothing. All verifiers report, and follow their APIs.</p>
-                ) : (
-                  <ul>
-                    {troubles.map((trouble) => (
-                      <li key={trouble}>{trouble}</li>
-                    ))}
-                  </ul>
-                )}
-              </section>
-              <div class="panel">
-                {samples.length === 0 ? (
-                  <p class="quiet">
-                    Verifications a second are drawn here from the next report of a verifier on.
-                  </p>
-                ) : (
-                  <Bars
-                    label="Verifications since this page was opened"
-                    unit="a second"
-                    series={Object.values(KINDS)}
-                    points={samples.map(({ at, codes }) => ({
-                      title: new Date(at).toLocaleTimeString(),
-                      values: CODES.map((code) => codes[code]),
-                    }))}
-                  />
-                )}
-                <Reasons verifiers={found} />
-              </div>
-            </>
-          );
-        }}
+        {(fleet) => (
+          <>
+            <Tiles verifiers={fleet} last={samples.at(-1)} />
+            <Attention troubles={troublesOf(fleet)} />
+            <div class="panel">
+              <Rates samples={samples} />
+              <Reasons verifiers={fleet} />
+            </div>
+          </>
+        )}
       </Loaded>
       <div class="title">
         <h2>Last changes</h2>
@@ -89,6 +44,58 @@ export function Overview() {
         {(page) => <Events events={page.events} names={names} empty="Nothing was changed yet." />}
       </Loaded>
     </Page>
+  );
+}
+
+function Tiles({ verifiers, last }: { verifiers: readonly Verifier[]; last: Sample | undefined }) {
+  const memory = sum(verifiers, ({ verdicts }) => verdicts.memory);
+  const redis = sum(verifiers, ({ verdicts }) => verdicts.redis);
+  const refused = last && REFUSALS.reduce((total, code) => total + last.codes[code], 0);
+  const live = verifiers.filter(({ apis }) => apis.every(({ state }) => state === 'live')).length;
+  return (
+    <dl class="tiles">
+      <Tile name="Verifications a second">{last ? number(last.memory + last.redis) : '…'}</Tile>
+      <Tile name="Refused a second">{refused === undefined ? '…' : number(refused)}</Tile>
+      <Tile name="Answered from memory">
+        {share(last && last.memory + last.redis > 0 ? last : { memory, redis })}
+      </Tile>
+      <Tile name="Verifiers in sync">
+        {live} of {verifiers.length}
+      </Tile>
+    </dl>
+  );
+}
+
+function Attention({ troubles }: { troubles: readonly string[] }) {
+  return (
+    <section class={`panel attention ${troubles.length > 0 ? 'wanted' : ''}`} aria-label="Attention">
+      <h2>Needs attention</h2>
+      {troubles.length === 0 ? (
+        <p class="quiet">Nothing. All verifiers report, and follow their APIs.</p>
+      ) : (
+        <ul>
+          {troubles.map((trouble) => (
+            <li key={trouble}>{trouble}</li>
+          ))}
+        </ul>
+      )}
+    </section>
+  );
+}
+
+function Rates({ samples }: { samples: readonly Sample[] }) {
+  if (samples.length === 0)
+    return <p class="quiet">Verifications a second are drawn here from the next report of a verifier on.</p>;
+  return (
+    <Bars
+      label="Verifications since this page was opened"
+      unit="a second"
+      series={Object.values(KINDS)}
+      points={samples.map(({ at, codes }) => ({
+        title: new Date(at).toLocaleTimeString(),
+        values: CODES.map((code) => codes[code]),
+      }))}
+    />
   );
 }
 

@@ -1,35 +1,25 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, type Role } from '../api/client.ts';
-import { useChange } from '../parts/change.tsx';
+import { useChange } from '../changes/change.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
+import { slugsOf } from '../parts/entered-values.ts';
 import { ActionForm, type Entered, Field, Opener } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
-import { Matrix } from '../parts/role-matrix.tsx';
-import { slugsOf } from '../parts/slugs.ts';
+import { Matrix } from './role-matrix.tsx';
 
 /** Most roles that stand beside each other. */
-const SHOWN_MAX = 12;
+const COLUMNS_MAX = 12;
 
 /** The roles and what each may do, as one matrix. */
 export function Roles() {
   const roles = useLoad(() => call('permissions.listRoles'), []);
   // Who may not see the catalogue sees the roles all the same.
   const catalogue = useLoad(() => call('permissions.listPermissions').catch(() => []), []);
-  const [wanted, setWanted] = useState('');
+  const [text, setText] = useState('');
   const [deleting, setDeleting] = useState<Role>();
   const { applyRole, panelsBeside } = useChange(roles.again);
-  const create = async (entered: Entered) => {
-    const [name, description] = [entered('name'), entered('description')];
-    const permissions = slugsOf(entered('permissions'));
-    await call('permissions.createRole', { name, permissions, ...(description ? { description } : {}) });
-    roles.again();
-    return undefined;
-  };
-  const found = (all: readonly Role[]) =>
-    all.filter(({ name, description = '', permissions }) =>
-      [name, description, ...permissions.map((each) => each.name)].some((text) => text.includes(wanted)),
-    );
   return (
     <Page title="Roles">
       <Opener
@@ -38,24 +28,12 @@ export function Roles() {
           <Field
             label="Find"
             type="search"
-            value={wanted}
-            onInput={(event) => setWanted(event.currentTarget.value)}
+            value={text}
+            onInput={(event) => setText(event.currentTarget.value)}
           />
         }
       >
-        {(close) => (
-          <ActionForm label="New role" action="Create role" run={create} onDone={close}>
-            <Field
-              label="Name"
-              hint="letters, digits and _:.*-"
-              name="name"
-              required
-              pattern="[A-Za-z0-9_:.*\-]{1,100}"
-            />
-            <Field label="Meant for" name="description" maxLength={512} />
-            <Field label="Permissions" hint="such as files.read files.write" wide name="permissions" />
-          </ActionForm>
-        )}
+        {(close) => <NewRole onCreated={roles.again} onDone={close} />}
       </Opener>
       {panelsBeside([])}
       {deleting && (
@@ -74,33 +52,67 @@ export function Roles() {
         </Confirm>
       )}
       <Loaded of={roles}>
-        {(all) => {
-          const shown = found(all);
-          if (shown.length === 0)
-            return (
-              <div class="quiet empty">
-                {all.length === 0
-                  ? 'No roles yet. A role is one list of permissions for any number of keys.'
-                  : 'No role is like that.'}
-              </div>
-            );
-          return (
-            <>
-              {shown.length > SHOWN_MAX && (
-                <p class="quiet" role="status">
-                  The first {SHOWN_MAX} of {shown.length}.
-                </p>
-              )}
-              <Matrix
-                roles={shown.slice(0, SHOWN_MAX)}
-                catalogue={catalogue.data ?? []}
-                change={applyRole}
-                remove={setDeleting}
-              />
-            </>
-          );
-        }}
+        {(all) => (
+          <Matches all={all} text={text}>
+            {(some) => (
+              <Matrix roles={some} catalogue={catalogue.data ?? []} change={applyRole} remove={setDeleting} />
+            )}
+          </Matches>
+        )}
       </Loaded>
     </Page>
+  );
+}
+
+function NewRole({ onCreated, onDone }: { onCreated: () => void; onDone: () => void }) {
+  const create = async (entered: Entered) => {
+    const [name, description] = [entered('name'), entered('description')];
+    const permissions = slugsOf(entered('permissions'));
+    await call('permissions.createRole', { name, permissions, ...(description ? { description } : {}) });
+    onCreated();
+    return undefined;
+  };
+  return (
+    <ActionForm label="New role" action="Create role" run={create} onDone={onDone}>
+      <Field
+        label="Name"
+        hint="letters, digits and _:.*-"
+        name="name"
+        required
+        pattern="[A-Za-z0-9_:.*\-]{1,100}"
+      />
+      <Field label="Meant for" name="description" maxLength={512} />
+      <Field label="Permissions" hint="such as files.read files.write" wide name="permissions" />
+    </ActionForm>
+  );
+}
+
+/** The roles that have a text in them, as a matrix of as many as there is room for. */
+function Matches(props: {
+  all: readonly Role[];
+  text: string;
+  children: (roles: readonly Role[]) => ComponentChildren;
+}) {
+  const { all, text, children } = props;
+  const matches = all.filter(({ name, description = '', permissions }) =>
+    [name, description, ...permissions.map((each) => each.name)].some((own) => own.includes(text)),
+  );
+  if (matches.length === 0)
+    return (
+      <div class="quiet empty">
+        {all.length === 0
+          ? 'No roles yet. A role is one list of permissions for any number of keys.'
+          : 'No role is like that.'}
+      </div>
+    );
+  return (
+    <>
+      {matches.length > COLUMNS_MAX && (
+        <p class="quiet" role="status">
+          The first {COLUMNS_MAX} of {matches.length}.
+        </p>
+      )}
+      {children(matches.slice(0, COLUMNS_MAX))}
+    </>
   );
 }

@@ -25,22 +25,17 @@ export function RootKeys() {
         {(close) => <NewRootKey onCreated={rootKeys.again} onDone={close} />}
       </Opener>
       {disabling && (
-        <Confirm
-          title="Disable this root key?"
-          action="Disable"
+        <DisableRootKey
+          name={disabling.name}
           run={() => change(disabling.rootKeyId, false)}
-          onDone={() => setDisabling(undefined)}
           onClose={() => setDisabling(undefined)}
-        >
-          <bdi>{disabling.name}</bdi> is refused from the next call on, this page too where it signed in with
-          it. Another root key can enable it again.
-        </Confirm>
+        />
       )}
       <Loaded of={rootKeys}>
-        {(found) => (
+        {(page) => (
           <Table
             label="Root keys"
-            rows={found.rootKeys}
+            rows={page.rootKeys}
             id={({ rootKeyId }) => rootKeyId}
             empty="No root keys besides those of the configuration."
             columns={[
@@ -62,8 +57,8 @@ export function RootKeys() {
                   <Switch
                     enabled={enabled}
                     called={name}
-                    change={async (wanted) =>
-                      wanted ? change(rootKeyId, true) : setDisabling({ rootKeyId, name })
+                    change={async (isOn) =>
+                      isOn ? change(rootKeyId, true) : setDisabling({ rootKeyId, name })
                     }
                   />
                 ),
@@ -73,6 +68,23 @@ export function RootKeys() {
         )}
       </Loaded>
     </Page>
+  );
+}
+
+function DisableRootKey({
+  name,
+  run,
+  onClose,
+}: {
+  name: string;
+  run: () => Promise<object>;
+  onClose: () => void;
+}) {
+  return (
+    <Confirm title="Disable this root key?" action="Disable" run={run} onDone={onClose} onClose={onClose}>
+      <bdi>{name}</bdi> is refused from the next call on, this page too where it signed in with it. Another
+      root key can enable it again.
+    </Confirm>
   );
 }
 

@@ -34,21 +34,12 @@ export function Bars(props: {
   const places = Math.max(PLACES_MIN, points.length);
   // The newest at the right end, under which its moment stands.
   const left = (i: number) => (places - points.length + i) * (BAR + GAP);
-  const shown = series.filter((_, i) => points.some(({ values }) => (values[i] ?? 0) > 0));
+  const visible = series.filter((_, i) => points.some(({ values }) => (values[i] ?? 0) > 0));
   return (
     <figure>
       <figcaption>
         {label}
-        <span class="legend">
-          {shown.map(({ name, tone }) => (
-            <span key={name}>
-              <svg viewBox="0 0 10 10" aria-hidden="true">
-                <rect class={tone} width="10" height="10" rx="2" />
-              </svg>
-              {name}
-            </span>
-          ))}
-        </span>
+        <Legend of={visible} />
       </figcaption>
       <div class="axis quiet">
         {measured(max, unit)}
@@ -61,25 +52,15 @@ export function Bars(props: {
         role="img"
         aria-label={`${label}: ${points.length} bars, the highest ${measured(max, unit)}`}
       >
-        {points.map((point, i) => {
-          let top = HEIGHT;
-          return (
-            <g key={point.title}>
-              <title>{describe(point, series, unit)}</title>
-              <rect class="back" x={left(i)} width={BAR + GAP} height={HEIGHT} />
-              {point.values.map((value, s) => {
-                const height = scale(value);
-                top -= height;
-                const { name = '', tone = '' } = series[s] ?? {};
-                return (
-                  value > 0 && (
-                    <rect key={name} class={tone} x={left(i)} y={top} width={BAR} height={height} />
-                  )
-                );
-              })}
-            </g>
-          );
-        })}
+        {points.map((point, i) => (
+          <Bar
+            key={point.title}
+            title={describe(point, series, unit)}
+            left={left(i)}
+            heights={point.values.map(scale)}
+            series={series}
+          />
+        ))}
       </svg>
       <div class="axis quiet">
         <span>{points.length === places && points[0]?.title}</span>
@@ -99,6 +80,22 @@ export function Bars(props: {
   );
 }
 
+function Bar(props: { title: string; left: number; heights: readonly number[]; series: readonly Series[] }) {
+  const { title, left, heights, series } = props;
+  let top = HEIGHT;
+  return (
+    <g>
+      <title>{title}</title>
+      <rect class="back" x={left} width={BAR + GAP} height={HEIGHT} />
+      {heights.map((height, i) => {
+        top -= height;
+        const { name = '', tone = '' } = series[i] ?? {};
+        return height > 0 && <rect key={name} class={tone} x={left} y={top} width={BAR} height={height} />;
+      })}
+    </g>
+  );
+}
+
 /** One bar that parts of a whole share, with a legend. */
 export function Gauge(props: {
   label: string;
@@ -113,16 +110,7 @@ export function Gauge(props: {
     <figure>
       <figcaption>
         {title}
-        <span class="legend">
-          {parts.map(({ name, tone }, i) => (
-            <span key={name}>
-              <svg viewBox="0 0 10 10" aria-hidden="true">
-                <rect class={tone} width="10" height="10" rx="2" />
-              </svg>
-              {text[i]}
-            </span>
-          ))}
-        </span>
+        <Legend of={parts.map(({ tone }, i) => ({ tone, name: text[i] ?? '' }))} />
       </figcaption>
       <svg
         class="gauge"
@@ -139,6 +127,21 @@ export function Gauge(props: {
         })}
       </svg>
     </figure>
+  );
+}
+
+function Legend({ of }: { of: readonly Series[] }) {
+  return (
+    <span class="legend">
+      {of.map(({ name, tone }) => (
+        <span key={name}>
+          <svg viewBox="0 0 10 10" aria-hidden="true">
+            <rect class={tone} width="10" height="10" rx="2" />
+          </svg>
+          {name}
+        </span>
+      ))}
+    </span>
   );
 }
 

@@ -14,10 +14,10 @@ export function Dialog(props: {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
-    const shown = dialog.current;
-    shown?.showModal();
+    const element = dialog.current;
+    element?.showModal();
     // Gives the focus back to where it was.
-    return () => shown?.close();
+    return () => element?.close();
   }, []);
   return (
     <dialog
@@ -35,7 +35,7 @@ export function Dialog(props: {
 
 /**
  * Asks before something is deleted for good, waits until it is complete, and says until when it may not be.
- * @param props.word has to be typed, where it is given
+ * @param props.word a word to type before it can be done; undefined = none
  */
 export function Confirm(props: {
   title: string;
@@ -47,7 +47,7 @@ export function Confirm(props: {
   children: ComponentChildren;
 }) {
   const { busy, run, problem } = useAction();
-  const [typed, setTyped] = useState('');
+  const [text, setText] = useState('');
   const [pending, setPending] = useState<Propagation>();
   const submit = (event: Event) => {
     event.preventDefault();
@@ -57,7 +57,7 @@ export function Confirm(props: {
       else setPending(propagation);
     });
   };
-  if (pending) {
+  if (pending)
     return (
       <Dialog title="Deleted, but not everywhere yet" onClose={props.onDone}>
         <p role="status">
@@ -69,28 +69,18 @@ export function Confirm(props: {
         </button>
       </Dialog>
     );
-  }
   return (
     <Dialog title={props.title} onClose={props.onClose}>
       <form onSubmit={submit}>
         <p>{props.children}</p>
-        {props.word !== undefined && (
-          <label>
-            Type <code>{props.word}</code> to confirm
-            <input
-              autocomplete="off"
-              value={typed}
-              onInput={(event) => setTyped(event.currentTarget.value)}
-            />
-          </label>
-        )}
+        {props.word !== undefined && <Word word={props.word} text={text} onInput={setText} />}
         {problem}
         {busy && <p role="status">Waiting until no verifier accepts it any more…</p>}
         <div class="row">
           <button
             type="submit"
             class="danger"
-            disabled={busy || (props.word !== undefined && typed !== props.word)}
+            disabled={busy || (props.word !== undefined && text !== props.word)}
           >
             {props.action}
           </button>
@@ -103,6 +93,19 @@ export function Confirm(props: {
   );
 }
 
+function Word(props: { word: string; text: string; onInput: (text: string) => void }) {
+  return (
+    <label>
+      Type <code>{props.word}</code> to confirm
+      <input
+        autocomplete="off"
+        value={props.text}
+        onInput={(event) => props.onInput(event.currentTarget.value)}
+      />
+    </label>
+  );
+}
+
 /** A secret, this once. */
 export function SecretDialog(props: {
   title: string;
@@ -110,16 +113,16 @@ export function SecretDialog(props: {
   onClose: () => void;
   children?: ComponentChildren;
 }) {
-  const [said, setSaid] = useState('');
+  const [notice, setNotice] = useState('');
   const field = useRef<HTMLInputElement>(null);
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(props.secret);
-      setSaid('Copied.');
+      setNotice('Copied.');
     } catch {
       // No clipboard without HTTPS, or without permission.
       field.current?.select();
-      setSaid('Selected: copy it with your keyboard.');
+      setNotice('Selected: copy it with your keyboard.');
     }
   };
   return (
@@ -136,7 +139,7 @@ export function SecretDialog(props: {
           onFocus={() => field.current?.select()}
         />
       </label>
-      <p role="status">{said}</p>
+      <p role="status">{notice}</p>
       <div class="row">
         <button type="button" class="main" onClick={() => void copy()}>
           Copy

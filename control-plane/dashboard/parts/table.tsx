@@ -1,6 +1,7 @@
 import type { ComponentChildren } from 'preact';
 
-interface Column<Row> {
+/** A column of a table: what stands in it for a row. */
+export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => ComponentChildren;
   /** Its place in a card where there is no room: its first line, beside that, or nowhere. */

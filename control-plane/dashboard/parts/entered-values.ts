@@ -29,3 +29,17 @@ export const limitsOf = (field: string, text: string): NamedLimit[] =>
     const [name, ...rest] = line.trim().split(/\s+/);
     return name ? [{ name, ...limitOf(`${field}: ${name}`, rest.join(' ')) }] : [];
   });
+
+/** Reads a JSON object that a person entered. Throws a Failure that names the field. */
+export function parseObject(name: string, text: string): object {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch (error) {
+    throw new Failure('BAD_REQUEST', `${name}: ${(error as Error).message}`);
+  }
+  throw new Failure('BAD_REQUEST', `${name}: must be a JSON object, such as {"plan": "pro"}`);
+}
+
+/** Names that a person entered, with commas or spaces between. */
+export const slugsOf = (text: string): string[] => text.split(/[\s,]+/).filter((slug) => slug !== '');

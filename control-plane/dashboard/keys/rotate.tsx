@@ -13,53 +13,29 @@ const GRACES: Readonly<Record<string, number>> = {
   'for 30 days': 30 * 1440 * MINUTE_MS,
 };
 
+type Successor = Awaited<ReturnType<typeof call<'keys.rerollKey'>>>;
+
 /** Gives a key a successor, whose secret it shows once, and says when the key itself ends. */
-export function Reroll({ of, onClose }: { of: Key; onClose: () => void }) {
+export function RotateDialog({ of, onClose }: { of: Key; onClose: () => void }) {
   const { busy, run, problem } = useAction();
   const [expiration, setExpiration] = useState(0);
   // The same for all tries that give the same time: one whose answer was lost leaves no key behind that nobody has.
   const [name] = useState(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
-  const [made, setMade] = useState<Awaited<ReturnType<typeof reroll>>>();
+  const [successor, setSuccessor] = useState<Successor>();
   // The dialog that asks closes when the other one takes its place.
   const isDone = useRef(false);
-  const reroll = () =>
-    call('keys.rerollKey', { keyId: of.keyId, expiration, operationId: `${name}-${expiration}` });
   const submit = (event: Event) => {
     event.preventDefault();
     void run(async () => {
-      const answer = await reroll();
+      const operationId = `${name}-${expiration}`;
+      const answer = await call('keys.rerollKey', { keyId: of.keyId, expiration, operationId });
       isDone.current = true;
-      setMade(answer);
+      setSuccessor(answer);
     });
   };
-  if (made) {
-    const { endsAt, propagation } = made;
-    const stored = () => {
-      location.hash = `#/keys/${made.keyId}`;
-    };
-    return (
-      <SecretDialog title="The new key" secret={made.key} onClose={stored}>
-        <p>
-          The old key{' '}
-          {endsAt === undefined ? (
-            'is refused from now on'
-          ) : (
-            <>
-              is accepted until <Time at={endsAt} exact />
-            </>
-          )}
-          {propagation.state === 'pending' && (
-            <>
-              ; a verifier that cannot be reached hears of it by <Time at={propagation.completeBy} exact />
-            </>
-          )}
-          .
-        </p>
-      </SecretDialog>
-    );
-  }
+  if (successor) return <SuccessorSecret of={successor} />;
   return (
-    <Dialog title="Reroll this key?" onClose={() => isDone.current || onClose()}>
+    <Dialog title="Rotate this key?" onClose={() => isDone.current || onClose()}>
       <form onSubmit={submit}>
         <p>
           A new key takes the place of <code>{of.start}…</code> {of.name}, with all that it has. Both draw on
@@ -79,7 +55,7 @@ export function Reroll({ of, onClose }: { of: Key; onClose: () => void }) {
         {busy && <p role="status">Waiting until every verifier knows it…</p>}
         <div class="row">
           <button type="submit" class="main" aria-disabled={busy}>
-            Reroll
+            Rotate
           </button>
           <button type="button" onClick={onClose}>
             Cancel
@@ -87,5 +63,31 @@ export function Reroll({ of, onClose }: { of: Key; onClose: () => void }) {
         </div>
       </form>
     </Dialog>
+  );
+}
+
+function SuccessorSecret({ of: { key, keyId, endsAt, propagation } }: { of: Successor }) {
+  const leave = () => {
+    location.hash = `#/keys/${keyId}`;
+  };
+  return (
+    <SecretDialog title="The new key" secret={key} onClose={leave}>
+      <p>
+        The old key{' '}
+        {endsAt === undefined ? (
+          'is refused from now on'
+        ) : (
+          <>
+            is accepted until <Time at={endsAt} exact />
+          </>
+        )}
+        {propagation.state === 'pending' && (
+          <>
+            ; a verifier that cannot be reached hears of it by <Time at={propagation.completeBy} exact />
+          </>
+        )}
+        .
+      </p>
+    </SecretDialog>
   );
 }

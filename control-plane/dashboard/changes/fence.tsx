@@ -1,12 +1,12 @@
 import { useRef } from 'preact/hooks';
 import type { Failure, Propagation } from '../api/client.ts';
-import { Badge } from './badge.tsx';
-import { Problem, useAction } from './loading.tsx';
-import { duration } from './time.tsx';
+import { Badge } from '../parts/badge.tsx';
+import { Problem, useAction } from '../parts/loading.tsx';
+import { duration } from '../parts/time.tsx';
 
-/** A change of a key or a role on its way to every verifier. */
+/** A change of a key, a role or an identity on its way to every verifier. */
 export interface Change {
-  /** Of the role, where it is one. */
+  /** Of the role or the identity, where it is one. */
   readonly keyId: string;
   readonly what: string;
   readonly propagation: Propagation;

@@ -1,0 +1,144 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { call, Failure, type Identity, type Propagation } from '../api/client.ts';
+import { type Change, Fence } from './fence.tsx';
+import { follow, type WrittenChange } from './follow.ts';
+
+/** Time for which the API may hold its answer, in which verifiers that can be reached apply the change. */
+const QUICK_MS = 100;
+const PANELS_MAX = 5;
+
+/**
+ * Makes a change of a key. Resolves when it was written; rejects with a Failure where it was not, or may not have been.
+ * @param undo the patch that takes it back; absent where that is not offered
+ */
+export type Apply = (
+  key: { keyId: string; apiId: string },
+  what: string,
+  patch: object,
+  undo?: object,
+) => Promise<void>;
+
+/** The same for several keys of an API at once: one change to watch, that of the last. `undo` takes it back. */
+type ApplyAll = (
+  apiId: string,
+  keyIds: readonly string[],
+  what: string,
+  patch: object,
+  undo?: () => Promise<void>,
+) => Promise<void>;
+
+/**
+ * Makes changes of keys and watches them until they are complete; shows the latest of each key.
+ * @param onWritten called when a change was written, and again when it is complete
+ */
+export function useChange(onWritten: () => void) {
+  const { begin, ...panels } = useWatch(onWritten);
+  const apply: Apply = (key, what, patch, undo) =>
+    begin(key.apiId, async () => {
+      const { keyId } = key;
+      const { propagation } = await call('keys.updateKey', { keyId, ...patch, waitMs: QUICK_MS });
+      return {
+        ...{ keyId, what, propagation, progress: progressOf(keyId, propagation) },
+        undo: undo && (() => apply(key, `Undone: ${what}`, undo)),
+      };
+    });
+  const applyAll: ApplyAll = (apiId, keyIds, what, patch, undo) =>
+    begin(apiId, async () => ({ ...(await sendAll(apiId, keyIds, what, patch)), undo }));
+  /** Says all that the keys of a role may do, and offers to say again what they might `before`. */
+  const applyRole = (
+    roleId: string,
+    what: string,
+    permissions: readonly string[],
+    before?: readonly string[],
+  ): Promise<void> =>
+    begin(undefined, async () => {
+      const input = { roleId, permissions, waitMs: QUICK_MS };
+      const { propagation } = await call('permissions.setRolePermissions', input);
+      const { sequence } = propagation;
+      return {
+        ...{ keyId: roleId, what, propagation },
+        progress: () => call('permissions.getRolePropagation', { roleId, sequence }),
+        undo: before && (() => applyRole(roleId, `Undone: ${what}`, before)),
+      };
+    });
+  /** Disables an identity, or enables it. @param undo whether that is offered to be taken back */
+  const applyIdentity = (identity: Identity, what: string, enabled: boolean, undo: boolean): Promise<void> =>
+    begin(undefined, async () => {
+      const { id: identityId } = identity;
+      const input = { identityId, enabled, waitMs: QUICK_MS };
+      const { propagation } = await call('identities.updateIdentity', input);
+      const { sequence } = propagation;
+      return {
+        ...{ keyId: identityId, what, propagation },
+        progress: () => call('identities.getIdentityPropagation', { identityId, sequence }),
+        undo: undo ? () => applyIdentity(identity, `Undone: ${what}`, !enabled, false) : undefined,
+      };
+    });
+  return { apply, applyAll, applyRole, applyIdentity, ...panels };
+}
+
+/** Watches changes until they are complete, and draws the latest of each key. */
+function useWatch(onWritten: () => void) {
+  const [changes, setChanges] = useState<readonly Change[]>([]);
+  const isGone = useRef(false);
+  const leave = () => {
+    isGone.current = true;
+  };
+  useEffect(() => leave, []);
+  const show = (change: Change) =>
+    setChanges((before) => {
+      const last = before.find(({ keyId }) => keyId === change.keyId);
+      if ((last?.propagation.sequence ?? 0) > change.propagation.sequence) return before;
+      return last
+        ? before.map((each) => (each === last ? change : each))
+        : [change, ...before].slice(0, PANELS_MAX);
+    });
+  const begin = async (apiId: string | undefined, send: () => Promise<WrittenChange>) => {
+    const steps = follow(apiId, send);
+    const first = await steps.next();
+    if (first.done) return;
+    show(first.value);
+    onWritten();
+    void watch(steps);
+  };
+  const watch = async (steps: AsyncGenerator<Change>) => {
+    for await (const change of steps) {
+      if (isGone.current) return;
+      show(change);
+      if (change.by) onWritten();
+    }
+  };
+  /** The panel of a key's change, for a place beside the key. */
+  const panelOf = (keyId: string) => {
+    const change = changes.find((each) => each.keyId === keyId && !each.isOfMany);
+    return change && <Fence key={change.keyId} change={change} />;
+  };
+  /** The panels of the changes that have no place beside one of these keys. */
+  const panelsBeside = (keyIds: readonly string[]) =>
+    changes
+      .filter(({ keyId, isOfMany }) => isOfMany || !keyIds.includes(keyId))
+      .map((change) => <Fence key={change.keyId} change={change} />);
+  return { begin, panelOf, panelsBeside };
+}
+
+async function sendAll(
+  apiId: string,
+  keyIds: readonly string[],
+  what: string,
+  patch: object,
+): Promise<WrittenChange> {
+  const input = { apiId, keyIds, ...patch, waitMs: QUICK_MS };
+  const { results, propagation } = await call('keys.updateKeys', input);
+  const refused = results.filter(({ result }) => result === 'refused').length;
+  const last = results.find((each) => 'sequence' in each && each.sequence === propagation?.sequence);
+  if (!propagation || !last) throw new Failure('NOT_FOUND', 'none of these keys is there any more');
+  const missing = refused === 0 ? '' : `, but for ${refused} that could not be changed`;
+  const { keyId } = last;
+  const progress = progressOf(keyId, propagation);
+  return { keyId, what: `${what}${missing}`, propagation, isOfMany: true, progress };
+}
+
+const progressOf =
+  (keyId: string, { sequence }: Propagation) =>
+  () =>
+    call('keys.getPropagation', { keyId, sequence });

@@ -1,0 +1,98 @@
+import { Failure, listVerifiers, type Propagation, serverNow } from '../api/client.ts';
+import type { Change, Follower } from './fence.tsx';
+
+const POLL_MS = 200;
+const NAMES_EVERY = 10;
+const LAGGARDS_NAMED_MAX = 100;
+const HISTORY_MAX = 60;
+/** Assumed difference between the control plane's clock and that of a proxy, which may have dated the answer. */
+const SKEW_MS = 500;
+
+/** A change that was written, and the way to ask how far it is. */
+export interface WrittenChange extends Pick<Change, 'keyId' | 'what' | 'undo' | 'isOfMany' | 'progress'> {
+  readonly propagation: Propagation;
+}
+
+/** The changes made since the page was loaded, for the chart: the API keeps no such history. */
+export const history: { readonly at: number; readonly tookMs: number; readonly by: 'acks' | 'fence' }[] = [];
+
+/** Yields the state of a change until it is complete. */
+export async function* follow(
+  apiId: string | undefined,
+  send: () => Promise<WrittenChange>,
+): AsyncGenerator<Change> {
+  const startedAt = performance.now();
+  const tookMs = () => Math.round(performance.now() - startedAt);
+  let [names, { propagation, closesAt, ...sent }] = await Promise.all([
+    namesOf(apiId),
+    send().then((written) => {
+      // By the server's clock, then by ours, which does not jump.
+      const { completeBy } = written.propagation;
+      const fenceMs =
+        completeBy === undefined ? Number.POSITIVE_INFINITY : completeBy - serverNow() + SKEW_MS;
+      return { ...written, closesAt: performance.now() + fenceMs };
+    }),
+  ]);
+  const applied = new Map<string, number>();
+  const stateOf = (now: Propagation, by: Change['by'], ms: number): Change => {
+    const leftMs = by ? 0 : Math.max(0, closesAt - performance.now());
+    const followers = followersOf(now, names, applied, ms);
+    return { ...sent, propagation: now, by, tookMs: ms, leftMs, followers };
+  };
+  const finish = (by: 'acks' | 'fence', ms: number) => {
+    history.push({ at: Date.now(), tookMs: ms, by });
+    if (history.length > HISTORY_MAX) history.shift();
+    return by;
+  };
+
+  if (propagation.state === 'complete') {
+    const by = propagation.by ?? 'acks';
+    yield stateOf(propagation, finish(by, propagation.waitedMs), propagation.waitedMs);
+    return;
+  }
+  let now = propagation;
+  yield stateOf(now, undefined, tookMs());
+  for (let round = 0; ; round++) {
+    if (round > 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    try {
+      ({ propagation: now } = await sent.progress());
+      if (round % NAMES_EVERY === NAMES_EVERY - 1) names = await namesOf(apiId);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      yield { ...stateOf(now, undefined, tookMs()), failure: error };
+      if (error.passes) continue;
+      return;
+    }
+    // The history still holds it, and every lease from before it has ended: nobody answers by what was before.
+    const fenced = performance.now() >= closesAt ? 'fence' : undefined;
+    const by = now.state === 'complete' ? 'acks' : fenced;
+    yield stateOf(now, by && finish(by, tookMs()), tookMs());
+    if (by) return;
+  }
+}
+
+/** Verifiers by their registrations, as laggards are named. */
+type Names = readonly (readonly [member: string, name: string])[];
+
+/** The verifiers among `names` and any other that is late; `applied` keeps when each was first seen to have applied the change. */
+function followersOf(now: Propagation, names: Names, applied: Map<string, number>, ms: number): Follower[] {
+  const late = new Set(now.state === 'complete' ? [] : (now.laggards ?? names.map(([member]) => member)));
+  const allNamed = late.size < LAGGARDS_NAMED_MAX;
+  const strangers = [...late].filter((member) => !names.some(([known]) => known === member));
+  return [...names, ...strangers.map((member) => [member, `registration ${member}`] as const)].map(
+    ([member, name]) => {
+      if (!late.has(member) && allNamed && !applied.has(member)) applied.set(member, ms);
+      const appliedMs = applied.get(member);
+      return { member, name, ...(appliedMs === undefined ? {} : { appliedMs }) };
+    },
+  );
+}
+
+/** The verifiers that follow an API, or roles and identities where there is none; nobody where this root key may not see the fleet. */
+async function namesOf(apiId: string | undefined): Promise<Names> {
+  const verifiers = await listVerifiers().catch(() => []);
+  return verifiers.flatMap(({ id, host, apis, workspace }) => {
+    const followed = apiId === undefined ? workspace : apis.find((each) => each.apiId === apiId);
+    return followed?.member ? [[followed.member, `${host} ${id.slice(-6)}`] as const] : [];
+  });
+}

@@ -1,0 +1,116 @@
+import type { ComponentChildren } from 'preact';
+import type { GivenLimit } from '#shared/credits.ts';
+import type { Key } from '../api/client.ts';
+import { Gauge } from '../parts/charts.tsx';
+import { CopyId } from '../parts/copy-id.tsx';
+import { identityPage } from '../parts/identity-state.tsx';
+import { Time } from '../parts/time.tsx';
+
+/** The fields of a key, each with its name. */
+export function KeyFacts({ of }: { of: Key }) {
+  return (
+    <dl class="panel">
+      <Fact name="Id">
+        <CopyId id={of.keyId} of="the key" />
+      </Fact>
+      <Fact name="Starts with">
+        <code>{of.start}…</code>
+      </Fact>
+      <Fact name="Identity">
+        {of.externalId ? (
+          <a href={identityPage(of.externalId)}>
+            <bdi>{of.externalId}</bdi>
+          </a>
+        ) : (
+          '–'
+        )}
+      </Fact>
+      {of.environment && <Fact name="Environment">{of.environment}</Fact>}
+      {of.permissions && <Fact name="Permissions">{of.permissions.join(' ')}</Fact>}
+      {of.roles && <Fact name="Roles">{of.roles.join(' ')}</Fact>}
+      {of.ratelimit && <Fact name="Rate limit">{limitInWords(of.ratelimit)}</Fact>}
+      {of.ratelimits?.map((limit) => (
+        <Fact key={limit.name} name={`Rate limit ${limit.name}`}>
+          {limitInWords(limit)}
+        </Fact>
+      ))}
+      <Fact name="Created">
+        <Time at={of.createdAt} exact />
+      </Fact>
+      <Fact name="Changed">
+        <Time at={of.updatedAt} none="never" exact />
+      </Fact>
+      <Fact name="Expires">
+        <Time at={of.expires} none="never" exact />
+      </Fact>
+      {of.rerolledTo && (
+        <Fact name="Replaced by">
+          <a href={`#/keys/${of.rerolledTo}`}>{of.rerolledTo}</a>
+        </Fact>
+      )}
+      {of.rerolledFrom && (
+        <Fact name="Replaces">
+          <a href={`#/keys/${of.rerolledFrom}`}>{of.rerolledFrom}</a>
+        </Fact>
+      )}
+      <Fact name="Last used">
+        <Time at={of.lastUsedAt} none="no use reported" exact />
+      </Fact>
+    </dl>
+  );
+}
+
+/** The credits of a key: what is left, what of it is at verifiers, and when more come. */
+export function Credits({ of: { remaining, remainingHeld = 0, remainingLost, refill } }: { of: Key }) {
+  if (remaining === undefined) return <p class="quiet">No credits are counted for this key.</p>;
+  const held = Math.min(remainingHeld, remaining);
+  return (
+    <div class="panel">
+      <Gauge
+        label="Credits"
+        title={`${remaining.toLocaleString()} credits left`}
+        parts={[
+          { name: 'free', tone: 'good', value: remaining - held },
+          { name: 'at verifiers', tone: 'other', value: held },
+        ]}
+        whole={Math.max(1, remaining, refill?.amount ?? 0)}
+      />
+      {refill && (
+        <p>
+          Refilled to {refill.amount.toLocaleString()} {refill.interval}
+          {refill.refillDay !== undefined && ` on day ${refill.refillDay}`} at 00:00 UTC; last{' '}
+          <Time at={refill.lastRefillAt} none="never" exact />
+        </p>
+      )}
+      {remainingLost !== undefined && (
+        <p class="quiet">{remainingLost.toLocaleString()} were lost with verifiers that crashed.</p>
+      )}
+    </div>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+const LENGTHS = [
+  ['day', 86_400_000],
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1000],
+  ['millisecond', 1],
+] as const;
+
+/** Such as "5,000 a day" or "100 in 10 seconds". */
+function limitInWords({ limit, duration, async = true }: GivenLimit): string {
+  const [unit, ms] = LENGTHS.find(([, each]) => duration % each === 0) ?? LENGTHS[4];
+  const count = duration / ms;
+  const window =
+    count === 1 ? `a${unit === 'hour' ? 'n' : ''} ${unit}` : `in ${count.toLocaleString()} ${unit}s`;
+  return `${limit.toLocaleString()} ${window}${async ? '' : ', exact'}`;
+}

@@ -1,0 +1,69 @@
+import type { ComponentChildren } from 'preact';
+import type { Key } from '../api/client.ts';
+import type { Apply } from '../changes/change.tsx';
+import { CopyId } from '../parts/copy-id.tsx';
+import { Table } from '../parts/table.tsx';
+import { Time } from '../parts/time.tsx';
+import { KeyState, KeySwitch } from './key-state.tsx';
+import type { useSelection } from './selection.tsx';
+
+/** A page of the keys of an API, each to be selected, opened and changed. */
+export function KeyTable(props: {
+  page: { readonly keys: readonly Key[]; readonly total: number; readonly cursor?: string | undefined };
+  selection: ReturnType<typeof useSelection>;
+  apply: Apply;
+  panelOf: (keyId: string) => ComponentChildren;
+}) {
+  const { page } = props;
+  return (
+    <Table
+      label="Keys"
+      rows={page.keys}
+      id={({ keyId }) => keyId}
+      empty={
+        page.total === 0
+          ? 'No keys yet. “New key” makes the first one, and so does a call of keys.createKey.'
+          : page.cursor
+            ? 'No match so far. “Next” searches further.'
+            : 'No key matches.'
+      }
+      columns={[
+        { title: 'Selected', narrow: 'box', cell: props.selection.box },
+        {
+          title: 'Key',
+          narrow: 'first',
+          cell: ({ keyId, name, start }) => (
+            <>
+              <a href={`#/keys/${keyId}`} title={name}>
+                <bdi>{name ?? keyId}</bdi>
+              </a>
+              <small>
+                <code>{start}…</code>
+              </small>
+            </>
+          ),
+        },
+        {
+          title: 'Identity',
+          cell: ({ externalId }) =>
+            externalId && (
+              <bdi class="short" title={externalId}>
+                {externalId}
+              </bdi>
+            ),
+        },
+        { title: 'State', narrow: 'beside', cell: (key) => <KeyState of={key} /> },
+        { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} none="never seen" /> },
+        { title: 'Expires', cell: ({ expires }) => expires && <Time at={expires} /> },
+        { title: 'Created', narrow: 'none', cell: ({ createdAt }) => <Time at={createdAt} /> },
+        {
+          title: 'Id',
+          narrow: 'none',
+          cell: ({ keyId, name }) => <CopyId id={keyId} of={name ?? keyId} unseen />,
+        },
+        { title: 'Change', narrow: 'beside', cell: (key) => <KeySwitch of={key} apply={props.apply} /> },
+      ]}
+      below={({ keyId }) => props.panelOf(keyId)}
+    />
+  );
+}

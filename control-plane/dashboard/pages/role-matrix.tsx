@@ -1,0 +1,177 @@
+import { useState } from 'preact/hooks';
+import type { Role } from '../api/client.ts';
+import { CopyId } from '../parts/copy-id.tsx';
+import { slugsOf } from '../parts/entered-values.ts';
+import { Field, fieldsOf } from '../parts/forms.tsx';
+import { useAction } from '../parts/loading.tsx';
+
+/** Permissions that are ticked by role, where they are not those that the role has. */
+type Edits = Readonly<Record<string, readonly string[]>>;
+
+type Ticks = ReturnType<typeof useTicks>;
+type ChangeRole = (
+  roleId: string,
+  what: string,
+  permissions: readonly string[],
+  before: readonly string[],
+) => Promise<void>;
+
+const namesOf = ({ permissions }: Role) => permissions.map(({ name }) => name);
+const isSame = (a: readonly string[], b: readonly string[]) => [...a].sort().join() === [...b].sort().join();
+
+/** The ticks of the matrix, role by role, until they are sent. */
+function useTicks(change: ChangeRole) {
+  const [edits, setEdits] = useState<Edits>({});
+  const of = (role: Role) => edits[role.id] ?? namesOf(role);
+  const set = (role: Role, slug: string, isOn: boolean) => {
+    const next = isOn ? [...of(role), slug] : of(role).filter((each) => each !== slug);
+    setEdits(({ [role.id]: _, ...others }) =>
+      isSame(next, namesOf(role)) ? others : { ...others, [role.id]: next },
+    );
+  };
+  const save = async (role: Role) => {
+    await change(role.id, `Changed ${role.name}`, of(role), namesOf(role));
+    setEdits(({ [role.id]: _, ...others }) => others);
+  };
+  return { of, set, save, isChanged: (role: Role) => edits[role.id] !== undefined };
+}
+
+/**
+ * A line for each permission, a column for each role. What is ticked is sent role by role, each as one change.
+ * @param props.catalogue permissions that have lines in any case, with what they are for
+ * @param props.change says all that the keys of a role may do, and what they might before
+ */
+export function Matrix(props: {
+  roles: readonly Role[];
+  catalogue: readonly { readonly slug: string; readonly description?: string }[];
+  change: ChangeRole;
+  remove: (role: Role) => void;
+}) {
+  const { roles, catalogue, change, remove } = props;
+  const ticks = useTicks(change);
+  const [newSlugs, setNewSlugs] = useState<readonly string[]>([]);
+  const descriptions = new Map(catalogue.map(({ slug, description }) => [slug, description]));
+  const slugs = [
+    ...new Set([
+      ...descriptions.keys(),
+      ...roles.flatMap((role) => [...namesOf(role), ...ticks.of(role)]),
+      ...newSlugs,
+    ]),
+  ].sort();
+  return (
+    <>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: it is scrolled with the keyboard */}
+      <section class="scroll" aria-label="Roles and permissions" tabIndex={0}>
+        <table class="matrix">
+          <Head roles={roles} />
+          <tbody>
+            {slugs.map((slug) => (
+              <Line key={slug} {...{ slug, roles, ticks }} description={descriptions.get(slug)} />
+            ))}
+          </tbody>
+          <tfoot>
+            <tr>
+              <th scope="row">
+                <span class="unseen">Changes</span>
+              </th>
+              {roles.map((role) => (
+                <td key={role.id}>
+                  {ticks.isChanged(role) ? (
+                    <Save role={role} save={() => ticks.save(role)} />
+                  ) : (
+                    <button
+                      type="button"
+                      class="small"
+                      aria-label={`Delete ${role.name}`}
+                      onClick={() => remove(role)}
+                    >
+                      Delete
+                    </button>
+                  )}
+                </td>
+              ))}
+            </tr>
+          </tfoot>
+        </table>
+      </section>
+      <NewLine onAdd={(more) => setNewSlugs((before) => [...before, ...more])} />
+    </>
+  );
+}
+
+function Head({ roles }: { roles: readonly Role[] }) {
+  return (
+    <thead>
+      <tr>
+        <th scope="col">Permission</th>
+        {roles.map((role) => (
+          <th scope="col" key={role.id} title={role.description}>
+            <bdi>{role.name}</bdi>
+            <CopyId id={role.id} of={role.name} unseen />
+          </th>
+        ))}
+      </tr>
+    </thead>
+  );
+}
+
+function Line(props: {
+  slug: string;
+  description: string | undefined;
+  roles: readonly Role[];
+  ticks: Ticks;
+}) {
+  const { slug, description, roles, ticks } = props;
+  return (
+    <tr>
+      <th scope="row">
+        <code>{slug}</code>
+        {description && <small class="quiet"> {description}</small>}
+      </th>
+      {roles.map((role) => (
+        <td key={role.id}>
+          <label class="box">
+            <input
+              type="checkbox"
+              aria-label={`${role.name} may ${slug}`}
+              checked={ticks.of(role).includes(slug)}
+              onChange={(event) => ticks.set(role, slug, event.currentTarget.checked)}
+            />
+          </label>
+        </td>
+      ))}
+    </tr>
+  );
+}
+
+function NewLine({ onAdd }: { onAdd: (slugs: readonly string[]) => void }) {
+  const add = (event: Event) => {
+    const entered = fieldsOf(event)('slug');
+    onAdd(slugsOf(entered));
+    (event.currentTarget as HTMLFormElement).reset();
+  };
+  return (
+    <form class="row" onSubmit={add} aria-label="Add a line">
+      <Field label="Another permission" name="slug" pattern="[A-Za-z0-9_:.*\-, ]{1,1000}" required />
+      <button type="submit">Add a line</button>
+    </form>
+  );
+}
+
+function Save({ role, save }: { role: Role; save: () => Promise<void> }) {
+  const { busy, run, problem } = useAction();
+  return (
+    <>
+      <button
+        type="button"
+        class="main small"
+        aria-disabled={busy}
+        aria-label={`Save ${role.name}`}
+        onClick={() => void run(save)}
+      >
+        Save
+      </button>
+      {problem}
+    </>
+  );
+}
