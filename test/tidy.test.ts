@@ -2,10 +2,20 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import {
+  asRiddles,
+  fullFolders,
+  longFiles,
+  longFunctions,
+  namedTwice,
+  sharedNames,
+} from './harness/house-rules.ts';
 import { importsOf, reachedFrom } from './harness/imports.ts';
+import { TOO_FULL, TOO_LONG, TWICE } from './harness/outgrown.ts';
 
 /** The rules of this code base that no linter knows. */
 const ROOT = join(import.meta.dirname, '..');
+const textOf = (file: string) => readFileSync(join(ROOT, file), 'utf8');
 const tracked = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
   cwd: ROOT,
   encoding: 'utf8',
@@ -15,7 +25,7 @@ const tracked = execFileSync('git', ['ls-files', '-co', '--exclude-standard'], {
 const sources = new Map(
   tracked
     .filter((file) => /^(control-plane|verifier|shared)\/.*\.tsx?$/.test(file))
-    .map((file) => [file, readFileSync(join(ROOT, file), 'utf8')]),
+    .map((file) => [file, textOf(file)]),
 );
 
 /** Rooms of the same process that a room may import, besides itself. A file in no room, the process's root, sees all of them. */
@@ -38,9 +48,12 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/dashboard': ['control-plane/core', 'control-plane/http'],
   'control-plane/dashboard/api': ['control-plane/http'],
   'control-plane/dashboard/parts': ['control-plane/dashboard/api'],
-  'control-plane/dashboard/keys': ['control-plane/dashboard/api', 'control-plane/dashboard/parts'],
+  'control-plane/dashboard/changes': ['control-plane/dashboard/api', 'control-plane/dashboard/parts'],
+  'control-plane/dashboard/keys': ['api', 'parts', 'changes'].map(
+    (room) => `control-plane/dashboard/${room}`,
+  ),
   'control-plane/dashboard/pages': [
-    ...['api', 'parts', 'keys'].map((room) => `control-plane/dashboard/${room}`),
+    ...['api', 'parts', 'changes', 'keys'].map((room) => `control-plane/dashboard/${room}`),
     'control-plane/core',
   ],
 };
@@ -86,7 +99,7 @@ describe('imports', () => {
   test('go along the arrows between rooms, and never in a circle', () => {
     expect(breaches(sources)).toEqual([]);
     const everywhere = tracked.filter((file) => /\.tsx?$/.test(file));
-    const texts = everywhere.map((file): [string, string] => [file, readFileSync(join(ROOT, file), 'utf8')]);
+    const texts = everywhere.map((file): [string, string] => [file, textOf(file)]);
     const imports = importsOf(new Map(texts));
     expect(everywhere.filter((file) => reaches(imports, file))).toEqual([]);
   });
@@ -117,15 +130,6 @@ describe('imports', () => {
     expect(breaches(files).length).toBe(files.size);
   });
 
-  test('stay within folders that one can take in: no more than 20 files in one', () => {
-    const counts = new Map<string, number>();
-    const scripts = tracked.filter((file) => /^(control-plane|verifier|shared)\/.*\.lua$/.test(file));
-    for (const file of [...sources.keys(), ...scripts]) {
-      counts.set(dirname(file), (counts.get(dirname(file)) ?? 0) + 1);
-    }
-    expect([...counts].filter(([, files]) => files > 20)).toEqual([]);
-  });
-
   test('of a verifier leave out what a sidecar should not pay for', () => {
     const heavy = /from '(fastify|typebox|@fastify\/.*|@sinclair\/.*)'/;
     expect(offenders(heavy, /^control-plane\/|^verifier\/middleware\/fastify\.ts$/)).toEqual([]);
@@ -134,7 +138,7 @@ describe('imports', () => {
   test('of the dashboard are types of the server and the names of permissions, so that it is a client like any other', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|keys|pages)\/|core\/permissions\.ts')|#)/m,
+        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|changes|keys|pages)\/|core\/permissions\.ts')|#)/m,
         /^(?!control-plane\/dashboard\/)/,
       ),
     ).toEqual([]);
@@ -192,12 +196,6 @@ test('every exported function, class and type says what it promises', () => {
   expect(bare).toEqual([]);
 });
 
-/** Doc comments that begin with a question, which a reader has to turn into a statement first. */
-const asRiddles = (text: string) =>
-  [...text.matchAll(/\/\*\*\s+(?:\* )?((?:What|Who|Whose|How|Whether|Where|Why|Which)\b[^\n]*)/g)].map(
-    ([, said]) => said,
-  );
-
 test('doc comments begin with a noun or a verb', () => {
   const riddles = [...sources].flatMap(([file, text]) => asRiddles(text).map((said) => `${file}: ${said}`));
   expect(riddles).toEqual([]);
@@ -210,7 +208,7 @@ test('doc comments begin with a noun or a verb', () => {
 test('every Lua script says its keys, its arguments and what it returns', () => {
   const scripts = tracked.filter((file) => file.endsWith('.lua') && /^(control-plane|verifier)\//.test(file));
   expect(scripts.length).toBeGreaterThan(10);
-  const texts = new Map(scripts.map((file) => [file, readFileSync(join(ROOT, file), 'utf8')]));
+  const texts = new Map(scripts.map((file) => [file, textOf(file)]));
   // What others include is no script by itself.
   const included = [...texts].flatMap(([file, text]) =>
     [...text.matchAll(/^-- include (\S+)$/gm)].map(([, name = '']) => join(file, '..', name)),
@@ -222,22 +220,6 @@ test('every Lua script says its keys, its arguments and what it returns', () => 
     expect(text, file).toMatch(/^-- Returns /m);
   }
 });
-
-/** Names of exported types that one program has twice. The dashboard is a program of its own. */
-function namedTwice(files: ReadonlyMap<string, string>): string[] {
-  const programs = [
-    /^(shared|verifier)\//,
-    /^(shared|control-plane\/(?!dashboard))/,
-    /^control-plane\/dashboard/,
-  ];
-  return programs.flatMap((program) => {
-    const names = [...files]
-      .filter(([file]) => program.test(file))
-      .flatMap(([, text]) => [...text.matchAll(/^export (?:abstract )?(?:class|interface|type) (\w+)/gm)])
-      .map(([, name = '']) => name);
-    return names.filter((name, i) => names.indexOf(name) !== i);
-  });
-}
 
 test('no two exported types of one program have the same name', () => {
   expect(namedTwice(sources)).toEqual([]);
@@ -261,7 +243,7 @@ test('no test has a time-out of its own: test/harness/waiting.ts has those for s
     expect(planted).toMatch(own);
   const impatient = tracked
     .filter((file) => /^test\/.*\.ts$/.test(file) && file !== 'test/tidy.test.ts')
-    .filter((file) => own.test(readFileSync(join(ROOT, file), 'utf8')));
+    .filter((file) => own.test(textOf(file)));
   expect(impatient).toEqual([]);
 });
 
@@ -280,8 +262,45 @@ test('no test sleeps to see whether something happens: it waits for what can be 
     expect(line).toMatch(sleeps);
   const sleeping = tracked
     .filter((file) => /^test\/.*\.test\.ts$/.test(file) && file !== 'test/tidy.test.ts')
-    .filter((file) => sleeps.test(readFileSync(join(ROOT, file), 'utf8')));
+    .filter((file) => sleeps.test(textOf(file)));
   const named = Object.keys(WAITING);
   expect(sleeping.filter((file) => !named.some((name) => file.endsWith(name)))).toEqual([]);
   expect(named.filter((name) => !sleeping.some((file) => file.endsWith(name)))).toEqual([]);
+});
+
+describe('what outgrew its limit is listed in test/harness/outgrown.ts, and so is nothing else:', () => {
+  const code = tracked.filter((file) =>
+    /^(control-plane|verifier|shared|deploy|bench)\/.*\.(tsx?|lua)$/.test(file),
+  );
+  const texts = new Map(code.filter((file) => !file.endsWith('lua')).map((file) => [file, textOf(file)]));
+  const lines = (count: number) => Array.from({ length: count }, () => '0;').join('\n');
+
+  test('no function has over 60 lines', () => {
+    expect(longFunctions(texts, 60)).toEqual(TOO_LONG.functions);
+    const planted = `const a = () => {\n${lines(58)}\n};\nconst b = {\nc() {\n${lines(59)}\n} };\nd(() => {${lines(61)}});`;
+    expect(longFunctions(new Map([['x.ts', planted]]), 60)).toEqual(['x.ts: ', 'x.ts: c']);
+  });
+
+  test('no file has over 300 lines', () => {
+    expect(longFiles(texts, 300)).toEqual(TOO_LONG.files);
+    const planted = new Map([300, 301].map((count) => [`${count}.ts`, `${lines(count)}\n`]));
+    expect(longFiles(planted, 300)).toEqual(['301.ts']);
+  });
+
+  test('no folder has over 15 files', () => {
+    expect(fullFolders(code, 15)).toEqual(TOO_FULL);
+    const planted = Array.from({ length: 16 }, (_, i) => `a/b/${i}.ts`);
+    expect(fullFolders([...planted, ...planted.slice(1).map((file) => `c/${file}`)], 15)).toEqual(['a/b']);
+  });
+
+  test('no two files of a program have one name', () => {
+    expect(sharedNames([...sources.keys()])).toEqual(TWICE);
+    const sides = ['cli/commands', 'http/routes', 'redis/workspace'].map(
+      (side) => `control-plane/${side}/a.ts`,
+    );
+    expect(sharedNames([...sides, 'verifier/core/a.ts', 'control-plane/dashboard/a.ts'])).toEqual([]);
+    for (const planted of ['core/a.ts', 'redis/a.ts', 'cli/doctor/a.ts'])
+      expect(sharedNames([...sides, `control-plane/${planted}`])).toEqual(['control-plane: a']);
+    expect(sharedNames(['shared/a.ts', 'verifier/core/a.tsx'])).toEqual(['verifier: a']);
+  });
 });

@@ -1,0 +1,62 @@
+/**
+ * What breaks a rule of size or of names in test/tidy.test.ts, in the order of the alphabet. These lists only become shorter:
+ * an entry that is no longer needed fails the test.
+ */
+export const TOO_LONG = {
+  functions: [
+    'bench/costs.ts: measure',
+    'bench/fleet.ts: fleet',
+    'bench/flood.ts: flood',
+    'bench/limits.ts: exchanges',
+    'bench/list-keys.ts: listKeys',
+    'bench/many.ts: many',
+    'bench/peers.ts: peers',
+    'bench/propagation.ts: propagation',
+    'bench/simulated-redis.ts: simulate',
+    'control-plane/app.ts: startControlPlane',
+    'control-plane/http/rate-limits.ts: limitRates',
+    'control-plane/http/routes/audit-hooks.ts: recordCalls',
+    'control-plane/http/routes/identities.ts: identityRoutes',
+    'control-plane/http/routes/keys.ts: keyRoutes',
+    'control-plane/http/routes/many-keys.ts: manyKeysRoutes',
+    'control-plane/http/routes/reroll.ts: rerollRoutes',
+    'control-plane/http/server.ts: createServer',
+    'verifier/app.ts: startVerifier',
+    'verifier/endpoints/envoy-grpc.ts: listenGrpc',
+    'verifier/fast-lane/scan-head.ts: scanHead',
+    'verifier/http/server.ts: createListener',
+    'verifier/library/engine.ts: createEngine',
+    'verifier/listeners.ts: openListeners',
+    'verifier/state-metrics.ts: watchState',
+  ],
+  files: ['verifier/core/follower.ts', 'verifier/core/verifier.ts'],
+};
+
+/** Folders with too many files. */
+export const TOO_FULL = [
+  'bench',
+  'control-plane/core',
+  'control-plane/http/routes',
+  'control-plane/redis',
+  'shared',
+  'verifier/core',
+];
+
+/** Names of several files of a program that do different things. */
+export const TWICE = [
+  'control-plane: change-log',
+  'control-plane: config',
+  'control-plane: credits',
+  'control-plane: fleet',
+  'control-plane: main',
+  'control-plane: new-record',
+  'control-plane: openapi',
+  'control-plane: permissions',
+  'control-plane: redis',
+  'control-plane: sweep-store',
+  'control-plane: usage',
+  'verifier: config',
+  'verifier: limits',
+  'verifier: options',
+  'verifier: verifier',
+];
