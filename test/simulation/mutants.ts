@@ -248,11 +248,11 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
   'who was told 503 pays': {
     seed: CREDIT_SEEDS + 20,
-    file: 'verifier/core/verifier.ts',
+    file: 'verifier/core/allowances/spending.ts',
     edits: [
       [
         '          if (waiter.over) return;\n',
-        '          if (waiter.over) {\n            const late = isOver ? undefined : this.#cache.get(digest);\n            if (late) this.#judge(late, question);\n            return;\n          }\n',
+        '          if (waiter.over) {\n            const late = isOver ? undefined : this.#cache.get(digest);\n            if (late) this.#verdicts.judge(late, question);\n            return;\n          }\n',
       ],
     ],
   },
@@ -337,7 +337,10 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     seed: IDENTITY_SEEDS + 84,
     file: 'verifier/core/verifier.ts',
     edits: [
-      ['if (this.#cache.get(digest) === found && this.#isKnown(found)) return found;', 'return found;'],
+      [
+        'if (this.#cache.get(digest) === found && this.#verdicts.isKnown(found)) return found;',
+        'return found;',
+      ],
     ],
   },
   'an identity holds everywhere': {

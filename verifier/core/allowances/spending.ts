@@ -1,0 +1,89 @@
+import type { Clock } from '#shared/clock.ts';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { Deadlines } from '#shared/redis/deadlines.ts';
+import type { KeyCache } from '../key-cache.ts';
+import type { Question } from '../question/question.ts';
+import type { Verdict } from '../verdict.ts';
+import type { Verdicts } from '../verdicts.ts';
+import { ask, claimsOf, giveBack } from './allowance.ts';
+
+/** A question that is looked up. */
+export interface Lookup {
+  readonly digest: string;
+  readonly question: Question;
+}
+
+/** Longest time in which holders of credits give back what others need, milliseconds; after that it is done without. */
+export const RECALL_MS = 50;
+
+/** Verdicts on keys whose credits, or what their rate limits still allow, are not in memory. */
+export class Spender {
+  readonly #cache: Pick<KeyCache, 'get'>;
+  readonly #verdicts: Verdicts;
+  readonly #clock: Clock;
+  readonly #lookUp: (lookup: Lookup) => Promise<Verdict>;
+  readonly #deadlines: Deadlines<(error: unknown) => void>;
+
+  constructor(options: {
+    cache: Pick<KeyCache, 'get'>;
+    verdicts: Verdicts;
+    clock: Clock;
+    /** Looks up a key that memory lost meanwhile. */
+    lookUp: (lookup: Lookup) => Promise<Verdict>;
+    /** Longest wait for Redis; that for those who hold what is needed comes on top, milliseconds. */
+    waitMs: number;
+    tooSlow: () => Error;
+  }) {
+    const { clock, waitMs, tooSlow } = options;
+    this.#cache = options.cache;
+    this.#verdicts = options.verdicts;
+    this.#clock = clock;
+    this.#lookUp = options.lookUp;
+    this.#deadlines = new Deadlines(clock, waitMs + RECALL_MS, (fail) => fail(tooSlow()));
+  }
+
+  /**
+   * Resolves with the verdict once Redis has said how much the key may still be used. Everything is judged anew in the very block
+   * in which that comes, so that nobody else has it first and nothing older than memory counts.
+   */
+  verdict(lookup: Lookup): Promise<Verdict> {
+    const { digest, question } = lookup;
+    return new Promise((resolve, reject) => {
+      const deadline = this.#deadlines.begin(reject);
+      let isOver = false;
+      const end = (settle: () => void) => {
+        isOver = true;
+        this.#deadlines.end(deadline);
+        settle();
+      };
+      const waiter = {
+        get over() {
+          return isOver || deadline.passed;
+        },
+        again: () => {
+          if (waiter.over) return;
+          const entry = this.#cache.get(digest);
+          if (entry === undefined) return end(() => resolve(this.#lookUp(lookup)));
+          if (!entry.epoch.lease.holds()) return end(() => reject(unavailable('not in sync with Redis')));
+          if (!this.#verdicts.isKnown(entry)) return end(() => resolve(this.#lookUp(lookup)));
+          const verdict = this.#verdicts.judge(entry, question);
+          const claims = claimsOf(entry, question.requirements, this.#verdicts.grantsOf(entry));
+          if (typeof claims === 'string') {
+            const unknown = new ApiError(
+              'BAD_REQUEST',
+              `ratelimits: the key has no limit named ${claims}, nor has its owner`,
+            );
+            return end(() => (verdict ? resolve(verdict) : reject(unknown)));
+          }
+          if (!verdict) return ask(claims, waiter, this.#clock.monotonicMs());
+          if (verdict.code !== 'VALID') giveBack(claims);
+          end(() => resolve(verdict));
+        },
+        fail: (error: unknown) => {
+          if (!waiter.over) end(() => reject(error));
+        },
+      };
+      waiter.again();
+    });
+  }
+}
