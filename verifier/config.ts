@@ -11,16 +11,16 @@ import { forwardFaults, forwardSettings } from './proxy/control-plane-proxy.ts';
 import { proxyFaults, proxySettings } from './proxy/options.ts';
 
 export const settings = {
-  HOST: text('127.0.0.1').help('Address that callers ask at'),
-  PORT: port(3001).help('Port that callers ask at'),
+  HOST: text('127.0.0.1').help('Address at which the verifier listens for callers'),
+  PORT: port(3001).help('Port at which the verifier listens for callers'),
   ...unixSettings,
   ...tlsSettings,
   ...processSettings(9301),
   API_IDS: list(API_ID, 'comma-separated API ids').help(
-    'The APIs whose keys this verifier answers for, followed from the start; empty = every API, followed from its first key on',
+    'The APIs whose keys this verifier answers for; it follows them from the start. Empty = every API; it follows each from the first question about one of its keys on',
   ),
   POD_API_IDS: list(API_ID, 'comma-separated API ids').help(
-    'The same from an annotation of the pod. Where it is set, API_IDS is ignored',
+    'The same as API_IDS, from an annotation of the pod. If it is set, API_IDS is ignored',
   ),
   ...redisSettings,
   ...engineSettings,
@@ -29,13 +29,13 @@ export const settings = {
     'comma-separated: bearer, x-api-key, query',
     'bearer,x-api-key',
   ).help(
-    "Where a gateway's client may put its key: `Authorization: Bearer`, `X-Api-Key`, the query parameter `api_key` (which ends up in logs and histories). One source twice, or two that differ, is 401. Leave `bearer` out where Bearer is a token of your own",
+    "Where a gateway's client may put its key: `Authorization: Bearer`, `X-Api-Key`, or the query parameter `api_key` (which ends up in logs and histories). A request with one source twice, or with two different keys, gets 401. Leave `bearer` out if Bearer carries a token of your own",
   ),
   AUTHZ_META: flag(false).help(
-    'Tells the API behind a gateway `meta` in `X-Key-Meta`: JSON in ASCII, empty when over 2 KiB',
+    "Sends the key's `meta` to the API behind a gateway in `X-Key-Meta`: JSON in ASCII, empty if over 2 KiB",
   ),
   CORS_PREFLIGHT: choice(['deny', 'allow'], 'deny').help(
-    'Lets a CORS preflight pass, which never carries a key. Use `allow` only where the gateway itself says what the method was',
+    "`allow` lets CORS preflights pass, which never carry a key. Use it only if the gateway itself says what the client's method was",
   ),
   ...httpSettings,
   ...forwardSettings,

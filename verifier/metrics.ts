@@ -25,7 +25,7 @@ export class Metrics {
   readonly #make = metricMakers(this.registry);
   readonly #lookups = new Histogram({
     name: 'keyfence_lookup_seconds',
-    help: 'Waits of requests that memory could not answer. "undecided" ended in 503; those near LOOKUP_WAIT_MS gave up waiting for Redis.',
+    help: 'Time that requests waited for a look-up, because memory could not answer. "undecided" ended in 503; those near LOOKUP_WAIT_MS gave up waiting for Redis.',
     labelNames: ['outcome'],
     buckets: [0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1],
     registers: [this.registry],
@@ -33,27 +33,27 @@ export class Metrics {
   readonly #undecided = this.#make
     .counter('keyfence_undecided_total', 'reason', UNDECIDED_REASONS)
     .help(
-      'Verifications answered 503; callers must refuse. crowded: more requests at once than REQUESTS_IN_FLIGHT_MAX; shed: more look-ups at once than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow; slow: no answer within LOOKUP_WAIT_MS; redis: out of reach, or this API not in sync. The rate of outages is this ÷ (this + keyfence_verdicts_total).',
+      'Verifications that ended in 503; callers must refuse. crowded: more requests at once than REQUESTS_IN_FLIGHT_MAX; shed: more look-ups at once than LOOKUPS_IN_FLIGHT_MAX and LOOKUPS_QUEUED_MAX allow; slow: Redis did not answer within LOOKUP_WAIT_MS; redis: Redis is out of reach, or the verifier is not in sync with the API. The share of undecided verifications is this ÷ (this + keyfence_verdicts_total).',
     );
   readonly #drops = this.#make
     .counter('keyfence_drops_total', 'reason', DROP_REASONS)
     .help(
-      'APIs that were forgotten and followed anew. noreg: a fence removed this verifier because it did not acknowledge in time, or Redis was emptied; trimmed: it missed more changes or creations than are kept; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that cannot be; look at the network and at who writes to this Redis.',
+      'Times that this verifier forgot an API and began to follow it anew. noreg: it acknowledged too late, so that a control plane removed it, or Redis was emptied; trimmed: it missed more changes or creations than Redis keeps; diverged: Redis lost history (failover, restore); hole, nonce, damaged: replies that Redis cannot send; look at the network and at who writes to this Redis.',
     );
   readonly #disconnects = this.#make
     .counter('keyfence_sync_failures_total')
     .help(
-      'Sessions with Redis that ended or could not begin, one for each followed API and attempt. Memory goes on answering until its lease runs out.',
+      'Sessions with Redis that ended or could not begin, one for each followed API and attempt. The verifier goes on answering from memory until its lease is over.',
     );
   readonly #gaps = this.#make
     .counter('keyfence_gaps_total')
     .help(
-      'Messages that did not follow the last applied change; a SYNC then fetched what was missing. A few at reconnects are normal; a steady rate is lost messages.',
+      'Messages that did not follow the last applied change; a SYNC then brought what was missing. A few at reconnects are normal; a steady rate means that messages are lost.',
     );
   readonly #applied = this.#make
     .counter('keyfence_changes_applied_total', 'source', ['message', 'sync'])
     .help(
-      'Changes applied, by how they came. "message" is the fast way; much "sync" means that pub/sub loses messages.',
+      'Applied changes by the way in which they came. "message" is the fast way; a large share of "sync" means that pub/sub loses messages.',
     );
 
   constructor() {
@@ -62,7 +62,7 @@ export class Metrics {
     const verdicts = this.#verdicts;
     new Counter({
       name: 'keyfence_verdicts_total',
-      help: `Decided verifications by verdict, and whether memory or a look-up at Redis decided. VALID was allowed; ${REFUSED} are known keys that were refused, NOT_FOUND unknown or mistyped ones. The hit rate is memory ÷ all. Outages are not counted here: see keyfence_undecided_total.`,
+      help: `Verdicts by code and source: memory, or a look-up at Redis. VALID was allowed; ${REFUSED} refused a known key, NOT_FOUND an unknown or mistyped one. The hit rate is memory ÷ all. Verifications without a verdict are in keyfence_undecided_total.`,
       labelNames: ['code', 'source'],
       registers: [this.registry],
       collect() {

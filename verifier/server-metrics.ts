@@ -9,15 +9,15 @@ export function watchServer(
 ): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_fast_lane_requests_total', () => server.lane.answered).help(
-    "Requests answered without Node's HTTP server, at half the cost; compare keyfence_verdicts_total. Every common client's are: where it is less than 99 %, see the two below.",
+    "Requests that the fast lane answered without Node's HTTP server, at half the cost. Compare with keyfence_verdicts_total: for common clients it is 99 % or more. If it is less, see keyfence_fast_lane_loans_total and keyfence_fast_lane_handovers_total.",
   );
   count('keyfence_fast_lane_loans_total', () => server.lane.delegated).help(
-    "Requests answered by Node's HTTP server whose connections stayed in the fast lane: other paths, and what is refused.",
+    "Delegated requests: Node's HTTP server answered them, and their connections stayed in the fast lane. They are requests for other paths, and those that are refused.",
   );
   count('keyfence_fast_lane_handovers_total', () => server.lane.handedOver).help(
-    "Connections handed over to Node's HTTP server; a connection never comes back to the fast lane. If there are many and few requests in the fast lane, clients send something uncommon (chunked bodies, Expect, a head over 4 KiB), or ask for other paths only, or so many requests come in parts that FAST_LANE_WAIT_BYTES_MAX is used up.",
+    "Connections that the fast lane handed over to Node's HTTP server for good. If there are many, and few requests in the fast lane, clients send something uncommon (chunked bodies, Expect, a head over 4 KiB), use other paths only, or send so many partial requests that FAST_LANE_WAIT_BYTES_MAX is used up.",
   );
   gauge('keyfence_requests_in_flight', () => server.requestsInFlight).help(
-    'Requests being received or looked up. At REQUESTS_IN_FLIGHT_MAX more are refused with 503.',
+    'Requests that are being received or looked up. At REQUESTS_IN_FLIGHT_MAX further ones get 503.',
   );
 }

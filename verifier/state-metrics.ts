@@ -29,7 +29,7 @@ export function watchState(
     new Gauge({
       name,
       aggregator: join,
-      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}"; roles and identities have "${WORKSPACE}".`,
+      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}"; the shared log of roles and identities has "${WORKSPACE}".`,
       labelNames: ['api_id'],
       registers: [registry],
       collect() {
@@ -42,67 +42,67 @@ export function watchState(
 
   const { counts } = verifier;
   count('keyfence_lookups_total', () => counts.fills).help(
-    'Look-ups sent to Redis; one serves all who ask for that key.',
+    'Look-ups sent to Redis; one serves all requests that wait for the key.',
   );
   count('keyfence_malformed_keys_total', () => counts.malformed).help(
     'Keys refused by their checksum, without a look-up.',
   );
   count('keyfence_stale_answers_prevented_total', () => counts.stale).help(
-    'Look-ups at Redis because the lease of an answer in memory had run out. Rises when Redis is away or this process was paused.',
+    'Look-ups of keys that were in memory, because the lease was over. Rises when Redis is away or this process was paused.',
   );
   count('keyfence_cache_evictions_total', () => verifier.cache.evictions).help(
-    'Keys pushed out of memory. A steady rate: raise CACHE_KEYS_MAX.',
+    'Keys that left memory for lack of room. If they do so steadily, raise CACHE_KEYS_MAX.',
   );
   count('keyfence_credit_exchanges_total', () => counts.credits.exchanges).help(
-    'Calls to Redis by which credits, and what rate limits allow, were taken, settled and given back; one serves all keys of an API that wait. Compare VALID verdicts of keys with either: a key that is asked for often needs few.',
+    'Calls to Redis (exchanges) that report what was spent of credits and rate limits, take more and give back; one serves all waiting keys of an API. Compare with the VALID verdicts on such keys: a key that is asked for often needs few.',
   );
   count('keyfence_credit_exchanges_failed_total', () => counts.credits.failed).help(
-    'Those that failed, or were not confirmed by REDIS_REPLICAS replicas: who waited was answered 503, nothing was spent.',
+    'Exchanges that failed, or that fewer than REDIS_REPLICAS replicas confirmed. Requests that waited got 503; nothing was spent.',
   );
   count('keyfence_credit_recalls_total', () => counts.credits.recalls).help(
-    'Requests of other verifiers to give back credits, or what is left of a rate limit. Many: keys near their end are asked for at many verifiers.',
+    'Times that Redis asked this verifier to give back credits or part of a rate limit, because another verifier needs them. Many recalls: many verifiers are asked for keys that have little left.',
   );
   count('keyfence_credits_withheld_total', () => counts.credits.withheld).help(
-    'Refusals for want of credits while other verifiers held enough and did not give back in 50 ms.',
+    'Refusals (USAGE_EXCEEDED) while other verifiers held enough credits and did not give them back within 50 ms.',
   );
   count('keyfence_limits_withheld_total', () => counts.credits.limitsWithheld).help(
-    'Refusals by rate limits while other verifiers held enough and did not give back in 50 ms.',
+    'Refusals (RATE_LIMITED) while other verifiers held enough of the limit and did not give it back within 50 ms.',
   );
   const inAll = (read: (follower: Follower) => number) =>
     all().reduce((sum, follower) => sum + read(follower), 0);
   gauge('keyfence_credit_pools', () => inAll(({ credits }) => credits.pools)).help(
-    'Keys with credits that were asked for lately.',
+    'Keys with credits that somebody asked for lately.',
   );
   gauge('keyfence_limit_pools', () => inAll(({ credits }) => credits.limits)).help(
-    'Rate limits of keys that were asked for lately.',
+    'Rate limits of keys that somebody asked for lately.',
   );
   gauge('keyfence_credits_held', () => inAll(({ credits }) => credits.held)).help(
     'Credits that this verifier holds and has not spent: what a crash now would lose.',
   );
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
-    'Verdicts that are missing from usage, because there were more keys than USAGE_KEYS_MAX or Redis was out of reach for an hour, or at the end. The verdicts themselves were given.',
+    'Verdicts that usage does not count: there were more keys than USAGE_KEYS_MAX, or Redis was out of reach for an hour or when this process stopped. Callers did get these verdicts.',
   );
   gauge('keyfence_usage_tags', () => usage?.tags ?? 0).help(
-    'Tags whose counts wait for the next report; at USAGE_TAGS_HELD_MAX more of them are counted as `other`.',
+    'Tags whose counts wait for the next report; from USAGE_TAGS_HELD_MAX on, further tags are counted as `other`.',
   );
   gauge('keyfence_usage_keys', () => usage?.keys ?? 0).help(
-    'Keys whose verdicts are counted and not yet reported. Grows while Redis is away, up to USAGE_KEYS_MAX.',
+    'Keys whose counted verdicts wait for the next report. Grows while Redis is away, up to USAGE_KEYS_MAX.',
   );
   gauge('keyfence_protocol', () => PROTOCOL, 'min').help(
-    'What this verifier understands. While one of a fleet is lower, keys that need more are refused with VERIFIERS_TOO_OLD in the APIs that it follows.',
+    'Version of the protocol that this verifier understands. In the APIs that it follows, control planes refuse changes that need a higher one, with VERIFIERS_TOO_OLD.',
   );
   gauge('keyfence_cache_keys', () => verifier.cache.size).help('Keys in memory.');
   gauge('keyfence_lookups_in_flight', () => verifier.lookupsInFlight).help('Look-ups under way.');
   gauge('keyfence_followers', () => verifier.followers.length).help('APIs followed.');
   perApi(
     'keyfence_follower_live',
-    '1 where the API is followed and in sync, 0 where it is not and its keys are answered 503.',
+    '1 if the verifier is in sync with the API; 0 if not: questions about its keys get 503.',
     (follower) => (follower.live ? 1 : 0),
     'min',
   );
   perApi(
     'keyfence_lease_remaining_seconds',
-    'Time for which memory may still answer without hearing from Redis. Near LEASE_MS is normal; 0 means 503 for known keys.',
+    'Rest of the lease: time for which the verifier may still answer from memory without hearing from Redis. Near LEASE_MS is normal; at 0 known keys get 503.',
     (follower) => follower.leaseRemainingMs / 1000,
     'min',
   );
@@ -114,7 +114,7 @@ export function watchState(
   );
   perApi(
     'keyfence_sync_lag_changes',
-    'Changes that exist and are not yet applied. Above 0 for more than a moment, this verifier holds disables up.',
+    'Changes that this verifier knows of and has not applied. If it stays above 0, this verifier delays disables.',
     (follower) => follower.lag,
     'max',
   );

@@ -6,7 +6,7 @@ export function watchUpstreams(registry: Registry, relays: Readonly<Record<strin
   const registers = [registry];
   new Gauge({
     name: 'keyfence_relayed_in_flight',
-    help: 'Requests and WebSockets that were passed on and are not over, to the API in proxy mode or to the control plane. At UPSTREAM_CONNECTIONS_MAX or CONTROL_PLANE_CONNECTIONS_MAX more are answered 503.',
+    help: 'Open requests and WebSockets that the verifier passed on: to the API in proxy mode, or to the control plane. At UPSTREAM_CONNECTIONS_MAX or CONTROL_PLANE_CONNECTIONS_MAX further ones get 503.',
     labelNames: ['to'],
     registers,
     collect() {
@@ -15,7 +15,7 @@ export function watchUpstreams(registry: Registry, relays: Readonly<Record<strin
   });
   new Counter({
     name: 'keyfence_relay_faults_total',
-    help: 'Requests passed on that got no response. busy: too many at once; unreachable: no connection; late: no answer in time; cut: the connection ended first; invalid: what came is no HTTP that can be passed on, or its head is over HEADER_BYTES_MAX. The log says more of each.',
+    help: 'Requests that the verifier passed on and that got no response. busy: too many at once; unreachable: no connection; late: no response in time; cut: the connection ended first; invalid: the response is not valid HTTP, or its head is over HEADER_BYTES_MAX. The log says more.',
     labelNames: ['to', 'fault'],
     registers,
     collect() {

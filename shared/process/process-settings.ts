@@ -3,12 +3,12 @@ import { choice, integer, port, text } from './config.ts';
 /** The settings that every process has. */
 export const processSettings = (adminPort: number) => ({
   LOG_LEVEL: choice(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'], 'info').help(
-    'Least level that is logged',
+    'Lowest level that is logged',
   ),
   ADMIN_HOST: text('127.0.0.1').help('Address of the admin listener: `/livez`, `/readyz`, `/metrics`'),
   ADMIN_PORT: port(adminPort).help('Port of the admin listener'),
   DRAIN_MS: integer(0, 300_000, 'ms', 1000).help(
-    'Time after SIGTERM in which requests are still taken, each connection is closed after its answer, and `/readyz` says 503. Set it longer than a balancer needs to turn away',
+    'Time after SIGTERM in which the process still answers requests, closes each connection after its answer, and answers 503 at `/readyz`. Set it longer than a balancer needs to notice',
   ),
   SHUTDOWN_GRACE_MS: integer(0, 300_000, 'ms', 10_000).deprecated(
     'Longest time that requests in flight may take to finish after DRAIN_MS',

@@ -10,20 +10,16 @@ export const redisSettings = {
     'redis://, rediss:// or unix:// URLs, comma-separated',
     parseUrls,
   ).help('Redis 7 or newer. With REDIS_MODE `sentinel` or `cluster`: several sentinels or seed nodes'),
-  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single').help(
-    'Kind of Redis that REDIS_URL leads to',
-  ),
-  REDIS_SENTINEL_NAME: text('mymaster').help("The primary's name at the sentinels"),
-  REDIS_USERNAME: text('').help('ACL user, where the URL names none'),
-  REDIS_PASSWORD: secret('', 'text').help(
-    'Password, where the URL has none; better from REDIS_PASSWORD_FILE',
-  ),
-  REDIS_SENTINEL_PASSWORD: secret('', 'text').help('Password of the sentinels'),
+  REDIS_MODE: choice(['single', 'sentinel', 'cluster'], 'single').help('Kind of Redis at REDIS_URL'),
+  REDIS_SENTINEL_NAME: text('mymaster').help('Name of the primary at the Sentinels'),
+  REDIS_USERNAME: text('').help('ACL user, if the URL names none'),
+  REDIS_PASSWORD: secret('', 'text').help('Password, if the URL has none; better in REDIS_PASSWORD_FILE'),
+  REDIS_SENTINEL_PASSWORD: secret('', 'text').help('Password of the Sentinels'),
   REDIS_TLS_CA_FILE: text('').help(
-    "PEM file of the certificate authority for `rediss://`, where it is not one of the system's",
+    "PEM file of the certificate authority for `rediss://`, if it is not one of the system's",
   ),
   REDIS_REPLICAS: integer(0, 8, 'replicas', 0).help(
-    'Replicas that must hold a write before it is acknowledged (WAIT). All of them, or a failover can lose acknowledged writes',
+    'Number of replicas that must hold a write before it is acknowledged (WAIT). Set it to all of them, or a failover can lose acknowledged writes',
   ),
   REDIS_CONNECT_TIMEOUT_MS: integer(50, 60_000, 'ms', 1000).deprecated(
     'Longest time for opening a connection',

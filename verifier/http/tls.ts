@@ -16,9 +16,9 @@ import type { Logger } from '#shared/process/log.ts';
 
 export const tlsSettings = {
   TLS_CERT_FILE: text('').help(
-    'PEM file of a certificate and its chain: with it the TCP listeners of callers speak HTTPS. Replace both files to renew it; no restart is needed',
+    'PEM file of a certificate and its chain. If it is set, the TCP listeners for callers speak HTTPS. To renew it, replace both files; no restart is needed',
   ),
-  TLS_KEY_FILE: text('').help('PEM file of its private key'),
+  TLS_KEY_FILE: text('').help('PEM file of the private key of TLS_CERT_FILE'),
 };
 
 type TlsConfig = ConfigOf<typeof tlsSettings>;

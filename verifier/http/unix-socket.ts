@@ -20,7 +20,7 @@ const socketPath: Setting<string> = {
   },
   default: '',
   rule: `absolute path of at most ${PATH_BYTES_MAX} bytes, its directory of at most ${DIRECTORY_BYTES_MAX}`,
-  help: 'A Unix socket that callers on this machine may use besides PORT, faster and without TLS. Every local user may; its directory decides who can reach it',
+  help: 'Path of a Unix socket for callers on this machine, besides PORT; faster, and without TLS. Every local user who can reach its directory may use it',
 };
 
 export const unixSettings = { LISTEN_UNIX: socketPath };

@@ -16,7 +16,7 @@ const apiId: Setting<string> = {
   },
   default: '',
   rule: 'API id',
-  help: 'The API that a key must be of to pass; empty = any that this verifier answers for',
+  help: 'The API that a key must belong to; empty = any that this verifier answers for',
 };
 
 const requirements: Setting<Requirements> = {
@@ -25,31 +25,31 @@ const requirements: Setting<Requirements> = {
   },
   default: '',
   rule: 'permissions, as `a AND (b OR c)`',
-  help: 'The permissions that a key must have to pass; empty = none',
+  help: 'The permissions that a key must have; empty = none',
 };
 
 export const proxySettings = {
   UPSTREAM_URL: httpUrl().help(
-    "Proxy mode: address of the API itself. Where it is set, PROXY_PORT takes the API's requests and passes on those that a key allows",
+    "Proxy mode: address of the API itself. If it is set, the verifier takes the API's requests at PROXY_PORT and passes on those with a valid key",
   ),
   PROXY_HOST: text('127.0.0.1').help('Address of the listener in front of the API'),
   PROXY_PORT: port(3002).help('Port of the listener in front of the API'),
   PROXY_API_ID: apiId,
   PROXY_PERMISSIONS: requirements,
   UPSTREAM_CONNECTIONS_MAX: integer(1, 10_000, 'connections', 1000).help(
-    'Most requests and WebSockets at the API at once, each on a connection of its own; more are answered 503. A key has at most as many as it leaves free, half of them where it is alone',
+    'Most requests and WebSockets at the API at once, each on a connection of its own; further ones get 503. A key may have at most as many as it leaves free for others: half of all, if no other key has any',
   ),
   UPSTREAM_TIMEOUT_MS: integer(100, 300_000, 'ms', 60_000).help(
-    "Longest wait for the head of the API's answer, and then for each next piece of it. Set it below STALL_TIMEOUT_MS",
+    "Longest wait for the head of the API's response, and then for each next piece of it. Set it below STALL_TIMEOUT_MS",
   ),
   WEBSOCKET_IDLE_MS: integer(1000, 86_400_000, 'ms', 600_000).help(
-    'Time after which a WebSocket is closed on which nothing moves',
+    'Time without any byte after which the verifier closes a WebSocket',
   ),
   PROXY_RECHECK_MS: integer(100, 3_600_000, 'ms', 1000).help(
-    'Period after which the key of a request or WebSocket that goes on is judged again. It is cut when the key is no longer good, and when the lease has passed without a verdict',
+    'Period in which the verifier rechecks the key of a long request or WebSocket. It cuts the request when the key is no longer valid, or when the lease of the last verdict ends without a new verdict',
   ),
   TRUSTED_PROXIES: trustedProxies(
-    'Proxies before this one whose `Forwarded`, `X-Forwarded-…` and `X-Real-IP` reach the API; from any other client they are removed',
+    'Proxies in front of this one. Their headers `Forwarded`, `X-Forwarded-…` and `X-Real-IP` reach the API; the verifier removes those of any other client',
   ),
 };
 
