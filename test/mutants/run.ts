@@ -90,8 +90,9 @@ function tell({ mutant, before, after, fate }: Tried): void {
 }
 
 /** Tells whether no assertion noticed a mistake. */
-const isMissed = ({ kind }: Tried['fate']) =>
-  kind === 'survived' || kind === 'no tests' || kind === 'too slow';
+function isMissed({ kind }: Tried['fate']): boolean {
+  return kind === 'survived' || kind === 'no tests' || kind === 'too slow';
+}
 
 function report(results: readonly Tried[]): void {
   const names = [...new Set(results.map(({ mutant }) => mutant.file))].sort();
