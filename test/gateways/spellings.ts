@@ -25,6 +25,8 @@ export const REPORTS = [
   '/%72%65%70%6f%72%74%73/1',
   '/%2572eports/1',
   '/%252572EPORTS/1',
+  '/%25%37%32eports/1',
+  '/%2525%2537%32EPORTS/1',
   '/%2Freports/1',
   '/%2freports%2f1',
   '/reports%2F1',
