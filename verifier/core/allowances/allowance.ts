@@ -101,9 +101,12 @@ export function spend(claims: readonly Claim[], nowMs: number): Spending | undef
   return { code, remaining, limits, retryMs: refused.pool.retryMs };
 }
 
-/** Has Redis asked for all that is not here. */
+/** Has Redis asked for all that is not here, and the rest kept until that comes. */
 export function ask(claims: readonly Claim[], waiter: Waiter, nowMs: number): void {
-  for (const { pool, cost } of claims) if (pool.look(cost, nowMs) === undefined) pool.ask(waiter, cost);
+  for (const { pool, cost } of claims) {
+    if (pool.look(cost, nowMs) === undefined) pool.ask(waiter, cost);
+    else pool.keep(waiter, cost);
+  }
 }
 
 /** Gives back what came for a request that was refused for something else. */

@@ -167,6 +167,11 @@ export class Pool {
     if (this.#turn === 0) this.#request(this);
   }
 
+  /** Keeps what is here for one who waits for another pool: recalled, either would give back what came while the other is asked. */
+  keep(waiter: Waiter, cost: number): void {
+    if (cost > 0) this.#waiters.add(waiter, cost);
+  }
+
   /** Begins a turn: what is not kept is gone from here before anybody is told. undefined = there is nothing to say. */
   begin(turn: number): PoolTurn | undefined {
     if (this.#turn !== 0) return undefined;
@@ -215,7 +220,7 @@ export class Pool {
     if (status === 'WAIT') return void this.#clock.after(RETRY_MS, () => this.#goOn());
     this.#waiters.wakeAll();
     this.#slice = this.available;
-    const isAsked = this.#returns || (nowMs < this.#recalledUntilMs && this.available > 0);
+    const isAsked = this.#returns || (nowMs < this.#recalledUntilMs && this.available > this.#waiters.cost);
     if (isAsked && !this.#settled) this.giveBack();
   }
 

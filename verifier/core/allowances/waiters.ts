@@ -17,7 +17,14 @@ export class Waiters {
   readonly #waiters = new Map<Waiter, number>();
 
   get size(): number {
+    this.#forgetOver();
     return this.#waiters.size;
+  }
+
+  /** Sum of what they need. */
+  get cost(): number {
+    this.#forgetOver();
+    return [...this.#waiters.values()].reduce((sum, cost) => sum + cost, 0);
   }
 
   add(waiter: Waiter, cost: number): void {
@@ -52,6 +59,10 @@ export class Waiters {
 
   failAll(error: unknown): void {
     for (const waiter of this.#take()) waiter.fail(error);
+  }
+
+  #forgetOver(): void {
+    for (const waiter of this.#waiters.keys()) if (waiter.over) this.#waiters.delete(waiter);
   }
 
   #take(): Waiter[] {
