@@ -43,7 +43,7 @@ const PEERS = { express: '^5.0.0', fastify: '^5.0.0', hono: '^4.0.0' };
 execFileSync(process.execPath, ['--disable-warning=ExperimentalWarning', 'deploy/image/build.ts', server], {
   stdio: 'inherit',
 });
-writePackage(server, 'control-plane/README.md', {
+writePackage(server, 'control-plane', {
   name: 'keyfence-server',
   bin: { keyfence: 'control-plane/cli/keyfence.js' },
   imports: { '#shared/*': './shared/*' },
@@ -67,7 +67,7 @@ await build({
 });
 for (const script of globSync('{verifier,shared}/**/*.lua')) cpSync(script, join(library, script));
 writeTypes(Object.values(ENTRIES), join(library, 'types'));
-writePackage(library, 'verifier/library/README.md', {
+writePackage(library, 'verifier/library', {
   name: 'keyfence',
   exports: {
     ...Object.fromEntries(
@@ -83,12 +83,15 @@ writePackage(library, 'verifier/library/README.md', {
   peerDependenciesMeta: Object.fromEntries(Object.keys(PEERS).map((name) => [name, { optional: true }])),
 });
 
-/** Writes `package.json`, the README of a folder of the project and the license. Links that lead out of the package become text. */
-function writePackage(target: string, readme: string, fields: Readonly<Record<string, unknown>>): void {
+/** Writes `package.json`, the license and the pages of a folder of the project. Links that lead out of that folder become text. */
+function writePackage(target: string, pages: string, fields: Readonly<Record<string, unknown>>): void {
   const manifest = { version, description, license, type: 'module', engines, ...fields };
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
-  const text = readFileSync(readme, 'utf8').replace(/\[([^\]]+)\]\((?!https?:|#)[^)]+\)/g, '$1');
-  writeFileSync(join(target, 'README.md'), text);
+  for (const page of globSync('*.md', { cwd: pages })) {
+    const text = readFileSync(join(pages, page), 'utf8');
+    const own = text.replace(/\[([^\]]+)\]\((?!https?:|#|[\w-]+\.md[)#])[^)]+\)/g, '$1');
+    writeFileSync(join(target, page), own);
+  }
   cpSync('LICENSE', join(target, 'LICENSE'));
 }
 
