@@ -2,7 +2,7 @@ import { Counter, Histogram } from 'prom-client';
 import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
 import type { Fence, FenceEvents } from './core/fence.ts';
 import type { JourneyEvents } from './core/journey.ts';
-import type { Connections } from './http/connections.ts';
+import type { Connections } from './http/guards/connections.ts';
 import type { Audit } from './redis/audit.ts';
 import type { BootstrapWatch } from './redis/bootstrap-keys.ts';
 import type { DurabilityCheck } from './redis/durability.ts';

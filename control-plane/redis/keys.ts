@@ -143,16 +143,17 @@ export class Keys {
     return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
   }
 
-  /** Permissions of a key, and the version of its record that has them; undefined when there is no such key. */
-  async permissionsOf(
+  /** A list that a key has, with the version of its record, on which a change of it can be conditional; undefined = there is no record. */
+  async listOf(
     apiId: string,
     keyId: string,
-  ): Promise<{ readonly slugs: readonly string[]; readonly version: string } | undefined> {
+    field: 'permissions' | 'roles',
+  ): Promise<{ readonly values: readonly string[]; readonly version: string } | undefined> {
     const record = recordKey(apiId, keyId);
     const [secretHash, version, text] = await this.#options.nodes.run(record, (redis) =>
-      redis.hmget(record, 'p', 'v', KEY_FIELDS.permissions.letter),
+      redis.hmget(record, 'p', 'v', KEY_FIELDS[field].letter),
     );
-    return secretHash ? { slugs: slugsOf(text ?? ''), version: version ?? '0' } : undefined;
+    return secretHash ? { values: slugsOf(text ?? ''), version: version ?? '0' } : undefined;
   }
 
   /** Sets the pointers of a key, whose record comes after both. Rejects with CONFLICT or SERVICE_UNAVAILABLE. */

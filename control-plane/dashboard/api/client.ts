@@ -1,57 +1,22 @@
 import type { Static } from 'typebox';
-import type * as identities from '../../http/operations/identities.ts';
-import type * as permissions from '../../http/operations/permissions.ts';
-import type * as answers from '../../http/operations/responses.ts';
-import type * as roles from '../../http/operations/roles.ts';
+import type { operations } from '../../http/operations/index.ts';
 
-/** Each operation that the dashboard calls, and what it answers: the schemas that the server serialises by. */
-interface Decider {
-  'apis.listApis': Static<typeof answers.ApiPage>;
-  'apis.getApi': Static<typeof answers.Api>;
-  'apis.createApi': Static<typeof answers.CreatedApi>;
-  'apis.updateApi': Static<typeof answers.UpdatedApi>;
-  'apis.deleteApi': Static<typeof answers.Propagated>;
-  'apis.getVerifications': Static<typeof answers.ApiVerifications>;
-  'apis.listKeys': Static<typeof answers.KeyPage>;
-  'keys.createKey': Static<typeof answers.CreatedKey>;
-  'keys.getKey': Static<typeof answers.UsedKey>;
-  'keys.updateKey': Static<typeof answers.Propagated>;
-  'keys.updateKeys': Static<typeof answers.UpdatedKeys>;
-  'keys.rerollKey': Static<typeof answers.RerolledKey>;
-  'keys.deleteKey': Static<typeof answers.Propagated>;
-  'keys.getPropagation': Static<typeof answers.Propagated>;
-  'keys.getVerifications': Static<typeof answers.Verifications>;
-  'identities.createIdentity': Static<typeof identities.CreatedIdentity>;
-  'identities.getIdentity': Static<typeof identities.Identity>;
-  'identities.listIdentities': Static<typeof identities.IdentityPage>;
-  'identities.updateIdentity': Static<typeof identities.UpdatedIdentity>;
-  'identities.getIdentityPropagation': Static<typeof answers.Propagated>;
-  'identities.deleteIdentity': Static<typeof answers.Propagated>;
-  'permissions.listPermissions': Static<typeof permissions.PermissionList>;
-  'permissions.createRole': Static<typeof roles.CreatedRole>;
-  'permissions.listRoles': Static<typeof roles.RoleList>;
-  'permissions.setRolePermissions': Static<typeof answers.Propagated>;
-  'permissions.getRolePropagation': Static<typeof answers.Propagated>;
-  'permissions.deleteRole': Static<typeof answers.Propagated>;
-  'rootKeys.listRootKeys': Static<typeof answers.RootKeyList>;
-  'rootKeys.createRootKey': Static<typeof answers.CreatedRootKey>;
-  'rootKeys.updateRootKey': Static<typeof answers.UpdatedRootKey>;
-  'fleet.listVerifiers': Static<typeof answers.VerifierPage>;
-  'audit.listEvents': Static<typeof answers.EventPage>;
-}
+type Operation = (typeof operations)[number];
+/** What each operation answers, by the schema that the server serialises by. */
+type Answers = { [Name in Operation['name']]: Static<Extract<Operation, { name: Name }>['response']> };
 
 /** A key as getKey and listKeys answer it. */
-export type Key = Static<typeof answers.UsedKey>;
+export type Key = Answers['keys.getKey'];
 /** A customer as getIdentity answers it. */
-export type Identity = Decider['identities.getIdentity'];
+export type Identity = Answers['identities.getIdentity'];
 /** A role as listRoles answers it. */
-export type Role = Decider['permissions.listRoles'][number];
+export type Role = Answers['permissions.listRoles'][number];
 /** Progress of a change. */
-export type Propagation = Static<typeof answers.Propagated>['propagation'];
+export type Propagation = Answers['keys.updateKey']['propagation'];
 /** One management call. */
-export type AuditEvent = Decider['audit.listEvents']['events'][number];
+export type AuditEvent = Answers['audit.listEvents']['events'][number];
 /** A verifier as it reported itself. */
-export type Verifier = Static<typeof answers.VerifierPage>['verifiers'][number];
+export type Verifier = Answers['fleet.listVerifiers']['verifiers'][number];
 type Input = Readonly<Record<string, unknown>>;
 
 /** Reason why a call failed: the API's code, or UNREACHABLE where no answer of the API came. */
@@ -104,10 +69,10 @@ export function signOut(why = ''): void {
 }
 
 /** Calls the API as who is signed in; ends the session where the root key is no longer accepted. */
-export async function call<Name extends keyof Decider>(
+export async function call<Name extends keyof Answers>(
   operation: Name,
   input: Input = {},
-): Promise<Decider[Name]> {
+): Promise<Answers[Name]> {
   try {
     return await send(operation, input, rootKey);
   } catch (error) {
@@ -129,11 +94,11 @@ export async function listVerifiers(): Promise<Verifier[]> {
   return found;
 }
 
-async function send<Name extends keyof Decider>(
+async function send<Name extends keyof Answers>(
   operation: Name,
   input: Input,
   as: string,
-): Promise<Decider[Name]> {
+): Promise<Answers[Name]> {
   const reads = /\.(get|list)/.test(operation);
   const url = new URL(operation, BASE);
   const given = Object.entries(input).filter(([, value]) => value !== undefined && value !== '');

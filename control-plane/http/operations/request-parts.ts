@@ -1,10 +1,12 @@
-import { Type } from 'typebox';
+import { type TProperties, Type } from 'typebox';
 import { API_ID } from '#shared/api-id.ts';
 import { FIELDS } from '../../core/field-schemas.ts';
 
 /** Parts that requests have in common. */
 
-export const strict = { additionalProperties: false } as const;
+/** Schema of a request: an unknown field is refused. */
+export const Fields = <Properties extends TProperties>(fields: Properties) =>
+  Type.Object(fields, { additionalProperties: false });
 
 export const ApiId = Type.String({ pattern: API_ID.source, description: 'The API that keys belong to.' });
 export const KeyId = Type.String({
@@ -12,20 +14,41 @@ export const KeyId = Type.String({
   description: "A key's id, as createKey returned it.",
 });
 export const { name: Name, externalId: ExternalId, ownerId: OwnerId } = FIELDS;
-export const WaitMs = Type.Integer({
-  minimum: 0,
-  maximum: 60_000,
-  description: 'Longest time to hold the answer until the change is complete, ms.',
+/** How long a change is waited for: `waitMs`. */
+export const WaitMs = Type.Optional(
+  Type.Integer({
+    minimum: 0,
+    maximum: 60_000,
+    description: 'Longest time to hold the answer until the change is complete, ms.',
+  }),
+);
+/** A change's place in its log, in a query, whose values are texts. */
+export const SequenceText = Type.String({
+  pattern: '^[1-9][0-9]{0,14}$',
+  description: 'The `sequence` that the change answered.',
 });
 
 export const OperationId = (description: string) =>
   Type.String({ pattern: '^[A-Za-z0-9_-]{16,64}$', description });
 
-export const Moment = (description: string) =>
-  Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: `Unix milliseconds; ${description}` }));
 export const Prefix = (description: string) => Type.String({ pattern: '^[A-Za-z0-9_]{1,16}$', description });
 export const Bytes = (description: string) => Type.Integer({ minimum: 16, maximum: 255, description });
 
+/** Number of items in a page, as a query's text. */
+export const Limit = (items: string) =>
+  Type.String({
+    pattern: '^([1-9][0-9]?|100)$',
+    default: '100',
+    description: `${items} per page, 1..100.`,
+  });
+export const PageCursor = (form: { pattern: string } | { minLength: number; maxLength: number }) =>
+  Type.Optional(Type.String({ ...form, description: 'From the page before.' }));
+
+export const Moment = (description: string) =>
+  Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: `Unix milliseconds; ${description}` }));
+/** Unix milliseconds of a `Moment`. */
+export const timeOf = (ms: string | undefined) => (ms === undefined ? undefined : Number(ms));
+/** The time for which counts are asked. */
 export const period = {
   granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
     default: 'day',

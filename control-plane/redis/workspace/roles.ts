@@ -125,18 +125,6 @@ export class Roles {
     });
   }
 
-  /** Ids of a key's roles, and the version of its record that has them; undefined when there is no such key. */
-  async ofKey(
-    apiId: string,
-    keyId: string,
-  ): Promise<{ readonly ids: readonly string[]; readonly version: string } | undefined> {
-    const record = recordKey(apiId, keyId);
-    const [secretHash, version, text] = await this.#options.nodes.run(record, (redis) =>
-      redis.hmget(record, 'p', 'v', KEY_FIELDS.roles.letter),
-    );
-    return secretHash ? { ids: slugsOf(text ?? ''), version: version ?? '0' } : undefined;
-  }
-
   async #present(id: string): Promise<string | undefined> {
     return (await this.existing([id]))[0];
   }

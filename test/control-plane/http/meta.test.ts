@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { checkMeta } from '../../../control-plane/http/routes/meta.ts';
+import { checkMeta } from '../../../control-plane/http/operations/meta.ts';
 
 test('a number that JSON cannot hold is refused, not stored as null', () => {
   for (const text of ['{"a":1e400}', '{"a":[{"b":-1e400}]}'])

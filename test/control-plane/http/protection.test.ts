@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { settings } from '../../../control-plane/config.ts';
-import { neverShed, protect } from '../../../control-plane/http/load-shedding.ts';
+import { neverShed, protect } from '../../../control-plane/http/guards/load-shedding.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { loadConfig } from '../../../shared/process/config.ts';

@@ -2,8 +2,9 @@ import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { settings } from '../../../control-plane/config.ts';
 import { Permissions } from '../../../control-plane/core/permissions.ts';
+import { Turns, takeTurns } from '../../../control-plane/http/guards/turns.ts';
+import { Call } from '../../../control-plane/http/operations/call.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
-import { Turns, takeTurns } from '../../../control-plane/http/turns.ts';
 import { loadConfig } from '../../../shared/process/config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
@@ -67,10 +68,13 @@ test('a caller of whom as many wait as may is refused at once, and those that wa
 test('of the calls of one root key so many are worked on at once, each until its answer, and those of others beside them', async () => {
   const log = createLogger('control-plane', 'silent');
   const app = createServer(loadConfig(settings, { ROOT_KEY }), log);
-  app.decorateRequest('caller', undefined);
+  app.decorateRequest('call', undefined);
   app.addHook('onRequest', async (request) => {
     const rootKeyId = String(request.headers['x-who']);
-    request.caller = { rootKeyId, permissions: new Permissions([]), ancestors: [] };
+    const arrival = { time: 0, requestId: request.id, operation: 'any.work', address: '' };
+    const audit = { record: async () => undefined, recordAll: async () => undefined };
+    request.call = new Call(arrival, {}, { audit, apis: { isKnown: async () => false }, log });
+    request.call.caller = { rootKeyId, permissions: new Permissions([]), ancestors: [] };
   });
   takeTurns(app, { atOnce: 32, waitingMax: 8 }, () => undefined);
   const working: string[] = [];

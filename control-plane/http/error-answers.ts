@@ -1,0 +1,117 @@
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { ApiError, ERRORS, type ErrorCode, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { newRequestId } from '#shared/request-id.ts';
+import { UNHANDLED } from '#shared/unhandled-error.ts';
+import { faultText } from './faults.ts';
+import { LINGER_MS } from './guards/connections.ts';
+
+/** The error that refused a request; an ApiError where one was thrown. */
+interface Failure {
+  readonly code: ErrorCode;
+  readonly message: string;
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    failure: Failure | undefined;
+    /** Of the caller's trace, where it says that it is in one (W3C Trace Context). */
+    traceId: string | undefined;
+  }
+}
+
+export const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** Our codes for Fastify's own refusals. */
+const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: ['UNSUPPORTED_MEDIA_TYPE', 'Content-Type: must be application/json'],
+  FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'body: over the limit'],
+  FST_ERR_CTP_EMPTY_JSON_BODY: ['BAD_REQUEST', 'body: required, a JSON object'],
+  FST_ERR_CTP_INVALID_JSON_BODY: ['BAD_REQUEST', 'body: is not JSON'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['BAD_REQUEST', 'body: is not as long as Content-Length says'],
+  FST_ERR_BAD_URL: ['BAD_REQUEST', 'path: is not a valid URL'],
+  FST_ERR_MAX_PARAM_LENGTH: ['URI_TOO_LONG', 'path: over the limit'],
+};
+
+/** The ids by which logs and the audit log name a request. */
+export function namesOf({ id, traceId }: FastifyRequest): { requestId: string; traceId?: string } {
+  return { requestId: id, ...(traceId === undefined ? {} : { traceId }) };
+}
+
+/** Answers a request with an error of ours, whatever was thrown. */
+export function answerError(
+  error: FastifyError | ApiError,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
+  request.failure = meaningOf(error, request);
+  const { code, message } = request.failure;
+  if (code === 'INTERNAL_SERVER_ERROR') request.log.error({ ...namesOf(request), err: error }, UNHANDLED);
+  if (code === 'SERVICE_UNAVAILABLE') {
+    request.log.warn({ ...namesOf(request), err: error.cause ?? error }, message);
+    reply.header('retry-after', String(RETRY_AFTER_SECONDS));
+  }
+  if (code === 'UNAUTHORIZED') reply.header('www-authenticate', 'Bearer');
+  return reply
+    .code(ERRORS[code][0])
+    .header('x-request-id', request.id)
+    .type(JSON_TYPE)
+    .send(JSON.stringify(errorBody(code, message, request.id)));
+}
+
+function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Failure {
+  if (error instanceof ApiError) return error;
+  if (error.validation) return { code: 'BAD_REQUEST', message: explain(error, request) };
+  const known = FASTIFY_CODES[error.code];
+  if (known) return { code: known[0], message: known[1] };
+  // secure-json-parse and body parsers refuse with a status of their own
+  if (error.statusCode === 400) return { code: 'BAD_REQUEST', message: 'body: is not acceptable JSON' };
+  // So does what serves files: a path out of its folder, a range or a condition that cannot be met.
+  if (error.statusCode === 403 || error.statusCode === 404)
+    return { code: 'NOT_FOUND', message: 'no such path' };
+  if (error.statusCode !== undefined && error.statusCode > 400 && error.statusCode < 500) {
+    return { code: 'BAD_REQUEST', message: `headers: ${STATUS_CODES[error.statusCode] ?? 'not acceptable'}` };
+  }
+  return { code: 'INTERNAL_SERVER_ERROR', message: 'something went wrong on our side' };
+}
+
+/** `field: rule` of the first thing that is wrong. */
+function explain(error: FastifyError, request: FastifyRequest): string {
+  const where = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? 'body');
+  const faults = request.routeOptions.schema ? error.validation : undefined;
+  return faultText(faults, where, where === 'query' ? 'query parameter' : 'field');
+}
+
+/** Answers a request that HTTP itself refuses, which still gets JSON of our shape. */
+export function answerBrokenRequest(
+  this: FastifyInstance,
+  error: NodeJS.ErrnoException,
+  socket: Socket,
+): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const [code, message]: [ErrorCode, string] =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? ['HEADERS_TOO_LARGE', 'headers: over the limit']
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? ['REQUEST_TIMEOUT', 'the request did not arrive in time']
+        : ['BAD_REQUEST', 'the request is not valid HTTP'];
+  answerRaw(socket, code, message);
+}
+
+/** Answers where there is no request to answer, and closes: within LINGER_MS, whatever the client does. */
+export function answerRaw(socket: Duplex, code: ErrorCode, message: string): void {
+  const requestId = newRequestId();
+  const body = JSON.stringify(errorBody(code, message, requestId));
+  const [status] = ERRORS[code];
+  socket.end(
+    `HTTP/1.1 ${status} ${code}\r\nContent-Type: ${JSON_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
+      `X-Request-Id: ${requestId}\r\nConnection: close\r\n\r\n${body}`,
+  );
+  // Nothing else would end a connection whose client keeps its side open.
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+}

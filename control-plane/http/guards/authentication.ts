@@ -1,0 +1,27 @@
+import { ApiError } from '#shared/errors.ts';
+import type { RootKeys } from '../../redis/root-keys.ts';
+import type { App } from '../server.ts';
+import type { Connections } from './connections.ts';
+import type { RateLimits } from './rate-limits.ts';
+
+/** Finds out who asks, before anything else of a call is looked at, and holds callers and strangers to their rate limits. */
+export function authenticate(
+  app: App,
+  parts: { rootKeys: RootKeys; connections: Connections; rates: RateLimits },
+): void {
+  const { rootKeys, connections, rates } = parts;
+  app.addHook('onRequest', async (request, reply) => {
+    if (!request.call) return;
+    try {
+      request.call.caller = await rootKeys.authenticate(request.headers.authorization);
+    } catch (error) {
+      if (error instanceof ApiError && error.code === 'UNAUTHORIZED') {
+        connections.judged(request.raw.socket, false);
+        await rates.failed(request, reply);
+      }
+      throw error;
+    }
+    connections.judged(request.raw.socket, true);
+    await rates.called(request, reply);
+  });
+}

@@ -1,0 +1,105 @@
+import rateLimit, { type FastifyRateLimitStore, normalizeIP } from '@fastify/rate-limit';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Clock } from '#shared/clock.ts';
+import { ApiError } from '#shared/errors.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { callCounter } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import { isChange } from '../operations/operation.ts';
+import type { App } from '../server.ts';
+
+const countScript = new Script(new URL('../../redis/lua/callers/count-call.lua', import.meta.url));
+
+const WINDOW_MS = 60_000;
+/** Most addresses over their limit that are remembered; calls from further ones are counted at Redis each time. */
+const ADDRESSES_MAX = 10_000;
+
+/** The limits on callers. Each rejects with RATE_LIMITED, after setting `Retry-After`. */
+export interface RateLimits {
+  /** To be asked for each call with a valid root key. */
+  called(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  /** To be asked for each call without one. */
+  failed(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+}
+
+/**
+ * Counts calls in Redis, for all control planes together: of a root key, those that read and those that change each by
+ * themselves, so that whoever lists too much can still disable a key; and of an address, those without a valid root key.
+ * An address over its limit is still let in with one, or somebody behind the same proxy could lock it out. Where Redis
+ * does not count, everybody is let through: a limit must not become the outage that it is there to prevent.
+ * @param options.callsMax of each kind per root key and minute; 0 = no limit
+ * @param options.failuresMax per address and minute; 0 = no limit
+ */
+export async function limitRates(
+  app: App,
+  options: {
+    nodes: RedisNodes;
+    callsMax: number;
+    failuresMax: number;
+    clock: Clock;
+    counted: (limit: 'calls' | 'failures' | 'unchecked') => void;
+  },
+): Promise<RateLimits> {
+  const { nodes, clock, counted } = options;
+  class RedisCounters implements FastifyRateLimitStore {
+    incr(who: string, done: Parameters<FastifyRateLimitStore['incr']>[1], windowMs: number): void {
+      count(nodes, who, windowMs).then(
+        (result) => done(null, result),
+        (error) => {
+          counted('unchecked');
+          done(error);
+        },
+      );
+    }
+    child(): RedisCounters {
+      return this;
+    }
+  }
+  await app.register(rateLimit, { global: false, store: RedisCounters, skipOnError: true });
+
+  /** When the minute ends of each address that is over its limit, the first remembered first: a flood from it costs Redis nothing. */
+  const over = new Map<string, number>();
+  const remember = (address: string, untilMs: number) => {
+    over.delete(address);
+    const [oldest = ''] = over.size < ADDRESSES_MAX ? [] : over.keys();
+    over.delete(oldest);
+    over.set(address, untilMs);
+  };
+  const limit = (name: 'calls' | 'failures', max: number, whose: (request: FastifyRequest) => string) => {
+    const check = app.createRateLimit({ max, timeWindow: WINDOW_MS, keyGenerator: whose });
+    return async (request: FastifyRequest, reply: FastifyReply) => {
+      if (max === 0) return;
+      const nowMs = clock.monotonicMs();
+      let untilMs = name === 'failures' ? (over.get(whose(request)) ?? 0) : 0;
+      if (untilMs <= nowMs) {
+        const allowance = await check(request);
+        if (allowance.isAllowed || !allowance.isExceeded) return;
+        untilMs = nowMs + allowance.ttl;
+        if (name === 'failures') remember(whose(request), untilMs);
+      }
+      counted(name);
+      reply.header('retry-after', String(Math.max(1, Math.ceil((untilMs - nowMs) / 1000))));
+      throw new ApiError('RATE_LIMITED', `more than ${max} ${name} within a minute`);
+    };
+  };
+  return {
+    called: limit(
+      'calls',
+      options.callsMax,
+      ({ call, routeOptions: { config } }) =>
+        `${call?.rootKeyId}:${config.operation && isChange(config.operation) ? 'POST' : 'GET'}`,
+    ),
+    failed: limit(
+      'failures',
+      options.failuresMax,
+      ({ call, ip }) => `address:${normalizeIP(call?.address ?? ip)}`,
+    ),
+  };
+}
+
+async function count(nodes: RedisNodes, who: string, windowMs: number) {
+  const counter = callCounter(who);
+  const reply = await nodes.run(counter, (redis) => countScript.run(redis, [counter], [windowMs]));
+  const [current, ttl] = reply as [number, number];
+  return { current, ttl };
+}

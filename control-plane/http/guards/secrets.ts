@@ -1,0 +1,51 @@
+import { ApiError } from '#shared/errors.ts';
+import { hashSecret, isWellFormed } from '#shared/key-format.ts';
+import type { BootstrapKeys } from '../../redis/bootstrap-keys.ts';
+import type { Keys } from '../../redis/keys.ts';
+import type { App } from '../server.ts';
+
+/** Fields that hold what a caller likes, a secret, or its hash. */
+const FREE = new Set(['meta', 'key', 'sha256']);
+/** Fields with ids that callers choose, so that something new may be written down under them. */
+const CHOSEN = new Set(['apiId', 'externalId', 'ownerId', 'slug']);
+/** Shorter texts are no secrets: root keys of the configuration, and keys that were made elsewhere. */
+const LENGTH_MIN = { bootstrap: 32, foreign: 16 };
+
+/**
+ * Refuses calls that have a secret where an id or a name belongs, before anything of them is written down: keys and root
+ * keys of our format by their checksum, root keys of the configuration, and keys that were made elsewhere and imported.
+ */
+export function refuseSecrets(
+  app: App,
+  { bootstrapKeys, keys }: { bootstrapKeys: BootstrapKeys; keys: Pick<Keys, 'find'> },
+): void {
+  app.addHook('preValidation', async ({ call }) => {
+    if (!call) return;
+    const sent = Object(call.request) as object;
+    const isOurs = (text: string) =>
+      isWellFormed(text) ||
+      (text.length >= LENGTH_MIN.bootstrap && bootstrapKeys.find(hashSecret(text)) !== undefined);
+    for (const [field, text] of textsIn(sent)) if (isOurs(text)) throw misplaced(field);
+    for (const [field, text] of Object.entries(sent)) {
+      if (!CHOSEN.has(field) || typeof text !== 'string' || text.length < LENGTH_MIN.foreign) continue;
+      if ((await keys.find(hashSecret(text))) !== undefined) throw misplaced(field);
+    }
+  });
+}
+
+/** The texts of a request, each after the name of the field that holds it, or the list of them; however deep it is. */
+function* textsIn(sent: object): Generator<readonly [field: string, text: string]> {
+  const open: [field: string, value: unknown][] = [['body', sent]];
+  for (let each = open.pop(); each !== undefined; each = open.pop()) {
+    const [field, value] = each;
+    if (typeof value === 'string') yield [field, value];
+    else if (Array.isArray(value)) for (const part of value) open.push([field, part]);
+    else if (typeof value === 'object' && value !== null)
+      for (const [name, part] of Object.entries(value)) if (!FREE.has(name)) open.push([name, part]);
+  }
+}
+
+function misplaced(field: string): ApiError {
+  const fix = 'send the id; who has seen the request may know the key, so rotate it';
+  return new ApiError('BAD_REQUEST', `${field}: must not be a key or root key; ${fix}`);
+}

@@ -1,0 +1,73 @@
+import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import type { App } from '../server.ts';
+
+/** Limits on the calls of one root key. */
+interface TurnLimits {
+  readonly atOnce: number;
+  readonly waitingMax: number;
+}
+
+/**
+ * Runs at most `atOnce` calls of one root key at once. A call counts until it is answered, or has written and waits for
+ * verifiers. Redis does one thing at a time: more at once would make no caller faster, and others slower.
+ * @param refused told of each call that found no place to wait; it is answered RATE_LIMITED
+ */
+export function takeTurns(app: App, limits: TurnLimits, refused: () => void): void {
+  const turns = new Turns(limits);
+  app.addHook('preHandler', async ({ call }, reply) => {
+    if (!call) return;
+    const turn = turns.take(call.caller.rootKeyId);
+    if (turn === undefined) {
+      refused();
+      reply.header('retry-after', String(RETRY_AFTER_SECONDS));
+      throw new ApiError('RATE_LIMITED', `more than ${limits.waitingMax} calls of this root key wait`);
+    }
+    call.turn = await turn;
+  });
+  // `onResponse` would not come for a client that has gone.
+  app.addHook('onSend', ({ call }, _reply, payload, done) => {
+    call?.giveTurnBack();
+    done(null, payload);
+  });
+}
+
+/**
+ * Bounds how many calls of one caller run at once; its further calls wait, in order. A flood of one caller so puts
+ * little before Redis, and the calls of others do not wait behind it.
+ */
+export class Turns {
+  readonly #limits: TurnLimits;
+  readonly #callers = new Map<string, { taken: number; readonly waiting: (() => void)[] }>();
+
+  constructor(limits: TurnLimits) {
+    this.#limits = limits;
+  }
+
+  /**
+   * Resolves when it is the caller's turn, with what gives the turn back; more than once has no effect.
+   * @returns undefined where so many of the caller's wait already
+   */
+  take(caller: string): Promise<() => void> | undefined {
+    const known = this.#callers.get(caller) ?? { taken: 0, waiting: [] };
+    if (known.taken < this.#limits.atOnce) {
+      this.#callers.set(caller, known);
+      known.taken++;
+      return Promise.resolve(this.#giveBack(caller, known));
+    }
+    if (known.waiting.length >= this.#limits.waitingMax) return undefined;
+    return new Promise((resolve) => known.waiting.push(() => resolve(this.#giveBack(caller, known))));
+  }
+
+  /** Makes what gives one turn back, to whoever waits the longest. */
+  #giveBack(caller: string, known: { taken: number; readonly waiting: (() => void)[] }): () => void {
+    let isTaken = true;
+    return () => {
+      if (!isTaken) return;
+      isTaken = false;
+      const next = known.waiting.shift();
+      if (next) return next();
+      known.taken--;
+      if (known.taken === 0) this.#callers.delete(caller);
+    };
+  }
+}

@@ -1,0 +1,42 @@
+import { Type } from 'typebox';
+import { Id, Time } from '../../../core/field-schemas.ts';
+import type { Api } from '../../../redis/apis.ts';
+import type { Call } from '../call.ts';
+import { Bytes, Prefix } from '../request-parts.ts';
+import { Count } from '../response-parts.ts';
+
+/** Defaults of an API's new keys, as requests have them. */
+export const DEFAULTS = {
+  defaultPrefix: Prefix('The `prefix` of keys that are created without one.'),
+  defaultBytes: Bytes('The `byteLength` of keys that are created without one.'),
+};
+
+/** The same as responses have them. */
+export const SHOWN_DEFAULTS = {
+  defaultPrefix: Type.Optional(Type.String({ description: 'The `prefix` of keys created without one.' })),
+  defaultBytes: Type.Optional(Type.Integer({ description: 'The `byteLength` of keys created without one.' })),
+};
+
+export const ShownApi = Type.Object({
+  id: Id('the API'),
+  name: Type.Optional(Type.String()),
+  ...SHOWN_DEFAULTS,
+  createdAt: Time('When it was created'),
+  keys: Type.Optional(Count('Number of its keys; shown with the permission to read them.')),
+  foreignKeys: Type.Optional(
+    Type.Literal(true, {
+      description: 'Some of its keys are of another format, found only by verifiers with FOREIGN_KEYS on.',
+    }),
+  ),
+  protocol: Type.Optional(
+    Type.Integer({
+      minimum: 2,
+      description:
+        'What its verifiers must understand, because of what some of its keys have or had; absent: any can follow it.',
+    }),
+  ),
+});
+
+/** An API as a caller may see it: the number of its keys is for who may read them. */
+export const seenBy = ({ permissions }: Call['caller'], { keys, ...api }: Api) =>
+  permissions.allows(api.id, 'read_key') ? { ...api, keys } : api;

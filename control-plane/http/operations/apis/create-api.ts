@@ -1,0 +1,33 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { Id } from '../../../core/field-schemas.ts';
+import { operation } from '../operation.ts';
+import { ApiId, Fields, Name } from '../request-parts.ts';
+import { DEFAULTS, SHOWN_DEFAULTS } from './api.ts';
+
+export const createApi = operation({
+  name: 'apis.createApi',
+  summary: 'Create an API',
+  description: 'Keys belong to an API. The first key of an unknown API creates it too.',
+  permissions: ['api.<apiId>.create_api'],
+  authorizesItself: true,
+  request: Fields({
+    name: Name,
+    apiId: Type.Optional(ApiId),
+    defaultPrefix: Type.Optional(DEFAULTS.defaultPrefix),
+    defaultBytes: Type.Optional(DEFAULTS.defaultBytes),
+  }),
+  response: Type.Object({ apiId: Id('the API'), name: Type.String(), ...SHOWN_DEFAULTS }),
+  errors: ['CONFLICT'],
+  example: { name: 'Shop', apiId: 'shop' },
+  async handle(call, { apis }) {
+    const { apiId, ...about } = call.request;
+    // An API that is not there yet is no secret.
+    if (!call.caller.permissions.allows(apiId ?? '*', 'create_api')) {
+      throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId ?? '*'}.create_api`);
+    }
+    const created = await apis.create(call.request);
+    call.note({ apiId: created.apiId }, { after: about });
+    return created;
+  },
+});

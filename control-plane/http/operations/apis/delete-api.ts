@@ -1,0 +1,27 @@
+import { apiNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { ApiId, Fields, WaitMs } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+
+export const deleteApi = operation({
+  name: 'apis.deleteApi',
+  summary: 'Delete an API with all its keys',
+  description:
+    'Answers when the deletion is complete, as updateKey does. The id is free again once its keys are removed.',
+  permissions: ['api.<apiId>.delete_api'],
+  request: Fields({ apiId: ApiId, waitMs: WaitMs }),
+  response: Propagated,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { apiId: 'shop' },
+  neverShed: true,
+  async handle(call, { propagator }) {
+    const { apiId, waitMs } = call.request;
+    const write = { apiId, operation: 'api-deleted', keyId: '', fields: {} } as const;
+    const propagation = await propagator.apply(write, waitMs, ({ sequence }) => {
+      call.giveTurnBack();
+      call.note({}, { sequence });
+    });
+    if (!propagation) throw apiNotFound(apiId);
+    return { propagation };
+  },
+});

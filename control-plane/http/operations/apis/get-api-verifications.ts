@@ -1,0 +1,63 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { List, Time } from '../../../core/field-schemas.ts';
+import { apiNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { ApiId, Fields, period, timeOf } from '../request-parts.ts';
+import { usageCounts } from '../response-parts.ts';
+
+export const getApiVerifications = operation({
+  name: 'apis.getVerifications',
+  id: 'getApiVerifications',
+  summary: 'See how often keys of an API were verified',
+  description:
+    'By the hour or the day as keys.getVerifications, of all keys together, deleted ones too; or by the tags that verifyKey was given, by the day. Verifiers report up to their USAGE_PERIOD_MS late.',
+  permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
+  request: Fields({
+    apiId: ApiId,
+    ...period,
+    tag: Type.Optional(
+      Type.String({ minLength: 1, maxLength: 128, description: 'Only verdicts with this tag, by the day.' }),
+    ),
+    groupBy: Type.Optional(
+      Type.Literal('tag', { description: 'One sum for each tag of the time that is asked for.' }),
+    ),
+    limit: Type.String({
+      pattern: '^([1-9][0-9]{0,2}|1000)$',
+      default: '1000',
+      description: 'Tags that are told apart, 1..1000; the rest is summed up as `other`.',
+    }),
+  }),
+  response: Type.Object({
+    verifications: List(
+      Type.Object({
+        time: Type.Optional(Time('When the hour or day began; absent where they are grouped by tag')),
+        tag: Type.Optional(Type.String({ description: 'Where they are grouped by tag.' })),
+        other: Type.Optional(
+          Type.Literal(true, {
+            description:
+              'The verdicts with tags that are not told apart: those after the first USAGE_TAGS_MAX of a day, and those beyond `limit`.',
+          }),
+        ),
+        ...usageCounts,
+      }),
+      {
+        description:
+          'In order of time; where they are grouped by tag, the most used first and the others last.',
+      },
+    ),
+  }),
+  errors: ['NOT_FOUND'],
+  async handle({ request }, { apis, usage, clock }) {
+    const { apiId, granularity, start, end, tag, groupBy, limit } = request;
+    const byTag = groupBy === 'tag';
+    if ((byTag || tag !== undefined) && granularity === 'hour')
+      throw new ApiError('BAD_REQUEST', 'granularity: tags are counted by the day');
+    if (byTag && tag !== undefined) throw new ApiError('BAD_REQUEST', 'tag: not together with groupBy');
+    if (!(await apis.get(apiId))) throw apiNotFound(apiId);
+    const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
+    if (byTag) return { verifications: await usage.byTag(apiId, Number(limit), span) };
+    if (tag !== undefined) return { verifications: await usage.seriesOfTag(apiId, tag, span) };
+    return { verifications: await usage.series(apiId, undefined, span) };
+  },
+});

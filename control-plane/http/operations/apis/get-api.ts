@@ -1,0 +1,19 @@
+import { apiNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { ApiId, Fields } from '../request-parts.ts';
+import { ShownApi, seenBy } from './api.ts';
+
+export const getApi = operation({
+  name: 'apis.getApi',
+  summary: 'Look at an API',
+  description: 'Its name, the defaults of its new keys, and when it was created.',
+  permissions: ['api.<apiId>.read_api'],
+  request: Fields({ apiId: ApiId }),
+  response: ShownApi,
+  errors: ['NOT_FOUND'],
+  async handle({ request, caller }, { apis }) {
+    const api = await apis.get(request.apiId);
+    if (!api) throw apiNotFound(request.apiId);
+    return seenBy(caller, api);
+  },
+});

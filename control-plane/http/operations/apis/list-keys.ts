@@ -1,0 +1,68 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { Cursor, List } from '../../../core/field-schemas.ts';
+import type { KeyFilter } from '../../../redis/key-view.ts';
+import { withoutAliases } from '../aliases.ts';
+import { apiNotFound } from '../authorization.ts';
+import { makeCursor, openCursor } from '../cursor.ts';
+import { joined, lastUsed, UsedKey } from '../keys/key.ts';
+import { operation } from '../operation.ts';
+import { ApiId, ExternalId, Fields, Limit, OwnerId, PageCursor } from '../request-parts.ts';
+
+/** The order, and the creation number to go on from. Of the API it tells no more than `total` does. */
+const PLACE = /^(asc|desc):(\d{1,15})$/;
+
+export const listKeys = operation({
+  name: 'apis.listKeys',
+  summary: 'List the keys of an API',
+  description:
+    'In order of creation; following the cursors visits each key once. With a filter, a page may be short and still have a cursor.',
+  permissions: ['api.<apiId>.read_key', 'api.<apiId>.read_api'],
+  request: Fields({
+    apiId: ApiId,
+    limit: Limit('Keys'),
+    cursor: PageCursor({ minLength: 1, maxLength: 64 }),
+    enabled: Type.Optional(Type.Union([Type.Literal('true'), Type.Literal('false')])),
+    externalId: Type.Optional(ExternalId),
+    ownerId: Type.Optional(OwnerId),
+    name: Type.Optional(Type.String({ minLength: 1, maxLength: 256, description: 'Beginning of the name.' })),
+    sort: Type.Union([Type.Literal('createdAt'), Type.Literal('-createdAt')], { default: 'createdAt' }),
+  }),
+  response: Type.Object({
+    keys: List(UsedKey),
+    total: Type.Integer({ minimum: 0, description: 'All keys of the API, whatever the filter.' }),
+    cursor: Cursor,
+  }),
+  errors: ['NOT_FOUND'],
+  async handle({ request }, services) {
+    const { view, usage } = services;
+    const { apiId, limit, cursor, sort, enabled, externalId, name } = withoutAliases(request);
+    const order = sort === 'createdAt' ? 'asc' : 'desc';
+    const from = cursor === undefined ? undefined : placeOf(cursor, order);
+    const filter: KeyFilter = {
+      ...(enabled === undefined ? {} : { enabled: enabled === 'true' }),
+      ...(externalId === undefined ? {} : { externalId }),
+      ...(name === undefined ? {} : { namePrefix: name }),
+    };
+    const page = await view.list(apiId, filter, Number(limit), order, from);
+    if (!page) throw apiNotFound(apiId);
+    const used = await usage.lastUsedAtOf(
+      apiId,
+      page.keys.map(({ keyId }) => keyId),
+    );
+    return {
+      keys: await joined(
+        services,
+        page.keys.map((key, i) => ({ ...key, ...lastUsed(used[i]) })),
+      ),
+      total: page.total,
+      ...(page.next === undefined ? {} : { cursor: makeCursor(`${order}:${page.next}`) }),
+    };
+  },
+});
+
+function placeOf(cursor: string, order: 'asc' | 'desc'): number {
+  const [given, from] = openCursor(cursor, PLACE, 'listKeys');
+  if (given !== order) throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort');
+  return Number(from);
+}

@@ -1,0 +1,29 @@
+import { Type } from 'typebox';
+import { Id } from '../../../core/field-schemas.ts';
+import { apiNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { ApiId, Fields, Name } from '../request-parts.ts';
+import { DEFAULTS } from './api.ts';
+
+export const updateApi = operation({
+  name: 'apis.updateApi',
+  summary: 'Change the name of an API and the defaults of its new keys',
+  description: 'An absent field is kept, null clears. Keys that exist stay as they are.',
+  permissions: ['api.<apiId>.update_api'],
+  request: Fields({
+    apiId: ApiId,
+    name: Type.Optional(Name),
+    defaultPrefix: Type.Optional(Type.Union([DEFAULTS.defaultPrefix, Type.Null()])),
+    defaultBytes: Type.Optional(Type.Union([DEFAULTS.defaultBytes, Type.Null()])),
+  }),
+  response: Type.Object({ apiId: Id('the API') }),
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', defaultPrefix: 'shop' },
+  async handle(call, { apis }) {
+    const { apiId, ...patch } = call.request;
+    const before = await apis.update(apiId, patch);
+    if (before === undefined) throw apiNotFound(apiId);
+    call.note({}, { before, after: patch });
+    return { apiId };
+  },
+});

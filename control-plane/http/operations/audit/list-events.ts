@@ -1,0 +1,45 @@
+import { Type } from 'typebox';
+import { Event } from '../../../core/audit-event.ts';
+import { Cursor, List } from '../../../core/field-schemas.ts';
+import { operation } from '../operation.ts';
+import { ApiId, Fields, KeyId, Limit, Moment, PageCursor, timeOf } from '../request-parts.ts';
+
+export const listEvents = operation({
+  name: 'audit.listEvents',
+  summary: 'List calls that changed something or were refused',
+  description: 'The latest come first. With a filter, a page may be short and still have a cursor.',
+  permissions: ['root.*.read_audit'],
+  request: Fields({
+    limit: Limit('Events'),
+    cursor: PageCursor({ pattern: '^[1-9][0-9]{0,14}-[0-9]{1,15}$' }),
+    refused: Type.Union([Type.Literal('true'), Type.Literal('false')], {
+      default: 'false',
+      description: 'true: refused calls. false: calls that changed something, or may have.',
+    }),
+    since: Moment('nothing older.'),
+    until: Moment('nothing newer.'),
+    operation: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z]{1,32}\\.[A-Za-z]{1,32}$', description: 'Such as keys.updateKey.' }),
+    ),
+    apiId: Type.Optional(ApiId),
+    keyId: Type.Optional(KeyId),
+    rootKeyId: Type.Optional(
+      Type.String({ pattern: '^[A-Za-z0-9_-]{1,80}$', description: 'The root key that called.' }),
+    ),
+  }),
+  response: Type.Object({ events: List(Event), cursor: Cursor }),
+  errors: [],
+  async handle({ request }, { audit }) {
+    const { limit, cursor, refused, since, until, ...filter } = request;
+    const kind = refused === 'true' ? 'refused' : 'done';
+    const { events, next } = await audit.list(
+      kind,
+      filter,
+      Number(limit),
+      cursor,
+      timeOf(since),
+      timeOf(until),
+    );
+    return { events, ...(next === undefined ? {} : { cursor: next }) };
+  },
+});

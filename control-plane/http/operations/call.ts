@@ -1,0 +1,165 @@
+import { API_ID } from '#shared/api-id.ts';
+import type { StoredFields } from '#shared/key-record.ts';
+import type { Logger } from '#shared/process/log.ts';
+import {
+  type AuditEvent,
+  type AuditedEffect,
+  type AuditKind,
+  idAsSent,
+  type Subject,
+  shown,
+} from '../../core/audit-event.ts';
+import type { CreditsChange, Written } from '../../core/change-log.ts';
+import type { Apis } from '../../redis/apis.ts';
+import type { Audit } from '../../redis/audit.ts';
+import type { Caller } from '../../redis/root-keys.ts';
+
+/** The facts of a call that are known when it arrives. */
+type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> & {
+  /** Address of the caller, taken on arrival: after a hang-up the connection has none. */
+  readonly address: string;
+};
+
+/** The audit log, as far as it is written to. */
+type Recorder = Pick<Audit, 'record' | 'recordAll'>;
+
+/** One of many keys that a call changes. */
+export interface AuditedKey {
+  readonly keyId: string;
+  /** `SERVICE_UNAVAILABLE`: it may have been changed. */
+  readonly outcome: 'OK' | 'SERVICE_UNAVAILABLE';
+  readonly effect: AuditedEffect;
+}
+
+/** One management call, from its arrival to its answer: who asks, for what, and what the audit log is to say of it. */
+export class Call<Request = unknown> {
+  readonly address: string;
+  readonly log: Pick<Logger, 'warn'>;
+  /** The body or the query; before the handler runs, as it was sent. */
+  request: Request;
+  /** The API that it acts on, as authorization found it. */
+  apiId = '';
+  /** Ends its turn, so that the next call of the same root key begins; set when the turn begins. */
+  turn: (() => void) | undefined;
+  /** True once the handler runs: from then on an outage leaves the outcome unknown. */
+  isLetThrough = false;
+  #caller: Caller | undefined;
+  #on: Subject = {};
+  #effect: AuditedEffect = {};
+  /** Settles when it is recorded as done, where it has written what it was asked for. */
+  #asWritten: Promise<void> | undefined;
+  #recordedKeys = Promise.resolve();
+  readonly #arrival: Arrival;
+  readonly #audit: Recorder;
+  readonly #apis: Pick<Apis, 'isKnown'>;
+
+  constructor(
+    arrival: Arrival,
+    request: Request,
+    parts: { readonly audit: Recorder; readonly apis: Pick<Apis, 'isKnown'>; readonly log: Call['log'] },
+  ) {
+    this.#arrival = arrival;
+    this.address = arrival.address;
+    this.request = request;
+    this.#audit = parts.audit;
+    this.#apis = parts.apis;
+    this.log = parts.log;
+  }
+
+  /** The root key that asks. Throws before authentication. */
+  get caller(): Caller {
+    if (!this.#caller) throw new Error('a call was not behind authentication');
+    return this.#caller;
+  }
+
+  set caller(caller: Caller) {
+    this.#caller = caller;
+  }
+
+  /** The caller's id; undefined before authentication. */
+  get rootKeyId(): string | undefined {
+    return this.#caller?.rootKeyId;
+  }
+
+  /** Lets the next call of the same root key begin: this one has written what it writes, and waits for others. */
+  giveTurnBack(): void {
+    this.turn?.();
+  }
+
+  /** Adds to what the audit log is to say of the call. */
+  note(on: Subject, effect: AuditedEffect = {}): void {
+    this.#on = { ...this.#on, ...on };
+    this.#effect = { ...this.#effect, ...effect };
+  }
+
+  /** Records the call, which has written its change, while it waits until that is complete. */
+  recordWritten(): void {
+    this.#asWritten = this.#audit.record('done', this.#event('OK', this.#subject(), this.#effect));
+  }
+
+  /** Records keys that the call changed, or may have, after those of before; resolves when all of them are recorded. */
+  recordKeys(keys: readonly AuditedKey[] = []): Promise<void> {
+    if (keys.length === 0) return this.#recordedKeys;
+    const { apiId } = this.#subject();
+    const events = keys.map(({ keyId, outcome, effect }) =>
+      this.#event(outcome, { ...(apiId === undefined ? {} : { apiId }), keyId }, effect),
+    );
+    this.#recordedKeys = this.#recordedKeys.then(() => this.#audit.recordAll('done', events));
+    return this.#recordedKeys;
+  }
+
+  /** For a change that was written: gives the turn back, and records what was before, and what is now; nothing where it was deleted. */
+  recordChange(fields?: StoredFields, credits?: CreditsChange) {
+    return (written: Pick<Written, 'sequence' | 'before'>) => {
+      this.giveTurnBack();
+      const effect = effectOf(written, fields);
+      this.note({}, credits ? { ...effect, after: { ...effect.after, credits } } : effect);
+      this.recordWritten();
+    };
+  }
+
+  /** Records how the call ended, unless that was recorded when it had written; resolves when all of it is recorded. */
+  async recordEnd(kind: AuditKind, outcome: AuditEvent['outcome']): Promise<void> {
+    await this.recordKeys();
+    await this.#asWritten;
+    if (this.#asWritten !== undefined && outcome === 'OK') return;
+    // Where Redis does not say whether there is the API of a refused call, there is none.
+    const apiId = this.#sent('apiId') ?? '';
+    const isApi =
+      kind === 'done' || (API_ID.test(apiId) && (await this.#apis.isKnown(apiId).catch(() => false)));
+    await this.#audit.record(kind, this.#event(outcome, this.#subject(isApi), this.#effect));
+  }
+
+  #event(outcome: AuditEvent['outcome'], on: Subject, effect: AuditedEffect): AuditEvent {
+    const { address, ...arrival } = this.#arrival;
+    const rootKeyId = this.#caller ? { rootKeyId: this.#caller.rootKeyId } : {};
+    return { ...arrival, outcome, by: { ...rootKeyId, address }, on, ...effect };
+  }
+
+  /**
+   * The ids that the caller sent, which may not have been judged yet, and those that were noted.
+   * @param isApi whether there is an API of the id that was sent
+   */
+  #subject(isApi = true): Subject {
+    const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId'] as const).flatMap((name) => {
+      const id = this.#sent(name);
+      return id === undefined ? [] : [[name, name === 'apiId' && isApi ? id : idAsSent(id)]];
+    });
+    return { ...Object.fromEntries(ids), ...this.#on };
+  }
+
+  #sent(name: string): string | undefined {
+    const sent: unknown = Object(this.request)[name];
+    return typeof sent === 'string' ? sent : undefined;
+  }
+}
+
+/** The fields of a key before a change and after it; none after it where it was deleted. */
+export function effectOf(
+  { sequence, before }: Pick<Written, 'sequence' | 'before'>,
+  fields?: StoredFields,
+): AuditedEffect {
+  const changed = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);
+  const after = fields === undefined ? {} : { after: shown(fields) };
+  return { sequence, before: shown(Object.fromEntries(changed)), ...after };
+}

@@ -1,0 +1,40 @@
+import { Type } from 'typebox';
+import { identityIdOf } from '#shared/key-format.ts';
+import { storedFields } from '#shared/key-record.ts';
+import { Id } from '../../../core/field-schemas.ts';
+import { checkLimits } from '../../../core/limit-schemas.ts';
+import { checkMeta } from '../meta.ts';
+import { operation } from '../operation.ts';
+import { ExternalId, Fields, WaitMs } from '../request-parts.ts';
+import { Propagation } from '../response-parts.ts';
+import { ApiIds, GIVEN } from './identity.ts';
+
+export const createIdentity = operation({
+  name: 'identities.createIdentity',
+  summary: 'Create an identity',
+  description:
+    'An identity is one customer: all keys of all APIs with its `externalId`, those that there are and those that come. One change, however many keys that are: it answers when it is complete, as updateKey does. After 503 send it again; 409 then means that the identity is there, and updateIdentity, with the same fields, that every verifier knows it.',
+  permissions: ['root.*.create_identity'],
+  request: Fields({
+    externalId: ExternalId,
+    ...GIVEN,
+    enabled: Type.Boolean({
+      default: true,
+      description: 'false: no key of the owner is accepted until it is enabled.',
+    }),
+    apiIds: Type.Optional(ApiIds),
+    waitMs: WaitMs,
+  }),
+  response: Type.Object({ identityId: Id('the identity'), propagation: Propagation }),
+  errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { externalId: 'ada', meta: { plan: 'pro' } },
+  async handle(call, { identities }) {
+    const { externalId, waitMs, enabled, meta = {}, ratelimits = [], apiIds } = call.request;
+    checkMeta(meta);
+    checkLimits(ratelimits);
+    const fields = { enabled, meta, ratelimits, ...(apiIds ? { apiIds } : {}) };
+    call.note({ externalId, identityId: identityIdOf(externalId) });
+    const record = call.recordChange(storedFields(fields));
+    return identities.create({ externalId, ...fields }, waitMs, ({ sequence }) => record({ sequence }));
+  },
+});

@@ -1,0 +1,27 @@
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { operation } from '../operation.ts';
+import { Fields, WaitMs } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+import { IdentityId, identityIdExample, identityNotFound } from './identity.ts';
+
+export const deleteIdentity = operation({
+  name: 'identities.deleteIdentity',
+  summary: 'Delete an identity',
+  description:
+    'Its keys stay, with their own `enabled`, and so one that is disabled cannot be deleted: its keys would be accepted again.',
+  permissions: ['root.*.delete_identity'],
+  request: Fields({ identityId: IdentityId, waitMs: WaitMs }),
+  response: Propagated,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { identityId: identityIdExample },
+  neverShed: true,
+  async handle(call, { identities, propagator }) {
+    const { identityId: keyId, waitMs } = call.request;
+    const condition = await identities.toDelete(keyId);
+    if (condition === undefined) throw identityNotFound();
+    const write = { apiId: WORKSPACE, operation: 'delete', keyId, fields: {}, condition } as const;
+    const propagation = await propagator.apply(write, waitMs, call.recordChange());
+    if (!propagation) throw identityNotFound();
+    return { propagation };
+  },
+});

@@ -1,0 +1,20 @@
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { operation } from '../operation.ts';
+import { Fields, SequenceText } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+import { IdentityId, identityNotFound } from './identity.ts';
+
+export const getIdentityPropagation = operation({
+  name: 'identities.getIdentityPropagation',
+  summary: "See how far an identity's change has come",
+  description: 'For changes that answered `pending`.',
+  permissions: ['root.*.read_identity'],
+  request: Fields({ identityId: IdentityId, sequence: SequenceText }),
+  response: Propagated,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  async handle({ request: { identityId, sequence } }, { propagator }) {
+    const propagation = await propagator.status(WORKSPACE, identityId, Number(sequence));
+    if (!propagation) throw identityNotFound();
+    return { propagation };
+  },
+});

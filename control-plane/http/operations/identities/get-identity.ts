@@ -1,0 +1,18 @@
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+import { identityNotFound, idIn, ShownIdentity, WHICH } from './identity.ts';
+
+export const getIdentity = operation({
+  name: 'identities.getIdentity',
+  summary: 'Look at an identity',
+  description: 'By its id, or by the `externalId` of its owner.',
+  permissions: ['root.*.read_identity'],
+  request: Fields(WHICH),
+  response: ShownIdentity,
+  errors: ['NOT_FOUND'],
+  async handle({ request }, { identities }) {
+    const identity = await identities.get(idIn(request));
+    if (!identity) throw identityNotFound();
+    return identity;
+  },
+});

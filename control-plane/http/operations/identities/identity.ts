@@ -1,0 +1,54 @@
+import { type Static, Type } from 'typebox';
+import { API_ID_PATTERN } from '#shared/api-id.ts';
+import { ApiError } from '#shared/errors.ts';
+import { identityIdOf } from '#shared/key-format.ts';
+import { FIELDS, Id, List } from '../../../core/field-schemas.ts';
+import { Ratelimits } from '../../../core/limit-schemas.ts';
+import { ExternalId, type Fields } from '../request-parts.ts';
+
+export const IdentityId = Type.String({
+  pattern: '^identity_[A-Za-z0-9_-]{1,71}$',
+  description: "An identity's id, as createIdentity returned it.",
+});
+export const identityIdExample = 'identity_0mzc9k4q8r2wfXa1Bc2d';
+
+/** The fields of an identity as createIdentity and updateIdentity take them. */
+export const GIVEN = {
+  meta: Type.Optional(FIELDS.meta),
+  ratelimits: Type.Optional(
+    Ratelimits({
+      description:
+        'Rate limits that all keys of the owner share, in all APIs, each obeyed where a verification names it; where a key has one of that name itself, that one counts. `[]` takes all away.',
+    }),
+  ),
+};
+
+/** A tenant has few APIs; who has many leaves this out. */
+const APIS_MAX = 100;
+export const ApiIds = Type.Array(Type.String({ pattern: `^${API_ID_PATTERN}$` }), {
+  ...{ minItems: 1, maxItems: APIS_MAX, uniqueItems: true },
+  description:
+    'The APIs in which it holds, where several tenants have APIs here; absent = all. A key of another API with this `externalId` has no identity.',
+});
+
+export const ShownIdentity = Type.Object({
+  id: Id('the identity'),
+  externalId: Type.String({ description: "The owner in the caller's own system." }),
+  enabled: Type.Boolean({ description: 'false: no key of the owner is accepted.' }),
+  meta: Type.Object({}, { additionalProperties: true, description: 'As it was given.' }),
+  ratelimits: Ratelimits({ description: 'Rate limits that all keys of the owner share, in all APIs.' }),
+  apiIds: Type.Optional(List(Type.String(), { description: 'The APIs in which it holds; absent = all.' })),
+});
+
+/** The identity that a call is about. */
+export const WHICH = { identityId: Type.Optional(IdentityId), externalId: Type.Optional(ExternalId) };
+
+/** Returns its id. Throws BAD_REQUEST where it is named in no way or in two. */
+export function idIn({ identityId, externalId }: Static<ReturnType<typeof Fields<typeof WHICH>>>): string {
+  if ((identityId === undefined) === (externalId === undefined))
+    throw new ApiError('BAD_REQUEST', 'identityId: give either this or externalId');
+  return identityId ?? identityIdOf(externalId ?? '');
+}
+
+/** The error for an identity that is not there. */
+export const identityNotFound = () => new ApiError('NOT_FOUND', 'there is no such identity');

@@ -1,0 +1,58 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { storedFields } from '#shared/key-record.ts';
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { checkLimits } from '../../../core/limit-schemas.ts';
+import { checkMeta } from '../meta.ts';
+import { operation } from '../operation.ts';
+import { Fields, WaitMs } from '../request-parts.ts';
+import { Propagation } from '../response-parts.ts';
+import { ApiIds, GIVEN, identityNotFound, idIn, ShownIdentity, WHICH } from './identity.ts';
+
+export const updateIdentity = operation({
+  name: 'identities.updateIdentity',
+  summary: 'Change an identity, or stop a customer',
+  description:
+    'One change, however many keys the owner has. Answers when it is complete, as updateKey does: with `enabled` false no verifier, anywhere, still accepts any of them. Keys keep their own `enabled`. Who may not read identities is told the id and `propagation` alone.',
+  permissions: ['root.*.update_identity'],
+  request: Fields({
+    ...WHICH,
+    enabled: Type.Optional(
+      Type.Boolean({
+        description:
+          'false disables all keys of the owner, in all APIs; true brings back those that are enabled.',
+      }),
+    ),
+    ...GIVEN,
+    apiIds: Type.Optional(Type.Union([ApiIds, Type.Null()])),
+    waitMs: WaitMs,
+  }),
+  response: Type.Object({
+    ...Type.Partial(ShownIdentity).properties,
+    id: ShownIdentity.properties.id,
+    propagation: Propagation,
+  }),
+  errors: ['NOT_FOUND'],
+  example: { externalId: 'ada', enabled: false },
+  neverShed: true,
+  async handle(call, { identities, propagator }) {
+    const { waitMs, identityId: _id, externalId: _owner, ...patch } = call.request;
+    checkMeta(patch.meta ?? {});
+    checkLimits(patch.ratelimits);
+    const fields = storedFields(patch);
+    if (Object.keys(fields).length === 0) throw new ApiError('BAD_REQUEST', 'body: names no field to change');
+    const identityId = idIn(call.request);
+    call.note({ identityId });
+    if (patch.apiIds !== undefined) {
+      // An identity that is to hold in other APIs meets their verifiers.
+      const present = await identities.get(identityId);
+      if (present) await identities.holdOff(present.externalId, patch.apiIds ?? undefined);
+    }
+    const write = { apiId: WORKSPACE, operation: 'update', keyId: identityId, fields } as const;
+    const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
+    const identity = await identities.get(identityId);
+    if (!propagation || !identity) throw identityNotFound();
+    const mayRead = call.caller.permissions.allowsRoot('read_identity');
+    return { ...(mayRead ? identity : { id: identityId }), propagation };
+  },
+});

@@ -1,0 +1,55 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { storedFields } from '#shared/key-record.ts';
+import { shown } from '../../../core/audit-event.ts';
+import { NEW_CREDITS, newCredits } from '../../../core/credit-schemas.ts';
+import { Id, OPTIONAL_FIELDS } from '../../../core/field-schemas.ts';
+import { checkLimits } from '../../../core/limit-schemas.ts';
+import { withoutAliases } from '../aliases.ts';
+import { checkMeta } from '../meta.ts';
+import { operation } from '../operation.ts';
+import { ApiId, Bytes, Fields, Prefix } from '../request-parts.ts';
+import { Secret } from '../response-parts.ts';
+import { keyIdExample } from './key.ts';
+
+const { name, ...described } = OPTIONAL_FIELDS;
+
+export const createKey = operation({
+  name: 'keys.createKey',
+  summary: 'Create a key',
+  description:
+    'Every verifier accepts the key once this call has answered. An unknown API is created with it, unless API_AUTO_CREATE is off.',
+  permissions: ['api.<apiId>.create_key'],
+  request: Fields({
+    apiId: ApiId,
+    name,
+    prefix: Type.Optional(
+      Prefix('Beginning of the key, before an underscore; when absent, the default of its API.'),
+    ),
+    byteLength: Type.Optional(Bytes('Random bytes in the key; when absent, the default of its API, or 16.')),
+    ...described,
+    ...NEW_CREDITS,
+    enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
+  }),
+  response: Type.Object(
+    { keyId: Id('the key'), key: Secret },
+    { examples: [{ keyId: keyIdExample, key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' }] },
+  ),
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
+  async handle(call, { keys, roles, clock }) {
+    const { meta = {}, remaining, refill, roles: named, ...given } = withoutAliases(call.request);
+    checkMeta(meta);
+    checkLimits(given.ratelimits);
+    if (given.expires !== undefined && given.expires <= clock.wallMs()) {
+      throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
+    }
+    const key = { ...given, ...(named ? { roles: await roles.idsOf(named) } : {}), meta };
+    const credits = newCredits({ remaining, refill });
+    const withCredits = credits ? { credits } : {};
+    const created = await keys.create({ ...key, ...withCredits });
+    call.giveTurnBack();
+    call.note({ keyId: created.keyId }, { after: { ...shown(storedFields(key)), ...withCredits } });
+    return created;
+  },
+});

@@ -1,0 +1,31 @@
+import { recordNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { Fields, KeyId, WaitMs } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+import { keyIdExample } from './key.ts';
+
+export const deleteKey = operation({
+  name: 'keys.deleteKey',
+  summary: 'Delete a key for good',
+  description: 'Answers when the deletion is complete, as updateKey does.',
+  permissions: ['api.<apiId>.delete_key'],
+  request: Fields({ keyId: KeyId, waitMs: WaitMs }),
+  response: Propagated,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: keyIdExample },
+  neverShed: true,
+  async handle(call, { keys, propagator }) {
+    const { apiId } = call;
+    const { keyId, waitMs } = call.request;
+    const secretHash = await keys.secretHashOf(apiId, keyId);
+    const write = { apiId, operation: 'delete', keyId, fields: {} } as const;
+    const propagation = await propagator.apply(write, waitMs, call.recordChange());
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    if (secretHash) {
+      await keys.forgetDeleted(apiId, [{ keyId, secretHash }]).catch((error: unknown) => {
+        call.log.warn({ keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
+      });
+    }
+    return { propagation };
+  },
+});

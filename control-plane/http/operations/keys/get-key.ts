@@ -1,0 +1,21 @@
+import { recordNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { Fields, KeyId } from '../request-parts.ts';
+import { joined, lastUsed, UsedKey } from './key.ts';
+
+export const getKey = operation({
+  name: 'keys.getKey',
+  summary: 'Look at a key',
+  description: 'Shows all but its secret.',
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({ keyId: KeyId }),
+  response: UsedKey,
+  errors: ['NOT_FOUND'],
+  async handle({ apiId, request: { keyId } }, services) {
+    const { keys, view, usage } = services;
+    const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
+    const [shown] = key ? await joined(services, [{ ...key, ...lastUsed(lastUsedAt) }]) : [];
+    if (!shown) throw await recordNotFound(keys, apiId, keyId);
+    return shown;
+  },
+});

@@ -1,0 +1,19 @@
+import { recordNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { Fields, KeyId, SequenceText } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+
+export const getPropagation = operation({
+  name: 'keys.getPropagation',
+  summary: 'See how far a change has come',
+  description: 'For changes that answered `pending`.',
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({ keyId: KeyId, sequence: SequenceText }),
+  response: Propagated,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  async handle({ apiId, request: { keyId, sequence } }, { keys, propagator }) {
+    const propagation = await propagator.status(apiId, keyId, Number(sequence));
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    return { propagation };
+  },
+});

@@ -1,0 +1,27 @@
+import { Type } from 'typebox';
+import { List, Time } from '../../../core/field-schemas.ts';
+import { recordNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { Fields, KeyId, period, timeOf } from '../request-parts.ts';
+import { usageCounts } from '../response-parts.ts';
+
+export const getVerifications = operation({
+  name: 'keys.getVerifications',
+  summary: 'See how often a key was verified',
+  description:
+    'Hours go back two days, days go back a month. Verifiers report up to their USAGE_PERIOD_MS late.',
+  permissions: ['api.<apiId>.read_key'],
+  request: Fields({ keyId: KeyId, ...period }),
+  response: Type.Object({
+    verifications: List(Type.Object({ time: Time('When the hour or day began'), ...usageCounts }), {
+      description: 'In order of time, those without verifications too.',
+    }),
+  }),
+  errors: ['NOT_FOUND'],
+  async handle({ apiId, request }, { keys, usage, clock }) {
+    const { keyId, granularity, start, end } = request;
+    if ((await keys.lastSequence(apiId, keyId)) === undefined) throw await recordNotFound(keys, apiId, keyId);
+    const span = { granularity, nowMs: clock.wallMs(), startMs: timeOf(start), endMs: timeOf(end) };
+    return { verifications: await usage.series(apiId, keyId, span) };
+  },
+});

@@ -1,0 +1,135 @@
+import { type Static, Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { NEW_CREDITS, newCredits } from '../../../core/credit-schemas.ts';
+import { Id, List, OPTIONAL_FIELDS } from '../../../core/field-schemas.ts';
+import { checkLimits } from '../../../core/limit-schemas.ts';
+import { tooOld } from '../../../core/not-written.ts';
+import type { Imported, KeyToImport } from '../../../redis/key-import.ts';
+import type { Roles } from '../../../redis/workspace/roles.ts';
+import { faultText } from '../../faults.ts';
+import { validatorAtFirstCall } from '../../schema-compilers.ts';
+import { checkStrings } from '../../strings.ts';
+import { withoutAliases } from '../aliases.ts';
+import { checkMeta } from '../meta.ts';
+import { operation } from '../operation.ts';
+import { ApiId, Fields } from '../request-parts.ts';
+
+/** A key that was made elsewhere. Only hashes travel. */
+const ImportedKey = Fields({
+  sha256: Type.String({
+    pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$',
+    description: 'SHA-256 of the key, in hex or base64url without padding.',
+  }),
+  start: Type.Optional(
+    Type.String({ pattern: '^[!-~]{1,21}$', description: 'Beginning of the key, shown to people.' }),
+  ),
+  foreign: Type.Optional(
+    Type.Boolean({
+      description:
+        'true, the default: the key is not in the format of Keyfence. Only verifiers with FOREIGN_KEYS on find such keys.',
+    }),
+  ),
+  ...OPTIONAL_FIELDS,
+  ...NEW_CREDITS,
+  enabled: Type.Optional(Type.Boolean({ description: 'false: the key is refused. true when absent.' })),
+});
+const validate = validatorAtFirstCall({ schema: ImportedKey, method: '', url: '' });
+
+const Result = Type.Union([
+  Type.Object({
+    result: Type.Union([Type.Literal('created'), Type.Literal('exists')]),
+    keyId: Id('the key'),
+  }),
+  Type.Object({ result: Type.Literal('refused'), code: Type.String(), message: Type.String() }),
+]);
+type Result = Static<typeof Result>;
+
+export const importKeys = operation({
+  name: 'keys.importKeys',
+  summary: 'Import keys that were made elsewhere',
+  description: 'Keys are sent as hashes only. Safe to send again: a secret that exists keeps its key.',
+  permissions: ['api.<apiId>.create_key'],
+  request: Fields({
+    apiId: ApiId,
+    // Anything else is refused in its own place among the results, and does not spoil the others.
+    keys: Type.Array(Type.Union([ImportedKey, Type.Unknown()]), { minItems: 1, maxItems: 500 }),
+  }),
+  response: Type.Object({
+    results: List(Result, { description: 'The outcome for each key, in its place.' }),
+  }),
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: {
+    apiId: 'shop',
+    keys: [{ sha256: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08', name: 'Ada' }],
+  },
+  // 500 keys with 2 KiB each; callers with longer metas send fewer at once.
+  bodyBytesMax: 1_048_576,
+  checksStrings: true,
+  async handle(call, { keyImport, roles }) {
+    const { apiId, keys } = call.request;
+    const results: Result[] = [];
+    const idsOf = remembering(roles);
+    const good: { place: number; key: KeyToImport }[] = [];
+    for (const [place, given] of keys.entries()) {
+      try {
+        const { roles: named, ...key } = checked(given);
+        good.push({ place, key: { ...key, ...(await idsOf(named)) } });
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        results[place] = refused(error);
+      }
+    }
+    const wanted = good.map(({ key }) => key);
+    const imported = wanted.length > 0 ? await keyImport.run(apiId, wanted) : [];
+    for (const [n, { place }] of good.entries()) results[place] = told(apiId, imported[n]);
+    call.note({}, { after: tally(results) });
+    return { results };
+  },
+});
+
+/** Looks up the ids of keys' roles, once for all keys of a call that have the same. */
+function remembering(roles: Roles) {
+  const known = new Map<string, Promise<string[]>>();
+  return async (names: readonly string[] | undefined) => {
+    if (names === undefined) return {};
+    const found = known.get(names.join()) ?? roles.idsOf(names);
+    known.set(names.join(), found);
+    return { roles: await found };
+  };
+}
+
+/** One key of the body; throws BAD_REQUEST naming the field and the rule. */
+function checked(given: unknown): KeyToImport {
+  checkStrings(given);
+  if (!validate(given)) throw new ApiError('BAD_REQUEST', faultText(validate.errors, 'key', 'field'));
+  const fields = withoutAliases(given as Static<typeof ImportedKey>);
+  const {
+    sha256,
+    start = '',
+    foreign = true,
+    meta = {},
+    enabled = true,
+    remaining,
+    refill,
+    ...rest
+  } = fields;
+  checkMeta(meta);
+  checkLimits(rest.ratelimits);
+  const secretHash = sha256.length === 64 ? Buffer.from(sha256, 'hex').toString('base64url') : sha256;
+  const credits = newCredits({ remaining, refill });
+  return { secretHash, start, foreign, meta, enabled, ...rest, ...(credits ? { credits } : {}) };
+}
+
+function told(apiId: string, imported: Imported | undefined): Result {
+  if (imported?.result === 'TOO_OLD') return refused(tooOld(apiId, imported.refusal));
+  if (imported && imported.result !== 'TAKEN') return imported;
+  return { result: 'refused', code: 'CONFLICT', message: 'the secret exists already' };
+}
+
+const refused = ({ code, message }: ApiError): Result => ({ result: 'refused', code, message });
+
+/** Number of each outcome, for the audit log. */
+function tally(results: readonly Result[]) {
+  const count = (wanted: Result['result']) => results.filter(({ result }) => result === wanted).length;
+  return { created: count('created'), exists: count('exists'), refused: count('refused') };
+}

@@ -1,0 +1,83 @@
+import { Type } from 'typebox';
+import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/key-record.ts';
+import { SHOWN_CREDITS } from '../../../core/credit-schemas.ts';
+import { CHANGED_FIELDS, Id, SHOWN_FIELDS, Time } from '../../../core/field-schemas.ts';
+import { checkLimits } from '../../../core/limit-schemas.ts';
+import { type GivenRole, GivenRoles } from '../../../core/role-schemas.ts';
+import { GivenSlugs, slugsIn } from '../../../core/slug-schemas.ts';
+import type { Key } from '../../../redis/key-view.ts';
+import { checkMeta } from '../meta.ts';
+import type { Services } from '../services.ts';
+
+/** An id of a key, for examples. */
+export const keyIdExample = 'key_0mzc9k4q8r2wfXa1Bc2d';
+
+const { enabled, expires, ...described } = SHOWN_FIELDS;
+/** A key as admins see it. */
+export const ShownKey = Type.Object({
+  id: Id('the key'),
+  keyId: Type.String({ description: 'The same.' }),
+  apiId: Id('its API'),
+  start: Type.String({ description: 'Beginning of the secret.' }),
+  ...described,
+  ...SHOWN_CREDITS,
+  identity: Type.Optional(
+    Type.Object({ id: Id('the identity'), externalId: Type.String() }, { description: 'Of its owner.' }),
+  ),
+  rerolledTo: Type.Optional(Id('the key that took its place, and shares its credits')),
+  rerolledFrom: Type.Optional(Id('the key whose place it took')),
+  enabled,
+  createdAt: Time('When it was created'),
+  updatedAt: Type.Optional(Time('When it was last changed')),
+  expires,
+});
+export const UsedKey = Type.Object({
+  ...ShownKey.properties,
+  lastUsedAt: Type.Optional(
+    Time('When a verifier last reported that it accepted the key; up to its USAGE_PERIOD_MS after it did'),
+  ),
+});
+
+/** Keys with what is not in their records: names of their roles, identities of their owners. */
+export async function joined<Shown extends Key>(
+  { roles, identities }: Pick<Services, 'roles' | 'identities'>,
+  found: readonly Shown[],
+) {
+  return identities.shownOn(await roles.shownOn(found));
+}
+
+/** When a key was last used, as its field. */
+export const lastUsed = (lastUsedAt: number | undefined) => (lastUsedAt === undefined ? {} : { lastUsedAt });
+
+const { enabled: _enabled, permissions: _permissions, roles: _roles, ...changedAlike } = CHANGED_FIELDS;
+/** The fields that updateKey and updateKeys change, besides `enabled`. */
+export const CHANGES = {
+  ...changedAlike,
+  permissions: Type.Optional(
+    Type.Union([GivenSlugs({ description: KEY_FIELDS.permissions.description }), Type.Null()]),
+  ),
+  roles: Type.Optional(
+    Type.Union([GivenRoles({ description: 'All roles that the key is to have.' }), Type.Null()]),
+  ),
+};
+
+/** Changes of a key's fields as requests have them. */
+type Changes = Omit<KeyPatch, 'permissions' | 'roles'> & {
+  readonly permissions?: Parameters<typeof slugsIn>[0] | null;
+  readonly roles?: readonly GivenRole[] | null;
+};
+
+/** Returns changes of a key as they are stored. Rejects with BAD_REQUEST naming the field and the rule. */
+export async function storedChanges(
+  roles: Services['roles'],
+  { permissions, roles: named, ...given }: Changes,
+): Promise<StoredFields> {
+  const patch = {
+    ...given,
+    ...(permissions === undefined ? {} : { permissions: permissions && slugsIn(permissions) }),
+    ...(await roles.patchOf(named)),
+  };
+  checkMeta(patch.meta ?? {});
+  checkLimits(patch.ratelimits);
+  return storedFields(patch);
+}

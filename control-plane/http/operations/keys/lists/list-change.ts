@@ -1,0 +1,52 @@
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { KEY_FIELDS, storedFields } from '#shared/key-record.ts';
+import { SLUGS_MAX, slugsOf } from '#shared/slugs.ts';
+import type { Propagation } from '../../../../core/propagation.ts';
+import { recordNotFound } from '../../authorization.ts';
+import type { Call } from '../../call.ts';
+import type { Services } from '../../services.ts';
+
+/** Times that a change is made anew because another one of the same key came first, before the caller is told. */
+const TRIES = 20;
+
+/** What a list of a key has become. */
+interface ChangedList {
+  readonly values: readonly string[];
+  readonly propagation: Propagation;
+}
+
+/** Writes what becomes of a key's list, on the condition that it still is what it was. Rejects as `Propagator.apply`. */
+export async function changeList(
+  call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
+  { keys, propagator }: Pick<Services, 'keys' | 'propagator'>,
+  field: 'permissions' | 'roles',
+  become: (present: readonly string[]) => readonly string[] | Promise<readonly string[]>,
+): Promise<ChangedList> {
+  const { apiId } = call;
+  const { keyId, waitMs } = call.request;
+  for (let tries = 1; ; tries++) {
+    const present = await keys.listOf(apiId, keyId, field);
+    if (!present) throw await recordNotFound(keys, apiId, keyId);
+    const fields = storedFields({ [field]: await become(present.values) });
+    const values = slugsOf(fields[KEY_FIELDS[field].letter] ?? '');
+    if (values.length > SLUGS_MAX)
+      throw new ApiError('BAD_REQUEST', `${field}: a key has at most ${SLUGS_MAX}`);
+    const write = { apiId, operation: 'update', keyId, fields, condition: present.version } as const;
+    try {
+      const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
+      if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+      return { values, propagation };
+    } catch (error) {
+      const cameLate = error instanceof ApiError && error.code === 'CONFLICT';
+      if (!cameLate || tries === TRIES) throw error;
+    }
+  }
+}
+
+/** The list once its change is complete. The response has room for nothing else, so the call is finished when it is answered. */
+export function completed({ values, propagation: { state, sequence } }: ChangedList): readonly string[] {
+  if (state === 'complete') return values;
+  throw unavailable(
+    `the change is written as ${sequence} and not complete yet; send it again to wait for it`,
+  );
+}

@@ -1,0 +1,13 @@
+import { GivenSlugs } from '../../../../core/slug-schemas.ts';
+import { KeyId } from '../../request-parts.ts';
+import { keyIdExample } from '../key.ts';
+
+/** Fields of a request about permissions of a key. */
+export const permissionsOfKey = (description: string) => ({
+  keyId: KeyId,
+  permissions: GivenSlugs({ description }),
+});
+export const permissionsExample = { keyId: keyIdExample, permissions: [{ name: 'files.read' }] };
+
+/** Permissions as responses list them. */
+export const listed = (slugs: readonly string[]) => slugs.map((slug) => ({ id: slug, name: slug }));

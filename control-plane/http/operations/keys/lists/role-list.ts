@@ -1,0 +1,39 @@
+import { Type } from 'typebox';
+import { SLUGS_MAX } from '#shared/slugs.ts';
+import { Id } from '../../../../core/field-schemas.ts';
+import { type GivenRole, GivenRoles } from '../../../../core/role-schemas.ts';
+import type { Call } from '../../call.ts';
+import { KeyId } from '../../request-parts.ts';
+import type { Services } from '../../services.ts';
+import { keyIdExample } from '../key.ts';
+import { changeList } from './list-change.ts';
+
+/** Fields of a request about roles of a key. */
+export const rolesOfKey = (description: string) => ({ keyId: KeyId, roles: GivenRoles({ description }) });
+export const rolesExample = { keyId: keyIdExample, roles: [{ name: 'editor' }] };
+
+export const KeyRoles = Type.Array(
+  Type.Object({ id: Id('the role'), name: Type.String({ description: 'Its name.' }) }),
+  { description: 'All roles that the key has now.' },
+);
+
+/** Changes a key's roles as `changeList` does, by the ids of those that the call names. */
+export async function changeRoles(
+  call: Call<{ readonly keyId: string; readonly roles: readonly GivenRole[]; readonly waitMs?: number }>,
+  services: Services,
+  become: (present: readonly string[], named: readonly string[]) => readonly string[],
+) {
+  const { roles } = services;
+  const named = await roles.idsOf(call.request.roles);
+  return changeList(call, services, 'roles', (present) => {
+    const ids = [...new Set(become(present, named))];
+    // Those that were deleted take nobody's place.
+    return ids.length > SLUGS_MAX ? roles.existing(ids) : ids;
+  });
+}
+
+/** Roles as responses list them, without those that were deleted. */
+export async function listedRoles({ roles }: Pick<Services, 'roles'>, ids: readonly string[]) {
+  const names = await roles.namesOf(ids);
+  return ids.flatMap((id, i) => (names[i] === undefined ? [] : [{ id, name: names[i] }]));
+}

@@ -1,0 +1,22 @@
+import { slugsIn } from '../../../../core/slug-schemas.ts';
+import { operation } from '../../operation.ts';
+import { Fields } from '../../request-parts.ts';
+import { Permissions } from '../../response-parts.ts';
+import { changeList, completed } from './list-change.ts';
+import { listed, permissionsExample, permissionsOfKey } from './permission-list.ts';
+
+export const setPermissions = operation({
+  name: 'keys.setPermissions',
+  summary: 'Say all that a key may do',
+  description: 'As addPermissions, and takes away all others.',
+  permissions: ['api.<apiId>.update_key'],
+  request: Fields(permissionsOfKey('What the key may do, and nothing else.')),
+  response: Permissions,
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: permissionsExample,
+  neverShed: true,
+  async handle(call, services) {
+    const slugs = slugsIn(call.request.permissions);
+    return listed(completed(await changeList(call, services, 'permissions', () => slugs)));
+  },
+});

@@ -1,0 +1,79 @@
+import { type Static, type TProperties, Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { idAsSent } from '../../../../core/audit-event.ts';
+import { withoutAliases } from '../../aliases.ts';
+import { apiNotFound } from '../../authorization.ts';
+import type { Call } from '../../call.ts';
+import { openCursor } from '../../cursor.ts';
+import { ApiId, type Fields, KeyId, OwnerId } from '../../request-parts.ts';
+import type { Services } from '../../services.ts';
+
+/** Most keys that one call changes. */
+export const MANY_KEYS_MAX = 1000;
+/** Longest body of a call that names keys: 1,000 ids of the longest kind, and a meta. */
+export const MANY_KEYS_BYTES_MAX = 131_072;
+
+/** The keys that a call is about, as its request says: by their ids, or by their owner, page after page. */
+export const CHOICE = {
+  apiId: ApiId,
+  keyIds: Type.Optional(
+    Type.Array(KeyId, {
+      minItems: 1,
+      maxItems: MANY_KEYS_MAX,
+      description: 'The keys. Those that the API does not have are reported among the results.',
+    }),
+  ),
+  externalId: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 256,
+      description: `Instead of keyIds: the owner whose keys are meant, ${MANY_KEYS_MAX} in a call.`,
+    }),
+  ),
+  ownerId: Type.Optional(OwnerId),
+  cursor: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 64,
+      description: "For an owner's next keys, from the call before.",
+    }),
+  ),
+} satisfies TProperties;
+
+/** Keys of an API that were chosen, each once, and the creation number to go on from. */
+export interface Chosen {
+  readonly apiId: string;
+  readonly keyIds: readonly string[];
+  readonly next?: number;
+}
+
+/** The creation number to go on from. */
+const PLACE = /^owner:(\d{1,15})$/;
+
+/** Rejects with BAD_REQUEST where keys are chosen in no way or in two, with NOT_FOUND where there is no such API. */
+export async function choose(
+  call: Call<Static<ReturnType<typeof Fields<typeof CHOICE>>>>,
+  { view, apis }: Pick<Services, 'view' | 'apis'>,
+): Promise<Chosen> {
+  const { apiId, keyIds, externalId, cursor } = withoutAliases(call.request);
+  if ((keyIds === undefined) === (externalId === undefined)) {
+    const rule = 'give either these or externalId, the owner whose keys are meant';
+    throw new ApiError('BAD_REQUEST', `keyIds: ${rule}`);
+  }
+  if (keyIds !== undefined) {
+    if (cursor !== undefined) throw new ApiError('BAD_REQUEST', 'cursor: goes with externalId only');
+    if (!(await apis.get(apiId))) throw apiNotFound(apiId);
+    return { apiId, keyIds: [...new Set(keyIds)] };
+  }
+  const [from] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'the call before');
+  const page = await view.ids(
+    apiId,
+    externalId,
+    MANY_KEYS_MAX,
+    from === undefined ? undefined : Number(from),
+  );
+  if (!page) throw apiNotFound(apiId);
+  if (externalId !== undefined)
+    call.note({ externalId: page.keyIds.length > 0 ? externalId : idAsSent(externalId) });
+  return { apiId, ...page };
+}

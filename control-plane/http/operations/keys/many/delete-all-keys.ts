@@ -1,0 +1,63 @@
+import { Type } from 'typebox';
+import { unavailable } from '#shared/errors.ts';
+import type { Propagation as Progress } from '../../../../core/propagation.ts';
+import { apiNotFound } from '../../authorization.ts';
+import { operation } from '../../operation.ts';
+import { ApiId, Fields, WaitMs } from '../../request-parts.ts';
+import { Count, Propagation } from '../../response-parts.ts';
+import { MANY_KEYS_MAX } from './choice.ts';
+import { deleteMany } from './many-keys.ts';
+
+export const deleteAllKeys = operation({
+  name: 'apis.deleteKeys',
+  id: 'deleteAllKeys',
+  summary: 'Delete all keys of an API for good',
+  description:
+    'The API stays. Answers when every deletion is complete, as updateKey does. Where there are so many keys that it takes longer than FENCE_WAIT_MS, it answers 503: send it again for the others.',
+  permissions: ['api.<apiId>.delete_key'],
+  request: Fields({
+    apiId: ApiId,
+    permanent: Type.Optional(
+      Type.Literal(true, {
+        description: 'Keys are deleted for good; to bring them back, disable them instead.',
+      }),
+    ),
+    waitMs: WaitMs,
+  }),
+  response: Type.Object({
+    deletedKeys: Count('Keys that this call deleted.'),
+    propagation: Type.Optional(Propagation),
+  }),
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop' },
+  neverShed: true,
+  async handle(call, services) {
+    const { apiId, waitMs } = call.request;
+    const { view, clock, holdMs } = services;
+    const startedAtMs = clock.monotonicMs();
+    let deletedKeys = 0;
+    const pages: Progress[] = [];
+    for (let from: number | undefined; ; ) {
+      const page = await view.ids(apiId, undefined, MANY_KEYS_MAX, from);
+      if (!page) throw apiNotFound(apiId);
+      const { applied, propagation } = await deleteMany(call, services, { apiId, ...page }, waitMs);
+      deletedKeys += applied.filter((each) => 'sequence' in each).length;
+      if (propagation) pages.push(propagation);
+      call.note({}, { after: { deleted: deletedKeys } });
+      if (page.next === undefined) return { deletedKeys, ...together(pages) };
+      if (clock.monotonicMs() - startedAtMs >= holdMs) {
+        throw unavailable(`${deletedKeys} keys are deleted, and there are more: send the call again`);
+      }
+      await call.recordKeys();
+      from = page.next;
+    }
+  },
+});
+
+/** The last of several changes, complete only where all are. */
+function together(changes: readonly Progress[]): { readonly propagation?: Progress } {
+  const last = changes.at(-1);
+  if (!last) return {};
+  const pending = changes.find(({ state }) => state === 'pending');
+  return { propagation: pending ? { ...pending, sequence: last.sequence } : last };
+}

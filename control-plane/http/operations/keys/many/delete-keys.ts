@@ -1,0 +1,26 @@
+import { operation } from '../../operation.ts';
+import { Fields, WaitMs } from '../../request-parts.ts';
+import { propagationExample } from '../../response-parts.ts';
+import { keyIdExample } from '../key.ts';
+import { CHOICE, choose, MANY_KEYS_BYTES_MAX } from './choice.ts';
+import { deleteMany, ManyResults, manyResults } from './many-keys.ts';
+
+export const deleteKeys = operation({
+  name: 'keys.deleteKeys',
+  summary: 'Delete many keys for good',
+  description: 'Chooses keys and answers as updateKeys does.',
+  permissions: ['api.<apiId>.delete_key'],
+  request: Fields({ ...CHOICE, waitMs: WaitMs }),
+  response: ManyResults('deleted', {
+    results: [{ result: 'deleted', keyId: keyIdExample, sequence: 8 }],
+    propagation: { ...propagationExample, sequence: 8, waitedMs: 4 },
+  }),
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', keyIds: [keyIdExample] },
+  neverShed: true,
+  bodyBytesMax: MANY_KEYS_BYTES_MAX,
+  async handle(call, services) {
+    const chosen = await choose(call, services);
+    return manyResults('deleted', await deleteMany(call, services, chosen, call.request.waitMs), chosen);
+  },
+});

@@ -1,0 +1,129 @@
+import { Type } from 'typebox';
+import type { StoredFields } from '#shared/key-record.ts';
+import { shown } from '../../../../core/audit-event.ts';
+import type { BatchEvents } from '../../../../core/batches.ts';
+import type { Write } from '../../../../core/change-log.ts';
+import { Id, List, Sequence } from '../../../../core/field-schemas.ts';
+import type { Applied, Propagation as Progress } from '../../../../core/propagation.ts';
+import type { PointedKey } from '../../../../redis/keys.ts';
+import { type AuditedKey, type Call, effectOf } from '../../call.ts';
+import { makeCursor } from '../../cursor.ts';
+import { Propagation } from '../../response-parts.ts';
+import type { Services } from '../../services.ts';
+import type { Chosen } from './choice.ts';
+
+/** Outcomes for many keys, and the propagation of the last change. */
+interface Changed {
+  readonly applied: readonly Applied[];
+  readonly propagation?: Progress;
+}
+
+/** Schema of what became of many keys. */
+export const ManyResults = <Result extends string>(result: Result, example: object) =>
+  Type.Object(
+    {
+      results: List(
+        Type.Union([
+          Type.Object({ result: Type.Literal(result), keyId: Id('the key'), sequence: Sequence }),
+          Type.Object({
+            result: Type.Literal('refused'),
+            keyId: Id('the key'),
+            code: Type.String({ description: 'NOT_FOUND: the API has no such key.' }),
+            message: Type.String(),
+          }),
+        ]),
+        { description: 'The outcome for each key, once.' },
+      ),
+      propagation: Type.Optional(Propagation),
+      cursor: Type.Optional(
+        Type.String({ description: "For the owner's next keys; absent when there are none." }),
+      ),
+    },
+    { examples: [example] },
+  );
+
+/** The response that `ManyResults` describes. */
+export function manyResults<Result extends string>(
+  result: Result,
+  { applied, propagation }: Changed,
+  { next }: Chosen,
+) {
+  const results = applied.map(({ keyId, ...outcome }) => {
+    if ('sequence' in outcome) return { result, keyId, sequence: outcome.sequence };
+    const { code, message } = outcome.failure;
+    return { result: 'refused' as const, keyId, code, message };
+  });
+  return {
+    results,
+    ...(propagation ? { propagation } : {}),
+    ...(next === undefined ? {} : { cursor: makeCursor(`owner:${next}`) }),
+  };
+}
+
+/**
+ * Writes the change of each key, waits for all together, and notes them for the audit log.
+ * @param fields their changes; undefined = they are deleted
+ */
+export async function changeMany(
+  call: Call,
+  { propagator }: Pick<Services, 'propagator'>,
+  { apiId, keyIds }: Chosen,
+  fields: StoredFields | undefined,
+  waitMs: number | undefined,
+): Promise<Changed> {
+  const operation = fields ? 'update' : 'delete';
+  const [first, ...others] = keyIds.map(
+    (keyId): Write => ({ apiId, operation, keyId, fields: fields ?? {} }),
+  );
+  const after = fields ? { after: shown(fields) } : {};
+  const counts = { [`${operation}d`]: 0, refused: 0, unknown: 0 };
+  const noteCounts = () => call.note({}, { after: { ...after.after, ...counts } });
+  const record = (keys: readonly AuditedKey[]) => {
+    void call.recordKeys(keys);
+    noteCounts();
+  };
+  noteCounts();
+  if (!first) return { applied: [] };
+  const events: BatchEvents = {
+    written(changes) {
+      counts[`${operation}d`] = (counts[`${operation}d`] ?? 0) + changes.length;
+      record(
+        changes.map(({ write: { keyId }, written }) => ({
+          keyId,
+          outcome: 'OK',
+          effect: effectOf(written, fields),
+        })),
+      );
+    },
+    unknown(writes) {
+      counts.unknown += writes.length;
+      record(writes.map(({ keyId }) => ({ keyId, outcome: 'SERVICE_UNAVAILABLE', effect: after })));
+    },
+    allWritten: () => call.giveTurnBack(),
+  };
+  const changed = await propagator.applyAll([first, ...others], waitMs, events);
+  counts.refused = changed.applied.filter((each) => 'failure' in each).length;
+  noteCounts();
+  if (changed.propagation) call.note({}, { sequence: changed.propagation.sequence });
+  return changed;
+}
+
+/** Deletes keys as `changeMany` does, and then the pointers that lead to them. */
+export async function deleteMany(
+  call: Call,
+  { keys, propagator }: Pick<Services, 'keys' | 'propagator'>,
+  chosen: Chosen,
+  waitMs: number | undefined,
+): Promise<Changed> {
+  const { apiId, keyIds } = chosen;
+  const hashes = await keys.secretHashesOf(apiId, keyIds);
+  const changed = await changeMany(call, { propagator }, chosen, undefined, waitMs);
+  const deleted = changed.applied.flatMap((each, i): PointedKey[] => {
+    const secretHash = hashes[i];
+    return 'sequence' in each && secretHash ? [{ keyId: each.keyId, secretHash }] : [];
+  });
+  await keys.forgetDeleted(apiId, deleted).catch((err: unknown) => {
+    call.log.warn({ apiId, err }, 'pointers of deleted keys remain; they lead nowhere');
+  });
+  return changed;
+}

@@ -1,0 +1,42 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { operation } from '../../operation.ts';
+import { Fields, WaitMs } from '../../request-parts.ts';
+import { propagationExample } from '../../response-parts.ts';
+import { CHANGES, keyIdExample, storedChanges } from '../key.ts';
+import { CHOICE, choose, MANY_KEYS_BYTES_MAX } from './choice.ts';
+import { changeMany, ManyResults, manyResults } from './many-keys.ts';
+
+const { externalId: _owner, ownerId: _ownerToo, ...changes } = CHANGES;
+
+export const updateKeys = operation({
+  name: 'keys.updateKeys',
+  summary: 'Change, disable or enable many keys at once',
+  description:
+    'Up to 1,000 keys of an API, by their ids or by their owner. Answers once, when every change is complete, as updateKey does; a key that the API does not have is reported among the results. After 503 any of them may be changed: send it again, which is harmless. Of an owner with more keys the answer has a cursor for the next call. The owner itself cannot be changed here.',
+  permissions: ['api.<apiId>.update_key'],
+  request: Fields({
+    ...CHOICE,
+    enabled: Type.Optional(Type.Boolean({ description: 'false disables the keys, true brings them back.' })),
+    ...changes,
+    waitMs: WaitMs,
+  }),
+  response: ManyResults('updated', {
+    results: [
+      { result: 'updated', keyId: keyIdExample, sequence: 7 },
+      { result: 'refused', keyId: 'key_none', code: 'NOT_FOUND', message: 'key key_none not found' },
+    ],
+    propagation: { ...propagationExample, waitedMs: 4 },
+  }),
+  errors: ['NOT_FOUND'],
+  example: { apiId: 'shop', externalId: 'ada', enabled: false },
+  neverShed: true,
+  bodyBytesMax: MANY_KEYS_BYTES_MAX,
+  async handle(call, services) {
+    const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...given } = call.request;
+    const fields = await storedChanges(services.roles, given);
+    if (Object.keys(fields).length === 0) throw new ApiError('BAD_REQUEST', 'body: names no field to change');
+    const chosen = await choose(call, services);
+    return manyResults('updated', await changeMany(call, services, chosen, fields, waitMs), chosen);
+  },
+});

@@ -1,0 +1,127 @@
+import { Type } from 'typebox';
+import { ApiError, unavailable } from '#shared/errors.ts';
+import { hashSecret } from '#shared/key-format.ts';
+import { shown } from '../../../core/audit-event.ts';
+import type { Written } from '../../../core/change-log.ts';
+import { Id, Time } from '../../../core/field-schemas.ts';
+import { recordNotFound } from '../authorization.ts';
+import type { Call } from '../call.ts';
+import { operation } from '../operation.ts';
+import { Fields, KeyId, OperationId, WaitMs } from '../request-parts.ts';
+import { Propagation, propagationExample, Secret } from '../response-parts.ts';
+import type { Services } from '../services.ts';
+import { keyIdExample } from './key.ts';
+
+/** 100 years. */
+const EXPIRATION_MAX = 3_155_760_000_000;
+/** Before every clock: whoever knows of it refuses the key, whatever its own says. */
+const ENDED_MS = 1;
+
+export const rerollKey = operation({
+  name: 'keys.rerollKey',
+  summary: 'Give a key a new secret',
+  description:
+    'Makes a key that has all that the old one has, draws on the same credits, and takes its place; the old one ends. Answers when that is complete, as updateKey does: the new key is accepted everywhere, and with `expiration` 0 the old one nowhere. A key can be rerolled once; after that, reroll the new one.',
+  permissions: ['api.<apiId>.update_key', 'api.<apiId>.create_key'],
+  request: Fields({
+    keyId: KeyId,
+    expiration: Type.Integer({
+      minimum: 0,
+      maximum: EXPIRATION_MAX,
+      description:
+        'For how long the old key is still accepted, ms; one that expires sooner does. 0: it is refused when the call returns.',
+    }),
+    operationId: Type.Optional(
+      OperationId(
+        'A name of your own for this call. Sent again with it and the same `expiration` within an hour, because no answer came, the call replaces the key that nobody has instead of making a third one.',
+      ),
+    ),
+    waitMs: WaitMs,
+  }),
+  response: Type.Object(
+    {
+      keyId: Id('the new key'),
+      key: Secret,
+      endsAt: Type.Optional(Time('When the old key ends; absent where it is refused already')),
+      propagation: Propagation,
+    },
+    {
+      examples: [
+        {
+          keyId: 'key_0mzc9m1q8r2wfXa1Bc2e',
+          key: 'shop_7LkUX9rXq0bYt6yqkq7Z4o3dT1fWa',
+          endsAt: 1_790_000_000_000,
+          propagation: propagationExample,
+        },
+      ],
+    },
+  ),
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: keyIdExample, expiration: 86_400_000 },
+  neverShed: true,
+  async handle(call, { keys, successors, propagator, clock }) {
+    const { apiId } = call;
+    const { keyId, expiration, operationId: name, waitMs } = call.request;
+    // As a hash: a secret that somebody sends in its place is kept nowhere.
+    const operationId = name === undefined ? '' : `${hashSecret(name)} ${expiration}`;
+    const latestMs = expiration === 0 ? ENDED_MS : clock.wallMs() + expiration;
+    const offer = await successors.offer(apiId, keyId);
+    if (!offer) throw await recordNotFound(keys, apiId, keyId);
+    const successor = { ...offer.successor, latestMs, operationId };
+    let written: Written | undefined;
+    const write = { apiId, operation: 'update', keyId, fields: {}, successor } as const;
+    const propagation = await propagator
+      .apply(write, waitMs, (what) => {
+        written = what;
+        recordReroll(call, keyId, successor.keyId, what);
+      })
+      .catch(async (error: unknown) => {
+        // Where the outcome is not known, the key may be there.
+        const isNotThere = error instanceof ApiError && error.code !== 'SERVICE_UNAVAILABLE';
+        if (isNotThere) await successors.withdraw(apiId, offer).catch(() => undefined);
+        throw error;
+      });
+    if (!propagation || !written) {
+      await successors.withdraw(apiId, offer).catch(() => undefined);
+      throw await recordNotFound(keys, apiId, keyId);
+    }
+    await forgetDeleted(call, keys, written);
+    if (propagation.state !== 'complete' && !written.replicated) {
+      const advice = `send it again with the same operationId, or reroll ${successor.keyId} with expiration 0`;
+      throw unavailable(`not all replicas confirmed the new key, so it is not shown; ${advice}`);
+    }
+    const endsAt = Number(written.rerolled?.expires);
+    return {
+      keyId: successor.keyId,
+      key: offer.secret,
+      ...(endsAt > ENDED_MS ? { endsAt } : {}),
+      propagation,
+    };
+  },
+});
+
+/** Takes away the pointers of a key that a repeated call replaced. */
+async function forgetDeleted({ apiId, log }: Call, keys: Services['keys'], { rerolled }: Written) {
+  const { deleted } = rerolled ?? {};
+  if (!deleted) return;
+  await keys.forgetDeleted(apiId, [deleted]).catch((error: unknown) => {
+    log.warn({ keyId: deleted.keyId, err: error }, 'pointers of a deleted key remain; they lead nowhere');
+  });
+}
+
+/** Gives the turn back, and records what became of both keys; the new one has an event of its own. */
+function recordReroll(call: Call, keyId: string, rerolledTo: string, written: Written): void {
+  const { sequence, before, rerolled } = written;
+  call.giveTurnBack();
+  const deleted = rerolled?.deleted === undefined ? {} : { deleted: rerolled.deleted.keyId };
+  call.note(
+    {},
+    {
+      sequence,
+      before: shown({ x: before?.x ?? '' }),
+      after: { ...shown({ x: rerolled?.expires ?? '' }), rerolledTo, ...deleted },
+    },
+  );
+  call.recordWritten();
+  void call.recordKeys([{ keyId: rerolledTo, outcome: 'OK', effect: { after: { rerolledFrom: keyId } } }]);
+}

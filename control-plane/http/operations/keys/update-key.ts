@@ -1,0 +1,43 @@
+import { Type } from 'typebox';
+import { CHANGED_CREDITS, creditsChange } from '../../../core/credit-schemas.ts';
+import { withoutAliases } from '../aliases.ts';
+import { recordNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { Fields, KeyId, WaitMs } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+import { CHANGES, keyIdExample, storedChanges } from './key.ts';
+
+export const updateKey = operation({
+  name: 'keys.updateKey',
+  summary: 'Change, disable or enable a key',
+  description:
+    'Answers when the change is complete: no verifier, anywhere, still answers by the state before it. An absent field is kept, null clears.',
+  permissions: ['api.<apiId>.update_key'],
+  request: Fields({
+    keyId: KeyId,
+    enabled: Type.Optional(Type.Boolean({ description: 'false disables the key, true brings it back.' })),
+    ...CHANGES,
+    ...CHANGED_CREDITS,
+    waitMs: WaitMs,
+  }),
+  response: Propagated,
+  errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { keyId: keyIdExample, enabled: false },
+  neverShed: true,
+  async handle(call, { keys, roles, propagator }) {
+    const { apiId } = call;
+    const { keyId, waitMs, remaining, refill, ...given } = call.request;
+    const fields = await storedChanges(roles, withoutAliases(given));
+    const credits = creditsChange({ remaining, refill });
+    const propagation =
+      Object.keys(fields).length === 0 && !credits
+        ? await propagator.status(apiId, keyId, await keys.lastSequence(apiId, keyId), true)
+        : await propagator.apply(
+            { apiId, operation: 'update', keyId, fields, ...(credits ? { credits } : {}) },
+            waitMs,
+            call.recordChange(fields, credits),
+          );
+    if (!propagation) throw await recordNotFound(keys, apiId, keyId);
+    return { propagation };
+  },
+});

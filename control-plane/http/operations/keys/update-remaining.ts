@@ -1,0 +1,65 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { hashSecret } from '#shared/key-format.ts';
+import type { CreditsChange, Written } from '../../../core/change-log.ts';
+import { CREDITS_OPERATION } from '../../../core/credit-schemas.ts';
+import { recordNotFound } from '../authorization.ts';
+import { operation } from '../operation.ts';
+import { Fields, KeyId, OperationId, WaitMs } from '../request-parts.ts';
+import { Propagation } from '../response-parts.ts';
+import { keyIdExample } from './key.ts';
+
+export const updateRemaining = operation({
+  name: 'keys.updateRemaining',
+  summary: "Change a key's credits",
+  description:
+    'Answers when the change is complete, as updateKey does: no verifier accepts a request on credits from before it.',
+  permissions: ['api.<apiId>.update_key'],
+  request: Fields({
+    keyId: KeyId,
+    ...CREDITS_OPERATION,
+    operationId: Type.Optional(
+      OperationId(
+        'A name of your own for this change. Sent again with it within an hour, the change is made once, and answered as before.',
+      ),
+    ),
+    waitMs: WaitMs,
+  }),
+  response: Type.Object({
+    remaining: Type.Union([Type.Integer({ minimum: 0 }), Type.Null()], {
+      description:
+        'Credits after the change; null = as many as are asked for. Once it is complete, exact but for what verifiers spend meanwhile.',
+    }),
+    propagation: Propagation,
+  }),
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  example: { keyId: keyIdExample, op: 'increment', value: 100 },
+  neverShed: true,
+  async handle(call, { keys, credits, propagator }) {
+    const { apiId } = call;
+    const { keyId, op, value, operationId, waitMs } = call.request;
+    // As a hash: a secret that somebody sends in its place is kept nowhere.
+    const named = operationId === undefined ? {} : { operation: hashSecret(operationId) };
+    const change = { ...changeOf(op, value), ...named };
+    let written: Written | undefined;
+    const record = call.recordChange({}, change);
+    const propagation = await propagator.apply(
+      { apiId, operation: 'update', keyId, fields: {}, credits: change },
+      waitMs,
+      (what) => {
+        written = what;
+        record(what);
+      },
+    );
+    if (!propagation || !written) throw await recordNotFound(keys, apiId, keyId);
+    const { remaining = null, isOwed = false } = written.credits ?? {};
+    if (!isOwed || propagation.state !== 'complete') return { remaining, propagation };
+    return { remaining: (await credits.settle(apiId, keyId)) ?? null, propagation };
+  },
+});
+
+function changeOf(op: 'set' | 'increment' | 'decrement', value: number | null): CreditsChange {
+  if (value !== null) return { op, value };
+  if (op === 'set') return { op: 'none' };
+  throw new ApiError('BAD_REQUEST', `value: must be a number where op is ${op}`);
+}

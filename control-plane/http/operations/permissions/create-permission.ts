@@ -1,0 +1,34 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { SLUG } from '#shared/slugs.ts';
+import { Id } from '../../../core/field-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+import { Slug } from './permission.ts';
+
+export const createPermission = operation({
+  name: 'permissions.createPermission',
+  summary: 'Put a permission into the catalogue',
+  description:
+    'The catalogue is for people: it names permissions and says what they are for. Keys and roles may have permissions that are not in it.',
+  permissions: ['root.*.create_permission'],
+  request: Fields({
+    name: Type.String({
+      minLength: 1,
+      maxLength: 256,
+      description: 'For people. Where there is no `slug` it is that too, and must be of that form.',
+    }),
+    slug: Type.Optional(Slug('The permission itself: letters, digits and `_:.*-`.')),
+    description: Type.Optional(Type.String({ maxLength: 512, description: 'What it is for.' })),
+  }),
+  response: Type.Object({ permissionId: Id('the permission: its slug') }),
+  errors: ['CONFLICT'],
+  example: { name: 'files.write', description: 'Writes files' },
+  async handle(call, { catalogue }) {
+    const { name, slug = name, ...rest } = call.request;
+    if (!SLUG.test(slug)) throw new ApiError('BAD_REQUEST', `name: without a slug must match ${SLUG.source}`);
+    call.note({ permissionId: slug }, { after: { name, ...rest } });
+    await catalogue.create({ slug, name, ...rest });
+    return { permissionId: slug };
+  },
+});

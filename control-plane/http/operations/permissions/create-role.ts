@@ -1,0 +1,31 @@
+import { Type } from 'typebox';
+import { storedFields } from '#shared/key-record.ts';
+import { shown } from '../../../core/audit-event.ts';
+import { Id } from '../../../core/field-schemas.ts';
+import { RoleName } from '../../../core/role-schemas.ts';
+import { slugsIn } from '../../../core/slug-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+import { RolePermissions } from './role.ts';
+
+export const createRole = operation({
+  name: 'permissions.createRole',
+  summary: 'Create a role',
+  description: 'A role is one list of permissions for any number of keys of all APIs.',
+  permissions: ['root.*.create_role'],
+  request: Fields({
+    name: RoleName,
+    description: Type.Optional(Type.String({ minLength: 1, maxLength: 512, description: 'What it is for.' })),
+    permissions: Type.Optional(RolePermissions),
+  }),
+  response: Type.Object({ roleId: Id('the role') }),
+  errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
+  example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
+  async handle(call, { roles }) {
+    const { name, permissions: given = [], ...rest } = call.request;
+    const permissions = slugsIn(given);
+    const roleId = await roles.create({ name, ...rest, permissions });
+    call.note({ roleId }, { after: shown(storedFields({ name, permissions })) });
+    return { roleId };
+  },
+});

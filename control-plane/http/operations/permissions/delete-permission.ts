@@ -1,0 +1,55 @@
+import { unavailable } from '#shared/errors.ts';
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { operation } from '../operation.ts';
+import { Fields, WaitMs } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+import type { Services } from '../services.ts';
+import { PermissionId, permissionNotFound } from './permission.ts';
+
+/** Times that a permission is taken from roles which change meanwhile, before the caller is told. */
+const TRIES = 20;
+
+export const deletePermission = operation({
+  name: 'permissions.deletePermission',
+  summary: 'Delete a permission from the catalogue, and from all roles',
+  description:
+    'Answers when it is complete, as updateKey does: no verifier, anywhere, still lets a key do it because of a role. Keys that have it themselves keep it; keys.removePermissions takes it from them.',
+  permissions: ['root.*.delete_permission'],
+  request: Fields({ permissionId: PermissionId, waitMs: WaitMs }),
+  response: Propagated,
+  errors: ['NOT_FOUND'],
+  example: { permissionId: 'files.write' },
+  neverShed: true,
+  async handle(call, services) {
+    const { catalogue, propagator } = services;
+    const { permissionId: slug, waitMs } = call.request;
+    const keyId = await catalogue.idOf(slug);
+    if (!keyId) throw permissionNotFound(slug);
+    call.note({ permissionId: slug });
+    const leftMs = propagator.timeLeft(waitMs);
+    const taken = await takeFromRoles(slug, leftMs, services);
+    call.note({}, { after: { roles: taken } });
+    const write = { apiId: WORKSPACE, operation: 'delete', keyId, fields: {} } as const;
+    const propagation = await propagator.apply(write, leftMs(), call.recordChange());
+    if (!propagation) throw permissionNotFound(slug);
+    return { propagation };
+  },
+});
+
+/** @returns the ids of the roles that it was taken from */
+async function takeFromRoles(
+  slug: string,
+  leftMs: () => number | undefined,
+  { roles, propagator }: Pick<Services, 'roles' | 'propagator'>,
+): Promise<string[]> {
+  const taken = new Set<string>();
+  for (let tries = 0; tries < TRIES; tries++) {
+    const [first, ...others] = await roles.without(slug);
+    if (!first) return [...taken];
+    const { applied, propagation } = await propagator.applyAll([first, ...others], leftMs());
+    if (propagation?.state === 'pending')
+      throw unavailable('verifiers may not know yet that roles lack it: send the call again');
+    for (const each of applied) if ('sequence' in each) taken.add(each.keyId);
+  }
+  throw unavailable('roles change faster than the permission can be taken from them');
+}

@@ -1,0 +1,26 @@
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { RoleId } from '../../../core/role-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields, WaitMs } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+import { roleIdExample, roleNotFound } from './role.ts';
+
+export const deleteRole = operation({
+  name: 'permissions.deleteRole',
+  summary: 'Delete a role',
+  description:
+    'Answers when it is complete, as updateKey does. Keys that have the role keep its id, which lets them do nothing and is never used again.',
+  permissions: ['root.*.delete_role'],
+  request: Fields({ roleId: RoleId, waitMs: WaitMs }),
+  response: Propagated,
+  errors: ['NOT_FOUND'],
+  example: { roleId: roleIdExample },
+  neverShed: true,
+  async handle(call, { propagator }) {
+    const { roleId, waitMs } = call.request;
+    const write = { apiId: WORKSPACE, operation: 'delete', keyId: roleId, fields: {} } as const;
+    const propagation = await propagator.apply(write, waitMs, call.recordChange());
+    if (!propagation) throw roleNotFound(roleId);
+    return { propagation };
+  },
+});

@@ -1,0 +1,18 @@
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+import { PermissionId, permissionNotFound, ShownPermission, shownPermission } from './permission.ts';
+
+export const getPermission = operation({
+  name: 'permissions.getPermission',
+  summary: 'Look at a permission',
+  description: 'Shows what the catalogue says of it.',
+  permissions: ['root.*.read_permission'],
+  request: Fields({ permissionId: PermissionId }),
+  response: ShownPermission,
+  errors: ['NOT_FOUND'],
+  async handle({ request: { permissionId: slug } }, { catalogue }) {
+    const permission = await catalogue.get(slug);
+    if (!permission) throw permissionNotFound(slug);
+    return shownPermission(permission);
+  },
+});

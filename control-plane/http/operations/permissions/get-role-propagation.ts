@@ -1,0 +1,21 @@
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { RoleId } from '../../../core/role-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields, SequenceText } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+import { roleNotFound } from './role.ts';
+
+export const getRolePropagation = operation({
+  name: 'permissions.getRolePropagation',
+  summary: "See how far a role's change has come",
+  description: 'For changes that answered `pending`.',
+  permissions: ['root.*.read_role'],
+  request: Fields({ roleId: RoleId, sequence: SequenceText }),
+  response: Propagated,
+  errors: ['NOT_FOUND', 'CONFLICT'],
+  async handle({ request: { roleId, sequence } }, { propagator }) {
+    const propagation = await propagator.status(WORKSPACE, roleId, Number(sequence));
+    if (!propagation) throw roleNotFound(roleId);
+    return { propagation };
+  },
+});

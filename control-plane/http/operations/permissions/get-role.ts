@@ -1,0 +1,19 @@
+import { RoleId } from '../../../core/role-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+import { roleNotFound, ShownRole } from './role.ts';
+
+export const getRole = operation({
+  name: 'permissions.getRole',
+  summary: 'Look at a role',
+  description: 'Shows what its keys may do.',
+  permissions: ['root.*.read_role'],
+  request: Fields({ roleId: RoleId }),
+  response: ShownRole,
+  errors: ['NOT_FOUND'],
+  async handle({ request: { roleId } }, { roles }) {
+    const role = await roles.get(roleId);
+    if (!role) throw roleNotFound(roleId);
+    return role;
+  },
+});

@@ -1,0 +1,15 @@
+import { List } from '../../../core/field-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+import { ShownPermission, shownPermission } from './permission.ts';
+
+export const listPermissions = operation({
+  name: 'permissions.listPermissions',
+  summary: 'List the catalogue of permissions',
+  description: 'Shows them in order of creation.',
+  permissions: ['root.*.read_permission'],
+  request: Fields({}),
+  response: List(ShownPermission),
+  errors: [],
+  handle: async (_call, { catalogue }) => (await catalogue.list()).map(shownPermission),
+});

@@ -1,0 +1,15 @@
+import { List } from '../../../core/field-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+import { ShownRole } from './role.ts';
+
+export const listRoles = operation({
+  name: 'permissions.listRoles',
+  summary: 'List all roles',
+  description: 'Shows them in order of creation.',
+  permissions: ['root.*.read_role'],
+  request: Fields({}),
+  response: List(ShownRole),
+  errors: [],
+  handle: (_call, { roles }) => roles.list(),
+});

@@ -1,0 +1,20 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { SLUG } from '#shared/slugs.ts';
+import { Id } from '../../../core/field-schemas.ts';
+import type { CataloguedPermission } from '../../../redis/workspace/permissions.ts';
+
+export const Slug = (description: string) => Type.String({ pattern: SLUG.source, description });
+export const PermissionId = Slug('The permission: its slug.');
+
+export const ShownPermission = Type.Object({
+  id: Id('the permission: its slug'),
+  name: Type.String({ description: 'Its name.' }),
+  slug: Type.String({ description: 'The permission itself, by which keys and roles have it.' }),
+  description: Type.Optional(Type.String({ description: 'What it is for.' })),
+});
+/** A permission as responses show it. */
+export const shownPermission = (permission: CataloguedPermission) => ({ id: permission.slug, ...permission });
+
+/** The error for a permission that the catalogue lacks. */
+export const permissionNotFound = (slug: string) => new ApiError('NOT_FOUND', `permission ${slug} not found`);

@@ -1,0 +1,18 @@
+import { Type } from 'typebox';
+import { ApiError } from '#shared/errors.ts';
+import { Id, List } from '../../../core/field-schemas.ts';
+import { GivenSlugs } from '../../../core/slug-schemas.ts';
+import { Permissions } from '../response-parts.ts';
+
+export const ShownRole = Type.Object({
+  id: Id('the role'),
+  name: Type.String({ description: 'Its name.' }),
+  description: Type.Optional(Type.String({ description: 'What it is for.' })),
+  permissions: List(Type.Object(Permissions.items.properties), { description: 'What its keys may do.' }),
+});
+/** The permissions of a role, as requests have them. */
+export const RolePermissions = GivenSlugs({ description: 'What its keys may do, and nothing else.' });
+export const roleIdExample = 'role_0mzc9k4q8r2wfXa1Bc2d';
+
+/** The error for an id that no role has. */
+export const roleNotFound = (roleId: string) => new ApiError('NOT_FOUND', `role ${roleId} not found`);

@@ -1,0 +1,29 @@
+import { storedFields } from '#shared/key-record.ts';
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { RoleId } from '../../../core/role-schemas.ts';
+import { slugsIn } from '../../../core/slug-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields, WaitMs } from '../request-parts.ts';
+import { Propagated } from '../response-parts.ts';
+import { RolePermissions, roleIdExample, roleNotFound } from './role.ts';
+
+export const setRolePermissions = operation({
+  name: 'permissions.setRolePermissions',
+  summary: 'Say all that the keys of a role may do',
+  description:
+    'One change, however many keys have the role. Answers when it is complete, as updateKey does: no verifier, anywhere, still answers by what the role was.',
+  permissions: ['root.*.update_role'],
+  request: Fields({ roleId: RoleId, permissions: RolePermissions, waitMs: WaitMs }),
+  response: Propagated,
+  errors: ['NOT_FOUND', 'VERIFIERS_TOO_OLD'],
+  example: { roleId: roleIdExample, permissions: ['articles.read', 'articles.write'] },
+  neverShed: true,
+  async handle(call, { propagator }) {
+    const { roleId, permissions, waitMs } = call.request;
+    const fields = storedFields({ permissions: slugsIn(permissions) });
+    const write = { apiId: WORKSPACE, operation: 'update', keyId: roleId, fields } as const;
+    const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
+    if (!propagation) throw roleNotFound(roleId);
+    return { propagation };
+  },
+});

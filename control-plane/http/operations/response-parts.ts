@@ -1,0 +1,45 @@
+import { Type } from 'typebox';
+import { perUsageField } from '#shared/usage.ts';
+import { Id, List, Sequence, Time } from '../../core/field-schemas.ts';
+
+/** Parts that responses have in common: the single source of their serialisation and documentation. */
+
+export const Count = (description: string) => Type.Integer({ minimum: 0, description });
+
+export const Propagation = Type.Object({
+  state: Type.Union([Type.Literal('complete'), Type.Literal('pending')], {
+    description: 'complete: no verifier answers by the state before the change any more.',
+  }),
+  by: Type.Optional(
+    Type.Union([Type.Literal('acks'), Type.Literal('fence')], {
+      description: 'acks: every verifier confirmed it. fence: those that did not can no longer answer.',
+    }),
+  ),
+  sequence: Sequence,
+  durable: Type.Boolean({ description: 'true: the change survives a crash or a failover of Redis.' }),
+  verifiers: Type.Integer({ minimum: 0, description: 'Verifiers registered for the API.' }),
+  waitedMs: Type.Number({ minimum: 0 }),
+  completeBy: Type.Optional(Time('Pending: when it is complete at the latest, if Redis stays in reach')),
+  laggards: Type.Optional(
+    List(Type.String(), { description: 'Verifiers that have not confirmed it, the first 100.' }),
+  ),
+});
+const complete = { state: 'complete', by: 'acks', durable: true, verifiers: 2 };
+/** An example of a propagation that is complete. */
+export const propagationExample = { ...complete, sequence: 7, waitedMs: 3.2 };
+export const Propagated = Type.Object(
+  { propagation: Propagation },
+  { examples: [{ propagation: propagationExample }] },
+);
+
+/** Permissions of a key or a role. */
+export const Permissions = Type.Array(
+  Type.Object({ id: Id('the permission: itself'), name: Type.String({ description: 'The same.' }) }),
+  { description: 'All that the key may do now.', examples: [[{ id: 'files.read', name: 'files.read' }]] },
+);
+
+/** The secret of a new key. */
+export const Secret = Type.String({ description: 'The secret. Shown this once and stored nowhere.' });
+
+/** Counts of verdicts. */
+export const usageCounts = perUsageField(({ code, sentence }) => Count(`Answered ${code}. ${sentence}`));

@@ -1,0 +1,25 @@
+import { Type } from 'typebox';
+import { Id, List, Time } from '../../../core/field-schemas.ts';
+import { operation } from '../operation.ts';
+import { Fields } from '../request-parts.ts';
+
+export const listRootKeys = operation({
+  name: 'rootKeys.listRootKeys',
+  summary: 'List root keys',
+  description: 'Shows all but their secrets. Root keys of the configuration are not listed.',
+  permissions: ['root.*.read_root_key'],
+  request: Fields({}),
+  response: Type.Object({
+    rootKeys: List(
+      Type.Object({
+        rootKeyId: Id('the root key'),
+        name: Type.String(),
+        permissions: List(Type.String()),
+        enabled: Type.Boolean(),
+        createdAt: Time('When it was created'),
+      }),
+    ),
+  }),
+  errors: [],
+  handle: async (_call, { rootKeys }) => ({ rootKeys: await rootKeys.list() }),
+});

@@ -1,0 +1,127 @@
+import type { Clock } from '#shared/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys } from '#shared/redis/redis-keys.ts';
+import type { Config } from './config.ts';
+import { Fence } from './core/fence.ts';
+import { Propagator } from './core/propagation.ts';
+import { Sweep } from './core/sweep.ts';
+import type { Services } from './http/operations/services.ts';
+import type { Metrics } from './metrics.ts';
+import { Apis } from './redis/apis.ts';
+import { Audit } from './redis/audit.ts';
+import { BootstrapKeys, BootstrapWatch } from './redis/bootstrap-keys.ts';
+import { BATCH_LIMITS, RedisChangeLog } from './redis/change-log.ts';
+import { Credits } from './redis/credits.ts';
+import { DurabilityCheck } from './redis/durability.ts';
+import { DurableWriter } from './redis/durable-writer.ts';
+import { FleetView } from './redis/fleet.ts';
+import { KeyImport } from './redis/key-import.ts';
+import { KeyView } from './redis/key-view.ts';
+import { Keys } from './redis/keys.ts';
+import { RootKeys } from './redis/root-keys.ts';
+import { Successors } from './redis/successors.ts';
+import { RedisSweepStore } from './redis/sweep-store.ts';
+import { UsageView } from './redis/usage.ts';
+import { Identities } from './redis/workspace/identities.ts';
+import { Catalogue } from './redis/workspace/permissions.ts';
+import { Roles } from './redis/workspace/roles.ts';
+
+/** The parts on which all others stand. */
+interface Base {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+}
+
+/** A deposed primary goes on until its own lag check notices; 2 s cover that check's period. */
+const deposedMsOf = ({ REDIS_REPLICAS, REDIS_MIN_REPLICAS_MAX_LAG_S }: Config) =>
+  REDIS_REPLICAS > 0 ? (REDIS_MIN_REPLICAS_MAX_LAG_S + 2) * 1000 : 0;
+
+/** Makes all that a control plane does its work with. What goes on by itself, as the sweep, begins when it is run. */
+export function makeParts(base: Base) {
+  const { config, clock, log } = base;
+  const coherence = makeCoherence(base);
+  const { nodes, writer, changes, fence, durability } = coherence;
+  const bootstrapKeys = new BootstrapKeys(config.ROOT_KEY);
+  const services = makeServices(base, coherence, bootstrapKeys);
+  const { apis, keys } = services;
+  const sweep = new Sweep({
+    store: new RedisSweepStore(nodes, writer, apis, keys, () => clock.wallMs()),
+    log: changes,
+    fence,
+    clock,
+    logger: log,
+    leaseMs: config.LEASE_MS,
+    deposedMs: deposedMsOf(config),
+  });
+  const bootstrapWatch = new BootstrapWatch(nodes, bootstrapKeys, clock, log);
+  return { nodes, fence, durability, bootstrapKeys, bootstrapWatch, sweep, services };
+}
+
+/** Makes what writes changes and waits until they are complete. */
+function makeCoherence({ config, clock, log, metrics }: Base) {
+  const replicas = config.REDIS_REPLICAS;
+  const nodes = new RedisNodes(config, clock, log);
+  const writer = new DurableWriter(nodes, replicas, metrics.wrote);
+  const changes = new RedisChangeLog(nodes, writer, replicas, () => clock.wallMs());
+  const durability = new DurabilityCheck(nodes, replicas, clock, log);
+  const fence = new Fence(changes, clock, deposedMsOf(config), metrics.fenceEvents(log));
+  const propagator = new Propagator({
+    log: changes,
+    fence,
+    clock,
+    limits: {
+      fenceWaitMs: config.FENCE_WAIT_MS,
+      pending: { changesMax: config.FENCES_PENDING_MAX, refusalsMax: config.REFUSALS_PENDING_MAX },
+      replicated: replicas > 0,
+      batch: BATCH_LIMITS,
+    },
+    durable: (apiId) => durability.keeps(apiKeys(apiId).head),
+    events: metrics.propagationEvents(log),
+  });
+  return { nodes, writer, changes, durability, fence, propagator };
+}
+
+/** Makes what operations act on. */
+function makeServices(
+  { config, clock, log, metrics }: Base,
+  { nodes, writer, changes, propagator }: ReturnType<typeof makeCoherence>,
+  bootstrapKeys: BootstrapKeys,
+): Services {
+  const limits = { leaseMs: config.LEASE_MS, apiAutoCreate: config.API_AUTO_CREATE };
+  const keys = new Keys({ nodes, writer, log: changes, clock, limits });
+  const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
+  const view = new KeyView(nodes);
+  const ofWorkspace = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS, view };
+  const audit = new Audit({
+    nodes,
+    writer,
+    clock,
+    limits: {
+      kept: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
+      waitingMax: config.AUDIT_WAITING_MAX,
+    },
+    counted: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
+    log,
+  });
+  return {
+    apis,
+    audit,
+    catalogue: new Catalogue(ofWorkspace),
+    clock,
+    credits: new Credits(writer, clock),
+    fleet: new FleetView(nodes),
+    identities: new Identities({ ...ofWorkspace, apis, propagator }),
+    keyImport: new KeyImport({ writer, keys, clock, limits }),
+    keys,
+    propagator,
+    roles: new Roles(ofWorkspace),
+    rootKeys: new RootKeys(nodes, writer, bootstrapKeys),
+    successors: new Successors(nodes, keys, clock),
+    usage: new UsageView(nodes),
+    view,
+    holdMs: config.FENCE_WAIT_MS,
+  };
+}
