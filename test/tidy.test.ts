@@ -44,6 +44,11 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'control-plane/core': [],
   'control-plane/redis': ['control-plane/core'],
   'control-plane/http': ['control-plane/core', 'control-plane/redis'],
+  // An operation knows neither path nor HTTP.
+  'control-plane/http/operations': [
+    ...['core', 'redis'].map((room) => `control-plane/${room}`),
+    ...['faults', 'strings', 'schema-compilers'].map((file) => `control-plane/http/${file}.ts`),
+  ],
   'control-plane/cli': ['control-plane/core', 'control-plane/redis', 'control-plane/config.ts'],
   'control-plane/dashboard': ['control-plane/core', 'control-plane/http'],
   'control-plane/dashboard/api': ['control-plane/http'],
@@ -112,6 +117,7 @@ describe('imports', () => {
       'against an arrow of a room within a room',
       { 'control-plane/dashboard/api/a.ts': "import { b } from '../pages/b.ts'" },
     ],
+    ['of HTTP in an operation', { 'control-plane/http/operations/a.ts': "import '../server.ts'" }],
     ['from a room to the root', { 'control-plane/redis/a.ts': "import { b } from '../app.ts'" }],
     ['of the network in core', { 'verifier/core/a.ts': "import { request } from 'node:http'" }],
     ['of Redis in core', { 'control-plane/core/a.ts': "import type { Redis } from 'ioredis'" }],
@@ -145,6 +151,7 @@ describe('imports', () => {
   });
 
   test('keep each library in the files that own it', () => {
+    expect(offenders(/'@?fastify/, /^(?!control-plane\/(?:core|redis|http\/operations)\/)/)).toEqual([]);
     expect(
       offenders(/import (?!type)[^;]*from 'ioredis'/, /^shared\/redis\/(redis|sentinel-connector)\.ts$/),
     ).toEqual([]);
@@ -172,7 +179,7 @@ test('the clock is read in one place; time-outs of sockets, and the dashboard in
   expect(
     offenders(
       /Date\.now\(|performance\.now\(|new Date\(\)|setTimeout\(|setInterval\(/,
-      /^shared\/clock\.ts$|^verifier\/(http\/(server|respond)|endpoints\/(grpc-connections|envoy-grpc)|fast-lane\/fast-lane|proxy\/tunnel)\.ts$|^control-plane\/(http\/server\.ts$|dashboard\/)/,
+      /^shared\/clock\.ts$|^verifier\/(http\/(server|respond)|endpoints\/(grpc-connections|envoy-grpc)|fast-lane\/fast-lane|proxy\/tunnel)\.ts$|^control-plane\/(http\/error-answers\.ts$|dashboard\/)/,
     ),
   ).toEqual([]);
 });

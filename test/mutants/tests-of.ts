@@ -3,7 +3,7 @@ import { dirname, join, normalize } from 'node:path';
 
 /** Left out of a path before it is looked up, since a file's own name says what it is for. */
 const ROOM =
-  /(?<=^(?:control-plane|verifier|shared))\/(?:core(?:\/(?:allowances|question))?|redis|http|endpoints|fast-lane|proxy|process)\/|(?<=\/lua)\/[^/]+\//g;
+  /(?<=^(?:control-plane|verifier|shared))\/(?:core(?:\/(?:allowances|question))?|redis|http(?:\/guards)?|endpoints|fast-lane|proxy|process)\/|(?<=\/lua)\/[^/]+\//g;
 
 /** The same of a test's path. */
 const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|endpoints|fast-lane|proxy)\//;
@@ -14,7 +14,7 @@ const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|en
  */
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
-    /^(?:control-plane\/(?:credits|(?:credit|limit)-schemas|reroll-call|successors|routes\/(?:credits|reroll)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|question|requirements|pools?|limits|spending-rate|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
+    /^(?:control-plane\/(?:credits|(?:credit|limit)-schemas|reroll-call|successors|operations\/keys\/(?:update-remaining|reroll-key)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|question|requirements|pools?|limits|spending-rate|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
     [
       'verifier/pools',
       'credits/scripts',
@@ -30,7 +30,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [/^shared\/script\.ts$/, ['control-plane/scripts', 'control-plane/import']],
   [
-    /^(?:verifier\/workspace|control-plane\/(?:workspace\/[\w-]+|routes\/(?:identities|roles|key-roles|permissions)|(?:role|slug)-schemas))\.ts$/,
+    /^(?:verifier\/workspace|control-plane\/(?:workspace\/[\w-]+|operations\/(?:identities|permissions)\/[\w-]+|operations\/keys\/lists\/(?:[\w-]*role[\w-]*|list-change)|(?:role|slug)-schemas))\.ts$/,
     [
       'control-plane/settled-links',
       'permissions/identities',
@@ -43,7 +43,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^(?:verifier\/permissions|control-plane\/routes\/key-permissions|shared\/slugs)\.ts$/,
+    /^(?:verifier\/permissions|control-plane\/operations\/keys\/lists\/[\w-]*permission[\w-]*|shared\/slugs)\.ts$/,
     [
       'permissions/query',
       'permissions/conformance',
@@ -55,7 +55,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [/^(?:shared\/trace-id|verifier\/tracer)\.ts$/, ['shared/trace-id', 'end-to-end/tracing', 'verifier/http']],
   [/^control-plane\/permissions\.ts$/, ['control-plane/permissions', 'control-plane/permission-matrix']],
   [
-    /^control-plane\/(?:root-keys|bootstrap-keys|routes\/root-keys|lua\/(?:.*root-key|announce))/,
+    /^control-plane\/(?:root-keys|bootstrap-keys|operations\/root-keys\/|lua\/(?:.*root-key|announce))/,
     [
       'control-plane/root-keys',
       'control-plane/bootstrap-keys',
@@ -66,18 +66,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:routes\/(?:authorization|hidden|apis|fleet|audit)|operations\/.*)\.ts$/,
-    [
-      'control-plane/contract',
-      'control-plane/permission-matrix',
-      'control-plane/openapi',
-      'control-plane/list-apis',
-      'control-plane/audit',
-      'control-plane/fleet',
-    ],
-  ],
-  [
-    /^control-plane\/(?:audit|audit-event|routes\/audit-hooks|lua\/record-events)\b/,
+    /^control-plane\/(?:audit|audit-event|operations\/call|lua\/record-events)\b/,
     [
       'control-plane/failures',
       'control-plane/audit',
@@ -86,12 +75,12 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'control-plane/limits',
     ],
   ],
-  [/^control-plane\/(?:routes\/many-keys\.ts|lua\/list-ids)/, ['control-plane/many-keys']],
+  [/^control-plane\/(?:operations\/keys\/many\/|lua\/list-ids)/, ['control-plane/many-keys']],
   [/^control-plane\/load-shedding\.ts$/, ['control-plane/protection', 'control-plane/limits']],
   [/^control-plane\/turns\.ts$/, ['control-plane/turns']],
   [/^control-plane\/(?:rate-limits|lua\/count-call)\b/, ['control-plane/limits']],
   [
-    /^control-plane\/(?:key-import|routes\/import)\.ts$/,
+    /^control-plane\/(?:key-import|operations\/keys\/import-keys)\.ts$/,
     [
       'control-plane/unconfirmed',
       'control-plane/import',
@@ -103,7 +92,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:keys|new-record|key-view|routes\/keys|apis|lua\/(?:change|(?:create|set|delete|write)-.*))\b/,
+    /^control-plane\/(?:keys|new-record|key-view|operations\/(?:keys\/|apis\/list-keys|meta|aliases|cursor)|apis|lua\/(?:change|(?:create|set|delete|write)-.*))\b/,
     [
       'control-plane/contract',
       'control-plane/failures',
@@ -118,6 +107,17 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'credits/reroll',
       'simulation/redis',
       'control-plane/replicas',
+    ],
+  ],
+  [
+    /^control-plane\/(?:register|authentication|services|operations\/.*)\.ts$/,
+    [
+      'control-plane/contract',
+      'control-plane/permission-matrix',
+      'control-plane/openapi',
+      'control-plane/list-apis',
+      'control-plane/audit',
+      'control-plane/fleet',
     ],
   ],
   [
@@ -147,7 +147,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [/^control-plane\/usage\.ts$/, ['control-plane/usage']],
   [/^control-plane\/fleet\.ts$/, ['control-plane/fleet']],
   [
-    /^control-plane\/server\.ts$/,
+    /^control-plane\/(?:server|error-answers|faults|strings|json-body)\.ts$/,
     [
       'control-plane/failures',
       'control-plane/contract',

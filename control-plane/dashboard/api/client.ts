@@ -2,7 +2,7 @@ import type { Static } from 'typebox';
 import type { operations } from '../../http/operations/index.ts';
 
 type Operation = (typeof operations)[number];
-/** What each operation answers, by the schema that the server serialises by. */
+/** The answer of each operation, by the schema that the server serialises by. */
 type Answers = { [Name in Operation['name']]: Static<Extract<Operation, { name: Name }>['response']> };
 
 /** A key as getKey and listKeys answer it. */

@@ -14,7 +14,7 @@ export const KeyId = Type.String({
   description: "A key's id, as createKey returned it.",
 });
 export const { name: Name, externalId: ExternalId, ownerId: OwnerId } = FIELDS;
-/** How long a change is waited for: `waitMs`. */
+/** The longest wait for a change: `waitMs`. */
 export const WaitMs = Type.Optional(
   Type.Integer({
     minimum: 0,

@@ -9,7 +9,7 @@ import type { Services } from '../../services.ts';
 /** Times that a change is made anew because another one of the same key came first, before the caller is told. */
 const TRIES = 20;
 
-/** What a list of a key has become. */
+/** A key's list after its change. */
 interface ChangedList {
   readonly values: readonly string[];
   readonly propagation: Propagation;
