@@ -17,7 +17,7 @@ import { operations } from './http/operations/index.ts';
 import { register } from './http/register.ts';
 import { type App, createServer } from './http/server.ts';
 import { Metrics } from './metrics.ts';
-import { makeParts } from './services.ts';
+import { makeParts } from './parts.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {

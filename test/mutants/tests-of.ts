@@ -110,7 +110,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:register|authentication|services|operations\/.*)\.ts$/,
+    /^control-plane\/(?:register|authentication|parts|operations\/.*)\.ts$/,
     [
       'control-plane/contract',
       'control-plane/permission-matrix',

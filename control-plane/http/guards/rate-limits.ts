@@ -57,25 +57,18 @@ export async function limitRates(
   }
   await app.register(rateLimit, { global: false, store: RedisCounters, skipOnError: true });
 
-  /** When the minute ends of each address that is over its limit, the first remembered first: a flood from it costs Redis nothing. */
-  const over = new Map<string, number>();
-  const remember = (address: string, untilMs: number) => {
-    over.delete(address);
-    const [oldest = ''] = over.size < ADDRESSES_MAX ? [] : over.keys();
-    over.delete(oldest);
-    over.set(address, untilMs);
-  };
+  const over = new OverLimit();
   const limit = (name: 'calls' | 'failures', max: number, whose: (request: FastifyRequest) => string) => {
     const check = app.createRateLimit({ max, timeWindow: WINDOW_MS, keyGenerator: whose });
     return async (request: FastifyRequest, reply: FastifyReply) => {
       if (max === 0) return;
       const nowMs = clock.monotonicMs();
-      let untilMs = name === 'failures' ? (over.get(whose(request)) ?? 0) : 0;
+      let untilMs = name === 'failures' ? over.untilMs(whose(request)) : 0;
       if (untilMs <= nowMs) {
         const allowance = await check(request);
         if (allowance.isAllowed || !allowance.isExceeded) return;
         untilMs = nowMs + allowance.ttl;
-        if (name === 'failures') remember(whose(request), untilMs);
+        if (name === 'failures') over.remember(whose(request), untilMs);
       }
       counted(name);
       reply.header('retry-after', String(Math.max(1, Math.ceil((untilMs - nowMs) / 1000))));
@@ -95,6 +88,23 @@ export async function limitRates(
       ({ call, ip }) => `address:${normalizeIP(call?.address ?? ip)}`,
     ),
   };
+}
+
+/** Addresses that are over their limit, the first remembered first: a flood from one costs Redis nothing. */
+class OverLimit {
+  readonly #untilMs = new Map<string, number>();
+
+  /** When the minute of an address ends; 0 = it is not remembered. */
+  untilMs(address: string): number {
+    return this.#untilMs.get(address) ?? 0;
+  }
+
+  remember(address: string, untilMs: number): void {
+    this.#untilMs.delete(address);
+    const [oldest = ''] = this.#untilMs.size < ADDRESSES_MAX ? [] : this.#untilMs.keys();
+    this.#untilMs.delete(oldest);
+    this.#untilMs.set(address, untilMs);
+  }
 }
 
 async function count(nodes: RedisNodes, who: string, windowMs: number) {

@@ -5,8 +5,8 @@ import { apiNotFound } from '../../authorization.ts';
 import { operation } from '../../operation.ts';
 import { ApiId, Fields, WaitMs } from '../../request-parts.ts';
 import { Count, Propagation } from '../../response-parts.ts';
+import { deleteMany } from './change-many.ts';
 import { MANY_KEYS_MAX } from './choice.ts';
-import { deleteMany } from './many-keys.ts';
 
 export const deleteAllKeys = operation({
   name: 'apis.deleteKeys',

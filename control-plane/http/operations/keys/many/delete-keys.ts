@@ -2,8 +2,8 @@ import { operation } from '../../operation.ts';
 import { Fields, WaitMs } from '../../request-parts.ts';
 import { propagationExample } from '../../response-parts.ts';
 import { keyIdExample } from '../key.ts';
+import { deleteMany, ManyResults, manyResults } from './change-many.ts';
 import { CHOICE, choose, MANY_KEYS_BYTES_MAX } from './choice.ts';
-import { deleteMany, ManyResults, manyResults } from './many-keys.ts';
 
 export const deleteKeys = operation({
   name: 'keys.deleteKeys',

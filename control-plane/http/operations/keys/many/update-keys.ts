@@ -4,8 +4,8 @@ import { operation } from '../../operation.ts';
 import { Fields, WaitMs } from '../../request-parts.ts';
 import { propagationExample } from '../../response-parts.ts';
 import { CHANGES, keyIdExample, storedChanges } from '../key.ts';
+import { changeMany, ManyResults, manyResults } from './change-many.ts';
 import { CHOICE, choose, MANY_KEYS_BYTES_MAX } from './choice.ts';
-import { changeMany, ManyResults, manyResults } from './many-keys.ts';
 
 const { externalId: _owner, ownerId: _ownerToo, ...changes } = CHANGES;
 
