@@ -17,13 +17,13 @@ export const settings = {
     'The `min-replicas-max-lag` of Redis: the time for which a cut-off primary goes on accepting. Used where REDIS_REPLICAS > 0',
   ),
   API_AUTO_CREATE: flag(true).help(
-    'true: the first key of an unknown apiId creates the API; false: it is a 404',
+    'true: the first key of an unknown apiId creates the API; false: createKey answers 404',
   ),
   LEASE_MS: integer(500, 600_000, 'ms', 10_000).help(
-    'Time for which a verifier may answer from memory after it last heard from Redis. It bounds staleness, answers without Redis, and the wait of a disable for a verifier out of reach',
+    'Time for which a verifier may answer from memory after it last heard from Redis. It bounds how stale an answer may be, how long verifiers answer without Redis, and how long a disable waits for a verifier that is out of reach',
   ),
   FENCE_WAIT_MS: integer(0, 60_000, 'ms', 30_000).help(
-    'Longest wait of a call that changes something; the fence goes on after it',
+    'Longest time for which a call that changes something waits until the change is complete; then it answers `pending`, and the change goes on',
   ),
   FENCES_PENDING_MAX: integer(1, 1_000_000, 'changes', 10_000).deprecated(
     'Incomplete changes of one API at once; more are refused with 503',
@@ -32,7 +32,7 @@ export const settings = {
     'Incomplete disables and deletes of one API at once, counted apart from its other changes; more are refused with 503',
   ),
   AUDIT_EVENTS_MAX: integer(1000, 100_000_000, 'events', 100_000).help(
-    'Changes kept for audit.listEvents, the latest ones; about 300 bytes of Redis each',
+    'Number of the latest changes that Redis keeps for audit.listEvents; about 300 bytes of Redis each',
   ),
   AUDIT_REFUSED_MAX: integer(1000, 100_000_000, 'events', 10_000).deprecated(
     'Refused calls kept for audit.listEvents, the latest ones. They are kept apart, so that a flood of them pushes no change out',
@@ -41,7 +41,7 @@ export const settings = {
     'Audit events of changes that wait in memory while Redis does not take them, about 1 KiB each. More are only in the log of the process, and counted as lost',
   ),
   ROOT_KEY_CALLS_PER_MINUTE: integer(0, 100_000_000, 'calls', 60_000).help(
-    'Reading calls of one root key in a minute, and as many changing calls; more are refused with 429. 0 = no limit',
+    'Calls of one root key in a minute, reads and changes each; further ones get 429. 0 = no limit',
   ),
   ROOT_KEY_CALLS_AT_ONCE: integer(1, 10_000, 'calls', 32).deprecated(
     'Calls of one root key that are worked on at once, each until it has written or is answered; others of it wait, and nobody waits for them',
@@ -50,7 +50,7 @@ export const settings = {
     'Calls of one root key that wait for one of those; more are refused with 429',
   ),
   FAILURES_PER_MINUTE: integer(0, 100_000_000, 'calls', 60).help(
-    'Calls without a valid root key from one address in a minute that are answered 401; more are answered 429 and leave no event in the audit log. 0 = no limit',
+    'Calls without a valid root key from one address in a minute that get 401; further ones get 429 and leave no event in the audit log. 0 = no limit',
   ),
   EVENT_LOOP_DELAY_MS_MAX: integer(0, 60_000, 'ms', 500).deprecated(
     'Mean delay of the event loop above which calls are refused with 503, except updates and deletes. 0 = never',

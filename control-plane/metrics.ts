@@ -23,33 +23,33 @@ export class Metrics {
   readonly #make = metricMakers(this.registry);
   readonly requests = new Histogram({
     name: 'keyfence_control_plane_request_duration_seconds',
-    help: 'Duration of requests, waits for the fence included. A slow updateKey with outcome "fence" in keyfence_propagation_seconds is a verifier that did not answer, not a slow control plane.',
+    help: 'Duration of requests, waits for the fence included. If updateKey is slow and keyfence_propagation_seconds has the outcome "fence", a verifier did not answer; the control plane itself is not slow.',
     labelNames: ['operation', 'status'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
     registers: [this.registry],
   });
   readonly #propagation = new Histogram({
     name: 'keyfence_propagation_seconds',
-    help: 'Time from the write of a change until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not, and their leases were waited out, about LEASE_MS; a steady rate means that verifiers crash or are cut off. "lost": a failover of Redis took it.',
+    help: 'Time from the write of a change until it was complete. "acks": every verifier confirmed it; milliseconds are normal. "fence": some did not, so the control plane waited until their leases were over, about LEASE_MS; a steady rate means that verifiers crash or are cut off. "lost": a failover of Redis took it.',
     labelNames: ['outcome'],
     buckets: [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
     registers: [this.registry],
   });
   readonly audit = new Counter({
     name: 'keyfence_audit_events_total',
-    help: 'Management calls for the audit log, by whether they did something ("done") or were refused. Those "late" waited in memory until Redis took them. Those "lost" are in the process log only; for "done" that takes an outage of Redis that lasted until this process stopped, or more than AUDIT_WAITING_MAX events in one.',
+    help: 'Events of the audit log: calls that did something ("done"), and calls that were refused ("refused"). "late": waited in memory until Redis took it. "lost": only in the log of the process. An event "done" is lost only if Redis is away until the process stops, or if more than 10,000 events wait.',
     labelNames: ['kind', 'result'],
     registers: [this.registry],
   });
   readonly rates = this.#make
     .counter('keyfence_rate_limited_total', 'limit', ['calls', 'waiting', 'failures', 'unchecked'])
     .help(
-      'Calls refused with 429: those of a root key over its limit ("calls"), those of a root key of which too many wait ("waiting") and those without one from an address over its limit ("failures"). "unchecked" were let through because Redis did not count them.',
+      'Calls that got 429. "calls": the root key was over its limit; "waiting": too many calls of the root key wait; "failures": no valid root key, from an address over its limit. "unchecked": let through, because Redis did not count the call.',
     );
   readonly connectionsClosed = this.#make
     .counter('keyfence_connections_closed_total', 'bound', ['address', 'strangers', 'all'])
     .help(
-      'Connections closed to let another in: where one address had more than CONNECTIONS_PER_ADDRESS_MAX ("address"), strangers half of CONNECTIONS_MAX ("strangers"), or everybody together more than that ("all"). A steady rate is a flood, or a proxy that TRUSTED_PROXIES lacks.',
+      'Connections closed to let another in. "address": one address reached CONNECTIONS_PER_ADDRESS_MAX; "strangers": connections without a valid root key reached half of CONNECTIONS_MAX; "all": all together reached CONNECTIONS_MAX. A steady rate is a flood, or a proxy that TRUSTED_PROXIES lacks.',
     );
   readonly shed = this.#make
     .counter('keyfence_shed_total')
@@ -59,22 +59,22 @@ export class Metrics {
   readonly #killed = this.#make
     .counter('keyfence_laggards_killed_total')
     .help(
-      'Verifiers (registrations) that a fence removed from the wait because they did not acknowledge in time. They register anew by themselves when they are back.',
+      'Followers of verifiers that a fence killed because they did not acknowledge a change in time. They register again by themselves once they reach Redis.',
     );
   readonly #reaped = this.#make
     .counter('keyfence_laggards_removed_total')
     .help(
-      'Killed verifiers that were removed, one fence later. Until then every change waits for its fence.',
+      'Killed followers that were removed from the members, one fence after the kill. Until then every change of their API completes by fence.',
     );
   readonly #rewritten = this.#make
     .counter('keyfence_lost_refusals_total', 'outcome', ['written', 'conflict', 'given up'])
     .help(
-      'Disables and deletes that a failover of Redis took and that were written again ("written") or met a later write ("conflict", "given up"). Above zero means that Redis lost acknowledged data: check REDIS_REPLICAS.',
+      'Disables and deletes that a failover of Redis took. "written": written again; "conflict", "given up": not written again, because of a later write or because Redis did not take it. Above zero means that Redis lost acknowledged data: check REDIS_REPLICAS.',
     );
   readonly #writes = this.#make
     .counter('keyfence_writes_total', 'result', ['replicated', 'short', 'failed'])
     .help(
-      'Writing scripts run at Redis. "replicated": held by as many replicas as REDIS_REPLICAS asks for; "short": written, but a replica is missing or slow, so that changes stay pending and verifiers cannot register; "failed": not written or outcome unknown, answered 503.',
+      'Scripts that write to Redis. "replicated": REDIS_REPLICAS replicas hold the write; "short": written, but a replica is missing or slow, so changes stay pending and verifiers cannot register; "failed": not written, or outcome unknown; the call got 503.',
     );
 
   constructor() {
@@ -96,25 +96,25 @@ export class Metrics {
       'Connections to the API on which the last call came with a valid root key, and those of TRUSTED_PROXIES.',
     );
     gauge('keyfence_fences_pending', () => fence.pending).help(
-      'Changes that are not complete. Stays above zero while a verifier is unreachable, for up to LEASE_MS, or while Redis is.',
+      'Changes that are not complete. Stays above 0 while a verifier is out of reach (for about LEASE_MS), or while Redis is.',
     );
     gauge('keyfence_fence_oldest_seconds', () => fence.oldestMs / 1000).help(
       'Age of the oldest change that is not complete; 0 without any. Much more than LEASE_MS: Redis is out of reach, or a replica is missing.',
     );
     gauge('keyfence_audit_events_waiting', () => audit.waiting).help(
-      'Audit events of changes that wait in memory because Redis did not take them. Those beyond AUDIT_WAITING_MAX are only in the process log, and so are all that wait when the process is killed.',
+      'Audit events of changes that wait in memory because Redis did not take them. Events beyond 10,000 are only in the log of the process, and so are all that wait when the process is killed.',
     );
     gauge('keyfence_bootstrap_root_keys_differing', () => bootstrapWatch.differing).help(
-      'Sets of bootstrap root keys, other than its own, that control planes of the same Redis had within the last 90 s; looked at every 30 s. Above 0 outside of a rotation: some control plane accepts root keys that you may have withdrawn.',
+      'Number of other sets of root keys that configurations of control planes of the same Redis had within the last 90 s; checked every 30 s. Above 0 when you rotate no root key: some control plane accepts a root key that you may have withdrawn.',
     );
     gauge('keyfence_redis_reachable', () => (durability.answering ? 1 : 0)).help(
-      '1 if Redis answered the last look, one every 5 s; in a Cluster, every primary. 0 otherwise.',
+      '1 if Redis answered the last check (every 5 s; in a Cluster, every primary did); 0 otherwise.',
     );
     gauge('keyfence_durable', () => (durability.durable ? 1 : 0)).help(
-      '1 if every primary of Redis keeps what it acknowledges, by the last look, at most 5 s ago: appendfsync always and no-appendfsync-on-rewrite no, or replicas; and nothing evicted. 0: a crash or a full memory of Redis can lose a disable. The `durable` of answers comes from a look of their own.',
+      '1 if every primary of Redis keeps what it acknowledges, by a check every 5 s: it has appendfsync always and no-appendfsync-on-rewrite no, or replicas; and it evicted nothing. 0: a crash or a full memory of Redis can lose a disable. For the `durable` of an answer the control plane checks anew.',
     );
     gauge('keyfence_redis_evicted_keys', () => durability.evictedKeys).help(
-      'Keys that Redis evicted because its memory was full, since it started. Above zero: acknowledged keys, or records that disables depend on, are lost; set maxmemory-policy noeviction. All control planes report the same Redis: take the maximum.',
+      'Keys that Redis evicted because its memory was full, since it started. Above 0: Redis lost acknowledged keys, or data on which disables depend; set maxmemory-policy noeviction. All control planes report the same Redis: take the maximum.',
     );
   }
 

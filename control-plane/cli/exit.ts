@@ -5,27 +5,30 @@ export const EXITS = {
   OK: [0, 'Done. `keys verify`: the key is valid. `doctor`: nothing to change.'],
   NO: [
     1,
-    'The answer is no: there is no such thing, it exists already, the key is not valid, or `doctor` found something to change.',
+    'The answer is no: it does not exist, it exists already, the key is not valid, or `doctor` found something to change.',
   ],
-  USAGE: [64, 'The command line, a value or a file on it is wrong. Nothing was done.'],
+  USAGE: [64, 'An argument, a value or a file is wrong. Nothing was done.'],
   DATA: [
     65,
-    '`keys import` took in what it could and refused some lines, each reported by its number. Of many keys some could not be changed, each reported by its id.',
+    '`keys import` refused some lines and reported each by its number; it imported the others. Or: some of many keys could not be changed, each reported by its id.',
   ],
   UNAVAILABLE: [
     69,
-    'The control plane or the verifier is out of reach or could not decide (503, 429). Try again; where the message says so, the outcome is unknown.',
+    'The control plane or the verifier is out of reach, or could not decide (503, 429). Try again. The message says whether the outcome is unknown.',
   ],
-  BUG: [70, 'A bug, here or there; the message has the request id, the log the details.'],
+  BUG: [
+    70,
+    'A bug in the command line or in a server. The message has the request id, the log of the server the details.',
+  ],
   PENDING: [
     75,
-    'The change is written, but some verifiers may still answer by what was before. `keys propagation` tells how it ended.',
+    'The change is written, but some verifiers may still answer by the state before it. `keys propagation` tells how it ended.',
   ],
-  NOT_PERMITTED: [77, 'The root key is missing, unknown, disabled, or lacks the permission.'],
-  CONFIG: [78, 'An environment variable is wrong, or leads to somebody else.'],
+  NOT_PERMITTED: [77, 'The root key is missing, unknown or disabled, or lacks the permission.'],
+  CONFIG: [78, 'An environment variable has a wrong value, or the address of another service.'],
   INTERRUPTED: [
     130,
-    'Ctrl-C. `keys import` and `keys export` go on where they were when run again; a change of many keys begins anew, which is harmless.',
+    'Ctrl-C. Run the command again: `keys import` and `keys export` go on where they stopped; a change of many keys starts over, which is harmless.',
   ],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 

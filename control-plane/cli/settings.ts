@@ -8,13 +8,13 @@ export const settings = {
     'Address of a verifier, for `keys verify` and `doctor`',
   ),
   KEYFENCE_ROOT_KEY: secret('', 'printable ASCII', firstLine).help(
-    'The root key; better from KEYFENCE_ROOT_KEY_FILE, of which the first line counts. Asked for on a terminal where neither is set',
+    'The root key. KEYFENCE_ROOT_KEY_FILE is safer; the first line of that file counts. On a terminal the command asks for it if neither is set',
   ),
   KEYFENCE_KEY: secret('', 'printable ASCII', firstLine).help(
-    'The key that `keys verify` asks about; otherwise standard input, or a prompt on a terminal',
+    'The secret that `keys verify` and `keys whoami` ask about. If it is not set, they read standard input, or ask on a terminal',
   ),
   KEYFENCE_DATA: text('').help(
-    'The folder of `npm start`, where `doctor` finds what runs there; the default is `.keyfence` in the project',
+    'The folder in which `npm start` keeps its files, for `doctor`; by default `.keyfence` in the project',
   ),
 };
 

@@ -25,8 +25,8 @@ export function apiCommands(program: Command, session: Session): void {
 
   apis
     .command('create <name>')
-    .description('make an API')
-    .option('--id <apiId>', 'its id; otherwise one is made')
+    .description('create an API')
+    .option('--id <apiId>', 'its id; by default a random one')
     .option(...DEFAULT_PREFIX)
     .option(...DEFAULT_BYTES)
     .action(async (name: string, { id, ...defaults }) => {

@@ -14,7 +14,7 @@ export function catalogueCommands(program: Command, session: Session): void {
   permissions
     .command('create <slug>')
     .description('put a permission into the catalogue')
-    .option('--name <text>', 'its name, where that is another')
+    .option('--name <text>', 'its name for people, if it is not the slug')
     .option('--description <text>', 'what it is for')
     .action(async (slug: string, { name = slug, description }) => {
       const input = { name, slug, ...(description === undefined ? {} : { description }) };
@@ -39,7 +39,7 @@ export function catalogueCommands(program: Command, session: Session): void {
   permissions
     .command('delete <slug>')
     .description(
-      'delete a permission from the catalogue and from all roles; keys that have it themselves keep it',
+      'delete a permission from the catalogue and from all roles; keys that have it as their own keep it',
     )
     .option('--yes', 'do not ask')
     .addOption(waitOption())

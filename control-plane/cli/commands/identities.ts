@@ -37,7 +37,9 @@ export function identityCommands(program: Command, session: Session): void {
 function addCreate(identities: Command, session: Session): void {
   identities
     .command('create <externalId>')
-    .description('make an identity; when this returns, all keys that have its external id are its own')
+    .description(
+      'create an identity for all keys with its external id; when this returns, every verifier knows it',
+    )
     .option(...META)
     .option(...LIMITS)
     .option('--api-ids <ids>', 'the APIs in which it holds, such as billing,shop; left out = all', names)
@@ -77,7 +79,7 @@ function addReading(identities: Command, session: Session): void {
 function addUpdate(identities: Command, session: Session): void {
   identities
     .command('update <externalId>')
-    .description('change what verifications tell of an identity, or the limits that its keys share')
+    .description('change the meta, the shared limits or the APIs of an identity')
     .option(...META)
     .option(...LIMITS)
     .option('--api-ids <ids>', 'the APIs in which it holds, such as billing,shop; none = all', namesOrAll)
@@ -91,7 +93,7 @@ function addDisable(identities: Command, session: Session): void {
   identities
     .command('disable <externalId>')
     .description(
-      'stop a customer, with an identity or, if there are keys, without one yet; when this returns, no verifier accepts any of its keys any more',
+      'stop a customer: disable its identity, or create a disabled one if there are only keys; when this returns, no verifier accepts any of its keys any more',
     )
     .addOption(waitOption())
     .action(async (externalId: string, { wait }) => {
@@ -116,7 +118,7 @@ function addDisable(identities: Command, session: Session): void {
 function addEnable(identities: Command, session: Session): void {
   identities
     .command('enable <externalId>')
-    .description('accept those keys of a customer again that are enabled themselves')
+    .description('accept the keys of a customer again, except those that are disabled on their own')
     .addOption(waitOption())
     .action((externalId: string, { wait }) =>
       update(session, 'enabled', externalId, { enabled: true }, wait),

@@ -14,7 +14,7 @@ export function roleCommands(program: Command, session: Session): void {
 
   roles
     .command('create <name>')
-    .description('make a role')
+    .description('create a role')
     .option('--description <text>', 'what it is for')
     .option('--permissions <slugs>', 'what its keys may do, such as files.read,files.write', names)
     .action(async (name: string, fields: object) => {
@@ -40,7 +40,7 @@ export function roleCommands(program: Command, session: Session): void {
   roles
     .command('set <roleId> <slugs>')
     .description(
-      'say all that the keys of a role may do; when this returns, no verifier goes by what was before',
+      'replace the permissions of a role; when this returns, no verifier uses the old ones any more',
     )
     .addOption(waitOption())
     .action(async (roleId: string, slugs: string, { wait }) => {
@@ -54,7 +54,7 @@ export function roleCommands(program: Command, session: Session): void {
 
   roles
     .command('delete <roleId>')
-    .description('delete a role, so that it lets no key do anything')
+    .description('delete a role; it then grants nothing to any key')
     .option('--yes', 'do not ask')
     .addOption(waitOption())
     .action(async (roleId: string, { yes, wait }) => {

@@ -9,7 +9,7 @@ export function rootKeyCommands(program: Command, session: Session): void {
 
   rootKeys
     .command('create <name>')
-    .description('make a root key and show it, this once')
+    .description('create a root key and show its secret, only this once')
     .requiredOption(
       '--permission <permission...>',
       'what it may do: *, api.<apiId|*>.<action>, root.*.<action>',
@@ -23,7 +23,7 @@ export function rootKeyCommands(program: Command, session: Session): void {
 
   rootKeys
     .command('list')
-    .description('list all root keys but those of the configuration')
+    .description('list all root keys, except those of the configuration')
     .action(async () => {
       const answer = await session.call<{ rootKeys: RootKey[] }>('rootKeys.listRootKeys');
       session.print(answer, () =>

@@ -74,7 +74,9 @@ function addDelete(keys: Command, session: Session): void {
 function addReroll(keys: Command, session: Session): void {
   keys
     .command('reroll <keyId>')
-    .description('make a key that takes the place of this one, and show it, only this once; this one ends')
+    .description(
+      'rotate a key: create one that replaces it, and show the new secret, only this once; the old key ends',
+    )
     .requiredOption(
       '--expiration <time>',
       'for how long the old key is still accepted: 0, 90m, 12h, 30d',
@@ -86,7 +88,7 @@ function addReroll(keys: Command, session: Session): void {
   keys
     .command('credits <keyId> <operation> <credits>')
     .description(
-      'set, increment or decrement the credits of a key; when this returns, no verifier goes by those from before',
+      'set, increment or decrement the credits of a key; when this returns, no verifier uses the old ones any more',
     )
     .addOption(waitOption())
     .action((keyId: string, operation: string, given: string, { wait }) =>
@@ -96,7 +98,7 @@ function addReroll(keys: Command, session: Session): void {
   keys
     .command('permissions <keyId> <operation> [slugs]')
     .description(
-      'add, set or remove what a key may do, such as files.read,files.write; when this returns, no verifier goes by what was before',
+      'add, set or remove permissions of a key, such as files.read,files.write; when this returns, no verifier uses the old ones any more',
     )
     .action((keyId: string, operation: string, slugs = '') =>
       changeListed(session, 'permissions', keyId, operation, slugs),
@@ -105,7 +107,7 @@ function addReroll(keys: Command, session: Session): void {
   keys
     .command('roles <keyId> <operation> [names]')
     .description(
-      'add, set or remove roles of a key, such as editor,billing; when this returns, no verifier goes by what was before',
+      'add, set or remove roles of a key, such as editor,billing; when this returns, no verifier uses the old ones any more',
     )
     .action((keyId: string, operation: string, names = '') =>
       changeListed(session, 'roles', keyId, operation, names),

@@ -31,7 +31,7 @@ export function keyCommands(program: Command, session: Session): void {
 }
 
 function addCreate(keys: Command, session: Session): void {
-  described(keys.command('create <apiId>').description('make a key and show it, only this once'))
+  described(keys.command('create <apiId>').description('create a key and show its secret, only this once'))
     .option('--prefix <prefix>', 'beginning of the key, before an underscore')
     .option('--byte-length <bytes>', 'random bytes in the key, 16 to 255', whole(16, 255))
     .option('--disabled', 'refused until it is enabled')
@@ -109,7 +109,7 @@ function addInspection(keys: Command, session: Session): void {
 
   keys
     .command('verify')
-    .description('ask a verifier about a key from KEYFENCE_KEY, standard input or a prompt')
+    .description('ask a verifier about the secret in KEYFENCE_KEY, on standard input or typed at a prompt')
     .option('--api <apiId>', 'the API that the key must belong to')
     .option('--cost <credits>', 'what it costs a key with credits, 1 by default; 0 only looks', credits)
     .option(
@@ -122,7 +122,7 @@ function addInspection(keys: Command, session: Session): void {
 function addTransfer(keys: Command, session: Session): void {
   keys
     .command('import <apiId> <file>')
-    .description('take in keys that were made elsewhere, from NDJSON; - is standard input')
+    .description('import keys that were made elsewhere, from NDJSON; - is standard input')
     .option(
       '--progress-file <file>',
       'file for the progress; default: the imported file with .progress behind its name',
