@@ -59,12 +59,12 @@ export class Metrics {
   readonly #killed = this.#make
     .counter('keyfence_laggards_killed_total')
     .help(
-      'Followers of verifiers that a fence killed because they did not acknowledge a change in time. They register again by themselves once they reach Redis.',
+      'Followers of verifiers that a fence killed or removed because they did not acknowledge a change in time. They register again by themselves once they reach Redis.',
     );
   readonly #reaped = this.#make
     .counter('keyfence_laggards_removed_total')
     .help(
-      'Killed followers that were removed from the members, one fence after the kill. Until then every change of their API completes by fence.',
+      'Followers counted in keyfence_laggards_killed_total that were removed from the members: with that fence, or one fence later if they may have got a lease meanwhile. Until then every change of their API completes by fence.',
     );
   readonly #rewritten = this.#make
     .counter('keyfence_lost_refusals_total', 'outcome', ['written', 'conflict', 'given up'])

@@ -71,6 +71,8 @@ export interface Written {
   readonly hash: string;
   /** The longest lease that may have been granted before this write, milliseconds. */
   readonly leaseMs: number;
+  /** Id of the server that wrote it, which no other has and it has until it restarts or is deposed; `''` = unknown. */
+  readonly server: string;
   /** The record's version before it. */
   readonly previousVersion: string;
   /** The record's fields before it, for the audit log; all empty where it is about no key. */
@@ -124,6 +126,8 @@ export type Closing =
       readonly leaseMs: number;
       /** Those that this attempt killed. */
       readonly killed: readonly Killed[];
+      /** Names of those that it removed, because they can hold no lease. */
+      readonly removed: readonly string[];
     };
 
 /**
@@ -146,8 +150,8 @@ export interface ChangeLog {
     /** Later change that the same log must hold too, or else the answer is LOST: proves where the answer comes from. */
     readonly later?: Pick<Written, 'sequence' | 'hash'>;
   }): Promise<LogStatus>;
-  /** Kills every follower that has not acknowledged the change, if the history still holds it. */
-  close(apiId: string, sequence: number, hash: string): Promise<Closing>;
+  /** Removes or kills every follower that has not acknowledged the change, if the history still holds it. */
+  close(apiId: string, change: Pick<Written, 'sequence' | 'hash' | 'server'>): Promise<Closing>;
   /** Removes followers, unless they are no longer killed, or by another kill. */
   reap(apiId: string, killed: readonly Killed[]): Promise<number>;
 }

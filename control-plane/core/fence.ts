@@ -22,8 +22,10 @@ export interface Tracked {
 /** Events of the fence, for logs and metrics. */
 export interface FenceEvents {
   settled(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
-  killed(apiId: string, followers: readonly Killed[], sequence: number): void;
-  reaped(apiId: string, followers: readonly Killed[]): void;
+  /** Followers did not acknowledge a change in time. */
+  killed(apiId: string, followers: readonly Pick<Killed, 'name'>[], sequence: number): void;
+  /** Followers of which that was told are no longer waited for. */
+  reaped(apiId: string, followers: readonly Pick<Killed, 'name'>[]): void;
 }
 
 /** The clock-rate error that is assumed between two machines over one lease, and rounding. */
@@ -51,6 +53,7 @@ const COVER_PERIOD_MS = 1000;
 interface Open extends Tracked {
   replicated: boolean;
   followers: number;
+  readonly server: string;
   readonly startedAtMs: number;
   /** Number of changes that are complete with it. */
   readonly changes: number;
@@ -102,6 +105,7 @@ export class Fence {
       keyId,
       sequence: written.sequence,
       hash: written.hash,
+      server: written.server,
       replicated: written.replicated,
       followers: 0,
       startedAtMs,
@@ -180,10 +184,12 @@ export class Fence {
       const isHere = logStatus.state === 'INTACT';
       if (isHere && logStatus.laggards === 0) return this.#settle(change, 'acks');
       if (this.#clock.monotonicMs() < change.closesAtMs) return false;
-      const closing = await this.#log.close(apiId, sequence, hash);
+      const closing = await this.#log.close(apiId, change);
       if (closing.state === 'LOST') return this.#settle(change, 'lost');
       change.followers = closing.followers;
-      this.#events.killed(apiId, closing.killed, sequence);
+      const removed = closing.removed.map((name) => ({ name }));
+      this.#events.killed(apiId, [...removed, ...closing.killed], sequence);
+      if (removed.length > 0) this.#events.reaped(apiId, removed);
       this.reapLater(apiId, closing.killed, closing.leaseMs);
       return this.#settle(change, 'fence');
     } catch {

@@ -94,7 +94,7 @@ export class RedisChangeLog implements BatchedChangeLog {
         redis.hget(head, 's'),
       ]),
     );
-    return slowest.length === 0 ? 0 : sequenceOf(sequence) - parseScore(slowest[1]);
+    return slowest.length === 0 ? 0 : sequenceOf(sequence) - Math.floor(parseScore(slowest[1]));
   }
 
   #call(write: Write): ScriptCall {
@@ -165,17 +165,21 @@ export class RedisChangeLog implements BatchedChangeLog {
     };
   }
 
-  async close(apiId: string, sequence: number, hash: string): Promise<Closing> {
+  async close(
+    apiId: string,
+    { sequence, hash, server }: Pick<Written, 'sequence' | 'hash' | 'server'>,
+  ): Promise<Closing> {
     const { head, log, members } = apiKeys(apiId);
     const kill = -randomInt(1, KILL_MAX);
-    const reply = await this.#read(closeScript, apiId, [head, log, members], [sequence, hash, kill]);
-    const [state, followers, leaseMs, ...names] = reply as [string, ...unknown[]];
+    const reply = await this.#read(closeScript, apiId, [head, log, members], [sequence, hash, kill, server]);
+    const [state, followers, leaseMs, removed, ...names] = reply as [string, number, string, number, ...string[]];
     if (state === 'LOST') return { state };
     return {
       state: 'INTACT',
-      followers: Number(followers),
+      followers,
       leaseMs: Number(leaseMs),
-      killed: names.map((name) => ({ name: String(name), kill })),
+      removed: names.slice(0, removed),
+      killed: names.slice(removed).map((name) => ({ name, kill })),
     };
   }
 
@@ -232,12 +236,13 @@ function outcomeOf(write: Write, reply: unknown, replicated: boolean): Written |
   if (refusal) return refusal;
   const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
   if (isNotWritten(status)) return { status };
-  const [remaining = '', owed] = before.slice(KEY_LETTERS.length);
+  const [remaining = '', owed, server = ''] = before.slice(KEY_LETTERS.length);
   return {
     status: 'OK',
     sequence: Number(sequence),
     hash: hash ?? '',
     leaseMs: Number(leaseMs),
+    server,
     previousVersion: previousVersion ?? '',
     before: Object.fromEntries(KEY_LETTERS.map((letter, i) => [letter, before[i] ?? ''])),
     ...(remaining ? { credits: { remaining: Number(remaining), isOwed: owed === '1' } } : {}),

@@ -57,6 +57,7 @@
 typedef Server {
   byte head;
   byte score[VERIFIERS];
+  bool beyond[VERIFIERS];  /* its latest lease was granted at a head beyond its score: the half in the score */
 #ifdef CREATES
   byte created;          /* keys so far; the number of the last is its mark, as a position is a hash */
 #endif
@@ -373,8 +374,8 @@ inline do_register() {
 #endif
 #ifndef NO_REGISTRATION
   q = 0;                                                       /* a fresh name: unknown elsewhere */
-  do :: q < SERVERS -> server[q].score[id] = ABSENT; reaper(q, id) = IDLE; q++ :: else -> break od;
-  server[p].score[id] = server[p].head
+  do :: q < SERVERS -> server[q].score[id] = ABSENT; server[q].beyond[id] = false; reaper(q, id) = IDLE; q++ :: else -> break od;
+  server[p].score[id] = server[p].head; server[p].beyond[id] = false
 #else
   skip
 #endif
@@ -405,6 +406,9 @@ inline execute_sync(r) {
        server[p].score[id] = server[p].head
 #else
        if :: its.sent > server[p].score[id] -> server[p].score[id] = its.sent :: else fi
+#endif
+#ifndef NOTHING_NOTED
+       ; server[p].beyond[id] = server[p].score[id] < server[p].head
 #endif
 #endif
   fi;
@@ -524,7 +528,7 @@ end:
 
   :: atomic { my.live && any_up ->                             /* clean stop: ZREM */
        pick(p);
-       server[p].score[id] = ABSENT; reaper(p, id) = IDLE; p = 0;
+       server[p].score[id] = ABSENT; server[p].beyond[id] = false; reaper(p, id) = IDLE; p = 0;
 #ifndef LEAVE_BEFORE_STOP
        drop()
 #endif
@@ -555,7 +559,13 @@ inline done() {
   if :: s > complete -> complete = s; complete_new = n :: else fi;
   p = 0; s = 0; n = 0; i = 0
 }
-inline kill(q) {         /* ZADD XX -1 for exactly the laggards, in one script with the history check */
+/* What was noted of a laggard's leases is believed by the server that wrote the change (n says which that was). */
+#ifdef NOTE_BELIEVED     /* ... by any: a failover lost the note and kept the change */
+#define may_hold(q, i)  (server[q].score[i] == KILLED || server[q].beyond[i])
+#else
+#define may_hold(q, i)  (server[q].score[i] == KILLED || server[q].beyond[i] || (q) != (n -> NEW : OLD))
+#endif
+inline kill(q) {         /* ZADD XX -1 or ZREM for exactly the laggards, in one script with the history check */
   i = 0;
   do
   :: i < VERIFIERS ->
@@ -567,8 +577,12 @@ inline kill(q) {         /* ZADD XX -1 for exactly the laggards, in one script w
 #ifdef LAGGARD_REMOVED
         server[q].score[i] = ABSENT
 #else
-        server[q].score[i] = KILLED;
-        if :: reaper(q, i) == IDLE -> start_reaper(q, i) :: else fi
+        if
+        :: may_hold(q, i) ->
+             server[q].score[i] = KILLED; server[q].beyond[i] = false;
+             if :: reaper(q, i) == IDLE -> start_reaper(q, i) :: else fi
+        :: else -> server[q].score[i] = ABSENT     /* removed at once: its last lease is over */
+        fi
 #endif
 #endif
      :: else
@@ -689,7 +703,10 @@ inline tick() {
 inline reap(p, i) { server[p].score[i] = ABSENT; reaper(p, i) = IDLE }
 
 inline copy_members() {
-  do :: j < VERIFIERS -> server[NEW].score[j] = server[OLD].score[j]; j++ :: else -> break od;
+  do
+  :: j < VERIFIERS -> server[NEW].score[j] = server[OLD].score[j]; server[NEW].beyond[j] = server[OLD].beyond[j]; j++
+  :: else -> break
+  od;
   j = 0
 }
 

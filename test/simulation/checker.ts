@@ -124,9 +124,9 @@ export class Checker {
       }
       const follower = following(member);
       if (!follower?.live || follower.member !== member || score < 1) continue;
-      const acknowledged = this.history.find(apiId, api.at(score)?.hash ?? '');
+      const acknowledged = this.history.find(apiId, api.at(Math.floor(score))?.hash ?? '');
       const applied = this.history.find(apiId, follower.hash);
-      if (follower.position < score || (acknowledged && !contains(applied, acknowledged))) {
+      if (follower.position < Math.floor(score) || (acknowledged && !contains(applied, acknowledged))) {
         throw new Violation(
           'I7',
           `${member} is taken to have applied ${score} and is at ${follower.position}`,

@@ -61,7 +61,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     file: REDIS,
     edits: [
       [
-        'if (news) api.members.set(member, position)',
+        'if (news) api.members.set(member, noted)',
         'api.members.set(member, entries.at(-1)?.sequence ?? position)',
       ],
     ],
@@ -90,14 +90,14 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     file: PORTS,
     edits: [
       [
-        'return this.run(apiId, (state) => state.close(apiId, sequence, hash, kill));',
+        'let isWriter: boolean | undefined;\n    return this.run(apiId, (state) => {\n      isWriter ??= state.server === server;\n      return state.close(apiId, sequence, hash, kill, isWriter);\n    });',
         `const change = { apiId, sequence, hash, keyId: '', replicated: false, names: 100 };
          return this.run(apiId, (state) => state.check(change)).then((logStatus) =>
            logStatus.state === 'LOST'
              ? logStatus
              : this.run(apiId, (state) => {
                  for (const name of logStatus.names) state.api(apiId).members.set(name, kill);
-                 return state.close(apiId, sequence, hash, kill);
+                 return state.close(apiId, sequence, hash, kill, false);
                }),
          );`,
       ],

@@ -65,6 +65,7 @@ export class RedisGroup {
   readonly #random: Random;
   #history: { apiId: string; operation: Script<unknown> }[] = [];
   #era = 0;
+  #ids = 0;
   readonly #pumping = new Set<RedisNode>();
   readonly #acknowledged = new Map<RedisNode, number>();
   #waiters: Waiter[] = [];
@@ -75,6 +76,7 @@ export class RedisGroup {
     this.replicas = nodes.length - 1;
     this.primary = nodes[0] as RedisNode;
     this.primary.role = 'primary';
+    this.#identify(this.primary);
     this.#timeline = timeline;
     this.#random = random;
     for (const node of nodes) if (node !== this.primary) this.#acknowledged.set(node, 0);
@@ -120,6 +122,7 @@ export class RedisGroup {
     node.up = up;
     if (!up) node.closeClients();
     else if (node !== this.primary) this.resync(node);
+    else this.#identify(node);
     for (const replica of this.nodes) this.#pump(replica);
   }
 
@@ -136,6 +139,7 @@ export class RedisGroup {
     if (this.#spare) this.#spare = former;
     this.primary = node;
     node.role = 'primary';
+    this.#identify(node);
     node.refusesFromMs = Number.POSITIVE_INFINITY;
     this.#era++;
     this.#history = [];
@@ -146,6 +150,11 @@ export class RedisGroup {
     this.#waiters = [];
     for (const other of this.nodes) if (other !== node && other !== former) this.resync(other);
     this.onPromoted(former);
+  }
+
+  /** Gives a server a replication id that no other has. */
+  #identify(node: RedisNode): void {
+    node.state.server = `${++this.#ids}`;
   }
 
   /** A server becomes a replica of the primary and, after some time, has a copy of its data. */

@@ -321,9 +321,17 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     return this.run(change.apiId, (state) => state.check({ ...change, replicated }));
   }
 
-  close(apiId: string, sequence: number, hash: string): Promise<Closing> {
+  close(
+    apiId: string,
+    { sequence, hash, server }: Pick<Written, 'sequence' | 'hash' | 'server'>,
+  ): Promise<Closing> {
     const kill = -this.#lanes.network.random.whole(1, 2 ** 40);
-    return this.run(apiId, (state) => state.close(apiId, sequence, hash, kill));
+    // Redis repeats what was written, not the script.
+    let isWriter: boolean | undefined;
+    return this.run(apiId, (state) => {
+      isWriter ??= state.server === server;
+      return state.close(apiId, sequence, hash, kill, isWriter);
+    });
   }
 
   reap(apiId: string, killed: readonly Killed[]): Promise<number> {

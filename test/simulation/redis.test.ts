@@ -57,6 +57,8 @@ let real: Real;
 /** The adapters of both processes to a real Redis. */
 class Real {
   readonly writer = new DurableWriter(nodes, 0);
+  /** Replication id of the server. */
+  server = '';
   /** The name of the next pool. */
   pool = '';
   readonly log = new RedisChangeLog(
@@ -83,6 +85,8 @@ beforeAll(async () => {
   const log = createLogger('verifier', 'silent');
   nodes = new RedisNodes(loadConfig(redisSettings, { REDIS_URL: redis.url, ...PATIENT }), systemClock, log);
   real = new Real();
+  const facts = await (await nodes.connection(apiKeys('any').head)).info('replication');
+  real.server = /master_replid:(\w+)/.exec(facts)?.[1] ?? '';
 });
 
 afterAll(async () => {
@@ -134,7 +138,7 @@ class Acts {
 
   #key = (): string => this.#random.pick(['k1', 'k2', 'k3', 'k4']);
   /** Half of them are of before there was a protocol number. */
-  #member = (): string => this.#random.pick(['m1', 'm2', '2.m3', '2.m4']);
+  #member = (): string => this.#random.pick(['m1', '2.m2', '4.m3', '4.m4']);
 
   /** Somewhere in the log, or beyond, mostly with the hash that is there. */
   #place(): { sequence: number; hash: string } {
@@ -401,14 +405,15 @@ class Acts {
   #close(): Act {
     const [{ apiId }, { sequence, hash }] = [this, this.#place()];
     let kill = -1; // drawn by the real one
+    const server = this.#random.pick([real.server, real.server, real.server, '', 'f'.repeat(40)]);
     return {
-      name: `close ${sequence} ${hash}`,
+      name: `close ${sequence} ${hash} ${server}`,
       ask: async () => {
-        const closing = await real.log.close(apiId, sequence, hash);
+        const closing = await real.log.close(apiId, { sequence, hash, server });
         if (closing.state === 'INTACT') kill = closing.killed[0]?.kill ?? -1;
         return closing;
       },
-      simulated: (state) => state.close(apiId, sequence, hash, kill),
+      simulated: (state) => state.close(apiId, sequence, hash, kill, server === real.server),
     };
   }
 
@@ -582,6 +587,7 @@ class Acts {
 describe('the simulated Redis answers and publishes as the real one', () => {
   test.each(Array.from({ length: 25 }, (_, i) => i + 1))('to the acts of seed %i', async (seed) => {
     const acts = new Acts(seed);
+    acts.state.server = real.server;
     const { channel } = apiKeys(acts.apiId);
     const [heard, expected]: [string[], string[]] = [[], []];
     const listener = await nodes.connection(channel, 'listener');

@@ -130,6 +130,8 @@ export type WriteReply = Omit<Written, 'replicated'> | NotWritten;
 /** The data of one Redis server, and the scripts of both processes as functions on it. Knows nothing of time. */
 export class RedisState {
   readonly limits: RedisLimits;
+  /** Id of the server, until it restarts or becomes the primary. */
+  server = '';
   readonly apis = new Map<string, ApiState>();
   readonly pointers = new Map<string, string>();
 
@@ -139,6 +141,7 @@ export class RedisState {
 
   clone(): RedisState {
     const copy = new RedisState(this.limits);
+    copy.server = this.server;
     for (const [apiId, api] of this.apis) copy.apis.set(apiId, api.clone());
     for (const [name, value] of this.pointers) copy.pointers.set(name, value);
     return copy;
@@ -209,8 +212,10 @@ export class RedisState {
         entries.push(next);
       }
     }
-    const news = position > score;
-    if (news) api.members.set(member, position);
+    const acknowledged = Math.max(Math.floor(score), position);
+    const noted = acknowledged < api.sequence ? acknowledged + 0.5 : acknowledged;
+    const news = noted !== score;
+    if (news) api.members.set(member, noted);
     const found = (keyId && api.records.get(keyId)) || {};
     const { p, i = '0', q } = found;
     const record =
@@ -262,6 +267,7 @@ export class RedisState {
     }
     const told = (sequence: number, hash: string, left: Operation['left']): WriteReply => ({
       ...{ status: 'OK', sequence, hash, leaseMs: api.fencedMs, previousVersion: version },
+      server: this.server,
       before: Object.fromEntries(KEY_LETTERS.map((letter) => [letter, record?.[letter] ?? ''])),
       ...(left ? { credits: left } : {}),
     });
@@ -453,17 +459,26 @@ export class RedisState {
     };
   }
 
-  /** fence-close.lua */
-  close(apiId: string, sequence: number, hash: string, kill: number): Outcome<Closing> {
+  /**
+   * fence-close.lua
+   * @param isWriter whether this server wrote the change
+   */
+  close(apiId: string, sequence: number, hash: string, kill: number, isWriter: boolean): Outcome<Closing> {
     const api = this.api(apiId);
     const entry = api.at(sequence);
     if (api.sequence < sequence || (entry && entry.hash !== hash)) return read({ state: 'LOST' });
-    const killed = laggards(api, sequence)
-      .filter(([, score]) => score >= 0)
-      .map(([name]) => ({ name, kill }));
-    for (const { name } of killed) api.members.set(name, kill);
     const { size: followers } = api.members;
-    return { reply: { state: 'INTACT', followers, leaseMs: api.fencedMs, killed }, wrote: killed.length > 0 };
+    const behind = laggards(api, sequence).filter(([, score]) => score >= 0);
+    const isOver = ([name, score]: [string, number]) =>
+      isWriter && protocolOf(name) >= NOTING_PROTOCOL && score < sequence && Number.isInteger(score);
+    const removed = behind.filter(isOver).map(([name]) => name);
+    const killed = behind.filter((member) => !isOver(member)).map(([name]) => ({ name, kill }));
+    for (const name of removed) api.members.delete(name);
+    for (const { name } of killed) api.members.set(name, kill);
+    return {
+      reply: { state: 'INTACT', followers, leaseMs: api.fencedMs, removed, killed },
+      wrote: behind.length > 0,
+    };
   }
 
   /** reap-members.lua */
@@ -497,7 +512,7 @@ export class RedisState {
   lag(apiId: string): Outcome<number> {
     const api = this.api(apiId);
     const [[, slowest] = ['', api.sequence]] = ranked(api, (score) => score >= 0);
-    return read(api.sequence - slowest);
+    return read(api.sequence - Math.floor(slowest));
   }
 
   /** Reads what sweep-store.ts reads. */
@@ -585,6 +600,8 @@ function leave(api: ApiState, id: string, keyId: string): void {
   if (pool.keys.length === 0) api.pools.delete(id);
 }
 
+/** Followers from this protocol on have the half in their score by which fence-close.lua knows what was granted. */
+const NOTING_PROTOCOL = 4;
 /** The protocol that a member speaks, by its name. */
 const protocolOf = (member: string): number => Number(/^(\d{1,3})\./.exec(member)?.[1] ?? 1);
 

@@ -52,7 +52,7 @@ function world(pending = { changesMax: 100, refusalsMax: 100 }) {
     },
     lag: (apiId) => run((server) => server.lag(apiId)),
     check: (change) => run((server) => server.check(change)),
-    close: (apiId, sequence, hash) => run((server) => server.close(apiId, sequence, hash, -1)),
+    close: (apiId, { sequence, hash }) => run((server) => server.close(apiId, sequence, hash, -1, false)),
     reap: (apiId, killed) => run((server) => server.reap(apiId, killed)),
   };
   const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });

@@ -39,8 +39,8 @@ async function afterFailover(where: { writes: 'deposed' | 'successor'; looks: 'd
   const log: ChangeLog = {
     write: write(servers[where.writes], true),
     check: (change) => run(servers[where.looks], (state) => state.check(change)),
-    close: (apiId, sequence, hash) =>
-      run(servers[where.looks], (state) => state.close(apiId, sequence, hash, -1)),
+    close: (apiId, { sequence, hash }) =>
+      run(servers[where.looks], (state) => state.close(apiId, sequence, hash, -1, false)),
     reap: async () => 0,
   };
   const fence = new Fence(log, clock, 0, { settled: nothing, killed: nothing, reaped: nothing });
@@ -96,7 +96,7 @@ test('a change whose look takes long is looked at once meanwhile, and settled on
     reaped: nothing,
   };
   const fence = new Fence(log, clockOf(timeline), 0, events);
-  const written = { status: 'OK', hash: '', leaseMs: 500, previousVersion: '', replicated: true } as const;
+  const written = { status: 'OK', hash: '', leaseMs: 500, server: '', previousVersion: '', replicated: true } as const;
   for (const [i, keyId] of ['slow', 'quick', 'quick', 'quick'].entries())
     fence.track('a', keyId, { ...written, sequence: i + 1 });
   await timeline.run(2000);

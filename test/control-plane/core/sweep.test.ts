@@ -67,7 +67,8 @@ function sweepOver(members: Readonly<Record<string, number>>) {
       const sequence = Number(condition) + 1;
       sequences.set(apiId, sequence);
       written.push({ apiId, atMs: clock.monotonicMs() });
-      return { status: 'OK', sequence, hash: 'h', leaseMs: LEASE_MS, previousVersion: '', replicated: true };
+      const known = { status: 'OK', hash: 'h', leaseMs: LEASE_MS, server: '', previousVersion: '' } as const;
+      return { ...known, sequence, replicated: true };
     },
     check: async () => ({
       ...{ state: 'INTACT', followers: 1, laggards: 0, leaseMs: LEASE_MS, replicatedSequence: 0, names: [] },

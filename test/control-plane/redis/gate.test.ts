@@ -229,7 +229,7 @@ describe('in an API that needs a later protocol', () => {
     const { sequence, hash } = written;
     const change = { apiId: 'shop', sequence, hash, keyId, replicated: false, names: 9 };
     expect(await log.check(change)).toMatchObject({ state: 'INTACT', names: ['2.behind', '2.beyond'] });
-    expect(await log.close('shop', sequence, hash)).toMatchObject({
+    expect(await log.close('shop', written)).toMatchObject({
       state: 'INTACT',
       killed: [{ name: '2.behind' }, { name: '2.beyond' }],
     });

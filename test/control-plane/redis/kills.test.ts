@@ -57,7 +57,7 @@ function upkeep(): RedisSweepStore {
 async function completeByFence(): Promise<readonly Killed[]> {
   const written = await log.write({ apiId: 'api', operation: 'noop', keyId: '', fields: {} });
   if (written.status !== 'OK') throw new Error(written.status);
-  const closing = await log.close('api', written.sequence, written.hash);
+  const closing = await log.close('api', written);
   if (closing.state === 'LOST') throw new Error('lost');
   return closing.killed;
 }

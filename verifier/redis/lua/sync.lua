@@ -74,7 +74,10 @@ if pos ~= tonumber(s) or hash ~= h then
   end
 end
 
-if pos > score then redis.call('ZADD', members, 'XX', position, member) end
+-- A half beyond what it acknowledged says that this lease was granted further on in the log: see fence-close.lua.
+local acknowledged = math.max(math.floor(score), pos)
+if acknowledged < tonumber(s) then acknowledged = acknowledged + 0.5 end
+if acknowledged ~= score then redis.call('ZADD', members, 'XX', string.format('%.1f', acknowledged), member) end
 
 if record then
   local f = redis.call('HMGET', record, 'M', 'p', 'i', 'q', unpack(FIELDS))

@@ -15,6 +15,7 @@
 --         | {'REUSED'}: its name is that of a call that gave another time
 --         | {'REROLLED', the key that took its place} | {'SHARED', keys that share its credits}: too many
 -- include ../log/gate.lua
+-- include ../log/server.lua
 -- include ../../../../shared/redis/credits.lua
 -- include ../credits/sharing.lua
 -- include ../credits/operations.lua

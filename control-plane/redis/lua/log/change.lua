@@ -3,6 +3,7 @@
 -- keys, args: as write-change.lua has them; returns what that returns
 -- A key's fields, as shared/key-record.ts orders them; m may lie apart.
 local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A'}
+local server = serverId()
 local function change(keys, args)
   local head, log, index, record, long, members = unpack(keys)
   local operation, keyId, channel, now, maxlen, longest, condition, owners, needs = unpack(args)
@@ -40,6 +41,7 @@ local function change(keys, args)
     for i = 1, #FIELDS do reply[i + 5] = old[i] or '' end
     reply[#reply + 1] = left
     reply[#reply + 1] = owed
+    reply[#reply + 1] = server
     return reply
   end
   local answered, remember = operationsOf(base .. 'ops:' .. keyId)

@@ -14,10 +14,11 @@
 --      of the credits, JSON: {id: unique, op: set | none | increment | decrement | refill, value, refill: '' = none, absent = as before,
 --      operation: what names it where it is sent again, and then it was made}
 -- Returns {'OK', sequence, hash, Lf, previous version, what each field held before, credits left ('' = nothing was done to
---         them), '1' = holders are to give some of them back first}
+--         them), '1' = holders are to give some of them back first, id of this server}
 --         | {'NOT_FOUND'} | {'CONFLICT'} | {'EXISTS'}: of `create` | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
 --         | {'REUSED'}: another change had this name | {'UNLIMITED'}: there are no credits that could be changed so
 -- include gate.lua
+-- include server.lua
 -- include ../../../../shared/redis/credits.lua
 -- include ../credits/sharing.lua
 -- include ../credits/operations.lua

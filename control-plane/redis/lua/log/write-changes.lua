@@ -5,6 +5,7 @@
 -- ARGV 1 number of keys  2… of each its id and its condition, and then what write-change.lua has, which these replace
 -- Returns what write-change.lua returns, for each key
 -- include gate.lua
+-- include server.lua
 -- include ../../../../shared/redis/credits.lua
 -- include ../credits/sharing.lua
 -- include ../credits/operations.lua
