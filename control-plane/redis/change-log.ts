@@ -172,7 +172,13 @@ export class RedisChangeLog implements BatchedChangeLog {
     const { head, log, members } = apiKeys(apiId);
     const kill = -randomInt(1, KILL_MAX);
     const reply = await this.#read(closeScript, apiId, [head, log, members], [sequence, hash, kill, server]);
-    const [state, followers, leaseMs, removed, ...names] = reply as [string, number, string, number, ...string[]];
+    const [state, followers, leaseMs, removed, ...names] = reply as [
+      string,
+      number,
+      string,
+      number,
+      ...string[],
+    ];
     if (state === 'LOST') return { state };
     return {
       state: 'INTACT',

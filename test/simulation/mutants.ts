@@ -84,6 +84,16 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     file: FENCE,
     edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
   },
+  'a lease beyond what was acknowledged is not noted': {
+    seed: 434,
+    file: REDIS,
+    edits: [['acknowledged < api.sequence ? acknowledged + 0.5 : acknowledged', 'acknowledged']],
+  },
+  'what was noted is believed across a failover': {
+    seed: 6,
+    file: PORTS,
+    edits: [['isWriter ??= state.server === server;', "isWriter ??= server !== '';"]],
+  },
   'kill without XX': {
     seed: 63,
     // In one script nobody can leave between the look and the kill; so in two.

@@ -96,7 +96,14 @@ test('a change whose look takes long is looked at once meanwhile, and settled on
     reaped: nothing,
   };
   const fence = new Fence(log, clockOf(timeline), 0, events);
-  const written = { status: 'OK', hash: '', leaseMs: 500, server: '', previousVersion: '', replicated: true } as const;
+  const written = {
+    status: 'OK',
+    hash: '',
+    leaseMs: 500,
+    server: '',
+    previousVersion: '',
+    replicated: true,
+  } as const;
   for (const [i, keyId] of ['slow', 'quick', 'quick', 'quick'].entries())
     fence.track('a', keyId, { ...written, sequence: i + 1 });
   await timeline.run(2000);

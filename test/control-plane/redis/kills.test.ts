@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Killed } from '../../../control-plane/core/change-log.ts';
+import type { Killed, Written } from '../../../control-plane/core/change-log.ts';
 import { Apis } from '../../../control-plane/redis/apis.ts';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
@@ -11,12 +11,13 @@ import { type RedisServer, startRedis } from '../../../deploy/dev/redis-server.t
 import { systemClock } from '../../../shared/clock.ts';
 import { loadConfig } from '../../../shared/process/config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
+import { PROTOCOL } from '../../../shared/protocol.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { apiKeys, apiList, WORKSPACE } from '../../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { RedisDirectory } from '../../../verifier/redis/api-session.ts';
 import { scratch } from '../../harness/scratch.ts';
-import { PATIENT } from '../../harness/waiting.ts';
+import { eventually, PATIENT } from '../../harness/waiting.ts';
 
 const directory = scratch('test');
 const { head, members } = apiKeys('api');
@@ -86,6 +87,78 @@ test('the sweep looks at the space beside all APIs too, once in each round', asy
   expect(await store.ids('', 2)).toEqual([WORKSPACE, 'a']);
   expect(await store.ids('a', 2)).toEqual(['b', 'c']);
   expect(await store.ids('c', 2)).toEqual([]);
+});
+
+describe('a follower that did not acknowledge a change', () => {
+  const silent = `${PROTOCOL}.silent`;
+  const noop = { apiId: 'api', operation: 'noop', keyId: '', fields: {} } as const;
+
+  async function write(): Promise<Written> {
+    const written = await log.write(noop);
+    if (written.status !== 'OK') throw new Error(written.status);
+    return written;
+  }
+
+  /** A member that has acknowledged the first change. */
+  async function register(name: string) {
+    await (await nodes.connection(head)).del(members);
+    const { hash, sequence } = await write();
+    const session = await new RedisDirectory(nodes, 0, systemClock).open('api');
+    await session.register(name, 'n');
+    const sync = () => session.sync({ member: name, position: sequence, hash, creations: '0-', nonce: 'n' });
+    await sync();
+    return sync;
+  }
+
+  test('is removed with the fence when it was granted no lease since, and registers anew', async () => {
+    const sync = await register(silent);
+    const written = await write();
+    expect(await log.close('api', written)).toMatchObject({ followers: 1, removed: [silent], killed: [] });
+    expect(await log.check({ apiId: 'api', ...written, keyId: '', names: 0 })).toMatchObject({
+      followers: 0,
+    });
+    expect(await sync()).toMatchObject({ status: 'NOREG' });
+  });
+
+  test('is killed when it was granted one since', async () => {
+    const sync = await register(silent);
+    const written = await write();
+    expect(await sync()).toMatchObject({ status: 'OK', sequence: 2 });
+    expect(await log.close('api', written)).toMatchObject({ removed: [], killed: [{ name: silent }] });
+  });
+
+  test('is removed once it acknowledged all that there was at its last lease', async () => {
+    const sync = await register(silent);
+    const { sequence: position, hash } = await write();
+    await sync();
+    const session = await new RedisDirectory(nodes, 0, systemClock).open('api');
+    await session.sync({ member: silent, position, hash, creations: '0-', nonce: 'n' });
+    expect(await log.close('api', await write())).toMatchObject({ removed: [silent], killed: [] });
+  });
+
+  test('is killed when its release does not say what leases it was granted', async () => {
+    await register('3.silent');
+    expect(await log.close('api', await write())).toMatchObject({
+      removed: [],
+      killed: [{ name: '3.silent' }],
+    });
+  });
+
+  test.each(['', 'f'.repeat(40)])('is killed when server "%s" wrote the change', async (writer) => {
+    await register(silent);
+    const written = { ...(await write()), server: writer };
+    expect(await log.close('api', written)).toMatchObject({ removed: [], killed: [{ name: silent }] });
+  });
+
+  test('is killed when the server started again since, which may have lost what was granted', async () => {
+    await register(silent);
+    const written = await write();
+    await server.stop();
+    server = await startRedis(join(directory, 'redis'));
+    const closing = async () => log.close('api', written).catch(() => undefined);
+    await eventually(async () => (await closing()) !== undefined);
+    expect(await (await nodes.connection(head)).zrange(members, '0', '-1')).toEqual([silent]);
+  });
 });
 
 describe('a follower whose score somebody set to what no acknowledgement gives', () => {
