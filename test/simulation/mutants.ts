@@ -90,7 +90,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [['acknowledged < api.sequence ? acknowledged + 0.5 : acknowledged', 'acknowledged']],
   },
   'what was noted is believed across a failover': {
-    seed: 6,
+    seed: 2244,
     file: PORTS,
     edits: [['isWriter ??= state.server === server;', "isWriter ??= server !== '';"]],
   },
