@@ -80,7 +80,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [['names: 0, later: noop }', 'names: 0 }']],
   },
   'laggard removed at F': {
-    seed: 375,
+    seed: 434,
     file: FENCE,
     edits: [['await pause(this.#clock, afterMs, this.#stop.signal);', 'void afterMs;']],
   },
