@@ -11,6 +11,7 @@ import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { questionAbout } from '../../verifier/core/question/question.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
@@ -231,8 +232,8 @@ test('an event-loop stall past the lease: the very first decision after it is by
   });
   verifier.start();
   await fleet.until(async () => verifier.followers[0]?.live === true);
-  await verifier.lookUp(key);
-  expect(verifier.decide(key)?.code).toBe('VALID');
+  await verifier.lookUp(questionAbout(key));
+  expect(verifier.decide(questionAbout(key))?.code).toBe('VALID');
 
   // Another process disables the key while this one hangs.
   const body = JSON.stringify({ keyId, enabled: false });
@@ -247,10 +248,12 @@ test('an event-loop stall past the lease: the very first decision after it is by
     `${controlPlane.address}/v1/keys.updateKey`,
   ]);
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3000);
-  const first = verifier.decide(key);
+  const first = verifier.decide(questionAbout(key));
   expect(first?.code).not.toBe('VALID');
   expect(JSON.parse((await disabling).stdout).propagation).toMatchObject({ state: 'complete', by: 'fence' });
-  await fleet.until(async () => (await verifier.lookUp(key).catch(() => undefined))?.code === 'DISABLED');
+  await fleet.until(
+    async () => (await verifier.lookUp(questionAbout(key)).catch(() => undefined))?.code === 'DISABLED',
+  );
   await verifier.stop();
   await nodes.close();
 });
