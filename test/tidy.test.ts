@@ -36,10 +36,9 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   'verifier/endpoints': ['verifier/core', 'verifier/http', 'verifier/assets.ts'],
   'verifier/fast-lane': ['verifier/endpoints', 'verifier/core', 'verifier/http'],
   'verifier/proxy': ['verifier/fast-lane', 'verifier/endpoints', 'verifier/core', 'verifier/http'],
-  'verifier/library': [
-    ...['core', 'redis', 'endpoints/verify-key.ts'].map((room) => `verifier/${room}`),
-    ...['follower-log.ts', 'metrics.ts', 'state-metrics.ts'].map((file) => `verifier/${file}`),
-  ],
+  'verifier/engine': ['verifier/core', 'verifier/redis'],
+  'verifier/metrics': ['core', 'redis', 'fast-lane', 'proxy'].map((room) => `verifier/${room}`),
+  'verifier/library': ['core', 'engine', 'metrics'].map((room) => `verifier/${room}`),
   'verifier/middleware': ['verifier/library', 'verifier/endpoints', 'verifier/http'],
   'control-plane/core': [],
   'control-plane/redis': ['control-plane/core'],

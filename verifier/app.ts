@@ -3,13 +3,13 @@ import { type Clock, pause } from '#shared/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { processMetrics } from '#shared/process/process-metrics.ts';
 import type { Config } from './config.ts';
-import { followerLog } from './follower-log.ts';
-import { createEngine } from './library/engine.ts';
+import { createEngine, type Engine } from './engine/engine.ts';
+import { followerLog } from './engine/follower-log.ts';
 import { type Addresses, openListeners } from './listeners.ts';
-import { Metrics } from './metrics.ts';
-import { watchServer } from './server-metrics.ts';
-import { watchState } from './state-metrics.ts';
-import { watchUpstreams } from './upstream-metrics.ts';
+import { Metrics } from './metrics/metrics.ts';
+import { watchServer } from './metrics/server-metrics.ts';
+import { watchState } from './metrics/state-metrics.ts';
+import { watchUpstreams } from './metrics/upstream-metrics.ts';
 
 /** A verifier process, from its start until `stop`. */
 export interface RunningVerifier extends Addresses {
@@ -27,6 +27,7 @@ const READY_POLL_MS = 2;
 /** A verifier that listens. Redis need not be there yet: until it is, the process is not ready and answers 503. */
 export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {
   const metrics = new Metrics();
+  const { crowded } = metrics;
   processMetrics(metrics.registry);
   const apiIds = config.POD_API_IDS.length > 0 ? config.POD_API_IDS : config.API_IDS;
   const engine = createEngine({
@@ -38,39 +39,26 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     verdicts: () => metrics.verdictsGiven,
   });
   const { verifier, usage } = engine;
-  const answers = metrics.count(verifier, clock);
+  const counted = metrics.count(verifier, clock);
 
-  let missing: string | undefined = 'Redis has not answered yet';
   const stopping = new AbortController();
-  const becomeReady = async () => {
-    while (missing !== undefined && !stopping.signal.aborted) {
-      missing = await engine.missing();
-      if (missing !== undefined) await pause(clock, READY_POLL_MS, stopping.signal);
-    }
-    if (missing !== undefined) return;
-    listeners.ready();
-    log.info('ready');
-  };
-
+  const start = new Start();
   const admin = createAdminServer({
     metrics: metrics.registry,
-    notReady: () => (stopping.signal.aborted ? 'stopping' : missing),
+    notReady: () => (stopping.signal.aborted ? 'stopping' : start.missing),
   });
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  const listeners = await openListeners({
-    id: engine.id,
-    answers,
-    config,
-    clock,
-    log,
-    crowded: metrics.crowded,
-  });
+  const listeners = await openListeners({ id: engine.id, verifier: counted, config, clock, log, crowded });
   watchState(metrics.registry, verifier, apiIds, usage);
   watchServer(metrics.registry, listeners);
   watchUpstreams(metrics.registry, listeners.relays);
   const { address, proxyAddress, grpcAddress } = listeners;
   engine.start();
-  void becomeReady();
+  void start.isDone(engine, clock, stopping.signal).then((isDone) => {
+    if (!isDone) return;
+    listeners.ready();
+    log.info('ready');
+  });
   log.info({ address, adminAddress, proxyAddress, grpcAddress, apiIds }, 'verifier listening');
   return {
     address,
@@ -92,4 +80,19 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
       await engine.close();
     },
   };
+}
+
+/** A start of the process, which waits for Redis. */
+class Start {
+  /** undefined = nothing; traffic may come. */
+  missing: string | undefined = 'Redis has not answered yet';
+
+  /** Resolves with true when nothing is missing any more, with false where `stopping` comes first. */
+  async isDone(engine: Engine, clock: Clock, stopping: AbortSignal): Promise<boolean> {
+    while (this.missing !== undefined && !stopping.aborted) {
+      this.missing = await engine.missing();
+      if (this.missing !== undefined) await pause(clock, READY_POLL_MS, stopping);
+    }
+    return this.missing === undefined;
+  }
 }

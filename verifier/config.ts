@@ -3,10 +3,10 @@ import { type ConfigOf, choice, flag, list, port, text } from '#shared/process/c
 import { processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { grpcSettings } from './endpoints/envoy-grpc.ts';
+import { engineSettings } from './engine/engine-settings.ts';
 import { httpSettings } from './http/limits.ts';
 import { tlsFaults, tlsSettings } from './http/tls.ts';
 import { unixSettings } from './http/unix-socket.ts';
-import { engineSettings } from './library/engine-settings.ts';
 import { forwardFaults, forwardSettings } from './proxy/control-plane-proxy.ts';
 import { proxyFaults, proxySettings } from './proxy/options.ts';
 

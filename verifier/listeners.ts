@@ -40,19 +40,19 @@ export interface Listeners extends Addresses {
 }
 
 /**
- * Listens at all that the configuration names. Each way of asking gets the same `answers`.
+ * Listens at all that the configuration names. Each way of asking gets the same `verifier`.
  * @param options.id of this process, as the fleet's list names it
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
  */
 export async function openListeners(options: {
   id: string;
-  answers: Decider;
+  verifier: Decider;
   config: Config;
   clock: Clock;
   log: Logger;
   crowded: () => void;
 }): Promise<Listeners> {
-  const { id, answers, config, clock, log, crowded } = options;
+  const { id, verifier, config, clock, log, crowded } = options;
   const { CONTROL_PLANE_URL, EXT_AUTHZ_GRPC_PORT, HOST, LISTEN_UNIX, PORT, UPSTREAM_URL } = config;
   const authz: AuthzSettings = {
     sources: SOURCES.filter((source) => config.CREDENTIAL_SOURCES.includes(source)),
@@ -63,13 +63,13 @@ export async function openListeners(options: {
   const forward =
     CONTROL_PLANE_URL && (await createControlPlaneProxy(CONTROL_PLANE_URL, { id, config, clock, log }));
   const routes = { below: forward?.below ?? notForwarded };
-  const contract = { id, answers, limits: config, log, crowded, authz, routes };
+  const contract = { id, verifier, limits: config, log, crowded, authz, routes };
 
   const server = createVerifierServer({ ...contract, certificate });
   const address = await listening('PORT', `${HOST}:${PORT}`, server.listen(HOST, PORT));
   const local = LISTEN_UNIX ? createVerifierServer(contract) : undefined;
   if (local) await listening('LISTEN_UNIX', LISTEN_UNIX, local.listenUnix(LISTEN_UNIX));
-  const gateway = { answers, authz, log, crowded, certificate };
+  const gateway = { verifier, authz, log, crowded, certificate };
   const proxy =
     UPSTREAM_URL && (await createProxy(UPSTREAM_URL, { ...gateway, config, limits: config, clock }));
   const { PROXY_HOST, PROXY_PORT } = config;

@@ -29,7 +29,7 @@ export interface VerifierServer extends Listener {
  */
 export function createVerifierServer(options: {
   id?: string;
-  answers: Decider;
+  verifier: Decider;
   limits: HttpLimits;
   log: Pick<Logger, 'error'>;
   authz?: AuthzSettings;
@@ -37,10 +37,10 @@ export function createVerifierServer(options: {
   crowded?: () => void;
   certificate?: Certificate | undefined;
 }): VerifierServer {
-  const { answers, limits, log, authz, routes, crowded, certificate } = options;
+  const { verifier, limits, log, authz, routes, crowded, certificate } = options;
   const route = createRouter({
     exact: {
-      '/v1/keys.verifyKey': { POST: verifyKeyRoute(answers, limits.BODY_BYTES_MAX) },
+      '/v1/keys.verifyKey': { POST: verifyKeyRoute(verifier, limits.BODY_BYTES_MAX) },
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },
@@ -52,7 +52,7 @@ export function createVerifierServer(options: {
       },
       ...routes?.exact,
     },
-    below: [...(authz ? authzRoutes(answers, authz) : []), ...(routes?.below ?? [])],
+    below: [...(authz ? authzRoutes(verifier, authz) : []), ...(routes?.below ?? [])],
   });
   const lane = { answered: 0, delegated: 0, handedOver: 0 };
   const listener = createListener({
@@ -67,7 +67,7 @@ export function createVerifierServer(options: {
     ...(limits.FAST_LANE && certificate === undefined
       ? {
           lane: (server, tooSlow) =>
-            new FastLane(server, { answers, limits, authz, tooSlow, log, counts: lane }),
+            new FastLane(server, { verifier, limits, authz, tooSlow, log, counts: lane }),
         }
       : {}),
   });

@@ -1,5 +1,5 @@
 // The verifier with nothing counted, for what counting costs.
-import { Metrics } from '../../verifier/metrics.ts';
+import { Metrics } from '../../verifier/metrics/metrics.ts';
 
 Metrics.prototype.count = (answers) => answers;
 await import('../../verifier/main.ts');

@@ -13,13 +13,10 @@ export const TOO_LONG = {
     'bench/peers.ts: peers',
     'bench/propagation.ts: propagation',
     'bench/simulated-redis.ts: simulate',
-    'verifier/app.ts: startVerifier',
     'verifier/endpoints/envoy-grpc.ts: listenGrpc',
     'verifier/fast-lane/scan-head.ts: scanHead',
     'verifier/http/server.ts: createListener',
-    'verifier/library/engine.ts: createEngine',
     'verifier/listeners.ts: openListeners',
-    'verifier/state-metrics.ts: watchState',
   ],
   files: ['verifier/core/follower.ts'],
 };

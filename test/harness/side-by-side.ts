@@ -46,7 +46,7 @@ const READ_TURNS_MAX = 20;
 export function verifierSubject(changed: Partial<HttpLimits>): Subject<VerifierServer> {
   const answers = new ScriptedAnswers();
   const server = createVerifierServer({
-    answers,
+    verifier: answers,
     limits: { ...limits, ...changed },
     log: { error: () => undefined },
     authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true },

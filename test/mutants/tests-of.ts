@@ -3,7 +3,7 @@ import { dirname, join, normalize } from 'node:path';
 
 /** Left out of a path before it is looked up, since a file's own name says what it is for. */
 const ROOM =
-  /(?<=^(?:control-plane|verifier|shared))\/(?:core(?:\/(?:allowances|question))?|redis|http(?:\/guards)?|endpoints|fast-lane|proxy|process)\/|(?<=\/lua)\/[^/]+\//g;
+  /(?<=^(?:control-plane|verifier|shared))\/(?:core(?:\/(?:allowances|question))?|redis|http(?:\/guards)?|endpoints|fast-lane|proxy|engine|metrics|process)\/|(?<=\/lua)\/[^/]+\//g;
 
 /** The same of a test's path. */
 const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|endpoints|fast-lane|proxy)\//;
@@ -238,9 +238,9 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'simulation/simulation',
     ],
   ],
-  [/^verifier\/library\/engine-settings\.ts$/, ['verifier/library/client', 'verifier/library/verifier']],
+  [/^verifier\/engine-settings\.ts$/, ['verifier/library/client', 'verifier/library/verifier']],
   [
-    /^verifier\/library\//,
+    /^verifier\/(?:library\/|(?:engine|metrics|state-metrics|follower-log)\.ts$)/,
     ['verifier/library/client', 'verifier/library/metrics', 'verifier/library/verifier'],
   ],
   [

@@ -16,7 +16,7 @@ export interface AuthzSettings {
 }
 
 /** The endpoints below `/authz/` that gateways ask, whatever the method; see deploy/gateways/README.md. */
-export function authzRoutes(answers: Decider, settings: AuthzSettings): Routes['below'] {
+export function authzRoutes(verifier: Decider, settings: AuthzSettings): Routes['below'] {
   const handler: Handler = (request, response, requestId) => {
     const { method = '', url = '', headersDistinct } = request;
     const path = parseAuthzPath(url);
@@ -27,9 +27,9 @@ export function authzRoutes(answers: Decider, settings: AuthzSettings): Routes['
     const original = dialect.original({ method, rest, headers: headersDistinct });
     const asked = clientQuestion(original, headersDistinct, path, settings);
     if ('code' in asked) return send(asked);
-    const outcome = answers.decide(asked);
+    const outcome = verifier.decide(asked);
     if (outcome !== undefined) return send(outcome);
-    return answers.lookUp(asked).then(send);
+    return verifier.lookUp(asked).then(send);
   };
   return [[AUTHZ_PREFIX, handler]];
 }

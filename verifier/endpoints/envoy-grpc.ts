@@ -53,7 +53,7 @@ const MESSAGE_BYTES_MAX = 1_048_576;
 
 /** Listens for `Check` and health checks. Loads gRPC only now: it costs a start 140 ms. */
 export async function listenGrpc(options: {
-  answers: Decider;
+  verifier: Decider;
   authz: AuthzSettings;
   log: Pick<Logger, 'error'>;
   certificate?: Certificate | undefined;
@@ -136,18 +136,18 @@ export async function listenGrpc(options: {
 
 /** The Check method. An outage is a denial with 503: a gRPC error Envoy would turn into 403, or let pass. */
 function checkMethod({
-  answers,
+  verifier,
   authz,
   log,
 }: {
-  answers: Decider;
+  verifier: Decider;
   authz: AuthzSettings;
   log: Pick<Logger, 'error'>;
 }) {
   const judge = async (request: CheckRequest, requestId: string): Promise<AuthzAnswer> => {
     try {
       const asked = checkQuestion(request, authz);
-      const outcome = 'code' in asked ? asked : (answers.decide(asked) ?? (await answers.lookUp(asked)));
+      const outcome = 'code' in asked ? asked : (verifier.decide(asked) ?? (await verifier.lookUp(asked)));
       return authzAnswer(outcome, requestId, authz.withMeta);
     } catch (error) {
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });

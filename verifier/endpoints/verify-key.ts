@@ -8,12 +8,12 @@ import { answerJson } from '../http/respond.ts';
 import type { Handler } from '../http/router.ts';
 
 /** POST /v1/keys.verifyKey, the reference; `fast-lane.ts` answers the common form of it the same way. */
-export function verifyKeyRoute(answers: Decider, bodyBytesMax: number): Handler {
+export function verifyKeyRoute(verifier: Decider, bodyBytesMax: number): Handler {
   return async (request, response, requestId) => {
     const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
     if (parameter !== undefined) throw badRequest(unknownPart(parameter, 'query parameter'));
     const question = questionOf(await readJson(request, response, bodyBytesMax));
-    const verdict = answers.decide(question) ?? (await answers.lookUp(question));
+    const verdict = verifier.decide(question) ?? (await verifier.lookUp(question));
     answerJson(response, 200, verdictBody(verdict, requestId));
   };
 }

@@ -22,7 +22,7 @@ export function judge(
   const found = reader.read(bytes, at, request);
   if (found !== 'whole') return found;
   try {
-    request.verdict = options.answers.decide(request);
+    request.verdict = options.verifier.decide(request);
   } catch {
     // A bug of ours: the reference meets it again, and reports it.
     return 'for Node';
@@ -53,7 +53,7 @@ export async function replyByLookUp(
   const { replies } = request;
   const requestId = request.head.requestId || newRequestId();
   try {
-    const verdict = await lane.options.answers.lookUp(questionAbout(request.key, request));
+    const verdict = await lane.options.verifier.lookUp(questionAbout(request.key, request));
     replies.decided(output, verdict, requestId, connection.keepAliveS);
   } catch (error) {
     if (!(error instanceof ApiError)) return false;

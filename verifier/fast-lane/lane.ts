@@ -20,7 +20,7 @@ export interface LaneCounts {
 
 /** Dependencies and limits of a lane. */
 export interface LaneOptions {
-  readonly answers: Decider;
+  readonly verifier: Decider;
   readonly limits: HttpLimits;
   /** undefined = gateways are not answered. */
   readonly authz: AuthzSettings | undefined;

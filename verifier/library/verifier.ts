@@ -5,12 +5,12 @@ import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
 import { questionAbout } from '../core/question/question.ts';
 import { type Decider, NOT_FOUND, type Verdict } from '../core/verdict.ts';
-import { followerLog } from '../follower-log.ts';
-import { Metrics } from '../metrics.ts';
-import { watchState } from '../state-metrics.ts';
-import { createEngine, type Engine } from './engine.ts';
+import { createEngine, type Engine } from '../engine/engine.ts';
+import { engineSettings } from '../engine/engine-settings.ts';
+import { followerLog } from '../engine/follower-log.ts';
+import { Metrics } from '../metrics/metrics.ts';
+import { watchState } from '../metrics/state-metrics.ts';
 import { engineLog, logFault } from './engine-log.ts';
-import { engineSettings } from './engine-settings.ts';
 import { EventListeners } from './event-listeners.ts';
 import {
   type KeyVerdict,
@@ -59,7 +59,7 @@ class LocalVerifier implements LocalKeyVerifier {
   readonly #engine: Engine;
   readonly #metrics = new Metrics();
   /** The engine's, counted. */
-  readonly #answers: Decider;
+  readonly #verifier: Decider;
   readonly #unregister: (() => void)[] = [];
   readonly #shownIn = new WeakSet<MetricsRegistry>();
   readonly #listeners = new EventListeners();
@@ -78,7 +78,7 @@ class LocalVerifier implements LocalKeyVerifier {
       events: (apiId) => this.#heard(apiId, this.#metrics.followerEvents(followerLog(apiId, log))),
       verdicts: () => this.#metrics.verdictsGiven,
     });
-    this.#answers = this.#metrics.count(this.#engine.verifier, clock);
+    this.#verifier = this.#metrics.count(this.#engine.verifier, clock);
     watchState(this.#metrics.registry, this.#engine.verifier, apiIds, this.#engine.usage);
     this.#engine.start();
   }
@@ -99,7 +99,7 @@ class LocalVerifier implements LocalKeyVerifier {
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
-      verdict = await this.#answers.lookUp(questionAbout(key, rest));
+      verdict = await this.#verifier.lookUp(questionAbout(key, rest));
     } catch (error) {
       if (this.#isClosed) throw closedError();
       const { message } = error as Error;
@@ -133,7 +133,7 @@ class LocalVerifier implements LocalKeyVerifier {
 
   #decide(key: string, rest: KeylessQuestion): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    return mayBeKey(key) ? this.#answers.decide(questionAbout(key, rest)) : this.#metrics.given(NOT_FOUND);
+    return mayBeKey(key) ? this.#verifier.decide(questionAbout(key, rest)) : this.#metrics.given(NOT_FOUND);
   }
 
   async #close(): Promise<void> {

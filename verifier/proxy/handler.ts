@@ -121,7 +121,7 @@ const saysProtocol = (headers: readonly string[]): boolean =>
   headers.some((name, i) => i % 2 === 0 && name.toLowerCase() === 'x-forwarded-proto');
 
 /** Answers what Node's server has read. */
-export function handler(forwarder: Forwarder, { answers, authz, config, clock }: ProxyOptions): Handler {
+export function handler(forwarder: Forwarder, { verifier, authz, config, clock }: ProxyOptions): Handler {
   const wanted = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   return (request, response, requestId, events) => {
     const startedAtMs = clock.monotonicMs();
@@ -155,15 +155,15 @@ export function handler(forwarder: Forwarder, { answers, authz, config, clock }:
       return forwarder.send(asking, answer.headers, response, bodyOf(request, response), events);
     };
     if ('code' in asked) return proceed(asked);
-    const verdict = answers.decide(asked);
-    return verdict === undefined ? answers.lookUp(asked).then(proceed) : proceed(verdict);
+    const verdict = verifier.decide(asked);
+    return verdict === undefined ? verifier.lookUp(asked).then(proceed) : proceed(verdict);
   };
 }
 
 /** The same for what the fast lane has read. */
 export function laneHandler(
   forwarder: Forwarder,
-  { answers, authz, config, clock, log }: ProxyOptions,
+  { verifier, authz, config, clock, log }: ProxyOptions,
 ): (call: Call, connection: ClientConnection & RequestEvents) => void {
   const wanted = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   const replies = gatewayReplies(ANSWERS, authz.withMeta);
@@ -202,8 +202,8 @@ export function laneHandler(
       response.answer(replies.refused(told, requestId, connection.keepAliveS));
     };
     try {
-      const verdict = answers.decide(question);
-      const sent = verdict === undefined ? answers.lookUp(question).then(proceed) : proceed(verdict);
+      const verdict = verifier.decide(question);
+      const sent = verdict === undefined ? verifier.lookUp(question).then(proceed) : proceed(verdict);
       sent?.catch(fail);
     } catch (error) {
       fail(error);

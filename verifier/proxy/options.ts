@@ -74,7 +74,7 @@ export function proxyFaults(
 /** Dependencies and settings of a proxy. */
 export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'crowded' | 'certificate'> {
   readonly log: Pick<Logger, 'error' | 'warn'>;
-  readonly answers: Decider;
+  readonly verifier: Decider;
   readonly authz: AuthzSettings;
   readonly config: ProxyConfig;
   readonly clock: Clock;

@@ -32,7 +32,7 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     new FaultLog('the API', options.clock, log),
     options.clock,
   );
-  const rechecker = new Rechecker(options.answers, log, options.clock, config.PROXY_RECHECK_MS);
+  const rechecker = new Rechecker(options.verifier, log, options.clock, config.PROXY_RECHECK_MS);
   const forwarder = new Forwarder(upstream, rechecker, options);
   const lane = { answered: 0, delegated: 0, handedOver: 0 };
   // Which of several keys in a query counts is for the reference to say.

@@ -26,14 +26,14 @@ interface LongRequest {
  */
 export class Rechecker {
   readonly #requests = new SlotList<LongRequest>();
-  readonly #answers: Decider;
+  readonly #verifier: Decider;
   readonly #log: Pick<Logger, 'error'>;
   readonly #clock: Clock;
   readonly #periodMs: number;
   #timer: { cancel(): void } | undefined;
 
-  constructor(answers: Decider, log: Pick<Logger, 'error'>, clock: Clock, periodMs: number) {
-    this.#answers = answers;
+  constructor(verifier: Decider, log: Pick<Logger, 'error'>, clock: Clock, periodMs: number) {
+    this.#verifier = verifier;
     this.#log = log;
     this.#clock = clock;
     this.#periodMs = periodMs;
@@ -68,7 +68,7 @@ export class Rechecker {
 
   async #judge({ response, question, lease }: LongRequest): Promise<void> {
     try {
-      const verdict = this.#answers.decide(question) ?? (await this.#answers.lookUp(question));
+      const verdict = this.#verifier.decide(question) ?? (await this.#verifier.lookUp(question));
       if (verdict.code !== 'VALID' || verdict.entry === undefined) response.destroy();
       else lease.follow(verdict.entry.epoch.lease, verdict.entry.join?.lease);
     } catch (err) {

@@ -32,7 +32,7 @@ async function start(changed: Partial<AuthzSettings> = {}, inFlightMax = 1000): 
     ...changed,
   };
   server = createVerifierServer({
-    answers,
+    verifier: answers,
     limits: { ...limits, FAST_LANE: fastLane, REQUESTS_IN_FLIGHT_MAX: inFlightMax },
     log: { error: (fields: unknown) => void bugs.push(fields) },
     authz: settings,

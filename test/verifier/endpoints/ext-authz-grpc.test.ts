@@ -52,7 +52,7 @@ async function start(
     ...changed,
   } as const;
   listener = await listenGrpc({
-    answers,
+    verifier: answers,
     authz,
     log,
     certificate,

@@ -36,7 +36,7 @@ describe.each([
     slow = Promise.withResolvers();
     givenUp = 0;
     server = createVerifierServer({
-      answers: new ScriptedAnswers(),
+      verifier: new ScriptedAnswers(),
       limits: { ...limits, FAST_LANE, ...changed },
       log: { error: () => undefined },
       routes: {

@@ -4,7 +4,7 @@ import { systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import { type HttpLimits, httpSettings } from '../../../verifier/http/limits.ts';
 import type { Routes } from '../../../verifier/http/router.ts';
-import { Metrics } from '../../../verifier/metrics.ts';
+import { Metrics } from '../../../verifier/metrics/metrics.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
 import { eventually } from '../../harness/waiting.ts';
@@ -24,7 +24,7 @@ describe.each([
     answers = new ScriptedAnswers();
     bugs = [];
     server = createVerifierServer({
-      answers,
+      verifier: answers,
       limits: { ...limits, FAST_LANE, ...changed },
       log: { error: (fields: unknown) => void bugs.push(fields) },
       routes,
@@ -601,7 +601,7 @@ describe.each([
     const metrics = new Metrics();
     answers = new ScriptedAnswers();
     server = createVerifierServer({
-      answers: metrics.count(answers, systemClock),
+      verifier: metrics.count(answers, systemClock),
       limits: { ...limits, FAST_LANE },
       log: { error: () => undefined },
     });
@@ -626,7 +626,7 @@ describe.each([
     const other = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => other.once('listening', resolve));
     const { port } = other.address() as { port: number };
-    const second = createVerifierServer({ answers, limits, log: { error: () => undefined } });
+    const second = createVerifierServer({ verifier: answers, limits, log: { error: () => undefined } });
     await expect(second.listen('127.0.0.1', port)).rejects.toMatchObject({ code: 'EADDRINUSE' });
     await new Promise((resolve) => other.close(resolve));
   });

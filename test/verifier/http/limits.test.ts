@@ -17,7 +17,7 @@ describe.each([
   async function start(changed: Partial<HttpLimits>): Promise<void> {
     answers = new ScriptedAnswers();
     server = createVerifierServer({
-      answers,
+      verifier: answers,
       limits: { ...limits, FAST_LANE, ...changed },
       log: { error: () => undefined },
     });

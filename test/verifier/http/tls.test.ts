@@ -50,7 +50,7 @@ beforeEach(async () => {
     countingClock,
     log,
   );
-  server = createVerifierServer({ answers, limits, log, certificate });
+  server = createVerifierServer({ verifier: answers, limits, log, certificate });
   address = await server.listen('127.0.0.1', 0);
 });
 afterEach(async () => {
@@ -149,7 +149,7 @@ describe('a connection', () => {
   test('that does not finish its handshake in the time for a request head is cut', async () => {
     const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
     const brief = { ...limits, HEADERS_TIMEOUT_MS: 300 };
-    const other = createVerifierServer({ answers, limits: brief, log, certificate });
+    const other = createVerifierServer({ verifier: answers, limits: brief, log, certificate });
     const { port } = new URL(await other.listen('127.0.0.1', 0));
     const silent = connectTcp(Number(port), '127.0.0.1').on('error', () => undefined);
     silent.resume();
@@ -166,7 +166,7 @@ describe('a connection', () => {
       HEADERS_TIMEOUT_MS: TEST_MS_MAX,
       REQUEST_TIMEOUT_MS: TEST_MS_MAX,
     };
-    const other = createVerifierServer({ answers, limits: wide, log, certificate });
+    const other = createVerifierServer({ verifier: answers, limits: wide, log, certificate });
     address = await other.listen('127.0.0.1', 0);
     const open: TLSSocket[] = [];
     // More than 511 do not wait for a busy listener: the kernel resets some of them.

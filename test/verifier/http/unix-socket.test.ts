@@ -24,7 +24,7 @@ afterEach(async () => {
 });
 
 const create = () =>
-  createVerifierServer({ answers: new ScriptedAnswers(), limits, log: { error: () => undefined } });
+  createVerifierServer({ verifier: new ScriptedAnswers(), limits, log: { error: () => undefined } });
 
 async function holder(): Promise<ChildProcess> {
   const made = fork(new URL('socket-holder.ts', import.meta.url));

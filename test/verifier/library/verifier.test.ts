@@ -7,8 +7,8 @@ import type { Alias, IdentityField, KeyField } from '../../../shared/key-record.
 import type { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import type { VerdictCode } from '../../../shared/verdict-codes.ts';
 import type { VerdictValues } from '../../../verifier/core/verdict-fields.ts';
+import type { engineSettings } from '../../../verifier/engine/engine-settings.ts';
 import { createClient } from '../../../verifier/library/client.ts';
-import type { engineSettings } from '../../../verifier/library/engine-settings.ts';
 import type {
   KeyVerdict,
   KeyVerifier,

@@ -35,7 +35,7 @@ describe('a call', () => {
     });
     const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
     const answers = new ScriptedAnswers();
-    server = createVerifierServer({ answers, limits, log, routes: { below: forward.below } });
+    server = createVerifierServer({ verifier: answers, limits, log, routes: { below: forward.below } });
     address = await server.listen('127.0.0.1', 0);
   }
   async function restart(...options: Parameters<typeof start>) {

@@ -97,7 +97,7 @@ test('a control plane that accepts and says nothing is 503, and its connections 
   });
   const log = { error: (fields: unknown) => expect.fail(JSON.stringify(fields)) };
   const routes = { below: forward.below };
-  const server = createVerifierServer({ answers: new ScriptedAnswers(), limits, log, routes });
+  const server = createVerifierServer({ verifier: new ScriptedAnswers(), limits, log, routes });
   const { port: own } = new URL(await server.listen('127.0.0.1', 0));
   const statuses = await Promise.all(
     Array.from({ length: 10 }, async () => {

@@ -76,7 +76,7 @@ const PROBE =
 async function start(FAST_LANE: boolean, upstream: RawUpstream): Promise<Subject<ProxyListener>> {
   const answers = new ScriptedAnswers();
   const proxy = await createProxy(await upstream.start(), {
-    answers,
+    verifier: answers,
     authz: { sources: ['bearer', 'x-api-key'], withMeta: true, allowPreflight: true },
     // Keys judged again would be counted among what was asked.
     config: loadConfig(proxySettings, { PROXY_RECHECK_MS: '3600000' }),

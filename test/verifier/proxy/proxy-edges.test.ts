@@ -47,7 +47,7 @@ describe.each([true, false])('with FAST_LANE=%s', (FAST_LANE) => {
   async function start(path: string, headerBytesMax = HEAD_BYTES_MAX, env: Record<string, string> = {}) {
     const { port } = api.address() as { port: number };
     proxy = await createProxy(new URL(`http://127.0.0.1:${port}${path}`), {
-      answers: new ScriptedAnswers(),
+      verifier: new ScriptedAnswers(),
       authz: { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false },
       config: loadConfig(proxySettings, env),
       limits: { ...limits, FAST_LANE, HEADER_BYTES_MAX: headerBytesMax },

@@ -35,7 +35,7 @@ afterEach(async () => {
 
 async function start(url: string, certificate?: ReturnType<typeof followCertificate>): Promise<string> {
   proxy = await createProxy(new URL(url), {
-    answers: new ScriptedAnswers(),
+    verifier: new ScriptedAnswers(),
     authz: { sources: ['x-api-key'], withMeta: false, allowPreflight: false },
     config: loadConfig(proxySettings, {}),
     limits,

@@ -3,7 +3,7 @@ import { systemClock } from '#shared/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import type { AuthzSettings } from '../../../verifier/endpoints/authz.ts';
 import type { HttpLimits } from '../../../verifier/http/limits.ts';
-import { Metrics } from '../../../verifier/metrics.ts';
+import { Metrics } from '../../../verifier/metrics/metrics.ts';
 import { proxySettings } from '../../../verifier/proxy/options.ts';
 import { createProxy, type ProxyListener } from '../../../verifier/proxy/proxy.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
@@ -33,7 +33,7 @@ export async function start(changed: Changed = {}): Promise<void> {
   answers = new ScriptedAnswers();
   proxy = await createProxy(new URL(changed.url ?? `${upstream.address}/behind/`), {
     // Counted, as in the process.
-    answers: new Metrics().count(answers, systemClock),
+    verifier: new Metrics().count(answers, systemClock),
     authz: { sources: ['bearer', 'x-api-key'], withMeta: false, allowPreflight: false, ...changed.authz },
     config: loadConfig(proxySettings, changed.env ?? {}),
     limits: { ...limits, FAST_LANE, ...changed.limits },

@@ -3,9 +3,9 @@ import type { Clock } from '#shared/clock.ts';
 import { ApiError } from '#shared/errors.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
 import { codesWhere, perVerdict, type VerdictCounts } from '#shared/verdict-codes.ts';
-import type { DropReason, FollowerEvents } from './core/follower-events.ts';
-import type { Decider, Verdict } from './core/verdict.ts';
-import { LookupGivenUp } from './core/verifier.ts';
+import type { DropReason, FollowerEvents } from '../core/follower-events.ts';
+import type { Decider, Verdict } from '../core/verdict.ts';
+import { LookupGivenUp } from '../core/verifier.ts';
 
 const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'hole', 'nonce', 'damaged'];
 /** Verdicts that refuse a known key, as a list to read. */

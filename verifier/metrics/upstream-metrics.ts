@@ -1,5 +1,5 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
-import type { UpstreamStats } from './proxy/upstream.ts';
+import type { UpstreamStats } from '../proxy/upstream.ts';
 
 /** Metrics of what is passed on. @param relays by the name of the server that each leads to */
 export function watchUpstreams(registry: Registry, relays: Readonly<Record<string, UpstreamStats>>): void {

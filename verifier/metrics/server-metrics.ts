@@ -1,11 +1,11 @@
 import type { Registry } from 'prom-client';
 import { metricMakers } from '#shared/process/process-metrics.ts';
-import type { VerifierServer } from './verifier-server.ts';
+import type { LaneCounts } from '../fast-lane/lane.ts';
 
 /** Metrics of the server that is asked over HTTP; they are read when somebody scrapes. */
 export function watchServer(
   registry: Registry,
-  server: Pick<VerifierServer, 'requestsInFlight' | 'lane'>,
+  server: { readonly requestsInFlight: number; readonly lane: Readonly<LaneCounts> },
 ): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_fast_lane_requests_total', () => server.lane.answered).help(

@@ -2,45 +2,36 @@ import { Gauge, type Registry } from 'prom-client';
 import { metricMakers } from '#shared/process/process-metrics.ts';
 import { PROTOCOL } from '#shared/protocol.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
-import type { Follower } from './core/follower.ts';
-import type { Verifier } from './core/verifier.ts';
-import type { Usage } from './redis/usage-report.ts';
+import type { Follower } from '../core/follower.ts';
+import type { Verifier } from '../core/verifier.ts';
+import type { Usage } from '../redis/usage-report.ts';
 
 /** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
 const OTHER_APIS = 'other';
 /** The ways to tell one number of several APIs, or of several processes. */
 const JOINS = { min: Math.min, max: Math.max };
 
+/** A verifier as its metrics read it. */
+type WatchedVerifier = Pick<Verifier, 'followers' | 'workspace' | 'counts' | 'cache' | 'lookupsInFlight'>;
+
 /** Metrics of the state that a verifier is in; they are read when somebody scrapes. */
 export function watchState(
   registry: Registry,
-  verifier: Pick<Verifier, 'followers' | 'workspace' | 'counts' | 'cache' | 'lookupsInFlight'>,
+  verifier: WatchedVerifier,
   apiIds: readonly string[],
   usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined,
 ): void {
-  const { count, gauge } = metricMakers(registry);
-  const all = () => (verifier.workspace ? [...verifier.followers, verifier.workspace] : verifier.followers);
-  const perApi = (
-    name: string,
-    help: string,
-    read: (follower: Follower) => number,
-    join: keyof typeof JOINS,
-  ) =>
-    new Gauge({
-      name,
-      aggregator: join,
-      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}"; the shared log of roles and identities has "${WORKSPACE}".`,
-      labelNames: ['api_id'],
-      registers: [registry],
-      collect() {
-        this.reset();
-        for (const [api_id, value] of perLabel(all(), apiIds, read, JOINS[join])) {
-          this.set({ api_id }, value);
-        }
-      },
-    });
+  const followers = () =>
+    verifier.workspace ? [...verifier.followers, verifier.workspace] : verifier.followers;
+  watchLookups(registry, verifier);
+  watchCredits(registry, verifier, followers);
+  watchUsage(registry, usage);
+  watchMemory(registry, verifier);
+  watchFollowers(registry, apiIds, followers);
+}
 
-  const { counts } = verifier;
+function watchLookups(registry: Registry, { counts, cache }: WatchedVerifier): void {
+  const { count } = metricMakers(registry);
   count('keyfence_lookups_total', () => counts.fills).help(
     'Look-ups sent to Redis; one serves all requests that wait for the key.',
   );
@@ -50,9 +41,17 @@ export function watchState(
   count('keyfence_stale_answers_prevented_total', () => counts.stale).help(
     'Look-ups of keys that were in memory, because the lease was over. Rises when Redis is away or this process was paused.',
   );
-  count('keyfence_cache_evictions_total', () => verifier.cache.evictions).help(
+  count('keyfence_cache_evictions_total', () => cache.evictions).help(
     'Keys that left memory for lack of room. If they do so steadily, raise CACHE_KEYS_MAX.',
   );
+}
+
+function watchCredits(
+  registry: Registry,
+  { counts }: WatchedVerifier,
+  followers: () => readonly Follower[],
+): void {
+  const { count, gauge } = metricMakers(registry);
   count('keyfence_credit_exchanges_total', () => counts.credits.exchanges).help(
     'Calls to Redis (exchanges) that report what was spent of credits and rate limits, take more and give back; one serves all waiting keys of an API. Compare with the VALID verdicts on such keys: a key that is asked for often needs few.',
   );
@@ -68,17 +67,21 @@ export function watchState(
   count('keyfence_limits_withheld_total', () => counts.credits.limitsWithheld).help(
     'Refusals (RATE_LIMITED) while other verifiers held enough of the limit and did not give it back within 50 ms.',
   );
-  const inAll = (read: (follower: Follower) => number) =>
-    all().reduce((sum, follower) => sum + read(follower), 0);
-  gauge('keyfence_credit_pools', () => inAll(({ credits }) => credits.pools)).help(
+  const sum = (read: (follower: Follower) => number) =>
+    followers().reduce((total, follower) => total + read(follower), 0);
+  gauge('keyfence_credit_pools', () => sum(({ credits }) => credits.pools)).help(
     'Keys with credits that somebody asked for lately.',
   );
-  gauge('keyfence_limit_pools', () => inAll(({ credits }) => credits.limits)).help(
+  gauge('keyfence_limit_pools', () => sum(({ credits }) => credits.limits)).help(
     'Rate limits of keys that somebody asked for lately.',
   );
-  gauge('keyfence_credits_held', () => inAll(({ credits }) => credits.held)).help(
+  gauge('keyfence_credits_held', () => sum(({ credits }) => credits.held)).help(
     'Credits that this verifier holds and has not spent: what a crash now would lose.',
   );
+}
+
+function watchUsage(registry: Registry, usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined): void {
+  const { count, gauge } = metricMakers(registry);
   count('keyfence_usage_dropped_total', () => usage?.dropped ?? 0).help(
     'Verdicts that usage does not count: there were more keys than USAGE_KEYS_MAX, or Redis was out of reach for an hour or when this process stopped. Callers did get these verdicts.',
   );
@@ -88,12 +91,42 @@ export function watchState(
   gauge('keyfence_usage_keys', () => usage?.keys ?? 0).help(
     'Keys whose counted verdicts wait for the next report. Grows while Redis is away, up to USAGE_KEYS_MAX.',
   );
+}
+
+function watchMemory(registry: Registry, verifier: WatchedVerifier): void {
+  const { gauge } = metricMakers(registry);
   gauge('keyfence_protocol', () => PROTOCOL, 'min').help(
     'Version of the protocol that this verifier understands. In the APIs that it follows, control planes refuse changes that need a higher one, with VERIFIERS_TOO_OLD.',
   );
   gauge('keyfence_cache_keys', () => verifier.cache.size).help('Keys in memory.');
   gauge('keyfence_lookups_in_flight', () => verifier.lookupsInFlight).help('Look-ups under way.');
   gauge('keyfence_followers', () => verifier.followers.length).help('APIs followed.');
+}
+
+function watchFollowers(
+  registry: Registry,
+  apiIds: readonly string[],
+  followers: () => readonly Follower[],
+): void {
+  const perApi = (
+    name: string,
+    help: string,
+    read: (follower: Follower) => number,
+    join: keyof typeof JOINS,
+  ) =>
+    new Gauge({
+      name,
+      aggregator: join,
+      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}"; the shared log of roles and identities has "${WORKSPACE}".`,
+      labelNames: ['api_id'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const [api_id, value] of perLabel(followers(), apiIds, read, JOINS[join])) {
+          this.set({ api_id }, value);
+        }
+      },
+    });
   perApi(
     'keyfence_follower_live',
     '1 if the verifier is in sync with the API; 0 if not: questions about its keys get 503.',
@@ -129,8 +162,8 @@ function perLabel(
   const values = new Map<string, number>();
   for (const follower of followers) {
     const label = [...apiIds, WORKSPACE].includes(follower.apiId) ? follower.apiId : OTHER_APIS;
-    const known = values.get(label);
-    values.set(label, known === undefined ? read(follower) : join(known, read(follower)));
+    const others = values.get(label);
+    values.set(label, others === undefined ? read(follower) : join(others, read(follower)));
   }
   return values;
 }

@@ -7,7 +7,7 @@ import type { RedisConfig } from '#shared/redis/redis-settings.ts';
 import { uniqueTexts } from '#shared/request-id.ts';
 import type { VerifierStatus } from '#shared/verifier-status.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
-import { Verifier } from '../core/verifier.ts';
+import { Verifier, type VerifierLimits } from '../core/verifier.ts';
 import { RedisDirectory } from '../redis/api-session.ts';
 import { StatusReport } from '../redis/status-report.ts';
 import { Usage } from '../redis/usage-report.ts';
@@ -33,9 +33,11 @@ export interface Engine {
   close(): Promise<void>;
 }
 
+type EngineConfig = ConfigOf<typeof engineSettings> & RedisConfig;
+
 /** @param options.verdicts counts for the report to the fleet's list */
 export function createEngine(options: {
-  config: ConfigOf<typeof engineSettings> & RedisConfig;
+  config: EngineConfig;
   /** Empty = all. */
   apiIds: readonly string[];
   clock: Clock;
@@ -45,36 +47,12 @@ export function createEngine(options: {
 }): Engine {
   const { config, apiIds, clock, log, events, verdicts } = options;
   const nodes = new RedisNodes(config, clock, log);
-  const usage =
-    config.USAGE_PERIOD_MS === 0
-      ? undefined
-      : new Usage({
-          nodes,
-          clock,
-          log,
-          periodMs: config.USAGE_PERIOD_MS,
-          keysMax: config.USAGE_KEYS_MAX,
-          tagsMax: config.USAGE_TAGS_MAX,
-          tagsHeldMax: config.USAGE_TAGS_HELD_MAX,
-          reporter: randomBytes(9).toString('base64url'),
-        });
+  const usage = config.USAGE_PERIOD_MS === 0 ? undefined : usageReport(config, { nodes, clock, log });
   const verifier = new Verifier({
     directory: new RedisDirectory(nodes, config.REDIS_REPLICAS, clock),
     clock,
     newNonce: uniqueTexts(),
-    limits: {
-      syncPeriodMs: config.SYNC_PERIOD_MS,
-      syncDeadlineMs: config.SYNC_DEADLINE_MS,
-      creditsSliceMs: config.CREDITS_SLICE_MS,
-      cacheKeysMax: config.CACHE_KEYS_MAX,
-      unknownKeysMax: config.UNKNOWN_KEYS_MAX,
-      unknownTtlMs: config.UNKNOWN_KEY_TTL_MS,
-      lookupsInFlightMax: config.LOOKUPS_IN_FLIGHT_MAX,
-      lookupsQueuedMax: config.LOOKUPS_QUEUED_MAX,
-      lookupWaitMs: config.LOOKUP_WAIT_MS,
-      apisMax: config.APIS_MAX,
-      apiIdleMs: config.API_IDLE_MS,
-    },
+    limits: verifierLimits(config),
     apiIds,
     foreignKeys: config.FOREIGN_KEYS,
     usage,
@@ -103,6 +81,36 @@ export function createEngine(options: {
       await Promise.all([verifier.stop(), status.stop(), usage?.stop()]);
     },
     close: () => nodes.close(),
+  };
+}
+
+function usageReport(
+  config: EngineConfig,
+  dependencies: { nodes: RedisNodes; clock: Clock; log: Logger },
+): Usage {
+  return new Usage({
+    ...dependencies,
+    periodMs: config.USAGE_PERIOD_MS,
+    keysMax: config.USAGE_KEYS_MAX,
+    tagsMax: config.USAGE_TAGS_MAX,
+    tagsHeldMax: config.USAGE_TAGS_HELD_MAX,
+    reporter: randomBytes(9).toString('base64url'),
+  });
+}
+
+function verifierLimits(config: EngineConfig): VerifierLimits {
+  return {
+    syncPeriodMs: config.SYNC_PERIOD_MS,
+    syncDeadlineMs: config.SYNC_DEADLINE_MS,
+    creditsSliceMs: config.CREDITS_SLICE_MS,
+    cacheKeysMax: config.CACHE_KEYS_MAX,
+    unknownKeysMax: config.UNKNOWN_KEYS_MAX,
+    unknownTtlMs: config.UNKNOWN_KEY_TTL_MS,
+    lookupsInFlightMax: config.LOOKUPS_IN_FLIGHT_MAX,
+    lookupsQueuedMax: config.LOOKUPS_QUEUED_MAX,
+    lookupWaitMs: config.LOOKUP_WAIT_MS,
+    apisMax: config.APIS_MAX,
+    apiIdleMs: config.API_IDLE_MS,
   };
 }
 
