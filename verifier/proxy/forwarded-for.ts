@@ -11,14 +11,28 @@ export function forwardedFor(said: string | undefined, address = 'unknown'): str
 
 /** Tells whether a header, its name in lower case, says who the client is or what it asked of a proxy before this one. */
 export function isForwarding(name: string): boolean {
-  return name.startsWith('x-forwarded-') || FORWARDING.has(name);
+  return name.startsWith('x-forwarded') || name.startsWith('forwarded') || FORWARDING.has(name);
 }
 
+/** All that common frameworks and libraries read. */
 const FORWARDING: ReadonlySet<string> = new Set([
-  'forwarded',
-  'x-real-ip',
+  'cf-connecting-ip',
+  'cf-connecting-ipv6',
+  'cf-pseudo-ipv4',
+  'client-ip',
+  'fastly-client-ip',
+  'front-end-https',
+  'proxy-client-ip',
+  'true-client-ip',
+  'wl-proxy-client-ip',
+  'x-appengine-user-ip',
+  'x-azure-clientip',
   'x-client-ip',
   'x-cluster-client-ip',
-  'true-client-ip',
-  'cf-connecting-ip',
+  'x-envoy-external-address',
+  'x-original-forwarded-for',
+  'x-original-host',
+  'x-original-url',
+  'x-real-ip',
+  'x-rewrite-url',
 ]);

@@ -36,6 +36,12 @@ describe('a request that its key allows', () => {
     'X-Forwarded-Host: 10.0.0.9',
     'x-forwarded-proto: https',
     'True-Client-IP: 10.0.0.9',
+    'Client-IP: 10.0.0.9',
+    'X-Forwarded: 10.0.0.9',
+    'Forwarded-For: 10.0.0.9',
+    'Fastly-Client-IP: 10.0.0.9',
+    'X-Original-Forwarded-For: 10.0.0.9',
+    'X-Original-URL: /10.0.0.9',
   ];
   const SPELT = ['X_Forwarded_For: spelt', 'X_Real_IP: spelt', 'X.Forwarded.Host: spelt'];
 
