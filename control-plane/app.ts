@@ -10,7 +10,7 @@ import { authenticate } from './http/guards/authentication.ts';
 import { Connections } from './http/guards/connections.ts';
 import { protect } from './http/guards/load-shedding.ts';
 import { limitRates } from './http/guards/rate-limits.ts';
-import { refuseSecrets } from './http/guards/secrets.ts';
+import { isOurs, refuseSecrets } from './http/guards/secrets.ts';
 import { takeTurns } from './http/guards/turns.ts';
 import { documentRoutes } from './http/openapi.ts';
 import { operations } from './http/operations/index.ts';
@@ -46,7 +46,7 @@ export async function startControlPlane(
   const parts = makeParts({ config, clock, log, metrics });
   const { nodes, fence, durability, bootstrapWatch, sweep, services } = parts;
   const { audit, propagator } = services;
-  const app = createServer(config, log);
+  const app = createServer(config, log, (text) => isOurs(text, parts.bootstrapKeys));
   const connections = new Connections(config, (bound) => metrics.connectionsClosed.inc({ bound }));
   connections.watch(app.server);
   metrics.watch({ fence, durability, audit, bootstrapWatch, connections });

@@ -6,6 +6,7 @@ import fastify, {
   type FastifyRequest,
 } from 'fastify';
 import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorDocsHtml } from '#shared/errors.ts';
+import { isWellFormed } from '#shared/key-format.ts';
 import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
 import { traceIdOf } from '#shared/trace-id.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE, namesOf } from './error-answers.ts';
@@ -16,9 +17,16 @@ import { serializerAtFirstCall, validatorAtFirstCall } from './schema-compilers.
 /** The Fastify instance with our defaults, which routes are added to. */
 export type App = ReturnType<typeof createApp>;
 
-/** Fastify with the contract's rules: strict validation, one error shape on every path, a request id on all. */
-export function createServer(config: HttpLimits, log: FastifyBaseLogger): App {
-  const app = createApp(config, log);
+/**
+ * Fastify with the contract's rules: strict validation, one error shape on every path, a request id on all.
+ * @param isSecret tells whether a client's own id must not be written down
+ */
+export function createServer(
+  config: HttpLimits,
+  log: FastifyBaseLogger,
+  isSecret: (text: string) => boolean = isWellFormed,
+): App {
+  const app = createApp(config, log, isSecret);
   app.setValidatorCompiler(validatorAtFirstCall).setSerializerCompiler(serializerAtFirstCall);
   app.decorateRequest('failure', undefined);
   app.decorateRequest('traceId', undefined);
@@ -40,12 +48,15 @@ export function createServer(config: HttpLimits, log: FastifyBaseLogger): App {
   return app;
 }
 
-function createApp(config: HttpLimits, log: FastifyBaseLogger) {
+function createApp(config: HttpLimits, log: FastifyBaseLogger, isSecret: (text: string) => boolean) {
   return fastify({
     loggerInstance: log,
     logController: new fastify.LogController({ disableRequestLogging: true }),
     requestIdHeader: false,
-    genReqId: (request) => requestIdFrom(request.headers['x-request-id']),
+    genReqId: ({ headers }) => {
+      const requestId = requestIdFrom(headers['x-request-id']);
+      return isSecret(requestId) ? newRequestId() : requestId;
+    },
     trustProxy: config.TRUSTED_PROXIES.length > 0 ? [...config.TRUSTED_PROXIES] : false,
     bodyLimit: config.BODY_BYTES_MAX,
     requestTimeout: config.REQUEST_TIMEOUT_MS,

@@ -36,6 +36,10 @@ test('no secret is in any log line, listing, error, metric or value in Redis', a
       }
     }
     await fleet.ok('keys.updateKey', { keyId, enabled: false });
+    for (const secret of secrets) {
+      const headers = { authorization: `Bearer ${ROOT_KEY}`, 'x-request-id': secret };
+      note(await fleet.post(`${fleet.controlPlanes[0]?.address}/v1/keys.updateKey`, { keyId }, headers));
+    }
     for (const apiId of ['a', 'b', key]) note(await fleet.verify(key, { apiId }));
     const url = `${fleet.verifiers[0]?.address}/v1/keys.verifyKey`;
     note(await fleet.post(url, { [key]: 1 }));

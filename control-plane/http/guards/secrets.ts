@@ -22,16 +22,18 @@ export function refuseSecrets(
   app.addHook('preValidation', async ({ call }) => {
     if (!call) return;
     const sent = Object(call.request) as object;
-    const isOurs = (text: string) =>
-      isWellFormed(text) ||
-      (text.length >= LENGTH_MIN.bootstrap && bootstrapKeys.find(hashSecret(text)) !== undefined);
-    for (const [field, text] of textsIn(sent)) if (isOurs(text)) throw misplaced(field);
+    for (const [field, text] of textsIn(sent)) if (isOurs(text, bootstrapKeys)) throw misplaced(field);
     for (const [field, text] of Object.entries(sent)) {
       if (!CHOSEN.has(field) || typeof text !== 'string' || text.length < LENGTH_MIN.foreign) continue;
       if ((await keys.find(hashSecret(text))) !== undefined) throw misplaced(field);
     }
   });
 }
+
+/** Tells whether a text is a key or a root key of our format, or a root key of the configuration. */
+export const isOurs = (text: string, bootstrapKeys: BootstrapKeys): boolean =>
+  isWellFormed(text) ||
+  (text.length >= LENGTH_MIN.bootstrap && bootstrapKeys.find(hashSecret(text)) !== undefined);
 
 /** The texts of a request, each after the name of the field that holds it, or the list of them; however deep it is. */
 function* textsIn(sent: object): Generator<readonly [field: string, text: string]> {
