@@ -1,22 +1,28 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { systemClock } from '../../../shared/clock.ts';
+import type { Clock } from '#shared/clock.ts';
 import { ask, type Claim, spend } from '../../../verifier/core/allowances/allowance.ts';
 import { creditCounts, Pools } from '../../../verifier/core/allowances/pools.ts';
+import { turns } from '../../harness/waiting.ts';
 
-/** A verifier's pools where Redis grants what is needed, but of `b` only at the second time; `turns` counts calls. */
-function fleetOf() {
-  let turns = 0;
+/** A verifier's pools where Redis grants what is needed, but of `b` only at the second time. */
+function poolsOf() {
+  let nowMs = 1000;
+  let timers: { atMs: number; run: () => void }[] = [];
+  const clock: Clock = {
+    monotonicMs: () => nowMs,
+    wallMs: () => nowMs,
+    after: (ms, run) => {
+      timers.push({ atMs: nowMs + ms, run });
+      return { cancel: () => undefined };
+    },
+  };
+  let calls = 0;
   let asksOfB = 0;
   const pools = new Pools({
-    member: '2.a',
-    clock: systemClock,
-    sliceMs: 0,
-    counts: creditCounts(),
-    behind: () => undefined,
+    ...{ member: '2.a', clock, sliceMs: 0, counts: creditCounts(), behind: () => undefined },
     async exchange(_member, asked) {
-      turns++;
-      await pause(1);
+      calls++;
+      await new Promise((resolve) => setImmediate(resolve));
       return asked.map(({ pool, turn, spent = 0, kept, needs }) => {
         const need = needs.reduce((sum, { cost, times }) => sum + cost * times, 0);
         const isLate = pool === 'b' && need > 0 && ++asksOfB === 1;
@@ -26,38 +32,49 @@ function fleetOf() {
       });
     },
   });
-  return { pools, turns: () => turns };
-}
-
-/** A request that waits until it has all of its claims. */
-function request(claims: readonly Claim[]) {
-  const waiter = {
-    over: false,
-    again: () => {
-      if (spend(claims, systemClock.monotonicMs())) waiter.over = true;
-      else ask(claims, waiter, systemClock.monotonicMs());
-    },
-    fail: () => undefined,
+  const pass = async (ms: number) => {
+    for (const untilMs = nowMs + ms; nowMs < untilMs; nowMs += 5) {
+      const due = timers.filter(({ atMs }) => atMs <= nowMs);
+      timers = timers.filter(({ atMs }) => atMs > nowMs);
+      for (const { run } of due) run();
+      await turns();
+    }
   };
-  waiter.again();
-  return waiter;
+  /** A request that waits until it has all of its claims. */
+  const request = (claims: readonly Claim[]) => {
+    const waiter = {
+      over: false,
+      again: () => {
+        if (spend(claims, nowMs)) waiter.over = true;
+        else ask(claims, waiter, nowMs);
+      },
+      fail: () => undefined,
+    };
+    waiter.again();
+    return waiter;
+  };
+  return { pools, calls: () => calls, pass, request };
 }
 
 test('what a request has of one pool it keeps until it has the rest, though others recall both', async () => {
-  const { pools, turns } = fleetOf();
-  const claims = ['a', 'b'].map((id) => ({ pool: pools.get(id), cost: 5, limit: undefined }));
+  const { pools, calls, pass, request } = poolsOf();
+  for (const id of ['a', 'b']) pools.get(id);
   for (const id of ['a', 'b']) pools.recalled(id);
-  const waiter = request(claims);
-  await pause(100);
+  const waiter = request(['a', 'b'].map((id) => ({ pool: pools.get(id), cost: 5, limit: undefined })));
+  await pass(100);
   expect(waiter.over).toBe(true);
-  expect(turns()).toBeLessThan(10);
+  expect(calls()).toBeLessThan(10);
+  await pass(4000);
+  expect([pools.get('a').isSettled, pools.get('b').isSettled]).toEqual([true, true]);
 });
 
-test('what a request waited for that is over is given back like the rest', async () => {
-  const { pools } = fleetOf();
+test('what was kept for a request that is over is given back like the rest', async () => {
+  const { pools, pass, request } = poolsOf();
   const [a, b] = [pools.get('a'), pools.get('b')];
   const waiter = request([a, b].map((pool) => ({ pool, cost: 5, limit: undefined })));
+  await turns();
+  expect(a.available).toBe(5);
   waiter.over = true;
-  await pause(3500);
+  await pass(4000);
   expect([a.isSettled, b.isSettled, pools.held]).toEqual([true, true, 0]);
 });
