@@ -17,7 +17,7 @@ export const settings = {
   ...tlsSettings,
   ...processSettings(9301),
   API_IDS: list(API_ID, 'comma-separated API ids').help(
-    'The APIs whose keys this verifier answers for; it follows them from the start. Empty = every API; it follows each from the first question about one of its keys on',
+    'The APIs whose keys this verifier answers for; it follows them from the start. Empty = every API; it begins to follow an API at the first question about one of its keys',
   ),
   POD_API_IDS: list(API_ID, 'comma-separated API ids').help(
     'The same as API_IDS, from an annotation of the pod. If it is set, API_IDS is ignored',

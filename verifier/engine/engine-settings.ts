@@ -25,7 +25,7 @@ export const engineSettings = {
     'Longest wait for a reply to a synchronisation; then the connection to Redis is cut',
   ),
   CREDITS_SLICE_MS: integer(0, 60_000, 'ms', 2000).help(
-    'For a key that is asked for often, the verifier takes credits in advance, enough for this time. It spends them without asking Redis; a crash loses them. 0 = it asks Redis each time',
+    'For a key that is used often, the verifier takes credits and parts of rate limits in advance, enough for this time. It spends them without asking Redis; a crash loses them. 0 = it asks Redis each time',
   ),
   APIS_MAX: integer(1, 100_000, 'APIs', 1000).deprecated(
     'Most APIs that the verifier follows at once; questions about keys of further APIs get 503',
@@ -34,7 +34,7 @@ export const engineSettings = {
     'Time without a question after which the verifier stops following an API, unless it is one of API_IDS',
   ),
   FOREIGN_KEYS: flag(false).help(
-    'Looks up keys whose format is not that of Keyfence, such as imported ones. false = refuses them without asking Redis',
+    'true = looks up keys of another format than that of Keyfence, such as imported ones; false = refuses them without asking Redis',
   ),
   STATUS_PERIOD_MS: integer(100, 600_000, 'ms', 10_000).deprecated(
     'Period after which this verifier reports itself for fleet.listVerifiers. After three missed reports it is no longer listed',

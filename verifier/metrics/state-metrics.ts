@@ -53,13 +53,13 @@ function watchCredits(
 ): void {
   const { count, gauge } = metricMakers(registry);
   count('keyfence_credit_exchanges_total', () => counts.credits.exchanges).help(
-    'Calls to Redis (exchanges) that report what was spent of credits and rate limits, take more and give back; one serves all waiting keys of an API. Compare with the VALID verdicts on such keys: a key that is asked for often needs few.',
+    'Calls to Redis (exchanges) that report what was spent of credits and rate limits, take more and give back; one serves all waiting keys of an API. Compare with the VALID verdicts on such keys: a key that is used often needs few.',
   );
   count('keyfence_credit_exchanges_failed_total', () => counts.credits.failed).help(
     'Exchanges that failed, or that fewer than REDIS_REPLICAS replicas confirmed. Requests that waited got 503; nothing was spent.',
   );
   count('keyfence_credit_recalls_total', () => counts.credits.recalls).help(
-    'Times that Redis asked this verifier to give back credits or part of a rate limit, because another verifier needs them. Many recalls: many verifiers are asked for keys that have little left.',
+    'Times that Redis asked this verifier to give back credits or part of a rate limit, because another verifier needs them. Many recalls: many verifiers get questions about keys that have little left.',
   );
   count('keyfence_credits_withheld_total', () => counts.credits.withheld).help(
     'Refusals (USAGE_EXCEEDED) while other verifiers held enough credits and did not give them back within 50 ms.',
@@ -70,10 +70,10 @@ function watchCredits(
   const sum = (read: (follower: Follower) => number) =>
     followers().reduce((total, follower) => total + read(follower), 0);
   gauge('keyfence_credit_pools', () => sum(({ credits }) => credits.pools)).help(
-    'Keys with credits that somebody asked for lately.',
+    'Keys with credits that were used lately.',
   );
   gauge('keyfence_limit_pools', () => sum(({ credits }) => credits.limits)).help(
-    'Rate limits of keys that somebody asked for lately.',
+    'Rate limits that were used lately.',
   );
   gauge('keyfence_credits_held', () => sum(({ credits }) => credits.held)).help(
     'Credits that this verifier holds and has not spent: what a crash now would lose.',
