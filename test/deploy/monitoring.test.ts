@@ -162,15 +162,22 @@ describe.skipIf(why)(`a real Prometheus that scrapes both processes${why}`, () =
 
   test('no number of keys, callers or verdicts makes more series', async () => {
     const count = async () => (await query('count({__name__=~"keyfence_.*"})'))[0]?.value[1];
+    const scrapes = async () => Number((await query('sum(scrape_samples_scraped)'))[0]?.value[0]);
+    const untilScraped = async () => {
+      const seenAt = await scrapes();
+      await fleet.until(async () => (await scrapes()) > seenAt + 2);
+    };
+    // From the first key with an externalId on, a verifier follows the shared log too.
+    const first = await fleet.ok('keys.createKey', { apiId: 'shop', externalId: 'owner' });
+    await fleet.verdict(first.key);
+    await untilScraped();
     const before = await count();
     for (let i = 0; i < 20; i++) {
       const { key } = await fleet.ok('keys.createKey', { apiId: 'shop', externalId: `owner-${i}` });
       await fleet.verdict(key);
       await fleet.verdict(`shop_unknown_${i}`);
     }
-    const scrapes = async () => Number((await query('sum(scrape_samples_scraped)'))[0]?.value[0]);
-    const seenAt = await scrapes();
-    await fleet.until(async () => (await scrapes()) > seenAt + 2);
+    await untilScraped();
     // createKey's own status and operation were counted before.
     expect(await count()).toBe(before);
   });
