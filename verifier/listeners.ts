@@ -81,9 +81,6 @@ export async function openListeners(options: {
     await listening('EXT_AUTHZ_GRPC_PORT', `${HOST}:${place.port}`, tryListening(HOST, place.port));
   const grpc = EXT_AUTHZ_GRPC_PORT === undefined ? undefined : await listenGrpc({ ...gateway, ...place });
 
-  const sum = (count: keyof LaneCounts) =>
-    server.lane[count] + (local?.lane[count] ?? 0) + (proxy ? proxy.lane[count] : 0);
-
   return {
     address,
     proxyAddress,
@@ -91,18 +88,8 @@ export async function openListeners(options: {
     get requestsInFlight() {
       return server.requestsInFlight + (local?.requestsInFlight ?? 0);
     },
-    lane: {
-      get answered() {
-        return sum('answered');
-      },
-      get delegated() {
-        return sum('delegated');
-      },
-      get handedOver() {
-        return sum('handedOver');
-      },
-    },
-    relays: { control_plane: forward ? forward.stats : NOTHING, api: proxy ? proxy.stats : NOTHING },
+    lane: sumOf([server, local, proxy].flatMap((each) => (each ? [each.lane] : []))),
+    relays: { control_plane: forward ? forward.stats : NO_RELAY, api: proxy ? proxy.stats : NO_RELAY },
     ready() {
       if (grpc) grpc.serving = true;
     },
@@ -118,8 +105,24 @@ export async function openListeners(options: {
   };
 }
 
+/** Counts of several lanes together, as they are whenever somebody reads them. */
+function sumOf(lanes: readonly Readonly<LaneCounts>[]): Readonly<LaneCounts> {
+  const sum = (count: keyof LaneCounts) => lanes.reduce((total, lane) => total + lane[count], 0);
+  return {
+    get answered() {
+      return sum('answered');
+    },
+    get delegated() {
+      return sum('delegated');
+    },
+    get handedOver() {
+      return sum('handedOver');
+    },
+  };
+}
+
 /** Counts of an upstream that is not configured, so that its series exist all the same. */
-const NOTHING: UpstreamStats = {
+const NO_RELAY: UpstreamStats = {
   inFlight: 0,
   faults: { busy: 0, unreachable: 0, late: 0, cut: 0, invalid: 0 },
 };

@@ -13,10 +13,7 @@ export const TOO_LONG = {
     'bench/peers.ts: peers',
     'bench/propagation.ts: propagation',
     'bench/simulated-redis.ts: simulate',
-    'verifier/endpoints/envoy-grpc.ts: listenGrpc',
     'verifier/fast-lane/scan-head.ts: scanHead',
-    'verifier/http/server.ts: createListener',
-    'verifier/listeners.ts: openListeners',
   ],
   files: ['verifier/core/follower.ts'],
 };

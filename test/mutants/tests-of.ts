@@ -210,7 +210,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [/^verifier\/control-plane-proxy\.ts$/, ['verifier/forward', 'verifier/one-address']],
   [
-    /^verifier\/(?:tls|unix-socket|server|listeners)\.ts$/,
+    /^verifier\/(?:tls|unix-socket|server|open-requests|listeners)\.ts$/,
     [
       'verifier/tls',
       'verifier/unix-socket',

@@ -76,31 +76,7 @@ export async function listenGrpc(options: {
     includeDirs: [fileURLToPath(asset('endpoints/protos'))],
     keepCase: true,
   });
-  /** Ends a call whose message does not come in time, for which gRPC waits for ever, and soon the connection that it holds. */
-  const timely: ServerInterceptor = (_method, call) => {
-    let timer: NodeJS.Timeout;
-    const end = () => {
-      call.sendStatus({
-        code: grpc.status.DEADLINE_EXCEEDED,
-        details: 'the request did not arrive in time',
-      });
-      setTimeout(() => connections.cut(call.getPeer()), LINGER_MS).unref();
-    };
-    return new grpc.ServerInterceptingCall(call, {
-      start: (next) =>
-        next({
-          onReceiveMetadata(metadata, proceed) {
-            timer = setTimeout(end, options.limits.REQUEST_TIMEOUT_MS).unref();
-            proceed(metadata);
-          },
-          onReceiveHalfClose(proceed) {
-            clearTimeout(timer);
-            proceed();
-          },
-          onCancel: () => clearTimeout(timer),
-        }),
-    });
-  };
+  const timely = timelyCalls(grpc, options.limits.REQUEST_TIMEOUT_MS, (peer) => connections.cut(peer));
   const server = new grpc.Server({
     interceptors: [timely],
     'grpc.max_receive_message_length': MESSAGE_BYTES_MAX,
@@ -131,6 +107,41 @@ export async function listenGrpc(options: {
       await closed;
       clearTimeout(timer);
     },
+  };
+}
+
+/**
+ * Ends a call whose message does not come within `limitMs`, for which gRPC waits for ever, and soon the connection that it holds.
+ * @param cut ends the connection from this peer
+ */
+function timelyCalls(
+  grpc: typeof import('@grpc/grpc-js'),
+  limitMs: number,
+  cut: (peer: string) => void,
+): ServerInterceptor {
+  return (_method, call) => {
+    let timer: NodeJS.Timeout;
+    const end = () => {
+      call.sendStatus({
+        code: grpc.status.DEADLINE_EXCEEDED,
+        details: 'the request did not arrive in time',
+      });
+      setTimeout(() => cut(call.getPeer()), LINGER_MS).unref();
+    };
+    return new grpc.ServerInterceptingCall(call, {
+      start: (next) =>
+        next({
+          onReceiveMetadata(metadata, proceed) {
+            timer = setTimeout(end, limitMs).unref();
+            proceed(metadata);
+          },
+          onReceiveHalfClose(proceed) {
+            clearTimeout(timer);
+            proceed();
+          },
+          onCancel: () => clearTimeout(timer),
+        }),
+    });
   };
 }
 
