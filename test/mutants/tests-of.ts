@@ -14,12 +14,13 @@ const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|en
  */
 const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [
-    /^(?:control-plane\/(?:credits|(?:credit|limit)-schemas|reroll-call|successors|operations\/keys\/(?:update-remaining|reroll-key)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|question|requirements|pools?|limits|spending-rate|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
+    /^(?:control-plane\/(?:credits|(?:credit|limit)-schemas|reroll-call|successors|operations\/keys\/(?:update-remaining|reroll-key)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|question|requirements|pools?|waiters|limits|spending(?:-rate)?|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
     [
       'verifier/pools',
       'credits/scripts',
       'control-plane/credits',
       'limits/scripts',
+      'limits/mixed-costs',
       'simulation/redis',
       'credits/conformance',
       'limits/conformance',
@@ -121,13 +122,20 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
     ],
   ],
   [
-    /^control-plane\/(?:sweep|sweep-store|lua\/(?:sweep|forget|set-lease|reap|fence)-?.*)\b/,
-    ['control-plane/sweep', 'control-plane/sweep-steps', 'simulation/redis', 'control-plane/left-behind'],
+    /^control-plane\/(?:sweep|sweep-store|lua\/(?:sweep|forget|set-lease|reap|fence|server)-?.*)\b/,
+    [
+      'control-plane/kills',
+      'control-plane/sweep',
+      'control-plane/sweep-steps',
+      'simulation/redis',
+      'control-plane/left-behind',
+    ],
   ],
   [
     /^control-plane\/(?:fence|propagation|journey|batches|change-log)\.ts$/,
     [
       'control-plane/fence',
+      'control-plane/kills',
       'control-plane/batches',
       'simulation/redis',
       'control-plane/contract',
