@@ -124,7 +124,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [[`sha1(\`\${previousHash}|`, 'sha1(`|']],
   },
   'creations not compared': {
-    seed: 576,
+    seed: 114,
     file: REDIS,
     edits: [["if (creations !== 'OK') return read({ ...nothing, status: creations });", '']],
   },
@@ -139,12 +139,12 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     ],
   },
   'no digest of a long state': {
-    seed: 496,
+    seed: 102,
     file: REDIS,
     edits: [["['forget', secretHash, sha1(payload)]", "['forget', secretHash]"]],
   },
   'trimmed is intact': {
-    seed: 72,
+    seed: 102,
     file: FENCE,
     edits: [
       ["if (logStatus.state === 'TRIMMED' && !change.replicated) return this.#settle(change, 'lost');", ''],
@@ -164,7 +164,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     ],
   },
   'F without X': {
-    seed: 156,
+    seed: 432,
     file: FENCE,
     edits: [['return leaseMs + deposedMs +', 'return leaseMs + 0 * deposedMs +']],
   },
@@ -473,7 +473,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     edits: [['if (turn.spent !== undefined && number !== this.number) [spent, kept] = [0, 0];', '']],
   },
   'what was spent of a limit is forgotten': {
-    seed: LIMIT_SEEDS + 10,
+    seed: LIMIT_SEEDS + 17,
     file: WINDOWS,
     edits: [['turn.spent ?? mine.granted', 'turn.spent ?? mine.spent']],
   },
