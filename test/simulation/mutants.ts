@@ -210,7 +210,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     edits: [['const alone = changes.map(', 'const alone = changes.slice(-1).map(']],
   },
   'batch over several connections': {
-    seed: 972,
+    seed: 194,
     file: PORTS,
     edits: [
       ["const connection = await this.#lanes.get('batch');\n", ''],
@@ -257,7 +257,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
     ],
   },
   'who was told 503 pays': {
-    seed: CREDIT_SEEDS + 20,
+    seed: CREDIT_SEEDS + 11,
     file: 'verifier/core/allowances/spending.ts',
     edits: [
       [
@@ -278,12 +278,12 @@ const WORKSPACE = 'verifier/core/workspace.ts';
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
   'an answer reads one lease only': {
-    seed: ROLE_SEEDS + 1,
+    seed: ROLE_SEEDS,
     file: WORKSPACE,
     edits: [['return join.lease.holds() ? join : undefined;', 'return join;']],
   },
   'a change of a role is not fenced': {
-    seed: ROLE_SEEDS,
+    seed: ROLE_SEEDS + 1,
     file: 'test/simulation/redis.ts',
     edits: [['laggards: behind.length,', "laggards: apiId === '!ws' && entry?.payload ? 0 : behind.length,"]],
   },
@@ -293,7 +293,7 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
     edits: [['for (const state of this.states) if (state.isVoid) return false;', '']],
   },
   'the id of a role is used again': {
-    seed: ROLE_SEEDS + 9,
+    seed: ROLE_SEEDS + 23,
     file: 'test/simulation/roles.ts',
     edits: [['const keyId = this.#newId();', 'const keyId = [...this.#gone].at(-1) ?? this.#newId();']],
   },
@@ -339,7 +339,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     ],
   },
   'a state of before the follower began anew counts': {
-    seed: IDENTITY_SEEDS,
+    seed: IDENTITY_SEEDS + 5,
     file: WORKSPACE,
     edits: [['return state?.epoch.current ? state : undefined;', 'return state;']],
   },
@@ -458,7 +458,7 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     edits: [['Math.min(leftMs, GRANTED_MS) / DRIFT', 'GRANTED_MS']],
   },
   'a window ends by the reply, not by the question': {
-    seed: LIMIT_SEEDS + 3,
+    seed: LIMIT_SEEDS + 15,
     file: 'verifier/core/allowances/pool.ts',
     edits: [
       [
