@@ -236,7 +236,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   [/^verifier\/config\.ts$/, ['shared/config', 'verifier/http']],
   [/^verifier\/key-cache\.ts$/, ['verifier/key-cache', 'verifier/look-ups', 'simulation/simulation']],
   [
-    /^verifier\/(?:follower|former-names|log-prefix|semaphore|lease|redis-port|api-session|lua\/(?:sync|register|find-keys)|verifier|verdict|pointer-batcher|single-flight|negative-cache)\b/,
+    /^verifier\/(?:follower|applied-log|former-names|log-prefix|semaphore|lease|redis-port|api-session|lua\/(?:sync|register|find-keys)|verifier|verdict|pointer-batcher|single-flight|negative-cache)\b/,
     [
       'verifier/look-ups',
       'verifier/find-keys',

@@ -22,7 +22,12 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   'no fill guard': {
     seed: 7,
     file: VERIFIER,
-    edits: [['if (reply.sequence !== this.position || this.#epoch !== epoch)', 'if (this.#epoch !== epoch)']],
+    edits: [
+      [
+        'if (reply.sequence !== this.position || this.#log.epoch !== epoch)',
+        'if (this.#log.epoch !== epoch)',
+      ],
+    ],
   },
   'no lease': {
     seed: 3,
@@ -48,11 +53,11 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'lease from reply time': {
     seed: 49,
-    file: VERIFIER,
+    file: 'verifier/core/applied-log.ts',
     edits: [
       [
         'epoch.lease.extend(sentAt, reply.leaseMs)',
-        'epoch.lease.extend(instant(this.#clock), reply.leaseMs)',
+        'epoch.lease.extend({ wallMs: this.#options.clock.wallMs(), monotonicMs: this.#options.clock.monotonicMs() }, reply.leaseMs)',
       ],
     ],
   },

@@ -1,15 +1,13 @@
-import { type Change, type Effect, effectOf, parsePublished, readNamed } from '#shared/change.ts';
+import { parsePublished } from '#shared/change.ts';
 import { backoffMs, type Clock, pause, Waker } from '#shared/clock.ts';
 import { ApiError, unavailable } from '#shared/errors.ts';
-import { decodeState } from '#shared/key-record.ts';
 import { memberName } from '#shared/protocol.ts';
-import { type CreditCounts, Pools } from './allowances/pools.ts';
-import type { DropReason, FollowerEvents, FollowerLimits } from './follower-events.ts';
+import { AppliedLog, type FollowerOptions } from './applied-log.ts';
+import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { FormerNames } from './former-names.ts';
-import { Entry, type Epoch, type Memory } from './key-cache.ts';
-import { instant, Lease } from './lease.ts';
-import { LogPrefix } from './log-prefix.ts';
-import type { Directory, Mark, Pointer, Session, SyncReply, SyncRequest } from './redis-port.ts';
+import type { Entry, Epoch } from './key-cache.ts';
+import { instant } from './lease.ts';
+import type { Directory, Pointer, Session, SyncReply, SyncRequest } from './redis-port.ts';
 
 /** The key to read in a SYNC. */
 type Wanted = Pick<SyncRequest, 'keyId' | 'secretHash'>;
@@ -44,7 +42,6 @@ const RECONNECT_MAX_MS = 2000;
 export class Follower {
   readonly apiId: string;
   readonly #directory: Pick<Directory, 'open' | 'exchange'>;
-  readonly #cache: Memory;
   readonly #clock: Clock;
   readonly #newNonce: () => string;
   readonly #random: () => number;
@@ -52,65 +49,44 @@ export class Follower {
   readonly #events: FollowerEvents;
 
   #session: Session | undefined;
-  /** undefined in INIT. */
-  #epoch: Epoch | undefined;
   #member = '';
   readonly #former = new FormerNames();
-  readonly #known = new LogPrefix();
-  #apiDeleted = false;
   #waiters: PromiseWithResolvers<void>[] = [];
-  /** Pools of the keys that changed. */
-  readonly #touched = new Set<string>();
-  /** Credits of former names that are being settled. */
-  readonly #creditCounts: CreditCounts;
-  readonly #settling = new Set<Promise<void>>();
   readonly #stop = new AbortController();
   #ended: Promise<void> | undefined;
   readonly #waker = new Waker();
+  readonly #log: AppliedLog;
 
-  constructor(options: {
-    apiId: string;
-    directory: Pick<Directory, 'open' | 'exchange'>;
-    cache: Memory;
-    clock: Clock;
-    /** A fresh unguessable text at each call: member names and nonces. */
-    newNonce: () => string;
-    /** From 0 to below 1 at each call: jitter and backoff. */
-    random: () => number;
-    limits: FollowerLimits;
-    events: FollowerEvents;
-    creditCounts: CreditCounts;
-  }) {
+  constructor(options: FollowerOptions) {
     this.apiId = options.apiId;
     this.#directory = options.directory;
-    this.#cache = options.cache;
     this.#clock = options.clock;
     this.#newNonce = options.newNonce;
     this.#random = options.random;
     this.#limits = options.limits;
     this.#events = options.events;
-    this.#creditCounts = options.creditCounts;
+    this.#log = new AppliedLog(options, () => this.#waker.wake(), this.#stop.signal);
   }
 
   /** True while it is registered and follows, whatever its lease says. */
   get live(): boolean {
-    return this.#epoch !== undefined;
+    return this.#log.epoch !== undefined;
   }
 
   /** True if the API was deleted; then every key of it is unknown. Only meaningful while `canAnswer`. */
   get apiDeleted(): boolean {
-    return this.#apiDeleted;
+    return this.#log.apiDeleted;
   }
 
   /** True while the follower may answer from memory. */
   get canAnswer(): boolean {
-    return this.#epoch?.lease.holds() ?? false;
+    return this.#log.epoch?.lease.holds() ?? false;
   }
 
   /** Tells whether anybody asked for a key of this API since the last call. */
   takeUsed(): boolean {
-    const used = this.#epoch?.used ?? true;
-    if (this.#epoch) this.#epoch.used = false;
+    const used = this.#log.epoch?.used ?? true;
+    if (this.#log.epoch) this.#log.epoch.used = false;
     return used;
   }
 
@@ -121,27 +97,27 @@ export class Follower {
 
   /** For metrics and status. */
   get position(): number {
-    return this.#known.position;
+    return this.#log.prefix.position;
   }
 
   /** Changes known to exist and not applied yet. */
   get lag(): number {
-    return this.#known.lag;
+    return this.#log.prefix.lag;
   }
 
   /** Pools of credits and rate limits that were asked for lately, and the credits that they have in all. */
   get credits(): { readonly pools: number; readonly limits: number; readonly held: number } {
-    const { credits = 0, limits = 0, held = 0 } = this.#epoch?.pools ?? {};
+    const { credits = 0, limits = 0, held = 0 } = this.#log.epoch?.pools ?? {};
     return { pools: credits, limits, held };
   }
 
   /** True while credits of former names are being settled. */
   get settling(): boolean {
-    return this.#settling.size > 0;
+    return this.#log.settling.size > 0;
   }
 
   get leaseRemainingMs(): number {
-    return this.#epoch?.lease.remainingMs() ?? 0;
+    return this.#log.epoch?.lease.remainingMs() ?? 0;
   }
 
   /** Follows until `stop`; never rejects. */
@@ -174,12 +150,12 @@ export class Follower {
   /** Stops answering, then leaves, so that no change waits for this follower. Resolves when it has left. */
   async stop(): Promise<void> {
     const session = this.#session;
-    this.#forgetAll();
+    this.#log.forget();
     this.#stop.abort();
     this.#waker.wake();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
     if (session) await this.#former.leave(session, this.#member);
-    await Promise.all([this.#ended, ...this.#settling]);
+    await Promise.all([this.#ended, ...this.#log.settling]);
   }
 
   /** Resolves when LIVE; rejects with SERVICE_UNAVAILABLE when the present attempt to become so fails. */
@@ -206,23 +182,15 @@ export class Follower {
   async fill(wanted: Wanted): Promise<Entry | Elsewhere | undefined> {
     for (let attempt = 0; attempt < FILL_ATTEMPTS_MAX; attempt++) {
       await this.whenLive();
-      const [session, epoch] = [this.#session, this.#epoch];
+      const [session, epoch] = [this.#session, this.#log.epoch];
       if (!session || !epoch) throw unavailable('not in sync with Redis');
       const { reply, isSeen } = await this.#sync(session, epoch, wanted);
       if (reply.status === 'ELSEWHERE') return { elsewhere: reply.pointer };
-      if (this.#apiDeleted || reply.apiDeleted) return undefined;
-      if (reply.sequence !== this.position || this.#epoch !== epoch) continue;
+      if (this.#log.apiDeleted || reply.apiDeleted) return undefined;
+      if (reply.sequence !== this.position || this.#log.epoch !== epoch) continue;
       if (!isSeen) continue;
-      const [named, , ...state] = reply.record;
       const keyId = wanted.keyId ?? reply.pointer?.keyId;
-      if (named === undefined || keyId === undefined) {
-        if (keyId !== undefined) this.#cache.lacks?.(keyId, epoch);
-        return undefined;
-      }
-      const { secretHash, pool } = readNamed(named);
-      const entry = new Entry(epoch, keyId, decodeState(state, pool));
-      this.#cache.put(secretHash, entry);
-      return entry;
+      return keyId === undefined ? undefined : this.#log.remember(epoch, keyId, reply.record);
     }
     throw unavailable('the key changes faster than it can be read');
   }
@@ -241,18 +209,18 @@ export class Follower {
       session,
       session.subscribe(
         (message) => this.#receive(session, message),
-        (pool) => this.#epoch?.pools.recalled(pool),
+        (pool) => this.#log.epoch?.pools.recalled(pool),
       ),
     );
     for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#waker.reset();
       const startedAtMs = this.#clock.monotonicMs();
       try {
-        if (!this.#epoch) await this.#register(session);
-        else await this.#sync(session, this.#epoch);
+        if (!this.#log.epoch) await this.#register(session);
+        else await this.#sync(session, this.#log.epoch);
       } catch (error) {
         // Dropped: register anew at once, but not in a tight loop.
-        if (ended || this.#epoch || dropped) throw error;
+        if (ended || this.#log.epoch || dropped) throw error;
         dropped = true;
         continue;
       }
@@ -276,20 +244,7 @@ export class Follower {
     if (this.#stop.signal.aborted) await this.#former.leave(session, member);
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
-    this.#known.begin(reply);
-    this.#apiDeleted = reply.apiDeleted;
-    const lease = new Lease(this.#clock);
-    lease.extend(sentAt, reply.leaseMs);
-    const pools = new Pools({
-      member,
-      clock: this.#clock,
-      sliceMs: this.#limits.creditsSliceMs,
-      counts: this.#creditCounts,
-      exchange: (name, turns) => this.#directory.exchange(this.apiId, name, turns),
-      behind: () => this.#waker.wake(),
-    });
-    this.#epoch = { apiId: this.apiId, lease, pools, current: true, used: true };
-    this.#cache.begins?.(this.#epoch, reply.identities);
+    this.#log.begin(member, reply, sentAt);
     this.#events.live(this.position, reply.leaseMs);
     for (const waiter of this.#waiters.splice(0)) waiter.resolve();
   }
@@ -298,115 +253,32 @@ export class Follower {
   async #sync(session: Session, epoch: Epoch, wanted: Wanted = {}): Promise<Synced> {
     const request: SyncRequest = {
       member: this.#member,
-      position: this.#known.position,
-      hash: this.#known.hash,
-      creations: this.#known.creations,
+      position: this.#log.prefix.position,
+      hash: this.#log.prefix.hash,
+      creations: this.#log.prefix.creations,
       nonce: this.#newNonce(),
       ...wanted,
     };
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.sync(request));
-    if (this.#session !== session || this.#epoch !== epoch) throw unavailable('the reply came too late');
+    if (this.#session !== session || this.#log.epoch !== epoch) throw unavailable('the reply came too late');
     if (reply.nonce !== request.nonce) return this.#desynchronised(session);
-    if (reply.status === 'ELSEWHERE') return { reply, isSeen: false };
-    if (reply.status !== 'OK') return this.#drop(REASONS[reply.status]);
-    const known = this.#known;
-    known.headIs(reply.sequence);
-    let isCompared = true;
-    for (const change of reply.entries) {
-      if (change.sequence > known.position + 1) return this.#drop('hole');
-      if (change.sequence === known.position + 1) this.#apply(epoch, change, 'sync');
-      else {
-        const isSame = known.has(change);
-        if (isSame === false) return this.#drop('diverged');
-        // While this reply was on its way, a burst of messages brought more than is kept. It proves nothing; the next one does.
-        isCompared &&= isSame === true;
-      }
-    }
-    this.#tellPools(epoch);
-    // Only what this follower had seen when it asked was compared. What it saw since, the next SYNC proves.
-    const isProven =
-      isCompared && (known.creations === request.creations || known.creations === reply.creations);
-    if (isProven) known.creations = reply.creations;
-    if (isProven && known.position >= reply.sequence) epoch.lease.extend(sentAt, reply.leaseMs);
-    const isOfBefore = isCompared && Number(reply.record[1] ?? 0) <= numberOf(request.creations);
-    return { reply, isSeen: isProven || isOfBefore };
+    return { reply, isSeen: this.#log.takeUp(epoch, request, reply, sentAt) };
   }
 
   #receive(session: Session, message: string): void {
     if (this.#session !== session) return;
     const change = parsePublished(message);
-    const epoch = this.#epoch;
+    const epoch = this.#log.epoch;
     this.#waker.wake();
     if (!epoch || !change || change.sequence <= this.position) return;
-    this.#known.heardOf(change.sequence);
-    if (!this.#known.isContinuedBy(change)) {
-      this.#events.gap(this.position, change.sequence);
-      return;
-    }
-    try {
-      this.#apply(epoch, change, 'message');
-    } catch {
-      return; // dropped; the conversation goes on with REGISTER
-    }
-    this.#tellPools(epoch);
-  }
-
-  /** Once all that came is applied: who waits for credits is judged by the latest state. */
-  #tellPools({ pools }: Epoch): void {
-    const touched = [...this.#touched];
-    this.#touched.clear();
-    for (const pool of touched) pools.changed(pool);
-  }
-
-  #touch(pools: readonly string[]): void {
-    for (const pool of pools) this.#touched.add(pool);
-  }
-
-  #apply(epoch: Epoch, change: Change, source: 'message' | 'sync'): void {
-    const effect = decode(change) ?? this.#drop('damaged');
-    switch (effect.kind) {
-      case 'set':
-        this.#touch(this.#cache.update(effect.secretHash, change.keyId, epoch, effect.state));
-        break;
-      case 'forget':
-        this.#touch([...this.#cache.forget(effect.secretHash, change.keyId), effect.pool]);
-        break;
-      case 'api-deleted':
-        this.#apiDeleted = true;
-        epoch.current = false;
-        this.#epoch = { ...epoch, current: true };
-        break;
-      case 'nothing':
-        break;
-    }
-    this.#known.add(change);
-    this.#events.applied(change, source);
-    this.#waker.wake(); // the next SYNC acknowledges it
+    this.#log.receive(epoch, change);
   }
 
   /** A reply that was meant for another request: nothing that comes over this connection can be believed. */
   #desynchronised(session: Session): never {
     session.end('cut');
-    return this.#drop('nonce');
-  }
-
-  #drop(reason: DropReason): never {
-    this.#events.dropped(reason, this.position);
-    this.#forgetAll();
-    this.#waker.wake();
-    throw unavailable(`out of sync with Redis: ${reason}`);
-  }
-
-  #forgetAll(): void {
-    if (this.#epoch) {
-      this.#epoch.current = false;
-      this.#epoch.lease.cut();
-      const settling = this.#epoch.pools.close(this.#stop.signal);
-      this.#settling.add(settling);
-      void settling.then(() => this.#settling.delete(settling));
-    }
-    this.#epoch = undefined;
+    return this.#log.drop('nonce');
   }
 
   async #within<T>(session: Session, work: Promise<T>, limitMs = this.#limits.syncDeadlineMs): Promise<T> {
@@ -421,15 +293,3 @@ export class Follower {
     }
   }
 }
-
-function decode(change: Change): Effect | undefined {
-  try {
-    return effectOf(change);
-  } catch {
-    return undefined;
-  }
-}
-
-const numberOf = (mark: Mark): number => Number.parseInt(mark, 10) || 0;
-
-const REASONS = { NOREG: 'noreg', DIVERGED: 'diverged', TRIMMED: 'trimmed' } as const;
