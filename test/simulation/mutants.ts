@@ -195,7 +195,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     ],
   },
   'no name in a look-up': {
-    seed: 699,
+    seed: 1631,
     file: PORTS,
     edits: [['if (name !== key) {', "if (name === '') {"]],
   },
