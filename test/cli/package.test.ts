@@ -154,7 +154,11 @@ test('both processes start from the package of the server', async () => {
     child.stdout?.on('data', (chunk) => {
       log += String(chunk);
     });
-    await fleet.until(() => log.includes('listening'));
+    const admin = () => /"adminAddress":"([^"]+)"/.exec(log)?.[1];
+    // Once this is answered, the process also takes signals.
+    await fleet.until(
+      async () => admin() !== undefined && (await fleet.get(`${admin()}/livez`)).status === 200,
+    );
     const ended = once(child, 'exit');
     child.kill('SIGTERM');
     expect(await ended).toEqual([0, null]);

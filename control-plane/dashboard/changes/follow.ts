@@ -54,6 +54,7 @@ export async function* follow(
   yield stateOf(now, undefined, tookMs());
   for (let round = 0; ; round++) {
     if (round > 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    const before = now;
     try {
       ({ propagation: now } = await sent.progress());
       if (round % NAMES_EVERY === NAMES_EVERY - 1) names = await namesOf(apiId);
@@ -65,7 +66,11 @@ export async function* follow(
     }
     // The history still holds it, and every lease from before it has ended: nobody answers by what was before.
     const fenced = performance.now() >= closesAt ? 'fence' : undefined;
-    const by = now.state === 'complete' ? 'acks' : fenced;
+    // The fence removes a verifier that did not confirm the change, once its lease has ended.
+    const isRemoved =
+      now.state === 'complete' && now.verifiers < before.verifiers && !!before.laggards?.length;
+    if (isRemoved) now = { ...before, durable: now.durable };
+    const by = isRemoved ? 'fence' : now.state === 'complete' ? 'acks' : fenced;
     yield stateOf(now, by && finish(by, tookMs()), tookMs());
     if (by) return;
   }
