@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { createInterface } from 'node:readline';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { generateKey, hashSecret } from '../../shared/key-format.ts';
@@ -16,25 +19,30 @@ const everywhere = [0, 1, 2];
 class Monitor {
   readonly #lines: string[] = [];
   readonly #redis: Redis;
+  readonly #feed: Socket;
 
-  private constructor(redis: Redis) {
+  private constructor(redis: Redis, feed: Socket) {
     this.#redis = redis;
+    this.#feed = feed;
+    createInterface(feed).on('line', (line) => {
+      const args = [...line.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, arg]) => arg);
+      this.#lines.push(args.join(' ').toLowerCase());
+    });
   }
 
+  /** MONITOR on a socket of its own: ioredis takes a line that comes at once for the reply. */
   static async start(): Promise<Monitor> {
-    const redis = new Redis({ path: fleet.redisUrl.replace('unix://', ''), lazyConnect: true });
+    const path = fleet.redisUrl.replace('unix://', '');
+    const redis = new Redis({ path, lazyConnect: true });
     await redis.connect();
-    const monitor = new Monitor(redis);
-    const feed = await redis.monitor();
-    feed.on(
-      'monitor',
-      (_time: string, args: string[]) => void monitor.#lines.push(args.join(' ').toLowerCase()),
-    );
-    monitor.#close = () => feed.disconnect();
+    const feed = connect(path);
+    await once(feed, 'connect');
+    const monitor = new Monitor(redis, feed);
+    const isOn = once(feed, 'data');
+    feed.write('MONITOR\r\n');
+    await isOn;
     return monitor;
   }
-
-  #close: () => void = () => undefined;
 
   /** Number of times that the pointers of these keys were read since the start. */
   async lookups(...keys: string[]): Promise<number> {
@@ -46,7 +54,7 @@ class Monitor {
   }
 
   stop(): void {
-    this.#close();
+    this.#feed.destroy();
     this.#redis.disconnect();
   }
 }
