@@ -199,11 +199,6 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
     file: PORTS,
     edits: [['if (name !== key) {', "if (name === '') {"]],
   },
-  'no age of a look-up': {
-    seed: 6610,
-    file: 'verifier/core/verifier.ts',
-    edits: [['this.#clock.monotonicMs() - sinceMs <= Math.max(unknownTtlMs, lookupWaitMs)', 'true']],
-  },
   'first of a batch instead of the last': {
     seed: 111,
     file: 'control-plane/core/batches.ts',

@@ -1,0 +1,57 @@
+import { expect, test } from 'vitest';
+import { generateKey } from '../../../shared/key-format.ts';
+import { questionAbout } from '../../../verifier/core/question/question.ts';
+import type { Pointer } from '../../../verifier/core/redis-port.ts';
+import { Verifier } from '../../../verifier/core/verifier.ts';
+import { Timeline } from '../../simulation/clock.ts';
+
+const LOOKUP_WAIT_MS = 50;
+const UNKNOWN_TTL_MS = 1000;
+
+/** Asks about an unknown key at 0 and, while that look-up is under way, again; Redis replies at `repliedAtMs`. */
+async function secondAnswer(repliedAtMs: number): Promise<string> {
+  const timeline = new Timeline();
+  const reply = Promise.withResolvers<Pointer | undefined>();
+  const verifier = new Verifier({
+    directory: {
+      open: () => Promise.reject(new Error('no API is followed here')),
+      find: () => reply.promise,
+      exchange: () => Promise.reject(new Error('no credits here')),
+    },
+    clock: {
+      monotonicMs: () => timeline.nowMs,
+      wallMs: () => timeline.nowMs,
+      after: (ms, run) => timeline.after(ms, run),
+    },
+    newNonce: () => 'nonce',
+    random: () => 0.5,
+    limits: {
+      ...{ syncPeriodMs: 100, syncDeadlineMs: 100, cacheKeysMax: 10, unknownKeysMax: 10 },
+      ...{ unknownTtlMs: UNKNOWN_TTL_MS, lookupsInFlightMax: 2, lookupsQueuedMax: 4 },
+      ...{ lookupWaitMs: LOOKUP_WAIT_MS, apisMax: 10, apiIdleMs: 600_000, creditsSliceMs: 2000 },
+    },
+    apiIds: [],
+    foreignKeys: false,
+    events: () => {
+      throw new Error('no API is followed here');
+    },
+  });
+  const question = questionAbout(generateKey(16), {});
+  const textOf = (lookUp: Promise<{ code: string }>) =>
+    lookUp.then(
+      ({ code }) => code,
+      (error: Error) => error.message,
+    );
+  const first = textOf(verifier.lookUp(question));
+  await timeline.run(repliedAtMs - 1);
+  expect(await first).toBe(`no answer from Redis within ${LOOKUP_WAIT_MS} ms`);
+  const second = textOf(verifier.lookUp(question));
+  await timeline.run(repliedAtMs);
+  reply.resolve(undefined);
+  return second;
+}
+
+test('a reply about an unknown key is passed on while it is young, and none that is late: the key may exist by now', async () => {
+  expect(await secondAnswer(UNKNOWN_TTL_MS)).toBe('NOT_FOUND');
+  expect(await secondAnswer(UNKNOWN_TTL_MS + 1)).toBe('the answer from Redis came too late');
+});
