@@ -1,7 +1,8 @@
 // `cached-keys.ts <count>`: a verifier without HTTP and with a Redis that is a few functions, filled with keys of one
 // API by its own look-ups; says what each costs in memory and what a verification costs.
-import { systemClock } from '../shared/clock.ts';
-import { generateKey, hashSecret } from '../shared/key-format.ts';
+
+import { generateKey, hashSecret } from '../shared/contract/key-format.ts';
+import { systemClock } from '../shared/lang/clock.ts';
 import { questionAbout } from '../verifier/core/question/question.ts';
 import type { Directory, Session } from '../verifier/core/redis-port.ts';
 import { Verifier } from '../verifier/core/verifier.ts';

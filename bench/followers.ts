@@ -1,12 +1,13 @@
 // A process with many verifiers in it, without HTTP: `followers.ts <count> <apiId> [at-once]`. Each has a connection of its
 // own; they join one after the other, or all at once.
 // Says when the last of them has applied a change, by the clock that all processes of a machine share.
-import { systemClock } from '../shared/clock.ts';
+
+import { uniqueTexts } from '../shared/contract/request-id.ts';
+import { systemClock } from '../shared/lang/clock.ts';
 import { loadConfig } from '../shared/process/config.ts';
 import { createLogger } from '../shared/process/log.ts';
 import { RedisNodes } from '../shared/redis/redis.ts';
 import { redisSettings } from '../shared/redis/redis-settings.ts';
-import { uniqueTexts } from '../shared/request-id.ts';
 import { Verifier } from '../verifier/core/verifier.ts';
 import { RedisDirectory } from '../verifier/redis/api-session.ts';
 import { silent, verifierLimits } from './verifier-options.ts';

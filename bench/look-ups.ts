@@ -1,11 +1,11 @@
 // One verifier without HTTP that looks up each key of a file once, beside bare GETs: `look-ups.ts <keys file>`.
 import { readFileSync } from 'node:fs';
-import { systemClock } from '../shared/clock.ts';
+import { uniqueTexts } from '../shared/contract/request-id.ts';
+import { systemClock } from '../shared/lang/clock.ts';
 import { loadConfig } from '../shared/process/config.ts';
 import { createLogger } from '../shared/process/log.ts';
 import { RedisNodes } from '../shared/redis/redis.ts';
 import { redisSettings } from '../shared/redis/redis-settings.ts';
-import { uniqueTexts } from '../shared/request-id.ts';
 import { questionAbout } from '../verifier/core/question/question.ts';
 import { Verifier } from '../verifier/core/verifier.ts';
 import { RedisDirectory } from '../verifier/redis/api-session.ts';

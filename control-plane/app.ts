@@ -1,5 +1,5 @@
-import { createAdminServer, listenAdmin } from '#shared/admin.ts';
-import { type Clock, pause } from '#shared/clock.ts';
+import { type Clock, pause } from '#shared/lang/clock.ts';
+import { createAdminServer, listenAdmin } from '#shared/process/admin.ts';
 import { listening } from '#shared/process/listening.ts';
 import type { createLogger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';

@@ -1,4 +1,4 @@
-import { systemClock } from '#shared/clock.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { deprecations, loadConfigOrExit } from '#shared/process/config.ts';
 import { startOrExit } from '#shared/process/listening.ts';
 import { createLogger } from '#shared/process/log.ts';

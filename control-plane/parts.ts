@@ -1,4 +1,4 @@
-import type { Clock } from '#shared/clock.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys } from '#shared/redis/redis-keys.ts';

@@ -1,4 +1,4 @@
-import { API_ID } from '#shared/api-id.ts';
+import { API_ID } from '#shared/contract/api-id.ts';
 import { type ConfigOf, choice, flag, list, port, text } from '#shared/process/config.ts';
 import { processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';

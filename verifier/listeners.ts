@@ -1,4 +1,4 @@
-import type { Clock } from '#shared/clock.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { listening, tryListening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Config } from './config.ts';

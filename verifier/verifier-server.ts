@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/errors.ts';
+import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/contract/errors.ts';
+import { VERIFIER_ID_HEADER } from '#shared/contract/verifier-status.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { VERIFIER_ID_HEADER } from '#shared/verifier-status.ts';
 import { asset } from './assets.ts';
 import type { Decider } from './core/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './endpoints/authz.ts';

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander';
-import { systemClock } from '#shared/clock.ts';
-import { CREDITS_MAX, type GivenLimit, type Refill } from '#shared/credits.ts';
+import { CREDITS_MAX, type GivenLimit, type Refill } from '#shared/contract/credits.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 

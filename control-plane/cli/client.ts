@@ -1,5 +1,5 @@
-import { ERRORS, type ErrorCode } from '#shared/errors.ts';
-import { VERIFIER_ID_HEADER } from '#shared/verifier-status.ts';
+import { ERRORS, type ErrorCode } from '#shared/contract/errors.ts';
+import { VERIFIER_ID_HEADER } from '#shared/contract/verifier-status.ts';
 import { CliError, EXIT_OF } from './exit.ts';
 
 /** Above the 60 s that a control plane may hold a change for its fence. */

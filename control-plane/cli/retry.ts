@@ -1,5 +1,5 @@
 import { scheduler } from 'node:timers/promises';
-import { backoffMs } from '#shared/clock.ts';
+import { backoffMs } from '#shared/lang/clock.ts';
 import type { Client } from './client.ts';
 import { CliError } from './exit.ts';
 

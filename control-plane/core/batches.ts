@@ -1,5 +1,5 @@
-import { type Clock, pause, Waker } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { BatchedChangeLog, Write } from './change-log.ts';
 import type { Journey, Journeys, WrittenChange } from './journey.ts';
 import { notWritten } from './not-written.ts';

@@ -1,4 +1,4 @@
-import type { StoredFields } from '#shared/key-record.ts';
+import type { StoredFields } from '#shared/contract/key-record.ts';
 
 /** A change of a key's credits. A refill of `''` is none, an absent one stays as it was. */
 export type CreditsChange = CreditsOperation & {

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
-import { CREDITS_MAX, type Refill as Plan, refillText } from '#shared/credits.ts';
-import { ApiError } from '#shared/errors.ts';
+import { CREDITS_MAX, type Refill as Plan, refillText } from '#shared/contract/credits.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import type { CreditsChange } from './change-log.ts';
 import { Time } from './field-schemas.ts';
 

@@ -1,4 +1,4 @@
-import { type Clock, pause, Waker } from '#shared/clock.ts';
+import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { ChangeLog, Killed, Written } from './change-log.ts';
 
 /** End of a change: complete by acks or by fence, or `lost` in a failover, also where that can no longer be excluded. */

@@ -16,7 +16,7 @@ import {
   type IdentityField,
   KEY_FIELDS,
   type KeyField,
-} from '#shared/key-record.ts';
+} from '#shared/contract/key-record.ts';
 
 import { Ratelimit, Ratelimits } from './limit-schemas.ts';
 import { Slugs } from './slug-schemas.ts';

@@ -1,5 +1,5 @@
-import { backoffMs, type Clock, pause } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import type { ChangeLog, Write, Written } from './change-log.ts';
 import type { Fence, Tracked } from './fence.ts';
 import { notWritten } from './not-written.ts';

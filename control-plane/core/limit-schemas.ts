@@ -6,8 +6,8 @@ import {
   LIMIT_MAX,
   LIMIT_NAME,
   LIMITS_MAX,
-} from '#shared/credits.ts';
-import { ApiError } from '#shared/errors.ts';
+} from '#shared/contract/credits.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 
 const limit = {
   limit: Type.Integer({

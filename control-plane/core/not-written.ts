@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { NotWritten, TooOld, Write } from './change-log.ts';
 

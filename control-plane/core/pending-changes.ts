@@ -1,4 +1,4 @@
-import { unavailable } from '#shared/errors.ts';
+import { unavailable } from '#shared/contract/errors.ts';
 import type { Write } from './change-log.ts';
 
 /** Most changes of one API that are not complete. */

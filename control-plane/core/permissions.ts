@@ -1,4 +1,4 @@
-import { API_ID_PATTERN } from '#shared/api-id.ts';
+import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
 
 /** Actions that can be permitted on an API, or on all of them. */
 export const API_ACTIONS = [

@@ -1,5 +1,5 @@
-import { type Clock, Waker } from '#shared/clock.ts';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { type Clock, Waker } from '#shared/lang/clock.ts';
 import { type BatchEvents, Batches, type BatchLimits, halfWritten } from './batches.ts';
 import type { BatchedChangeLog, Write, Written } from './change-log.ts';
 import type { Fence } from './fence.ts';

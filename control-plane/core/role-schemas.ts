@@ -1,5 +1,5 @@
 import { type Static, type TSchemaOptions, Type } from 'typebox';
-import { SLUG, SLUGS_MAX } from '#shared/slugs.ts';
+import { SLUG, SLUGS_MAX } from '#shared/contract/slugs.ts';
 
 /** Schema of a role's name. */
 export const RoleName = Type.String({

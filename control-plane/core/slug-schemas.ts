@@ -1,6 +1,6 @@
 import { type Static, type TSchemaOptions, Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
-import { SLUG, SLUGS_MAX } from '#shared/slugs.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { SLUG, SLUGS_MAX } from '#shared/contract/slugs.ts';
 
 const Slug = (description: string) => Type.String({ pattern: SLUG.source, description });
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { type Clock, pause } from '#shared/clock.ts';
+import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog, Killed } from './change-log.ts';

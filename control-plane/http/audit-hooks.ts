@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { Clock } from '#shared/clock.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { AuditKind } from '../core/audit-event.ts';
 import type { Apis } from '../redis/apis.ts';
 import type { Audit } from '../redis/audit.ts';

@@ -2,9 +2,9 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, ERRORS, type ErrorCode, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
-import { newRequestId } from '#shared/request-id.ts';
-import { UNHANDLED } from '#shared/unhandled-error.ts';
+import { ApiError, ERRORS, type ErrorCode, errorBody, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
+import { newRequestId } from '#shared/contract/request-id.ts';
+import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { faultText } from './faults.ts';
 import { LINGER_MS } from './guards/connections.ts';
 

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { ErrorCode } from '#shared/errors.ts';
-import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '#shared/openapi.ts';
-import { VERSION } from '#shared/verifier-status.ts';
+import type { ErrorCode } from '#shared/contract/errors.ts';
+import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '#shared/contract/openapi.ts';
+import { VERSION } from '#shared/contract/verifier-status.ts';
 import type { App } from './server.ts';
 
 /** Scripts and styles are files of ours; nothing inline, nothing from elsewhere, and it talks to nobody else. */

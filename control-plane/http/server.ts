@@ -5,10 +5,10 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify';
-import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorDocsHtml } from '#shared/errors.ts';
-import { isWellFormed } from '#shared/key-format.ts';
-import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
-import { traceIdOf } from '#shared/trace-id.ts';
+import { ApiError, ERROR_DOCS_PATH, ERRORS, errorBody, errorDocsHtml } from '#shared/contract/errors.ts';
+import { isWellFormed } from '#shared/contract/key-format.ts';
+import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
+import { traceIdOf } from '#shared/contract/trace-id.ts';
 import { answerBrokenRequest, answerError, answerRaw, JSON_TYPE, namesOf } from './error-answers.ts';
 import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';

@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 
 /** The form of a string that can be stored exactly as it was sent. */
 const RULE = 'must be well-formed Unicode';

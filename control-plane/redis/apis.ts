@@ -1,7 +1,7 @@
-import type { Clock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { generateId } from '#shared/key-format.ts';
-import { neededBy } from '#shared/protocol.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { generateId } from '#shared/contract/key-format.ts';
+import { neededBy } from '#shared/contract/protocol.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';

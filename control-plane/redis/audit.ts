@@ -1,5 +1,5 @@
-import { backoffMs, type Clock, pause } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
+import { unavailable } from '#shared/contract/errors.ts';
+import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { auditAgain, auditStream } from '#shared/redis/redis-keys.ts';

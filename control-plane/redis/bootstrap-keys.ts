@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { type Clock, pause } from '#shared/clock.ts';
-import { hashSecret } from '#shared/key-format.ts';
+import { hashSecret } from '#shared/contract/key-format.ts';
+import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { bootstrapAnnouncements } from '#shared/redis/redis-keys.ts';

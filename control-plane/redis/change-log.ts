@@ -1,8 +1,8 @@
 import { randomInt } from 'node:crypto';
-import { CREDITS_PROTOCOL } from '#shared/credits.ts';
-import { generateId, hashSecret } from '#shared/key-format.ts';
-import { KEY_LETTERS, neededFor, POOL } from '#shared/key-record.ts';
-import { sequenceOf } from '#shared/protocol.ts';
+import { CREDITS_PROTOCOL } from '#shared/contract/credits.ts';
+import { generateId, hashSecret } from '#shared/contract/key-format.ts';
+import { KEY_LETTERS, neededFor, POOL } from '#shared/contract/key-record.ts';
+import { sequenceOf } from '#shared/contract/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, indexOf, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';

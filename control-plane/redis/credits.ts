@@ -1,4 +1,4 @@
-import { type Clock, pause } from '#shared/clock.ts';
+import { type Clock, pause } from '#shared/lang/clock.ts';
 import { apiKeys, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import type { DurableWriter } from './durable-writer.ts';

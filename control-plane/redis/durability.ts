@@ -1,5 +1,5 @@
 import type { Redis } from 'ioredis';
-import { type Clock, pause } from '#shared/clock.ts';
+import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { crashFaults, evictionFaults, lookAt, type RedisFacts } from './server-facts.ts';

@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
 import { Value } from 'typebox/value';
+import { perVerdict } from '#shared/contract/verdict-codes.ts';
+import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
-import { perVerdict } from '#shared/verdict-codes.ts';
-import type { VerifierStatus } from '#shared/verifier-status.ts';
 import { List, Sequence, Time } from '../core/field-schemas.ts';
 
 const following = {

@@ -1,6 +1,6 @@
-import type { Clock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { generateId } from '#shared/key-format.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { generateId } from '#shared/contract/key-format.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { formatPointer, idPointer, parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
 import type { TooOld } from '../core/change-log.ts';
 import { tooOldOf } from './change-log.ts';

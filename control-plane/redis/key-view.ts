@@ -1,5 +1,5 @@
-import { type Refill, refillOf } from '#shared/credits.ts';
-import { KEY_LETTERS, type ShownFields, shownFields } from '#shared/key-record.ts';
+import { type Refill, refillOf } from '#shared/contract/credits.ts';
+import { KEY_LETTERS, type ShownFields, shownFields } from '#shared/contract/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';

@@ -1,7 +1,8 @@
-import type { Clock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { generateId, generateKey, hashSecret, startOf } from '#shared/key-format.ts';
-import { KEY_FIELDS } from '#shared/key-record.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/contract/key-format.ts';
+import { KEY_FIELDS } from '#shared/contract/key-record.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
@@ -12,7 +13,6 @@ import {
   recordKey,
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
-import { slugsOf } from '#shared/slugs.ts';
 import type { ChangeLog } from '../core/change-log.ts';
 import { tooOld } from '../core/not-written.ts';
 import { BYTES, parseDefaults, SeenDefaults } from './api-defaults.ts';

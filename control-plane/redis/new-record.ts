@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
-import { CREDITS_PROTOCOL } from '#shared/credits.ts';
-import { generateId } from '#shared/key-format.ts';
-import { type KeyFields, neededFor, storedFields } from '#shared/key-record.ts';
+import { CREDITS_PROTOCOL } from '#shared/contract/credits.ts';
+import { generateId } from '#shared/contract/key-format.ts';
+import { type KeyFields, neededFor, storedFields } from '#shared/contract/key-record.ts';
 import { apiKeys, indexOf, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 

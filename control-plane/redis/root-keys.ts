@@ -1,5 +1,5 @@
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/key-format.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';

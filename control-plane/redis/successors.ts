@@ -1,5 +1,5 @@
-import type { Clock } from '#shared/clock.ts';
-import { generateId, generateKey, hashSecret, startOf } from '#shared/key-format.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/contract/key-format.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, recordKey } from '#shared/redis/redis-keys.ts';
 import type { Successor } from '../core/change-log.ts';

@@ -1,4 +1,5 @@
-import { sequenceOf } from '#shared/protocol.ts';
+import { sequenceOf } from '#shared/contract/protocol.ts';
+import { KEPT, LENGTH_MS } from '#shared/contract/usage.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
@@ -11,7 +12,6 @@ import {
   WORKSPACE,
 } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import { KEPT, LENGTH_MS } from '#shared/usage.ts';
 import type { Head, LeaseStep, SweepStore } from '../core/sweep-store.ts';
 import { type Apis, createSpace } from './apis.ts';
 import { parseScore } from './change-log.ts';

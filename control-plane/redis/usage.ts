@@ -1,5 +1,3 @@
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiUsageKey, tagUsageKey, usageKey } from '#shared/redis/redis-keys.ts';
 import {
   type Granularity,
   KEPT,
@@ -9,7 +7,9 @@ import {
   USAGE_COLUMNS,
   type UsageField,
   usageField,
-} from '#shared/usage.ts';
+} from '#shared/contract/usage.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiUsageKey, tagUsageKey, usageKey } from '#shared/redis/redis-keys.ts';
 
 type UsageCounts = Readonly<Record<UsageField, number>>;
 

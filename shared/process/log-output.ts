@@ -1,5 +1,5 @@
 import { write, writeSync } from 'node:fs';
-import { systemClock } from '../clock.ts';
+import { systemClock } from '../lang/clock.ts';
 
 /** Characters that wait at most, when nothing can be written. */
 const WAITING_LENGTH_MAX = 1_048_576;

@@ -1,5 +1,5 @@
 import { type DestinationStream, type LoggerOptions, pino } from 'pino';
-import { systemClock } from '../clock.ts';
+import { systemClock } from '../lang/clock.ts';
 import { LogOutput } from './log-output.ts';
 
 /** A logger, as far as modules need one. */

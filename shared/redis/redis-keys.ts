@@ -1,4 +1,4 @@
-import { IDENTITY } from '../key-format.ts';
+import { IDENTITY } from '../contract/key-format.ts';
 
 /**
  * Names of all keys in Redis. All keys of one API carry the hash tag `{apiId}`, so that a Redis Cluster holds them in

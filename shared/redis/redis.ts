@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net';
 import slotOf from 'cluster-key-slot';
 import { Redis } from 'ioredis';
-import { atMost, backoffMs, type Clock } from '../clock.ts';
-import { ApiError, unavailable } from '../errors.ts';
+import { ApiError, unavailable } from '../contract/errors.ts';
+import { atMost, backoffMs, type Clock } from '../lang/clock.ts';
+import { Deadlines } from '../lang/deadlines.ts';
+import { readCopies } from '../lang/read-buffer.ts';
 import type { Logger } from '../process/log.ts';
-import { readCopies } from '../read-buffer.ts';
-import { Deadlines } from './deadlines.ts';
 import { ReachLog, unusable } from './redis-fault.ts';
 import { connectionOptions, type Node, nodeOf, type Options, type RedisConfig } from './redis-settings.ts';
 import { writeTogether } from './write-together.ts';

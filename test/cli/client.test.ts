@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Client } from '../../control-plane/cli/client.ts';
 import { CliError, EXITS } from '../../control-plane/cli/exit.ts';
 import { settings } from '../../control-plane/cli/settings.ts';
-import { ERRORS } from '../../shared/errors.ts';
+import { ERRORS } from '../../shared/contract/errors.ts';
 
 /** The command line's calls, against a server that answers as it is told. */
 let answer: (request: IncomingMessage, response: ServerResponse) => void;

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Client } from '../../control-plane/cli/client.ts';
 import { EXITS, type Exit } from '../../control-plane/cli/exit.ts';
-import { ERRORS, type ErrorCode } from '../../shared/errors.ts';
+import { ERRORS, type ErrorCode } from '../../shared/contract/errors.ts';
 
 /** Statuses that scripts rely on: never renumbered, and no error becomes another kind. */
 const EXPECTED: Readonly<Record<ErrorCode, Exit>> = {

@@ -6,8 +6,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Write } from '../../control-plane/core/change-log.ts';
 import { RedisChangeLog } from '../../control-plane/redis/change-log.ts';
 import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
-import { systemClock } from '../../shared/clock.ts';
-import type { StoredFields } from '../../shared/key-record.ts';
+import type { StoredFields } from '../../shared/contract/key-record.ts';
+import { systemClock } from '../../shared/lang/clock.ts';
 import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';

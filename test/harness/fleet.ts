@@ -5,7 +5,7 @@ import { Agent, type Dispatcher, request } from 'undici';
 import { type ControlPlane, startControlPlane } from '../../control-plane/app.ts';
 import { settings as controlPlaneSettings } from '../../control-plane/config.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
-import { type Clock, systemClock } from '../../shared/clock.ts';
+import { type Clock, systemClock } from '../../shared/lang/clock.ts';
 import { loadConfig } from '../../shared/process/config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { type RunningVerifier, startVerifier } from '../../verifier/app.ts';

@@ -1,4 +1,4 @@
-import { systemClock } from '../../shared/clock.ts';
+import { systemClock } from '../../shared/lang/clock.ts';
 import { creditCounts } from '../../verifier/core/allowances/pools.ts';
 import { Follower } from '../../verifier/core/follower.ts';
 import { KeyCache } from '../../verifier/core/key-cache.ts';

@@ -1,5 +1,5 @@
-import { systemClock } from '../../shared/clock.ts';
-import { unavailable } from '../../shared/errors.ts';
+import { unavailable } from '../../shared/contract/errors.ts';
+import { systemClock } from '../../shared/lang/clock.ts';
 import { creditCounts, Pools } from '../../verifier/core/allowances/pools.ts';
 
 /** Pools of a follower whose keys have no credits. */

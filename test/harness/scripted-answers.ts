@@ -1,6 +1,6 @@
-import { systemClock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { decodeState } from '#shared/key-record.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { decodeState } from '#shared/contract/key-record.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { ownLimit } from '../../verifier/core/allowances/limits.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import { instant, Lease } from '../../verifier/core/lease.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { identityIdOf } from '#shared/key-format.ts';
+import { identityIdOf } from '#shared/contract/key-format.ts';
 import { apiKeys, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { eventually } from '../harness/waiting.ts';

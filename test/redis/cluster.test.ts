@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey, hashSecret } from '../../shared/key-format.ts';
+import { generateKey, hashSecret } from '../../shared/contract/key-format.ts';
 import { auditStream, idPointer } from '../../shared/redis/redis-keys.ts';
 import { envOf, start } from '../cli/keyfence.ts';
 import { Fleet } from '../harness/fleet.ts';

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
-import { createAdminServer, listenAdmin } from '../../shared/admin.ts';
+import { createAdminServer, listenAdmin } from '../../shared/process/admin.ts';
 
 test('connections that say nothing keep probes out for seconds at most', async () => {
   const server = createAdminServer({ metrics: new Registry(), notReady: () => undefined });

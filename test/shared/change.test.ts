@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { effectOf, parsePublished } from '../../shared/change.ts';
-import { KEY_FIELDS, KEY_LETTERS } from '../../shared/key-record.ts';
-import { PROTOCOL } from '../../shared/protocol.ts';
+import { effectOf, parsePublished } from '../../shared/contract/change.ts';
+import { KEY_FIELDS, KEY_LETTERS } from '../../shared/contract/key-record.ts';
+import { PROTOCOL } from '../../shared/contract/protocol.ts';
 
 const hash = fc.stringMatching(/^[0-9a-f]{40}$/);
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Clock, systemClock, Waker } from '../../shared/clock.ts';
+import { type Clock, systemClock, Waker } from '../../shared/lang/clock.ts';
 
 /** Time that goes on only by `pass`. */
 function steps(): Clock & { pass(): void; readonly waiting: number } {

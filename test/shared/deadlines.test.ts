@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Clock } from '../../shared/clock.ts';
-import { type Deadline, Deadlines } from '../../shared/redis/deadlines.ts';
-import { SlotList } from '../../shared/slot-list.ts';
+import type { Clock } from '../../shared/lang/clock.ts';
+import { type Deadline, Deadlines } from '../../shared/lang/deadlines.ts';
+import { SlotList } from '../../shared/lang/slot-list.ts';
 import { Timeline } from '../simulation/clock.ts';
 
 /** Steps, each on one of a few things: it is added where it is not there, and else taken out. */

@@ -9,7 +9,7 @@ import {
   isWellFormed,
   secretHashFrom,
   startOf,
-} from '../../shared/key-format.ts';
+} from '../../shared/contract/key-format.ts';
 
 const prefix = fc.option(fc.stringMatching(/^[A-Za-z0-9_]{1,16}$/), { nil: undefined });
 const byteLength = fc.integer({ min: 16, max: 255 });

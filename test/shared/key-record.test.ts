@@ -12,8 +12,8 @@ import {
   neededFor,
   RECORD_FACTS,
   storedFields,
-} from '../../shared/key-record.ts';
-import { PROTOCOL } from '../../shared/protocol.ts';
+} from '../../shared/contract/key-record.ts';
+import { PROTOCOL } from '../../shared/contract/protocol.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 const LUA = {

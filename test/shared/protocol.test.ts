@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { memberName, neededBy, PROTOCOL, sequenceOf } from '../../shared/protocol.ts';
+import { memberName, neededBy, PROTOCOL, sequenceOf } from '../../shared/contract/protocol.ts';
 
 test("a head's sequence and the protocol that its API needs are told apart", () => {
   for (const none of [null, undefined]) expect([sequenceOf(none), neededBy(none)]).toEqual([0, 1]);

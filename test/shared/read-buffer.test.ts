@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
-import { readBuffer, readCopies, readIntoBuffer } from '../../shared/read-buffer.ts';
+import { readBuffer, readCopies, readIntoBuffer } from '../../shared/lang/read-buffer.ts';
 
 const server = createServer({ allowHalfOpen: true });
 afterEach(() => void server.close());

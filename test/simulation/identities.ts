@@ -1,5 +1,5 @@
 import type { Write } from '../../control-plane/core/change-log.ts';
-import { identityIdOf } from '../../shared/key-format.ts';
+import { identityIdOf } from '../../shared/contract/key-format.ts';
 import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import type { KnownKey } from './checker.ts';
 import { versionOf } from './history.ts';

@@ -8,8 +8,8 @@ import type {
   Written,
 } from '../../control-plane/core/change-log.ts';
 import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-store.ts';
-import { unavailable } from '../../shared/errors.ts';
-import { PROTOCOL } from '../../shared/protocol.ts';
+import { unavailable } from '../../shared/contract/errors.ts';
+import { PROTOCOL } from '../../shared/contract/protocol.ts';
 import { parsePointer, secretPointer, WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import type {
   Directory,

@@ -11,9 +11,9 @@ import type {
   Written,
 } from '../../control-plane/core/change-log.ts';
 import type { Head, LeaseStep } from '../../control-plane/core/sweep-store.ts';
-import type { Change } from '../../shared/change.ts';
-import { hashSecret, IDENTITY } from '../../shared/key-format.ts';
-import { KEY_LETTERS, neededFor } from '../../shared/key-record.ts';
+import type { Change } from '../../shared/contract/change.ts';
+import { hashSecret, IDENTITY } from '../../shared/contract/key-format.ts';
+import { KEY_LETTERS, neededFor } from '../../shared/contract/key-record.ts';
 import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
   PoolReply,

@@ -1,5 +1,5 @@
 import type { Write } from '../../control-plane/core/change-log.ts';
-import { hashSecret } from '../../shared/key-format.ts';
+import { hashSecret } from '../../shared/contract/key-format.ts';
 import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import type { KnownKey } from './checker.ts';
 import type { Random } from './random.ts';

@@ -1,5 +1,5 @@
 import type { Write } from '../../control-plane/core/change-log.ts';
-import { pause } from '../../shared/clock.ts';
+import { pause } from '../../shared/lang/clock.ts';
 import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';

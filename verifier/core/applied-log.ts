@@ -1,7 +1,13 @@
-import { type Change, type Effect, effectOf, type PublishedChange, readNamed } from '#shared/change.ts';
-import type { Clock } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
-import { decodeState } from '#shared/key-record.ts';
+import {
+  type Change,
+  type Effect,
+  effectOf,
+  type PublishedChange,
+  readNamed,
+} from '#shared/contract/change.ts';
+import { unavailable } from '#shared/contract/errors.ts';
+import { decodeState } from '#shared/contract/key-record.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { type CreditCounts, Pools } from './allowances/pools.ts';
 import type { DropReason, FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { Entry, type Epoch, type Memory } from './key-cache.ts';

@@ -1,4 +1,4 @@
-import type { Clock } from '#shared/clock.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 
 /** Time that a date must have stood, less than STEP_MS from where it was first seen, to be relied on. */
 const STANDING_MS = 3_600_000;

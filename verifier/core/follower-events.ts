@@ -1,4 +1,4 @@
-import type { Change } from '#shared/change.ts';
+import type { Change } from '#shared/contract/change.ts';
 
 /** The reason why a follower forgot everything it had. */
 export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';

@@ -1,7 +1,7 @@
-import { parsePublished } from '#shared/change.ts';
-import { backoffMs, type Clock, pause, Waker } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { memberName } from '#shared/protocol.ts';
+import { parsePublished } from '#shared/contract/change.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { memberName } from '#shared/contract/protocol.ts';
+import { backoffMs, type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import { AppliedLog, type FollowerOptions } from './applied-log.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { FormerNames } from './former-names.ts';

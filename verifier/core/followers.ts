@@ -1,5 +1,5 @@
-import type { Clock } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
+import { unavailable } from '#shared/contract/errors.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { CreditCounts } from './allowances/pools.ts';
 import { Follower } from './follower.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';

@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache';
-import { inOne } from '#shared/in-one.ts';
-import { digestFrom } from '#shared/key-format.ts';
-import { decodeState, type KeyState } from '#shared/key-record.ts';
-import type { VerdictCounts } from '#shared/verdict-codes.ts';
+import { digestFrom } from '#shared/contract/key-format.ts';
+import { decodeState, type KeyState } from '#shared/contract/key-record.ts';
+import type { VerdictCounts } from '#shared/contract/verdict-codes.ts';
+import { flattenString } from '#shared/lang/flatten-string.ts';
 import { type Limit, limitPool, limitsOf } from './allowances/limits.ts';
 import type { Pools } from './allowances/pools.ts';
 import type { Join } from './grants.ts';
@@ -133,7 +133,7 @@ export class Entry {
   /** Name of the pool of the first of its limits. */
   nameOfFirst(limit: Limit): string {
     const facts = this.#facts;
-    if (facts.firstPool === '') facts.firstPool = inOne(limitPool(this.keyId, limit));
+    if (facts.firstPool === '') facts.firstPool = flattenString(limitPool(this.keyId, limit));
     return facts.firstPool;
   }
 

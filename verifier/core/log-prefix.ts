@@ -1,4 +1,4 @@
-import type { Change, PublishedChange } from '#shared/change.ts';
+import type { Change, PublishedChange } from '#shared/contract/change.ts';
 import type { Mark, Registration } from './redis-port.ts';
 
 /** Hashes of the latest applied changes that are kept to compare with late replies. */

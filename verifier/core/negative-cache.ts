@@ -1,4 +1,4 @@
-import type { Clock } from '#shared/clock.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { Verdict } from './verdict.ts';
 
 const DIGEST_BYTES = 32;

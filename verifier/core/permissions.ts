@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { SLUG, slugsOf } from '#shared/slugs.ts';
+import { SLUG, slugsOf } from '#shared/contract/slugs.ts';
 
 /** Permissions that a request needs, read and ready: one of them, or all or any of several. */
 export type Query = string | { readonly needsAll: boolean; readonly parts: readonly Query[] };

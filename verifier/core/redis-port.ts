@@ -1,4 +1,4 @@
-import type { Change } from '#shared/change.ts';
+import type { Change } from '#shared/contract/change.ts';
 
 /** The place of a secret's record. Immutable. */
 export interface Pointer {

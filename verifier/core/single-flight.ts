@@ -1,5 +1,5 @@
-import type { Clock } from '#shared/clock.ts';
-import { type Deadline, Deadlines } from '#shared/redis/deadlines.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import { type Deadline, Deadlines } from '#shared/lang/deadlines.ts';
 
 /** Somebody who waits for the answer to a question about what is looked up. */
 interface Waiter<Q, A> {

@@ -1,5 +1,5 @@
-import { inOne } from '#shared/in-one.ts';
-import { perVerdict } from '#shared/verdict-codes.ts';
+import { perVerdict } from '#shared/contract/verdict-codes.ts';
+import { flattenString } from '#shared/lang/flatten-string.ts';
 import type { Verdict } from './verdict.ts';
 import { fieldsJson, isShown } from './verdict-fields.ts';
 
@@ -15,4 +15,4 @@ export function verdictBody(verdict: Verdict, requestId: string): string {
 }
 
 /** Beginnings of a body. */
-const STARTS = perVerdict(({ status }, code) => inOne(`{"valid":${status === 200},"code":"${code}"`));
+const STARTS = perVerdict(({ status }, code) => flattenString(`{"valid":${status === 200},"code":"${code}"`));

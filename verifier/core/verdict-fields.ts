@@ -1,6 +1,6 @@
-import { DEFAULT_LIMIT } from '#shared/credits.ts';
-import { inOne } from '#shared/in-one.ts';
-import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/key-record.ts';
+import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
+import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/contract/key-record.ts';
+import { flattenString } from '#shared/lang/flatten-string.ts';
 import type { LimitOutcome, Spending } from './allowances/allowance.ts';
 import type { Identity } from './grants.ts';
 import type { Details, Entry } from './key-cache.ts';
@@ -253,7 +253,7 @@ export type VerdictValues = { readonly [Name in RequiredField]: Value<Name> } & 
 
 const ROWS: readonly (readonly [string, VerdictField<unknown>])[] = Object.entries(VERDICT_FIELDS);
 const WRITERS = ROWS.map(([name, { json, isOfDetails }]) => ({
-  label: inOne(`,"${name}":`),
+  label: flattenString(`,"${name}":`),
   json,
   isOfDetails,
 }));

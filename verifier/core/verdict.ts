@@ -1,4 +1,4 @@
-import type { VerdictCode } from '#shared/verdict-codes.ts';
+import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
 import type { Spending } from './allowances/allowance.ts';
 import type { Grants } from './grants.ts';
 import type { Entry } from './key-cache.ts';

@@ -1,5 +1,5 @@
-import type { Clock } from '#shared/clock.ts';
-import type { VerdictCode } from '#shared/verdict-codes.ts';
+import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { claimsOf, hasPrice, spend } from './allowances/allowance.ts';
 import { ExpiryClock } from './expiry-clock.ts';
 import type { Grants } from './grants.ts';

@@ -1,6 +1,6 @@
-import type { Clock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { digestOf, isWellFormed, secretHashFrom } from '#shared/key-format.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { digestOf, isWellFormed, secretHashFrom } from '#shared/contract/key-format.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { hasPrice } from './allowances/allowance.ts';
 import { creditCounts } from './allowances/pools.ts';
 import { type Lookup, Spender } from './allowances/spending.ts';

@@ -1,8 +1,8 @@
 import { LRUCache } from 'lru-cache';
-import { IDENTITY, identityIdOf } from '#shared/key-format.ts';
-import type { KeyState } from '#shared/key-record.ts';
+import { IDENTITY, identityIdOf } from '#shared/contract/key-format.ts';
+import type { KeyState } from '#shared/contract/key-record.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
-import { slugsOf } from '#shared/slugs.ts';
 import { limitsOf } from './allowances/limits.ts';
 import type { Follower } from './follower.ts';
 import type { Grants, Identity, Join } from './grants.ts';

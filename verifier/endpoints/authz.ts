@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { type Question, questionAbout } from '../core/question/question.ts';
 import type { Decider } from '../core/verdict.ts';
 import type { Handler, Routes } from '../http/router.ts';

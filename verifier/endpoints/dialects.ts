@@ -1,5 +1,5 @@
-import { API_ID_PATTERN } from '#shared/api-id.ts';
-import { ApiError } from '#shared/errors.ts';
+import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/question/requirements.ts';
 import type { HeaderLines } from './credentials.ts';
 import { ANSWERS, ANSWERS_WITHOUT_429, type GatewayAnswers } from './gateway-answer.ts';

@@ -1,6 +1,6 @@
-import { API_ID } from '#shared/api-id.ts';
-import { ApiError } from '#shared/errors.ts';
-import { traceIdOf } from '#shared/trace-id.ts';
+import { API_ID } from '#shared/contract/api-id.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { traceIdOf } from '#shared/contract/trace-id.ts';
 import { DEFAULT_REQUIREMENTS } from '../core/question/requirements.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { type Asked, type AuthzSettings, clientQuestion } from './authz.ts';

@@ -1,10 +1,10 @@
 import { fileURLToPath } from 'node:url';
 import type { ServerInterceptor, ServerUnaryCall, ServiceDefinition, sendUnaryData } from '@grpc/grpc-js';
-import { RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
+import { requestIdFrom } from '#shared/contract/request-id.ts';
+import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { port, type Setting } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { requestIdFrom } from '#shared/request-id.ts';
-import { toApiError, UNHANDLED } from '#shared/unhandled-error.ts';
 import { asset } from '../assets.ts';
 import type { Decider } from '../core/verdict.ts';
 import type { HttpLimits } from '../http/limits.ts';

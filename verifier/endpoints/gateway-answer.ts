@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { perVerdict, type VerdictCode } from '#shared/verdict-codes.ts';
+import { perVerdict, type VerdictCode } from '#shared/contract/verdict-codes.ts';
 import type { LimitOutcome, Spending } from '../core/allowances/allowance.ts';
 import { type Limit, ownLimit } from '../core/allowances/limits.ts';
 import type { Entry } from '../core/key-cache.ts';

@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { unknownPart } from '../core/question/form.ts';
 import { type Question, readQuestion } from '../core/question/question.ts';
 import type { Decider } from '../core/verdict.ts';

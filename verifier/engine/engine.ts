@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import type { Clock } from '#shared/clock.ts';
+import { uniqueTexts } from '#shared/contract/request-id.ts';
+import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { ConfigOf } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';
 import type { RedisConfig } from '#shared/redis/redis-settings.ts';
-import { uniqueTexts } from '#shared/request-id.ts';
-import type { VerifierStatus } from '#shared/verifier-status.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
 import { Verifier, type VerifierLimits } from '../core/verifier.ts';
 import { RedisDirectory } from '../redis/api-session.ts';

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { restOf } from '#shared/read-buffer.ts';
+import { restOf } from '#shared/lang/read-buffer.ts';
 import type { ClientConnection } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
 import { type ConnectionState, isBusy, isIdle, overdue } from './connection-state.ts';

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
+import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
+import { readBuffer, readIntoBuffer } from '#shared/lang/read-buffer.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { readBuffer, readIntoBuffer } from '#shared/read-buffer.ts';
-import { UNHANDLED } from '#shared/unhandled-error.ts';
 
 /** Bytes of a socket on their way to the lane. An unhandled error, which would otherwise end the process, ends the socket. */
 export class Intake {

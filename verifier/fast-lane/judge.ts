@@ -1,5 +1,5 @@
-import { ApiError } from '#shared/errors.ts';
-import { newRequestId } from '#shared/request-id.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { newRequestId } from '#shared/contract/request-id.ts';
 import { questionAbout } from '../core/question/question.ts';
 import type { Lane } from './lane.ts';
 import type { LaneRequest } from './lane-request.ts';

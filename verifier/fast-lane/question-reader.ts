@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { API_ID } from '#shared/api-id.ts';
+import { API_ID } from '#shared/contract/api-id.ts';
 import { KEY_LENGTH_MAX } from '../core/question/question.ts';
 import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question/requirements.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';

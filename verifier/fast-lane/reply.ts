@@ -1,4 +1,4 @@
-import type { ApiError } from '#shared/errors.ts';
+import type { ApiError } from '#shared/contract/errors.ts';
 import type { Verdict } from '../core/verdict.ts';
 import { verdictBody } from '../core/verdict-body.ts';
 import type { GatewayAnswers } from '../endpoints/gateway-answer.ts';

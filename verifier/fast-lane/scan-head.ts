@@ -1,4 +1,4 @@
-import { requestIdFrom } from '#shared/request-id.ts';
+import { requestIdFrom } from '#shared/contract/request-id.ts';
 
 /** A longer head is not a common request; well below what Node accepts. */
 const HEAD_BYTES_MAX = 4096;

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { restOf } from '#shared/read-buffer.ts';
+import { restOf } from '#shared/lang/read-buffer.ts';
 
 /** A connection of which Node's server gets one request. */
 export interface Delegator {

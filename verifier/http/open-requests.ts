@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { ApiError, unavailable } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { newRequestId, requestIdFrom } from '#shared/contract/request-id.ts';
+import { traceIdOf } from '#shared/contract/trace-id.ts';
+import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
+import { SlotList } from '#shared/lang/slot-list.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { newRequestId, requestIdFrom } from '#shared/request-id.ts';
-import { SlotList } from '#shared/slot-list.ts';
-import { traceIdOf } from '#shared/trace-id.ts';
-import { toApiError, UNHANDLED } from '#shared/unhandled-error.ts';
 import { DelegatedRequest } from './delegated-request.ts';
 import { refusalAsJson, refusalAsProblem } from './raw-head.ts';
 import { answerError, LINGER_MS } from './respond.ts';

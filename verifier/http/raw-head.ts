@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
-import { systemClock } from '#shared/clock.ts';
-import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
-import { inOne } from '#shared/in-one.ts';
+import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
+import { systemClock } from '#shared/lang/clock.ts';
+import { flattenString } from '#shared/lang/flatten-string.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 import { JSON_TYPE } from './respond.ts';
 
@@ -52,7 +52,7 @@ export function head(
 const STARTS = Object.fromEntries(
   Object.entries(STATUS_CODES).map(([status, reason]) => [
     status,
-    inOne(`HTTP/1.1 ${status} ${reason}\r\nX-Request-Id: `),
+    flattenString(`HTTP/1.1 ${status} ${reason}\r\nX-Request-Id: `),
   ]),
 );
 
@@ -73,9 +73,9 @@ function makeEnds(keepAliveS: number | undefined): typeof closing {
     const connection = keepAliveS === undefined ? 'close' : `keep-alive\r\nKeep-Alive: timeout=${keepAliveS}`;
     ends.s = nowS;
     ends.keepAliveS = keepAliveS;
-    ends.date = inOne(`Date: ${new Date(nowS * 1000).toUTCString()}\r\n`);
-    ends.connection = inOne(`Connection: ${connection}\r\n`);
-    ends.both = inOne(`\r\n${ends.date}${ends.connection}\r\n`);
+    ends.date = flattenString(`Date: ${new Date(nowS * 1000).toUTCString()}\r\n`);
+    ends.connection = flattenString(`Connection: ${connection}\r\n`);
+    ends.both = flattenString(`\r\n${ends.date}${ends.connection}\r\n`);
   }
   return ends;
 }

@@ -1,5 +1,5 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http';
-import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 
 /** The content type of all but a gateway's answers. */

@@ -1,8 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { listen } from '#shared/admin.ts';
-import { ApiError, type ErrorCode } from '#shared/errors.ts';
+import { ApiError, type ErrorCode } from '#shared/contract/errors.ts';
+import { listen } from '#shared/process/admin.ts';
 import type { HttpLimits } from './limits.ts';
 import { OpenRequests, type RequestOptions } from './open-requests.ts';
 import { type Certificate, createHttpServer, Response } from './tls.ts';

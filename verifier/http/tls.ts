@@ -10,7 +10,7 @@ import {
 import { createServer as createHttpsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { createSecureContext } from 'node:tls';
-import type { Clock } from '#shared/clock.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { type ConfigOf, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 

@@ -1,7 +1,7 @@
 // The entry `keyfence/client` of the package.
 import { Client, Pool } from 'undici';
-import { atMost, type Clock, systemClock } from '#shared/clock.ts';
-import { generateKey } from '#shared/key-format.ts';
+import { generateKey } from '#shared/contract/key-format.ts';
+import { atMost, type Clock, systemClock } from '#shared/lang/clock.ts';
 import { httpUrl, integer, text } from '#shared/process/config.ts';
 import { requirementFields } from '../core/question/requirements.ts';
 import { EventListeners } from './event-listeners.ts';

@@ -1,5 +1,5 @@
 // By its path, which applications' compilers find too.
-import type { RefusalCode, SilentCode } from '../../shared/verdict-codes.ts';
+import type { RefusalCode, SilentCode } from '../../shared/contract/verdict-codes.ts';
 
 /** A decision on a key, as `keys.verifyKey` answers it. */
 export type KeyVerdict = ValidKey | RefusedKey | UnknownKey;

@@ -1,4 +1,4 @@
-import { API_ID } from '#shared/api-id.ts';
+import { API_ID } from '#shared/contract/api-id.ts';
 import { KEY_LENGTH_MAX, type Question, readOptions } from '../core/question/question.ts';
 import { REQUIREMENT_OPTIONS } from '../core/question/requirements.ts';
 import type { QuestionOptions } from './key-verifier.ts';

@@ -1,4 +1,4 @@
-import { type Clock, holdProcess, pause, systemClock } from '#shared/clock.ts';
+import { type Clock, holdProcess, pause, systemClock } from '#shared/lang/clock.ts';
 import { VerifierError } from './key-verifier.ts';
 import { wrongOptions } from './options.ts';
 

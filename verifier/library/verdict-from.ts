@@ -1,4 +1,4 @@
-import { VERDICTS } from '#shared/verdict-codes.ts';
+import { VERDICTS } from '#shared/contract/verdict-codes.ts';
 import { REQUIRED_TYPES } from '../core/verdict-fields.ts';
 import type { KeyVerdict } from './key-verifier.ts';
 

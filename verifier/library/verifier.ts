@@ -1,6 +1,7 @@
 // The entry `keyfence/verifier` of the package.
-import { type Clock, holdProcess, systemClock } from '#shared/clock.ts';
-import { ApiError } from '#shared/errors.ts';
+
+import { ApiError } from '#shared/contract/errors.ts';
+import { type Clock, holdProcess, systemClock } from '#shared/lang/clock.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/follower-events.ts';
 import { questionAbout } from '../core/question/question.ts';

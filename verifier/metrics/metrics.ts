@@ -1,8 +1,8 @@
 import { Counter, Histogram, Registry } from 'prom-client';
-import type { Clock } from '#shared/clock.ts';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { codesWhere, perVerdict, type VerdictCounts } from '#shared/contract/verdict-codes.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
-import { codesWhere, perVerdict, type VerdictCounts } from '#shared/verdict-codes.ts';
 import type { DropReason, FollowerEvents } from '../core/follower-events.ts';
 import type { Decider, Verdict } from '../core/verdict.ts';
 import { LookupGivenUp } from '../core/verifier.ts';

@@ -1,6 +1,6 @@
 import { Gauge, type Registry } from 'prom-client';
+import { PROTOCOL } from '#shared/contract/protocol.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
-import { PROTOCOL } from '#shared/protocol.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';

@@ -1,6 +1,6 @@
 // The entry `keyfence/fastify` of the package.
 import type { FastifyInstance, FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
-import { newRequestId } from '#shared/request-id.ts';
+import { newRequestId } from '#shared/contract/request-id.ts';
 import type { ValidKey } from '../library/key-verifier.ts';
 import { wrongOptions } from '../library/options.ts';
 import { createGuard, type Guard, type Passage, Refusal } from './guard.ts';

@@ -1,8 +1,8 @@
-import { systemClock } from '#shared/clock.ts';
-import { CREDITS_MAX } from '#shared/credits.ts';
-import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
-import { requestIdFrom } from '#shared/request-id.ts';
-import { VERDICTS } from '#shared/verdict-codes.ts';
+import { CREDITS_MAX } from '#shared/contract/credits.ts';
+import { ApiError, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
+import { requestIdFrom } from '#shared/contract/request-id.ts';
+import { VERDICTS } from '#shared/contract/verdict-codes.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { credentialOf, SOURCES, type Source } from '../endpoints/credentials.ts';
 import { type AuthzOutcome, authzAnswer, limitOutcome } from '../endpoints/gateway-answer.ts';
 import type { HeaderLine } from '../endpoints/identity-headers.ts';

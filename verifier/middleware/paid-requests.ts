@@ -1,4 +1,4 @@
-import { DEFAULT_LIMIT } from '#shared/credits.ts';
+import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
 import type { KeyVerdict, QuestionOptions, ValidKey } from '../library/key-verifier.ts';
 import { fixedOptions } from '../library/questions.ts';
 

@@ -1,5 +1,5 @@
-import type { Clock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { type ConfigOf, httpUrl, integer } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asReadByServers } from '../endpoints/identity-headers.ts';

@@ -1,6 +1,6 @@
-import type { Clock } from '#shared/clock.ts';
+import { traceIdIn } from '#shared/contract/trace-id.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { traceIdIn } from '#shared/trace-id.ts';
 import type { UpstreamError, UpstreamFault } from './upstream-handler.ts';
 
 /** Shortest time between two log lines on one fault: a server that is down would otherwise fill the log. */

@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
-import { ApiError, type ErrorCode } from '#shared/errors.ts';
-import { newRequestId } from '#shared/request-id.ts';
-import { traceIdIn } from '#shared/trace-id.ts';
-import { toApiError } from '#shared/unhandled-error.ts';
+import { ApiError, type ErrorCode } from '#shared/contract/errors.ts';
+import { newRequestId } from '#shared/contract/request-id.ts';
+import { traceIdIn } from '#shared/contract/trace-id.ts';
+import { toApiError } from '#shared/contract/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { type Question, questionAbout } from '../core/question/question.ts';
 import type { Verdict } from '../core/verdict.ts';

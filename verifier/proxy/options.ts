@@ -1,5 +1,5 @@
-import { API_ID } from '#shared/api-id.ts';
-import type { Clock } from '#shared/clock.ts';
+import { API_ID } from '#shared/contract/api-id.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shared/process/config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { trustedProxies } from '#shared/process/trusted-proxies.ts';

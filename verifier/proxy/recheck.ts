@@ -1,7 +1,7 @@
-import type { Clock } from '#shared/clock.ts';
+import { toApiError } from '#shared/contract/unhandled-error.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import { SlotList } from '#shared/lang/slot-list.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { SlotList } from '#shared/slot-list.ts';
-import { toApiError } from '#shared/unhandled-error.ts';
 import type { Entry } from '../core/key-cache.ts';
 import { Lease } from '../core/lease.ts';
 import type { Question } from '../core/question/question.ts';

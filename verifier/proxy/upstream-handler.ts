@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import type { Clock, Timer } from '#shared/clock.ts';
+import type { Clock, Timer } from '#shared/lang/clock.ts';
 import type { Downstream } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
 import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { isIP } from 'node:net';
 import type { Dispatcher, Pool } from 'undici';
-import type { Clock } from '#shared/clock.ts';
-import { ApiError } from '#shared/errors.ts';
-import { readCopies } from '#shared/read-buffer.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import { readCopies } from '#shared/lang/read-buffer.ts';
 import type { Downstream } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
 import type { FaultLog } from './fault-log.ts';

@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis';
-import type { Change } from '#shared/change.ts';
-import type { Clock } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
-import { PROTOCOL } from '#shared/protocol.ts';
+import type { Change } from '#shared/contract/change.ts';
+import { unavailable } from '#shared/contract/errors.ts';
+import { PROTOCOL } from '#shared/contract/protocol.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,

@@ -1,5 +1,5 @@
-import type { Clock } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
+import { unavailable } from '#shared/contract/errors.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { cut, type RedisNodes } from '#shared/redis/redis.ts';
 import { parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';

@@ -1,18 +1,18 @@
 import { hostname } from 'node:os';
-import { type Clock, pause } from '#shared/clock.ts';
-import { generateId } from '#shared/key-format.ts';
-import type { Logger } from '#shared/process/log.ts';
-import { PROTOCOL } from '#shared/protocol.ts';
-import type { RedisNodes } from '#shared/redis/redis.ts';
-import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
-import { Script } from '#shared/redis/script.ts';
+import { generateId } from '#shared/contract/key-format.ts';
+import { PROTOCOL } from '#shared/contract/protocol.ts';
 import {
   APIS_SHOWN_MAX,
   type FollowedApi,
   type Following,
   VERSION,
   type VerifierStatus,
-} from '#shared/verifier-status.ts';
+} from '#shared/contract/verifier-status.ts';
+import { type Clock, pause } from '#shared/lang/clock.ts';
+import type { Logger } from '#shared/process/log.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';

@@ -1,4 +1,9 @@
-import { perVerdict, VERDICT_CODES, type VerdictCode, type VerdictCounts } from '#shared/verdict-codes.ts';
+import {
+  perVerdict,
+  VERDICT_CODES,
+  type VerdictCode,
+  type VerdictCounts,
+} from '#shared/contract/verdict-codes.ts';
 
 /** Name under which those are counted for which there was no room; no tag is empty. */
 export const OTHERS = '';

@@ -1,10 +1,15 @@
-import { type Clock, pause } from '#shared/clock.ts';
+import { KEPT, USAGE_COLUMNS } from '#shared/contract/usage.ts';
+import {
+  perVerdict,
+  VERDICT_CODES,
+  type VerdictCode,
+  type VerdictCounts,
+} from '#shared/contract/verdict-codes.ts';
+import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiUsageKey, tagUsageKey, usageKey, usageMark } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import { KEPT, USAGE_COLUMNS } from '#shared/usage.ts';
-import { perVerdict, VERDICT_CODES, type VerdictCode, type VerdictCounts } from '#shared/verdict-codes.ts';
 import { asset } from '../assets.ts';
 import type { Entry, Unreported } from '../core/key-cache.ts';
 import { TagCounts } from './tag-counts.ts';

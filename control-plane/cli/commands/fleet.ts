@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { systemClock } from '#shared/clock.ts';
+import type { FollowedApi, VerifierStatus } from '#shared/contract/verifier-status.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
-import type { FollowedApi, VerifierStatus } from '#shared/verifier-status.ts';
 import { collect } from '../pages.ts';
 import type { Session } from '../session.ts';
 import { count, table } from '../terminal/output.ts';

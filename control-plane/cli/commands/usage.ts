@@ -1,4 +1,4 @@
-import { USAGE_COLUMNS, type UsageField } from '#shared/usage.ts';
+import { USAGE_COLUMNS, type UsageField } from '#shared/contract/usage.ts';
 import type { Session } from '../session.ts';
 import { count, table, time } from '../terminal/output.ts';
 

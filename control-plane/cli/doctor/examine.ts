@@ -1,6 +1,6 @@
 import { scheduler } from 'node:timers/promises';
-import { systemClock } from '#shared/clock.ts';
-import { generateKey } from '#shared/key-format.ts';
+import { generateKey } from '#shared/contract/key-format.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';

@@ -1,7 +1,7 @@
-import { neededBy, PROTOCOL } from '#shared/protocol.ts';
+import { neededBy, PROTOCOL } from '#shared/contract/protocol.ts';
+import type { VerifierStatus } from '#shared/contract/verifier-status.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
-import type { VerifierStatus } from '#shared/verifier-status.ts';
 import { FleetView } from '../../redis/fleet.ts';
 import type { Finding } from './finding.ts';
 

@@ -1,5 +1,5 @@
-import { systemClock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { loadConfigOrExit } from '#shared/process/config.ts';
 import { createLogger } from '#shared/process/log.ts';
 import { RedisNodes } from '#shared/redis/redis.ts';

@@ -1,4 +1,4 @@
-import { systemClock } from '#shared/clock.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { count } from './output.ts';
 
 const REDRAW_MS = 100;

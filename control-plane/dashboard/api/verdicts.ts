@@ -1,4 +1,4 @@
-import type { VERDICTS, VerdictCode } from '#shared/verdict-codes.ts';
+import type { VERDICTS, VerdictCode } from '#shared/contract/verdict-codes.ts';
 
 /** Name and colour (in style/) of a kind of verdict, and its count in usage, as the server calls it. */
 type Kind<Code extends VerdictCode> = {

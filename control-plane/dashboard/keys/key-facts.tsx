@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import type { GivenLimit } from '#shared/credits.ts';
+import type { GivenLimit } from '#shared/contract/credits.ts';
 import type { Key } from '../api/client.ts';
 import { Gauge } from '../parts/charts.tsx';
 import { CopyId } from '../parts/copy-id.tsx';

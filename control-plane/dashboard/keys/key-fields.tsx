@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { KEY_FIELDS } from '#shared/key-record.ts';
+import type { KEY_FIELDS } from '#shared/contract/key-record.ts';
 import { Failure, type Key } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import { limitOf, limitsOf, limitsText, limitText, parseObject, slugsOf } from '../parts/entered-values.ts';

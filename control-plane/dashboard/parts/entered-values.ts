@@ -1,4 +1,4 @@
-import type { GivenLimit, NamedLimit } from '#shared/credits.ts';
+import type { GivenLimit, NamedLimit } from '#shared/contract/credits.ts';
 import { Failure } from '../api/client.ts';
 
 const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { Granularity, UsageField } from '#shared/usage.ts';
+import type { Granularity, UsageField } from '#shared/contract/usage.ts';
 import { call } from '../api/client.ts';
 import { COUNTED } from '../api/verdicts.ts';
 import { Bars } from './charts.tsx';

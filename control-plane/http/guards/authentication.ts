@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import type { RootKeys } from '../../redis/root-keys.ts';
 import type { App } from '../server.ts';
 import type { Connections } from './connections.ts';

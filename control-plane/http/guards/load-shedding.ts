@@ -1,6 +1,6 @@
 import underPressure from '@fastify/under-pressure';
-import type { Clock } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
+import { unavailable } from '#shared/contract/errors.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { SECURITY_HEADERS } from '../security-headers.ts';
 import type { App } from '../server.ts';
 

@@ -1,5 +1,5 @@
-import { ApiError } from '#shared/errors.ts';
-import { hashSecret, isWellFormed } from '#shared/key-format.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
 import type { BootstrapKeys } from '../../redis/bootstrap-keys.ts';
 import type { Keys } from '../../redis/keys.ts';
 import type { App } from '../server.ts';

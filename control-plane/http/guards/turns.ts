@@ -1,4 +1,4 @@
-import { ApiError, RETRY_AFTER_SECONDS } from '#shared/errors.ts';
+import { ApiError, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import type { App } from '../server.ts';
 
 /** Limits on the calls of one root key. */

@@ -1,5 +1,5 @@
-import { ApiError } from '#shared/errors.ts';
-import { ALIASES, type Alias } from '#shared/key-record.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { ALIASES, type Alias } from '#shared/contract/key-record.ts';
 
 /** The fields of a request, each by its own name. Throws BAD_REQUEST where two names of one say different things. */
 export function withoutAliases<Given extends object>(given: Given): Omit<Given, Alias> {

@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../../core/permissions.ts';
 import type { Keys } from '../../redis/keys.ts';
 import type { Caller } from '../../redis/root-keys.ts';

@@ -1,5 +1,5 @@
-import { API_ID } from '#shared/api-id.ts';
-import type { StoredFields } from '#shared/key-record.ts';
+import { API_ID } from '#shared/contract/api-id.ts';
+import type { StoredFields } from '#shared/contract/key-record.ts';
 import type { Logger } from '#shared/process/log.ts';
 import {
   type AuditEvent,

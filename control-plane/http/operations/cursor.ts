@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 
 /**
  * A place in a listing, which clients hand back as it is. They can decode it: it may hold only what the same caller is told

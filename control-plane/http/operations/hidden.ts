@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 
 /**
  * NOT_FOUND for a caller who does not see every API: either nothing is there, or a permission is missing. Only the audit

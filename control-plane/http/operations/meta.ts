@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 
 const BYTES_MAX = 8192;
 /** Common JSON parsers accept this depth; verifiers hand metas to programs of every kind. */

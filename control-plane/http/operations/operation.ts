@@ -1,5 +1,5 @@
 import type { Static, TSchema } from 'typebox';
-import type { ErrorCode } from '#shared/errors.ts';
+import type { ErrorCode } from '#shared/contract/errors.ts';
 import type { ApiAction, RootAction } from '../../core/permissions.ts';
 import type { Call } from './call.ts';
 import type { Services } from './services.ts';

@@ -1,5 +1,5 @@
 import { type TProperties, Type } from 'typebox';
-import { API_ID } from '#shared/api-id.ts';
+import { API_ID } from '#shared/contract/api-id.ts';
 import { FIELDS } from '../../core/field-schemas.ts';
 
 /** Parts that requests have in common. */

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { perUsageField } from '#shared/usage.ts';
+import { perUsageField } from '#shared/contract/usage.ts';
 import { Id, List, Sequence, Time } from '../../core/field-schemas.ts';
 
 /** Parts that responses have in common: the single source of their serialisation and documentation. */

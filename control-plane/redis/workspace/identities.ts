@@ -1,10 +1,10 @@
-import type { NamedLimit } from '#shared/credits.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { identityIdOf } from '#shared/key-format.ts';
-import { KEY_FIELDS, storedFields } from '#shared/key-record.ts';
-import { neededBy } from '#shared/protocol.ts';
+import type { NamedLimit } from '#shared/contract/credits.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { identityIdOf } from '#shared/contract/key-format.ts';
+import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
+import { neededBy } from '#shared/contract/protocol.ts';
+import { ROLES_PROTOCOL, slugsOf } from '#shared/contract/slugs.ts';
 import { apiKeys, indexOf, ownerKey, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
-import { ROLES_PROTOCOL, slugsOf } from '#shared/slugs.ts';
 import type { Write, Written } from '../../core/change-log.ts';
 import { notWritten } from '../../core/not-written.ts';
 import type { Propagation, Propagator } from '../../core/propagation.ts';

@@ -1,6 +1,6 @@
-import type { Clock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { generateId, hashSecret } from '#shared/key-format.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { generateId, hashSecret } from '#shared/contract/key-format.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { ownerKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog } from '../../core/change-log.ts';

@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { indexOf, WORKSPACE } from '#shared/redis/redis-keys.ts';
 import type { Key, KeyView } from '../key-view.ts';
 import { createRecord, type RecordParts, recordOf } from './new-record.ts';

@@ -1,7 +1,7 @@
-import { ApiError } from '#shared/errors.ts';
-import { KEY_FIELDS, storedFields } from '#shared/key-record.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
 import { apiKeys, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
-import { slugsOf } from '#shared/slugs.ts';
 import type { Write } from '../../core/change-log.ts';
 import type { GivenRole } from '../../core/role-schemas.ts';
 import type { Key, KeyView } from '../key-view.ts';

@@ -3,8 +3,8 @@ import type { BatchEvents } from '../../../control-plane/core/batches.ts';
 import type { BatchedChangeLog, Write } from '../../../control-plane/core/change-log.ts';
 import { Fence } from '../../../control-plane/core/fence.ts';
 import { Propagator } from '../../../control-plane/core/propagation.ts';
-import type { Clock } from '../../../shared/clock.ts';
-import { unavailable } from '../../../shared/errors.ts';
+import { unavailable } from '../../../shared/contract/errors.ts';
+import type { Clock } from '../../../shared/lang/clock.ts';
 import { Timeline } from '../../simulation/clock.ts';
 import { RedisState, type Script } from '../../simulation/redis.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { ChangeLog } from '../../../control-plane/core/change-log.ts';
 import { Fence, type FenceEvents, type FenceOutcome } from '../../../control-plane/core/fence.ts';
-import type { Clock } from '../../../shared/clock.ts';
+import type { Clock } from '../../../shared/lang/clock.ts';
 import { Timeline } from '../../simulation/clock.ts';
 import { RedisState, type Script } from '../../simulation/redis.ts';
 

@@ -3,7 +3,7 @@ import type { ChangeLog, Killed } from '../../../control-plane/core/change-log.t
 import { Fence, fenceMs } from '../../../control-plane/core/fence.ts';
 import { Sweep } from '../../../control-plane/core/sweep.ts';
 import type { Head, SweepStore } from '../../../control-plane/core/sweep-store.ts';
-import type { Clock } from '../../../shared/clock.ts';
+import type { Clock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { Timeline } from '../../simulation/clock.ts';
 

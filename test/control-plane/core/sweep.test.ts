@@ -3,7 +3,7 @@ import type { ChangeLog, Write } from '../../../control-plane/core/change-log.ts
 import { Fence } from '../../../control-plane/core/fence.ts';
 import { Sweep } from '../../../control-plane/core/sweep.ts';
 import type { Head, SweepStore } from '../../../control-plane/core/sweep-store.ts';
-import type { Clock } from '../../../shared/clock.ts';
+import type { Clock } from '../../../shared/lang/clock.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 
 const LEASE_MS = 10_000;

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { settings } from '../../../control-plane/config.ts';
 import { neverShed, protect } from '../../../control-plane/http/guards/load-shedding.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
-import type { Clock } from '../../../shared/clock.ts';
+import type { Clock } from '../../../shared/lang/clock.ts';
 import { loadConfig } from '../../../shared/process/config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { ROOT_KEY } from '../../harness/fleet.ts';

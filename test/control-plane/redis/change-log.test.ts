@@ -3,7 +3,7 @@ import type { Write } from '../../../control-plane/core/change-log.ts';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { BATCH_LANE, DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { pointerScript } from '../../../control-plane/redis/new-record.ts';
-import { systemClock } from '../../../shared/clock.ts';
+import { systemClock } from '../../../shared/lang/clock.ts';
 import { loadConfig } from '../../../shared/process/config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Credits } from '../../../control-plane/redis/credits.ts';
 import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
-import { type Clock, systemClock } from '../../../shared/clock.ts';
+import { type Clock, systemClock } from '../../../shared/lang/clock.ts';
 import { loadConfig } from '../../../shared/process/config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';

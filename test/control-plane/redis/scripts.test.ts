@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { KEY_LETTERS } from '../../../shared/key-record.ts';
+import { KEY_LETTERS } from '../../../shared/contract/key-record.ts';
 import { Script } from '../../../shared/redis/script.ts';
 import { scriptsOnRedis } from '../../harness/scripts.ts';
 

@@ -7,7 +7,7 @@ import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { KeyImport } from '../../../control-plane/redis/key-import.ts';
 import { Keys } from '../../../control-plane/redis/keys.ts';
 import { RootKeys } from '../../../control-plane/redis/root-keys.ts';
-import { systemClock } from '../../../shared/clock.ts';
+import { systemClock } from '../../../shared/lang/clock.ts';
 import { loadConfig } from '../../../shared/process/config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { systemClock } from '../../../shared/clock.ts';
-import { digestOf, hashSecret } from '../../../shared/key-format.ts';
-import { decodeState } from '../../../shared/key-record.ts';
+import { digestOf, hashSecret } from '../../../shared/contract/key-format.ts';
+import { decodeState } from '../../../shared/contract/key-record.ts';
+import { systemClock } from '../../../shared/lang/clock.ts';
 import { Entry, KeyCache } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
 import { noPools } from '../../harness/no-credits.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Clock } from '#shared/clock.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { ask, type Claim, spend } from '../../../verifier/core/allowances/allowance.ts';
 import { creditCounts, Pools } from '../../../verifier/core/allowances/pools.ts';
 import { turns } from '../../harness/waiting.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { systemClock } from '#shared/clock.ts';
-import { decodeState } from '#shared/key-record.ts';
+import { decodeState } from '#shared/contract/key-record.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
 import { identityHeaders, isIdentityHeader } from '../../../verifier/endpoints/identity-headers.ts';

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { systemClock } from '#shared/clock.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import { type HttpLimits, httpSettings } from '../../../verifier/http/limits.ts';
 import type { Routes } from '../../../verifier/http/router.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { connect, type TLSSocket } from 'node:tls';
 import { Client, request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Clock, systemClock } from '#shared/clock.ts';
+import { type Clock, systemClock } from '#shared/lang/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import { configFaults, settings } from '../../../verifier/config.ts';
 import { type Certificate, followCertificate } from '../../../verifier/http/tls.ts';

@@ -1,7 +1,7 @@
 import { request as ask } from 'node:http';
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { generateKey } from '../../../shared/key-format.ts';
+import { generateKey } from '../../../shared/contract/key-format.ts';
 import type { KeyVerifier } from '../../../verifier/library/key-verifier.ts';
 import { createVerifier } from '../../../verifier/library/verifier.ts';
 import { keyfence as fastifyGuard } from '../../../verifier/middleware/fastify.ts';

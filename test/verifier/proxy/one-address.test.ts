@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { systemClock } from '#shared/clock.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import { configFaults, settings } from '../../../verifier/config.ts';
 import { createControlPlaneProxy } from '../../../verifier/proxy/control-plane-proxy.ts';

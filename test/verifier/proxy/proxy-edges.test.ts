@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { systemClock } from '#shared/clock.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import { proxySettings } from '../../../verifier/proxy/options.ts';
 import { createProxy, type ProxyListener } from '../../../verifier/proxy/proxy.ts';

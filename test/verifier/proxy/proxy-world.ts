@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect } from 'vitest';
-import { systemClock } from '#shared/clock.ts';
+import { systemClock } from '#shared/lang/clock.ts';
 import { loadConfig } from '#shared/process/config.ts';
 import type { AuthzSettings } from '../../../verifier/endpoints/authz.ts';
 import type { HttpLimits } from '../../../verifier/http/limits.ts';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
+import { perVerdict } from '../../../shared/contract/verdict-codes.ts';
+import { APIS_SHOWN_MAX, type VerifierStatus } from '../../../shared/contract/verifier-status.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
-import { perVerdict } from '../../../shared/verdict-codes.ts';
-import { APIS_SHOWN_MAX, type VerifierStatus } from '../../../shared/verifier-status.ts';
 import type { Verifier } from '../../../verifier/core/verifier.ts';
 import { StatusReport } from '../../../verifier/redis/status-report.ts';
 import { Timeline } from '../../simulation/clock.ts';

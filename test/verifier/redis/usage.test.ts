@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { decodeState } from '../../../shared/key-record.ts';
+import { decodeState } from '../../../shared/contract/key-record.ts';
+import { perVerdict } from '../../../shared/contract/verdict-codes.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
-import { perVerdict } from '../../../shared/verdict-codes.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
 import { Lease } from '../../../verifier/core/lease.ts';
 import { OTHERS, TagCounts } from '../../../verifier/redis/tag-counts.ts';

@@ -1,4 +1,4 @@
-import { DEFAULT_LIMIT } from '#shared/credits.ts';
+import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
 import type { Grants } from '../grants.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Requirements } from '../question/requirements.ts';

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
-import { DEFAULT_LIMIT, type RateLimit } from '#shared/credits.ts';
-import { inOne } from '#shared/in-one.ts';
-import type { KeyState } from '#shared/key-record.ts';
+import { DEFAULT_LIMIT, type RateLimit } from '#shared/contract/credits.ts';
+import type { KeyState } from '#shared/contract/key-record.ts';
+import { flattenString } from '#shared/lang/flatten-string.ts';
 import type { Window } from './pool.ts';
 
 /** A rate limit of a key. Keys with the same limits share one list of them. */
@@ -23,7 +23,7 @@ const limitOf = (
   ...{ name, limit, durationMs, isExact, isBrought },
   suffix: `${durationMs}.${name}${isBrought ? `.${limit}` : ''}`,
   // Names of limits hold nothing that JSON would escape.
-  label: inOne(`{"name":"${name}","limit":${limit},"duration":${durationMs},"remaining":`),
+  label: flattenString(`{"name":"${name}","limit":${limit},"duration":${durationMs},"remaining":`),
 });
 
 /** A rate limit that a request names. */

@@ -1,5 +1,5 @@
-import type { Clock } from '#shared/clock.ts';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import type { Clock } from '#shared/lang/clock.ts';
 import { type Instant, instant } from '../lease.ts';
 import type { PoolReply, PoolTurn } from '../redis-port.ts';
 import { SpendingRate } from './spending-rate.ts';

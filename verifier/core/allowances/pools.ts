@@ -1,5 +1,5 @@
-import { backoffMs, type Clock, pause } from '#shared/clock.ts';
-import { unavailable } from '#shared/errors.ts';
+import { unavailable } from '#shared/contract/errors.ts';
+import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import type { PoolReply, PoolTurn } from '../redis-port.ts';
 import { IDLE_MS, Pool, type Window } from './pool.ts';
 

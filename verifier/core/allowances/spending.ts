@@ -1,6 +1,6 @@
-import type { Clock } from '#shared/clock.ts';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { Deadlines } from '#shared/redis/deadlines.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import { Deadlines } from '#shared/lang/deadlines.ts';
 import type { KeyCache } from '../key-cache.ts';
 import type { Question } from '../question/question.ts';
 import type { Verdict } from '../verdict.ts';

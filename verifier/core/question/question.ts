@@ -1,4 +1,4 @@
-import { API_ID } from '#shared/api-id.ts';
+import { API_ID } from '#shared/contract/api-id.ts';
 import { type Form, object, optional, type Reading, required } from './form.ts';
 import {
   DEFAULT_REQUIREMENTS,

@@ -5,8 +5,8 @@ import {
   LIMIT_MAX,
   LIMIT_NAME,
   LIMITS_MAX,
-} from '#shared/credits.ts';
-import { SLUG } from '#shared/slugs.ts';
+} from '#shared/contract/credits.ts';
+import { SLUG } from '#shared/contract/slugs.ts';
 import { type AskedLimit, ownLimit } from '../allowances/limits.ts';
 import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX, type Query, readQuery } from '../permissions.ts';
 import {

@@ -11,7 +11,7 @@
 --   record: {} or {secret hash, creation number, and the fields in this order}; where the key has credits,
 --   the name of their pool stands behind the hash and a space
 -- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, when the secret is of no key of this API
--- A key's fields, as shared/key-record.ts orders them.
+-- A key's fields, as shared/contract/key-record.ts orders them.
 local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A'}
 
 -- include lease.lua

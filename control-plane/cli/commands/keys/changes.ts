@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
-import { CLEARABLE } from '#shared/key-record.ts';
+import { CLEARABLE } from '#shared/contract/key-record.ts';
 import type { ChangeStatus } from '../../../core/propagation.ts';
 import { span } from '../../arguments.ts';
 import { CliError } from '../../exit.ts';

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { CREDITS_MAX } from '#shared/credits.ts';
+import { CREDITS_MAX } from '#shared/contract/credits.ts';
 import type { ChangeStatus } from '../../../core/propagation.ts';
 import { whole } from '../../arguments.ts';
 import { CliError } from '../../exit.ts';

@@ -1,4 +1,4 @@
-import { hashSecret, isWellFormed, startOf } from '#shared/key-format.ts';
+import { hashSecret, isWellFormed, startOf } from '#shared/contract/key-format.ts';
 import { type InputLine, LINE_BYTES_MAX } from '../../read-lines.ts';
 
 /** A key as it is to be sent, and where it stood. */

@@ -1,4 +1,4 @@
-import type { KeyFields } from '#shared/key-record.ts';
+import type { KeyFields } from '#shared/contract/key-record.ts';
 import type { Session } from '../../session.ts';
 import { json, list } from '../../terminal/output.ts';
 import { fieldTexts, numberText } from './key-fields.ts';

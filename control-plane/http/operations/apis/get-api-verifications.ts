@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { List, Time } from '../../../core/field-schemas.ts';
 import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { API_ID_PATTERN } from '#shared/api-id.ts';
+import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
 import { Cursor, List } from '../../../core/field-schemas.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';

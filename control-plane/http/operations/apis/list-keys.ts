@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { Cursor, List } from '../../../core/field-schemas.ts';
 import type { KeyFilter } from '../../../redis/key-view.ts';
 import { withoutAliases } from '../aliases.ts';

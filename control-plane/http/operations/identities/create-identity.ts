@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { identityIdOf } from '#shared/key-format.ts';
-import { storedFields } from '#shared/key-record.ts';
+import { identityIdOf } from '#shared/contract/key-format.ts';
+import { storedFields } from '#shared/contract/key-record.ts';
 import { Id } from '../../../core/field-schemas.ts';
 import { checkLimits } from '../../../core/limit-schemas.ts';
 import { checkMeta } from '../meta.ts';

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
-import { API_ID_PATTERN } from '#shared/api-id.ts';
-import { ApiError } from '#shared/errors.ts';
-import { identityIdOf } from '#shared/key-format.ts';
+import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { identityIdOf } from '#shared/contract/key-format.ts';
 import { FIELDS, Id, List } from '../../../core/field-schemas.ts';
 import { Ratelimits } from '../../../core/limit-schemas.ts';
 import { ExternalId, type Fields } from '../request-parts.ts';

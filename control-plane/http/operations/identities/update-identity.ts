@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
-import { storedFields } from '#shared/key-record.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { storedFields } from '#shared/contract/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { checkLimits } from '../../../core/limit-schemas.ts';
 import { checkMeta } from '../meta.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
-import { storedFields } from '#shared/key-record.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { storedFields } from '#shared/contract/key-record.ts';
 import { shown } from '../../../core/audit-event.ts';
 import { NEW_CREDITS, newCredits } from '../../../core/credit-schemas.ts';
 import { Id, OPTIONAL_FIELDS } from '../../../core/field-schemas.ts';

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { NEW_CREDITS, newCredits } from '../../../core/credit-schemas.ts';
 import { Id, List, OPTIONAL_FIELDS } from '../../../core/field-schemas.ts';
 import { checkLimits } from '../../../core/limit-schemas.ts';

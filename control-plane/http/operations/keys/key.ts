@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/key-record.ts';
+import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/contract/key-record.ts';
 import { SHOWN_CREDITS } from '../../../core/credit-schemas.ts';
 import { CHANGED_FIELDS, Id, SHOWN_FIELDS, Time } from '../../../core/field-schemas.ts';
 import { checkLimits } from '../../../core/limit-schemas.ts';

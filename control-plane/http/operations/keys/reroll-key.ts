@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { hashSecret } from '#shared/key-format.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { hashSecret } from '#shared/contract/key-format.ts';
 import { shown } from '../../../core/audit-event.ts';
 import type { Written } from '../../../core/change-log.ts';
 import { Id, Time } from '../../../core/field-schemas.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
-import { hashSecret } from '#shared/key-format.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { hashSecret } from '#shared/contract/key-format.ts';
 import type { CreditsChange, Written } from '../../../core/change-log.ts';
 import { CREDITS_OPERATION } from '../../../core/credit-schemas.ts';
 import { recordNotFound } from '../authorization.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { hashSecret } from '#shared/key-format.ts';
+import { hashSecret } from '#shared/contract/key-format.ts';
 import { nothingThere, recordNotFound, requireApi } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';

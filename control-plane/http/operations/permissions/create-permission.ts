@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
-import { SLUG } from '#shared/slugs.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { SLUG } from '#shared/contract/slugs.ts';
 import { Id } from '../../../core/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { storedFields } from '#shared/key-record.ts';
+import { storedFields } from '#shared/contract/key-record.ts';
 import { shown } from '../../../core/audit-event.ts';
 import { Id } from '../../../core/field-schemas.ts';
 import { RoleName } from '../../../core/role-schemas.ts';

@@ -1,4 +1,4 @@
-import { unavailable } from '#shared/errors.ts';
+import { unavailable } from '#shared/contract/errors.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';

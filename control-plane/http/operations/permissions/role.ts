@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { Id, List } from '../../../core/field-schemas.ts';
 import { GivenSlugs } from '../../../core/slug-schemas.ts';
 import { Permissions } from '../response-parts.ts';

@@ -1,4 +1,4 @@
-import { storedFields } from '#shared/key-record.ts';
+import { storedFields } from '#shared/contract/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/role-schemas.ts';
 import { slugsIn } from '../../../core/slug-schemas.ts';

@@ -1,4 +1,4 @@
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import type { Caller } from '../../../redis/root-keys.ts';
 
 /** Throws unless the caller has all of these permissions: nobody can hand out, or decide over, more than they may do themselves. */

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { Id } from '../../../core/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';

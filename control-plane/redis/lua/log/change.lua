@@ -1,7 +1,7 @@
 -- One change of a key or an API: in its record, in the API's log and as a message.
 --
 -- keys, args: as write-change.lua has them; returns what that returns
--- A key's fields, as shared/key-record.ts orders them; m may lie apart.
+-- A key's fields, as shared/contract/key-record.ts orders them; m may lie apart.
 local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A'}
 local server = serverId()
 local function change(keys, args)

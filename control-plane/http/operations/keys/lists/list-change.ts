@@ -1,6 +1,6 @@
-import { ApiError, unavailable } from '#shared/errors.ts';
-import { KEY_FIELDS, storedFields } from '#shared/key-record.ts';
-import { SLUGS_MAX, slugsOf } from '#shared/slugs.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
+import { SLUGS_MAX, slugsOf } from '#shared/contract/slugs.ts';
 import type { Propagation } from '../../../../core/propagation.ts';
 import { recordNotFound } from '../../authorization.ts';
 import type { Call } from '../../call.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { SLUGS_MAX } from '#shared/slugs.ts';
+import { SLUGS_MAX } from '#shared/contract/slugs.ts';
 import { Id } from '../../../../core/field-schemas.ts';
 import { type GivenRole, GivenRoles } from '../../../../core/role-schemas.ts';
 import type { Call } from '../../call.ts';

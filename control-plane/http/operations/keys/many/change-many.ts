@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import type { StoredFields } from '#shared/key-record.ts';
+import type { StoredFields } from '#shared/contract/key-record.ts';
 import { shown } from '../../../../core/audit-event.ts';
 import type { BatchEvents } from '../../../../core/batches.ts';
 import type { Write } from '../../../../core/change-log.ts';

@@ -1,5 +1,5 @@
 import { type Static, type TProperties, Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { idAsSent } from '../../../../core/audit-event.ts';
 import { withoutAliases } from '../../aliases.ts';
 import { apiNotFound } from '../../authorization.ts';

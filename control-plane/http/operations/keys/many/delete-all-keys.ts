@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { unavailable } from '#shared/errors.ts';
+import { unavailable } from '#shared/contract/errors.ts';
 import type { Propagation as Progress } from '../../../../core/propagation.ts';
 import { apiNotFound } from '../../authorization.ts';
 import { operation } from '../../operation.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { ApiError } from '#shared/errors.ts';
+import { ApiError } from '#shared/contract/errors.ts';
 import { operation } from '../../operation.ts';
 import { Fields, WaitMs } from '../../request-parts.ts';
 import { propagationExample } from '../../response-parts.ts';

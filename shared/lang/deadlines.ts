@@ -1,5 +1,5 @@
-import type { Clock } from '../clock.ts';
-import { SlotList } from '../slot-list.ts';
+import type { Clock } from './clock.ts';
+import { SlotList } from './slot-list.ts';
 
 /** One thing that must end in time. */
 export interface Deadline<T> {

@@ -53,5 +53,5 @@ export const VERIFIER_ID_HEADER = 'X-Verifier-Id';
 
 /** The version of this code, from package.json. */
 export const VERSION: string = (
-  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+  JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string }
 ).version;

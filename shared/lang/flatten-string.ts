@@ -3,6 +3,6 @@
  * text that is part of every response.
  * @param text of Latin-1 only
  */
-export function inOne(text: string): string {
+export function flattenString(text: string): string {
   return Buffer.from(text, 'latin1').toString('latin1');
 }

@@ -1,6 +1,6 @@
 import { createServer, type Server } from 'node:http';
 import type { Registry } from 'prom-client';
-import { listening } from './process/listening.ts';
+import { listening } from './listening.ts';
 
 /** Answers of the admin listener. */
 export interface AdminOptions {
