@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { VERSION } from '#shared/contract/verifier-status.ts';
+import { VERSION } from '#shared/version.ts';
 import { apiCommands } from './commands/apis.ts';
 import { auditCommand } from './commands/audit.ts';
 import { catalogueCommands } from './commands/catalogue.ts';

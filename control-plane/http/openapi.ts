@@ -3,7 +3,7 @@ import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { ErrorCode } from '#shared/contract/errors.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '#shared/contract/openapi.ts';
-import { VERSION } from '#shared/contract/verifier-status.ts';
+import { VERSION } from '#shared/version.ts';
 import type { App } from './server.ts';
 
 /** Scripts and styles are files of ours; nothing inline, nothing from elsewhere, and it talks to nobody else. */

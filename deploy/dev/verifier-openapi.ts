@@ -1,7 +1,7 @@
 import { API_ID } from '../../shared/contract/api-id.ts';
 import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/contract/openapi.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/contract/verdict-codes.ts';
-import { VERSION } from '../../shared/contract/verifier-status.ts';
+import { VERSION } from '../../shared/version.ts';
 import { QUESTION_SCHEMA } from '../../verifier/core/question/question.ts';
 import { VERDICT_FIELDS } from '../../verifier/core/verdict-fields.ts';
 import { DIALECTS } from '../../verifier/endpoints/dialects.ts';

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import type { VerdictCounts } from './verdict-codes.ts';
 
 /** A verifier's report about itself, for people to look at; nothing decides on it. */
@@ -50,8 +49,3 @@ export const APIS_SHOWN_MAX = 100;
 
 /** The header by which a verifier's `/openapi.json` tells who it is. */
 export const VERIFIER_ID_HEADER = 'X-Verifier-Id';
-
-/** The version of this code, from package.json. */
-export const VERSION: string = (
-  JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string }
-).version;

@@ -5,7 +5,6 @@ import {
   APIS_SHOWN_MAX,
   type FollowedApi,
   type Following,
-  VERSION,
   type VerifierStatus,
 } from '#shared/contract/verifier-status.ts';
 import { type Clock, pause } from '#shared/lang/clock.ts';
@@ -13,6 +12,7 @@ import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { verifierIds, verifierStatus } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
+import { VERSION } from '#shared/version.ts';
 import { asset } from '../assets.ts';
 import type { Follower } from '../core/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
