@@ -5,32 +5,33 @@ import { scriptArguments, wrongArguments } from '../deploy/dev/arguments.ts';
 import { type Benchmark, machine, type Section } from './harness.ts';
 import { plot } from './plot.ts';
 
-/** In the order of results.md. */
-const names = [
-  'verify-hit',
-  'authz-hit',
-  'clients',
-  'fixed-rate',
-  'flood',
-  'misses',
-  'key-count',
-  'memory',
-  'metrics-cost',
-  'start-up',
-  'propagation',
-  'fleet',
-  'writes',
-  'import',
-  'many',
-  'list-keys',
-  'limits',
-  'roles',
-  'costs',
-  'gateways',
-  'proxy',
-  'middleware',
-  'peers',
-];
+/** Folder of each benchmark, in the order of results.md. */
+const folders: Readonly<Record<string, string>> = {
+  'verify-hit': 'requests',
+  'authz-hit': 'requests',
+  clients: 'requests',
+  'fixed-rate': 'requests',
+  flood: 'requests',
+  misses: 'requests',
+  'key-count': 'requests',
+  memory: 'requests',
+  'metrics-cost': 'requests',
+  'start-up': 'requests',
+  propagation: 'changes',
+  fleet: 'changes',
+  writes: 'changes',
+  import: 'changes',
+  many: 'changes',
+  'list-keys': 'changes',
+  limits: 'requests',
+  roles: 'requests',
+  costs: 'costs',
+  gateways: 'compared',
+  proxy: 'compared',
+  middleware: 'compared',
+  peers: 'compared',
+};
+const names = Object.keys(folders);
 
 const RATIOS =
   'A ratio A ÷ B is the median of the ratios of single rounds, in each of which A and B ran one after the other. So it is not ' +
@@ -62,7 +63,7 @@ if (unknown.length > 0) wrongArguments(`There is no benchmark ${unknown.join(', 
 const fresh: Measured[] = [];
 const on = machine();
 for (const name of asked.length > 0 ? asked : names) {
-  const { default: benchmark } = (await import(`./${name}.ts`)) as { default: Benchmark };
+  const { default: benchmark } = (await import(`./${folders[name]}/${name}.ts`)) as { default: Benchmark };
   try {
     const section = { name, on, ...(await benchmark({ quick })) };
     fresh.push(section);

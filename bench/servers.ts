@@ -4,7 +4,7 @@ import { Agent, request } from 'undici';
 import { startRedis } from '../deploy/dev/redis-server.ts';
 import { generateKey, hashSecret } from '../shared/contract/key-format.ts';
 import { pinned, startProcess } from './harness.ts';
-import { SERVER_CORE } from './load.ts';
+import { SERVER_CORE } from './load/load.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 export const ROOT_KEY = 'bench-root-key-0123456789abcdef0123456789';

@@ -2,7 +2,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pinned, startProcess } from './harness.ts';
-import { freePort, peer, SERVER_CORE } from './load.ts';
+import { freePort, peer, SERVER_CORE } from './load/load.ts';
 import type { ServerProcess } from './servers.ts';
 
 const ROOT = join(import.meta.dirname, '..');

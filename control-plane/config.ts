@@ -1,4 +1,4 @@
-import { type ConfigOf, flag, integer, port, secret, text } from '#shared/process/config.ts';
+import { type ConfigOf, flag, integer, port, secret, text } from '#shared/process/load-config.ts';
 import { processSettings } from '#shared/process/process-settings.ts';
 import { redisSettings } from '#shared/redis/redis-settings.ts';
 import { httpSettings } from './http/limits.ts';

@@ -1,6 +1,6 @@
 import { systemClock } from '#shared/lang/clock.ts';
-import { deprecations, loadConfigOrExit } from '#shared/process/config.ts';
 import { startOrExit } from '#shared/process/listening.ts';
+import { deprecations, loadConfigOrExit } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
 import { stopWithGrace } from '#shared/process/stopping.ts';
 import { redisFaults } from '#shared/redis/redis-settings.ts';

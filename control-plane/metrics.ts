@@ -1,7 +1,7 @@
 import { Counter, Histogram } from 'prom-client';
 import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
 import type { Fence, FenceEvents } from './core/fence.ts';
-import type { JourneyEvents } from './core/journey.ts';
+import type { JourneyEvents } from './core/tracked-change.ts';
 import type { Connections } from './http/guards/connections.ts';
 import type { Audit } from './redis/audit.ts';
 import type { BootstrapWatch } from './redis/bootstrap-keys.ts';

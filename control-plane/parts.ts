@@ -12,20 +12,20 @@ import { Apis } from './redis/apis.ts';
 import { Audit } from './redis/audit.ts';
 import { BootstrapKeys, BootstrapWatch } from './redis/bootstrap-keys.ts';
 import { BATCH_LIMITS, RedisChangeLog } from './redis/change-log.ts';
-import { Credits } from './redis/credits.ts';
 import { DurabilityCheck } from './redis/durability.ts';
 import { DurableWriter } from './redis/durable-writer.ts';
 import { FleetView } from './redis/fleet.ts';
-import { KeyImport } from './redis/key-import.ts';
-import { KeyView } from './redis/key-view.ts';
-import { Keys } from './redis/keys.ts';
+import { Credits } from './redis/keys/credit-changes.ts';
+import { KeyImport } from './redis/keys/key-import.ts';
+import { KeyView } from './redis/keys/key-view.ts';
+import { Keys } from './redis/keys/keys.ts';
+import { Successors } from './redis/keys/successors.ts';
 import { RootKeys } from './redis/root-keys.ts';
-import { Successors } from './redis/successors.ts';
+import { Identities } from './redis/shared-log/identities.ts';
+import { Catalogue } from './redis/shared-log/permissions.ts';
+import { Roles } from './redis/shared-log/roles.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
 import { UsageView } from './redis/usage.ts';
-import { Identities } from './redis/workspace/identities.ts';
-import { Catalogue } from './redis/workspace/permissions.ts';
-import { Roles } from './redis/workspace/roles.ts';
 
 /** The parts on which all others stand. */
 interface Base {

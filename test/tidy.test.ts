@@ -143,7 +143,7 @@ describe('imports', () => {
   test('of the dashboard are types of the server and the names of permissions, so that it is a client like any other', () => {
     expect(
       offenders(
-        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|changes|keys|pages)\/|core\/permissions\.ts')|#)/m,
+        /^import (?!type)[^;]*from '((\.\.\/)+(?!\.\.|(api|parts|changes|keys|pages)\/|core\/root-permissions\.ts')|#)/m,
         /^(?!control-plane\/dashboard\/)/,
       ),
     ).toEqual([]);
@@ -157,7 +157,7 @@ describe('imports', () => {
     expect(
       offenders(
         /from 'lru-cache'/,
-        /^verifier\/(core\/(key-cache|workspace|allowances\/limits|permissions)|fast-lane\/question-reader)\.ts$/,
+        /^verifier\/(core\/(key-cache|following\/shared-log|allowances\/limits|permissions)|fast-lane\/question-reader)\.ts$/,
       ),
     ).toEqual([]);
     expect(
@@ -171,7 +171,7 @@ describe('imports', () => {
 });
 
 test('the environment is read in one place', () => {
-  expect(offenders(/process\.env/, /^shared\/process\/config\.ts$/)).toEqual([]);
+  expect(offenders(/process\.env/, /^shared\/process\/load-config\.ts$/)).toEqual([]);
 });
 
 test('the clock is read in one place; time-outs of sockets, and the dashboard in its browser, apart', () => {
@@ -301,7 +301,7 @@ describe('what outgrew its limit is listed in test/harness/outgrown.ts, and so i
 
   test('no two files of a program have one name', () => {
     expect(sharedNames([...sources.keys()])).toEqual(TWICE);
-    const sides = ['cli/commands', 'http/routes', 'redis/workspace'].map(
+    const sides = ['cli/commands', 'http/operations', 'redis/shared-log'].map(
       (side) => `control-plane/${side}/a.ts`,
     );
     expect(sharedNames([...sides, 'verifier/core/a.ts', 'control-plane/dashboard/a.ts'])).toEqual([]);

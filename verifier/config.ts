@@ -1,14 +1,14 @@
 import { API_ID } from '#shared/contract/api-id.ts';
-import { type ConfigOf, choice, flag, list, port, text } from '#shared/process/config.ts';
+import { type ConfigOf, choice, flag, list, port, text } from '#shared/process/load-config.ts';
 import { processSettings } from '#shared/process/process-settings.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { grpcSettings } from './endpoints/envoy-grpc.ts';
 import { engineSettings } from './engine/engine-settings.ts';
-import { httpSettings } from './http/limits.ts';
+import { httpSettings } from './http/http-settings.ts';
 import { tlsFaults, tlsSettings } from './http/tls.ts';
 import { unixSettings } from './http/unix-socket.ts';
 import { forwardFaults, forwardSettings } from './proxy/control-plane-proxy.ts';
-import { proxyFaults, proxySettings } from './proxy/options.ts';
+import { proxyFaults, proxySettings } from './proxy/proxy-options.ts';
 
 export const settings = {
   HOST: text('127.0.0.1').help('Address at which the verifier listens for callers'),

@@ -1,8 +1,8 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { systemClock } from '#shared/lang/clock.ts';
-import { deprecations, loadConfigOrExit } from '#shared/process/config.ts';
 import { startOrExit } from '#shared/process/listening.ts';
+import { deprecations, loadConfigOrExit } from '#shared/process/load-config.ts';
 import { createLogger } from '#shared/process/log.ts';
 import { stopWithGrace } from '#shared/process/stopping.ts';
 import { startVerifier } from './app.ts';

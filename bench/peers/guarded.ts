@@ -7,7 +7,7 @@ import express from 'express';
 import Fastify from 'fastify';
 import { Hono } from 'hono';
 import { digestOf } from '../../shared/contract/key-format.ts';
-import { createVerifier } from '../../verifier/library/verifier.ts';
+import { createVerifier } from '../../verifier/library/create-verifier.ts';
 import { keyfence as expressGuard } from '../../verifier/middleware/express.ts';
 import { keyfence as fastifyGuard } from '../../verifier/middleware/fastify.ts';
 import { keyfence as honoGuard } from '../../verifier/middleware/hono.ts';

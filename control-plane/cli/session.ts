@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { loadConfigOrExit } from '#shared/process/config.ts';
+import { loadConfigOrExit } from '#shared/process/load-config.ts';
 import { Client } from './client.ts';
 import { CliError, EXITS, type Exit } from './exit.ts';
 import { callPatiently, RETRIES_FEW } from './retry.ts';

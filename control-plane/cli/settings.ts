@@ -1,4 +1,4 @@
-import { type ConfigOf, type Setting, secret, text } from '#shared/process/config.ts';
+import { type ConfigOf, type Setting, secret, text } from '#shared/process/load-config.ts';
 
 /** Environment variables of the command line; `doctor` reads the control plane's REDIS_… too. */
 export const settings = {

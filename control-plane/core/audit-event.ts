@@ -3,7 +3,7 @@ import { type TSchema, Type } from 'typebox';
 import { Value } from 'typebox/value';
 import type { ErrorCode } from '#shared/contract/errors.ts';
 import { auditedFields, type StoredFields } from '#shared/contract/key-record.ts';
-import { Id, Sequence, Time } from './field-schemas.ts';
+import { Id, Sequence, Time } from './schemas/field-schemas.ts';
 
 const Effect = (description: string) =>
   Type.Optional(Type.Object({}, { additionalProperties: true, description }));

@@ -1,8 +1,8 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
-import type { BatchedChangeLog, Write } from './change-log.ts';
-import type { Journey, Journeys, WrittenChange } from './journey.ts';
+import type { BatchedChangeLog, Write } from './change-log-port.ts';
 import { notWritten } from './not-written.ts';
+import type { Journey, Journeys, WrittenChange } from './tracked-change.ts';
 
 /** The pace of a batch, so that it keeps nobody else waiting. */
 export interface BatchLimits {

@@ -1,5 +1,5 @@
 import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
-import type { ChangeLog, Killed, Written } from './change-log.ts';
+import type { ChangeLog, Killed, Written } from './change-log-port.ts';
 
 /** End of a change: complete by acks or by fence, or `lost` in a failover, also where that can no longer be excluded. */
 export type FenceOutcome = 'acks' | 'fence' | 'lost';

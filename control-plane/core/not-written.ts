@@ -1,6 +1,6 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
-import type { NotWritten, TooOld, Write } from './change-log.ts';
+import type { NotWritten, TooOld, Write } from './change-log-port.ts';
 
 /** The error of a change that was not written. */
 export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, outcome: NotWritten): ApiError {

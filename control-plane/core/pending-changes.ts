@@ -1,5 +1,5 @@
 import { unavailable } from '#shared/contract/errors.ts';
-import type { Write } from './change-log.ts';
+import type { Write } from './change-log-port.ts';
 
 /** Most changes of one API that are not complete. */
 export interface PendingLimits {

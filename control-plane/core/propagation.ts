@@ -1,11 +1,11 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Clock, Waker } from '#shared/lang/clock.ts';
 import { type BatchEvents, Batches, type BatchLimits, halfWritten } from './batches.ts';
-import type { BatchedChangeLog, Write, Written } from './change-log.ts';
+import type { BatchedChangeLog, Write, Written } from './change-log-port.ts';
 import type { Fence } from './fence.ts';
-import { type Journey, type JourneyEvents, Journeys } from './journey.ts';
 import { notWritten } from './not-written.ts';
 import { PendingChanges, type PendingLimits } from './pending-changes.ts';
+import { type Journey, type JourneyEvents, Journeys } from './tracked-change.ts';
 
 /** Progress of a change, as updateKey answers it. */
 export interface Propagation {

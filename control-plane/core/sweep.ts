@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
-import type { ChangeLog, Killed } from './change-log.ts';
+import type { ChangeLog, Killed } from './change-log-port.ts';
 import { type Fence, fenceMs } from './fence.ts';
-import type { Head, LeaseStep, SweepStore } from './sweep-store.ts';
+import type { Head, LeaseStep, SweepStore } from './sweep-port.ts';
 
 /** Rest between two looks at a page of APIs, and the page's size: bounds what the sweep costs Redis. */
 const TICK_MS = 1000;

@@ -1,4 +1,4 @@
-import { type ConfigOf, integer, list } from '#shared/process/config.ts';
+import { type ConfigOf, integer, list } from '#shared/process/load-config.ts';
 
 export const httpSettings = {
   TRUSTED_PROXIES: list(/^[0-9A-Fa-f.:]+(\/[0-9]{1,3})?$/, 'comma-separated addresses and networks').help(

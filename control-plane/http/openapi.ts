@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { ErrorCode } from '#shared/contract/errors.ts';
-import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '#shared/contract/openapi.ts';
+import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '#shared/contract/openapi-errors.ts';
 import { VERSION } from '#shared/version.ts';
 import type { App } from './server.ts';
 

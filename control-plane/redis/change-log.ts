@@ -15,9 +15,9 @@ import type {
   TooOld,
   Write,
   Written,
-} from '../core/change-log.ts';
+} from '../core/change-log-port.ts';
 import type { DurableWriter } from './durable-writer.ts';
-import { rerollCall, rerolledOf, rerollScript } from './reroll-call.ts';
+import { rerollCall, rerolledOf, rerollScript } from './keys/reroll-call.ts';
 
 const writeScript = new Script(new URL('./lua/log/write-change.lua', import.meta.url));
 const writeAllScript = new Script(new URL('./lua/log/write-changes.lua', import.meta.url));
@@ -30,7 +30,7 @@ const LOG_ENTRIES = 10_000;
 /**
  * Pace of a batch, at most 8,300 keys a second: a part takes Redis a few milliseconds, and what others write meanwhile
  * still finds room in the log. At full speed, a single change beside it took three times as long as usual
- * (bench/many.ts).
+ * (bench/changes/many.ts).
  */
 export const BATCH_LIMITS = { partMax: 100, periodMs: 12, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
 /** Keys that one run of the script changes: more would keep Redis from others for longer than a millisecond. */

@@ -3,7 +3,7 @@ import { generateId, generateKey, hashSecret, isWellFormed } from '#shared/contr
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { rootKeyIndex, rootKeyRecord } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import { Permissions } from '../core/permissions.ts';
+import { Permissions } from '../core/root-permissions.ts';
 import type { BootstrapKeys } from './bootstrap-keys.ts';
 import type { DurableWriter } from './durable-writer.ts';
 

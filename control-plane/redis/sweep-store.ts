@@ -12,11 +12,11 @@ import {
   WORKSPACE,
 } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
-import type { Head, LeaseStep, SweepStore } from '../core/sweep-store.ts';
+import type { Head, LeaseStep, SweepStore } from '../core/sweep-port.ts';
 import { type Apis, createSpace } from './apis.ts';
 import { parseScore } from './change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';
-import type { Keys } from './keys.ts';
+import type { Keys } from './keys/keys.ts';
 
 const setLeaseScript = new Script(new URL('./lua/apis/set-lease.lua', import.meta.url));
 const sweepScript = new Script(new URL('./lua/apis/sweep-api.lua', import.meta.url));

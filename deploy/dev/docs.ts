@@ -3,8 +3,8 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
+import { scalingTables } from '../../bench/costs/scaling.ts';
 import type { Section } from '../../bench/harness.ts';
-import { scalingTables } from '../../bench/scaling.ts';
 import { EXITS } from '../../control-plane/cli/exit.ts';
 import { createProgram } from '../../control-plane/cli/program.ts';
 import { settings as cli } from '../../control-plane/cli/settings.ts';
@@ -12,7 +12,7 @@ import { settings as controlPlane } from '../../control-plane/config.ts';
 import { Metrics as ControlPlaneMetrics } from '../../control-plane/metrics.ts';
 import { ERRORS } from '../../shared/contract/errors.ts';
 import { KEY_FIELDS, RECORD_FACTS } from '../../shared/contract/key-record.ts';
-import type { Settings } from '../../shared/process/config.ts';
+import type { Settings } from '../../shared/process/load-config.ts';
 import { settings as verifier } from '../../verifier/config.ts';
 import { creditCounts } from '../../verifier/core/allowances/pools.ts';
 import { Metrics as VerifierMetrics } from '../../verifier/metrics/metrics.ts';

@@ -1,4 +1,4 @@
-import { type ConfigOf, integer } from '../../shared/process/config.ts';
+import { type ConfigOf, integer } from '../../shared/process/load-config.ts';
 
 /** Ports of `npm start`. Port 0 is refused, because the printed walk names the ports. */
 export const startSettings = {

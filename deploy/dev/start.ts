@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { loadConfigOrExit } from '../../shared/process/config.ts';
+import { loadConfigOrExit } from '../../shared/process/load-config.ts';
 import { scriptArguments } from './arguments.ts';
 import { takeFolder, tell, untilFree } from './folder.ts';
 import { ensureRedis } from './install-redis.ts';

@@ -1,9 +1,14 @@
 import { API_ID } from '../../shared/contract/api-id.ts';
-import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '../../shared/contract/openapi.ts';
+import {
+  ANY_BODY,
+  ANY_REQUEST,
+  errorComponents,
+  errorResponses,
+} from '../../shared/contract/openapi-errors.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/contract/verdict-codes.ts';
 import { VERSION } from '../../shared/version.ts';
 import { QUESTION_SCHEMA } from '../../verifier/core/question/question.ts';
-import { VERDICT_FIELDS } from '../../verifier/core/verdict-fields.ts';
+import { VERDICT_FIELDS } from '../../verifier/core/verdict/verdict-fields.ts';
 import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
 
 const text = (description: string) => ({ type: 'string', description });

@@ -29,7 +29,7 @@ const { version, license, description, engines, dependencies } = project;
 
 /** Sources of what applications import from `keyfence/<name>`. */
 const ENTRIES = {
-  verifier: 'verifier/library/verifier.ts',
+  verifier: 'verifier/library/create-verifier.ts',
   client: 'verifier/library/client.ts',
   fastify: 'verifier/middleware/fastify.ts',
   express: 'verifier/middleware/express.ts',

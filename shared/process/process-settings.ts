@@ -1,4 +1,4 @@
-import { choice, integer, port, text } from './config.ts';
+import { choice, integer, port, text } from './load-config.ts';
 
 /** The settings that every process has. */
 export const processSettings = (adminPort: number) => ({

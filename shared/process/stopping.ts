@@ -1,5 +1,5 @@
 import closeWithGrace from 'close-with-grace';
-import type { ConfigOf } from './config.ts';
+import type { ConfigOf } from './load-config.ts';
 import type { createLogger } from './log.ts';
 import type { processSettings } from './process-settings.ts';
 

@@ -1,5 +1,5 @@
 import { BlockList, isIP } from 'node:net';
-import type { Setting } from './config.ts';
+import type { Setting } from './load-config.ts';
 
 /** Addresses of proxies that are believed when they say for whom they speak. */
 export class TrustedProxies {

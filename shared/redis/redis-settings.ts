@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { RedisOptions } from 'ioredis';
-import { type ConfigOf, choice, integer, secret, text } from '../process/config.ts';
+import { type ConfigOf, choice, integer, secret, text } from '../process/load-config.ts';
 import { ExplainingConnector } from './sentinel-connector.ts';
 
 /** Both processes reach Redis by these settings. */

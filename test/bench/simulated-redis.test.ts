@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { Costs } from '../../bench/simulated-redis.ts';
-import { simulate } from '../../bench/simulated-redis.ts';
+import type { Costs } from '../../bench/costs/simulated-redis.ts';
+import { simulate } from '../../bench/costs/simulated-redis.ts';
 
 const costs: Costs = {
   createUs: 0,

@@ -325,7 +325,7 @@ test('the package exports what its documentation names, and nothing else', async
     expect(map.sourcesContent).toHaveLength(map.sources.length);
     return map.sources as string[];
   });
-  for (const file of ['library/verifier.ts', 'library/client.ts', 'middleware/guard.ts'])
+  for (const file of ['library/create-verifier.ts', 'library/client.ts', 'middleware/guard.ts'])
     expect(sources.join()).toContain(`verifier/${file}`);
 });
 

@@ -7,7 +7,7 @@ import { Redis } from 'ioredis';
 import { afterEach, describe, expect, test } from 'vitest';
 import { generateKey } from '../../shared/contract/key-format.ts';
 import { type Clock, systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/config.ts';
+import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';

@@ -6,7 +6,7 @@ import { type ControlPlane, startControlPlane } from '../../control-plane/app.ts
 import { settings as controlPlaneSettings } from '../../control-plane/config.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { type Clock, systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/config.ts';
+import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { type RunningVerifier, startVerifier } from '../../verifier/app.ts';
 import { settings as verifierSettings } from '../../verifier/config.ts';

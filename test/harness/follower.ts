@@ -1,6 +1,6 @@
 import { systemClock } from '../../shared/lang/clock.ts';
 import { creditCounts } from '../../verifier/core/allowances/pools.ts';
-import { Follower } from '../../verifier/core/follower.ts';
+import { Follower } from '../../verifier/core/following/follower.ts';
 import { KeyCache } from '../../verifier/core/key-cache.ts';
 import type { Session, SyncReply, SyncRequest } from '../../verifier/core/redis-port.ts';
 

@@ -52,16 +52,16 @@ const PROGRAMS = {
   'control-plane': /^(shared|control-plane\/(?!dashboard))/,
   dashboard: /^control-plane\/dashboard/,
 };
-/** Folders of the control plane that have a file for each resource, named after it: one thing, seen from several sides. */
+/** Folders that have a file for each resource, named after it: one thing, seen from several sides. */
 const SIDES =
-  /^control-plane\/(?:cli\/commands(?:\/keys)?|http\/(?:operations|routes)|redis(?:\/workspace)?)$/;
-const sideOf = (file: string) => /^control-plane\/(?:cli|http\/\w+|redis)/.exec(file)?.[0];
+  /^control-plane\/(?:cli\/commands(?:\/keys)?|http\/operations|redis(?:\/(?:keys|shared-log))?)$|^shared\/contract$/;
+const sideOf = (file: string) => /^(?:control-plane\/(?:cli|http\/\w+|redis)|shared)/.exec(file)?.[0];
 
-/** Lists the names that several files of a program have, as `program: name`, but for the sides of one resource. */
+/** Lists the names that several files of a program have, as `program: name`, but for the sides of one resource, and `main`, in which a process begins. */
 export function sharedNames(files: readonly string[]): string[] {
   const shared = Object.entries(PROGRAMS).flatMap(([program, pattern]) => {
     const named = Map.groupBy(
-      files.filter((file) => pattern.test(file)),
+      files.filter((file) => pattern.test(file) && nameOf(file) !== 'main'),
       nameOf,
     );
     return [...named]

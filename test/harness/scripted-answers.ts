@@ -2,11 +2,17 @@ import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { decodeState } from '#shared/contract/key-record.ts';
 import { systemClock } from '#shared/lang/clock.ts';
 import { ownLimit } from '../../verifier/core/allowances/limits.ts';
+import { instant, Lease } from '../../verifier/core/following/lease.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
-import { instant, Lease } from '../../verifier/core/lease.ts';
 import type { Question } from '../../verifier/core/question/question.ts';
-import { type Decider, FORBIDDEN, judge, NOT_FOUND, type Verdict } from '../../verifier/core/verdict.ts';
-import type { HttpLimits } from '../../verifier/http/limits.ts';
+import {
+  type Decider,
+  FORBIDDEN,
+  judge,
+  NOT_FOUND,
+  type Verdict,
+} from '../../verifier/core/verdict/verdict.ts';
+import type { HttpLimits } from '../../verifier/http/http-settings.ts';
 import { noPools } from './no-credits.ts';
 
 export const limits: HttpLimits = {

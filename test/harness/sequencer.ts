@@ -52,7 +52,7 @@ const LONGEST = [
   'verifier/fast-lane/delegations',
   'shared/listening',
   'deploy/users',
-  'verifier/library/verifier',
+  'verifier/library/create-verifier',
   'control-plane/http/contract',
   'cli/many-keys',
   'dashboard/signing-in',

@@ -246,10 +246,10 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
       'simulation/simulation',
     ],
   ],
-  [/^verifier\/engine-settings\.ts$/, ['verifier/library/client', 'verifier/library/verifier']],
+  [/^verifier\/engine-settings\.ts$/, ['verifier/library/client', 'verifier/library/create-verifier']],
   [
     /^verifier\/(?:library\/|(?:engine|metrics|state-metrics|follower-log)\.ts$)/,
-    ['verifier/library/client', 'verifier/library/metrics', 'verifier/library/verifier'],
+    ['verifier/library/client', 'verifier/library/metrics', 'verifier/library/create-verifier'],
   ],
   [
     /^verifier\/middleware\//,

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { settings as controlPlane } from '../../control-plane/config.ts';
-import { ConfigError, deprecations, integer, loadConfig } from '../../shared/process/config.ts';
+import { ConfigError, deprecations, integer, loadConfig } from '../../shared/process/load-config.ts';
 import { configFaults, settings as verifier } from '../../verifier/config.ts';
 
 const ROOT_KEY = 'a-root-key-that-is-long-enough-0123456789';

@@ -10,7 +10,7 @@ import {
   port,
   secret,
   text,
-} from '../../shared/process/config.ts';
+} from '../../shared/process/load-config.ts';
 
 /** Each kind of setting by itself: what it takes, what it refuses, and that a refusal names it. */
 const settings = {

@@ -11,7 +11,7 @@ export interface Mutant {
   readonly edits: readonly (readonly [text: string, instead: string])[];
 }
 
-const VERIFIER = 'verifier/core/follower.ts';
+const VERIFIER = 'verifier/core/following/follower.ts';
 const FENCE = 'control-plane/core/fence.ts';
 const REDIS = 'test/simulation/redis.ts';
 const POOLS = 'test/simulation/pools.ts';
@@ -31,12 +31,12 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'no lease': {
     seed: 3,
-    file: 'verifier/core/lease.ts',
+    file: 'verifier/core/following/lease.ts',
     edits: [['this.#clock.monotonicMs() < this.#untilMonotonicMs &&', 'this.#untilMonotonicMs > 0 ||']],
   },
   'timer-driven fence': {
     seed: 8,
-    file: 'verifier/core/lease.ts',
+    file: 'verifier/core/following/lease.ts',
     edits: [
       [
         'return this.#clock.monotonicMs() < this.#untilMonotonicMs && this.#clock.wallMs() < this.#untilWallMs',
@@ -53,7 +53,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'lease from reply time': {
     seed: 49,
-    file: 'verifier/core/applied-log.ts',
+    file: 'verifier/core/following/applied-log.ts',
     edits: [
       [
         'epoch.lease.extend(sentAt, reply.leaseMs)',
@@ -120,7 +120,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'no prevHash check': {
     seed: 354,
-    file: 'verifier/core/log-prefix.ts',
+    file: 'verifier/core/following/log-prefix.ts',
     edits: [[' && change.previousHash === this.#hash', '']],
   },
   'no hash chain': {
@@ -206,7 +206,7 @@ const OF_COHERENCE: Readonly<Record<string, Mutant>> = {
   },
   'a key of a batch left out': {
     seed: 54,
-    file: 'control-plane/core/journey.ts',
+    file: 'control-plane/core/tracked-change.ts',
     edits: [['const alone = changes.map(', 'const alone = changes.slice(-1).map(']],
   },
   'batch over several connections': {
@@ -273,7 +273,7 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-const WORKSPACE = 'verifier/core/workspace.ts';
+const WORKSPACE = 'verifier/core/following/shared-log.ts';
 
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
@@ -303,7 +303,7 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
 const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   'the identity of the owner is not asked': {
     seed: IDENTITY_SEEDS,
-    file: 'verifier/core/verdict.ts',
+    file: 'verifier/core/verdict/verdict.ts',
     edits: [['enabled && grants?.identity?.enabled !== false;', 'enabled;']],
   },
   'that there is no identity is remembered across its creation': {

@@ -6,8 +6,8 @@ import type {
   NotWritten,
   Write,
   Written,
-} from '../../control-plane/core/change-log.ts';
-import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-store.ts';
+} from '../../control-plane/core/change-log-port.ts';
+import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-port.ts';
 import { unavailable } from '../../shared/contract/errors.ts';
 import { PROTOCOL } from '../../shared/contract/protocol.ts';
 import { parsePointer, secretPointer, WORKSPACE } from '../../shared/redis/redis-keys.ts';

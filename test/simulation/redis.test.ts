@@ -1,18 +1,18 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Write } from '../../control-plane/core/change-log.ts';
+import type { Write } from '../../control-plane/core/change-log-port.ts';
 import { Apis } from '../../control-plane/redis/apis.ts';
 import { RedisChangeLog } from '../../control-plane/redis/change-log.ts';
-import { Credits } from '../../control-plane/redis/credits.ts';
 import { DurableWriter } from '../../control-plane/redis/durable-writer.ts';
-import { Keys } from '../../control-plane/redis/keys.ts';
+import { Credits } from '../../control-plane/redis/keys/credit-changes.ts';
+import { Keys } from '../../control-plane/redis/keys/keys.ts';
 import { RedisSweepStore } from '../../control-plane/redis/sweep-store.ts';
 import { type RedisServer, startRedis } from '../../deploy/dev/redis-server.ts';
 import { DURATION_MAX_MS } from '../../shared/contract/credits.ts';
 import type { Letter } from '../../shared/contract/key-record.ts';
 import { systemClock } from '../../shared/lang/clock.ts';
-import { loadConfig } from '../../shared/process/config.ts';
+import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
 import {

@@ -1,4 +1,4 @@
-import type { Write } from '../../control-plane/core/change-log.ts';
+import type { Write } from '../../control-plane/core/change-log-port.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
 import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import type { KnownKey } from './checker.ts';

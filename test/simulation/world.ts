@@ -1,4 +1,4 @@
-import type { Write } from '../../control-plane/core/change-log.ts';
+import type { Write } from '../../control-plane/core/change-log-port.ts';
 import { Fence } from '../../control-plane/core/fence.ts';
 import { Propagator } from '../../control-plane/core/propagation.ts';
 import { Sweep } from '../../control-plane/core/sweep.ts';
@@ -8,7 +8,7 @@ import { hashSecret } from '../../shared/contract/key-format.ts';
 import { PROTOCOL } from '../../shared/contract/protocol.ts';
 import { formatPointer, idPointer, secretPointer, WORKSPACE } from '../../shared/redis/redis-keys.ts';
 import { questionAbout } from '../../verifier/core/question/question.ts';
-import type { Verdict } from '../../verifier/core/verdict.ts';
+import type { Verdict } from '../../verifier/core/verdict/verdict.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
 import { Checker, type Following, type KnownKey, Violation } from './checker.ts';
 import { Machine, Timeline } from './clock.ts';

@@ -1,6 +1,6 @@
 import type { Limit } from './allowances/limits.ts';
 import type { Pools } from './allowances/pools.ts';
-import type { Lease } from './lease.ts';
+import type { Lease } from './following/lease.ts';
 
 /** Identity of a key's owner. */
 export interface Identity {

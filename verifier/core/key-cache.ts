@@ -5,8 +5,8 @@ import type { VerdictCounts } from '#shared/contract/verdict-codes.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
 import { type Limit, limitPool, limitsOf } from './allowances/limits.ts';
 import type { Pools } from './allowances/pools.ts';
+import type { Lease } from './following/lease.ts';
 import type { Join } from './grants.ts';
-import type { Lease } from './lease.ts';
 import { type Rights, rightsOf, type Ties, tiesOf } from './permissions.ts';
 
 /**

@@ -4,17 +4,17 @@ import type { Clock } from '#shared/lang/clock.ts';
 import { hasPrice } from './allowances/allowance.ts';
 import { creditCounts } from './allowances/pools.ts';
 import { type Lookup, Spender } from './allowances/spending.ts';
-import type { Follower } from './follower.ts';
-import { Followers, type FollowersLimits, type FollowersOptions } from './followers.ts';
+import type { Follower } from './following/follower.ts';
+import { Followers, type FollowersLimits, type FollowersOptions } from './following/followers.ts';
+import { Workspace } from './following/shared-log.ts';
 import { type Entry, KeyCache } from './key-cache.ts';
 import { NegativeCache } from './negative-cache.ts';
 import type { Question } from './question/question.ts';
 import type { Directory, Pointer } from './redis-port.ts';
 import { Semaphore } from './semaphore.ts';
 import { SingleFlight } from './single-flight.ts';
-import { type Decider, FORBIDDEN, NOT_FOUND, type Verdict } from './verdict.ts';
-import { type VerdictCounter, Verdicts } from './verdicts.ts';
-import { Workspace } from './workspace.ts';
+import { type Decider, FORBIDDEN, NOT_FOUND, type Verdict } from './verdict/verdict.ts';
+import { type VerdictCounter, Verdicts } from './verdict/verdicts.ts';
 
 /** A verifier's limits, each a setting of the process. */
 export interface VerifierLimits extends FollowersLimits {

@@ -1,6 +1,6 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Question, questionAbout } from '../core/question/question.ts';
-import type { Decider } from '../core/verdict.ts';
+import type { Decider } from '../core/verdict/verdict.ts';
 import type { Handler, Routes } from '../http/router.ts';
 import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
 import { AUTHZ_PREFIX, type OriginalRequest, parseAuthzPath } from './dialects.ts';

@@ -3,11 +3,11 @@ import type { ServerInterceptor, ServerUnaryCall, ServiceDefinition, sendUnaryDa
 import { RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import { requestIdFrom } from '#shared/contract/request-id.ts';
 import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
-import { port, type Setting } from '#shared/process/config.ts';
+import { port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from '../assets.ts';
-import type { Decider } from '../core/verdict.ts';
-import type { HttpLimits } from '../http/limits.ts';
+import type { Decider } from '../core/verdict/verdict.ts';
+import type { HttpLimits } from '../http/http-settings.ts';
 import { problemBody } from '../http/problem.ts';
 import { LINGER_MS } from '../http/respond.ts';
 import type { Certificate } from '../http/tls.ts';

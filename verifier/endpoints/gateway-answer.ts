@@ -3,7 +3,7 @@ import { perVerdict, type VerdictCode } from '#shared/contract/verdict-codes.ts'
 import type { LimitOutcome, Spending } from '../core/allowances/allowance.ts';
 import { type Limit, ownLimit } from '../core/allowances/limits.ts';
 import type { Entry } from '../core/key-cache.ts';
-import type { Verdict } from '../core/verdict.ts';
+import type { Verdict } from '../core/verdict/verdict.ts';
 import { PROBLEM_TYPE, problemBody } from '../http/problem.ts';
 import { answer } from '../http/respond.ts';
 import type { CredentialFault } from './credentials.ts';

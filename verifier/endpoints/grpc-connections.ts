@@ -2,7 +2,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { createServer as createTlsServer } from 'node:tls';
 import type { ConnectionInjector } from '@grpc/grpc-js';
 import type { Logger } from '#shared/process/log.ts';
-import type { HttpLimits } from '../http/limits.ts';
+import type { HttpLimits } from '../http/http-settings.ts';
 import type { Certificate } from '../http/tls.ts';
 
 /** The least that a client says to begin with: the preface of HTTP/2, 24 bytes, and the head of its SETTINGS, 9. */

@@ -1,8 +1,8 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { unknownPart } from '../core/question/form.ts';
 import { type Question, readQuestion } from '../core/question/question.ts';
-import type { Decider } from '../core/verdict.ts';
-import { verdictBody } from '../core/verdict-body.ts';
+import type { Decider } from '../core/verdict/verdict.ts';
+import { verdictBody } from '../core/verdict/verdict-body.ts';
 import { readJson } from '../http/json-body.ts';
 import { answerJson } from '../http/respond.ts';
 import type { Handler } from '../http/router.ts';

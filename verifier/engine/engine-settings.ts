@@ -1,4 +1,4 @@
-import { flag, integer } from '#shared/process/config.ts';
+import { flag, integer } from '#shared/process/load-config.ts';
 
 /** Settings of what decides on keys, wherever it runs: of a verifier process as they are, of the library in camel case. */
 export const engineSettings = {

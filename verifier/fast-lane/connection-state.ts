@@ -1,4 +1,4 @@
-import type { HttpLimits } from '../http/limits.ts';
+import type { HttpLimits } from '../http/http-settings.ts';
 
 /**
  * State of a connection:

@@ -1,6 +1,6 @@
 import type { Question } from '../core/question/question.ts';
 import { DEFAULT_REQUIREMENTS } from '../core/question/requirements.ts';
-import type { Verdict } from '../core/verdict.ts';
+import type { Verdict } from '../core/verdict/verdict.ts';
 import { jsonReplies, type Replies } from './reply.ts';
 import { Head } from './scan-head.ts';
 

@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import type { Logger } from '#shared/process/log.ts';
-import type { Decider } from '../core/verdict.ts';
+import type { Decider } from '../core/verdict/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
-import type { HttpLimits } from '../http/limits.ts';
+import type { HttpLimits } from '../http/http-settings.ts';
 import type { ClientConnection } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
 import type { Call } from './parse-call.ts';

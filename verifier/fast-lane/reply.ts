@@ -1,6 +1,6 @@
 import type { ApiError } from '#shared/contract/errors.ts';
-import type { Verdict } from '../core/verdict.ts';
-import { verdictBody } from '../core/verdict-body.ts';
+import type { Verdict } from '../core/verdict/verdict.ts';
+import { verdictBody } from '../core/verdict/verdict-body.ts';
 import type { GatewayAnswers } from '../endpoints/gateway-answer.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { head, JSON_LINE, refusalAsJson, refusalAsProblem } from '../http/raw-head.ts';

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { ApiError, type ErrorCode } from '#shared/contract/errors.ts';
 import { listen } from '#shared/process/admin.ts';
-import type { HttpLimits } from './limits.ts';
+import type { HttpLimits } from './http-settings.ts';
 import { OpenRequests, type RequestOptions } from './open-requests.ts';
 import { type Certificate, createHttpServer, Response } from './tls.ts';
 import { listenUnix } from './unix-socket.ts';

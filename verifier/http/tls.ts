@@ -11,7 +11,7 @@ import { createServer as createHttpsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import type { Clock } from '#shared/lang/clock.ts';
-import { type ConfigOf, text } from '#shared/process/config.ts';
+import { type ConfigOf, text } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 
 export const tlsSettings = {

@@ -3,7 +3,7 @@ import { lstatSync, unlinkSync } from 'node:fs';
 import { link, lstat, unlink } from 'node:fs/promises';
 import { connect, type Server } from 'node:net';
 import { dirname, join } from 'node:path';
-import type { Setting } from '#shared/process/config.ts';
+import type { Setting } from '#shared/process/load-config.ts';
 
 /** The longest path that a Unix socket can have on Linux, bytes. */
 const PATH_BYTES_MAX = 107;

@@ -5,7 +5,7 @@ import {
   loadConfig,
   type Setting,
   type Settings,
-} from '#shared/process/config.ts';
+} from '#shared/process/load-config.ts';
 import { readQuery } from '../core/permissions.ts';
 
 type Given = Readonly<Record<string, unknown>>;

@@ -1,5 +1,5 @@
-import { isEnabled, type Verdict } from '../core/verdict.ts';
-import { fieldValues, isShown, NO_META, type VerdictValues } from '../core/verdict-fields.ts';
+import { isEnabled, type Verdict } from '../core/verdict/verdict.ts';
+import { fieldValues, isShown, NO_META, type VerdictValues } from '../core/verdict/verdict-fields.ts';
 import type { KeyVerdict, KnownKey } from './key-verifier.ts';
 
 /** A verdict as applications see it: an object of its own, with the fields of a verifyKey response. Its meta is frozen. */

@@ -1,6 +1,6 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
-import { type ConfigOf, httpUrl, integer } from '#shared/process/config.ts';
+import { type ConfigOf, httpUrl, integer } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asReadByServers } from '../endpoints/identity-headers.ts';
 import type { Handler, Routes } from '../http/router.ts';

@@ -4,7 +4,7 @@ import type { LaneCounts } from '../fast-lane/lane.ts';
 import { createListener, type Listener } from '../http/server.ts';
 import { FaultLog } from './fault-log.ts';
 import { Forwarder, handler, laneHandler } from './handler.ts';
-import type { ProxyOptions } from './options.ts';
+import type { ProxyOptions } from './proxy-options.ts';
 import { Rechecker } from './recheck.ts';
 import { writtenByTracer } from './tracer.ts';
 import { UpstreamPool, type UpstreamStats } from './upstream.ts';

@@ -2,10 +2,10 @@ import { toApiError } from '#shared/contract/unhandled-error.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { SlotList } from '#shared/lang/slot-list.ts';
 import type { Logger } from '#shared/process/log.ts';
+import { Lease } from '../core/following/lease.ts';
 import type { Entry } from '../core/key-cache.ts';
-import { Lease } from '../core/lease.ts';
 import type { Question } from '../core/question/question.ts';
-import type { Decider } from '../core/verdict.ts';
+import type { Decider } from '../core/verdict/verdict.ts';
 import type { Downstream } from '../http/raw-response.ts';
 
 /** A request that goes on. */

@@ -4,8 +4,8 @@ import { systemClock } from '#shared/lang/clock.ts';
 import { Client } from '../client.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
+import { examineRedis } from './examine-redis.ts';
 import type { Finding } from './finding.ts';
-import { examineRedis } from './redis.ts';
 
 /** The Date header has whole seconds; more than this is a clock that is wrong. */
 const CLOCK_MS_OFF_MAX = 2000;

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { API_ACTIONS, ROOT_ACTIONS } from '../../core/permissions.ts';
+import { API_ACTIONS, ROOT_ACTIONS } from '../../core/root-permissions.ts';
 import { call, Failure } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';

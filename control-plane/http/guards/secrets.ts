@@ -1,7 +1,7 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { hashSecret, isWellFormed } from '#shared/contract/key-format.ts';
 import type { BootstrapKeys } from '../../redis/bootstrap-keys.ts';
-import type { Keys } from '../../redis/keys.ts';
+import type { Keys } from '../../redis/keys/keys.ts';
 import type { App } from '../server.ts';
 
 /** Fields that hold what a caller likes, a secret, or its hash. */

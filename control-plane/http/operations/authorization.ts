@@ -1,6 +1,6 @@
 import { ApiError } from '#shared/contract/errors.ts';
-import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../../core/permissions.ts';
-import type { Keys } from '../../redis/keys.ts';
+import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../../core/root-permissions.ts';
+import type { Keys } from '../../redis/keys/keys.ts';
 import type { Caller } from '../../redis/root-keys.ts';
 import type { Call } from './call.ts';
 import { Hidden } from './hidden.ts';

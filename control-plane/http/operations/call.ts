@@ -9,7 +9,7 @@ import {
   type Subject,
   shown,
 } from '../../core/audit-event.ts';
-import type { CreditsChange, Written } from '../../core/change-log.ts';
+import type { CreditsChange, Written } from '../../core/change-log-port.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { Caller } from '../../redis/root-keys.ts';

@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox';
 import type { ErrorCode } from '#shared/contract/errors.ts';
-import type { ApiAction, RootAction } from '../../core/permissions.ts';
+import type { ApiAction, RootAction } from '../../core/root-permissions.ts';
 import type { Call } from './call.ts';
 import type { Services } from './services.ts';
 

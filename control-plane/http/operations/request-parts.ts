@@ -1,6 +1,6 @@
 import { type TProperties, Type } from 'typebox';
 import { API_ID } from '#shared/contract/api-id.ts';
-import { FIELDS } from '../../core/field-schemas.ts';
+import { FIELDS } from '../../core/schemas/field-schemas.ts';
 
 /** Parts that requests have in common. */
 

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { perUsageField } from '#shared/contract/usage.ts';
-import { Id, List, Sequence, Time } from '../../core/field-schemas.ts';
+import { Id, List, Sequence, Time } from '../../core/schemas/field-schemas.ts';
 
 /** Parts that responses have in common: the single source of their serialisation and documentation. */
 

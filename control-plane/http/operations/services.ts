@@ -2,17 +2,17 @@ import type { Clock } from '#shared/lang/clock.ts';
 import type { Propagator } from '../../core/propagation.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
-import type { Credits } from '../../redis/credits.ts';
 import type { FleetView } from '../../redis/fleet.ts';
-import type { KeyImport } from '../../redis/key-import.ts';
-import type { KeyView } from '../../redis/key-view.ts';
-import type { Keys } from '../../redis/keys.ts';
+import type { Credits } from '../../redis/keys/credit-changes.ts';
+import type { KeyImport } from '../../redis/keys/key-import.ts';
+import type { KeyView } from '../../redis/keys/key-view.ts';
+import type { Keys } from '../../redis/keys/keys.ts';
+import type { Successors } from '../../redis/keys/successors.ts';
 import type { RootKeys } from '../../redis/root-keys.ts';
-import type { Successors } from '../../redis/successors.ts';
+import type { Identities } from '../../redis/shared-log/identities.ts';
+import type { Catalogue } from '../../redis/shared-log/permissions.ts';
+import type { Roles } from '../../redis/shared-log/roles.ts';
 import type { UsageView } from '../../redis/usage.ts';
-import type { Identities } from '../../redis/workspace/identities.ts';
-import type { Catalogue } from '../../redis/workspace/permissions.ts';
-import type { Roles } from '../../redis/workspace/roles.ts';
 
 /** All that operations act on. */
 export interface Services {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { BatchEvents } from '../../../control-plane/core/batches.ts';
-import type { BatchedChangeLog, Write } from '../../../control-plane/core/change-log.ts';
+import type { BatchedChangeLog, Write } from '../../../control-plane/core/change-log-port.ts';
 import { Fence } from '../../../control-plane/core/fence.ts';
 import { Propagator } from '../../../control-plane/core/propagation.ts';
 import { unavailable } from '../../../shared/contract/errors.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { ChangeLog } from '../../../control-plane/core/change-log.ts';
+import type { ChangeLog } from '../../../control-plane/core/change-log-port.ts';
 import { Fence, type FenceEvents, type FenceOutcome } from '../../../control-plane/core/fence.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
 import { Timeline } from '../../simulation/clock.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { API_ACTIONS, ROOT_ACTIONS } from '../../../control-plane/core/permissions.ts';
+import { API_ACTIONS, ROOT_ACTIONS } from '../../../control-plane/core/root-permissions.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { type Answer, Fleet } from '../../harness/fleet.ts';
 import { Document, type Operation } from '../../harness/openapi.ts';

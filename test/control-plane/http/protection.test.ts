@@ -3,7 +3,7 @@ import { settings } from '../../../control-plane/config.ts';
 import { neverShed, protect } from '../../../control-plane/http/guards/load-shedding.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
 import type { Clock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/config.ts';
+import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { ROOT_KEY } from '../../harness/fleet.ts';
 import { blockFor } from '../../harness/waiting.ts';

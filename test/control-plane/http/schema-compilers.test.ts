@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { settings } from '../../../control-plane/config.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
-import { loadConfig } from '../../../shared/process/config.ts';
+import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 
 const ROOT_KEY = 'k'.repeat(32);

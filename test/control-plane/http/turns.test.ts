@@ -1,11 +1,11 @@
 import { Redis } from 'ioredis';
 import { expect, test } from 'vitest';
 import { settings } from '../../../control-plane/config.ts';
-import { Permissions } from '../../../control-plane/core/permissions.ts';
+import { Permissions } from '../../../control-plane/core/root-permissions.ts';
 import { Turns, takeTurns } from '../../../control-plane/http/guards/turns.ts';
 import { Call } from '../../../control-plane/http/operations/call.ts';
 import { createServer } from '../../../control-plane/http/server.ts';
-import { loadConfig } from '../../../shared/process/config.ts';
+import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { apiKeys } from '../../../shared/redis/redis-keys.ts';
 import { Fleet, ROOT_KEY } from '../../harness/fleet.ts';

@@ -4,7 +4,7 @@ import { Audit } from '../../../control-plane/redis/audit.ts';
 import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
 import { unavailable } from '../../../shared/contract/errors.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/config.ts';
+import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';

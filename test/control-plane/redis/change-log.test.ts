@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import type { Write } from '../../../control-plane/core/change-log.ts';
+import type { Write } from '../../../control-plane/core/change-log-port.ts';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { BATCH_LANE, DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
-import { pointerScript } from '../../../control-plane/redis/new-record.ts';
+import { pointerScript } from '../../../control-plane/redis/keys/new-key-record.ts';
 import { systemClock } from '../../../shared/lang/clock.ts';
-import { loadConfig } from '../../../shared/process/config.ts';
+import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';

@@ -10,7 +10,7 @@ import { type ChannelCredentials, Client, credentials, type ServiceError, status
 import { load, type MethodDefinition } from '@grpc/proto-loader';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/lang/clock.ts';
-import { loadConfig } from '#shared/process/config.ts';
+import { loadConfig } from '#shared/process/load-config.ts';
 import { settings } from '../../../verifier/config.ts';
 import type { AuthzSettings } from '../../../verifier/endpoints/authz.ts';
 import { type GrpcListener, listenGrpc } from '../../../verifier/endpoints/envoy-grpc.ts';

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { decodeState } from '#shared/contract/key-record.ts';
 import { systemClock } from '#shared/lang/clock.ts';
+import { Lease } from '../../../verifier/core/following/lease.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
-import { Lease } from '../../../verifier/core/lease.ts';
 import { identityHeaders, isIdentityHeader } from '../../../verifier/endpoints/identity-headers.ts';
 import { noPools } from '../../harness/no-credits.ts';
 

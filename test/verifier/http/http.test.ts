@@ -1,8 +1,8 @@
 import { createServer } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/lang/clock.ts';
-import { loadConfig } from '#shared/process/config.ts';
-import { type HttpLimits, httpSettings } from '../../../verifier/http/limits.ts';
+import { loadConfig } from '#shared/process/load-config.ts';
+import { type HttpLimits, httpSettings } from '../../../verifier/http/http-settings.ts';
 import type { Routes } from '../../../verifier/http/router.ts';
 import { Metrics } from '../../../verifier/metrics/metrics.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';

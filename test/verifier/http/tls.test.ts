@@ -6,7 +6,7 @@ import { connect, type TLSSocket } from 'node:tls';
 import { Client, request } from 'undici';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Clock, systemClock } from '#shared/lang/clock.ts';
-import { loadConfig } from '#shared/process/config.ts';
+import { loadConfig } from '#shared/process/load-config.ts';
 import { configFaults, settings } from '../../../verifier/config.ts';
 import { type Certificate, followCertificate } from '../../../verifier/http/tls.ts';
 import { createVerifierServer, type VerifierServer } from '../../../verifier/verifier-server.ts';

@@ -6,8 +6,8 @@ import {
   Registry,
 } from 'prom-client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createVerifier } from '../../../verifier/library/create-verifier.ts';
 import type { LocalKeyVerifier } from '../../../verifier/library/key-verifier.ts';
-import { createVerifier } from '../../../verifier/library/verifier.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 let fleet: Fleet;

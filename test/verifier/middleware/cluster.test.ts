@@ -15,7 +15,7 @@ const WORKERS = 3;
 const APPLICATION = `
 import cluster from 'node:cluster';
 import { createServer } from 'node:http';
-import { createVerifier } from '${ROOT}/verifier/library/verifier.ts';
+import { createVerifier } from '${ROOT}/verifier/library/create-verifier.ts';
 import { keyfence } from '${ROOT}/verifier/middleware/express.ts';
 if (cluster.isPrimary) {
   for (let i = 0; i < ${WORKERS}; i++) cluster.fork();

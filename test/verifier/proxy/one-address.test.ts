@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/lang/clock.ts';
-import { loadConfig } from '#shared/process/config.ts';
+import { loadConfig } from '#shared/process/load-config.ts';
 import { configFaults, settings } from '../../../verifier/config.ts';
 import { createControlPlaneProxy } from '../../../verifier/proxy/control-plane-proxy.ts';
 import { createVerifierServer } from '../../../verifier/verifier-server.ts';

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '#shared/lang/clock.ts';
-import { loadConfig } from '#shared/process/config.ts';
-import { proxySettings } from '../../../verifier/proxy/options.ts';
+import { loadConfig } from '#shared/process/load-config.ts';
 import { createProxy, type ProxyListener } from '../../../verifier/proxy/proxy.ts';
+import { proxySettings } from '../../../verifier/proxy/proxy-options.ts';
 import { conversationOf, cutAt, ofClient } from '../../harness/raw-requests.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
 import { share } from '../../harness/share.ts';

@@ -1,9 +1,9 @@
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '#shared/lang/clock.ts';
-import { loadConfig } from '#shared/process/config.ts';
-import { proxySettings } from '../../../verifier/proxy/options.ts';
+import { loadConfig } from '#shared/process/load-config.ts';
 import { createProxy, type ProxyListener } from '../../../verifier/proxy/proxy.ts';
+import { proxySettings } from '../../../verifier/proxy/proxy-options.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
 import { eventually } from '../../harness/waiting.ts';
 import { Wire } from '../../harness/wire.ts';

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, expect } from 'vitest';
 import { systemClock } from '#shared/lang/clock.ts';
-import { loadConfig } from '#shared/process/config.ts';
+import { loadConfig } from '#shared/process/load-config.ts';
 import type { AuthzSettings } from '../../../verifier/endpoints/authz.ts';
-import type { HttpLimits } from '../../../verifier/http/limits.ts';
+import type { HttpLimits } from '../../../verifier/http/http-settings.ts';
 import { Metrics } from '../../../verifier/metrics/metrics.ts';
-import { proxySettings } from '../../../verifier/proxy/options.ts';
 import { createProxy, type ProxyListener } from '../../../verifier/proxy/proxy.ts';
+import { proxySettings } from '../../../verifier/proxy/proxy-options.ts';
 import { limits, ScriptedAnswers } from '../../harness/scripted-answers.ts';
 import { Upstream } from '../../harness/upstream.ts';
 import { Wire } from '../../harness/wire.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { loadConfig } from '#shared/process/config.ts';
+import { loadConfig } from '#shared/process/load-config.ts';
 import { configFaults, settings } from '../../../verifier/config.ts';
 import { address, ask, BEARER, call, post, restart, upstream, useProxy, wire } from './proxy-world.ts';
 

@@ -1,6 +1,6 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Clock } from '#shared/lang/clock.ts';
-import { type Instant, instant } from '../lease.ts';
+import { type Instant, instant } from '../following/lease.ts';
 import type { PoolReply, PoolTurn } from '../redis-port.ts';
 import { SpendingRate } from './spending-rate.ts';
 import { type Waiter, Waiters } from './waiters.ts';

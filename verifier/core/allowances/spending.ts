@@ -3,8 +3,8 @@ import type { Clock } from '#shared/lang/clock.ts';
 import { Deadlines } from '#shared/lang/deadlines.ts';
 import type { KeyCache } from '../key-cache.ts';
 import type { Question } from '../question/question.ts';
-import type { Verdict } from '../verdict.ts';
-import type { Verdicts } from '../verdicts.ts';
+import type { Verdict } from '../verdict/verdict.ts';
+import type { Verdicts } from '../verdict/verdicts.ts';
 import { ask, claimsOf, giveBack } from './allowance.ts';
 
 /** A question that is looked up. */

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type FileHandle, open } from 'node:fs/promises';
-import type { Key } from '../../../redis/key-view.ts';
+import type { Key } from '../../../redis/keys/key-view.ts';
 import type { Client } from '../../client.ts';
 import { CliError } from '../../exit.ts';
 import { pages } from '../../pages.ts';

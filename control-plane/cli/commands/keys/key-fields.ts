@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { Option } from 'commander';
 import type { Refill } from '#shared/contract/credits.ts';
 import { KEY_FIELDS, type KeyField, type KeyFields, type Kind } from '#shared/contract/key-record.ts';
-import type { Key } from '../../../redis/key-view.ts';
+import type { Key } from '../../../redis/keys/key-view.ts';
 import { jsonList, jsonObject, moment, names, rateLimit, refillPlan } from '../../arguments.ts';
 import type { Session } from '../../session.ts';
 import { count, list, time } from '../../terminal/output.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { Id, Time } from '../../../core/field-schemas.ts';
+import { Id, Time } from '../../../core/schemas/field-schemas.ts';
 import type { Api } from '../../../redis/apis.ts';
 import type { Call } from '../call.ts';
 import { Bytes, Prefix } from '../request-parts.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
-import { Id } from '../../../core/field-schemas.ts';
+import { Id } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, Name } from '../request-parts.ts';
 import { DEFAULTS, SHOWN_DEFAULTS } from './api.ts';

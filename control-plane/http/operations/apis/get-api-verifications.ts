@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
-import { List, Time } from '../../../core/field-schemas.ts';
+import { List, Time } from '../../../core/schemas/field-schemas.ts';
 import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, period, timeOf } from '../request-parts.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
-import { Cursor, List } from '../../../core/field-schemas.ts';
+import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
 import { Fields, Limit, PageCursor } from '../request-parts.ts';

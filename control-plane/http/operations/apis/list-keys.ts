@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
-import { Cursor, List } from '../../../core/field-schemas.ts';
-import type { KeyFilter } from '../../../redis/key-view.ts';
+import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
+import type { KeyFilter } from '../../../redis/keys/key-view.ts';
 import { withoutAliases } from '../aliases.ts';
 import { apiNotFound } from '../authorization.ts';
 import { makeCursor, openCursor } from '../cursor.ts';

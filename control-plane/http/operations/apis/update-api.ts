@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { Id } from '../../../core/field-schemas.ts';
+import { Id } from '../../../core/schemas/field-schemas.ts';
 import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, Name } from '../request-parts.ts';

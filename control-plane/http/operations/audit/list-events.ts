@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { Event } from '../../../core/audit-event.ts';
-import { Cursor, List } from '../../../core/field-schemas.ts';
+import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, KeyId, Limit, Moment, PageCursor, timeOf } from '../request-parts.ts';
 

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { identityIdOf } from '#shared/contract/key-format.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
-import { Id } from '../../../core/field-schemas.ts';
-import { checkLimits } from '../../../core/limit-schemas.ts';
+import { Id } from '../../../core/schemas/field-schemas.ts';
+import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ExternalId, Fields, WaitMs } from '../request-parts.ts';

@@ -2,8 +2,8 @@ import { type Static, Type } from 'typebox';
 import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
 import { ApiError } from '#shared/contract/errors.ts';
 import { identityIdOf } from '#shared/contract/key-format.ts';
-import { FIELDS, Id, List } from '../../../core/field-schemas.ts';
-import { Ratelimits } from '../../../core/limit-schemas.ts';
+import { FIELDS, Id, List } from '../../../core/schemas/field-schemas.ts';
+import { Ratelimits } from '../../../core/schemas/limit-schemas.ts';
 import { ExternalId, type Fields } from '../request-parts.ts';
 
 export const IdentityId = Type.String({

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { Cursor, List } from '../../../core/field-schemas.ts';
+import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
 import { Fields, Limit, PageCursor } from '../request-parts.ts';

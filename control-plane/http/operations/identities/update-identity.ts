@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
-import { checkLimits } from '../../../core/limit-schemas.ts';
+import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { List, Time } from '../../../core/field-schemas.ts';
+import { List, Time } from '../../../core/schemas/field-schemas.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, period, timeOf } from '../request-parts.ts';

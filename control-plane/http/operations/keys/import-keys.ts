@@ -1,11 +1,11 @@
 import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
-import { NEW_CREDITS, newCredits } from '../../../core/credit-schemas.ts';
-import { Id, List, OPTIONAL_FIELDS } from '../../../core/field-schemas.ts';
-import { checkLimits } from '../../../core/limit-schemas.ts';
 import { tooOld } from '../../../core/not-written.ts';
-import type { Imported, KeyToImport } from '../../../redis/key-import.ts';
-import type { Roles } from '../../../redis/workspace/roles.ts';
+import { NEW_CREDITS, newCredits } from '../../../core/schemas/credit-schemas.ts';
+import { Id, List, OPTIONAL_FIELDS } from '../../../core/schemas/field-schemas.ts';
+import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
+import type { Imported, KeyToImport } from '../../../redis/keys/key-import.ts';
+import type { Roles } from '../../../redis/shared-log/roles.ts';
 import { faultText } from '../../faults.ts';
 import { validatorAtFirstCall } from '../../schema-compilers.ts';
 import { checkStrings } from '../../strings.ts';

@@ -1,11 +1,11 @@
 import { Type } from 'typebox';
 import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/contract/key-record.ts';
-import { SHOWN_CREDITS } from '../../../core/credit-schemas.ts';
-import { CHANGED_FIELDS, Id, SHOWN_FIELDS, Time } from '../../../core/field-schemas.ts';
-import { checkLimits } from '../../../core/limit-schemas.ts';
-import { type GivenRole, GivenRoles } from '../../../core/role-schemas.ts';
-import { GivenSlugs, slugsIn } from '../../../core/slug-schemas.ts';
-import type { Key } from '../../../redis/key-view.ts';
+import { SHOWN_CREDITS } from '../../../core/schemas/credit-schemas.ts';
+import { CHANGED_FIELDS, Id, SHOWN_FIELDS, Time } from '../../../core/schemas/field-schemas.ts';
+import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
+import { type GivenRole, GivenRoles } from '../../../core/schemas/role-schemas.ts';
+import { GivenSlugs, slugsIn } from '../../../core/schemas/slug-schemas.ts';
+import type { Key } from '../../../redis/keys/key-view.ts';
 import { checkMeta } from '../meta.ts';
 import type { Services } from '../services.ts';
 

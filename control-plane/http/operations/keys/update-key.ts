@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { CHANGED_CREDITS, creditsChange } from '../../../core/credit-schemas.ts';
+import { CHANGED_CREDITS, creditsChange } from '../../../core/schemas/credit-schemas.ts';
 import { withoutAliases } from '../aliases.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { SLUG } from '#shared/contract/slugs.ts';
-import { Id } from '../../../core/field-schemas.ts';
+import { Id } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { Slug } from './permission.ts';

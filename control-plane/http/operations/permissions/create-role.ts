@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
 import { storedFields } from '#shared/contract/key-record.ts';
 import { shown } from '../../../core/audit-event.ts';
-import { Id } from '../../../core/field-schemas.ts';
-import { RoleName } from '../../../core/role-schemas.ts';
-import { slugsIn } from '../../../core/slug-schemas.ts';
+import { Id } from '../../../core/schemas/field-schemas.ts';
+import { RoleName } from '../../../core/schemas/role-schemas.ts';
+import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { RolePermissions } from './role.ts';

@@ -1,5 +1,5 @@
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
-import { RoleId } from '../../../core/role-schemas.ts';
+import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, SequenceText } from '../request-parts.ts';
 import { Propagated } from '../response-parts.ts';

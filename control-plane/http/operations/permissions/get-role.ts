@@ -1,4 +1,4 @@
-import { RoleId } from '../../../core/role-schemas.ts';
+import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { roleNotFound, ShownRole } from './role.ts';

@@ -1,4 +1,4 @@
-import { List } from '../../../core/field-schemas.ts';
+import { List } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { ShownRole } from './role.ts';

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { SLUG } from '#shared/contract/slugs.ts';
-import { Id } from '../../../core/field-schemas.ts';
-import type { CataloguedPermission } from '../../../redis/workspace/permissions.ts';
+import { Id } from '../../../core/schemas/field-schemas.ts';
+import type { CataloguedPermission } from '../../../redis/shared-log/permissions.ts';
 
 export const Slug = (description: string) => Type.String({ pattern: SLUG.source, description });
 export const PermissionId = Slug('The permission: its slug.');

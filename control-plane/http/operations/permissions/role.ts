@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
-import { Id, List } from '../../../core/field-schemas.ts';
-import { GivenSlugs } from '../../../core/slug-schemas.ts';
+import { Id, List } from '../../../core/schemas/field-schemas.ts';
+import { GivenSlugs } from '../../../core/schemas/slug-schemas.ts';
 import { Permissions } from '../response-parts.ts';
 
 export const ShownRole = Type.Object({

@@ -1,7 +1,7 @@
 import { storedFields } from '#shared/contract/key-record.ts';
 import { WORKSPACE } from '#shared/redis/redis-keys.ts';
-import { RoleId } from '../../../core/role-schemas.ts';
-import { slugsIn } from '../../../core/slug-schemas.ts';
+import { RoleId } from '../../../core/schemas/role-schemas.ts';
+import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { Propagated } from '../response-parts.ts';

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
-import { Id } from '../../../core/field-schemas.ts';
-import { PERMISSION_PATTERN } from '../../../core/permissions.ts';
+import { PERMISSION_PATTERN } from '../../../core/root-permissions.ts';
+import { Id } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, Name } from '../request-parts.ts';
 import { Secret } from '../response-parts.ts';

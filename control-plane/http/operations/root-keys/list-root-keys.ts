@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { Id, List, Time } from '../../../core/field-schemas.ts';
+import { Id, List, Time } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
-import { Id } from '../../../core/field-schemas.ts';
+import { Id } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
 import { requireCovered } from './coverage.ts';

@@ -1,4 +1,4 @@
-import { slugsIn } from '../../../../core/slug-schemas.ts';
+import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
 import { Permissions } from '../../response-parts.ts';

@@ -1,4 +1,4 @@
-import { GivenSlugs } from '../../../../core/slug-schemas.ts';
+import { GivenSlugs } from '../../../../core/schemas/slug-schemas.ts';
 import { KeyId } from '../../request-parts.ts';
 import { keyIdExample } from '../key.ts';
 

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { SLUGS_MAX } from '#shared/contract/slugs.ts';
-import { Id } from '../../../../core/field-schemas.ts';
-import { type GivenRole, GivenRoles } from '../../../../core/role-schemas.ts';
+import { Id } from '../../../../core/schemas/field-schemas.ts';
+import { type GivenRole, GivenRoles } from '../../../../core/schemas/role-schemas.ts';
 import type { Call } from '../../call.ts';
 import { KeyId } from '../../request-parts.ts';
 import type { Services } from '../../services.ts';

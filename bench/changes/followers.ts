@@ -1,0 +1,47 @@
+// A process with many verifiers in it, without HTTP: `followers.ts <count> <apiId> [at-once]`. Each has a connection of its
+// own; they join one after the other, or all at once.
+// Says when the last of them has applied a change, by the clock that all processes of a machine share.
+
+import { uniqueTexts } from '../../shared/contract/request-id.ts';
+import { systemClock } from '../../shared/lang/clock.ts';
+import { loadConfig } from '../../shared/process/load-config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { RedisNodes } from '../../shared/redis/redis.ts';
+import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { Verifier } from '../../verifier/core/verifier.ts';
+import { RedisDirectory } from '../../verifier/redis/api-session.ts';
+import { silent, verifierLimits } from '../verifier-options.ts';
+
+const [count = '1', apiId = 'bench', pace] = process.argv.slice(2);
+const config = loadConfig(redisSettings, process.env);
+const log = createLogger('verifier', 'silent');
+/** By how many verifiers, for each change. */
+const appliedBy = new Map<number, number>();
+const verifiers = Array.from({ length: Number(count) }, () => {
+  const nodes = new RedisNodes(config, systemClock, log);
+  return new Verifier({
+    directory: new RedisDirectory(nodes, 0, systemClock),
+    clock: systemClock,
+    newNonce: uniqueTexts(),
+    limits: verifierLimits,
+    apiIds: [apiId],
+    foreignKeys: false,
+    events: () => ({
+      ...silent(),
+      applied: ({ sequence }) => {
+        appliedBy.set(sequence, (appliedBy.get(sequence) ?? 0) + 1);
+        if (appliedBy.get(sequence) !== Number(count)) return;
+        appliedBy.delete(sequence);
+        console.log(JSON.stringify({ appliedByAll: sequence, atNs: String(process.hrtime.bigint()) }));
+      },
+    }),
+  });
+});
+const join = async (verifier: Verifier) => {
+  verifier.start();
+  while (!verifier.followers[0]?.live) await verifier.followers[0]?.whenLive().catch(() => undefined);
+};
+if (pace === 'at-once') await Promise.all(verifiers.map(join));
+else for (const verifier of verifiers) await join(verifier);
+console.log(JSON.stringify({ live: verifiers.length }));
+setInterval(() => undefined, 60_000);

@@ -1,0 +1,78 @@
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { request } from 'undici';
+import { startRedis } from '../../deploy/dev/redis-server.ts';
+import { type Benchmark, inDirectory, median, type Row } from '../harness.ts';
+import { ROOT_KEY, startControlPlane } from '../servers.ts';
+
+const BATCH = 10_000;
+const FLAT = 1.5;
+
+/** Measures a page of listKeys by the number of keys in the API. */
+const listKeys: Benchmark = ({ quick }) =>
+  inDirectory(async (directory) => {
+    // The keys are written straight into Redis: a million createKey calls would measure something else.
+    const redisServer = await startRedis(join(directory, 'redis'), ['--appendonly', 'no']);
+    const redis = new Redis({ path: redisServer.url.replace('unix://', '') });
+    const controlPlane = await startControlPlane({ REDIS_URL: redisServer.url });
+    const page = async (query: string) => {
+      const startedAt = performance.now();
+      const answer = await request(`${controlPlane.address}/v1/apis.listKeys?apiId=bench&${query}`, {
+        headers: { authorization: `Bearer ${ROOT_KEY}` },
+      });
+      const body = (await answer.body.json()) as { keys: unknown[]; total: number; cursor?: string };
+      return { ms: performance.now() - startedAt, ...body };
+    };
+    const rows: Row[] = [];
+    let filled = 0;
+    let base = 0;
+    try {
+      await redis.hset('kf:{bench}:head', { c: '1', L: '10000', Lf: '10000' });
+      for (const count of quick ? [1000, 100_000] : [1000, 10_000, 100_000, 1_000_000]) {
+        while (filled < count) {
+          const pipeline = redis.pipeline();
+          for (const end = Math.min(count, filled + BATCH); filled < end; filled++) {
+            const keyId = `key_${String(filled).padStart(20, '0')}`;
+            pipeline.hset(`kf:{bench}:k:${keyId}`, {
+              i: filled,
+              p: `hash${filled}`,
+              s: 'abcd',
+              e: filled % 1000 ? '1' : '0',
+              c: 1,
+              n: `name ${filled}`,
+            });
+            pipeline.zadd('kf:{bench}:idx', filled, keyId);
+          }
+          await pipeline.exec();
+        }
+        const middle = Buffer.from(`asc:${Math.floor(count / 2)}`).toString('base64url');
+        const queries = ['', `cursor=${middle}`, 'sort=-createdAt', 'enabled=false'];
+        const ms: number[] = [];
+        for (let i = 0; i < (quick ? 10 : 40); i++) {
+          for (const query of queries) {
+            const { total, ms: took } = await page(query);
+            if (total !== count) throw new Error(`total is ${total}`);
+            if (i > 3) ms.push(took);
+          }
+        }
+        const value = median(ms);
+        base ||= value;
+        rows.push({
+          name: `a page of 100 of ${count.toLocaleString('en')} keys: first, middle, last, filtered by enabled`,
+          value: `median ${value.toFixed(2)} ms (${(value / base).toFixed(2)} ×)`,
+          ...(count > 1000 ? { target: `≤ ${FLAT} × that of 1,000`, met: value / base <= FLAT } : {}),
+        });
+      }
+    } finally {
+      await controlPlane.stop();
+      redis.disconnect();
+      await redisServer.stop();
+    }
+    return {
+      title: 'Listing keys costs by page, not by API',
+      about: 'One request at a time over loopback.',
+      rows,
+    };
+  });
+
+export default listKeys;

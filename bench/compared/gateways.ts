@@ -1,0 +1,214 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { type Benchmark, inDirectory, median, pinned, type Row } from '../harness.ts';
+import { freePort, fullLoad, type Load, type LoadRequest, peer, SERVER_CORE } from '../load/load.ts';
+import { type Server, startBackend, startVerifier, warm } from '../servers.ts';
+
+const SHIPPED = join(import.meta.dirname, '../../deploy/gateways');
+const KEYS = 1000;
+const ASKING = {
+  nginx: 'nginx + auth_request',
+  unix: 'nginx + auth_request, Unix socket',
+  caddy: 'Caddy + forward_auth',
+};
+
+/** Added to a name: the same configuration asks an nginx that says constant bytes, those of the verifier's answer. */
+const FLOOR = ', floor';
+/** A gateway that asks the verifier has at least this share of the throughput of its floor. */
+const SHARE_MIN = 0.9;
+
+/** Measures what asking the verifier adds to a request through a gateway. */
+const gateways: Benchmark = async ({ quick }) => {
+  const title = 'Behind a gateway';
+  if (!isHere('nginx')) return { title, about: 'Not measured: needs nginx.', rows: [] };
+  return inDirectory(async (directory) => {
+    const backend = await startBackend(directory, KEYS);
+    const socket = join(directory, 'verifier.sock');
+    const verifier = await startVerifier({ ...backend, env: { ...backend.env, LISTEN_UNIX: socket } });
+    await warm(verifier, backend.keys);
+    const api = await startNginx('API', directory, `server { listen \${LISTEN}; return 200 "{}"; }`, {});
+    const around = { UPSTREAM: at(api), VERIFIER: at(verifier), API_ID: 'bench' };
+    const floor = await startFloor(directory, verifier, backend.keys[0] ?? '');
+    const floorAround = { ...around, VERIFIER: at(floor) };
+    const shipped = readFileSync(join(SHIPPED, 'nginx', 'keyfence.conf.template'), 'utf8');
+    const alone = readFileSync(peer('nginx-alone.conf.template'), 'utf8');
+    const servers = [
+      await startNginx('nginx', directory, alone, around),
+      await startNginx(ASKING.nginx, directory, shipped, around),
+      await startNginx(ASKING.nginx + FLOOR, directory, shipped, floorAround),
+    ];
+    if (existsSync(socket)) {
+      const askOver = (file: string) => ({ ...around, VERIFIER: `unix:${file}` });
+      servers.push(
+        await startNginx(ASKING.unix, directory, shipped, askOver(socket)),
+        await startNginx(ASKING.unix + FLOOR, directory, shipped, askOver(floor.socket)),
+      );
+    }
+    if (isHere('caddy')) {
+      const file = join(SHIPPED, 'caddy', 'Caddyfile');
+      servers.push(
+        await startCaddy('Caddy', directory, peer('caddy-alone.Caddyfile'), around),
+        await startCaddy(ASKING.caddy, directory, file, around),
+        await startCaddy(ASKING.caddy + FLOOR, directory, file, floorAround),
+      );
+    }
+    const requests = backend.keys.map(
+      (key): LoadRequest => ({
+        method: 'GET',
+        path: '/orders/1',
+        headers: { Authorization: `Bearer ${key}` },
+      }),
+    );
+    const measured = new Map(servers.map(({ name }) => [name, { one: [] as Load[], many: [] as Load[] }]));
+    try {
+      for (let round = 0; round < rounds(quick); round++) {
+        for (const { name, port } of servers) {
+          const run = (connections: number) => fullLoad(port, requests, quick ? 1 : 2, connections);
+          const [one, many] = [await run(1), await run(32)];
+          if (one.errors + many.errors > 0) throw new Error(`${name}: errors`);
+          measured.get(name)?.one.push(one);
+          measured.get(name)?.many.push(many);
+        }
+      }
+    } finally {
+      for (const { stop } of [...servers, api, floor, verifier]) await stop();
+      await backend.stop();
+    }
+    return { title, about: about(quick), rows: rowsOf(measured) };
+  });
+};
+
+/** An nginx that says constant bytes, what the verifier says of a good key, over TCP and over a Unix socket. */
+async function startFloor(directory: string, verifier: Server, key: string) {
+  const answer = await fetch(`http://${at(verifier)}/authz/api/bench/forward-auth`, {
+    headers: { Authorization: `Bearer ${key}` },
+  });
+  if (answer.status !== 200) throw new Error(`a good key is answered with ${answer.status}`);
+  const socket = join(directory, 'floor.sock');
+  const headers = [...answer.headers].filter(([name]) => name.startsWith('x-'));
+  const lines = headers.map(([name, value]) => `add_header ${name} "${value}";`).join(' ');
+  const site = `server { listen \${LISTEN}; listen unix:${socket}; ${lines} return 200; }`;
+  return { ...(await startNginx('floor', directory, site, {})), socket };
+}
+
+const rounds = (quick: boolean) => (quick ? 3 : 5);
+
+const about = (quick: boolean) =>
+  `GET with one of ${KEYS.toLocaleString('en')} keys in memory. Gateway, verifier and an API that is an nginx saying \`{}\` share core ${SERVER_CORE}, so that throughput counts all the work there is; the load is on the other. A floor is the same configuration asking an nginx that says what the verifier says of a good key, whatever it is asked. Latency over 1 connection, throughput over 32; interleaved; medians of ${rounds(quick)}, p99 of the quietest, since whatever else runs on the machine only adds to it.`;
+
+function rowsOf(measured: ReadonlyMap<string, { one: Load[]; many: Load[] }>): Row[] {
+  const numbers = [...measured].map(([name, { one, many }]) => ({
+    name,
+    p50: median(one.map(({ p50 }) => p50)),
+    p99: Math.min(...one.map(({ p99 }) => p99)),
+    rate: median(many.map(({ requestsPerSecond }) => requestsPerSecond)),
+  }));
+  return numbers.map(({ name, p50, p99, rate }) => {
+    const [gateway] = name.split(' + ');
+    const base = numbers.find((other) => other.name === gateway && name !== gateway);
+    const added = base
+      ? `: ${(p50 - base.p50).toFixed(3)} and ${(p99 - base.p99).toFixed(3)} ms more, ${(rate / base.rate).toFixed(2)} ×`
+      : '';
+    const value = `p50 ${p50.toFixed(3)} ms, p99 ${p99.toFixed(3)} ms, ${Math.round(rate).toLocaleString('en')} requests/s`;
+    const rounds = measured.get(name)?.many ?? [];
+    const floors = measured.get(name + FLOOR)?.many;
+    if (!floors) return { name, value: value + added };
+    const shares = rounds.map((each, i) => each.requestsPerSecond / (floors[i]?.requestsPerSecond ?? 0));
+    return {
+      name,
+      value: `${value}${added}; ${median(shares).toFixed(2)} × its floor`,
+      target: `≥ ${SHARE_MIN} × its floor`,
+      met: median(shares) >= SHARE_MIN,
+    };
+  });
+}
+
+const at = ({ port }: Server) => `127.0.0.1:${port}`;
+
+/** True where a command is installed. */
+export function isHere(command: string): boolean {
+  return spawnSync(command, ['--version'], { stdio: 'ignore' }).error === undefined;
+}
+
+/** nginx with one worker and a site of the template's text. */
+export function startNginx(
+  name: string,
+  directory: string,
+  template: string,
+  values: Record<string, string>,
+  core = SERVER_CORE,
+): Promise<Server & { readonly pid: number }> {
+  const port = freePort();
+  const all: Record<string, string> = { ...values, LISTEN: `127.0.0.1:${port}` };
+  const home = join(directory, `nginx-${port}`);
+  const site = template.replace(/\$\{(\w+)\}/g, (whole, variable: string) => all[variable] ?? whole);
+  const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+    (kind) => `${kind}_temp_path ${home}-${kind};`,
+  );
+  writeFileSync(
+    `${home}.conf`,
+    `${process.getuid?.() === 0 ? 'user root;' : ''} daemon off; worker_processes 1; pid ${home}.pid; error_log stderr crit;
+     events { worker_connections 1024; }
+     http { access_log off; keepalive_requests 100000000; ${paths.join(' ')} ${site} }`,
+  );
+  return started(name, port, pinned(core, ['nginx', '-p', directory, '-c', `${home}.conf`]), {});
+}
+
+/** Caddy with one thread, as nginx has one worker. */
+function startCaddy(
+  name: string,
+  home: string,
+  file: string,
+  values: Record<string, string>,
+): Promise<Server & { readonly pid: number }> {
+  const port = freePort();
+  const env = {
+    ...values,
+    LISTEN: '127.0.0.1',
+    PORT: String(port),
+    GOMAXPROCS: '1',
+    HOME: home,
+    XDG_DATA_HOME: home,
+  };
+  const command = ['caddy', 'run', '--config', file, '--adapter', 'caddyfile'];
+  return started(name, port, pinned(SERVER_CORE, command), env);
+}
+
+async function started(
+  name: string,
+  port: number,
+  command: readonly string[],
+  env: Record<string, string>,
+): Promise<Server & { readonly pid: number }> {
+  const [file = '', ...args] = command;
+  const child = spawn(file, args, { env: { ...process.env, ...env }, stdio: 'ignore' });
+  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  while (!(await isOpen(port))) {
+    if (child.exitCode !== null) throw new Error(`${name} did not start`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return {
+    name,
+    port,
+    pid: child.pid ?? 0,
+    async stop() {
+      child.kill('SIGTERM');
+      await exited;
+    },
+  };
+}
+
+function isOpen(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.once('error', () => resolve(false));
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+  });
+}
+
+export default gateways;

@@ -1,0 +1,117 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { startRedis } from '../../deploy/dev/redis-server.ts';
+import { type Benchmark, inDirectory, type Row } from '../harness.ts';
+import {
+  type Contender,
+  findNginxLua,
+  freePort,
+  interleave,
+  loadPanels,
+  SERVER_CORE,
+  throughputRows,
+  verifyRequest,
+} from '../load/load.ts';
+import { type ServerProcess, startBackend, startVerifier, warm } from '../servers.ts';
+import { buildGo, buildRust, startHaproxy, startNginx, startPeer, startProgram } from '../start-peers.ts';
+
+const KEYS = 10_000;
+/** express-gateway makes its credentials itself, with bcrypt. */
+const CREDENTIALS = 100;
+
+/** Measures other projects at "is this key good?", each as near to the same work as it can come. */
+const peers: Benchmark = ({ quick }) =>
+  inDirectory(async (directory) => {
+    install();
+    const rounds = quick ? 1 : 5;
+    const backend = await startBackend(directory, KEYS);
+    const { keys, keysFile, redisPath } = backend;
+    const redisPort = String(freePort());
+    const redis = await startRedis(join(directory, 'peers'), ['--port', redisPort, '--appendonly', 'no']);
+    const servers: ServerProcess[] = [];
+    const contenders: Contender[] = [];
+    const add = <T extends ServerProcess>(server: T, requests = keys.map(verifyRequest)): T => {
+      servers.push(server);
+      contenders.push({ name: server.name, port: server.port, pid: server.pid, requests });
+      return server;
+    };
+    try {
+      await warm(add(await startVerifier(backend)), keys);
+      const nginx = findNginxLua();
+      if (nginx) add(await startNginx(nginx, directory, keysFile));
+      const go = buildGo('net-http.go', directory);
+      if (go) add(await startProgram("Go's net/http, minimal", go, keysFile));
+      const rust = buildRust('hyper');
+      if (rust) add(await startProgram("Rust's hyper in one thread, minimal", rust, keysFile));
+      add(await startPeer('minimal node:http handler', 'minimal-http.ts', keysFile));
+      add(await startPeer('Fastify + one Redis GET', 'fastify-redis.ts', keysFile, redisPath));
+      add(
+        await startPeer(
+          'better-auth, API keys in Redis',
+          'better-auth.mjs',
+          keysFile,
+          redis.url.replace('unix://', ''),
+        ),
+      );
+      const gateway = await startPeer(
+        'express-gateway key-auth, credentials in Redis',
+        'express-gateway.mjs',
+        redisPort,
+        String(CREDENTIALS),
+      );
+      add(
+        gateway,
+        gateway.headers.map((Authorization) => ({ method: 'GET', path: '/', headers: { Authorization } })),
+      );
+      if (spawnSync('haproxy', ['-v']).error === undefined) {
+        add(
+          await startHaproxy(directory, keys),
+          keys.map((key) => ({ method: 'GET', path: '/', headers: { 'X-Api-Key': key } })),
+        );
+      }
+      const loads = await interleave(contenders, rounds, quick ? 2 : 3);
+      return {
+        title: 'Beside other projects',
+        about: `${KEYS.toLocaleString('en')} keys (express-gateway: ${CREDENTIALS} credentials) asked for at random over 32 connections; each server on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds}. express-gateway and HAProxy read a header and no body; HAProxy's map holds keys as they are, and a change of it is not spread to others.`,
+        panels: loadPanels(loads),
+        rows: [...throughputRows(loads, {}), ...servers.map(startRow)],
+      };
+    } finally {
+      for (const { stop } of servers.reverse()) await stop();
+      await redis.stop();
+      await backend.stop();
+    }
+  });
+
+/** Says how soon a server answered, and what it has in memory, its children too, once it was loaded. */
+function startRow({ name, pid, readyMs }: ServerProcess): Row {
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')
+    .trim()
+    .split(' ')
+    .filter(Boolean);
+  const kilobytes = [pid, ...children].map((id) =>
+    Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${id}/status`, 'utf8'))?.[1]),
+  );
+  const all = kilobytes.reduce((sum, each) => sum + each, 0);
+  return {
+    name: `${name}: start, memory`,
+    value: `${Math.round(readyMs)} ms, ${Math.round(all / 1024)} MiB`,
+  };
+}
+
+/** The peers' own dependencies, apart from the project's. */
+function install(): void {
+  const cwd = join(import.meta.dirname, '../peers');
+  const { status } = spawnSync(
+    'npm',
+    ['ci', '--legacy-peer-deps', '--no-audit', '--no-fund', '--loglevel=error'],
+    {
+      cwd,
+      stdio: 'inherit',
+    },
+  );
+  if (status !== 0) throw new Error(`npm ci in ${cwd} ended with ${status}`);
+}
+
+export default peers;

@@ -1,0 +1,105 @@
+import { readFileSync } from 'node:fs';
+import { type Benchmark, inDirectory, median, type Row } from '../harness.ts';
+import {
+  freePort,
+  fullLoad,
+  interleave,
+  LOAD_CORE,
+  type LoadRequest,
+  type Loads,
+  loadPanels,
+  peer,
+  SERVER_CORE,
+  throughputRows,
+} from '../load/load.ts';
+import { type Server, startBackend, startVerifier, warm } from '../servers.ts';
+import { startPeer } from '../start-peers.ts';
+import { isHere, startNginx } from './gateways.ts';
+
+const KEYS = 1000;
+const NGINX = 'nginx proxy_pass';
+/** Of nginx's work for a request, ours may be this many times as much, the check included. */
+const CPU_MAX = 1 / 0.55;
+const MINIMAL = 'minimal node:http + undici proxy';
+
+/** Proxy mode against proxies that ask nobody. */
+const proxy: Benchmark = async ({ quick }) => {
+  const title = 'In front of an API';
+  if (!isHere('nginx')) return { title, about: 'Not measured: needs nginx.', rows: [] };
+  const rounds = quick ? 3 : 11;
+  const seconds = quick ? 1 : 2;
+  return inDirectory(async (directory) => {
+    const site = `server { listen \${LISTEN}; return 200 '{"order":1}'; }`;
+    const api = await startNginx('API', directory, site, {}, LOAD_CORE);
+    const backend = await startBackend(directory, KEYS);
+    const servers: (Server & { readonly pid: number })[] = [];
+    try {
+      const UPSTREAM_URL = `http://127.0.0.1:${api.port}`;
+      const port = freePort();
+      const env = { ...backend.env, UPSTREAM_URL, PROXY_PORT: String(port) };
+      const verifier = await startVerifier({ ...backend, env });
+      servers.push({ name: 'Keyfence, proxy mode', port, pid: verifier.pid, stop: verifier.stop });
+      await warm(verifier, backend.keys);
+      servers.push(await startPeer(MINIMAL, 'minimal-proxy.ts', UPSTREAM_URL));
+      servers.push(await startPeer(`${MINIMAL}, tuned`, 'minimal-proxy.ts', UPSTREAM_URL, 'tuned'));
+      servers.push(await startPeer('minimal node:http proxy', 'minimal-http-proxy.ts', UPSTREAM_URL));
+      const nginx = readFileSync(peer('nginx-alone.conf.template'), 'utf8');
+      const around = { UPSTREAM: `127.0.0.1:${api.port}` };
+      servers.push(await startNginx(NGINX, directory, nginx, around));
+      const requests = backend.keys.map(
+        (key): LoadRequest => ({
+          method: 'GET',
+          path: '/orders/1',
+          headers: { Authorization: `Bearer ${key}` },
+        }),
+      );
+      const contenders = servers.map(({ name, port, pid }) => ({ name, port, pid, requests }));
+      const loads = await interleave(contenders, rounds, seconds);
+      const alone = await latencies([...servers, api], requests, rounds, seconds);
+      const about = `GET with one of ${KEYS.toLocaleString('en')} keys in memory, passed on to an nginx. Each proxy on core ${SERVER_CORE}; the load and the API on core ${LOAD_CORE}. 32 connections, then one; interleaved; medians of ${rounds}. The others ask nobody.`;
+      const targets = { [MINIMAL]: 0.9, [`${MINIMAL}, tuned`]: 0.9 };
+      const rows = [...throughputRows(loads, targets), ...cpuRows(loads), ...alone];
+      return { title, about, panels: loadPanels(loads), rows };
+    } finally {
+      for (const { stop } of [...servers.reverse(), api]) await stop();
+      await backend.stop();
+    }
+  });
+};
+
+/** Processor time of a request beside that of nginx. */
+function cpuRows(loads: ReadonlyMap<string, Loads>): Row[] {
+  const nginx = loads.get(NGINX)?.cpuUs;
+  if (nginx === undefined) return [];
+  return [...loads].flatMap(([name, { cpuUs }], i): Row[] => {
+    if (name === NGINX || cpuUs === undefined) return [];
+    const row = {
+      name: `${name}: CPU of a request ÷ that of ${NGINX}`,
+      value: `${(cpuUs / nginx).toFixed(2)} ×`,
+    };
+    return [i === 0 ? { ...row, target: `≤ ${CPU_MAX.toFixed(2)}`, met: cpuUs / nginx <= CPU_MAX } : row];
+  });
+}
+
+/** Latency of one request after the other. */
+async function latencies(
+  servers: readonly Server[],
+  requests: readonly LoadRequest[],
+  rounds: number,
+  seconds: number,
+): Promise<Row[]> {
+  const seen = servers.map(({ name }) => ({ name, p50: [] as number[], p99: [] as number[] }));
+  for (let round = 0; round < rounds; round++) {
+    for (const [i, { port }] of servers.entries()) {
+      const { p50, p99 } = await fullLoad(port, requests, seconds, 1);
+      seen[i]?.p50.push(p50);
+      seen[i]?.p99.push(p99);
+    }
+  }
+  return seen.map(({ name, p50, p99 }) => ({
+    name: `${name}, one connection`,
+    value: `p50 ${median(p50).toFixed(3)} ms, p99 ${median(p99).toFixed(3)} ms`,
+  }));
+}
+
+export default proxy;

@@ -1,0 +1,137 @@
+// The tables of deploy/scaling.md and of the sizing in deploy/README.md, calculated from costs.json; `npm run docs` writes them.
+
+import { lastCosts } from './measured-costs.ts';
+import type { Costs } from './simulated-redis.ts';
+
+/** Share of Redis' main thread that may be busy, so that a burst is not a queue. */
+const BUSY_MAX = 0.5;
+/** Keys of one shard, so that a restart, a failover and an AOF rewrite stay short. */
+const SHARD_BYTES_MAX = 25 * 2 ** 30;
+/** `maxclients` of Redis, as it comes. */
+const CONNECTIONS_MAX = 10_000;
+/** Fleets below: how many verifiers follow one API, changes a second over all, and pods that can share a node's verifier. */
+const VERIFIERS_PER_API = 100;
+const CHANGES_PER_SECOND = 10;
+const PODS_PER_NODE = 30;
+/** Measured by bench/requests/memory.ts, and of an idle verifier. */
+const VERIFIER_BYTES_PER_KEY = 369;
+const VERIFIER_BYTES = 90 * 2 ** 20;
+
+/** Tables by the name of their place. */
+export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' | 'sizing', string>> {
+  const { machine, costs, simulated } = lastCosts();
+  const mostOfOneApi = Math.floor((BUSY_MAX * 1e6) / costs.idleSyncUs);
+  return {
+    costs: [
+      table(['part', 'cost'], costRows(costs)),
+      '',
+      `Measured by \`npm run costs\` on ${machine.join('; ')}. At ${costs.idleSyncUs.toFixed(0)} µs each, the idle SYNCs of ${count(mostOfOneApi)} verifiers keep one core of Redis ${percent(BUSY_MAX)} busy.`,
+    ].join('\n'),
+    'one-api': table(
+      ['verifiers of the API', 'changes a second', 'Redis busy', 'all have acknowledged, p50', 'p99'],
+      simulated.map((row) => [
+        count(row.verifiers),
+        String(row.changesPerSecond),
+        percent(row.busy),
+        milliseconds(row.p50Ms),
+        milliseconds(row.p99Ms),
+      ]),
+    ),
+    fleets: table(
+      [
+        'verifiers',
+        'keys',
+        'memory of all shards',
+        'Redis cores busy',
+        'shards',
+        'shards, one verifier a node',
+      ],
+      FLEETS.map(([verifiers, keys]) => {
+        const { bytes, cores, shards } = fleet(costs, verifiers, keys);
+        const shared = fleet(costs, Math.ceil(verifiers / PODS_PER_NODE), keys);
+        return [
+          count(verifiers),
+          count(keys),
+          gibibytes(bytes),
+          cores.toFixed(2),
+          String(shards),
+          String(shared.shards),
+        ];
+      }),
+    ),
+    sizing: table(
+      ['keys', 'Redis', 'a verifier with all of them in memory', 'CACHE_KEYS_MAX'],
+      [100_000, 1_000_000, 10_000_000, 100_000_000].map((keys) => [
+        count(keys),
+        gibibytes(keys * costs.bytesPerKey),
+        keys > CACHE_KEYS_MAX
+          ? 'too many for one: its working set'
+          : gibibytes(VERIFIER_BYTES + keys * VERIFIER_BYTES_PER_KEY),
+        keys > CACHE_KEYS_MAX ? `up to ${count(CACHE_KEYS_MAX)}` : String(keys),
+      ]),
+    ),
+  };
+}
+
+/** The most that the setting allows. */
+const CACHE_KEYS_MAX = 16_000_000;
+const FLEETS = [
+  [1000, 1_000_000],
+  [1000, 100_000_000],
+  [10_000, 10_000_000],
+  [10_000, 1_000_000_000],
+  [100_000, 1_000_000],
+  [100_000, 100_000_000],
+  [100_000, 1_000_000_000],
+] as const;
+
+/** Computes what this many verifiers, each of one API, and keys need of Redis. */
+function fleet(costs: Costs, verifiers: number, keys: number) {
+  const bytes = keys * costs.bytesPerKey + verifiers * costs.bytesPerVerifier;
+  const change = costs.updateUs + Math.min(verifiers, VERIFIERS_PER_API) * (costs.publishUs + costs.ackUs);
+  const cores = (verifiers * costs.idleSyncUs + CHANGES_PER_SECOND * change) / 1e6;
+  const shards = Math.max(
+    Math.ceil(bytes / SHARD_BYTES_MAX),
+    Math.ceil(cores / BUSY_MAX),
+    Math.ceil(verifiers / CONNECTIONS_MAX),
+  );
+  return { bytes, cores, shards };
+}
+
+function costRows(costs: Costs): string[][] {
+  const us = (part: string, value: number) => [
+    part,
+    `${value < 10 ? value.toFixed(1) : value.toFixed(0)} µs of Redis`,
+  ];
+  return [
+    us('creating a key', costs.createUs),
+    us('a change of a key, before anybody hears of it', costs.updateUs),
+    us('… its message, for each verifier of the API', costs.publishUs),
+    us('… its acknowledgement, for each verifier of the API', costs.ackUs),
+    us('a SYNC with nothing new, one a second for each API a verifier follows', costs.idleSyncUs),
+    us('a key that a verifier does not know yet', costs.lookupUs),
+    [
+      'a key',
+      `${count(Math.round(costs.bytesPerKey))} bytes of Redis; in each verifier that knows it ${VERIFIER_BYTES_PER_KEY} bytes of RSS`,
+    ],
+    [
+      'a verifier',
+      `${count(Math.round(costs.bytesPerVerifier))} bytes of Redis, for its connection and membership`,
+    ],
+    ['verifyKey from memory, over HTTP', `${costs.verifyUs.toFixed(0)} µs of the verifier, nothing of Redis`],
+  ];
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  return [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n');
+}
+
+const count = (value: number) => value.toLocaleString('en');
+const percent = (share: number) => `${Math.round(share * 100)} %`;
+const milliseconds = (value: number) => `${value < 10 ? value.toFixed(1) : count(Math.round(value))} ms`;
+const gibibytes = (bytes: number) => {
+  const value = bytes / 2 ** 30;
+  return value < 1
+    ? `${Math.round(value * 1024)} MiB`
+    : `${value < 10 ? value.toFixed(1) : count(Math.round(value))} GiB`;
+};

@@ -1,0 +1,56 @@
+import { execFile } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { inDirectory, pinned } from '../harness.ts';
+import { type Contender, LOAD_CORE, wire } from './load.ts';
+
+/** Work of `block-load.ts`: servers that are asked in turns, as requests on the wire. */
+export interface Blocks {
+  readonly targets: readonly { readonly port: number; readonly pid: number }[];
+  readonly requests: readonly string[];
+  readonly connections: number;
+  /** Blocks of each server that are not counted: in them V8 compiles, and caches are filled. */
+  readonly warmUp: number;
+  readonly blocks: number;
+  /** Requests of a block. */
+  readonly count: number;
+}
+
+/**
+ * Processor time of a request, user and system, microseconds: of each contender one for each block. All are asked the same
+ * over connections that stay open, in blocks of some hundredths of a second and in random order, so that whatever else the
+ * machine does hits all alike. Unlike throughput, it does not count what the machine does for others.
+ */
+export function cpuOfBlocks(
+  contenders: readonly (Contender & { readonly pid: number })[],
+  size: Pick<Blocks, 'warmUp' | 'blocks' | 'count'>,
+): Promise<number[][]> {
+  return inDirectory(async (directory) => {
+    const plan = join(directory, 'plan.json');
+    const [first] = contenders;
+    const blocks: Blocks = {
+      ...size,
+      targets: contenders,
+      requests: first?.requests.map((each) => wire(each, first.port)) ?? [],
+      connections: 32,
+    };
+    writeFileSync(plan, JSON.stringify(blocks));
+    const [command = '', ...args] = pinned(LOAD_CORE, [
+      process.execPath,
+      join(import.meta.dirname, 'block-load.ts'),
+      plan,
+    ]);
+    const { stdout } = await promisify(execFile)(command, args);
+    return JSON.parse(stdout) as number[][];
+  });
+}
+
+/** Processor time of all threads of a process up to now, microseconds; Linux counts it in nanoseconds. */
+export function cpuUs(pid: number): number {
+  const threads = readdirSync(`/proc/${pid}/task`);
+  const ran = threads.map((thread) =>
+    Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),
+  );
+  return ran.reduce((sum, each) => sum + each, 0) / 1000;
+}

@@ -1,0 +1,98 @@
+import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { request } from 'undici';
+import { generateKey } from '../../shared/contract/key-format.ts';
+import { type Benchmark, inDirectory, median, pin } from '../harness.ts';
+import { type OpenLoop, openLoop, SERVER_CORE } from '../load/load.ts';
+import { startBackend, startVerifier, warm } from '../servers.ts';
+
+const RATE = 2000;
+const FLOOD_RATE = 2000;
+/** A turn: a second of good keys alone, one beside unknown keys, one beside malformed ones. */
+const TURNS = 10;
+/**
+ * Runs of so many turns. The first are not counted, until V8 has compiled all that is done now and then, the first usage
+ * report after a minute included: its helpers run on the verifier's core.
+ */
+const RUNS = 10;
+const WARM_UPS = 3;
+
+/** Measures what callers with good keys notice of somebody who tries made-up ones. */
+const flood: Benchmark = ({ quick }) =>
+  inDirectory(async (directory) => {
+    const backend = await startBackend(directory, 10_000);
+    // The generator spins on its core, and would be what a Redis beside it slows down.
+    pin(backend.redisPid, SERVER_CORE);
+    const verifier = await startVerifier(backend);
+    await warm(verifier, backend.keys);
+    const madeUp = join(directory, 'made-up.txt');
+    writeFileSync(madeUp, Array.from({ length: 100_000 }, () => generateKey(16)).join('\n'));
+    const malformed = join(directory, 'malformed.txt');
+    writeFileSync(
+      malformed,
+      Array.from({ length: 10_000 }, () => randomBytes(24).toString('base64url')).join('\n'),
+    );
+    const streams = [
+      { keysFile: backend.keysFile, rate: RATE },
+      { keysFile: madeUp, rate: FLOOD_RATE },
+      { keysFile: malformed, rate: FLOOD_RATE },
+    ] as const;
+    const [warmUps, runs, turns] = quick ? [0, 1, 2] : [WARM_UPS, RUNS, TURNS];
+    const seen: OpenLoop[] = [];
+    const lookupsBefore = await lookupsOf(verifier.adminAddress);
+    let lookups: number;
+    try {
+      for (let run = -warmUps; run < runs; run++) {
+        const each = await openLoop(verifier.port, turns * streams.length, ...streams);
+        if (run >= 0) seen.push(each);
+      }
+      lookups = (await lookupsOf(verifier.adminAddress)) - lookupsBefore;
+    } finally {
+      await verifier.stop();
+      await backend.stop();
+    }
+    const p99s = seen.flatMap(({ p99s }) => p99s);
+    const of = (load: number) => p99s.filter((_, second) => second % streams.length === load);
+    const alone = of(0);
+    // Within each turn, whose loads were near in time.
+    const ratio = (load: number) => median(of(load).map((p99, turn) => p99 / (alone[turn] ?? Number.NaN)));
+    const row = (name: string, load: number) => ({
+      name,
+      value: `p99 ${median(of(load)).toFixed(2)} ms (${ratio(load).toFixed(2)} ×)`,
+    });
+    const valid = sum(seen, 'valid') / sum(seen, 'all');
+    return {
+      title: 'A flood of unknown keys',
+      about: `Good keys at ${RATE.toLocaleString('en')} requests/s over 32 connections; by turns, a second each, alone, beside ${FLOOD_RATE.toLocaleString('en')} requests/s with random keys over 32 more, and beside as many malformed ones. Redis is on the verifier's core. Medians of ${alone.length} turns, and of the ratios within each, after ${warmUps * (turns + 1)} that warm up.`,
+      rows: [
+        row('good keys alone', 0),
+        { ...row('beside well-formed unknown keys', 1), target: '≤ 2 ×', met: ratio(1) <= 2 },
+        row('beside malformed keys', 2),
+        {
+          name: 'good keys that were answered as such',
+          value: `${(100 * valid).toFixed(3)} %`,
+          target: 'all',
+          met: valid === 1,
+        },
+        {
+          name: 'look-ups in Redis for each unknown key asked for',
+          // The generator's own first turn asks too.
+          value: (lookups / (FLOOD_RATE * (warmUps + runs) * (turns + 1))).toFixed(2),
+        },
+      ],
+    };
+  });
+
+const sum = (all: readonly OpenLoop[], field: 'valid' | 'all') =>
+  all.reduce((total, each) => total + each[field], 0);
+
+async function lookupsOf(adminAddress: string): Promise<number> {
+  const text = await (await request(`${adminAddress}/metrics`)).body.text();
+  return [...text.matchAll(/^keyfence_lookups_total(?:\{.*\})? (\S+)$/gm)].reduce(
+    (total, [, n]) => total + Number(n),
+    0,
+  );
+}
+
+export default flood;

@@ -1,0 +1,176 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Redis } from 'ioredis';
+import { pause, systemClock } from '../../shared/lang/clock.ts';
+import { loadConfig } from '../../shared/process/load-config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { RedisNodes } from '../../shared/redis/redis.ts';
+import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import type { Pool } from '../../verifier/core/allowances/pool.ts';
+import { creditCounts, Pools } from '../../verifier/core/allowances/pools.ts';
+import { RedisDirectory } from '../../verifier/redis/api-session.ts';
+import { type Benchmark, inDirectory, median, pin, type Row } from '../harness.ts';
+import { interleave, type Loads, SERVER_CORE, verifyRequest } from '../load/load.ts';
+import { type Backend, inParallel, startBackend, startVerifier, warm } from '../servers.ts';
+import { startPeer } from '../start-peers.ts';
+import { verifierLimits } from '../verifier-options.ts';
+
+/** Of each kind. */
+const KEYS = 100;
+const HOUR_MS = 3_600_000;
+const MANY = 1_000_000_000;
+const ratelimit = { limit: MANY, duration: HOUR_MS };
+/** What keys of each kind have, besides those that have nothing. */
+const SLICED = 'with credits and a rate limit, from slices';
+const ASKED = 'with a rate limit that asks Redis each time';
+const KINDS = {
+  [SLICED]: { remaining: MANY, ratelimit },
+  [ASKED]: { ratelimit: { ...ratelimit, async: false } },
+};
+const PLAIN = 'plain keys';
+const PEER = 'Fastify + one Redis script';
+
+const FLEET = { verifiers: 10, keys: 1000, callsPerSecond: 20 };
+
+/** What credits and rate limits cost where they are answered from memory, where they are not, and at Redis. */
+const limits: Benchmark = ({ quick }) =>
+  inDirectory(async (directory) => {
+    const [rounds, seconds] = quick ? [3, 1] : [7, 2];
+    const backend = await startBackend(directory, KEYS);
+    const stops: (() => Promise<void>)[] = [() => backend.stop()];
+    try {
+      pin(backend.redisPid, SERVER_CORE);
+      const verifier = await startVerifier(backend);
+      stops.push(() => verifier.stop());
+      const { port } = verifier;
+      const contenders = [{ name: PLAIN, port, keys: backend.keys }];
+      for (const [name, fields] of Object.entries(KINDS))
+        contenders.push({ name, port, keys: await made(backend, fields) });
+      for (const { keys } of contenders) await warm(verifier, keys);
+      const file = join(directory, 'peer-keys.txt');
+      writeFileSync(file, backend.keys.join('\n'));
+      const peer = await startPeer(PEER, 'fastify-script.ts', file, backend.redisPath);
+      stops.push(() => peer.stop());
+      contenders.push({ name: PEER, port: peer.port, keys: backend.keys });
+      const loads = await interleave(
+        contenders.map(({ keys, ...rest }) => ({ ...rest, requests: keys.map(verifyRequest) })),
+        rounds,
+        seconds,
+        1, // keys that nobody asked for in 2 s have no slices
+      );
+      return {
+        title: 'Credits and rate limits',
+        about: `verifyKey with ${KEYS} keys of each kind, 32 connections; each server on core ${SERVER_CORE}, Redis beside it, the load on the other; interleaved, medians of ${rounds} rounds of ${seconds} s. Below: ${FLEET.verifiers} verifiers without HTTP in one process, each with ${FLEET.keys.toLocaleString('en')} keys that are asked for ${FLEET.callsPerSecond} times a second.`,
+        rows: [
+          ...[...loads].map(([name, load]) => loadRow(name, load)),
+          ratioRow(loads, SLICED, PLAIN, 0.9),
+          ratioRow(loads, ASKED, PEER, 1),
+          ...(await exchanges(backend, quick ? 4 : 15)),
+        ],
+      };
+    } finally {
+      for (const stop of stops.reverse()) await stop();
+    }
+  });
+
+async function made(backend: Backend, fields: object): Promise<string[]> {
+  const keys: string[] = [];
+  await inParallel(KEYS, async () => {
+    const { key } = await backend.call('keys.createKey', { apiId: 'bench', ...fields });
+    if (key === undefined) throw new Error('not created');
+    keys.push(key);
+  });
+  return keys;
+}
+
+const loadRow = (name: string, { requestsPerSecond, p50, p99 }: Loads): Row => ({
+  name,
+  value: `${Math.round(requestsPerSecond).toLocaleString('en')} requests/s, p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms`,
+});
+
+function ratioRow(loads: ReadonlyMap<string, Loads>, ours: string, theirs: string, least: number): Row {
+  const others = loads.get(theirs)?.each ?? [];
+  const ratio = median((loads.get(ours)?.each ?? []).map((each, i) => each / (others[i] ?? Number.NaN)));
+  return {
+    name: `${ours} ÷ ${theirs}`,
+    value: `${ratio.toFixed(2)} ×`,
+    target: `≥ ${least}`,
+    met: ratio >= least,
+  };
+}
+
+/** Measures what a fleet with many hot keys asks of Redis. */
+async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
+  const { verifiers, keys, callsPerSecond } = FLEET;
+  const config = loadConfig(redisSettings, { REDIS_URL: backend.env['REDIS_URL'] ?? '' });
+  const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
+  const redis = new Redis({ path: backend.redisPath });
+  const counts = creditCounts();
+  let turns = 0;
+  try {
+    const directory = new RedisDirectory(nodes, 0, systemClock);
+    const session = await directory.open('bench');
+    const fleet: Pools[] = [];
+    for (let i = 0; i < verifiers; i++) {
+      const member = `2.bench-${i}`;
+      await session.register(member, `nonce-${i}`);
+      fleet.push(
+        new Pools({
+          ...{ member, clock: systemClock, sliceMs: verifierLimits.creditsSliceMs, counts },
+          exchange: (name, asked) => {
+            turns += asked.length;
+            return directory.exchange('bench', name, asked);
+          },
+          behind: () => undefined,
+        }),
+      );
+    }
+    const window = { limit: MANY, durationMs: HOUR_MS, isExact: false };
+    let [calls, waits] = [0, 0];
+    const take = (pool: Pool) => {
+      const nowMs = systemClock.monotonicMs();
+      const isEnough = pool.look(1, nowMs) === 'enough';
+      if (isEnough) pool.take(1, nowMs);
+      return isEnough;
+    };
+    const ask = (pools: Pools, key: number) => {
+      const pool = pools.get(`hot-${key}.${HOUR_MS}.default`, window);
+      calls++;
+      if (take(pool)) return;
+      waits++;
+      pool.ask({ over: false, again: () => take(pool), fail: () => undefined }, 1);
+    };
+    const run = async (ms: number) => {
+      const endsAtMs = performance.now() + ms;
+      for (let round = performance.now(); round < endsAtMs; round += 1000 / callsPerSecond) {
+        for (const pools of fleet) for (let key = 0; key < keys; key++) ask(pools, key);
+        await pause(systemClock, Math.max(1, round + 1000 / callsPerSecond - performance.now()));
+      }
+    };
+    await run(5000); // until each has its slice
+    [turns, calls, waits] = [0, 0, 0];
+    const [cpuMs, startedAtMs] = [await cpuOf(redis), performance.now()];
+    const before = counts.exchanges;
+    await run(seconds * 1000);
+    const tookMs = performance.now() - startedAtMs;
+    const share = ((await cpuOf(redis)) - cpuMs) / tookMs;
+    const each = (count: number) => Math.round((count * 1000) / tookMs).toLocaleString('en');
+    return [
+      {
+        name: `${verifiers} verifiers × ${keys.toLocaleString('en')} hot keys`,
+        value: `${each(calls)} calls/s, of them ${((100 * waits) / calls).toFixed(2)} % waited for Redis; ${each(turns)} exchanges/s in ${each(counts.exchanges - before)} calls of Redis, ${(share * 100).toFixed(1)} % of its core`,
+      },
+    ];
+  } finally {
+    redis.disconnect();
+    await nodes.close();
+  }
+}
+
+async function cpuOf(redis: Redis): Promise<number> {
+  const info = await redis.info('cpu');
+  const of = (name: string) => Number(new RegExp(`${name}:(\\S+)`).exec(info)?.[1]);
+  return (of('used_cpu_user') + of('used_cpu_sys')) * 1000;
+}
+
+export default limits;

@@ -1,0 +1,47 @@
+// One verifier without HTTP that looks up each key of a file once, beside bare GETs: `look-ups.ts <keys file>`.
+import { readFileSync } from 'node:fs';
+import { uniqueTexts } from '../../shared/contract/request-id.ts';
+import { systemClock } from '../../shared/lang/clock.ts';
+import { loadConfig } from '../../shared/process/load-config.ts';
+import { createLogger } from '../../shared/process/log.ts';
+import { RedisNodes } from '../../shared/redis/redis.ts';
+import { redisSettings } from '../../shared/redis/redis-settings.ts';
+import { questionAbout } from '../../verifier/core/question/question.ts';
+import { Verifier } from '../../verifier/core/verifier.ts';
+import { RedisDirectory } from '../../verifier/redis/api-session.ts';
+import { percentile } from '../harness.ts';
+import { silent, verifierLimits } from '../verifier-options.ts';
+
+const keys = readFileSync(process.argv[2] ?? '', 'utf8').split('\n');
+const nodes = new RedisNodes(
+  loadConfig(redisSettings, process.env),
+  systemClock,
+  createLogger('verifier', 'silent'),
+);
+const verifier = new Verifier({
+  directory: new RedisDirectory(nodes, 0, systemClock),
+  clock: systemClock,
+  newNonce: uniqueTexts(),
+  limits: verifierLimits,
+  apiIds: ['bench'],
+  foreignKeys: false,
+  events: silent,
+});
+verifier.start();
+await verifier.followers[0]?.whenLive();
+const redis = await nodes.connection('kf:bench');
+const gets: number[] = [];
+const lookUps: number[] = [];
+for (const key of keys) {
+  let startedAt = performance.now();
+  await redis.get('kf:bench:nothing');
+  gets.push(performance.now() - startedAt);
+  startedAt = performance.now();
+  const verdict = await verifier.lookUp(questionAbout(key));
+  lookUps.push(performance.now() - startedAt);
+  if (verdict.code !== 'VALID') throw new Error(verdict.code);
+}
+// The first tenth warms the just-in-time compiler up.
+const settled = (all: number[]) => percentile(all.slice(all.length / 10), 0.5);
+console.log(JSON.stringify({ get: settled(gets), lookUp: settled(lookUps) }));
+process.exit(0);

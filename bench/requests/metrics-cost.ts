@@ -1,0 +1,38 @@
+import { type Benchmark, inDirectory } from '../harness.ts';
+import { interleave, SERVER_CORE, throughputRows, verifyRequest } from '../load/load.ts';
+import { startBackend, startVerifier, warm } from '../servers.ts';
+
+const SCRAPE_MS = 1000;
+
+/** Measures what metrics cost the hot path, scraped far more often than Prometheus does. */
+const metricsCost: Benchmark = ({ quick }) =>
+  inDirectory(async (directory) => {
+    // Short ones: the two loads of a round are compared, and what else the machine does lasts for seconds.
+    const rounds = quick ? 3 : 18;
+    const backend = await startBackend(directory, 10_000);
+    const counting = { ...(await startVerifier(backend)), name: 'metrics on, scraped every second' };
+    const other = await startVerifier(backend, 'bench/peers/verifier-without-metrics.ts');
+    const silent = { ...other, name: 'nothing counted' };
+    const scraping = setInterval(() => {
+      fetch(`${counting.adminAddress}/metrics`)
+        .then((answer) => answer.arrayBuffer())
+        .catch(() => undefined); // the verifier has stopped
+    }, SCRAPE_MS);
+    try {
+      const requests = backend.keys.map(verifyRequest);
+      for (const verifier of [counting, silent]) await warm(verifier, backend.keys);
+      const contenders = [counting, silent].map(({ name, port }) => ({ name, port, requests }));
+      const loads = await interleave(contenders, rounds, 2);
+      return {
+        title: 'What metrics cost',
+        about: `verifyKey from memory, 10,000 keys, 32 connections; each verifier on core ${SERVER_CORE}, the load on the other; interleaved, medians of ${rounds} rounds of 2 s, and of the ratios within each.`,
+        rows: throughputRows(loads, { 'nothing counted': 0.97 }),
+      };
+    } finally {
+      clearInterval(scraping);
+      for (const { stop } of [counting, silent]) await stop();
+      await backend.stop();
+    }
+  });
+
+export default metricsCost;

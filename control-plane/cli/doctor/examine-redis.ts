@@ -1,0 +1,196 @@
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { systemClock } from '#shared/lang/clock.ts';
+import { loadConfigOrExit } from '#shared/process/load-config.ts';
+import { createLogger } from '#shared/process/log.ts';
+import { RedisNodes } from '#shared/redis/redis.ts';
+import { troubleOf } from '#shared/redis/redis-fault.ts';
+import { apiList } from '#shared/redis/redis-keys.ts';
+import { type RedisConfig, redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import { Script } from '#shared/redis/script.ts';
+import { settings } from '../../config.ts';
+import { crashFaults, evictionFaults, lookAt, type RedisFacts } from '../../redis/server-facts.ts';
+import { examineFleet } from './examine-fleet.ts';
+import type { Finding } from './finding.ts';
+
+const rightsScript = new Script(new URL('../../redis/lua/check-rights.lua', import.meta.url));
+
+const K = 'kf:{!doctor}:x';
+/** Every command of the control plane, as it would be run. */
+const NEEDED = `
+  hello 3, info server, time, config get x, cluster slots, wait 0 0, eval x 0, evalsha x 0, publish kf:{doctor}:chg x,
+  get ${K}, mget ${K}, set ${K} v, del ${K}, exists ${K}, incr ${K}, pexpire ${K} 1, pttl ${K},
+  hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hlen ${K}, hvals ${K},
+  zadd ${K} 0 m, zrem ${K} m, zcard ${K}, zcount ${K} 0 1, zscore ${K} m, zrange ${K} 0 1,
+  zrangebyscore ${K} 0 1, zrevrangebyscore ${K} 1 0, zrangebylex ${K} - +,
+  xadd ${K} * f v, xrange ${K} - +, xrevrange ${K} + -`
+  .trim()
+  .split(/,\s+/);
+/** Commands that no process of ours uses. */
+const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list', 'shutdown'];
+
+const { REDIS_MIN_REPLICAS_MAX_LAG_S } = settings;
+type Config = RedisConfig & { readonly REDIS_MIN_REPLICAS_MAX_LAG_S: number };
+
+/**
+ * Looks at Redis as the control plane reaches it, by the control plane's own settings.
+ * @param startedUrl of the Redis that `npm start` runs on this machine, for where REDIS_URL is not set
+ * @param verifierId who answered as the verifier
+ */
+export async function examineRedis(
+  startedUrl: string | undefined,
+  verifierId: string | undefined,
+): Promise<Finding[]> {
+  const REDIS_URL = { ...redisSettings.REDIS_URL, default: startedUrl ?? redisSettings.REDIS_URL.default };
+  const config = loadConfigOrExit({ ...redisSettings, REDIS_URL, REDIS_MIN_REPLICAS_MAX_LAG_S }, redisFaults);
+  const nodes = connect(config);
+  try {
+    const servers = await nodes.primaries();
+    const all = await Promise.all(servers.map((redis) => lookAt(nodes, redis)));
+    const [facts] = all;
+    if (facts === undefined) throw unavailable('the Cluster has no node that owns a slot');
+    return [
+      { check: 'Redis', found: `version ${facts.version}, ${config.REDIS_MODE}${numberOf(all)}` },
+      persistenceOf(all),
+      memoryOf(all),
+      await replicationOf(nodes, facts, config),
+      ...(config.REDIS_MODE === 'cluster' && facts.refusal === undefined ? [coverageOf(all)] : []),
+      await rightsOf(nodes, config),
+      ...(await strangers(config)),
+      ...(await examineFleet(nodes, verifierId)),
+    ];
+  } catch (error) {
+    const change = 'say in REDIS_URL, REDIS_MODE and REDIS_PASSWORD_FILE what the control plane is told';
+    return [{ check: 'Redis', found: reason(error), change }];
+  } finally {
+    await nodes.close();
+  }
+}
+
+const connect = (config: RedisConfig) =>
+  new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
+
+const numberOf = (all: readonly RedisFacts[]) => (all.length > 1 ? `, ${all.length} primaries` : '');
+
+/** An outage, or a refusal, with what Redis or the system said about it. Rejects with what is neither. */
+function reason(error: unknown): string {
+  if (error instanceof ApiError)
+    return error.cause ? `${error.message}: ${troubleOf(error.cause)}` : error.message;
+  if (error instanceof Error && error.name === 'ReplyError') return `Redis refused: ${error.message}`;
+  throw error;
+}
+
+/** The faults of all servers, each once. */
+function faultsOf(
+  all: readonly RedisFacts[],
+  of: (facts: RedisFacts) => readonly string[],
+): { change?: string } {
+  const faults = [...new Set(all.flatMap(of))];
+  return faults.length === 0 ? {} : { change: faults.join('; ') };
+}
+
+/** The values of a setting at all of them; more than one where they differ. */
+const valuesOf = (all: readonly RedisFacts[], of: (facts: RedisFacts) => string | undefined) =>
+  [...new Set(all.map(of))].join(' and ');
+
+function persistenceOf(all: readonly RedisFacts[]): Finding {
+  const check = 'persistence';
+  const value = (name: string) => `${name} ${valuesOf(all, ({ settings }) => settings.get(name))}`;
+  const refused = all.find(({ refusal }) => refusal !== undefined)?.refusal;
+  const found =
+    refused === undefined
+      ? ['appendonly', 'appendfsync', 'no-appendfsync-on-rewrite'].map(value).join(', ')
+      : `not known: CONFIG GET is refused (${refused})`;
+  return { check, found, ...faultsOf(all, crashFaults) };
+}
+
+function memoryOf(all: readonly RedisFacts[]): Finding {
+  const found = valuesOf(all, ({ memoryMax, memoryPolicy }) =>
+    memoryMax === 0 ? 'no limit' : `at most ${Math.round(memoryMax / 2 ** 20)} MiB, then ${memoryPolicy}`,
+  );
+  return { check: 'memory', found, ...faultsOf(all, evictionFaults) };
+}
+
+async function replicationOf(nodes: RedisNodes, { settings }: RedisFacts, config: Config): Promise<Finding> {
+  const wanted = config.REDIS_REPLICAS;
+  const info = await nodes.run(apiList, (redis) => redis.info('replication'));
+  const present = Number(/connected_slaves:(\d+)/.exec(info)?.[1] ?? 0);
+  const check = 'replication';
+  const found = `${present} replicas; writes wait for ${wanted} (REDIS_REPLICAS)`;
+  const changes = [
+    ...(present < wanted ? [`every write is refused until ${wanted} replicas are there`] : []),
+    ...(present > wanted ? [`a failover can lose a disable: set REDIS_REPLICAS=${present}`] : []),
+  ];
+  if (wanted > 0 && settings.size > 0) {
+    const lagS = config.REDIS_MIN_REPLICAS_MAX_LAG_S;
+    if (settings.get('min-replicas-to-write') === '0') {
+      changes.push('a primary that was cut off would go on accepting: set `min-replicas-to-write 1`');
+    } else if (settings.get('min-replicas-max-lag') !== String(lagS)) {
+      const there = settings.get('min-replicas-max-lag');
+      changes.push(`set REDIS_MIN_REPLICAS_MAX_LAG_S=${there}, or \`min-replicas-max-lag ${lagS}\``);
+    }
+  }
+  return { check, found, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) };
+}
+
+/** Setting that decides what becomes of the other shards of a Cluster when one is lost. */
+function coverageOf(all: readonly RedisFacts[]): Finding {
+  const value = valuesOf(all, ({ settings }) => settings.get('cluster-require-full-coverage'));
+  const found = `cluster-require-full-coverage ${value}`;
+  if (value === 'no') return { check: 'shards', found };
+  const change =
+    'the loss of one shard stops the APIs of all: `CONFIG SET cluster-require-full-coverage no` on every node';
+  return { check: 'shards', found, change };
+}
+
+async function rightsOf(nodes: RedisNodes, config: Config): Promise<Finding> {
+  const check = 'rights';
+  const redis = await nodes.connection(apiList);
+  const all = [...NEEDED, ...NEEDLESS];
+  let denied: Set<string>;
+  try {
+    const reply = await nodes.within(redis, rightsScript.run(redis, [apiList], all));
+    denied = new Set(reply as string[]);
+  } catch (error) {
+    return { check, found: reason(error), change: `permit +eval and +evalsha on ~kf:*` };
+  }
+  const missing = NEEDED.filter((command) => denied.has(command)).map(nameOf);
+  if (missing.length > 0) {
+    return {
+      check,
+      found: `lacks ${missing.join(', ')}`,
+      change: `permit ${permit(missing)} on ~kf:* and &kf:*`,
+    };
+  }
+  const needless = NEEDLESS.filter((command) => !denied.has(command)).map(nameOf);
+  if (needless.length === 0) return { check, found: 'what is needed, and not more' };
+  if (isPrivate(config)) return { check, found: 'all; only users of this machine reach its socket' };
+  const change = 'give each process a Redis user of its own, limited to what it needs';
+  return { check, found: `more than is needed: ${needless.join(', ')}`, change };
+}
+
+const nameOf = (command: string) =>
+  command.startsWith('get other')
+    ? 'keys of others'
+    : (/^(config|cluster) \w+|^\w+/.exec(command)?.[0] ?? command);
+const permit = (names: readonly string[]) => names.map((name) => `+${name.replace(' ', '|')}`).join(' ');
+
+/** True for a unix socket, which the network cannot reach. */
+const isPrivate = (config: Config) => config.REDIS_URL[0]?.protocol === 'unix:';
+
+/** Checks that Redis refuses clients without a password. */
+async function strangers(config: Config): Promise<Finding[]> {
+  if (isPrivate(config)) return [];
+  const urls = config.REDIS_URL.map((url) => Object.assign(new URL(url), { username: '', password: '' }));
+  const nodes = connect({ ...config, REDIS_URL: urls, REDIS_USERNAME: '', REDIS_PASSWORD: '' });
+  const check = 'strangers';
+  try {
+    await nodes.run(apiList, (redis) => redis.exists(apiList));
+    const change = 'whoever reaches Redis can change every key: set `user default off`, or a password';
+    return [{ check, found: 'are let in without a password', change }];
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return [{ check, found: 'are kept out' }];
+  } finally {
+    await nodes.close();
+  }
+}

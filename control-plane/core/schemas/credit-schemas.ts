@@ -1,0 +1,110 @@
+import { type Static, Type } from 'typebox';
+import { CREDITS_MAX, type Refill as Plan, refillText } from '#shared/contract/credits.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import type { CreditsChange } from '../change-log-port.ts';
+import { Time } from './field-schemas.ts';
+
+const Credits = (minimum: number, description: string) =>
+  Type.Integer({ minimum, maximum: CREDITS_MAX, description });
+
+const Refill = Type.Object(
+  {
+    interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')], {
+      description: 'At 00:00 UTC.',
+    }),
+    amount: Credits(1, 'Credits that there are after it; where more are left they stay.'),
+    refillDay: Type.Optional(
+      Type.Union([Type.Integer({ minimum: 1, maximum: 31 }), Type.Null()], {
+        description: 'Monthly: the day, 1 when absent; the last of the month where that is shorter.',
+      }),
+    ),
+  },
+  { additionalProperties: false, description: 'When credits come back by themselves.' },
+);
+
+/** Credits as createKey takes them. */
+export const NEW_CREDITS = {
+  remaining: Type.Optional(
+    Credits(0, 'Credits: each verification costs one, or what it says. Absent: as many as are asked for.'),
+  ),
+  refill: Type.Optional(Refill),
+};
+
+/** Credits as updateKey takes them. */
+export const CHANGED_CREDITS = {
+  remaining: Type.Optional(
+    Type.Union([Credits(0, 'Credits from now on.'), Type.Null()], {
+      description: 'null: from now on as many as are asked for.',
+    }),
+  ),
+  refill: Type.Optional(Type.Union([Refill, Type.Null()], { description: 'null: no refill any more.' })),
+};
+
+/** Body of updateRemaining, without the key. */
+export const CREDITS_OPERATION = {
+  op: Type.Union([Type.Literal('set'), Type.Literal('increment'), Type.Literal('decrement')]),
+  value: Type.Union([Credits(0, 'Credits.'), Type.Null()], {
+    description: 'null, for `set` only: from now on as many as are asked for. A decrement ends at 0.',
+  }),
+};
+
+/** Credits as a key shows them. */
+export const SHOWN_CREDITS = {
+  remaining: Type.Optional(Type.Integer({ minimum: 0, description: 'Credits left. Absent: no limit.' })),
+  refill: Type.Optional(
+    Type.Object({
+      interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')]),
+      amount: Type.Integer(),
+      refillDay: Type.Optional(Type.Integer()),
+      lastRefillAt: Type.Optional(Time('When it last happened')),
+    }),
+  ),
+  remainingHeld: Type.Optional(
+    Type.Integer({
+      description: 'Part of `remaining` that verifiers hold, or have spent since they last said.',
+    }),
+  ),
+  remainingLost: Type.Optional(
+    Type.Integer({ description: 'Credits gone with verifiers that crashed; in `remaining` no more.' }),
+  ),
+};
+
+/** Credits that a key is created with. */
+export interface NewCredits {
+  readonly value: number;
+  /** As it is stored; `''` = none. */
+  readonly refill: string;
+}
+
+/** Throws BAD_REQUEST naming the field and the rule. */
+export function newCredits(given: {
+  readonly remaining?: number | undefined;
+  readonly refill?: Static<typeof Refill> | undefined;
+}): NewCredits | undefined {
+  const { remaining, refill } = given;
+  if (remaining !== undefined) return { value: remaining, refill: refill ? textOf(refill) : '' };
+  if (refill) throw new ApiError('BAD_REQUEST', 'refill: only with remaining');
+  return undefined;
+}
+
+/** Change that updateKey asks for; undefined = the credits stay as they are. Throws BAD_REQUEST. */
+export function creditsChange(given: {
+  readonly remaining?: number | null | undefined;
+  readonly refill?: Static<typeof Refill> | null | undefined;
+}): CreditsChange | undefined {
+  const { remaining, refill } = given;
+  const text = refill === undefined ? undefined : refill === null ? '' : textOf(refill);
+  if (remaining === null) {
+    if (refill) throw new ApiError('BAD_REQUEST', 'refill: not where remaining is null');
+    return { op: 'none' };
+  }
+  if (remaining === undefined) return text === undefined ? undefined : { op: 'refill', refill: text };
+  return { op: 'set', value: remaining, ...(text === undefined ? {} : { refill: text }) };
+}
+
+function textOf({ interval, amount, refillDay }: Static<typeof Refill>): string {
+  if (interval === 'daily' && typeof refillDay === 'number')
+    throw new ApiError('BAD_REQUEST', 'refill.refillDay: only with the interval monthly');
+  const plan: Plan = { interval, amount, ...(typeof refillDay === 'number' ? { refillDay } : {}) };
+  return refillText(plan);
+}

@@ -1,0 +1,49 @@
+import { type Clock, pause } from '#shared/lang/clock.ts';
+import { apiKeys, poolKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+import type { DurableWriter } from '../durable-writer.ts';
+
+const settleScript = new Script(new URL('../lua/credits/settle-credits.lua', import.meta.url));
+
+/** Time that holders have to give back what a decrement took, once they know of it; milliseconds. */
+const GIVEN_BACK_MS = 1000;
+const LOOK_AGAIN_MS = 10;
+
+/** Ends decrements that took off more than Redis had at hand. */
+export class Credits {
+  readonly #writer: DurableWriter;
+  readonly #clock: Clock;
+
+  constructor(writer: DurableWriter, clock: Clock) {
+    this.#writer = writer;
+    this.#clock = clock;
+  }
+
+  /**
+   * Waits until every verifier that is in touch has given back what it had. The change must be complete. One that does not
+   * say anything in time leaves the debt to the next change.
+   * @returns credits left; undefined when there are none to count any more
+   */
+  async settle(apiId: string, keyId: string): Promise<number | undefined> {
+    const untilMs = this.#clock.monotonicMs() + GIVEN_BACK_MS;
+    for (;;) {
+      const [done, remaining] = await this.#look(apiId, keyId);
+      if (remaining === undefined) return undefined;
+      if (done === '1' || this.#clock.monotonicMs() >= untilMs) return Number(remaining);
+      await pause(this.#clock, LOOK_AGAIN_MS);
+    }
+  }
+
+  /** Tells whether nobody holds anything that the key's credits lack. */
+  async isSettled(apiId: string, keyId: string): Promise<boolean> {
+    const [done = '1'] = await this.#look(apiId, keyId);
+    return done === '1';
+  }
+
+  async #look(apiId: string, keyId: string): Promise<string[]> {
+    const { members, held } = apiKeys(apiId);
+    const keys = [recordKey(apiId, keyId), members, held];
+    const { reply } = await this.#writer.run(settleScript, keys, [poolKey(apiId, '')]);
+    return reply as string[];
+  }
+}

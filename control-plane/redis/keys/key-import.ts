@@ -1,0 +1,119 @@
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { generateId } from '#shared/contract/key-format.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import { formatPointer, idPointer, parsePointer, secretPointer } from '#shared/redis/redis-keys.ts';
+import type { TooOld } from '../../core/change-log-port.ts';
+import { tooOldOf } from '../change-log.ts';
+import type { DurableWriter } from '../durable-writer.ts';
+import type { Keys } from './keys.ts';
+import {
+  createScript,
+  deletePointerScript,
+  type NewRecord,
+  neededForNew,
+  pointerScript,
+  recordCall,
+} from './new-key-record.ts';
+
+/** A key that was made elsewhere: its secret's hash, and the rest of its record. */
+export type KeyToImport = Omit<NewRecord, 'apiId' | 'keyId' | 'createdAt'>;
+
+/** Outcome for one key; `TAKEN` = the secret belongs to a key of another API, `TOO_OLD` = verifiers are too old for it. */
+export type Imported =
+  | { readonly result: 'created' | 'exists'; readonly keyId: string }
+  | { readonly result: 'TAKEN' }
+  | { readonly result: 'TOO_OLD'; readonly refusal: TooOld };
+
+interface KeyImportOptions {
+  readonly writer: DurableWriter;
+  readonly keys: Keys;
+  readonly clock: Clock;
+  readonly limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+}
+
+/** Takes in keys that were made elsewhere, known only by the hash of their secret. */
+export class KeyImport {
+  readonly #options: KeyImportOptions;
+
+  constructor(options: KeyImportOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Creates what is not there yet, in a few round trips for all together, and says for each key what became of it. Safe to
+   * call again: a secret that is there keeps its key, and one that an interrupted call left half-way is finished.
+   * Rejects with NOT_FOUND (no such API and none is made), CONFLICT (the API is being deleted), and then nothing was
+   * created; or with SERVICE_UNAVAILABLE, and then any part of it may have been.
+   */
+  async run(apiId: string, wanted: readonly KeyToImport[]): Promise<Imported[]> {
+    const nowMs = this.#options.clock.wallMs();
+    const offered = wanted.map(() => generateId('key', nowMs));
+    const held = await this.#point(
+      wanted.map(({ secretHash }, i) => [secretPointer(secretHash), formatPointer(apiId, offered[i] ?? '')]),
+    );
+    const records = wanted.flatMap((key, i): NewRecord[] => {
+      const holder = parsePointer(held[i] ?? '');
+      return holder.apiId === apiId ? [{ ...key, apiId, keyId: holder.keyId, createdAt: nowMs }] : [];
+    });
+    await this.#point(records.map(({ keyId }) => [idPointer(keyId), apiId]));
+    const statuses = await this.#createRecords(apiId, records);
+
+    const ours = new Set(offered);
+    const isOurs = ({ keyId }: NewRecord) => ours.has(keyId);
+    const refused = statuses.find((status) => status === 'NO_API' || status === 'DELETED');
+    if (refused !== undefined) {
+      await this.#forget(records.filter(isOurs));
+      if (refused === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+      throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
+    }
+    const outcomes = records.map((record, i): Imported => {
+      const refusal = tooOldOf(statuses[i], neededForNew(record));
+      if (refusal) return { result: 'TOO_OLD', refusal };
+      return { result: statuses[i] === 'OK' ? 'created' : 'exists', keyId: record.keyId };
+    });
+    await this.#forget(records.filter((record, i) => outcomes[i]?.result === 'TOO_OLD' && isOurs(record)));
+    // Pointers that were there without a record may be those of a key that is being deleted, and go with it.
+    const found = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ours.has(keyId));
+    await this.#point(found.flatMap(pointersOf));
+
+    let n = 0;
+    return held.map((holder) => {
+      const isOfThisApi = parsePointer(holder).apiId === apiId;
+      return (isOfThisApi && outcomes[n++]) || { result: 'TAKEN' };
+    });
+  }
+
+  /** @returns what each pointer holds now */
+  async #point(pointers: readonly (readonly [pointer: string, value: string])[]): Promise<string[]> {
+    const calls = pointers.map(([pointer, value]) => ({ keys: [pointer], args: [value] }));
+    const { replies, replicated } = await this.#options.writer.runAll(pointerScript, calls);
+    if (!replicated) throw unavailable('not all replicas confirmed; send it again');
+    return replies as string[];
+  }
+
+  async #createRecords(apiId: string, records: readonly NewRecord[]): Promise<unknown[]> {
+    const create = async (createApi: boolean) => {
+      const calls = records.map((record) => recordCall(record, createApi, this.#options.limits.leaseMs));
+      const { replies, replicated } = await this.#options.writer.runAll(createScript, calls);
+      if (!replicated) throw unavailable('not all replicas confirmed; send it again');
+      return replies;
+    };
+    const statuses = await create(false);
+    if (!statuses.includes('NO_API') || !this.#options.limits.apiAutoCreate) return statuses;
+    await this.#options.keys.listApi(apiId);
+    return create(true);
+  }
+
+  /** Takes back the pointers of keys that could not be created. */
+  async #forget(records: readonly NewRecord[]): Promise<void> {
+    const calls = records.flatMap(pointersOf).map(([pointer, value]) => ({ keys: [pointer], args: [value] }));
+    await this.#options.writer.runAll(deletePointerScript, calls);
+  }
+}
+
+function pointersOf({ apiId, keyId, secretHash }: NewRecord): [pointer: string, value: string][] {
+  return [
+    [secretPointer(secretHash), formatPointer(apiId, keyId)],
+    [idPointer(keyId), apiId],
+  ];
+}

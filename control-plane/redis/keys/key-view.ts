@@ -1,0 +1,160 @@
+import { type Refill, refillOf } from '#shared/contract/credits.ts';
+import { KEY_LETTERS, type ShownFields, shownFields } from '#shared/contract/key-record.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { Script } from '#shared/redis/script.ts';
+
+const readScript = new Script(new URL('../lua/keys/read-key.lua', import.meta.url));
+const idsScript = new Script(new URL('../lua/keys/list-ids.lua', import.meta.url));
+const listScript = new Script(new URL('../lua/keys/list-keys.lua', import.meta.url));
+
+/** Credits of a key, where it has any. */
+interface CreditsView {
+  readonly remaining?: number;
+  readonly refill?: Refill & { readonly lastRefillAt?: number };
+  /** Part of them that verifiers hold. */
+  readonly remainingHeld?: number;
+  /** Credits that crashed verifiers took with them. */
+  readonly remainingLost?: number;
+}
+
+/** A key as admins see it: never its secret, never its hash. */
+export type Key = ShownFields &
+  CreditsView & {
+    readonly id: string;
+    readonly keyId: string;
+    readonly apiId: string;
+    readonly start: string;
+    readonly createdAt: number;
+    readonly updatedAt?: number;
+    /** The key that took its place. */
+    readonly rerolledTo?: string;
+    /** The key whose place it took. */
+    readonly rerolledFrom?: string;
+  };
+
+/** Conditions on the keys of a listing; all must hold. */
+export interface KeyFilter {
+  readonly enabled?: boolean;
+  readonly externalId?: string;
+  readonly namePrefix?: string;
+}
+
+/** One page of a listing. */
+export interface KeyPage {
+  readonly keys: readonly Key[];
+  /** All keys of the API, whatever the filter. */
+  readonly total: number;
+  /** The creation number to go on from; undefined on the last page. */
+  readonly next?: number;
+}
+
+/** Letters of the fields that the scripts return besides meta. */
+const LETTERS = ['s', 'c', 'u', 'T', 'F', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
+/** Most keys that one page examines under a filter that has no index. */
+const EXAMINED_MAX = 1000;
+
+/**
+ * Reads keys from Redis. Each call is one script, so its answer was true at one moment. Separate reads could miss a meta that
+ * a change moves between the record and a key of its own.
+ */
+export class KeyView {
+  readonly #nodes: RedisNodes;
+
+  constructor(nodes: RedisNodes) {
+    this.#nodes = nodes;
+  }
+
+  /** undefined when there is no such key. */
+  async get(apiId: string, keyId: string): Promise<Key | undefined> {
+    const { head } = apiKeys(apiId);
+    const keys = [head, recordKey(apiId, keyId), metaKey(apiId, keyId)];
+    const fields = (await this.#run(readScript, keys, LETTERS)) as string[];
+    return fields.length === 0 ? undefined : keyOf(apiId, keyId, fields);
+  }
+
+  /**
+   * One page of an API's keys, or of what else `index` lists, in order of creation, from creation number `from` on; undefined
+   * when there is no such API.
+   * Examines at most EXAMINED_MAX keys, so a page under a filter may be short and still have a `next`.
+   */
+  async list(
+    apiId: string,
+    filter: KeyFilter,
+    limit: number,
+    order: 'asc' | 'desc',
+    from?: number,
+    index = apiKeys(apiId).index,
+  ): Promise<KeyPage | undefined> {
+    const { head } = apiKeys(apiId);
+    const source = filter.externalId === undefined ? index : ownerKey(apiId, filter.externalId);
+    const enabled = filter.enabled === undefined ? '' : filter.enabled ? '1' : '0';
+    const where = [recordKey(apiId, ''), metaKey(apiId, '')];
+    const which = [order, from ?? '', limit, EXAMINED_MAX, enabled, filter.namePrefix ?? ''];
+    const reply = await this.#run(listScript, [head, index, source], [...where, ...which, ...LETTERS]);
+    const [total, next, ...found] = reply as [number, string, ...string[][]] | [];
+    if (total === undefined) return undefined;
+    return {
+      keys: found.map(([keyId = '', ...fields]) => keyOf(apiId, keyId, fields)),
+      total,
+      ...(next ? { next: Number(next) } : {}),
+    };
+  }
+
+  /**
+   * One page of the ids of an API's keys, or of one owner's, in order of creation, from creation number `from` on; undefined
+   * when there is no such API.
+   */
+  async ids(
+    apiId: string,
+    externalId: string | undefined,
+    limit: number,
+    from?: number,
+  ): Promise<{ readonly keyIds: readonly string[]; readonly next?: number } | undefined> {
+    const { head, index } = apiKeys(apiId);
+    const source = externalId === undefined ? index : ownerKey(apiId, externalId);
+    const reply = await this.#run(idsScript, [head, source], [from ?? '', limit]);
+    const [next, ...keyIds] = reply as string[];
+    return next === undefined ? undefined : { keyIds, ...(next === '' ? {} : { next: Number(next) }) };
+  }
+
+  async #run(script: Script, keys: readonly string[], args: readonly (string | number)[]): Promise<unknown> {
+    return this.#nodes.run(keys[0] ?? '', (redis) => script.run(redis, keys, args));
+  }
+}
+
+/** @param values of meta, then of LETTERS */
+function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly string[]): Key {
+  const {
+    s = '',
+    c,
+    u,
+    T,
+    F,
+    ...fields
+  } = Object.fromEntries(LETTERS.map((letter, i) => [letter, values[i]]));
+  return {
+    id: keyId,
+    keyId,
+    apiId,
+    start: s,
+    createdAt: Number(c),
+    ...(u ? { updatedAt: Number(u) } : {}),
+    ...(T ? { rerolledTo: T } : {}),
+    ...(F ? { rerolledFrom: F } : {}),
+    ...shownFields({ ...fields, m }),
+    ...creditsOf(values.slice(LETTERS.length)),
+  };
+}
+
+/** @param values as credits.lua tells them; none where there are no credits */
+function creditsOf([remaining, plan = '', refilledAt, held, lost]: readonly string[]): CreditsView {
+  if (!remaining) return {};
+  const refill = refillOf(plan);
+  return {
+    remaining: Number(remaining),
+    ...(refill ? { refill: { ...refill, ...(refilledAt ? { lastRefillAt: Number(refilledAt) } : {}) } } : {}),
+    ...(Number(held) > 0 ? { remainingHeld: Number(held) } : {}),
+    ...(Number(lost) > 0 ? { remainingLost: Number(lost) } : {}),
+  };
+}

@@ -1,0 +1,237 @@
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { generateId, generateKey, hashSecret, startOf } from '#shared/contract/key-format.ts';
+import { KEY_FIELDS } from '#shared/contract/key-record.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import {
+  apiKeys,
+  apiList,
+  formatPointer,
+  idPointer,
+  parsePointer,
+  recordKey,
+  secretPointer,
+} from '#shared/redis/redis-keys.ts';
+import type { ChangeLog } from '../../core/change-log-port.ts';
+import { tooOld } from '../../core/not-written.ts';
+import { BYTES, parseDefaults, SeenDefaults } from '../api-defaults.ts';
+import { tooOldOf } from '../change-log.ts';
+import type { DurableWriter } from '../durable-writer.ts';
+import {
+  createScript,
+  deletePointerScript,
+  type NewFields,
+  type NewRecord,
+  neededForNew,
+  pointerScript,
+  recordCall,
+} from './new-key-record.ts';
+
+/** A key to be created. */
+export interface NewKey extends NewFields {
+  readonly apiId: string;
+  /** The API's default where it is absent, and so is the next. */
+  readonly prefix?: string;
+  readonly byteLength?: number;
+}
+
+/** A key and the hash of its secret. */
+export interface PointedKey {
+  readonly keyId: string;
+  readonly secretHash: string;
+}
+
+/** Secrets that are made anew because the API's defaults changed meanwhile, before the caller is told to try again. */
+const TRIES = 5;
+
+interface KeysOptions {
+  readonly nodes: RedisNodes;
+  readonly writer: DurableWriter;
+  readonly log: ChangeLog;
+  readonly clock: Clock;
+  readonly limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
+}
+
+/** Keys in Redis: creating and finding them. Changing them is the change log's business, showing them KeyView's. */
+export class Keys {
+  readonly #options: KeysOptions;
+  readonly #defaults = new SeenDefaults();
+
+  constructor(options: KeysOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Creates a key, which every verifier knows from the moment this resolves.
+   * Rejects with NOT_FOUND (no such API and none is made), CONFLICT (the API is being deleted), VERIFIERS_TOO_OLD or
+   * SERVICE_UNAVAILABLE, and then nobody has the secret and what was written is undone where it can be.
+   */
+  async create(key: NewKey): Promise<{ keyId: string; key: string }> {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const created = await this.#createWith(this.#defaults.of(key.apiId), key);
+      if (typeof created !== 'string') return created;
+      this.#defaults.saw(key.apiId, created);
+    }
+    throw unavailable('the defaults of the API change all the time; nothing was created');
+  }
+
+  /** @returns the API's defaults, where they are other ones, and then nothing was created */
+  async #createWith(defaults: string, key: NewKey): Promise<{ keyId: string; key: string } | string> {
+    const { byteLength, prefix, ...given } = key;
+    const { apiId } = key;
+    const { defaultPrefix, defaultBytes = BYTES } = parseDefaults(defaults);
+    const bytes = byteLength ?? defaultBytes;
+    const secret = generateKey(bytes, prefix ?? defaultPrefix);
+    const secretHash = hashSecret(secret);
+    const nowMs = this.#options.clock.wallMs();
+    const keyId = generateId('key', nowMs);
+    const needed = byteLength === undefined || prefix === undefined ? { defaults } : {};
+    const about = { keyId, secretHash, start: startOf(secret), createdAt: nowMs, foreign: false };
+    const record = { ...given, ...about, ...needed, ...(bytes === BYTES ? {} : { bytes }) };
+    try {
+      const pointers = this.point(apiId, { keyId, secretHash });
+      // The record comes after both of them in either case.
+      if (!this.#options.writer.inOrder) await pointers;
+      let [reply] = await Promise.all([this.#createRecord(record, false), pointers]);
+      if (reply === 'NO_API' && this.#options.limits.apiAutoCreate) {
+        await this.listApi(apiId);
+        reply = await this.#createRecord(record, true);
+      }
+      const [status, present] = typeof reply === 'string' ? [reply] : (reply as string[]);
+      if (status === 'OTHER_DEFAULTS' && present !== undefined) {
+        await this.forgetPointers(apiId, keyId, secretHash);
+        return present;
+      }
+      const refusal = tooOldOf(reply, neededForNew(record));
+      if (refusal) throw tooOld(apiId, refusal);
+      if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+      if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
+      if (status !== 'OK') throw new ApiError('CONFLICT', 'the key exists already');
+      return { keyId, key: secret };
+    } catch (error) {
+      await this.#undo(apiId, keyId, secretHash);
+      throw error;
+    }
+  }
+
+  /** The API that a key is of; undefined when the id is unknown. A deleted key may still point to its API. */
+  async apiOf(keyId: string): Promise<string | undefined> {
+    const pointer = idPointer(keyId);
+    return (await this.#options.nodes.run(pointer, (redis) => redis.get(pointer))) ?? undefined;
+  }
+
+  /** The place of the key with this secret; undefined when there is none. A deleted key may still be found. */
+  async find(secretHash: string): Promise<{ apiId: string; keyId: string } | undefined> {
+    const pointer = secretPointer(secretHash);
+    const value = await this.#options.nodes.run(pointer, (redis) => redis.get(pointer));
+    return value === null ? undefined : parsePointer(value);
+  }
+
+  /** Tells whether an API was deleted and some of its keys are not swept yet. */
+  async isApiDeleted(apiId: string): Promise<boolean> {
+    const { head } = apiKeys(apiId);
+    return (await this.#options.nodes.run(head, (redis) => redis.hexists(head, 'deleted'))) === 1;
+  }
+
+  /** The sequence of a key's latest change; 0 when it never had one, undefined when there is no such key. */
+  async lastSequence(apiId: string, keyId: string): Promise<number | undefined> {
+    const record = recordKey(apiId, keyId);
+    const [secretHash, version] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'p', 'v'),
+    );
+    return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
+  }
+
+  /** A list that a key has, with the version of its record, on which a change of it can be conditional; undefined = there is no record. */
+  async listOf(
+    apiId: string,
+    keyId: string,
+    field: 'permissions' | 'roles',
+  ): Promise<{ readonly values: readonly string[]; readonly version: string } | undefined> {
+    const record = recordKey(apiId, keyId);
+    const [secretHash, version, text] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'p', 'v', KEY_FIELDS[field].letter),
+    );
+    return secretHash ? { values: slugsOf(text ?? ''), version: version ?? '0' } : undefined;
+  }
+
+  /** Sets the pointers of a key, whose record comes after both. Rejects with CONFLICT or SERVICE_UNAVAILABLE. */
+  async point(apiId: string, { keyId, secretHash }: PointedKey): Promise<void> {
+    await Promise.all([
+      this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
+      this.#point(idPointer(keyId), apiId),
+    ]);
+  }
+
+  /** Takes a deleted key's pointers away. They lead nowhere already, so failing to is harmless. */
+  async forgetPointers(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    await Promise.all([
+      this.#options.writer.run(
+        deletePointerScript,
+        [secretPointer(secretHash)],
+        [formatPointer(apiId, keyId)],
+      ),
+      this.#options.writer.run(deletePointerScript, [idPointer(keyId)], [apiId]),
+    ]);
+  }
+
+  /** The hash of a key's secret, for `forgetPointers`. */
+  async secretHashOf(apiId: string, keyId: string): Promise<string | undefined> {
+    const record = recordKey(apiId, keyId);
+    return (await this.#options.nodes.run(record, (redis) => redis.hget(record, 'p'))) ?? undefined;
+  }
+
+  /** Makes listApis know an API that is about to be created. */
+  async listApi(apiId: string): Promise<void> {
+    await this.#options.nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
+  }
+
+  /** The same for several keys, in their order. */
+  async secretHashesOf(apiId: string, keyIds: readonly string[]): Promise<(string | undefined)[]> {
+    const hashes = await this.#options.nodes.run(recordKey(apiId, ''), (redis) =>
+      Promise.all(keyIds.map((keyId) => redis.hget(recordKey(apiId, keyId), 'p'))),
+    );
+    return hashes.map((secretHash) => secretHash ?? undefined);
+  }
+
+  /**
+   * `forgetPointers` of keys that were just deleted. An import of the same secret may have brought a key back under
+   * the pointers that it found; it sets them again after its record, and this gives them back where it came too late.
+   */
+  async forgetDeleted(apiId: string, deleted: readonly PointedKey[]): Promise<void> {
+    const pointers = deleted.flatMap(({ keyId, secretHash }) => [
+      { keys: [secretPointer(secretHash)], args: [formatPointer(apiId, keyId)] },
+      { keys: [idPointer(keyId)], args: [apiId] },
+    ]);
+    await this.#options.writer.runAll(deletePointerScript, pointers);
+    const hashes = await this.secretHashesOf(
+      apiId,
+      deleted.map(({ keyId }) => keyId),
+    );
+    const back = deleted.filter(({ secretHash }, i) => hashes[i] === secretHash);
+    await Promise.all(back.map((key) => this.point(apiId, key)));
+  }
+
+  async #point(pointer: string, value: string): Promise<void> {
+    const { reply, replicated } = await this.#options.writer.run(pointerScript, [pointer], [value]);
+    if (reply !== value) throw new ApiError('CONFLICT', 'the secret exists already');
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+  }
+
+  async #createRecord(record: NewRecord, createApi: boolean): Promise<unknown> {
+    const { keys, args } = recordCall(record, createApi, this.#options.limits.leaseMs);
+    const { reply, replicated } = await this.#options.writer.run(createScript, keys, args);
+    if (!replicated) throw unavailable('not all replicas confirmed; nothing was created');
+    return reply;
+  }
+
+  async #undo(apiId: string, keyId: string, secretHash: string): Promise<void> {
+    try {
+      await this.#options.log.write({ apiId, operation: 'delete', keyId, fields: {} });
+      await this.forgetPointers(apiId, keyId, secretHash);
+    } catch {
+      return; // Redis is away; what remains is a key whose secret nobody has
+    }
+  }
+}

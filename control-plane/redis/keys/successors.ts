@@ -1,0 +1,61 @@
+import { generateId, generateKey, hashSecret, startOf } from '#shared/contract/key-format.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import type { RedisNodes } from '#shared/redis/redis.ts';
+import { apiKeys, recordKey } from '#shared/redis/redis-keys.ts';
+import type { Successor } from '../../core/change-log-port.ts';
+import { BYTES, parseDefaults } from '../api-defaults.ts';
+import type { Keys } from './keys.ts';
+
+/** A secret that is to take the place of a key's, and whose record is not written yet. */
+export interface Offer {
+  readonly secret: string;
+  readonly successor: Omit<Successor, 'latestMs' | 'operationId'>;
+}
+
+/** Beginning of a key as we make it, whoever made it: its prefix, and characters of the random part. */
+const START = /^(?:([A-Za-z0-9_]{1,16})_)?[0-9A-Za-z]{4}$/;
+
+/** Secrets for keys that are rerolled. */
+export class Successors {
+  readonly #nodes: RedisNodes;
+  readonly #keys: Keys;
+  readonly #clock: Clock;
+
+  constructor(nodes: RedisNodes, keys: Keys, clock: Clock) {
+    this.#nodes = nodes;
+    this.#keys = keys;
+    this.#clock = clock;
+  }
+
+  /**
+   * A secret like that of a key, with the pointers of another key that is to have it; undefined where there is no such key.
+   * What was imported without the beginning of its secret gets one as its API makes them. Rejects with SERVICE_UNAVAILABLE.
+   */
+  async offer(apiId: string, keyId: string): Promise<Offer | undefined> {
+    const [record, { head }] = [recordKey(apiId, keyId), apiKeys(apiId)];
+    const [[secretHash, start, bytes], defaults] = await this.#nodes.run(record, (redis) =>
+      Promise.all([redis.hmget(record, 'p', 's', 'b'), redis.hmget(head, 'prefix', 'bytes')]),
+    );
+    if (!secretHash) return undefined;
+    const { defaultPrefix, defaultBytes = BYTES } = parseDefaults(
+      defaults.map((text) => text ?? '').join(' '),
+    );
+    const like = START.exec(start ?? '');
+    const length = bytes ? Number(bytes) : like ? BYTES : defaultBytes;
+    const secret = generateKey(length, like ? like[1] : defaultPrefix);
+    const successor = {
+      keyId: generateId('key', this.#clock.wallMs()),
+      secretHash: hashSecret(secret),
+      start: startOf(secret),
+      bytes: length === BYTES ? undefined : length,
+    };
+    await this.#keys.point(apiId, successor);
+    return { secret, successor };
+  }
+
+  /** Takes an offer back, unless the key is there. Failing to is harmless: nobody has the secret. */
+  async withdraw(apiId: string, { successor: { keyId, secretHash } }: Offer): Promise<void> {
+    if ((await this.#keys.lastSequence(apiId, keyId)) !== undefined) return;
+    await this.#keys.forgetPointers(apiId, keyId, secretHash);
+  }
+}

@@ -1,0 +1,174 @@
+import type { NamedLimit } from '#shared/contract/credits.ts';
+import { ApiError, unavailable } from '#shared/contract/errors.ts';
+import { identityIdOf } from '#shared/contract/key-format.ts';
+import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
+import { neededBy } from '#shared/contract/protocol.ts';
+import { ROLES_PROTOCOL, slugsOf } from '#shared/contract/slugs.ts';
+import { apiKeys, indexOf, ownerKey, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import type { Write, Written } from '../../core/change-log-port.ts';
+import { notWritten } from '../../core/not-written.ts';
+import type { Propagation, Propagator } from '../../core/propagation.ts';
+import { type Apis, createSpace } from '../apis.ts';
+import type { Key, KeyView } from '../keys/key-view.ts';
+import type { RecordParts } from './new-shared-record.ts';
+
+/** APIs that are looked through in one go. */
+const APIS_AT_ONCE = 100;
+
+/** A customer, as people see it. */
+export interface Identity {
+  readonly id: string;
+  readonly externalId: string;
+  readonly enabled: boolean;
+  readonly meta: object;
+  /** Rate limits that all keys of the owner share. */
+  readonly ratelimits: readonly NamedLimit[];
+  /** The APIs in which it holds; absent = all. */
+  readonly apiIds?: readonly string[];
+}
+
+/** A key as it is shown, with the identity of its owner. */
+type WithIdentity<Shown> = Shown & { readonly identity?: Pick<Identity, 'id' | 'externalId'> };
+
+interface IdentitiesOptions extends RecordParts {
+  readonly view: KeyView;
+  readonly apis: Apis;
+  readonly propagator: Propagator;
+}
+
+/**
+ * Identities in Redis: records of the space beside all APIs, of the form that keys have, which no secret leads to. An identity's id
+ * follows from its `externalId`, so no key names its identity: verifiers join the two. All changes are entries of the shared log,
+ * creations too.
+ */
+export class Identities {
+  readonly #options: IdentitiesOptions;
+
+  constructor(options: IdentitiesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Creates an identity; its propagation, as that of a change.
+   * Rejects with CONFLICT where there is one, BAD_REQUEST where one of its APIs is not there, or VERIFIERS_TOO_OLD, and then nothing was created, or with SERVICE_UNAVAILABLE.
+   */
+  async create(
+    { externalId, ...fields }: Omit<Identity, 'id'>,
+    waitMs: number | undefined,
+    onWritten: (written: Written) => void,
+  ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
+    const { propagator, writer, clock, leaseMs } = this.#options;
+    await this.holdOff(externalId, fields.apiIds);
+    const identityId = identityIdOf(externalId);
+    const stored = storedFields({ ...fields, name: externalId });
+    const about = {
+      apiId: WORKSPACE,
+      operation: 'create',
+      keyId: identityId,
+      needs: ROLES_PROTOCOL,
+    } as const;
+    const write = { ...about, fields: stored };
+    let propagation = await propagator.apply(write, waitMs, onWritten);
+    if (!propagation) {
+      await createSpace(writer, clock.wallMs(), leaseMs);
+      propagation = await propagator.apply(write, waitMs, onWritten);
+    }
+    if (!propagation) throw unavailable('the shared log was lost; nothing was created');
+    return { identityId, propagation };
+  }
+
+  async get(identityId: string): Promise<Identity | undefined> {
+    const found = await this.#options.view.get(WORKSPACE, identityId);
+    return found && shown(found);
+  }
+
+  /**
+   * The version that the record of an identity must have when it is deleted; undefined where there is no such identity.
+   * Rejects with CONFLICT where it is disabled: its keys would be accepted again.
+   */
+  async toDelete(identityId: string): Promise<string | undefined> {
+    const record = recordKey(WORKSPACE, identityId);
+    const [version, isEnabled] = await this.#options.nodes.run(record, (redis) =>
+      redis.hmget(record, 'v', KEY_FIELDS.enabled.letter),
+    );
+    if (!version) return undefined;
+    if (isEnabled !== '1')
+      throw new ApiError('CONFLICT', 'the identity is disabled: its keys would be accepted again');
+    return version;
+  }
+
+  /** One page of identities in order of creation, from the sequence `from` on. */
+  async list(
+    limit: number,
+    from?: number,
+  ): Promise<{
+    readonly identities: readonly Identity[];
+    readonly total: number;
+    readonly next?: number;
+  }> {
+    const index = indexOf(WORKSPACE, identityIdOf(''));
+    const page = await this.#options.view.list(WORKSPACE, {}, limit, 'asc', from, index);
+    if (!page) return { identities: [], total: 0 };
+    const { keys, ...rest } = page;
+    return { identities: keys.map(shown), ...rest };
+  }
+
+  /** These keys, each with the identity of its owner where there is one that holds in its API. */
+  async shownOn<Shown extends Pick<Key, 'apiId' | 'externalId'>>(
+    keys: readonly Shown[],
+  ): Promise<WithIdentity<Shown>[]> {
+    const owners = [...new Set(keys.flatMap(({ externalId }) => externalId ?? []))];
+    if (owners.length === 0) return [...keys];
+    const records = await this.#options.nodes.run(recordKey(WORKSPACE, ''), (redis) =>
+      Promise.all(
+        owners.map((owner) =>
+          redis.hmget(recordKey(WORKSPACE, identityIdOf(owner)), 'p', KEY_FIELDS.apiIds.letter),
+        ),
+      ),
+    );
+    const scopes = new Map(owners.flatMap((owner, i) => (records[i]?.[0] ? [[owner, records[i][1]]] : [])));
+    return keys.map((key) => {
+      const { externalId = '', apiId } = key;
+      const scope = scopes.get(externalId);
+      if (!scopes.has(externalId) || (scope && !slugsOf(scope).includes(apiId))) return key;
+      return { ...key, identity: { id: identityIdOf(externalId), externalId } };
+    });
+  }
+
+  /**
+   * Sees that no verifier that knows nothing of identities answers for keys of this owner: keys that are older than the gate's rule
+   * for owners did not raise what their API needs. Rejects with BAD_REQUEST where one of `only` is
+   * not there, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
+   */
+  async holdOff(externalId: string, only?: readonly string[]): Promise<void> {
+    const { apis, nodes, log } = this.#options;
+    for (let after: string | undefined = ''; after !== undefined; ) {
+      const some: readonly string[] = only ?? (await apis.ids(after, APIS_AT_ONCE));
+      const heads = await Promise.all(
+        some.map((apiId) => {
+          const { head } = apiKeys(apiId);
+          return nodes.run(head, (redis) =>
+            Promise.all([redis.hmget(head, 's', 'c', 'deleted'), redis.exists(ownerKey(apiId, externalId))]),
+          );
+        }),
+      );
+      for (const [i, [[s, created, deleted], hasKeys]] of heads.entries()) {
+        if (only && (!created || deleted))
+          throw new ApiError('BAD_REQUEST', `apiIds.${i}: there is no such API`);
+        if (hasKeys === 0 || neededBy(s) >= ROLES_PROTOCOL) continue;
+        const about = { apiId: some[i] ?? '', operation: 'noop', keyId: '', fields: {} } as const;
+        const write: Write = { ...about, needs: ROLES_PROTOCOL };
+        const written = await log.write(write);
+        if (written.status === 'TOO_OLD') throw notWritten(write, written);
+        if (written.status === 'OK' && !written.replicated)
+          throw unavailable('not all replicas confirmed what verifiers must know; nothing was created');
+      }
+      after = only || some.length < APIS_AT_ONCE ? undefined : some.at(-1);
+    }
+  }
+}
+
+const shown = ({ keyId, name = '', enabled, meta, ratelimits = [], apiIds }: Key): Identity => ({
+  ...{ id: keyId, externalId: name, enabled, meta, ratelimits },
+  ...(apiIds ? { apiIds } : {}),
+});

@@ -1,0 +1,67 @@
+import { ApiError } from '#shared/contract/errors.ts';
+import { indexOf, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import type { Key, KeyView } from '../keys/key-view.ts';
+import { createRecord, type RecordParts, recordOf } from './new-shared-record.ts';
+
+/** Most permissions in the catalogue, so that listing them is one answer. */
+const PERMISSIONS_MAX = 1000;
+const INDEX = indexOf(WORKSPACE, 'permission_');
+
+/** A permission of the catalogue, as people see it. */
+export interface CataloguedPermission {
+  /** The permission itself, by which keys and roles have it. */
+  readonly slug: string;
+  readonly name: string;
+  readonly description?: string;
+}
+
+interface CatalogueOptions extends RecordParts {
+  readonly view: KeyView;
+}
+
+/**
+ * The catalogue of permissions in Redis: names and descriptions for people, which no verdict goes by. Records of the space beside
+ * all APIs, as roles are.
+ */
+export class Catalogue {
+  readonly #options: CatalogueOptions;
+
+  constructor(options: CatalogueOptions) {
+    this.#options = options;
+  }
+
+  /** Creates a permission. Rejects with CONFLICT where there is one of that slug, or with SERVICE_UNAVAILABLE. */
+  async create({ slug, name, description }: CataloguedPermission): Promise<void> {
+    const taken = () => new ApiError('CONFLICT', `slug: there is a permission ${slug} already`);
+    const fields = { name, enabled: true, meta: { slug, ...(description ? { description } : {}) } };
+    const called = { one: 'the permission', many: 'permissions' };
+    const room = { index: INDEX, most: PERMISSIONS_MAX };
+    const record = { kind: 'permission', owner: ownerOf(slug), fields, called, room } as const;
+    await createRecord(this.#options, record, taken);
+  }
+
+  /** The id of a permission's record; undefined where it is not in the catalogue. */
+  idOf(slug: string): Promise<string | undefined> {
+    return recordOf(this.#options.nodes, ownerOf(slug));
+  }
+
+  async get(slug: string): Promise<CataloguedPermission | undefined> {
+    const id = await this.idOf(slug);
+    const found = id && (await this.#options.view.get(WORKSPACE, id));
+    return found ? shown(found) : undefined;
+  }
+
+  /** All of them, in order of creation. */
+  async list(): Promise<CataloguedPermission[]> {
+    const page = await this.#options.view.list(WORKSPACE, {}, PERMISSIONS_MAX, 'asc', undefined, INDEX);
+    return page?.keys.map(shown) ?? [];
+  }
+}
+
+/** Name of a permission in the index of owners: no role, and no identity, is called so. */
+const ownerOf = (slug: string): string => `#${slug}`;
+
+function shown({ name = '', meta }: Key): CataloguedPermission {
+  const { slug = name, description } = meta as { slug?: string; description?: string };
+  return { slug, name, ...(description ? { description } : {}) };
+}

@@ -1,0 +1,141 @@
+import { ApiError } from '#shared/contract/errors.ts';
+import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
+import { apiKeys, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import type { Write } from '../../core/change-log-port.ts';
+import type { GivenRole } from '../../core/schemas/role-schemas.ts';
+import type { Key, KeyView } from '../keys/key-view.ts';
+import { createRecord, type RecordParts, recordOf } from './new-shared-record.ts';
+
+/** Most roles, so that listing them is one answer. */
+const ROLES_MAX = 1000;
+
+/** A role as people see it. */
+export interface Role {
+  readonly id: string;
+  readonly name: string;
+  readonly description?: string;
+  readonly permissions: readonly { readonly id: string; readonly name: string }[];
+}
+
+interface RolesOptions extends RecordParts {
+  readonly view: KeyView;
+}
+
+/**
+ * Roles in Redis: records of the space beside all APIs, of the form that keys have, which no secret leads to. A role's name is
+ * its owner too, so that the index of owners finds it by its name. Changing them is the change log's business.
+ */
+export class Roles {
+  readonly #options: RolesOptions;
+
+  constructor(options: RolesOptions) {
+    this.#options = options;
+  }
+
+  /** Creates a role; its id. Rejects with CONFLICT where there is one of that name, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE. */
+  async create(role: {
+    readonly name: string;
+    readonly description?: string;
+    readonly permissions: readonly string[];
+  }): Promise<string> {
+    const { name, description, permissions } = role;
+    const taken = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
+    const fields = { name, permissions, enabled: true, meta: description ? { description } : {} };
+    const called = { one: 'the role', many: 'roles' };
+    const room = { index: apiKeys(WORKSPACE).index, most: ROLES_MAX };
+    return createRecord(this.#options, { kind: 'role', owner: name, fields, called, room }, taken);
+  }
+
+  async get(roleId: string): Promise<Role | undefined> {
+    const found = await this.#options.view.get(WORKSPACE, roleId);
+    return found && shownRole(found);
+  }
+
+  /** All of them, in order of creation. */
+  async list(): Promise<Role[]> {
+    const page = await this.#options.view.list(WORKSPACE, {}, ROLES_MAX, 'asc');
+    return page?.keys.map(shownRole) ?? [];
+  }
+
+  /** The id of the role of this name; undefined where there is none. */
+  idOf(name: string): Promise<string | undefined> {
+    return recordOf(this.#options.nodes, name);
+  }
+
+  /** Ids of roles that a call names, in their order. Rejects with NOT_FOUND where there is one of them no more. */
+  async idsOf(given: readonly GivenRole[]): Promise<string[]> {
+    return Promise.all(
+      given.map(async (role, i) => {
+        const named = typeof role === 'string' ? { name: role } : role;
+        const id = 'id' in named ? await this.#present(named.id) : await this.idOf(named.name);
+        if (id !== undefined) return id;
+        const said = 'id' in named ? named.id : named.name;
+        throw new ApiError('NOT_FOUND', `roles.${i}: there is no role ${said}`);
+      }),
+    );
+  }
+
+  /** Change of a key's record that a call asks for; `{}` where it does not name roles. Rejects as `idsOf`. */
+  async patchOf(
+    given: readonly GivenRole[] | null | undefined,
+  ): Promise<{ readonly roles?: readonly string[] | null }> {
+    return given === undefined ? {} : { roles: given && (await this.idsOf(given)) };
+  }
+
+  /** These keys with the names of their roles instead of the ids, in alphabetical order; roles that were deleted are left out. */
+  async shownOn<Shown extends Pick<Key, 'roles'>>(keys: readonly Shown[]): Promise<Shown[]> {
+    const ids = [...new Set(keys.flatMap(({ roles = [] }) => roles))];
+    const named = await this.namesOf(ids);
+    const names = new Map(ids.map((id, i) => [id, named[i]]));
+    return keys.map((key) =>
+      key.roles ? { ...key, roles: key.roles.flatMap((id) => names.get(id) ?? []).sort() } : key,
+    );
+  }
+
+  /** Those of these ids that a role has. */
+  async existing(ids: readonly string[]): Promise<string[]> {
+    const names = await this.namesOf(ids);
+    return ids.filter((_, i) => names[i] !== undefined);
+  }
+
+  /** Names of the roles of these ids, in their order; undefined where there is none. */
+  async namesOf(ids: readonly string[]): Promise<(string | undefined)[]> {
+    const names = await this.#options.nodes.run(recordKey(WORKSPACE, ''), (redis) =>
+      Promise.all(ids.map((id) => redis.hget(recordKey(WORKSPACE, id), KEY_FIELDS.name.letter))),
+    );
+    return names.map((name) => name ?? undefined);
+  }
+
+  /** Changes that take a permission from the roles that have it, each on the condition that the role is as it was. */
+  async without(slug: string): Promise<Write[]> {
+    const { index } = apiKeys(WORKSPACE);
+    const { permissions } = KEY_FIELDS;
+    const [ids, records] = await this.#options.nodes.run(index, async (redis) => {
+      const all = await redis.zrange(index, '0', '-1');
+      const read = all.map((id) => redis.hmget(recordKey(WORKSPACE, id), 'v', permissions.letter));
+      return [all, await Promise.all(read)];
+    });
+    return records.flatMap(([version, text], i): Write[] => {
+      const slugs = slugsOf(text ?? '');
+      if (!slugs.includes(slug)) return [];
+      const fields = storedFields({ permissions: slugs.filter((each) => each !== slug) });
+      const [apiId, keyId, condition] = [WORKSPACE, ids[i] ?? '', version ?? '0'];
+      return [{ apiId, operation: 'update', keyId, fields, condition }];
+    });
+  }
+
+  async #present(id: string): Promise<string | undefined> {
+    return (await this.existing([id]))[0];
+  }
+}
+
+function shownRole({ keyId, name = '', meta, permissions = [] }: Key): Role {
+  const description = 'description' in meta ? { description: String(meta.description) } : {};
+  return {
+    id: keyId,
+    name,
+    ...description,
+    permissions: permissions.map((slug) => ({ id: slug, name: slug })),
+  };
+}

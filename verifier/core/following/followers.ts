@@ -1,0 +1,110 @@
+import { unavailable } from '#shared/contract/errors.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import type { CreditCounts } from '../allowances/pools.ts';
+import type { Memory } from '../key-cache.ts';
+import type { Directory } from '../redis-port.ts';
+import { Follower } from './follower.ts';
+import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
+
+/** Limits of all followers together. */
+export interface FollowersLimits extends FollowerLimits {
+  readonly apisMax: number;
+  /** Time after which an API is left that nobody asks about, where it was not configured, milliseconds. */
+  readonly apiIdleMs: number;
+}
+
+/** Dependencies and limits of followers. */
+export interface FollowersOptions {
+  readonly directory: Directory;
+  readonly clock: Clock;
+  readonly newNonce: () => string;
+  /** From 0 to below 1 at each call: jitter and backoff. */
+  readonly random?: () => number;
+  readonly limits: FollowersLimits;
+  /** Empty = all. */
+  readonly apiIds: readonly string[];
+  readonly events: (apiId: string) => FollowerEvents;
+}
+
+/** Followers of a verifier, one for each API that it answers for. */
+export class Followers {
+  readonly #options: FollowersOptions;
+  readonly #creditCounts: CreditCounts;
+  readonly #apiIds: ReadonlySet<string>;
+  readonly #keys: Memory;
+  readonly #all = new Map<string, { follower: Follower; idleSinceMs: number }>();
+  #idleCheck: { cancel(): void } | undefined;
+  #isStopped = false;
+  /**
+   * The likely API of the next key that memory does not have: a follower finds and reads a key in one step at Redis.
+   */
+  likely: Follower | undefined;
+
+  /** @param keys what the followers keep up to date */
+  constructor(options: FollowersOptions, keys: Memory, creditCounts: CreditCounts) {
+    this.#options = options;
+    this.#creditCounts = creditCounts;
+    this.#apiIds = new Set(options.apiIds);
+    this.#keys = keys;
+  }
+
+  get all(): Follower[] {
+    return [...this.#all.values()].map(({ follower }) => follower);
+  }
+
+  /** Begins to follow the configured APIs. */
+  start(): void {
+    for (const apiId of this.#apiIds) this.follow(apiId);
+    this.#checkIdle();
+  }
+
+  /** Leaves every API. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    this.#idleCheck?.cancel();
+    await Promise.all(this.all.map((follower) => follower.stop()));
+  }
+
+  /** Tells whether this verifier answers for an API. */
+  serves(apiId: string): boolean {
+    return this.#apiIds.size === 0 || this.#apiIds.has(apiId);
+  }
+
+  /** Returns the follower of an API, which is followed from now on. Throws SERVICE_UNAVAILABLE where there are too many. */
+  follow(apiId: string): Follower {
+    const present = this.#all.get(apiId);
+    if (present) return present.follower;
+    const { limits, clock } = this.#options;
+    if (this.#all.size >= limits.apisMax) throw unavailable('this verifier follows too many APIs');
+    const follower = this.begin(apiId, this.#keys);
+    this.likely ??= follower;
+    this.#all.set(apiId, { follower, idleSinceMs: clock.monotonicMs() });
+    return follower;
+  }
+
+  /** Begins a follower that keeps `memory` up to date and is not one of these. Throws SERVICE_UNAVAILABLE after `stop`. */
+  begin(apiId: string, memory: Memory): Follower {
+    if (this.#isStopped) throw unavailable('shutting down');
+    const { directory, clock, newNonce, random = Math.random, limits, events } = this.#options;
+    const follower = new Follower({
+      ...{ apiId, directory, cache: memory, clock, newNonce, random, limits },
+      events: events(apiId),
+      creditCounts: this.#creditCounts,
+    });
+    void follower.run();
+    return follower;
+  }
+
+  /** Leaves APIs that nobody asked for during `apiIdleMs`, where they were not configured. */
+  #checkIdle(): void {
+    const { limits, clock } = this.#options;
+    const nowMs = clock.monotonicMs();
+    for (const [apiId, followed] of this.#all) {
+      if (followed.follower.takeUsed()) followed.idleSinceMs = nowMs;
+      if (this.#apiIds.has(apiId) || nowMs - followed.idleSinceMs < limits.apiIdleMs) continue;
+      this.#all.delete(apiId);
+      void followed.follower.stop();
+    }
+    this.#idleCheck = clock.after(limits.apiIdleMs / 10, () => this.#checkIdle());
+  }
+}

@@ -1,0 +1,268 @@
+import { LRUCache } from 'lru-cache';
+import { IDENTITY, identityIdOf } from '#shared/contract/key-format.ts';
+import type { KeyState } from '#shared/contract/key-record.ts';
+import { slugsOf } from '#shared/contract/slugs.ts';
+import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { limitsOf } from '../allowances/limits.ts';
+import type { Grants, Identity, Join } from '../grants.ts';
+import { Entry, type Epoch, type Memory, poolsOf } from '../key-cache.ts';
+import type { Ties } from '../permissions.ts';
+import type { Follower } from './follower.ts';
+import type { Lease } from './lease.ts';
+
+/** Least number of roles and identities that are remembered; those that were deleted count too. */
+const RECORDS_MIN = 10_000;
+
+/** Join of some states. A hit looks at nothing else. */
+class JoinOf implements Join {
+  readonly epoch: Epoch;
+  readonly lease: Lease;
+  readonly grants: Grants | undefined;
+  readonly states: readonly State[];
+
+  constructor(states: readonly [State, ...State[]], grants: Grants | undefined) {
+    const [{ epoch }] = states;
+    this.epoch = epoch;
+    this.lease = epoch.lease;
+    this.grants = grants;
+    this.states = states;
+  }
+
+  get isCurrent(): boolean {
+    if (!this.epoch.current) return false;
+    for (const state of this.states) if (state.isVoid) return false;
+    return true;
+  }
+}
+
+/**
+ * Roles and identities: the space beside all APIs, followed from the first key on that has a role or an owner. What it tells is told of
+ * one prefix of its log, and under its lease.
+ */
+export class Workspace {
+  readonly #follow: (apiId: string, memory: Memory) => Follower;
+  readonly #records: Records;
+  #follower: Follower | undefined;
+  /** By what keys have: roles and rights of their own. */
+  readonly #ofRoles = new WeakMap<Ties, JoinOf>();
+  readonly #reads = new Map<string, Promise<unknown>>();
+
+  /**
+   * @param follow makes a follower of a space that remembers here, and has it follow
+   * @param keysMax most keys that are remembered: as many owners may be, and more roles than any key has
+   */
+  constructor(follow: (apiId: string, memory: Memory) => Follower, keysMax: number) {
+    this.#follow = follow;
+    this.#records = new Records(Math.max(keysMax, RECORDS_MIN));
+  }
+
+  /**
+   * Joins a key with its roles and its owner's identity, if memory has them and may tell at this very instant: to be read in one
+   * synchronous block with the key. undefined = Redis must be asked (`learn`).
+   */
+  join(entry: Entry, ties: Ties): Join | undefined {
+    let join = entry.join;
+    if (join === undefined || !join.isCurrent) {
+      join = this.#make(entry, ties);
+      if (join === undefined) return undefined;
+      entry.join = join;
+    }
+    return join.lease.holds() ? join : undefined;
+  }
+
+  /** Reads what memory lacks of a key's roles and its owner's identity. Rejects with SERVICE_UNAVAILABLE. */
+  async learn(entry: Entry, { roles }: Ties): Promise<void> {
+    this.#follower ??= this.#follow(WORKSPACE, this.#records);
+    const follower = this.#follower;
+    await follower.whenLive();
+    const owner = ownerOf(entry);
+    const all = owner === '' ? roles : [...roles, identityIdOf(owner)];
+    const missing = all.filter((id) => this.#records.get(id) === undefined);
+    // Where none is missing but the lease is over, reading any of them brings another one.
+    const wanted = missing.length > 0 || follower.canAnswer ? missing : all.slice(0, 1);
+    await Promise.all(wanted.map((id) => this.#read(follower, id)));
+  }
+
+  /** undefined = no key needed it yet. */
+  get follower(): Follower | undefined {
+    return this.#follower;
+  }
+
+  async stop(): Promise<void> {
+    await this.#follower?.stop();
+  }
+
+  /** One read of a record at a time, however many ask. */
+  #read(follower: Follower, id: string): Promise<unknown> {
+    const running = this.#reads.get(id);
+    if (running !== undefined) return running;
+    const read = follower.fill({ keyId: id }).finally(() => this.#reads.delete(id));
+    this.#reads.set(id, read);
+    return read;
+  }
+
+  #make(entry: Entry, ties: Ties): JoinOf | undefined {
+    const byRoles = ties.roles.length === 0 ? undefined : this.#ofTies(ties);
+    if (byRoles === undefined && ties.roles.length > 0) return undefined;
+    const owner = ownerOf(entry);
+    if (owner === '') return byRoles;
+    const state = this.#records.get(identityIdOf(owner));
+    if (state === undefined) return undefined;
+    const identity = state.identityIn(entry.epoch.apiId);
+    if (identity === undefined)
+      return byRoles ? new JoinOf([state, ...byRoles.states], byRoles.grants) : state.bare();
+    const known = state.joins.get(ties);
+    if (known?.isCurrent) return known;
+    const join = new JoinOf(
+      [state, ...(byRoles?.states ?? [])],
+      grantsOf(byRoles?.grants?.roles ?? [], byRoles?.grants ?? ties.rights, identity, state.epoch),
+    );
+    state.joins.set(ties, join);
+    return join;
+  }
+
+  /** Join of roles and a key's own rights; undefined = memory lacks some. */
+  #ofTies(ties: Ties): JoinOf | undefined {
+    const known = this.#ofRoles.get(ties);
+    if (known?.isCurrent) return known;
+    const states: State[] = [];
+    const names: string[] = [];
+    const granted = new Set(ties.rights?.granted);
+    for (const id of ties.roles) {
+      const state = this.#records.get(id);
+      if (state === undefined) return undefined;
+      states.push(state);
+      if (state.record === undefined) continue;
+      names.push(state.record.details?.name ?? '');
+      for (const slug of state.record.rights?.slugs ?? []) granted.add(slug);
+    }
+    const [first, ...others] = states;
+    if (first === undefined) return undefined;
+    const slugs = Object.freeze([...granted].sort());
+    const roles = Object.freeze(names.sort());
+    const join = new JoinOf([first, ...others], grantsOf(roles, { granted, slugs }, undefined, first.epoch));
+    this.#ofRoles.set(ties, join);
+    return join;
+  }
+}
+
+const ownerOf = ({ details }: Entry): string => details?.externalId ?? '';
+
+function grantsOf(
+  roles: readonly string[],
+  rights: Pick<Grants, 'granted' | 'slugs'> | undefined,
+  identity: Identity | undefined,
+  { pools }: Epoch,
+): Grants {
+  const { granted = NOTHING, slugs = [] } = rights ?? {};
+  return { granted, slugs, roles, identity, pools };
+}
+
+const NOTHING: ReadonlySet<string> = new Set();
+
+function identityOf({ keyId: id, enabled, details, limits }: Entry): Identity {
+  const { name: externalId = '', meta = '{}' } = details ?? {};
+  // In one piece: V8 would join a concatenation at every use.
+  const json = Buffer.from(
+    `{"id":"${id}","externalId":${JSON.stringify(externalId)},"meta":${meta}}`,
+  ).toString();
+  return { enabled, id, externalId, meta, json, limits };
+}
+
+/**
+ * State of a record of the shared log, as it is at the follower's place: there, or known not to be. Void once a change has come, or no
+ * change would reach it.
+ */
+class State {
+  readonly epoch: Epoch;
+  /** undefined = there is none of that id. */
+  readonly record: Entry | undefined;
+  isVoid = false;
+  #identity: Identity | undefined;
+  #apiIds: ReadonlySet<string> | undefined;
+  #bare: JoinOf | undefined;
+  #joins: WeakMap<Ties, JoinOf> | undefined;
+
+  constructor(epoch: Epoch, record?: Entry) {
+    this.epoch = epoch;
+    this.record = record;
+  }
+
+  /** The identity, where it holds in this API. */
+  identityIn(apiId: string): Identity | undefined {
+    if (this.record === undefined) return undefined;
+    const { apiIds = '' } = this.record.details ?? {};
+    if (apiIds !== '') {
+      this.#apiIds ??= new Set(slugsOf(apiIds));
+      if (!this.#apiIds.has(apiId)) return undefined;
+    }
+    this.#identity ??= identityOf(this.record);
+    return this.#identity;
+  }
+
+  /** Join of all keys without roles of an owner who has no identity for them. */
+  bare(): JoinOf {
+    this.#bare ??= new JoinOf([this], undefined);
+    return this.#bare;
+  }
+
+  /** Joins of the keys of an owner who has an identity. */
+  get joins(): WeakMap<Ties, JoinOf> {
+    this.#joins ??= new WeakMap();
+    return this.#joins;
+  }
+}
+
+/** States of roles and identities by their ids. */
+class Records implements Memory {
+  readonly #states: LRUCache<string, State>;
+  /** State of every identity while there is none at all: the first that is made makes it void. */
+  #nobody: State | undefined;
+
+  constructor(max: number) {
+    this.#states = new LRUCache({
+      max,
+      dispose: (state) => {
+        state.isVoid = true;
+      },
+    });
+  }
+
+  get(id: string): State | undefined {
+    const state = (id.startsWith(IDENTITY) && this.#nobody) || this.#states.get(id);
+    return state?.epoch.current ? state : undefined;
+  }
+
+  begins(epoch: Epoch, identities: number): void {
+    this.#nobody = identities === 0 ? new State(epoch) : undefined;
+  }
+
+  put(_secretHash: string, entry: Entry): void {
+    this.#states.set(entry.keyId, new State(entry.epoch, entry));
+  }
+
+  lacks(id: string, epoch: Epoch): void {
+    this.#states.set(id, new State(epoch));
+  }
+
+  update(_secretHash: string, id: string, epoch: Epoch, state: KeyState): string[] {
+    const before = this.#end(id);
+    if (before?.epoch === epoch) this.#states.set(id, new State(epoch, new Entry(epoch, id, state)));
+    return [...(before?.record?.pools ?? []), ...poolsOf(id, '', limitsOf(state))];
+  }
+
+  forget(_secretHash: string, id: string): string[] {
+    return this.#end(id)?.record?.pools ?? [];
+  }
+
+  /** Makes void what is known of a record that changes. */
+  #end(id: string): State | undefined {
+    if (this.#nobody && id.startsWith(IDENTITY)) {
+      this.#nobody.isVoid = true;
+      this.#nobody = undefined;
+    }
+    const state = this.#states.peek(id);
+    this.#states.delete(id);
+    return state;
+  }
+}

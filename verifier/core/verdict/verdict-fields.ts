@@ -1,0 +1,285 @@
+import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
+import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/contract/key-record.ts';
+import { flattenString } from '#shared/lang/flatten-string.ts';
+import type { LimitOutcome, Spending } from '../allowances/allowance.ts';
+import type { Identity } from '../grants.ts';
+import type { Details, Entry } from '../key-cache.ts';
+import { isEnabled, type Verdict } from './verdict.ts';
+
+/** A verdict that shows its key. */
+export type ShownVerdict = Verdict & { readonly entry: Entry };
+
+/** Tells whether a verdict shows its key. */
+export const isShown = (verdict: Verdict): verdict is ShownVerdict => verdict.entry !== undefined;
+
+/** A field of an answer that shows a key. */
+interface VerdictField<T> {
+  /** As JSON Schema. */
+  readonly schema: object;
+  /** True if the field is always there. */
+  readonly isRequired?: true;
+  /** True if only keys with details can have it. */
+  readonly isOfDetails?: true;
+  /** Returns the value as JSON; `''` = the field is absent. */
+  readonly json: (verdict: ShownVerdict) => string;
+  /** Returns the value for applications, frozen where it is an object of the key; undefined = the field is absent. */
+  readonly value: (verdict: ShownVerdict) => T | undefined;
+}
+
+/** Results by what they were made of, which a change replaces by another. */
+function remembered<From extends object, To>(make: (from: From) => To): (from: From) => To {
+  const known = new WeakMap<From, To>();
+  return (from) => {
+    let made = known.get(from);
+    if (made === undefined) {
+      made = make(from);
+      known.set(from, made);
+    }
+    return made;
+  };
+}
+
+/** Freezes what JSON.parse made, to its depth. */
+function frozen<T>(value: T): T {
+  if (typeof value !== 'object' || value === null) return value;
+  for (const part of Object.values(value)) frozen(part);
+  return Object.freeze(value);
+}
+
+type Meta = Readonly<Record<string, unknown>>;
+/** Meta of a key that has none. */
+export const NO_META: Meta = Object.freeze({});
+const metaOf = remembered(({ meta }: Details): Meta => frozen(JSON.parse(meta)));
+const identityShown = remembered(
+  ({ json }: Identity): { readonly id: string; readonly externalId: string; readonly meta: object } =>
+    frozen(JSON.parse(json)),
+);
+const listJson = remembered((list: readonly string[]) => JSON.stringify(list));
+
+const permissionsOf = ({ entry, grants }: ShownVerdict): readonly string[] | undefined =>
+  (grants ?? entry.rights)?.slugs;
+
+const string = (description: string) => ({ type: 'string', description });
+const number = (description: string) => ({ type: 'integer', minimum: 0, description });
+const strings = (description: string) => ({ type: 'array', items: { type: 'string' }, description });
+
+function text(name: TextField): VerdictField<string> {
+  return {
+    schema: string(KEY_FIELDS[name].description),
+    isOfDetails: true,
+    json({ entry }) {
+      const value = entry.details?.[name];
+      return value ? JSON.stringify(value) : '';
+    },
+    value: ({ entry }) => entry.details?.[name] || undefined,
+  };
+}
+
+/** A list of names, which is absent where it is empty. */
+const names = (
+  description: string,
+  list: (verdict: ShownVerdict) => readonly string[] | undefined,
+): VerdictField<readonly string[]> => ({
+  schema: strings(description),
+  isOfDetails: true,
+  json(verdict) {
+    const all = list(verdict);
+    return all === undefined || all.length === 0 ? '' : listJson(all);
+  },
+  value(verdict) {
+    const all = list(verdict);
+    return all === undefined || all.length === 0 ? undefined : all;
+  },
+});
+
+/** State of a rate limit as answers have it. */
+interface LimitShown {
+  readonly limit: number;
+  readonly remaining: number;
+  readonly reset: number;
+}
+interface NamedLimitShown extends LimitShown {
+  readonly name: string;
+  readonly duration: number;
+  readonly exceeded: boolean;
+}
+
+const limitState = {
+  limit: number('The limit.'),
+  remaining: number('How much of it is left.'),
+  reset: number('When the present window ends, Unix milliseconds.'),
+};
+
+/** Written out, since it is in each answer about a limit. */
+function limitsJson(limits: readonly LimitOutcome[]): string {
+  let all = '';
+  for (const { of, remaining, reset, exceeded } of limits) {
+    const end = exceeded ? ',"exceeded":true}' : ',"exceeded":false}';
+    all += `${all === '' ? '' : ','}${of.label}${remaining},"reset":${reset}${end}`;
+  }
+  return `[${all}]`;
+}
+
+function nearestShown(limits: readonly LimitOutcome[]): LimitShown {
+  const { of, remaining, reset } = nearest(limits);
+  return { limit: of.limit, remaining, reset };
+}
+
+/** The one limit that clients of the v1 SDK see: the one that refuses, else the default, else the one with the least left. */
+function nearest(limits: readonly LimitOutcome[]): LimitOutcome {
+  const [only] = limits;
+  if (only !== undefined && limits.length === 1) return only;
+  return (
+    limits.find(({ exceeded }) => exceeded) ??
+    limits.find(({ of }) => of.name === DEFAULT_LIMIT) ??
+    limits.reduce((least, each) => (each.remaining < least.remaining ? each : least))
+  );
+}
+
+const limitJson = (limits: readonly LimitOutcome[]): string => {
+  const { limit, remaining, reset } = nearestShown(limits);
+  return `{"limit":${limit},"remaining":${remaining},"reset":${reset}}`;
+};
+
+/**
+ * The one table of what an answer shows of a key, in its order. JSON, the library's objects, its reader and the OpenAPI document
+ * follow from the rows.
+ */
+export const VERDICT_FIELDS = {
+  keyId: {
+    schema: string('The id of the key.'),
+    isRequired: true,
+    json: ({ entry }) => `"${entry.keyId}"`,
+    value: ({ entry }) => entry.keyId,
+  } satisfies VerdictField<string>,
+  apiId: {
+    schema: string('The API that it is of.'),
+    isRequired: true,
+    json: ({ entry }) => `"${entry.epoch.apiId}"`,
+    value: ({ entry }) => entry.epoch.apiId,
+  } satisfies VerdictField<string>,
+  enabled: {
+    schema: { type: 'boolean', description: KEY_FIELDS.enabled.description },
+    isRequired: true,
+    json: ({ entry, grants }) => (isEnabled(entry, grants) ? 'true' : 'false'),
+    value: ({ entry, grants }) => isEnabled(entry, grants),
+  } satisfies VerdictField<boolean>,
+  meta: {
+    schema: { type: 'object', additionalProperties: true, description: KEY_FIELDS.meta.description },
+    isRequired: true,
+    json: ({ entry }) => entry.details?.meta ?? '{}',
+    value: ({ entry }) => (entry.details === undefined ? NO_META : metaOf(entry.details)),
+  } satisfies VerdictField<Meta>,
+  ...(Object.fromEntries(TEXT_FIELDS.map(({ label, name }) => [label, text(name)])) as {
+    readonly [Name in TextField | Alias]: VerdictField<string>;
+  }),
+  permissions: names(
+    `${KEY_FIELDS.permissions.description} By itself and by its roles; absent where it has none.`,
+    permissionsOf,
+  ),
+  roles: names('Names of its roles. Absent where it has none.', ({ grants }) => grants?.roles),
+  identity: {
+    schema: {
+      type: 'object',
+      required: ['id', 'externalId', 'meta'],
+      properties: {
+        id: { type: 'string' },
+        externalId: { type: 'string' },
+        meta: { type: 'object', additionalProperties: true },
+      },
+      description: 'Identity of its owner. Absent where there is none.',
+    },
+    isOfDetails: true,
+    json: ({ grants }) => grants?.identity?.json ?? '',
+    value: ({ grants }) => grants?.identity && identityShown(grants.identity),
+  } satisfies VerdictField<object>,
+  expires: {
+    schema: { type: 'integer', description: KEY_FIELDS.expires.description },
+    json: ({ entry }) => (entry.expires === 0 ? '' : String(entry.expires)),
+    value: ({ entry }) => entry.expires || undefined,
+  } satisfies VerdictField<number>,
+  remaining: {
+    schema: number(
+      'Credits left after this. Absent where it has as many as are asked for, or was refused for something else.',
+    ),
+    json: ({ spending }) => (spending?.remaining === undefined ? '' : String(spending.remaining)),
+    value: ({ spending }) => spending?.remaining,
+  } satisfies VerdictField<number>,
+  ratelimit: {
+    schema: {
+      type: 'object',
+      description:
+        'The limit that refuses the key, else the default one, else the one of which the least is left; absent where none was asked about.',
+      properties: limitState,
+    },
+    json: ({ spending }) => (spending?.limits === undefined ? '' : limitJson(spending.limits)),
+    value: ({ spending }) => spending?.limits && nearestShown(spending.limits),
+  } satisfies VerdictField<LimitShown>,
+  ratelimits: {
+    schema: {
+      type: 'array',
+      description: 'All limits that the verification was about.',
+      items: {
+        type: 'object',
+        properties: {
+          name: string('Its name; the one that is obeyed always is `default`.'),
+          ...limitState,
+          duration: number('Length of its windows, milliseconds.'),
+          exceeded: { type: 'boolean', description: 'Whether it is why the key was refused.' },
+        },
+      },
+    },
+    json: ({ spending }) => (spending?.limits === undefined ? '' : limitsJson(spending.limits)),
+    value: ({ spending }) => spending?.limits && namedLimits(spending),
+  } satisfies VerdictField<readonly NamedLimitShown[]>,
+};
+
+const namedLimits = ({ limits = [] }: Spending): readonly NamedLimitShown[] =>
+  limits.map(({ of: { name, limit, durationMs: duration }, ...state }) => ({
+    ...{ name, limit, duration },
+    ...state,
+  }));
+
+type Fields = typeof VERDICT_FIELDS;
+type RequiredField = {
+  [Name in keyof Fields]: Fields[Name] extends { isRequired: true } ? Name : never;
+}[keyof Fields];
+type Value<Name extends keyof Fields> = NonNullable<ReturnType<Fields[Name]['value']>>;
+
+/** Values of the fields. */
+export type VerdictValues = { readonly [Name in RequiredField]: Value<Name> } & {
+  readonly [Name in Exclude<keyof Fields, RequiredField>]?: Value<Name>;
+};
+
+const ROWS: readonly (readonly [string, VerdictField<unknown>])[] = Object.entries(VERDICT_FIELDS);
+const WRITERS = ROWS.map(([name, { json, isOfDetails }]) => ({
+  label: flattenString(`,"${name}":`),
+  json,
+  isOfDetails,
+}));
+const PLAIN_WRITERS = WRITERS.filter(({ isOfDetails }) => !isOfDetails);
+
+/** Types of the fields that are always there, by their names. */
+export const REQUIRED_TYPES = ROWS.flatMap(([name, { isRequired, schema }]) =>
+  isRequired ? [[name, (schema as { type: string }).type] as const] : [],
+);
+
+/** Returns all that a verdict shows of its key as fields of a JSON object, each with a comma before it. */
+export function fieldsJson(verdict: ShownVerdict): string {
+  let all = '';
+  for (const { label, json } of verdict.entry.details === undefined ? PLAIN_WRITERS : WRITERS) {
+    const value = json(verdict);
+    if (value !== '') all += label + value;
+  }
+  return all;
+}
+
+/** Returns the same as values. */
+export function fieldValues(verdict: ShownVerdict): VerdictValues {
+  const all: Record<string, unknown> = {};
+  for (const [name, { value }] of ROWS) {
+    const shown = value(verdict);
+    if (shown !== undefined) all[name] = shown;
+  }
+  return all as VerdictValues;
+}

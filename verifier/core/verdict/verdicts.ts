@@ -1,0 +1,63 @@
+import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
+import type { Clock } from '#shared/lang/clock.ts';
+import { claimsOf, hasPrice, spend } from '../allowances/allowance.ts';
+import { ExpiryClock } from '../expiry-clock.ts';
+import type { Workspace } from '../following/shared-log.ts';
+import type { Grants } from '../grants.ts';
+import type { Entry } from '../key-cache.ts';
+import type { Question } from '../question/question.ts';
+import { judge, type Verdict } from './verdict.ts';
+
+/** Counter of verdicts by key. */
+export interface VerdictCounter {
+  count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void;
+}
+
+/** Verdicts on keys that are in memory, by all that memory has of them at this very instant. */
+export class Verdicts {
+  readonly #workspace: Pick<Workspace, 'join'>;
+  readonly #clock: Clock;
+  readonly #expiry: ExpiryClock;
+  readonly #usage: VerdictCounter | undefined;
+
+  /** @param usage told every verdict; undefined = nobody counts them */
+  constructor(workspace: Pick<Workspace, 'join'>, clock: Clock, usage: VerdictCounter | undefined) {
+    this.#workspace = workspace;
+    this.#clock = clock;
+    this.#expiry = new ExpiryClock(clock);
+    this.#usage = usage;
+  }
+
+  /** Tells whether a key's roles and its owner's identity are in memory, and may be told of at this instant. */
+  isKnown(entry: Entry): boolean {
+    return entry.ties === undefined || this.#workspace.join(entry, entry.ties) !== undefined;
+  }
+
+  /** Returns all that a key with roles or an owner may do; undefined = its own record says it, or memory lacks it. */
+  grantsOf(entry: Entry): Grants | undefined {
+    return entry.ties && this.#workspace.join(entry, entry.ties)?.grants;
+  }
+
+  /**
+   * Judges a key, takes what the request costs, and counts the verdict. undefined = the key is good, and whether it may be used so
+   * much must be asked; or memory lacks its roles or its owner's identity.
+   */
+  judge(entry: Entry, question: Question): Verdict | undefined {
+    const join = entry.ties && this.#workspace.join(entry, entry.ties);
+    if (join === undefined && entry.ties !== undefined) return undefined;
+    const grants = join?.grants;
+    // Most keys never expire, and need no clock.
+    const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
+    let verdict = judge(entry, question, nowMs, grants);
+    if (question.isRecheck) return verdict;
+    const { requirements, tags } = question;
+    if (verdict.code === 'VALID' && hasPrice(entry, requirements)) {
+      const claims = claimsOf(entry, requirements, grants);
+      const spending = typeof claims === 'string' ? undefined : spend(claims, this.#clock.monotonicMs());
+      if (spending === undefined) return undefined;
+      verdict = { code: spending.code, entry, spending, grants };
+    }
+    this.#usage?.count(entry, verdict.code, tags);
+    return verdict;
+  }
+}

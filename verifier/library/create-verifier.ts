@@ -1,0 +1,190 @@
+// The entry `keyfence/verifier` of the package.
+
+import { ApiError } from '#shared/contract/errors.ts';
+import { type Clock, holdProcess, systemClock } from '#shared/lang/clock.ts';
+import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
+import type { FollowerEvents } from '../core/following/follower-events.ts';
+import { questionAbout } from '../core/question/question.ts';
+import { type Decider, NOT_FOUND, type Verdict } from '../core/verdict/verdict.ts';
+import { createEngine, type Engine } from '../engine/engine.ts';
+import { engineSettings } from '../engine/engine-settings.ts';
+import { followerLog } from '../engine/follower-log.ts';
+import { Metrics } from '../metrics/metrics.ts';
+import { watchState } from '../metrics/state-metrics.ts';
+import { engineLog, logFault } from './engine-log.ts';
+import { EventListeners } from './event-listeners.ts';
+import {
+  type KeyVerdict,
+  type LocalKeyVerifier,
+  type MetricsRegistry,
+  type QuestionOptions,
+  VerifierError,
+  type VerifierEvents,
+  type VerifierOptions,
+} from './key-verifier.ts';
+import { apiIdFault, camelCase, configFrom, optionsObject, wrongOptions } from './options.ts';
+import { type KeylessQuestion, mayBeKey, readQuestionOptions } from './questions.ts';
+import { readyWithin } from './readiness.ts';
+import { registerMetrics } from './registered-metrics.ts';
+import { keyVerdict } from './views.ts';
+
+export type {
+  AskedRateLimit,
+  HostLogger,
+  KeyVerdict,
+  KeyVerifier,
+  KnownKey,
+  LimitState,
+  LocalKeyVerifier,
+  MetricsRegistry,
+  PermissionQuery,
+  QuestionOptions,
+  RedisConnectionOptions,
+  RefusedKey,
+  UnknownKey,
+  ValidKey,
+  VerifierEvents,
+  VerifierOptions,
+} from './key-verifier.ts';
+export { VerifierError } from './key-verifier.ts';
+
+/**
+ * A verifier in this process: the core of the verifier process, under the same promises. It is a member of the fence, so
+ * that a change waits for it; `close` takes it out. Throws TypeError, which names every wrong option.
+ */
+export function createVerifier(options: VerifierOptions): LocalKeyVerifier {
+  return new LocalVerifier(options, systemClock);
+}
+
+class LocalVerifier implements LocalKeyVerifier {
+  readonly #engine: Engine;
+  readonly #metrics = new Metrics();
+  /** The engine's, counted. */
+  readonly #verifier: Decider;
+  readonly #unregister: (() => void)[] = [];
+  readonly #shownIn = new WeakSet<MetricsRegistry>();
+  readonly #listeners = new EventListeners();
+  readonly #closing = new AbortController();
+  #closed: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(options: VerifierOptions, clock: Clock) {
+    const { config, apiIds } = readOptions(options);
+    const log = engineLog(options.log);
+    this.#engine = createEngine({
+      config,
+      apiIds,
+      clock,
+      log,
+      events: (apiId) => this.#heard(apiId, this.#metrics.followerEvents(followerLog(apiId, log))),
+      verdicts: () => this.#metrics.verdictsGiven,
+    });
+    this.#verifier = this.#metrics.count(this.#engine.verifier, clock);
+    watchState(this.#metrics.registry, this.#engine.verifier, apiIds, this.#engine.usage);
+    this.#engine.start();
+  }
+
+  ready(options?: { readonly timeoutMs?: number }): Promise<void> {
+    return readyWithin(options, this.#closing.signal, () => this.#engine.missing());
+  }
+
+  decide(key: string, options?: QuestionOptions): KeyVerdict | undefined {
+    const verdict = this.#decide(key, readQuestionOptions(key, options));
+    return verdict && keyVerdict(verdict);
+  }
+
+  async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
+    const rest = readQuestionOptions(key, options);
+    const decided = this.#decide(key, rest);
+    if (decided !== undefined) return keyVerdict(decided);
+    if (this.#isClosed) throw closedError();
+    let verdict: Verdict;
+    try {
+      verdict = await this.#verifier.lookUp(questionAbout(key, rest));
+    } catch (error) {
+      if (this.#isClosed) throw closedError();
+      const { message } = error as Error;
+      throw error instanceof ApiError && error.code === 'BAD_REQUEST'
+        ? new TypeError(message)
+        : new VerifierError('SERVICE_UNAVAILABLE', message);
+    }
+    return keyVerdict(verdict);
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  on<E extends keyof VerifierEvents>(event: E, listener: (event: VerifierEvents[E]) => void): () => void {
+    return this.#listeners.on(event, listener);
+  }
+
+  metrics(): Promise<string> {
+    return this.#metrics.registry.metrics();
+  }
+
+  registerMetrics(registry: MetricsRegistry): void {
+    if (typeof Object(registry).registerMetric !== 'function')
+      throw new TypeError('registry: must be a registry of prom-client');
+    if (this.#isClosed || this.#shownIn.has(registry)) return;
+    this.#unregister.push(registerMetrics(this.#metrics.registry, registry));
+    this.#shownIn.add(registry);
+  }
+
+  #decide(key: string, rest: KeylessQuestion): Verdict | undefined {
+    if (this.#isClosed) return undefined;
+    return mayBeKey(key) ? this.#verifier.decide(questionAbout(key, rest)) : this.#metrics.given(NOT_FOUND);
+  }
+
+  async #close(): Promise<void> {
+    this.#isClosed = true;
+    this.#closing.abort();
+    for (const unregister of this.#unregister) unregister();
+    const held = holdProcess();
+    try {
+      await this.#engine.stop();
+      await this.#engine.close();
+    } finally {
+      held.cancel();
+    }
+  }
+
+  /** Tells the application before the log. */
+  #heard(apiId: string, events: FollowerEvents): FollowerEvents {
+    return {
+      ...events,
+      live: (position, leaseMs) => {
+        this.#listeners.emit('live', { apiId });
+        events.live(position, leaseMs);
+      },
+      dropped: (reason, position) => {
+        this.#listeners.emit('dropped', { apiId, reason });
+        events.dropped(reason, position);
+      },
+    };
+  }
+}
+
+const closedError = () => new VerifierError('CLOSED', 'the verifier was closed');
+
+function readOptions(options: VerifierOptions) {
+  const { redis, apiIds, log, ...rest } = optionsObject(options, 'options');
+  const faults: (string | undefined)[] = [logFault(log)];
+  if (apiIds !== undefined && !Array.isArray(apiIds)) faults.push('apiIds: must be an array of API ids');
+  const ids: readonly unknown[] = Array.isArray(apiIds) ? apiIds : [];
+  faults.push(...ids.map((apiId, i) => apiIdFault(apiId, `apiIds[${i}]`)));
+  const connection = typeof redis === 'string' ? { url: redis } : optionsObject(redis, 'redis');
+  if (!connection['url']) faults.push('redis.url: required');
+  const found = faults.filter((fault) => fault !== undefined);
+  if (found.length > 0) throw wrongOptions(found);
+  const config = {
+    ...configFrom(engineSettings, rest),
+    ...configFrom(redisSettings, connection, { prefix: 'REDIS_', place: 'redis.' }),
+  };
+  const together = redisFaults(config).map((fault) =>
+    fault.replace(/\bREDIS_([A-Z_]+)/g, (_, name: string) => `redis.${camelCase(name)}`),
+  );
+  if (together.length > 0) throw wrongOptions(together);
+  return { config, apiIds: [...new Set(ids)] as string[] };
+}
