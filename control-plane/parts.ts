@@ -94,7 +94,7 @@ function makeServices(
   const keys = new Keys({ nodes, writer, log: changes, clock, limits });
   const apis = new Apis(nodes, writer, clock, config.LEASE_MS);
   const view = new KeyView(nodes);
-  const ofWorkspace = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS, view };
+  const sharedLogOptions = { nodes, writer, log: changes, clock, leaseMs: config.LEASE_MS, view };
   const audit = new Audit({
     nodes,
     writer,
@@ -109,15 +109,15 @@ function makeServices(
   return {
     apis,
     audit,
-    catalogue: new Catalogue(ofWorkspace),
+    catalogue: new Catalogue(sharedLogOptions),
     clock,
     credits: new Credits(writer, clock),
     fleet: new FleetView(nodes),
-    identities: new Identities({ ...ofWorkspace, apis, propagator }),
+    identities: new Identities({ ...sharedLogOptions, apis, propagator }),
     keyImport: new KeyImport({ writer, keys, clock, limits }),
     keys,
     propagator,
-    roles: new Roles(ofWorkspace),
+    roles: new Roles(sharedLogOptions),
     rootKeys: new RootKeys(nodes, writer, bootstrapKeys),
     successors: new Successors(nodes, keys, clock),
     usage: new UsageView(nodes),

@@ -1,5 +1,5 @@
 import { ApiError } from '#shared/contract/errors.ts';
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { NotWritten, TooOld, Write } from './change-log-port.ts';
 
 /** The error of a change that was not written. */
@@ -27,7 +27,7 @@ export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, out
 
 /** The error of a write that needs a later protocol than that of verifiers which follow the API. */
 export function tooOld(apiId: string, { needs, followers, names }: TooOld): ApiError {
-  const log = apiId === WORKSPACE ? 'the shared log' : `api ${apiId}`;
+  const log = apiId === SHARED_LOG ? 'the shared log' : `api ${apiId}`;
   const more = followers > names.length ? ` and ${followers - names.length} more` : '';
   return new ApiError(
     'VERIFIERS_TOO_OLD',

@@ -24,11 +24,11 @@ export type LeaseStep = 'fence-first' | 'grant' | 'fence-last';
 
 /** The sweep's operations on Redis besides the change log. Every method rejects with SERVICE_UNAVAILABLE. */
 export interface SweepStore {
-  /** At most `limit` ids of APIs in order after `after`; '' = from the start, where the space beside all APIs is. */
+  /** At most `limit` ids of APIs in order after `after`; '' = from the start, where the shared log is. */
   ids(after: string, limit: number): Promise<string[]>;
   head(apiId: string): Promise<Head>;
-  /** Makes the space beside all APIs, where it is not there: verifiers follow it from the first key with an owner on. */
-  createSpace(leaseMs: number): Promise<void>;
+  /** Creates the shared log if it does not exist: verifiers follow it from the first key with an owner on. */
+  createSharedLog(leaseMs: number): Promise<void>;
   /** One step of changing a lease; whether it was done and all replicas hold it. */
   setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean>;
   /** Removes a batch of a deleted API's keys; whether there was any left to remove. */

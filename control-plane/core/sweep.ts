@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog, Killed } from './change-log-port.ts';
 import { type Fence, fenceMs } from './fence.ts';
 import type { Head, LeaseStep, SweepStore } from './sweep-port.ts';
@@ -79,7 +79,7 @@ export class Sweep {
     const head = await this.#options.store.head(apiId);
     if (!head.created) {
       this.#seen.delete(apiId);
-      if (apiId === WORKSPACE) await this.#options.store.createSpace(this.#options.leaseMs);
+      if (apiId === SHARED_LOG) await this.#options.store.createSharedLog(this.#options.leaseMs);
       return;
     }
     const nowMs = this.#options.clock.monotonicMs();

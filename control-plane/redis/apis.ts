@@ -3,7 +3,7 @@ import { generateId } from '#shared/contract/key-format.ts';
 import { neededBy } from '#shared/contract/protocol.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, apiList, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { apiKeys, apiList, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import type { ApiDefaults } from './api-defaults.ts';
 import type { DurableWriter } from './durable-writer.ts';
@@ -144,9 +144,9 @@ export class Apis {
   }
 }
 
-/** Makes the space beside all APIs, where it is not there. Rejects with SERVICE_UNAVAILABLE. */
-export async function createSpace(writer: DurableWriter, nowMs: number, leaseMs: number): Promise<void> {
-  const { head, members } = apiKeys(WORKSPACE);
+/** Creates the shared log if it does not exist. Rejects with SERVICE_UNAVAILABLE. */
+export async function createSharedLog(writer: DurableWriter, nowMs: number, leaseMs: number): Promise<void> {
+  const { head, members } = apiKeys(SHARED_LOG);
   await writer.run(createScript, [head, members], [nowMs, leaseMs]);
 }
 

@@ -8,12 +8,12 @@ import {
   metaKey,
   ownerKey,
   recordKey,
+  SHARED_LOG,
   tagUsageKey,
-  WORKSPACE,
 } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import type { Head, LeaseStep, SweepStore } from '../core/sweep-port.ts';
-import { type Apis, createSpace } from './apis.ts';
+import { type Apis, createSharedLog } from './apis.ts';
 import { parseScore } from './change-log.ts';
 import type { DurableWriter } from './durable-writer.ts';
 import type { Keys } from './keys/keys.ts';
@@ -44,7 +44,7 @@ export class RedisSweepStore implements SweepStore {
 
   async ids(after: string, limit: number): Promise<string[]> {
     if (after !== '') return this.#apis.ids(after, limit);
-    return [WORKSPACE, ...(await this.#apis.ids('', limit - 1))];
+    return [SHARED_LOG, ...(await this.#apis.ids('', limit - 1))];
   }
 
   async head(apiId: string): Promise<Head> {
@@ -72,9 +72,9 @@ export class RedisSweepStore implements SweepStore {
     };
   }
 
-  /** Makes the space beside all APIs. */
-  createSpace(leaseMs: number): Promise<void> {
-    return createSpace(this.#writer, this.#now(), leaseMs);
+  /** Creates the shared log. */
+  createSharedLog(leaseMs: number): Promise<void> {
+    return createSharedLog(this.#writer, this.#now(), leaseMs);
   }
 
   async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {

@@ -40,7 +40,7 @@ export async function documents(): Promise<{ file: string; present: string; want
     verifierMetrics.registry,
     {
       followers: [],
-      workspace: undefined,
+      sharedLog: undefined,
       counts: { fills: 0, malformed: 0, stale: 0, credits: creditCounts() },
       cache: { size: 0, evictions: 0 },
       lookupsInFlight: 0,

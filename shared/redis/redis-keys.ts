@@ -7,10 +7,10 @@ import { IDENTITY } from '../contract/key-format.ts';
  */
 
 /**
- * The space of what belongs to no API, as if it were one: its `keys` are roles and identities, which no secret leads to. It has a log,
- * followers and a fence like any other.
+ * The shared log, which stands beside the APIs as if it were one: its `keys` are roles and identities, which no secret leads to. It has
+ * members and a fence like any other.
  */
-export const WORKSPACE = '!ws';
+export const SHARED_LOG = '!ws';
 
 /** Everything about one API that scripts touch together. */
 export interface ApiKeys {

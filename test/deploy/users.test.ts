@@ -13,9 +13,9 @@ import {
   recordKey,
   rootKeyIndex,
   rootKeyRecord,
+  SHARED_LOG,
   secretPointer,
   usageKey,
-  WORKSPACE,
 } from '../../shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { OwnFiles, OwnRedis } from './own-redis.ts';
@@ -170,16 +170,16 @@ describe('the users of deploy/redis/users.acl', () => {
       const expected = [...reads(key), ...runs(key), ...writes, ...(key === pool ? settles : [])];
       expect(await may(all)).toEqual(flat(expected));
     }
-    const space = apiKeys(WORKSPACE);
+    const sharedLog = apiKeys(SHARED_LOG);
     for (const key of [
-      space.head,
-      space.log,
-      space.members,
-      space.creations,
-      recordKey(WORKSPACE, 'role_1'),
+      sharedLog.head,
+      sharedLog.log,
+      sharedLog.members,
+      sharedLog.creations,
+      recordKey(SHARED_LOG, 'role_1'),
     ]) {
       const all = [...reads(key), ...runs(key), ...joins(key), ...counts(key), ...others(key)];
-      const writes = key === space.members ? joins(key) : [];
+      const writes = key === sharedLog.members ? joins(key) : [];
       expect(await may(all)).toEqual(flat([...reads(key), ...runs(key), ...writes]));
     }
     for (const key of [...OTHERS, ...(foreign ? Object.values(keysOf(foreign)) : [])]) {

@@ -2,7 +2,7 @@
 export interface Search {
   name: string;
   /** Its file, without `.pml`. */
-  model: 'coherence' | 'credits' | 'debt' | 'window' | 'workspace';
+  model: 'coherence' | 'credits' | 'debt' | 'window' | 'shared-log';
   defines: string[];
   expect: 'ok' | 'error';
   guards: string;
@@ -113,28 +113,28 @@ export const searches: Search[] = [
   windowMutant('SLICE_SURVIVES_WINDOW', TWICE),
   windowMutant('UNTIL_FROM_REPLY', TWICE),
 
-  workspace('two logs', []),
-  workspace('two logs, two roles', TWO_ROLES),
-  workspace('two logs, two roles, large payloads evict', [...TWO_ROLES, '-DEVICT']),
-  workspace('two logs, a role does more once it is taken', ['-DENEMY']),
-  workspace('two logs, a role is deleted', ['-DDELETION']),
-  workspace('two logs, joined by a name', IDENTITY),
-  workspace('two logs, joined by a name, large payloads evict', [...IDENTITY, '-DEVICT']),
-  workspace('two logs, two writes of each', ['-DKEY_WRITES=2', '-DROLE_WRITES=2'], { quick: false }),
-  workspace('two logs, two roles, each changed', [...TWO_ROLES, '-DROLE_WRITES=2'], { quick: false }),
-  workspaceMutant('ONE_LEASE'),
-  workspaceMutant('ROLE_NOT_FENCED'),
-  workspaceMutant('PROFILE_STALE', TWO_ROLES),
-  workspaceMutant('WS_JOIN_LATE'),
-  workspaceMutant('HELD_KEY', ['-DENEMY']),
-  workspaceMutant('ID_REUSED', ['-DDELETION']),
-  workspaceMutant('GIVEN_FIRST', ['-DDELETION']),
-  { ...workspaceMutant('ONE_LEASE', IDENTITY), name: 'ONE_LEASE, joined by a name' },
-  workspaceMutant('NONE_KEPT', IDENTITY),
-  workspaceMutant('NOBODY_KEPT', IDENTITY),
-  workspaceMutant('CREATION_NOT_FENCED', IDENTITY),
-  workspaceMutant('DELETION_KEPT', IDENTITY),
-  workspaceMutant('OLD_STATE', IDENTITY),
+  sharedLog('two logs', []),
+  sharedLog('two logs, two roles', TWO_ROLES),
+  sharedLog('two logs, two roles, large payloads evict', [...TWO_ROLES, '-DEVICT']),
+  sharedLog('two logs, a role does more once it is taken', ['-DENEMY']),
+  sharedLog('two logs, a role is deleted', ['-DDELETION']),
+  sharedLog('two logs, joined by a name', IDENTITY),
+  sharedLog('two logs, joined by a name, large payloads evict', [...IDENTITY, '-DEVICT']),
+  sharedLog('two logs, two writes of each', ['-DKEY_WRITES=2', '-DROLE_WRITES=2'], { quick: false }),
+  sharedLog('two logs, two roles, each changed', [...TWO_ROLES, '-DROLE_WRITES=2'], { quick: false }),
+  sharedLogMutant('ONE_LEASE'),
+  sharedLogMutant('ROLE_NOT_FENCED'),
+  sharedLogMutant('PROFILE_STALE', TWO_ROLES),
+  sharedLogMutant('WS_JOIN_LATE'),
+  sharedLogMutant('HELD_KEY', ['-DENEMY']),
+  sharedLogMutant('ID_REUSED', ['-DDELETION']),
+  sharedLogMutant('GIVEN_FIRST', ['-DDELETION']),
+  { ...sharedLogMutant('ONE_LEASE', IDENTITY), name: 'ONE_LEASE, joined by a name' },
+  sharedLogMutant('NONE_KEPT', IDENTITY),
+  sharedLogMutant('NOBODY_KEPT', IDENTITY),
+  sharedLogMutant('CREATION_NOT_FENCED', IDENTITY),
+  sharedLogMutant('DELETION_KEPT', IDENTITY),
+  sharedLogMutant('OLD_STATE', IDENTITY),
 
   deepMutant('NO_PREV_HASH', I1, [...FAILOVER, ...TWO_KEYS, '-DWRITES=3']),
   deepMutant('REAP_BY_NAME', I1, [...FAILOVER, '-DWRITES=3']),
@@ -178,11 +178,11 @@ function window(name: string, defines: string[]): Search {
 function windowMutant(rule: string, defines: string[], breadthFirst = true): Search {
   return { ...mutant(rule, R1, defines), model: 'window', breadthFirst };
 }
-function workspace(name: string, defines: string[], { quick = true } = {}): Search {
-  return { ...credits(name, defines, { quick }), model: 'workspace', guards: I16 };
+function sharedLog(name: string, defines: string[], { quick = true } = {}): Search {
+  return { ...credits(name, defines, { quick }), model: 'shared-log', guards: I16 };
 }
-function workspaceMutant(rule: string, defines: string[] = []): Search {
-  return { ...mutant(rule, I16, defines), model: 'workspace' };
+function sharedLogMutant(rule: string, defines: string[] = []): Search {
+  return { ...mutant(rule, I16, defines), model: 'shared-log' };
 }
 function debt(name: string, defines: string[]): Search {
   return { ...credits(name, defines), model: 'debt' };

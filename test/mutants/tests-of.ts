@@ -31,7 +31,7 @@ const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
   ],
   [/^shared\/script\.ts$/, ['control-plane/scripts', 'control-plane/import']],
   [
-    /^(?:verifier\/workspace|control-plane\/(?:workspace\/[\w-]+|operations\/(?:identities|permissions)\/[\w-]+|operations\/keys\/lists\/(?:[\w-]*role[\w-]*|list-change)|(?:role|slug)-schemas))\.ts$/,
+    /^(?:verifier\/(?:following\/)?shared-log|control-plane\/(?:shared-log\/[\w-]+|operations\/(?:identities|permissions)\/[\w-]+|operations\/keys\/lists\/(?:[\w-]*role[\w-]*|list-change)|(?:role|slug)-schemas))\.ts$/,
     [
       'control-plane/settled-links',
       'permissions/identities',

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { PROTOCOL } from '#shared/contract/protocol.ts';
-import { apiKeys, indexOf, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { apiKeys, indexOf, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
 
 /** The catalogue of permissions, with one verifier. */
@@ -46,7 +46,7 @@ test('there is one of a slug, also where two calls come at once', async () => {
   await fleet.admin('permissions.createPermission', { name: 'once' });
   expect((await list()).filter(({ id }) => id === 'once')).toHaveLength(1);
   const redis = new Redis(fleet.redisUrl);
-  const changes = () => redis.hget(apiKeys(WORKSPACE).head, 's');
+  const changes = () => redis.hget(apiKeys(SHARED_LOG).head, 's');
   const before = await changes();
   const again = await fleet.admin('permissions.createPermission', { name: 'Other', slug: 'once' });
   expect([again.status, again.body.error.message]).toEqual([409, 'slug: there is a permission once already']);
@@ -90,8 +90,8 @@ test('one that is deleted is in no role any more when the call answers, and keys
 });
 
 test('the catalogue is apart from what followers need, and bounded', async () => {
-  const index = indexOf(WORKSPACE, 'permission_');
-  expect(index).not.toBe(apiKeys(WORKSPACE).index);
+  const index = indexOf(SHARED_LOG, 'permission_');
+  expect(index).not.toBe(apiKeys(SHARED_LOG).index);
   await create({ name: 'last' });
   const redis = new Redis(fleet.redisUrl);
   const there = await redis.zcard(index);
@@ -105,7 +105,7 @@ test('the catalogue is apart from what followers need, and bounded', async () =>
 
 test('there is room for no more than are listed, also where many calls come at once', async () => {
   const redis = new Redis(fleet.redisUrl);
-  const [index, there] = [indexOf(WORKSPACE, 'permission_'), (await list()).length];
+  const [index, there] = [indexOf(SHARED_LOG, 'permission_'), (await list()).length];
   const others = Array.from({ length: 997 - there }, (_, i) => `x${i}`);
   await redis.zadd(index, ...others.flatMap((id) => [0, id]));
   const calls = Array.from({ length: 16 }, (_, i) =>
@@ -122,7 +122,7 @@ test('who deletes one and gives it no time is told so, and is done by another ca
   await create({ name: 'slow' });
   await fleet.ok('permissions.createRole', { name: 'slowly', permissions: ['slow'] });
   const redis = new Redis(fleet.redisUrl);
-  const { members } = apiKeys(WORKSPACE);
+  const { members } = apiKeys(SHARED_LOG);
   await redis.zadd(members, '0', `${PROTOCOL}.silent`);
   const hurried = () => fleet.admin('permissions.deletePermission', { permissionId: 'slow', waitMs: 0 });
   const { status, body } = await hurried();

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { identityIdOf } from '#shared/contract/key-format.ts';
-import { apiKeys, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { eventually } from '../harness/waiting.ts';
 
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.stop());
 
-const { head, log, members } = apiKeys(WORKSPACE);
+const { head, log, members } = apiKeys(SHARED_LOG);
 const newKey = (externalId?: string, apiId = 'shop') =>
   fleet.ok('keys.createKey', { apiId, ...(externalId ? { externalId } : {}) });
 
@@ -25,7 +25,7 @@ test('while there are no identities, owners are not asked for; with the first ea
   const monitor = await fleet.client.duplicate().monitor();
   const asked = new Set<string>();
   monitor.on('monitor', (_time: string, args: string[]) => {
-    for (const arg of args) if (arg.startsWith(recordKey(WORKSPACE, 'identity_'))) asked.add(arg);
+    for (const arg of args) if (arg.startsWith(recordKey(SHARED_LOG, 'identity_'))) asked.add(arg);
   });
   const keys = await Promise.all(['ada', 'bob', 'eve'].map((owner) => newKey(owner)));
   for (const { key } of keys) expect(await fleet.verdict(key)).toBe('VALID');
@@ -36,7 +36,7 @@ test('while there are no identities, owners are not asked for; with the first ea
     'DISABLED',
     'VALID',
   ]);
-  const record = (owner: string) => recordKey(WORKSPACE, identityIdOf(owner));
+  const record = (owner: string) => recordKey(SHARED_LOG, identityIdOf(owner));
   expect(asked).toEqual(new Set(['ada', 'bob', 'eve'].map(record)));
   await fleet.ok('identities.updateIdentity', { identityId, enabled: true });
   await fleet.ok('identities.deleteIdentity', { identityId });
@@ -92,7 +92,7 @@ test('where a verifier of the shared log is too old, nothing is written', async 
   expect([refused.body.error.code, refused.body.error.message]).toEqual([
     ...['VERIFIERS_TOO_OLD', expect.stringContaining('the shared log is followed by older ones')],
   ]);
-  expect(await fleet.client.exists(recordKey(WORKSPACE, identityIdOf('zoe')))).toBe(0);
+  expect(await fleet.client.exists(recordKey(SHARED_LOG, identityIdOf('zoe')))).toBe(0);
   expect(await fleet.client.hget(head, 's')).toBe(`3:${sequence}`);
   await fleet.client.zrem(members, '3.old');
   expect((await create()).status).toBe(200);

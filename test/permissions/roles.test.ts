@@ -10,7 +10,7 @@ import { systemClock } from '../../shared/lang/clock.ts';
 import { loadConfig } from '../../shared/process/load-config.ts';
 import { createLogger } from '../../shared/process/log.ts';
 import { RedisNodes } from '../../shared/redis/redis.ts';
-import { apiKeys, WORKSPACE } from '../../shared/redis/redis-keys.ts';
+import { apiKeys, SHARED_LOG } from '../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../shared/redis/redis-settings.ts';
 import { Fleet } from '../harness/fleet.ts';
 import { PATIENT } from '../harness/waiting.ts';
@@ -59,17 +59,19 @@ let made = 0;
 async function role(name: string, permissions: readonly string[]): Promise<string> {
   const nowMs = Date.now();
   const keyId = generateId('role', nowMs + made++);
-  const about = { apiId: WORKSPACE, keyId, secretHash: hashSecret(keyId), start: '', createdAt: nowMs };
+  const about = { apiId: SHARED_LOG, keyId, secretHash: hashSecret(keyId), start: '', createdAt: nowMs };
   const record = { ...about, name, permissions, enabled: true, meta: {}, foreign: false };
   const { keys, args } = recordCall(record, true, leaseMs);
-  expect(await nodes.run(apiKeys(WORKSPACE).head, (redis) => createScript.run(redis, keys, args))).toBe('OK');
+  expect(await nodes.run(apiKeys(SHARED_LOG).head, (redis) => createScript.run(redis, keys, args))).toBe(
+    'OK',
+  );
   return keyId;
 }
 /** Changes a role, or deletes it where nothing is to be set, and waits until that is complete. */
 async function change(keyId: string, permissions?: readonly string[]): Promise<number> {
   const operation = permissions ? ('update' as const) : ('delete' as const);
   const fields = permissions ? storedFields({ permissions }) : {};
-  const propagation = await propagator.apply({ apiId: WORKSPACE, operation, keyId, fields, needs: 4 });
+  const propagation = await propagator.apply({ apiId: SHARED_LOG, operation, keyId, fields, needs: 4 });
   expect(propagation).toMatchObject({ state: 'complete' });
   return propagation?.verifiers ?? 0;
 }
@@ -98,7 +100,7 @@ const codes = async (key: string, permissions: string) =>
   (await verify(key, permissions)).map(({ code }) => code);
 const VALID = ['VALID', 'VALID'];
 const REFUSED = ['INSUFFICIENT_PERMISSIONS', 'INSUFFICIENT_PERMISSIONS'];
-const members = () => fleet.client.zcard(apiKeys(WORKSPACE).members);
+const members = () => fleet.client.zcard(apiKeys(SHARED_LOG).members);
 
 describe('a key with roles', () => {
   withLeases(60_000);
@@ -192,7 +194,7 @@ describe('a verifier that does not hear of roles', () => {
     expect(await codes(key, 'watch')).toEqual(VALID);
     expect(await codes(plain.key, 'watch')).toEqual(REFUSED);
     // Nobody can register any more, or read a role: the head of the space is of another type.
-    const { head } = apiKeys(WORKSPACE);
+    const { head } = apiKeys(SHARED_LOG);
     await fleet.client.rename(head, `${head}-away`);
     await fleet.client.set(head, 'broken');
     const ask = async (of: string) =>

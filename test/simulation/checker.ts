@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { identityIdOf } from '../../shared/contract/key-format.ts';
-import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '../../shared/redis/redis-keys.ts';
 import type { Timeline } from './clock.ts';
 import { type ChangeNode, History, type KeyVersion, versionOf } from './history.ts';
 import type { RedisGroup, RedisNode } from './nodes.ts';
@@ -229,7 +229,7 @@ export class Checker {
         'I16',
         `${who}, ${monotonicMs - (following?.leaseUntilMs ?? 0)} ms after the lease of roles`,
       );
-    const prefix = this.history.find(WORKSPACE, following.hash);
+    const prefix = this.history.find(SHARED_LOG, following.hash);
     const find = (id: string) => roles.find(({ keyId }) => keyId === id) ?? [];
     const meant = ids.split(' ').flatMap(find);
     for (const change of meant.flatMap((role) => this.history.about(role))) {

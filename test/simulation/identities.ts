@@ -1,6 +1,6 @@
 import type { Write } from '../../control-plane/core/change-log-port.ts';
 import { identityIdOf } from '../../shared/contract/key-format.ts';
-import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '../../shared/redis/redis-keys.ts';
 import type { KnownKey } from './checker.ts';
 import { versionOf } from './history.ts';
 import type { SimulatedChangeLog } from './ports.ts';
@@ -55,7 +55,7 @@ export class Identities<Asked extends Process> {
   }
 
   async #set(process: Asked, owner: string, isStop: boolean, A: string): Promise<void> {
-    const about = { apiId: WORKSPACE, keyId: identityIdOf(owner) };
+    const about = { apiId: SHARED_LOG, keyId: identityIdOf(owner) };
     const m = this.#world.random.chance(0.15) ? `{"long":"${'x'.repeat(250)}"}` : '';
     const fields = { e: isStop ? '0' : '1', n: this.#world.newTag(), m, A };
     const operation = (await this.#recordOf(process, owner)) ? 'update' : 'create';
@@ -66,7 +66,7 @@ export class Identities<Asked extends Process> {
   async #delete(process: Asked, owner: string): Promise<boolean> {
     const record = await this.#recordOf(process, owner);
     if (record?.['e'] !== '1' || !this.#world.random.chance(0.3)) return false;
-    const about = { apiId: WORKSPACE, keyId: identityIdOf(owner), fields: {} };
+    const about = { apiId: SHARED_LOG, keyId: identityIdOf(owner), fields: {} };
     const write = { ...about, operation: 'delete', condition: record['v'] ?? '0' } as const;
     await this.#world.write(process, write, Number.POSITIVE_INFINITY);
     return true;
@@ -76,8 +76,8 @@ export class Identities<Asked extends Process> {
   #recordOf(process: Asked, owner: string): Promise<Readonly<Record<string, string>> | undefined> {
     const id = identityIdOf(owner);
     const read = process.log.run(
-      WORKSPACE,
-      (state) => ({ reply: state.api(WORKSPACE).records.get(id), wrote: false }),
+      SHARED_LOG,
+      (state) => ({ reply: state.api(SHARED_LOG).records.get(id), wrote: false }),
       'read',
     );
     return read.catch(() => undefined);
@@ -86,7 +86,7 @@ export class Identities<Asked extends Process> {
   #meet(owner: string): void {
     this.#owners.push(owner);
     this.all.push({
-      ...{ apiId: WORKSPACE, keyId: identityIdOf(owner), secret: '', pool: '' },
+      ...{ apiId: SHARED_LOG, keyId: identityIdOf(owner), secret: '', pool: '' },
       ...{ created: versionOf(undefined), createdAtMs: Number.POSITIVE_INFINITY },
     });
   }

@@ -273,13 +273,13 @@ const OF_CREDITS: Readonly<Record<string, Mutant>> = {
   },
 };
 
-const WORKSPACE = 'verifier/core/following/shared-log.ts';
+const SHARED_LOG = 'verifier/core/following/shared-log.ts';
 
 /** The same for keys that have roles. */
 const OF_ROLES: Readonly<Record<string, Mutant>> = {
   'an answer reads one lease only': {
     seed: ROLE_SEEDS,
-    file: WORKSPACE,
+    file: SHARED_LOG,
     edits: [['return join.lease.holds() ? join : undefined;', 'return join;']],
   },
   'a change of a role is not fenced': {
@@ -289,7 +289,7 @@ const OF_ROLES: Readonly<Record<string, Mutant>> = {
   },
   'a join outlives what it was made of': {
     seed: ROLE_SEEDS,
-    file: WORKSPACE,
+    file: SHARED_LOG,
     edits: [['for (const state of this.states) if (state.isVoid) return false;', '']],
   },
   'the id of a role is used again': {
@@ -308,7 +308,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'that there is no identity is remembered across its creation': {
     seed: IDENTITY_SEEDS,
-    file: WORKSPACE,
+    file: SHARED_LOG,
     edits: [
       [
         'const state = this.#states.peek(id);\n',
@@ -318,12 +318,12 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'that there is no identity at all is remembered across the first': {
     seed: IDENTITY_SEEDS,
-    file: WORKSPACE,
+    file: SHARED_LOG,
     edits: [['if (this.#nobody && id.startsWith(IDENTITY)) {', "if (this.#nobody && id === '') {"]],
   },
   'a deleted identity is remembered, also beyond the next of its owner': {
     seed: IDENTITY_SEEDS + 3,
-    file: WORKSPACE,
+    file: SHARED_LOG,
     edits: [
       ['return this.#end(id)?.record?.pools ?? [];', 'return this.#states.peek(id)?.record?.pools ?? [];'],
     ],
@@ -340,7 +340,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'a state of before the follower began anew counts': {
     seed: IDENTITY_SEEDS + 5,
-    file: WORKSPACE,
+    file: SHARED_LOG,
     edits: [['return state?.epoch.current ? state : undefined;', 'return state;']],
   },
   'a key that left memory is judged by what was read': {
@@ -355,7 +355,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   },
   'an identity holds everywhere': {
     seed: IDENTITY_SEEDS,
-    file: WORKSPACE,
+    file: SHARED_LOG,
     edits: [['if (!this.#apiIds.has(apiId)) return undefined;', '']],
   },
 };

@@ -10,7 +10,7 @@ import type {
 import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-port.ts';
 import { unavailable } from '../../shared/contract/errors.ts';
 import { PROTOCOL } from '../../shared/contract/protocol.ts';
-import { parsePointer, secretPointer, WORKSPACE } from '../../shared/redis/redis-keys.ts';
+import { parsePointer, SHARED_LOG, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
   Directory,
   Pointer,
@@ -232,7 +232,7 @@ const WRITE_LANES = 8;
 function withKnown(write: Write, state: RedisState): Write {
   const { R } = write.fields;
   if (!R) return write;
-  const { records } = state.api(WORKSPACE);
+  const { records } = state.api(SHARED_LOG);
   const known = R.split(' ').filter((id) => records.has(id));
   return { ...write, fields: { ...write.fields, R: known.join(' ') } };
 }
@@ -370,8 +370,8 @@ export class SimulatedSweepStore implements SweepStore {
     return this.#log.run(apiId, (state) => state.head(apiId), 'read');
   }
 
-  async createSpace(leaseMs: number): Promise<void> {
-    await this.#log.durably(WORKSPACE, (state) => state.createApi(WORKSPACE, leaseMs));
+  async createSharedLog(leaseMs: number): Promise<void> {
+    await this.#log.durably(SHARED_LOG, (state) => state.createApi(SHARED_LOG, leaseMs));
   }
 
   async setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean> {

@@ -1,13 +1,13 @@
 import type { Write } from '../../control-plane/core/change-log-port.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
-import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '../../shared/redis/redis-keys.ts';
 import type { KnownKey } from './checker.ts';
 import type { Random } from './random.ts';
 import type { RedisState } from './redis.ts';
 
 const exists = ({ createdAtMs }: KnownKey): boolean => Number.isFinite(createdAtMs);
 
-/** Roles that there are or were, each a record of the workspace; its name is a text of its own after each change. */
+/** Roles that there are or were, each a record of the shared log; its name is a text of its own after each change. */
 export class Roles {
   readonly all: KnownKey[] = [];
   readonly #random: Random;
@@ -28,7 +28,7 @@ export class Roles {
       ...{ gone: false, needs: 1, roles: '', owner: '', apis: '' },
     };
     const role = {
-      apiId: WORKSPACE,
+      apiId: SHARED_LOG,
       keyId,
       secret: '',
       created,
@@ -45,7 +45,7 @@ export class Roles {
 
   create({ keyId, created }: KnownKey, state: RedisState) {
     const record = { p: hashSecret(keyId), e: '1', n: created.tag, P: 'a' };
-    return state.createKey(WORKSPACE, keyId, record);
+    return state.createKey(SHARED_LOG, keyId, record);
   }
 
   #there(): string[] {
@@ -67,7 +67,7 @@ export class Roles {
     const there = this.all.filter((role) => exists(role) && !this.#gone.has(role.keyId));
     if (there.length === 0) return undefined;
     const { keyId } = this.#random.pick(there);
-    const about = { apiId: WORKSPACE, keyId } as const;
+    const about = { apiId: SHARED_LOG, keyId } as const;
     if (this.#random.chance(0.15)) {
       this.#gone.add(keyId);
       return { ...about, operation: 'delete', fields: {} };

@@ -1,6 +1,6 @@
 import type { Write } from '../../control-plane/core/change-log-port.ts';
 import { pause } from '../../shared/lang/clock.ts';
-import { WORKSPACE } from '../../shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '../../shared/redis/redis-keys.ts';
 import { type KnownKey, Violation } from './checker.ts';
 import { Faults } from './faults.ts';
 import type { Identities } from './identities.ts';
@@ -175,7 +175,7 @@ async function end(world: World): Promise<void> {
       const fields = world.fields(random.chance(0.5));
       return { apiId, operation: 'update', keyId, fields } as const;
     }),
-    ...[...plan.apiIds, ...(world.roles ? [WORKSPACE] : [])].map(
+    ...[...plan.apiIds, ...(world.roles ? [SHARED_LOG] : [])].map(
       (apiId) => ({ apiId, operation: 'noop', keyId: '', fields: {} }) as const,
     ),
   ];
@@ -304,7 +304,7 @@ function balanced({ group, plan, ledger, keys }: World): void {
 function otherMembers({ group, verifiers }: World): string | undefined {
   for (const [apiId, { members, created, needs }] of group.primary.state.apis) {
     const follows = ({ verifier, following }: VerifierProcess) =>
-      apiId === WORKSPACE
+      apiId === SHARED_LOG
         ? following.has(apiId)
         : verifier.followers.some((follower) => follower.apiId === apiId);
     const live = verifiers

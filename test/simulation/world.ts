@@ -6,7 +6,7 @@ import { DEFAULT_LIMIT } from '../../shared/contract/credits.ts';
 import { ApiError } from '../../shared/contract/errors.ts';
 import { hashSecret } from '../../shared/contract/key-format.ts';
 import { PROTOCOL } from '../../shared/contract/protocol.ts';
-import { formatPointer, idPointer, secretPointer, WORKSPACE } from '../../shared/redis/redis-keys.ts';
+import { formatPointer, idPointer, SHARED_LOG, secretPointer } from '../../shared/redis/redis-keys.ts';
 import { questionAbout } from '../../verifier/core/question/question.ts';
 import type { Verdict } from '../../verifier/core/verdict/verdict.ts';
 import { Verifier } from '../../verifier/core/verifier.ts';
@@ -115,7 +115,7 @@ export class World {
       for (const { state } of this.group.nodes) state.createApi(apiId, plan.leasesMs[0] as number);
       for (let i = 0; i < plan.keysPerApi; i++) this.#addKey(apiId);
     }
-    if (this.roles) this.#openWorkspace(this.roles);
+    if (this.roles) this.#openSharedLog(this.roles);
     for (let i = 0; i < plan.verifiers; i++) this.startVerifier();
     for (let i = 0; i < plan.controlPlanes; i++) this.startControlPlane(plan.leasesMs[0] as number);
   }
@@ -123,8 +123,8 @@ export class World {
   /** A text that no record had as its name before. */
   readonly newTag = (): string => `t${++this.#tags}`;
 
-  #openWorkspace(roles: Roles): void {
-    for (const { state } of this.group.nodes) state.createApi(WORKSPACE, this.plan.leasesMs[0] as number);
+  #openSharedLog(roles: Roles): void {
+    for (const { state } of this.group.nodes) state.createApi(SHARED_LOG, this.plan.leasesMs[0] as number);
     for (let i = 0; i < 2; i++) {
       const role = roles.add();
       for (const { state } of this.group.nodes) roles.create(role, state);
@@ -224,7 +224,7 @@ export class World {
   /** Asks a verifier for every key of an API that existed from the start. */
   #askAll(process: VerifierProcess, apiId: string): void {
     const keys = this.keys.slice(0, this.plan.apiIds.length * this.plan.keysPerApi);
-    for (const key of keys) if (key.apiId === apiId || apiId === WORKSPACE) void this.verify(process, key);
+    for (const key of keys) if (key.apiId === apiId || apiId === SHARED_LOG) void this.verify(process, key);
   }
 
   startControlPlane(leaseMs: number): ControlPlaneProcess {
@@ -265,7 +265,7 @@ export class World {
       chance: this.random.next,
     });
     const sweep = new Sweep({
-      store: new SimulatedSweepStore(log, [...(this.roles ? [WORKSPACE] : []), ...this.plan.apiIds]),
+      store: new SimulatedSweepStore(log, [...(this.roles ? [SHARED_LOG] : []), ...this.plan.apiIds]),
       log,
       fence,
       clock: machine,
@@ -337,7 +337,7 @@ export class World {
           granted: {
             tags: grants?.roles ?? [],
             owner: grants?.identity && { tag: grants.identity.externalId, enabled: grants.identity.enabled },
-            following: following.get(WORKSPACE),
+            following: following.get(SHARED_LOG),
           },
           roles: this.#tied(),
           firstAskedAtMs: firstAskedAtMs.get(key.keyId) ?? 0,
@@ -425,7 +425,7 @@ export class World {
     });
   }
 
-  /** Roles and identities, each a record of the workspace. */
+  /** Roles and identities, each a record of the shared log. */
   #tied(): readonly KnownKey[] {
     return [...(this.roles?.all ?? []), ...(this.identities?.all ?? [])];
   }
@@ -465,7 +465,7 @@ export class World {
   async createRole({ log, machine }: ControlPlaneProcess, roles: Roles): Promise<void> {
     const role = roles.add();
     try {
-      const { reply, replicated } = await log.durably(WORKSPACE, (state) => roles.create(role, state));
+      const { reply, replicated } = await log.durably(SHARED_LOG, (state) => roles.create(role, state));
       if (reply && replicated) role.createdAtMs = this.timeline.nowMs;
       this.note(machine.name, 'role', role.keyId, reply && replicated);
     } catch (error) {

@@ -6,7 +6,7 @@ import { creditCounts } from './allowances/pools.ts';
 import { type Lookup, Spender } from './allowances/spending.ts';
 import type { Follower } from './following/follower.ts';
 import { Followers, type FollowersLimits, type FollowersOptions } from './following/followers.ts';
-import { Workspace } from './following/shared-log.ts';
+import { SharedLog } from './following/shared-log.ts';
 import { type Entry, KeyCache } from './key-cache.ts';
 import { NegativeCache } from './negative-cache.ts';
 import type { Question } from './question/question.ts';
@@ -64,7 +64,7 @@ export class Verifier implements Decider {
   readonly #lookups: SingleFlight<Entry | Verdict, Lookup, Verdict>;
   readonly #slots: Semaphore;
   readonly #followers: Followers;
-  readonly #workspace: Workspace;
+  readonly #sharedLog: SharedLog;
   readonly #verdicts: Verdicts;
   readonly #spender: Spender;
   /** Monotone counts for metrics. */
@@ -89,8 +89,8 @@ export class Verifier implements Decider {
     });
     this.#followers = new Followers(options, this.#cache, this.counts.credits);
     const begin = this.#followers.begin.bind(this.#followers);
-    this.#workspace = new Workspace(begin, limits.cacheKeysMax);
-    this.#verdicts = new Verdicts(this.#workspace, clock, options.usage);
+    this.#sharedLog = new SharedLog(begin, limits.cacheKeysMax);
+    this.#verdicts = new Verdicts(this.#sharedLog, clock, options.usage);
     this.#spender = new Spender({
       ...{ cache: this.#cache, verdicts: this.#verdicts, clock, waitMs: limits.lookupWaitMs, tooSlow },
       lookUp: (lookup) => this.#lookups.ask(lookup.digest, lookup),
@@ -104,7 +104,7 @@ export class Verifier implements Decider {
 
   /** Stops answering and leaves every API. */
   async stop(): Promise<void> {
-    await Promise.all([this.#followers.stop(), this.#workspace.stop()]);
+    await Promise.all([this.#followers.stop(), this.#sharedLog.stop()]);
   }
 
   get followers(): Follower[] {
@@ -112,8 +112,8 @@ export class Verifier implements Decider {
   }
 
   /** Follower of roles and identities; undefined = no key needed them yet. */
-  get workspace(): Follower | undefined {
-    return this.#workspace.follower;
+  get sharedLog(): Follower | undefined {
+    return this.#sharedLog.follower;
   }
 
   get cache(): Pick<KeyCache, 'size' | 'evictions'> {
@@ -174,11 +174,11 @@ export class Verifier implements Decider {
       this.counts.fills++;
       const former = this.#cache.former(digest);
       // Beside the look-up; what this does not learn is learnt after it.
-      if (former?.ties) this.#workspace.learn(former, former.ties).catch(() => undefined);
+      if (former?.ties) this.#sharedLog.learn(former, former.ties).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
         const found = await this.#find(digest);
         if ('code' in found || found.ties === undefined || this.#verdicts.isKnown(found)) return found;
-        await this.#workspace.learn(found, found.ties);
+        await this.#sharedLog.learn(found, found.ties);
         // What is out of memory by now no change would reach: it is found again.
         if (this.#cache.get(digest) === found && this.#verdicts.isKnown(found)) return found;
       }

@@ -1,7 +1,7 @@
 import { Gauge, type Registry } from 'prom-client';
 import { PROTOCOL } from '#shared/contract/protocol.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { Follower } from '../core/following/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
 import type { Usage } from '../redis/usage-report.ts';
@@ -12,7 +12,7 @@ const OTHER_APIS = 'other';
 const JOINS = { min: Math.min, max: Math.max };
 
 /** A verifier as its metrics read it. */
-type WatchedVerifier = Pick<Verifier, 'followers' | 'workspace' | 'counts' | 'cache' | 'lookupsInFlight'>;
+type WatchedVerifier = Pick<Verifier, 'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight'>;
 
 /** Metrics of the state that a verifier is in; they are read when somebody scrapes. */
 export function watchState(
@@ -22,7 +22,7 @@ export function watchState(
   usage: Pick<Usage, 'keys' | 'tags' | 'dropped'> | undefined,
 ): void {
   const followers = () =>
-    verifier.workspace ? [...verifier.followers, verifier.workspace] : verifier.followers;
+    verifier.sharedLog ? [...verifier.followers, verifier.sharedLog] : verifier.followers;
   watchLookups(registry, verifier);
   watchCredits(registry, verifier, followers);
   watchUsage(registry, usage);
@@ -117,7 +117,7 @@ function watchFollowers(
     new Gauge({
       name,
       aggregator: join,
-      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}"; the shared log of roles and identities has "${WORKSPACE}".`,
+      help: `${help} APIs outside API_IDS share the label api_id="${OTHER_APIS}"; the shared log of roles and identities has "${SHARED_LOG}".`,
       labelNames: ['api_id'],
       registers: [registry],
       collect() {
@@ -161,7 +161,7 @@ function perLabel(
 ): Map<string, number> {
   const values = new Map<string, number>();
   for (const follower of followers) {
-    const label = [...apiIds, WORKSPACE].includes(follower.apiId) ? follower.apiId : OTHER_APIS;
+    const label = [...apiIds, SHARED_LOG].includes(follower.apiId) ? follower.apiId : OTHER_APIS;
     const others = values.get(label);
     values.set(label, others === undefined ? read(follower) : join(others, read(follower)));
   }

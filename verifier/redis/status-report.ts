@@ -76,7 +76,7 @@ export class StatusReport {
   }
 
   #status(): VerifierStatus {
-    const { followers, cache, workspace } = this.#options.verifier;
+    const { followers, cache, sharedLog } = this.#options.verifier;
     const apis = followers
       .map((each) => ({ apiId: each.apiId, ...standing(each) }))
       .sort(worstFirst)
@@ -93,7 +93,7 @@ export class StatusReport {
       settings: this.#options.settings,
       apis,
       apisNotShown: followers.length - apis.length,
-      ...(workspace ? { workspace: standing(workspace) } : {}),
+      ...(sharedLog ? { workspace: standing(sharedLog) } : {}),
     };
   }
 

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import type { FollowedApi, VerifierStatus } from '#shared/contract/verifier-status.ts';
 import { systemClock } from '#shared/lang/clock.ts';
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { collect } from '../pages.ts';
 import type { Session } from '../session.ts';
 import { count, table } from '../terminal/output.ts';
@@ -38,8 +38,8 @@ function verifierTable(verifiers: readonly VerifierStatus[]): string {
 }
 
 /** All that a verifier follows, roles and identities under the name of no API. */
-const allOf = ({ apis, workspace }: VerifierStatus): readonly FollowedApi[] =>
-  workspace ? [...apis, { apiId: WORKSPACE, ...workspace }] : apis;
+const allOf = ({ apis, workspace: sharedLog }: VerifierStatus): readonly FollowedApi[] =>
+  sharedLog ? [...apis, { apiId: SHARED_LOG, ...sharedLog }] : apis;
 
 /** Those APIs that a verifier does not answer for from memory, or only by what was before. */
 function trouble(verifiers: readonly VerifierStatus[]): string[] {

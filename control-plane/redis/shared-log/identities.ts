@@ -4,11 +4,11 @@ import { identityIdOf } from '#shared/contract/key-format.ts';
 import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { neededBy } from '#shared/contract/protocol.ts';
 import { ROLES_PROTOCOL, slugsOf } from '#shared/contract/slugs.ts';
-import { apiKeys, indexOf, ownerKey, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { apiKeys, indexOf, ownerKey, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { Write, Written } from '../../core/change-log-port.ts';
 import { notWritten } from '../../core/not-written.ts';
 import type { Propagation, Propagator } from '../../core/propagation.ts';
-import { type Apis, createSpace } from '../apis.ts';
+import { type Apis, createSharedLog } from '../apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from './new-shared-record.ts';
 
@@ -37,7 +37,7 @@ interface IdentitiesOptions extends RecordParts {
 }
 
 /**
- * Identities in Redis: records of the space beside all APIs, of the form that keys have, which no secret leads to. An identity's id
+ * Identities in Redis: records of the shared log, of the form that keys have, which no secret leads to. An identity's id
  * follows from its `externalId`, so no key names its identity: verifiers join the two. All changes are entries of the shared log,
  * creations too.
  */
@@ -62,7 +62,7 @@ export class Identities {
     const identityId = identityIdOf(externalId);
     const stored = storedFields({ ...fields, name: externalId });
     const about = {
-      apiId: WORKSPACE,
+      apiId: SHARED_LOG,
       operation: 'create',
       keyId: identityId,
       needs: ROLES_PROTOCOL,
@@ -70,7 +70,7 @@ export class Identities {
     const write = { ...about, fields: stored };
     let propagation = await propagator.apply(write, waitMs, onWritten);
     if (!propagation) {
-      await createSpace(writer, clock.wallMs(), leaseMs);
+      await createSharedLog(writer, clock.wallMs(), leaseMs);
       propagation = await propagator.apply(write, waitMs, onWritten);
     }
     if (!propagation) throw unavailable('the shared log was lost; nothing was created');
@@ -78,7 +78,7 @@ export class Identities {
   }
 
   async get(identityId: string): Promise<Identity | undefined> {
-    const found = await this.#options.view.get(WORKSPACE, identityId);
+    const found = await this.#options.view.get(SHARED_LOG, identityId);
     return found && shown(found);
   }
 
@@ -87,7 +87,7 @@ export class Identities {
    * Rejects with CONFLICT where it is disabled: its keys would be accepted again.
    */
   async toDelete(identityId: string): Promise<string | undefined> {
-    const record = recordKey(WORKSPACE, identityId);
+    const record = recordKey(SHARED_LOG, identityId);
     const [version, isEnabled] = await this.#options.nodes.run(record, (redis) =>
       redis.hmget(record, 'v', KEY_FIELDS.enabled.letter),
     );
@@ -106,8 +106,8 @@ export class Identities {
     readonly total: number;
     readonly next?: number;
   }> {
-    const index = indexOf(WORKSPACE, identityIdOf(''));
-    const page = await this.#options.view.list(WORKSPACE, {}, limit, 'asc', from, index);
+    const index = indexOf(SHARED_LOG, identityIdOf(''));
+    const page = await this.#options.view.list(SHARED_LOG, {}, limit, 'asc', from, index);
     if (!page) return { identities: [], total: 0 };
     const { keys, ...rest } = page;
     return { identities: keys.map(shown), ...rest };
@@ -119,10 +119,10 @@ export class Identities {
   ): Promise<WithIdentity<Shown>[]> {
     const owners = [...new Set(keys.flatMap(({ externalId }) => externalId ?? []))];
     if (owners.length === 0) return [...keys];
-    const records = await this.#options.nodes.run(recordKey(WORKSPACE, ''), (redis) =>
+    const records = await this.#options.nodes.run(recordKey(SHARED_LOG, ''), (redis) =>
       Promise.all(
         owners.map((owner) =>
-          redis.hmget(recordKey(WORKSPACE, identityIdOf(owner)), 'p', KEY_FIELDS.apiIds.letter),
+          redis.hmget(recordKey(SHARED_LOG, identityIdOf(owner)), 'p', KEY_FIELDS.apiIds.letter),
         ),
       ),
     );

@@ -2,15 +2,15 @@ import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId, hashSecret } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { ownerKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { ownerKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog } from '../../core/change-log-port.ts';
 import { tooOld } from '../../core/not-written.ts';
-import { createSpace } from '../apis.ts';
+import { createSharedLog } from '../apis.ts';
 import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 import { createScript, type NewFields, neededForNew, recordCall } from '../keys/new-key-record.ts';
 
-/** Parts that records of the space beside all APIs are made with. */
+/** Parts that records of the shared log are made with. */
 export interface RecordParts {
   readonly nodes: RedisNodes;
   readonly writer: DurableWriter;
@@ -32,7 +32,7 @@ interface NewRecord {
 }
 
 /**
- * Creates a record of the space beside all APIs, of the form that keys have, which no secret leads to; its id.
+ * Creates a record of the shared log, of the form that keys have, which no secret leads to; its id.
  * Rejects with `taken` where there is one of that owner, CONFLICT where there is no room, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
  */
 export async function createRecord(
@@ -46,29 +46,29 @@ export async function createRecord(
   const createdAt = clock.wallMs();
   const keyId = generateId(kind, createdAt);
   const record = {
-    ...{ apiId: WORKSPACE, keyId, secretHash: hashSecret(keyId), start: '', createdAt, foreign: false },
+    ...{ apiId: SHARED_LOG, keyId, secretHash: hashSecret(keyId), start: '', createdAt, foreign: false },
     ...{ ...fields, externalId: owner },
   };
   const { keys, args } = recordCall(record, false, leaseMs);
   let { reply, replicated } = await writer.run(createScript, keys, args);
   if (reply === 'NO_API') {
-    await createSpace(writer, clock.wallMs(), leaseMs);
+    await createSharedLog(writer, clock.wallMs(), leaseMs);
     ({ reply, replicated } = await writer.run(createScript, keys, args));
   }
   const refusal = tooOldOf(reply, neededForNew(record));
-  if (refusal) throw tooOld(WORKSPACE, refusal);
+  if (refusal) throw tooOld(SHARED_LOG, refusal);
   if (!replicated) throw unavailable(`not all replicas confirmed; ${called.one} may have been created`);
   // Of those that were made at once the first stay.
   const isFirst = (await recordOf(nodes, owner)) === keyId;
   const over = await nodes.run(room.index, (redis) => redis.zrange(room.index, String(room.most), '-1'));
   if (isFirst && !over.includes(keyId)) return keyId;
-  await log.write({ apiId: WORKSPACE, operation: 'delete', keyId, fields: {} });
+  await log.write({ apiId: SHARED_LOG, operation: 'delete', keyId, fields: {} });
   throw isFirst ? full() : taken();
 }
 
 /** The id of the record of this owner; undefined where there is none. */
 export async function recordOf(nodes: RedisNodes, owner: string): Promise<string | undefined> {
-  const index = ownerKey(WORKSPACE, owner);
+  const index = ownerKey(SHARED_LOG, owner);
   const [id] = await nodes.run(index, (redis) => redis.zrange(index, '0', '0'));
   return id;
 }

@@ -1,11 +1,11 @@
 import { ApiError } from '#shared/contract/errors.ts';
-import { indexOf, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { indexOf, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import { createRecord, type RecordParts, recordOf } from './new-shared-record.ts';
 
 /** Most permissions in the catalogue, so that listing them is one answer. */
 const PERMISSIONS_MAX = 1000;
-const INDEX = indexOf(WORKSPACE, 'permission_');
+const INDEX = indexOf(SHARED_LOG, 'permission_');
 
 /** A permission of the catalogue, as people see it. */
 export interface CataloguedPermission {
@@ -20,8 +20,7 @@ interface CatalogueOptions extends RecordParts {
 }
 
 /**
- * The catalogue of permissions in Redis: names and descriptions for people, which no verdict goes by. Records of the space beside
- * all APIs, as roles are.
+ * The catalogue of permissions in Redis: names and descriptions for people, which no verdict goes by. Records of the shared log, as roles are.
  */
 export class Catalogue {
   readonly #options: CatalogueOptions;
@@ -47,13 +46,13 @@ export class Catalogue {
 
   async get(slug: string): Promise<CataloguedPermission | undefined> {
     const id = await this.idOf(slug);
-    const found = id && (await this.#options.view.get(WORKSPACE, id));
+    const found = id && (await this.#options.view.get(SHARED_LOG, id));
     return found ? shown(found) : undefined;
   }
 
   /** All of them, in order of creation. */
   async list(): Promise<CataloguedPermission[]> {
-    const page = await this.#options.view.list(WORKSPACE, {}, PERMISSIONS_MAX, 'asc', undefined, INDEX);
+    const page = await this.#options.view.list(SHARED_LOG, {}, PERMISSIONS_MAX, 'asc', undefined, INDEX);
     return page?.keys.map(shown) ?? [];
   }
 }

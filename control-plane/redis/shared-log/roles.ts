@@ -1,7 +1,7 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { slugsOf } from '#shared/contract/slugs.ts';
-import { apiKeys, recordKey, WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { apiKeys, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { Write } from '../../core/change-log-port.ts';
 import type { GivenRole } from '../../core/schemas/role-schemas.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
@@ -23,7 +23,7 @@ interface RolesOptions extends RecordParts {
 }
 
 /**
- * Roles in Redis: records of the space beside all APIs, of the form that keys have, which no secret leads to. A role's name is
+ * Roles in Redis: records of the shared log, of the form that keys have, which no secret leads to. A role's name is
  * its owner too, so that the index of owners finds it by its name. Changing them is the change log's business.
  */
 export class Roles {
@@ -43,18 +43,18 @@ export class Roles {
     const taken = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
     const fields = { name, permissions, enabled: true, meta: description ? { description } : {} };
     const called = { one: 'the role', many: 'roles' };
-    const room = { index: apiKeys(WORKSPACE).index, most: ROLES_MAX };
+    const room = { index: apiKeys(SHARED_LOG).index, most: ROLES_MAX };
     return createRecord(this.#options, { kind: 'role', owner: name, fields, called, room }, taken);
   }
 
   async get(roleId: string): Promise<Role | undefined> {
-    const found = await this.#options.view.get(WORKSPACE, roleId);
+    const found = await this.#options.view.get(SHARED_LOG, roleId);
     return found && shownRole(found);
   }
 
   /** All of them, in order of creation. */
   async list(): Promise<Role[]> {
-    const page = await this.#options.view.list(WORKSPACE, {}, ROLES_MAX, 'asc');
+    const page = await this.#options.view.list(SHARED_LOG, {}, ROLES_MAX, 'asc');
     return page?.keys.map(shownRole) ?? [];
   }
 
@@ -101,26 +101,26 @@ export class Roles {
 
   /** Names of the roles of these ids, in their order; undefined where there is none. */
   async namesOf(ids: readonly string[]): Promise<(string | undefined)[]> {
-    const names = await this.#options.nodes.run(recordKey(WORKSPACE, ''), (redis) =>
-      Promise.all(ids.map((id) => redis.hget(recordKey(WORKSPACE, id), KEY_FIELDS.name.letter))),
+    const names = await this.#options.nodes.run(recordKey(SHARED_LOG, ''), (redis) =>
+      Promise.all(ids.map((id) => redis.hget(recordKey(SHARED_LOG, id), KEY_FIELDS.name.letter))),
     );
     return names.map((name) => name ?? undefined);
   }
 
   /** Changes that take a permission from the roles that have it, each on the condition that the role is as it was. */
   async without(slug: string): Promise<Write[]> {
-    const { index } = apiKeys(WORKSPACE);
+    const { index } = apiKeys(SHARED_LOG);
     const { permissions } = KEY_FIELDS;
     const [ids, records] = await this.#options.nodes.run(index, async (redis) => {
       const all = await redis.zrange(index, '0', '-1');
-      const read = all.map((id) => redis.hmget(recordKey(WORKSPACE, id), 'v', permissions.letter));
+      const read = all.map((id) => redis.hmget(recordKey(SHARED_LOG, id), 'v', permissions.letter));
       return [all, await Promise.all(read)];
     });
     return records.flatMap(([version, text], i): Write[] => {
       const slugs = slugsOf(text ?? '');
       if (!slugs.includes(slug)) return [];
       const fields = storedFields({ permissions: slugs.filter((each) => each !== slug) });
-      const [apiId, keyId, condition] = [WORKSPACE, ids[i] ?? '', version ?? '0'];
+      const [apiId, keyId, condition] = [SHARED_LOG, ids[i] ?? '', version ?? '0'];
       return [{ apiId, operation: 'update', keyId, fields, condition }];
     });
   }

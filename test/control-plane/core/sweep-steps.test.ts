@@ -35,7 +35,7 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
   const store: SweepStore = {
     ids: async () => ['a'],
     head: async () => state.head,
-    createSpace: async () => undefined,
+    createSharedLog: async () => undefined,
     setLease: async (_apiId, step, ms, token) => {
       done(`${step} ${ms} ${token}`);
       if (!state.grants) return false;

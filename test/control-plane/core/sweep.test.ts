@@ -50,7 +50,7 @@ function sweepOver(members: Readonly<Record<string, number>>) {
   const sequences = new Map<string, number>();
   const store: SweepStore = {
     ids: async (after, limit) => ids.filter((apiId) => apiId > after).slice(0, limit),
-    createSpace: async () => undefined,
+    createSharedLog: async () => undefined,
     head: async (apiId): Promise<Head> => {
       visited.push(apiId);
       return {

@@ -162,9 +162,9 @@ test('a verifier says how far it is with roles and identities once it met a key 
   const { key } = await fleet.ok('keys.createKey', { apiId: 'seen', roles: ['seen'] });
   expect(await fleet.verdict(key)).toBe('VALID');
   await fleet.until(async () => (await listed()).some(({ workspace }) => workspace?.state === 'live'));
-  const workspaces = (await listed()).map(({ workspace }) => workspace);
+  const sharedLogs = (await listed()).map(({ workspace }) => workspace);
   // The other one met none.
-  expect(workspaces).toEqual(
+  expect(sharedLogs).toEqual(
     expect.arrayContaining([
       undefined,
       expect.objectContaining({ state: 'live', lag: 0, member: expect.stringMatching(`^${PROTOCOL}\\.`) }),

@@ -13,7 +13,7 @@ import { systemClock } from '../../../shared/lang/clock.ts';
 import { loadConfig } from '../../../shared/process/load-config.ts';
 import { createLogger } from '../../../shared/process/log.ts';
 import { RedisNodes } from '../../../shared/redis/redis.ts';
-import { apiKeys, apiList, WORKSPACE } from '../../../shared/redis/redis-keys.ts';
+import { apiKeys, apiList, SHARED_LOG } from '../../../shared/redis/redis-keys.ts';
 import { redisSettings } from '../../../shared/redis/redis-settings.ts';
 import { RedisDirectory } from '../../../verifier/redis/api-session.ts';
 import { scratch } from '../../harness/scratch.ts';
@@ -84,7 +84,7 @@ test('the sweep looks at the space beside all APIs too, once in each round', asy
   const redis = await nodes.connection(head);
   await redis.zadd(apiList, 0, 'a', 0, 'b', 0, 'c');
   const store = upkeep();
-  expect(await store.ids('', 2)).toEqual([WORKSPACE, 'a']);
+  expect(await store.ids('', 2)).toEqual([SHARED_LOG, 'a']);
   expect(await store.ids('a', 2)).toEqual(['b', 'c']);
   expect(await store.ids('c', 2)).toEqual([]);
 });

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { IDENTITY, identityIdOf } from '#shared/contract/key-format.ts';
 import type { KeyState } from '#shared/contract/key-record.ts';
 import { slugsOf } from '#shared/contract/slugs.ts';
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { limitsOf } from '../allowances/limits.ts';
 import type { Grants, Identity, Join } from '../grants.ts';
 import { Entry, type Epoch, type Memory, poolsOf } from '../key-cache.ts';
@@ -36,10 +36,10 @@ class JoinOf implements Join {
 }
 
 /**
- * Roles and identities: the space beside all APIs, followed from the first key on that has a role or an owner. What it tells is told of
+ * Roles and identities: the shared log, followed from the first key on that has a role or an owner. What it tells is told of
  * one prefix of its log, and under its lease.
  */
-export class Workspace {
+export class SharedLog {
   readonly #follow: (apiId: string, memory: Memory) => Follower;
   readonly #records: Records;
   #follower: Follower | undefined;
@@ -72,7 +72,7 @@ export class Workspace {
 
   /** Reads what memory lacks of a key's roles and its owner's identity. Rejects with SERVICE_UNAVAILABLE. */
   async learn(entry: Entry, { roles }: Ties): Promise<void> {
-    this.#follower ??= this.#follow(WORKSPACE, this.#records);
+    this.#follower ??= this.#follow(SHARED_LOG, this.#records);
     const follower = this.#follower;
     await follower.whenLive();
     const owner = ownerOf(entry);

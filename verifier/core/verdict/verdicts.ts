@@ -2,7 +2,7 @@ import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { claimsOf, hasPrice, spend } from '../allowances/allowance.ts';
 import { ExpiryClock } from '../expiry-clock.ts';
-import type { Workspace } from '../following/shared-log.ts';
+import type { SharedLog } from '../following/shared-log.ts';
 import type { Grants } from '../grants.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Question } from '../question/question.ts';
@@ -15,14 +15,14 @@ export interface VerdictCounter {
 
 /** Verdicts on keys that are in memory, by all that memory has of them at this very instant. */
 export class Verdicts {
-  readonly #workspace: Pick<Workspace, 'join'>;
+  readonly #sharedLog: Pick<SharedLog, 'join'>;
   readonly #clock: Clock;
   readonly #expiry: ExpiryClock;
   readonly #usage: VerdictCounter | undefined;
 
   /** @param usage told every verdict; undefined = nobody counts them */
-  constructor(workspace: Pick<Workspace, 'join'>, clock: Clock, usage: VerdictCounter | undefined) {
-    this.#workspace = workspace;
+  constructor(sharedLog: Pick<SharedLog, 'join'>, clock: Clock, usage: VerdictCounter | undefined) {
+    this.#sharedLog = sharedLog;
     this.#clock = clock;
     this.#expiry = new ExpiryClock(clock);
     this.#usage = usage;
@@ -30,12 +30,12 @@ export class Verdicts {
 
   /** Tells whether a key's roles and its owner's identity are in memory, and may be told of at this instant. */
   isKnown(entry: Entry): boolean {
-    return entry.ties === undefined || this.#workspace.join(entry, entry.ties) !== undefined;
+    return entry.ties === undefined || this.#sharedLog.join(entry, entry.ties) !== undefined;
   }
 
   /** Returns all that a key with roles or an owner may do; undefined = its own record says it, or memory lacks it. */
   grantsOf(entry: Entry): Grants | undefined {
-    return entry.ties && this.#workspace.join(entry, entry.ties)?.grants;
+    return entry.ties && this.#sharedLog.join(entry, entry.ties)?.grants;
   }
 
   /**
@@ -43,7 +43,7 @@ export class Verdicts {
    * much must be asked; or memory lacks its roles or its owner's identity.
    */
   judge(entry: Entry, question: Question): Verdict | undefined {
-    const join = entry.ties && this.#workspace.join(entry, entry.ties);
+    const join = entry.ties && this.#sharedLog.join(entry, entry.ties);
     if (join === undefined && entry.ties !== undefined) return undefined;
     const grants = join?.grants;
     // Most keys never expire, and need no clock.

@@ -1,4 +1,4 @@
--- The lease that is granted, milliseconds. The space beside all APIs is followed before anybody made it, where keys have an
+-- The lease that is granted, milliseconds. The shared log is followed before anybody made it, where keys have an
 -- owner and there never was a role or an identity; create-api.lua has fences wait as long as this.
 --
 -- head: its name; L: what it says

@@ -1,4 +1,4 @@
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { Propagated } from '../response-parts.ts';
@@ -19,7 +19,7 @@ export const deleteIdentity = operation({
     const { identityId: keyId, waitMs } = call.request;
     const condition = await identities.toDelete(keyId);
     if (condition === undefined) throw identityNotFound();
-    const write = { apiId: WORKSPACE, operation: 'delete', keyId, fields: {}, condition } as const;
+    const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {}, condition } as const;
     const propagation = await propagator.apply(write, waitMs, call.recordChange());
     if (!propagation) throw identityNotFound();
     return { propagation };

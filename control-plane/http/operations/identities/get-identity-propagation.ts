@@ -1,4 +1,4 @@
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { operation } from '../operation.ts';
 import { Fields, SequenceText } from '../request-parts.ts';
 import { Propagated } from '../response-parts.ts';
@@ -13,7 +13,7 @@ export const getIdentityPropagation = operation({
   response: Propagated,
   errors: ['NOT_FOUND', 'CONFLICT'],
   async handle({ request: { identityId, sequence } }, { propagator }) {
-    const propagation = await propagator.status(WORKSPACE, identityId, Number(sequence));
+    const propagation = await propagator.status(SHARED_LOG, identityId, Number(sequence));
     if (!propagation) throw identityNotFound();
     return { propagation };
   },

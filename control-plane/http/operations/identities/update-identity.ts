@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
 import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
@@ -48,7 +48,7 @@ export const updateIdentity = operation({
       const present = await identities.get(identityId);
       if (present) await identities.holdOff(present.externalId, patch.apiIds ?? undefined);
     }
-    const write = { apiId: WORKSPACE, operation: 'update', keyId: identityId, fields } as const;
+    const write = { apiId: SHARED_LOG, operation: 'update', keyId: identityId, fields } as const;
     const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
     const identity = await identities.get(identityId);
     if (!propagation || !identity) throw identityNotFound();

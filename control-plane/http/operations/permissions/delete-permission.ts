@@ -1,5 +1,5 @@
 import { unavailable } from '#shared/contract/errors.ts';
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { Propagated } from '../response-parts.ts';
@@ -29,7 +29,7 @@ export const deletePermission = operation({
     const leftMs = propagator.timeLeft(waitMs);
     const taken = await takeFromRoles(slug, leftMs, services);
     call.note({}, { after: { roles: taken } });
-    const write = { apiId: WORKSPACE, operation: 'delete', keyId, fields: {} } as const;
+    const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {} } as const;
     const propagation = await propagator.apply(write, leftMs(), call.recordChange());
     if (!propagation) throw permissionNotFound(slug);
     return { propagation };

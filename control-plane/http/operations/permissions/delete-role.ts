@@ -1,4 +1,4 @@
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
@@ -18,7 +18,7 @@ export const deleteRole = operation({
   neverShed: true,
   async handle(call, { propagator }) {
     const { roleId, waitMs } = call.request;
-    const write = { apiId: WORKSPACE, operation: 'delete', keyId: roleId, fields: {} } as const;
+    const write = { apiId: SHARED_LOG, operation: 'delete', keyId: roleId, fields: {} } as const;
     const propagation = await propagator.apply(write, waitMs, call.recordChange());
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };

@@ -1,4 +1,4 @@
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, SequenceText } from '../request-parts.ts';
@@ -14,7 +14,7 @@ export const getRolePropagation = operation({
   response: Propagated,
   errors: ['NOT_FOUND', 'CONFLICT'],
   async handle({ request: { roleId, sequence } }, { propagator }) {
-    const propagation = await propagator.status(WORKSPACE, roleId, Number(sequence));
+    const propagation = await propagator.status(SHARED_LOG, roleId, Number(sequence));
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };
   },

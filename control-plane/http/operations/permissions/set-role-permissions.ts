@@ -1,5 +1,5 @@
 import { storedFields } from '#shared/contract/key-record.ts';
-import { WORKSPACE } from '#shared/redis/redis-keys.ts';
+import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
 import { operation } from '../operation.ts';
@@ -21,7 +21,7 @@ export const setRolePermissions = operation({
   async handle(call, { propagator }) {
     const { roleId, permissions, waitMs } = call.request;
     const fields = storedFields({ permissions: slugsIn(permissions) });
-    const write = { apiId: WORKSPACE, operation: 'update', keyId: roleId, fields } as const;
+    const write = { apiId: SHARED_LOG, operation: 'update', keyId: roleId, fields } as const;
     const propagation = await propagator.apply(write, waitMs, call.recordChange(fields));
     if (!propagation) throw roleNotFound(roleId);
     return { propagation };

@@ -1,4 +1,4 @@
-/* Two logs: that of an API, whose key names roles, and the workspace's, which says what roles may do. Does an answer ever use a
+/* Two logs: that of an API, whose key names roles, and the shared log, which says what roles may do. Does an answer ever use a
    state of either that is older than a complete write of it? How one log is followed, through failovers too, is in
    coherence.pml; here a follower may be cut off, late, dropped and back at any time, each of the two on its own. There is one
    verifier: others would only make a write complete later.
@@ -27,7 +27,7 @@
 
 /* ---------------------------------------------------------------------- Redis: a log each, one server */
 #define A 0              /* of the API: the key */
-#define W 1              /* of the workspace: its roles */
+#define W 1              /* the shared log: roles */
 #define FIRST 1          /* a log's position at the start */
 #define KILLED 0
 #define ABSENT 255       /* not in `members` */
@@ -66,7 +66,7 @@ typedef Follower {
   byte read[ROLES];      /* the reply's */
 };
 Follower follower[2];
-byte made;               /* what all roles let the key do: the position of the workspace's log that it was made of, 0 = not made */
+byte made;               /* what all roles let the key do: the position of the shared log that it was made of, 0 = not made */
 #ifdef HELD_KEY
 byte held;               /* a key that was found while memory lacked a role of it */
 #endif
