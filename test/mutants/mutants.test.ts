@@ -16,7 +16,7 @@ import { filesOf } from './copy.ts';
 import { mutate, type Tried } from './mutate.ts';
 import { mutantsOf, plant, shown } from './plant.ts';
 import { TestProcess } from './test-process.ts';
-import { testsOf } from './tests-of.ts';
+import { PROMISED, testsOf } from './tests-of.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 
@@ -240,6 +240,7 @@ test('every file of the rules has tests that are to notice', () => {
     /^(control-plane|verifier|shared)\/(?!dashboard\/).*(?<!\.d)\.(ts|lua)$/.test(file),
   );
   expect(sources.filter((file) => testsOf(ROOT, file, files).length === 0)).toEqual([]);
+  expect(PROMISED.filter((name) => !files.includes(`test/${name}.test.ts`))).toEqual([]);
 });
 
 test('what is accepted is still there, each with a reason', () => {

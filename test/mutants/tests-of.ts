@@ -1,323 +1,136 @@
 import { readFileSync } from 'node:fs';
-import { dirname, join, normalize } from 'node:path';
+import { basename, dirname, join } from 'node:path';
+import { importsOf } from '../harness/imports.ts';
 
-/** Left out of a path before it is looked up, since a file's own name says what it is for. */
-const ROOM =
-  /(?<=^(?:control-plane|verifier|shared))\/(?:core(?:\/(?:allowances|question))?|redis|http(?:\/guards)?|endpoints|fast-lane|proxy|engine|metrics|process)\/|(?<=\/lua)\/[^/]+\//g;
+/** Tests that keep a room's promises under other names than its files'. A room within a room has those of both, its own first. */
+const PROMISES: Readonly<Record<string, readonly string[]>> = {
+  'control-plane': ['control-plane/http/contract', 'control-plane/http/failures', 'control-plane/http/audit'],
+  'control-plane/cli': ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor'],
+  'control-plane/core': ['control-plane/redis/kills', 'simulation/redis', 'simulation/simulation'],
+  'control-plane/http': ['control-plane/http/limits', 'control-plane/http/openapi', 'edges/edges'],
+  'control-plane/http/operations': ['control-plane/http/permission-matrix', 'control-plane/http/listing'],
+  'control-plane/http/operations/keys': [
+    'control-plane/redis/credit-changes',
+    'credits/reroll',
+    'credits/scripts',
+  ],
+  'control-plane/http/operations/permissions': ['permissions/role-calls', 'permissions/roles'],
+  'control-plane/redis': ['control-plane/redis/replicas', 'simulation/redis', 'control-plane/redis/kills'],
+  'control-plane/redis/keys': [
+    'http/many-keys',
+    'http/import',
+    'http/listing',
+    'redis/unconfirmed',
+    'redis/left-behind',
+  ].map((name) => `control-plane/${name}`),
+  'control-plane/redis/lua': ['control-plane/redis/scripts', 'control-plane/redis/key-scripts'],
+  'control-plane/redis/lua/callers': ['control-plane/http/root-keys', 'control-plane/redis/bootstrap-keys'],
+  'control-plane/redis/lua/credits': ['credits/scripts', 'credits/conformance', 'limits/conformance'],
+  'control-plane/redis/lua/log': ['control-plane/redis/gate', 'control-plane/core/fence'],
+  'control-plane/redis/shared-log': ['permissions/roles', 'permissions/identities', 'limits/identities'],
+  shared: ['control-plane/http/contract', 'verifier/http/http', 'metrics'],
+  'shared/redis': ['redis/sentinel', 'redis/cluster'],
+  verifier: ['verifier/http/http', 'verifier/endpoints/authz', 'verifier/endpoints/openapi'],
+  'verifier/core': [
+    'verifier/core/look-ups',
+    'end-to-end/verifying',
+    'simulation/redis',
+    'simulation/simulation',
+  ],
+  'verifier/core/allowances': ['limits/mixed-costs', 'credits/conformance', 'limits/conformance'],
+  'verifier/core/following': ['verifier/core/unknown-keys', 'permissions/roles'],
+  'verifier/core/question': ['permissions/conformance', 'credits/conformance', 'limits/conformance'],
+  'verifier/endpoints': ['verifier/fast-lane/differential'],
+  'verifier/engine': ['verifier/library/client', 'verifier/library/metrics', 'verifier/redis/status'],
+  'verifier/fast-lane': ['delegations', 'differential', 'data-events', 'survival'].map(
+    (name) => `verifier/fast-lane/${name}`,
+  ),
+  'verifier/metrics': ['metrics', 'verifier/library/metrics'],
+  'verifier/middleware': ['verifier/middleware/middleware'],
+  'verifier/proxy': ['proxy-edges', 'proxy', 'rechecks', 'proxy-differential'].map(
+    (name) => `verifier/proxy/${name}`,
+  ),
+  'verifier/redis': ['verifier/core/look-ups', 'simulation/redis'],
+  'verifier/redis/lua': ['verifier/redis/sync-script', 'credits/scripts', 'limits/scripts'],
+};
 
-/** The same of a test's path. */
-const TEST_ROOM = /(?<=^test\/(?:control-plane|verifier))\/(?:core|redis|http|endpoints|fast-lane|proxy)\//;
+/** Tests that share no more than a word with a file, of which the first count. */
+const RELATED_MAX = 8;
 
 /**
- * Tests that are to notice a mistake in certain files, before those of its folder that import it: the first row that fits counts.
- * Cheap ones come first, because the first that fails ends it.
+ * Returns the tests that are to notice a mistake in this file, in the order in which they are run: those of its name, those
+ * that import it, those of its room's promises, and those whose names share a word with its own.
  */
-const ROWS: readonly (readonly [files: RegExp, tests: readonly string[]])[] = [
-  [
-    /^(?:control-plane\/(?:credits|(?:credit|limit)-schemas|reroll-call|successors|operations\/keys\/(?:update-remaining|reroll-key)|lua\/(?:(?:change-|settle-)?credits|reroll-key|sharing|operations|creation))|verifier\/(?:allowance|question|requirements|pools?|waiters|limits|spending(?:-rate)?|lua\/(?:credits|windows|exchange))|shared\/credits)\./,
-    [
-      'verifier/pools',
-      'credits/scripts',
-      'control-plane/credits',
-      'limits/scripts',
-      'limits/mixed-costs',
-      'simulation/redis',
-      'credits/conformance',
-      'limits/conformance',
-      'credits/reroll',
-      'control-plane/contract',
-      'simulation/simulation',
-    ],
-  ],
-  [/^shared\/script\.ts$/, ['control-plane/scripts', 'control-plane/import']],
-  [
-    /^(?:verifier\/(?:following\/)?shared-log|control-plane\/(?:shared-log\/[\w-]+|operations\/(?:identities|permissions)\/[\w-]+|operations\/keys\/lists\/(?:[\w-]*role[\w-]*|list-change)|(?:role|slug)-schemas))\.ts$/,
-    [
-      'control-plane/settled-links',
-      'permissions/identities',
-      'permissions/role-calls',
-      'permissions/roles',
-      'permissions/catalogue',
-      'limits/identities',
-      'control-plane/contract',
-      'simulation/mutants',
-    ],
-  ],
-  [
-    /^(?:verifier\/permissions|control-plane\/operations\/keys\/lists\/[\w-]*permission[\w-]*|shared\/slugs)\.ts$/,
-    [
-      'permissions/query',
-      'permissions/conformance',
-      'control-plane/contract',
-      'verifier/authz',
-      'verifier/rechecks',
-    ],
-  ],
-  [/^(?:shared\/trace-id|verifier\/tracer)\.ts$/, ['shared/trace-id', 'end-to-end/tracing', 'verifier/http']],
-  [/^control-plane\/permissions\.ts$/, ['control-plane/permissions', 'control-plane/permission-matrix']],
-  [
-    /^control-plane\/(?:root-keys|bootstrap-keys|operations\/root-keys\/|lua\/(?:.*root-key|announce))/,
-    [
-      'control-plane/root-keys',
-      'control-plane/bootstrap-keys',
-      'control-plane/contract',
-      'control-plane/permission-matrix',
-      'control-plane/audit',
-      'control-plane/replicas',
-    ],
-  ],
-  [
-    /^control-plane\/(?:audit|audit-event|operations\/call|lua\/record-events)\b/,
-    [
-      'control-plane/failures',
-      'control-plane/audit',
-      'control-plane/listing',
-      'control-plane/audit-faults',
-      'control-plane/limits',
-    ],
-  ],
-  [/^control-plane\/(?:operations\/keys\/many\/|lua\/list-ids)/, ['control-plane/many-keys']],
-  [/^control-plane\/load-shedding\.ts$/, ['control-plane/protection', 'control-plane/limits']],
-  [/^control-plane\/turns\.ts$/, ['control-plane/turns']],
-  [/^control-plane\/(?:rate-limits|lua\/count-call)\b/, ['control-plane/limits']],
-  [
-    /^control-plane\/(?:key-import|operations\/keys\/import-keys)\.ts$/,
-    [
-      'control-plane/unconfirmed',
-      'control-plane/import',
-      'control-plane/left-behind',
-      'control-plane/contract',
-      'control-plane/audit',
-      'control-plane/replicas',
-      'cli/transfer',
-    ],
-  ],
-  [
-    /^control-plane\/(?:keys|new-record|key-view|operations\/(?:keys\/|apis\/list-keys|meta|aliases|cursor)|apis|lua\/(?:change|(?:create|set|delete|write)-.*))\b/,
-    [
-      'control-plane/contract',
-      'control-plane/failures',
-      'control-plane/listing',
-      'control-plane/left-behind',
-      'control-plane/unconfirmed',
-      'control-plane/many-keys',
-      'control-plane/audit',
-      'control-plane/import',
-      'control-plane/usage',
-      'control-plane/api-defaults',
-      'credits/reroll',
-      'simulation/redis',
-      'control-plane/replicas',
-    ],
-  ],
-  [
-    /^control-plane\/(?:register|authentication|parts|operations\/.*)\.ts$/,
-    [
-      'control-plane/contract',
-      'control-plane/permission-matrix',
-      'control-plane/openapi',
-      'control-plane/list-apis',
-      'control-plane/audit',
-      'control-plane/fleet',
-    ],
-  ],
-  [
-    /^control-plane\/(?:sweep|sweep-store|lua\/(?:sweep|forget|set-lease|reap|fence|server)-?.*)\b/,
-    [
-      'control-plane/kills',
-      'control-plane/sweep',
-      'control-plane/sweep-steps',
-      'simulation/redis',
-      'control-plane/left-behind',
-    ],
-  ],
-  [
-    /^control-plane\/(?:fence|propagation|journey|batches|change-log)\.ts$/,
-    [
-      'control-plane/fence',
-      'control-plane/kills',
-      'control-plane/batches',
-      'simulation/redis',
-      'control-plane/contract',
-      'control-plane/replicas',
-      'simulation/simulation',
-    ],
-  ],
-  [/^control-plane\/(?:not-written\.ts|lua\/gate\.lua)$/, ['control-plane/gate']],
-  [/^shared\/protocol\.ts$/, ['shared/protocol', 'shared/change', 'control-plane/gate']],
-  [/^control-plane\/lua\/check-rights\.lua$/, ['cli/doctor', 'deploy/users']],
-  [/^control-plane\/durability\.ts$/, ['control-plane/durability', 'control-plane/contract', 'cli/doctor']],
-  [
-    /^control-plane\/durable-writer\.ts$/,
-    ['control-plane/unconfirmed', 'control-plane/replicas', 'control-plane/failures'],
-  ],
-  [/^control-plane\/pending-changes\.ts$/, ['control-plane/pending-changes', 'control-plane/limits']],
-  [/^control-plane\/usage\.ts$/, ['control-plane/usage']],
-  [/^control-plane\/fleet\.ts$/, ['control-plane/fleet']],
-  [
-    /^control-plane\/(?:server|error-answers|faults|strings|json-body)\.ts$/,
-    [
-      'control-plane/failures',
-      'control-plane/contract',
-      'control-plane/audit-faults',
-      'control-plane/limits',
-      'control-plane/openapi',
-      'edges/edges',
-      'security/threats',
-    ],
-  ],
-  [
-    /^control-plane\/cli\/(?:commands\/keys\/)?(?:import|import-line|read-lines|checkpoint|export|progress|retry)\.ts$/,
-    ['cli/import-parts', 'cli/parts', 'cli/transfer', 'cli/commands', 'cli/terminal'],
-  ],
-  [/^control-plane\/cli\/commands\/keys\/many-keys\.ts$/, ['cli/many-keys']],
-  [/^control-plane\/cli\/(?:commands\/)?doctor/, ['cli/doctor']],
-  [/^control-plane\/cli\/(?:exit|client)\.ts$/, ['cli/client', 'cli/commands']],
-  [/^control-plane\/cli\//, ['cli/parts', 'cli/commands', 'cli/terminal', 'cli/transfer', 'cli/doctor']],
-  [/^control-plane\/config\.ts$/, ['shared/config', 'control-plane/contract']],
-  [
-    /^control-plane\/(?:app|main|metrics)\.ts$/,
-    ['metrics', 'documentation', 'control-plane/contract', 'control-plane/limits'],
-  ],
-  [
-    /^control-plane\/(?:dashboard|openapi|security-headers)\.ts$/,
-    ['dashboard/serving', 'control-plane/openapi'],
-  ],
-  [
-    /^verifier\/(?:authz|identity-headers|router)\.ts$/,
-    [
-      'verifier/identity',
-      'verifier/authz',
-      'verifier/proxy',
-      'verifier/ext-authz-grpc',
-      'verifier/differential',
-    ],
-  ],
-  [
-    /^verifier\/credentials\.ts$/,
-    ['verifier/credentials', 'verifier/authz', 'verifier/proxy', 'verifier/differential'],
-  ],
-  [/^verifier\/(?:envoy|grpc)/, ['verifier/ext-authz-grpc']],
-  [
-    /^verifier\/(?:proxy|options|handler|upstream|upstream-handler|recheck|end-to-end-headers|tunnel|upstream-metrics)\.ts$/,
-    [
-      'verifier/proxy-edges',
-      'verifier/proxy-tls',
-      'verifier/proxy',
-      'verifier/bodies',
-      'verifier/upstream',
-      'verifier/websockets',
-      'verifier/rechecks',
-      'verifier/connections',
-      'verifier/forward',
-      'verifier/one-address',
-      'verifier/proxy-without-lane',
-      'verifier/survival',
-      'verifier/proxy-differential',
-    ],
-  ],
-  [/^verifier\/control-plane-proxy\.ts$/, ['verifier/forward', 'verifier/one-address']],
-  [
-    /^verifier\/(?:tls|unix-socket|server|open-requests|listeners)\.ts$/,
-    [
-      'verifier/tls',
-      'verifier/unix-socket',
-      'verifier/http',
-      'verifier/limits',
-      'verifier/proxy',
-      'gateways/settings',
-    ],
-  ],
-  [
-    /^verifier\/(?:usage-report\.ts|tags\.ts|tag-counts\.ts|lua\/add-usage\.lua)$/,
-    ['verifier/usage', 'control-plane/usage'],
-  ],
-  [/^verifier\/status-report\.ts$|^verifier\/lua\/report/, ['verifier/status', 'control-plane/fleet']],
-  [/^verifier\/config\.ts$/, ['shared/config', 'verifier/http']],
-  [/^verifier\/key-cache\.ts$/, ['verifier/key-cache', 'verifier/look-ups', 'simulation/simulation']],
-  [
-    /^verifier\/(?:follower|applied-log|former-names|log-prefix|semaphore|lease|redis-port|api-session|lua\/(?:sync|register|find-keys)|verifier|verdict|pointer-batcher|single-flight|negative-cache)\b/,
-    [
-      'verifier/look-ups',
-      'verifier/find-keys',
-      'verifier/unknown-keys',
-      'simulation/redis',
-      'end-to-end/verifying',
-      'simulation/simulation',
-    ],
-  ],
-  [/^verifier\/engine-settings\.ts$/, ['verifier/library/client', 'verifier/library/create-verifier']],
-  [
-    /^verifier\/(?:library\/|(?:engine|metrics|state-metrics|follower-log)\.ts$)/,
-    ['verifier/library/client', 'verifier/library/metrics', 'verifier/library/create-verifier'],
-  ],
-  [
-    /^verifier\/middleware\//,
-    ['header-lines', 'http2', 'middleware', 'mounted', 'cluster'].map(
-      (name) => `verifier/middleware/${name}`,
-    ),
-  ],
-  [
-    /^verifier\/(?:call|connection|connection-state|delegated-request|delegations|fast-lane|gateway-target|intake|judge|lane|lane-request|parse-call|partial-request|question-reader|raw-response|reply|scan-head)\.ts$/,
-    [
-      'verifier/delegations',
-      'verifier/differential',
-      'verifier/data-events',
-      'verifier/survival',
-      'verifier/http',
-    ],
-  ],
-  [
-    /^verifier\/(?:verify-key|dialects|gateway-answer|form|question|requirements)\.ts$/,
-    [
-      'verifier/http',
-      'verifier/authz',
-      'verifier/differential',
-      'verifier/openapi',
-      'permissions/conformance',
-      'credits/conformance',
-      'limits/conformance',
-    ],
-  ],
-  [/^verifier\/plain-request\.ts$/, ['verifier/delegations', 'verifier/proxy-differential']],
-  [
-    /^verifier\//,
-    ['verifier/http', 'verifier/differential', 'verifier/authz', 'verifier/limits', 'verifier/openapi'],
-  ],
-  [/^control-plane\//, ['control-plane/contract', 'control-plane/failures', 'control-plane/audit']],
-  [/^shared\/key-format\.ts$/, ['shared/key-format', 'end-to-end/verifying', 'cli/transfer']],
-  [/^shared\/config\.ts$/, ['shared/settings', 'shared/config', 'documentation']],
-  [/^shared\/log(?:-output)?\.ts$/, ['shared/log', 'end-to-end/secrets']],
-  [/^shared\/change\.ts$/, ['shared/change', 'simulation/redis']],
-  [/^shared\/redis\.ts$/, ['shared/redis', 'shared/deadlines', 'redis/sentinel', 'redis/cluster']],
-  [/^shared\//, ['control-plane/contract', 'verifier/http', 'metrics']],
-];
-
-/** The tests that are to notice a mistake in this file, in the order in which they are run. */
 export function testsOf(root: string, file: string, files: readonly string[]): string[] {
-  const tests = files.filter((name) => name.endsWith('.test.ts'));
-  const scripts = file.endsWith('.lua')
-    ? ['control-plane/scripts', 'control-plane/key-scripts', 'verifier/sync-script', 'control-plane/gate']
-    : [];
+  const tests = files.filter((name) => /^test\/(?!kubernetes\/|harness\/).*\.test\.ts$/.test(name));
+  const texts = new Map(tests.map((name) => [name, readFileSync(join(root, name), 'utf8')]));
+  const imports = importsOf(texts);
+  const words = wordsOf(file);
+  const shared = (test: string) => wordsOf(test).filter((word) => words.includes(word)).length;
+  const named = tests.filter((test) => baseOf(test) === baseOf(file));
+  const importing = tests.filter((test) => imports.get(test)?.includes(file));
+  const related = tests
+    .filter((test) => shared(test) > 0 && !test.startsWith('test/dashboard/'))
+    .toSorted((a, b) => shared(b) - shared(a));
   // Tables of settings are written from where they are declared.
-  const settings = /\.help\('/.test(readFileSync(join(root, file), 'utf8')) ? ['documentation'] : [];
-  const row = [
-    ...scripts,
-    ...(ROWS.find(([pattern]) => pattern.test(file.replace(ROOM, '/')))?.[1] ?? []),
-    ...settings,
+  const settings = /\.help\('/.test(readFileSync(join(root, file), 'utf8'))
+    ? ['test/documentation.test.ts']
+    : [];
+  const promised = promisesOf(file).map((name) => `test/${name}.test.ts`);
+  const slow = /^test\/(simulation|chaos|model|mutants)\//;
+  const all = [
+    ...new Set([...named, ...importing, ...settings, ...promised, ...related.slice(0, RELATED_MAX)]),
   ];
-  const named = row.flatMap(
-    (name) => tests.find((test) => test.replace(TEST_ROOM, '/') === `test/${name}.test.ts`) ?? [],
-  );
-  const folder = `test/${file.split('/')[0]}/`;
-  const own = tests.filter((test) => test.startsWith(folder) && importsOf(root, test).includes(file));
-  return [...new Set([...named, ...own])];
+  return [...all.filter((test) => !slow.test(test)), ...all.filter((test) => slow.test(test))];
 }
 
-/** The files that a file imports by themselves, without those that these import. */
-function importsOf(root: string, file: string): string[] {
-  const text = readFileSync(join(root, file), 'utf8');
-  return [...text.matchAll(/(?:from|import) '(\.[^']+)'/g)].map(([, specifier]) =>
-    normalize(join(dirname(file), specifier ?? '')),
-  );
+/** Names of all tests of rooms' promises. */
+export const PROMISED = Object.values(PROMISES).flat();
+
+/** Tests of the promises of the rooms that a file lies in, the innermost first. */
+function promisesOf(file: string): readonly string[] {
+  const room = dirname(file);
+  return room === '.' ? [] : [...(PROMISES[room] ?? []), ...promisesOf(room)];
 }
+
+const baseOf = (file: string) => basename(file).replace(/(\.test)?\.\w+$/, '');
+
+/** Words of a file's name and its folder's, in the singular; of a process's own folder none. */
+function wordsOf(file: string): string[] {
+  const folders = dirname(file).split('/').slice(-1);
+  const words = [...folders, baseOf(file)].flatMap((name) => name.split('-'));
+  const singular = words.map((word) => word.replace(/ies$/, 'y').replace(/s$/, ''));
+  return [...new Set(singular.filter((word) => !COMMON.has(word)))];
+}
+
+/** Words that say where a file lies, or what it does to everything. */
+const COMMON = new Set(
+  [
+    'control',
+    'plane',
+    'verifier',
+    'shared',
+    'test',
+    'core',
+    'redi',
+    'http',
+    'key',
+    'create',
+    'update',
+    'delete',
+  ].concat([
+    'list',
+    'get',
+    'set',
+    'add',
+    'remove',
+    'operation',
+    'proxy',
+    'lane',
+    'of',
+    'change',
+    'lua',
+    'command',
+    'main',
+  ]),
+);
