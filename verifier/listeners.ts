@@ -2,7 +2,7 @@ import type { Clock } from '#shared/lang/clock.ts';
 import { listening, tryListening } from '#shared/process/listening.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { Config } from './config.ts';
-import type { Decider } from './core/verdict/verdict.ts';
+import type { VerdictSource } from './core/verdict/verdict.ts';
 import type { AuthzSettings } from './endpoints/authz.ts';
 import { SOURCES } from './endpoints/credentials.ts';
 import { listenGrpc } from './endpoints/envoy-grpc.ts';
@@ -46,7 +46,7 @@ export interface Listeners extends Addresses {
  */
 export async function openListeners(options: {
   id: string;
-  verifier: Decider;
+  verifier: VerdictSource;
   config: Config;
   clock: Clock;
   log: Logger;

@@ -3,7 +3,7 @@ import { ERROR_DOCS_PATH, errorDocsHtml } from '#shared/contract/errors.ts';
 import { VERIFIER_ID_HEADER } from '#shared/contract/verifier-status.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from './assets.ts';
-import type { Decider } from './core/verdict/verdict.ts';
+import type { VerdictSource } from './core/verdict/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './endpoints/authz.ts';
 import { verifyKeyRoute } from './endpoints/verify-key.ts';
 import { FastLane } from './fast-lane/fast-lane.ts';
@@ -29,7 +29,7 @@ export interface VerifierServer extends Listener {
  */
 export function createVerifierServer(options: {
   id?: string;
-  verifier: Decider;
+  verifier: VerdictSource;
   limits: HttpLimits;
   log: Pick<Logger, 'error'>;
   authz?: AuthzSettings;

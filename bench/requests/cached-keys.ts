@@ -45,7 +45,7 @@ const session: Session = {
 const directory: Directory = {
   open: async () => session,
   exchange: async () => [],
-  find: async (secretHash) => {
+  lookUp: async (secretHash) => {
     const keyId = `key_${String(sequence++).padStart(20, '0')}`;
     found.set(keyId, secretHash);
     return { apiId: 'bench', keyId };

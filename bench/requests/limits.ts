@@ -121,7 +121,7 @@ async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
             turns += asked.length;
             return directory.exchange('bench', name, asked);
           },
-          behind: () => undefined,
+          onBehind: () => undefined,
         }),
       );
     }

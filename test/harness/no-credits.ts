@@ -9,5 +9,5 @@ export const noPools = new Pools({
   sliceMs: 0,
   counts: creditCounts(),
   exchange: () => Promise.reject(unavailable('there are no credits')),
-  behind: () => undefined,
+  onBehind: () => undefined,
 });

@@ -6,11 +6,11 @@ import { instant, Lease } from '../../verifier/core/following/lease.ts';
 import { Entry, type Epoch } from '../../verifier/core/key-cache.ts';
 import type { Question } from '../../verifier/core/question/question.ts';
 import {
-  type Decider,
   FORBIDDEN,
   judge,
   NOT_FOUND,
   type Verdict,
+  type VerdictSource,
 } from '../../verifier/core/verdict/verdict.ts';
 import type { HttpLimits } from '../../verifier/http/http-settings.ts';
 import { noPools } from './no-credits.ts';
@@ -58,11 +58,11 @@ const entries = new Map(
 );
 
 const rich = entries.get('rich');
-if (rich) rich.join = { isCurrent: true, lease: sharedLease, grants: undefined };
+if (rich) rich.join = { isCurrent: true, lease: sharedLease, effectivePermissions: undefined };
 
 const LIMITED = {
   code: 'RATE_LIMITED',
-  limits: [{ of: ownLimit('default', 100, 9500), remaining: 0, reset: 1_900_000_000_000, exceeded: true }],
+  limits: [{ limit: ownLimit('default', 100, 9500), remaining: 0, reset: 1_900_000_000_000, exceeded: true }],
   retryMs: 1200,
 } as const;
 
@@ -71,7 +71,7 @@ const LIMITED = {
  * `poor`, which has 3 whatever it spent, and `empty`, which has none and no refill; `limited` was used too often; `permitted` may do `a` and `b.c`; any other name is unknown. `slow-<name>` is looked up and waits for `release`; `remote-<name>` is looked up at once;
  * `down` ends in an outage; `bug` and `remote-bug` are faults of ours.
  */
-export class ScriptedAnswers implements Decider {
+export class ScriptedAnswers implements VerdictSource {
   readonly asked: string[] = [];
   /** Keys that are disabled from now on. */
   readonly disabled = new Set<string>();

@@ -4,9 +4,9 @@ import {
   allows,
   DEPTH_MAX,
   LEAVES_MAX,
+  ownPermissionsOf,
   QUERY_LENGTH_MAX,
   readQuery,
-  rightsOf,
 } from '../../verifier/core/permissions.ts';
 
 /** The answer for a key with these permissions; a text tells why the query is none. */
@@ -176,9 +176,9 @@ describe('the limits', () => {
 });
 
 test('keys with the same permissions share what is made of them, and a key without any has nothing', () => {
-  const rights = rightsOf('a b.c');
+  const rights = ownPermissionsOf('a b.c');
   expect(rights).toMatchObject({ slugs: ['a', 'b.c'] });
-  expect(rightsOf('a b.c')).toBe(rights);
-  expect(rightsOf('a')).not.toBe(rights);
-  expect(rightsOf('')).toBeUndefined();
+  expect(ownPermissionsOf('a b.c')).toBe(rights);
+  expect(ownPermissionsOf('a')).not.toBe(rights);
+  expect(ownPermissionsOf('')).toBeUndefined();
 });

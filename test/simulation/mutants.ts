@@ -304,7 +304,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   'the identity of the owner is not asked': {
     seed: IDENTITY_SEEDS,
     file: 'verifier/core/verdict/verdict.ts',
-    edits: [['enabled && grants?.identity?.enabled !== false;', 'enabled;']],
+    edits: [['enabled && effectivePermissions?.identity?.enabled !== false;', 'enabled;']],
   },
   'that there is no identity is remembered across its creation': {
     seed: IDENTITY_SEEDS,
@@ -319,7 +319,7 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
   'that there is no identity at all is remembered across the first': {
     seed: IDENTITY_SEEDS,
     file: SHARED_LOG,
-    edits: [['if (this.#nobody && id.startsWith(IDENTITY)) {', "if (this.#nobody && id === '') {"]],
+    edits: [['if (this.#noIdentity && id.startsWith(IDENTITY)) {', "if (this.#noIdentity && id === '') {"]],
   },
   'a deleted identity is remembered, also beyond the next of its owner': {
     seed: IDENTITY_SEEDS + 3,
@@ -492,8 +492,8 @@ const OF_LIMITS: Readonly<Record<string, Mutant>> = {
     file: 'verifier/core/allowances/allowance.ts',
     edits: [
       [
-        'for (const { pool, cost } of claims) pool.take(cost, nowMs);',
-        'for (const { pool, cost, limit } of claims) if (!limit) pool.take(cost, nowMs);',
+        'for (const { pool, cost } of needs) pool.take(cost, nowMs);',
+        'for (const { pool, cost, limit } of needs) if (!limit) pool.take(cost, nowMs);',
       ],
     ],
   },

@@ -38,7 +38,7 @@ export interface Scan {
 
 /** What `grant` of exchange.lua does, on the numbers of a pool or of a window. */
 export function grant(
-  { kept, needs, wanted }: PoolTurn,
+  { kept, needs, slice: sliceMax }: PoolTurn,
   free: number,
   {
     members,
@@ -56,26 +56,26 @@ export function grant(
   spoken: number;
   more: number;
   recalls: boolean;
-  lacking: number;
+  leastNeed: number;
   /** Where something is lacking: what others have to spend, and what is left for it. */
   others: number;
   most: number;
 } {
-  let [rest, lacking] = [free + kept, 0];
+  let [rest, leastNeed] = [free + kept, 0];
   for (const { cost, times } of needs) {
     const fit = Math.max(0, Math.min(times, Math.floor(rest / cost)));
     rest -= fit * cost;
-    if (fit < times) lacking = Math.min(cost, lacking || cost);
+    if (fit < times) leastNeed = Math.min(cost, leastNeed || cost);
   }
   const spoken = Math.max(0, free - rest);
-  if (lacking === 0) {
-    const slice = Math.min(wanted, Math.floor((free - spoken + kept) / (4 * Math.max(members, 1))));
+  if (leastNeed === 0) {
+    const slice = Math.min(sliceMax, Math.floor((free - spoken + kept) / (4 * Math.max(members, 1))));
     const more = Math.max(0, slice - kept);
-    return { status: 'OK', spoken, more, recalls: false, lacking, others: 0, most: 0 };
+    return { status: 'OK', spoken, more, recalls: false, leastNeed, others: 0, most: 0 };
   }
   const { live: others, out } = scan();
-  const found = { spoken, more: 0, lacking, others, most: rest + others };
-  const spare = rest + others - lacking;
+  const found = { spoken, more: 0, leastNeed, others, most: rest + others };
+  const spare = rest + others - leastNeed;
   if (spare + out - others < 0) return { ...found, status: 'NONE', recalls: false };
   let [recalls, silent, taken] = [false, 0, 0];
   for (const [name, holder] of holders) {
@@ -148,7 +148,7 @@ export class PoolState {
     this.settle(api, nowMs, member, kept);
     let granted = spent + kept;
     let [status, total]: [PoolReply['status'], number | undefined] = ['NOREG', undefined];
-    let [recalls, spoken, lacking] = [false, 0, 0];
+    let [recalls, spoken, leastNeed] = [false, 0, 0];
     if (live) {
       const others = new Map(
         [...this.holders].filter(
@@ -158,15 +158,15 @@ export class PoolState {
       const scan = () => this.scan(member, false, api);
       const done = grant(turn, this.free, { members: api.members.size, holders: others, scan, nowMs });
       for (const [name, holder] of others) this.holders.set(name, holder);
-      ({ status, recalls, spoken, lacking } = done);
+      ({ status, recalls, spoken, leastNeed } = done);
       this.free -= spoken + done.more;
       this.holding += done.more;
       granted += spoken + done.more;
-      if (lacking > 0) total = this.free + kept + done.others;
+      if (leastNeed > 0) total = this.free + kept + done.others;
     }
     this.holders.set(member, { granted, spent, turn: turn.turn, spoken });
     const reply: PoolReply = {
-      ...{ turn: turn.turn, status, granted, spent, spokenFor: spoken, lacking },
+      ...{ turn: turn.turn, status, granted, spent, reserve: spoken, leastNeed },
       ...{ total: total ?? this.free + this.holding, refillMs: this.refill ? this.dueAtMs - nowMs : -1 },
     };
     return { reply, recalls };
@@ -238,7 +238,7 @@ export class PoolState {
 
 /** A turn that changes nothing. */
 export const refusal = ({ turn }: PoolTurn, status: 'OLD' | 'STALE' | 'NOREG'): PoolReply => ({
-  ...{ turn, status, granted: 0, spent: 0, spokenFor: 0, total: 0, refillMs: -1, lacking: 0 },
+  ...{ turn, status, granted: 0, spent: 0, reserve: 0, total: 0, refillMs: -1, leastNeed: 0 },
 });
 
 const nextOf = ({ periodMs }: Refill, nowMs: number): number => (Math.floor(nowMs / periodMs) + 1) * periodMs;

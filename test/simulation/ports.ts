@@ -16,7 +16,7 @@ import type {
   Pointer,
   PoolReply,
   PoolTurn,
-  Registration,
+  RegisterReply,
   Session,
   SyncReply,
   SyncRequest,
@@ -64,7 +64,7 @@ export class Lanes {
 /** Leases and events of a verifier, for the checker. */
 export interface SessionEvents {
   registering(apiId: string, member: string): void;
-  registered(apiId: string, reply: Registration): void;
+  registered(apiId: string, reply: RegisterReply): void;
   /** A reply arrived that allows to answer until `leaseMs` after `sentAtMs` on the verifier's monotonic clock. */
   granted(apiId: string, sentAtMs: number, leaseMs: number): void;
 }
@@ -123,7 +123,7 @@ export class SimulatedDirectory implements Directory {
     );
   }
 
-  async find(secretHash: string): Promise<Pointer | undefined> {
+  async lookUp(secretHash: string): Promise<Pointer | undefined> {
     const connection = await this.#lanes.get('main');
     const key = secretPointer(secretHash);
     const [name, value] = (await connection.call('find', '', (state) => state.find(key))).reply;
@@ -171,14 +171,14 @@ class SimulatedSession implements Session {
     return this.#line.subscribe(this.#apiId, onMessage);
   }
 
-  async register(as: string, nonce: string): Promise<Registration> {
+  async register(as: string, nonce: string): Promise<RegisterReply> {
     const member = this.#nameOf(as);
     const { machine, network } = this.#lanes;
     const { replicas } = network.group;
     this.#events.registering(this.#apiId, member);
     const sentAtMs = machine.monotonicMs();
     const connection = replicas === 0 ? this.#line : await this.#lanes.get('register');
-    const script: Script<Registration | undefined> = (state) => state.register(this.#apiId, member, nonce);
+    const script: Script<RegisterReply | undefined> = (state) => state.register(this.#apiId, member, nonce);
     const { reply, confirmed } = await connection.call('register', this.#apiId, script, replicas);
     if (confirmed < replicas) throw unavailable('not all replicas confirmed the registration');
     if (!reply) throw unavailable('this verifier is too old');

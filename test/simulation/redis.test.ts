@@ -277,7 +277,7 @@ class Acts {
       return {
         ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1) },
         spent: random.chance(0.3) ? undefined : random.chance(0.8) ? random.whole(spent, granted) : spent - 1,
-        ...{ kept: 0, needs: this.#needs(), wanted: random.pick([0, 1, 5]) },
+        ...{ kept: 0, needs: this.#needs(), slice: random.pick([0, 1, 5]) },
       };
     };
     const turns = random.chance(0.5) ? [turn()] : [turn(), turn()];
@@ -319,7 +319,7 @@ class Acts {
     return {
       ...{ pool, turn: random.chance(0.9) ? ++this.#turns : random.whole(1, this.#turns + 1), spent: said },
       kept: said === undefined || said < spent ? 0 : random.whole(0, granted - said),
-      ...{ needs: this.#needs(), wanted: random.pick([0, 1, 5]) },
+      ...{ needs: this.#needs(), slice: random.pick([0, 1, 5]) },
       window: { limit, durationMs: DURATION_MAX_MS, number },
     };
   }
@@ -551,7 +551,7 @@ class Acts {
     if (this.#random.chance(0.7))
       return {
         name: `find ${secretHash}`,
-        ask: () => real.directory.find(secretHash),
+        ask: () => real.directory.lookUp(secretHash),
         simulated: (state) => {
           const [apiIdFound, keyId] = state.find(secretPointer(secretHash)).reply[1]?.split(' ') ?? [];
           return { reply: apiIdFound && { apiId: apiIdFound, keyId }, wrote: false };

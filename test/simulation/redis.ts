@@ -18,7 +18,7 @@ import { parsePointer, secretPointer } from '../../shared/redis/redis-keys.ts';
 import type {
   PoolReply,
   PoolTurn,
-  Registration,
+  RegisterReply,
   SyncReply,
   SyncRequest,
 } from '../../verifier/core/redis-port.ts';
@@ -162,7 +162,7 @@ export class RedisState {
   }
 
   /** register.lua; nothing for a follower that is too old */
-  register(apiId: string, member: string, nonce: string): Outcome<Registration | undefined> {
+  register(apiId: string, member: string, nonce: string): Outcome<RegisterReply | undefined> {
     const api = this.api(apiId);
     if (protocolOf(member) < api.needs) return read(undefined);
     api.members.set(member, api.sequence);

@@ -58,18 +58,27 @@ export class WindowState {
     const size = api.members.size;
     const done = grant({ ...turn, kept }, free, { members: size, holders: others, scan, nowMs });
     for (const [name, holder] of others) this.holders.set(name, holder);
-    const { status, spoken, more, recalls, lacking } = done;
+    const { status, spoken, more, recalls, leastNeed } = done;
     this.granted += spoken + more;
     this.holding += more;
     const granted = spent + kept + spoken + more;
     const left = free - spoken - more;
     const refillMs =
       status === 'NONE' || status === 'SPOKEN'
-        ? this.#waitMs(limit, durationMs, this.granted - (done.most - left), leftMs, lacking)
+        ? this.#waitMs(limit, durationMs, this.granted - (done.most - left), leftMs, leastNeed)
         : -1;
-    const total = lacking > 0 ? left + kept + done.others : left + this.holding;
+    const total = leastNeed > 0 ? left + kept + done.others : left + this.holding;
     this.holders.set(member, { granted, spent, turn: turn.turn, spoken });
-    const reply = { turn: turn.turn, status, granted, spent, spokenFor: spoken, total, refillMs, lacking };
+    const reply = {
+      turn: turn.turn,
+      status,
+      granted,
+      spent,
+      reserve: spoken,
+      total,
+      refillMs,
+      leastNeed,
+    };
     return { reply: { ...reply, window: { number: this.number, leftMs } }, recalls };
   }
 

@@ -311,7 +311,7 @@ export class World {
       permissions: undefined,
     };
     const answer = (verdict: Verdict) => {
-      const { code, entry, spending, grants } = verdict;
+      const { code, entry, spending, effectivePermissions } = verdict;
       if (code === 'VALID' && entry?.pool) {
         this.check(() => this.ledger.accept(entry.pool, cost, machine.name));
         if (spending?.remaining === undefined)
@@ -324,7 +324,7 @@ export class World {
       }
       const seen = entry && {
         ...{ tag: entry.details?.name ?? '', enabled: entry.enabled, expires: entry.expires },
-        roles: entry.ties?.text ?? '',
+        roles: entry.links?.text ?? '',
         owner: entry.details?.externalId ?? '',
       };
       this.note(machine.name, code, key.keyId, seen?.tag ?? '');
@@ -335,8 +335,11 @@ export class World {
           monotonicMs: machine.monotonicMs(),
           following: following.get(key.apiId),
           granted: {
-            tags: grants?.roles ?? [],
-            owner: grants?.identity && { tag: grants.identity.externalId, enabled: grants.identity.enabled },
+            tags: effectivePermissions?.roles ?? [],
+            owner: effectivePermissions?.identity && {
+              tag: effectivePermissions.identity.externalId,
+              enabled: effectivePermissions.identity.enabled,
+            },
             following: following.get(SHARED_LOG),
           },
           roles: this.#tied(),

@@ -10,7 +10,9 @@ export class FormerNames {
   /** Takes out every former name, and `latest` with them. Only where nothing is remembered under any of them. */
   async leave(session: Session, latest: string): Promise<void> {
     if (latest && this.#names.size < NAMES_MAX) this.#names.add(latest);
-    const left = [...this.#names].map((name) => session.leave(name).then(() => this.#names.delete(name)));
-    await Promise.allSettled(left);
+    const departures = [...this.#names].map((name) =>
+      session.leave(name).then(() => this.#names.delete(name)),
+    );
+    await Promise.allSettled(departures);
   }
 }

@@ -5,9 +5,9 @@ import type { VerdictCounts } from '#shared/contract/verdict-codes.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
 import { type Limit, limitPool, limitsOf } from './allowances/limits.ts';
 import type { Pools } from './allowances/pools.ts';
+import type { Join } from './effective-permissions.ts';
 import type { Lease } from './following/lease.ts';
-import type { Join } from './grants.ts';
-import { type Rights, rightsOf, type Ties, tiesOf } from './permissions.ts';
+import { type Links, linksOf, type OwnPermissions, ownPermissionsOf } from './permissions.ts';
 
 /**
  * All that a follower remembers between two losses of sync. When it drops, it starts another epoch and every
@@ -37,7 +37,7 @@ export interface Memory {
 export type Details = Omit<KeyState, 'enabled' | 'expires' | 'pool' | 'ratelimit' | 'ratelimits'>;
 
 /** The part of a key that a change may change. */
-interface Facts {
+interface KeyParts {
   readonly enabled: boolean;
   /** Unix milliseconds, 0 = never. */
   readonly expires: number;
@@ -48,9 +48,9 @@ interface Facts {
   /** Rate limits; keys with the same ones share them. */
   readonly limits: readonly Limit[] | undefined;
   /** Permissions; undefined = none. Keys with the same ones share them. */
-  readonly rights: Rights | undefined;
+  readonly ownPermissions: OwnPermissions | undefined;
   /** undefined = it has no roles and no owner. */
-  readonly ties: Ties | undefined;
+  readonly links: Links | undefined;
   /** Its latest join with its roles and its owner's identity, which may be void. */
   join: Join | undefined;
   /** Name of the pool of the first of its limits, once it was asked for: each request needs it. */
@@ -58,32 +58,32 @@ interface Facts {
 }
 
 /** Most keys are one of these two, and share it: a million fit a sidecar. */
-const PLAIN: Facts = Object.freeze({
+const PLAIN: KeyParts = Object.freeze({
   enabled: true,
   expires: 0,
   details: undefined,
   pool: '',
   limits: undefined,
-  rights: undefined,
-  ties: undefined,
+  ownPermissions: undefined,
+  links: undefined,
   join: undefined,
   firstPool: '',
 });
-const PLAIN_DISABLED: Facts = Object.freeze({ ...PLAIN, enabled: false });
+const PLAIN_DISABLED: KeyParts = Object.freeze({ ...PLAIN, enabled: false });
 
 /**
  * Verdicts on a key that are not reported yet. A plain number counts VALID verdicts alone: almost all keys need nothing
  * more, and a number takes no memory of its own.
  */
-export type Unreported = VerdictCounts | number;
+export type UnreportedVerdicts = VerdictCounts | number;
 
 /** One known key. Mutable: a change rewrites it in place. 56 bytes of heap and its id. */
 export class Entry {
   readonly epoch: Epoch;
   readonly keyId: string;
   /** Verdicts that are not reported yet; owned by `Usage`. Here, because beside it no look-up is cheap enough. */
-  usage: Unreported;
-  #facts: Facts;
+  usage: UnreportedVerdicts;
+  #facts: KeyParts;
 
   constructor(epoch: Epoch, keyId: string, state: KeyState) {
     this.epoch = epoch;
@@ -113,19 +113,19 @@ export class Entry {
     return this.#facts.limits;
   }
 
-  get rights(): Rights | undefined {
-    return this.#facts.rights;
+  get ownPermissions(): OwnPermissions | undefined {
+    return this.#facts.ownPermissions;
   }
 
-  get ties(): Ties | undefined {
-    return this.#facts.ties;
+  get links(): Links | undefined {
+    return this.#facts.links;
   }
 
   get join(): Join | undefined {
     return this.#facts.join;
   }
 
-  /** Only of a key with ties. */
+  /** Only of a key with links. */
   set join(join: Join) {
     this.#facts.join = join;
   }
@@ -168,21 +168,32 @@ function detailsIn({
   return details;
 }
 
-function factsOf(state: KeyState): Facts {
+function factsOf(state: KeyState): KeyParts {
   const { enabled, expires, pool } = state;
   const limits = limitsOf(state);
   const isBare = DETAIL_NAMES.every((name) => state[name] === NO_DETAILS[name]);
   if (expires === 0 && isBare && pool === '' && limits === undefined) return enabled ? PLAIN : PLAIN_DISABLED;
-  const rights = rightsOf(state.permissions);
+  const ownPermissions = ownPermissionsOf(state.permissions);
   const details = isBare ? undefined : detailsIn(state);
-  const ties = state.roles === '' && state.externalId === '' ? undefined : tiesOf(state.roles, rights);
+  const links =
+    state.roles === '' && state.externalId === '' ? undefined : linksOf(state.roles, ownPermissions);
   // The texts are shared too: there may be 10 KB of them.
   const shared = details && {
     ...details,
-    ...(rights ? { permissions: rights.text } : {}),
-    ...(ties ? { roles: ties.text } : {}),
+    ...(ownPermissions ? { permissions: ownPermissions.text } : {}),
+    ...(links ? { roles: links.text } : {}),
   };
-  return { enabled, expires, details: shared, pool, limits, rights, ties, join: undefined, firstPool: '' };
+  return {
+    enabled,
+    expires,
+    details: shared,
+    pool,
+    limits,
+    ownPermissions,
+    links,
+    join: undefined,
+    firstPool: '',
+  };
 }
 
 /** Given again and again: lru-cache would make one for each hit. */

@@ -16,57 +16,57 @@ export const QUERY_LENGTH_MAX = 1000;
 /** Texts of queries, and of permissions, that are remembered: an API asks the same few, and keys have the same few. */
 const REMEMBERED_MAX = 1000;
 
-const remembered = new LRUCache<string, { readonly query: Query }>({ max: REMEMBERED_MAX });
+const queriesByText = new LRUCache<string, { readonly query: Query }>({ max: REMEMBERED_MAX });
 
 /** Permissions of a key, ready for questions and answers; keys with the same ones share them. */
-export interface Rights {
+export interface OwnPermissions {
   /** As in Redis. */
   readonly text: string;
   readonly slugs: readonly string[];
-  readonly granted: ReadonlySet<string>;
+  readonly slugSet: ReadonlySet<string>;
 }
 
-/** Rights by the text that they were read from. */
-const knownRights = new LRUCache<string, Rights>({ max: REMEMBERED_MAX });
+/** Own permissions by the text that they were read from. */
+const ownPermissionsByText = new LRUCache<string, OwnPermissions>({ max: REMEMBERED_MAX });
 
-/** Rights of a key; undefined = it has none. */
-export function rightsOf(text: string): Rights | undefined {
+/** Own permissions of a key; undefined = it has none. */
+export function ownPermissionsOf(text: string): OwnPermissions | undefined {
   if (text === '') return undefined;
-  const present = knownRights.get(text);
+  const present = ownPermissionsByText.get(text);
   if (present) return present;
   const slugs = Object.freeze(slugsOf(text));
-  const rights = { text, slugs, granted: new Set(slugs) };
-  knownRights.set(text, rights);
-  return rights;
+  const ownPermissions = { text, slugs, slugSet: new Set(slugs) };
+  ownPermissionsByText.set(text, ownPermissions);
+  return ownPermissions;
 }
 
 /** Roles of a key, with what it may do besides; keys with the same ones share them. */
-export interface Ties {
+export interface Links {
   /** Roles as in Redis. */
   readonly text: string;
   /** Ids of roles. */
   readonly roles: readonly string[];
-  readonly rights: Rights | undefined;
+  readonly ownPermissions: OwnPermissions | undefined;
 }
 
-/** Ties by the texts that they were read from. */
-const knownTies = new LRUCache<string, Ties>({ max: REMEMBERED_MAX });
+/** Links by the texts that they were read from. */
+const linksByText = new LRUCache<string, Links>({ max: REMEMBERED_MAX });
 
-/** Roles of a key that has these rights. */
-export function tiesOf(text: string, rights: Rights | undefined): Ties {
-  const name = `${text}|${rights?.text ?? ''}`;
-  const present = knownTies.get(name);
+/** Returns the roles of a key that has these permissions. */
+export function linksOf(text: string, ownPermissions: OwnPermissions | undefined): Links {
+  const name = `${text}|${ownPermissions?.text ?? ''}`;
+  const present = linksByText.get(name);
   if (present) return present;
-  const ties = { text, roles: Object.freeze(slugsOf(text)), rights };
-  knownTies.set(name, ties);
-  return ties;
+  const links = { text, roles: Object.freeze(slugsOf(text)), ownPermissions };
+  linksByText.set(name, links);
+  return links;
 }
 
 /** Says whether the granted permissions are those that a query needs. No name stands for others. */
-export function allows(granted: ReadonlySet<string>, query: Query): boolean {
-  if (typeof query === 'string') return granted.has(query);
+export function allows(slugSet: ReadonlySet<string>, query: Query): boolean {
+  if (typeof query === 'string') return slugSet.has(query);
   const { needsAll, parts } = query;
-  for (const part of parts) if (allows(granted, part) !== needsAll) return !needsAll;
+  for (const part of parts) if (allows(slugSet, part) !== needsAll) return !needsAll;
   return needsAll;
 }
 
@@ -74,12 +74,12 @@ export function allows(granted: ReadonlySet<string>, query: Query): boolean {
  * Reads a query: a permission, `{and: […]}` or `{or: […]}` of others, or a text such as `a AND (b OR c)`, in which AND
  * binds more closely than OR. A fault names the rule, never the value.
  */
-export function readQuery(given: unknown): ReadQuery {
-  const known = typeof given === 'string' ? remembered.get(given) : undefined;
-  if (known) return known;
+export function readQuery(value: unknown): ReadQuery {
+  const cached = typeof value === 'string' ? queriesByText.get(value) : undefined;
+  if (cached) return cached;
   try {
-    const read = { query: typeof given === 'string' ? new QueryText(given).read() : objectQuery(given) };
-    if (typeof given === 'string') remembered.set(given, read);
+    const read = { query: typeof value === 'string' ? new QueryText(value).read() : objectQuery(value) };
+    if (typeof value === 'string') queriesByText.set(value, read);
     return read;
   } catch (error) {
     if (!(error instanceof QueryFault)) throw error;
@@ -94,7 +94,7 @@ const tooDeep = () => new QueryFault(`must have at most ${DEPTH_MAX} levels`);
 const noSlug = () => new QueryFault(`permissions must match ${SLUG.source}`);
 
 /** A query as JSON has it. Its texts are permissions, and nothing else. */
-function objectQuery(given: unknown): Query {
+function objectQuery(value: unknown): Query {
   let leaves = 0;
   const read = (part: unknown, depth: number): Query => {
     if (typeof part === 'string') {
@@ -107,15 +107,15 @@ function objectQuery(given: unknown): Query {
     const [[name, parts] = [], ...others] = Object.entries(Object(part) as object);
     if (others.length > 0 || (name !== 'and' && name !== 'or') || !Array.isArray(parts) || parts.length === 0)
       throw new QueryFault('must be a permission, or an object with a list that is not empty, `and` or `or`');
-    return combined(
+    return combine(
       name === 'and',
       parts.map((each) => read(each, depth + 1)),
     );
   };
-  return read(given, 1);
+  return read(value, 1);
 }
 
-function combined(needsAll: boolean, parts: readonly Query[]): Query {
+function combine(needsAll: boolean, parts: readonly Query[]): Query {
   const [only] = parts;
   return parts.length === 1 && only !== undefined ? only : { needsAll, parts };
 }
@@ -146,13 +146,13 @@ class QueryText {
   #any(depth: number): Query {
     const parts = [this.#all(depth)];
     while (this.#takes('OR')) parts.push(this.#all(depth));
-    return combined(false, parts);
+    return combine(false, parts);
   }
 
   #all(depth: number): Query {
     const parts = [this.#one(depth)];
     while (this.#takes('AND')) parts.push(this.#one(depth));
-    return combined(true, parts);
+    return combine(true, parts);
   }
 
   #one(depth: number): Query {

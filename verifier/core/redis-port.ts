@@ -7,14 +7,14 @@ export interface Pointer {
 }
 
 /** The reply to REGISTER: where the log is, and the lease it grants. */
-export interface Registration {
+export interface RegisterReply {
   readonly nonce: string;
   readonly sequence: number;
   readonly hash: string;
   readonly leaseMs: number;
   readonly apiDeleted: boolean;
   /** Mark of the last creation; see `Mark`. */
-  readonly creations: Mark;
+  readonly creations: CreationMark;
   /** Identities that there are; only of the shared log. */
   readonly identities: number;
 }
@@ -23,7 +23,7 @@ export interface Registration {
  * `<number>-<hash>`: the creations of an API's keys up to that number, with a hash over all of them. `0-` stands for
  * none. The hash is empty where the keys are older than these marks.
  */
-export type Mark = string;
+export type CreationMark = string;
 
 /** The content of a SYNC request. */
 export interface SyncRequest {
@@ -31,7 +31,7 @@ export interface SyncRequest {
   readonly position: number;
   readonly hash: string;
   /** The creations that were seen. */
-  readonly creations: Mark;
+  readonly creations: CreationMark;
   readonly nonce: string;
   /** The key whose record to read in the same atomic step. */
   readonly keyId?: string;
@@ -49,7 +49,7 @@ export interface SyncReply {
   readonly leaseMs: number;
   readonly apiDeleted: boolean;
   /** All creations there are; those of the request are a prefix of them. */
-  readonly creations: Mark;
+  readonly creations: CreationMark;
   /** The entries after the request's position, in order; not all of them when there are too many. */
   readonly entries: readonly Change[];
   /** `[secretHash, or secretHash and pool, creation number, …fields in the order of KEY_FIELDS]`; empty when there is no such record. */
@@ -69,8 +69,8 @@ export interface PoolTurn {
   readonly kept: number;
   /** Needs of those that wait, in their order, each run of equal ones together. */
   readonly needs: readonly { readonly cost: number; readonly times: number }[];
-  /** The slice wanted besides, which `kept` is part of. */
-  readonly wanted: number;
+  /** The slice asked for besides, which `kept` is part of. */
+  readonly slice: number;
   /** Of a rate limit; undefined = a pool of credits. */
   readonly window?: {
     readonly limit: number;
@@ -92,13 +92,13 @@ export interface PoolReply {
   /** All that Redis knows to be spent under it. */
   readonly spent: number;
   /** Part of what this turn granted that is not in `total`, because it is as good as spent. */
-  readonly spokenFor: number;
+  readonly reserve: number;
   /** Credits left, as far as Redis knows. */
   readonly total: number;
-  /** Time until there will be more: the next refill, or for a rate limit so much that `lacking` fits; -1 = never, or unknown. */
+  /** Time until there will be more: the next refill, or for a rate limit so much that `leastNeed` fits; -1 = never, or unknown. */
   readonly refillMs: number;
   /** The least need that was not met, which the status is about; 0 = all were. */
-  readonly lacking: number;
+  readonly leastNeed: number;
   /** Of a rate limit: which window it is, and how long it still lasts. */
   readonly window?: { readonly number: number; readonly leftMs: number };
 }
@@ -117,12 +117,12 @@ export interface Session {
    */
   subscribe(onMessage: (message: string) => void, onRecall: (pool: string) => void): Promise<void>;
   /** Resolves when all replicas that must hold the registration do; rejects otherwise, and where the API needs a later protocol. */
-  register(member: string, nonce: string): Promise<Registration>;
+  register(member: string, nonce: string): Promise<RegisterReply>;
   sync(request: SyncRequest): Promise<SyncReply>;
   /** Takes a member of this process out. Only for one whose memory and lease are gone. */
   leave(member: string): Promise<void>;
   /** Called once when the connection has ended. */
-  onEnd(ended: () => void): void;
+  onEnd(listener: () => void): void;
   /** Ends the conversation; `cut` also ends the connection it runs over, which may be stuck. */
   end(how: 'quietly' | 'cut'): void;
 }
@@ -132,7 +132,7 @@ export interface Directory {
   /** Opens a session for an API. Rejects with SERVICE_UNAVAILABLE. */
   open(apiId: string): Promise<Session>;
   /** Finds the key with this secret; undefined when there is none. Rejects with SERVICE_UNAVAILABLE. */
-  find(secretHash: string): Promise<Pointer | undefined>;
+  lookUp(secretHash: string): Promise<Pointer | undefined>;
   /**
    * Takes turns of pools, in this order. Resolves when all replicas that must hold what they wrote do; rejects otherwise with
    * SERVICE_UNAVAILABLE, and then they may have been taken, or may be later.

@@ -8,7 +8,7 @@ interface Waiter<Q, A> {
   readonly reject: (error: unknown) => void;
 }
 
-interface Running<Q, A> {
+interface RunningLookup<Q, A> {
   readonly digest: string;
   readonly waiting: Deadline<Waiter<Q, A>>[];
 }
@@ -34,7 +34,7 @@ interface Options<T, Q, A> {
 export class SingleFlight<T, Q, A> {
   readonly #options: Options<T, Q, A>;
   readonly #deadlines: Deadlines<Waiter<Q, A>>;
-  readonly #chains: readonly Running<Q, A>[][] = Array.from({ length: CHAINS }, () => []);
+  readonly #chains: readonly RunningLookup<Q, A>[][] = Array.from({ length: CHAINS }, () => []);
   #size = 0;
 
   constructor(options: Options<T, Q, A>) {
@@ -47,7 +47,7 @@ export class SingleFlight<T, Q, A> {
   }
 
   /** The answer to a question about what the look-up for this digest finds; it is begun where there is none. */
-  ask(digest: string, question: Q): Promise<A> {
+  lookUp(digest: string, question: Q): Promise<A> {
     return new Promise((resolve, reject) => {
       const deadline = this.#deadlines.begin({ question, resolve, reject });
       // Digests are random already.
@@ -59,7 +59,7 @@ export class SingleFlight<T, Q, A> {
     });
   }
 
-  #begin(chain: Running<Q, A>[], running: Running<Q, A>): void {
+  #begin(chain: RunningLookup<Q, A>[], running: RunningLookup<Q, A>): void {
     chain.push(running);
     this.#size++;
     const end = (settle: (waiter: Waiter<Q, A>) => void) => {

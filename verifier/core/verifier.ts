@@ -1,7 +1,7 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { digestOf, isWellFormed, secretHashFrom } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
-import { hasPrice } from './allowances/allowance.ts';
+import { isMetered } from './allowances/allowance.ts';
 import { creditCounts } from './allowances/pools.ts';
 import { type Lookup, Spender } from './allowances/spending.ts';
 import type { Follower } from './following/follower.ts';
@@ -13,7 +13,7 @@ import type { Question } from './question/question.ts';
 import type { Directory, Pointer } from './redis-port.ts';
 import { Semaphore } from './semaphore.ts';
 import { SingleFlight } from './single-flight.ts';
-import { type Decider, FORBIDDEN, NOT_FOUND, type Verdict } from './verdict/verdict.ts';
+import { FORBIDDEN, NOT_FOUND, type Verdict, type VerdictSource } from './verdict/verdict.ts';
 import { type VerdictCounter, Verdicts } from './verdict/verdicts.ts';
 
 /** A verifier's limits, each a setting of the process. */
@@ -54,7 +54,7 @@ export class LookupGivenUp extends ApiError {
  * Answers "is this key good?" for the APIs it serves: from memory while their leases hold, else from Redis.
  * The rules of a verification, without HTTP.
  */
-export class Verifier implements Decider {
+export class Verifier implements VerdictSource {
   readonly #directory: Directory;
   readonly #clock: Clock;
   readonly #limits: VerifierLimits;
@@ -83,7 +83,7 @@ export class Verifier implements Decider {
     this.#lookups = new SingleFlight({
       clock,
       waitMs: limits.lookupWaitMs,
-      read: (digest) => this.#fetch(digest),
+      read: (digest) => this.#lookUpKey(digest),
       answer: (found, lookup) => this.#answer(found, lookup),
       tooSlow,
     });
@@ -93,7 +93,7 @@ export class Verifier implements Decider {
     this.#verdicts = new Verdicts(this.#sharedLog, clock, options.usage);
     this.#spender = new Spender({
       ...{ cache: this.#cache, verdicts: this.#verdicts, clock, waitMs: limits.lookupWaitMs, tooSlow },
-      lookUp: (lookup) => this.#lookups.ask(lookup.digest, lookup),
+      lookUp: (lookup) => this.#lookups.lookUp(lookup.digest, lookup),
     });
   }
 
@@ -155,9 +155,13 @@ export class Verifier implements Decider {
     const lookup = { digest, question };
     const entry = this.#cache.get(digest);
     // Only its credits, or what its rate limits still allow, are not here.
-    if (entry?.epoch.lease.holds() && hasPrice(entry, question.requirements) && this.#verdicts.isKnown(entry))
+    if (
+      entry?.epoch.lease.holds() &&
+      isMetered(entry, question.requirements) &&
+      this.#verdicts.isKnown(entry)
+    )
       return this.#spender.verdict(lookup);
-    return this.#lookups.ask(digest, lookup);
+    return this.#lookups.lookUp(digest, lookup);
   }
 
   #answer(found: Entry | Verdict, lookup: Lookup): Verdict | Promise<Verdict> {
@@ -167,18 +171,18 @@ export class Verifier implements Decider {
     return this.#verdicts.judge(found, lookup.question) ?? this.#spender.verdict(lookup);
   }
 
-  async #fetch(digest: string): Promise<Entry | Verdict> {
+  async #lookUpKey(digest: string): Promise<Entry | Verdict> {
     const slot = this.#slots.acquire();
     if (slot !== true && !(await slot)) throw new LookupGivenUp('shed', 'too many look-ups at once');
     try {
       this.counts.fills++;
       const former = this.#cache.former(digest);
       // Beside the look-up; what this does not learn is learnt after it.
-      if (former?.ties) this.#sharedLog.learn(former, former.ties).catch(() => undefined);
+      if (former?.links) this.#sharedLog.learn(former, former.links).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        const found = await this.#find(digest);
-        if ('code' in found || found.ties === undefined || this.#verdicts.isKnown(found)) return found;
-        await this.#sharedLog.learn(found, found.ties);
+        const found = await this.#lookUpOnce(digest);
+        if ('code' in found || found.links === undefined || this.#verdicts.isKnown(found)) return found;
+        await this.#sharedLog.learn(found, found.links);
         // What is out of memory by now no change would reach: it is found again.
         if (this.#cache.get(digest) === found && this.#verdicts.isKnown(found)) return found;
       }
@@ -188,7 +192,7 @@ export class Verifier implements Decider {
     }
   }
 
-  async #find(digest: string): Promise<Entry | Verdict> {
+  async #lookUpOnce(digest: string): Promise<Entry | Verdict> {
     const start = this.#clock.monotonicMs();
     const secretHash = secretHashFrom(digest);
     let pointer: Pointer | undefined;
@@ -198,7 +202,7 @@ export class Verifier implements Decider {
       if (found === undefined || !('elsewhere' in found)) return found ?? this.#unlessLate(NOT_FOUND, start);
       pointer = found.elsewhere;
     } else {
-      pointer = await this.#directory.find(secretHash);
+      pointer = await this.#directory.lookUp(secretHash);
     }
     const refusal =
       pointer === undefined ? NOT_FOUND : this.#followers.serves(pointer.apiId) ? undefined : FORBIDDEN;

@@ -1,6 +1,6 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Question, questionAbout } from '../core/question/question.ts';
-import type { Decider } from '../core/verdict/verdict.ts';
+import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { Handler, Routes } from '../http/router.ts';
 import { type CredentialFault, credentialOf, type HeaderLines, type Source } from './credentials.ts';
 import { AUTHZ_PREFIX, type OriginalRequest, parseAuthzPath } from './dialects.ts';
@@ -16,7 +16,7 @@ export interface AuthzSettings {
 }
 
 /** The endpoints below `/authz/` that gateways ask, whatever the method; see deploy/gateways/README.md. */
-export function authzRoutes(verifier: Decider, settings: AuthzSettings): Routes['below'] {
+export function authzRoutes(verifier: VerdictSource, settings: AuthzSettings): Routes['below'] {
   const handler: Handler = (request, response, requestId) => {
     const { method = '', url = '', headersDistinct } = request;
     const path = parseAuthzPath(url);

@@ -6,7 +6,7 @@ import { toApiError, UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { port, type Setting } from '#shared/process/load-config.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { asset } from '../assets.ts';
-import type { Decider } from '../core/verdict/verdict.ts';
+import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { HttpLimits } from '../http/http-settings.ts';
 import { problemBody } from '../http/problem.ts';
 import { LINGER_MS } from '../http/respond.ts';
@@ -53,7 +53,7 @@ const MESSAGE_BYTES_MAX = 1_048_576;
 
 /** Listens for `Check` and health checks. Loads gRPC only now: it costs a start 140 ms. */
 export async function listenGrpc(options: {
-  verifier: Decider;
+  verifier: VerdictSource;
   authz: AuthzSettings;
   log: Pick<Logger, 'error'>;
   certificate?: Certificate | undefined;
@@ -151,7 +151,7 @@ function checkMethod({
   authz,
   log,
 }: {
-  verifier: Decider;
+  verifier: VerdictSource;
   authz: AuthzSettings;
   log: Pick<Logger, 'error'>;
 }) {

@@ -82,9 +82,9 @@ export const limitOutcome = ({
   ...state
 }: Pick<Limit, 'name' | 'limit'> & { readonly duration: number } & Omit<
     LimitOutcome,
-    'of'
+    'limit'
   >): LimitOutcome => ({
-  of: ownLimit(name, limit, duration),
+  limit: ownLimit(name, limit, duration),
   ...state,
 });
 
@@ -101,8 +101,11 @@ function whenAgain({ remaining = 0, limits = [], retryMs }: Partial<Spending> = 
   }
   return [
     ['Retry-After', String(seconds ?? 1)],
-    ['RateLimit', `"${limit.of.name}";r=${limit.remaining}${until}`],
-    ['RateLimit-Policy', `"${limit.of.name}";q=${limit.of.limit};w=${secondsOf(limit.of.durationMs)}`],
+    ['RateLimit', `"${limit.limit.name}";r=${limit.remaining}${until}`],
+    [
+      'RateLimit-Policy',
+      `"${limit.limit.name}";q=${limit.limit.limit};w=${secondsOf(limit.limit.durationMs)}`,
+    ],
   ];
 }
 

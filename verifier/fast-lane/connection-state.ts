@@ -30,7 +30,7 @@ export const isIdle = (state: ConnectionState): boolean => state === 'fresh' || 
  * @param quietMs since something moved; while a request is received, since that began
  * @param requestMs the longest that the request in part may take
  */
-export function overdue(
+export function timeoutFault(
   state: ConnectionState,
   quietMs: number,
   requestMs: number,

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream';
 import { restOf } from '#shared/lang/read-buffer.ts';
 import type { ClientConnection } from '../http/raw-response.ts';
 import type { RequestEvents } from '../http/router.ts';
-import { type ConnectionState, isBusy, isIdle, overdue } from './connection-state.ts';
+import { type ConnectionState, isBusy, isIdle, timeoutFault } from './connection-state.ts';
 import { Delegations } from './delegations.ts';
 import { Intake } from './intake.ts';
 import { type Judgement, judge, reply, replyByLookUp } from './judge.ts';
@@ -46,7 +46,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   age(ms: number): void {
     const { limits, tooSlow } = this.#lane.options;
     this.#quietMs += ms;
-    const fault = overdue(this.#state, this.#quietMs, this.#partial.longestMs, limits);
+    const fault = timeoutFault(this.#state, this.#quietMs, this.#partial.longestMs, limits);
     if (fault === 'stalled') this.socket.destroy();
     else if (fault === 'idle') this.socket.destroySoon();
     else if (fault === 'too slow') {

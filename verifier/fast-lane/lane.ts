@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Logger } from '#shared/process/log.ts';
-import type { Decider } from '../core/verdict/verdict.ts';
+import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { HttpLimits } from '../http/http-settings.ts';
 import type { ClientConnection } from '../http/raw-response.ts';
@@ -20,7 +20,7 @@ export interface LaneCounts {
 
 /** Dependencies and limits of a lane. */
 export interface LaneOptions {
-  readonly verifier: Decider;
+  readonly verifier: VerdictSource;
   readonly limits: HttpLimits;
   /** undefined = gateways are not answered. */
   readonly authz: AuthzSettings | undefined;

@@ -5,7 +5,7 @@ import { type Clock, holdProcess, systemClock } from '#shared/lang/clock.ts';
 import { redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import type { FollowerEvents } from '../core/following/follower-events.ts';
 import { questionAbout } from '../core/question/question.ts';
-import { type Decider, NOT_FOUND, type Verdict } from '../core/verdict/verdict.ts';
+import { NOT_FOUND, type Verdict, type VerdictSource } from '../core/verdict/verdict.ts';
 import { createEngine, type Engine } from '../engine/engine.ts';
 import { engineSettings } from '../engine/engine-settings.ts';
 import { followerLog } from '../engine/follower-log.ts';
@@ -60,7 +60,7 @@ class LocalVerifier implements LocalKeyVerifier {
   readonly #engine: Engine;
   readonly #metrics = new Metrics();
   /** The engine's, counted. */
-  readonly #verifier: Decider;
+  readonly #verifier: VerdictSource;
   readonly #unregister: (() => void)[] = [];
   readonly #shownIn = new WeakSet<MetricsRegistry>();
   readonly #listeners = new EventListeners();

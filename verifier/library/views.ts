@@ -1,16 +1,16 @@
 import { isEnabled, type Verdict } from '../core/verdict/verdict.ts';
-import { fieldValues, isShown, NO_META, type VerdictValues } from '../core/verdict/verdict-fields.ts';
+import { fieldValues, NO_META, showsKey, type VerdictValues } from '../core/verdict/verdict-fields.ts';
 import type { KeyVerdict, KnownKey } from './key-verifier.ts';
 
 /** A verdict as applications see it: an object of its own, with the fields of a verifyKey response. Its meta is frozen. */
 export function keyVerdict(verdict: Verdict): KeyVerdict {
-  const { code, grants, spending } = verdict;
+  const { code, effectivePermissions, spending } = verdict;
   const valid = code === 'VALID';
-  if (!isShown(verdict)) return { valid, code } as KeyVerdict;
+  if (!showsKey(verdict)) return { valid, code } as KeyVerdict;
   const { keyId, expires, details, epoch } = verdict.entry;
   // Written out, since most keys are so, and V8 makes nothing quicker.
   if (details === undefined && expires === 0 && spending === undefined) {
-    const enabled = isEnabled(verdict.entry, grants);
+    const enabled = isEnabled(verdict.entry, effectivePermissions);
     return { valid, code, keyId, apiId: epoch.apiId, enabled, meta: NO_META } as KeyVerdict;
   }
   const values: VerdictValues & KnownKey = fieldValues(verdict);

@@ -4,7 +4,7 @@ import { codesWhere, perVerdict, type VerdictCounts } from '#shared/contract/ver
 import type { Clock } from '#shared/lang/clock.ts';
 import { metricMakers } from '#shared/process/process-metrics.ts';
 import type { DropReason, FollowerEvents } from '../core/following/follower-events.ts';
-import type { Decider, Verdict } from '../core/verdict/verdict.ts';
+import type { Verdict, VerdictSource } from '../core/verdict/verdict.ts';
 import { LookupGivenUp } from '../core/verifier.ts';
 
 const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'hole', 'nonce', 'damaged'];
@@ -94,7 +94,7 @@ export class Metrics {
   }
 
   /** Counts the verdicts of a decider, and the waits for its look-ups; those of a recheck were counted before. */
-  count(verifier: Decider, clock: Clock): Decider {
+  count(verifier: VerdictSource, clock: Clock): VerdictSource {
     const { memory, redis } = this.#verdicts;
     const undecided = this.#undecided;
     const decided = this.#lookups.labels({ outcome: 'decided' });

@@ -4,7 +4,7 @@ import { type ConfigOf, httpUrl, integer, port, type Setting, text } from '#shar
 import type { Logger } from '#shared/process/log.ts';
 import { trustedProxies } from '#shared/process/trusted-proxies.ts';
 import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/question/requirements.ts';
-import type { Decider } from '../core/verdict/verdict.ts';
+import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import type { ListenerOptions } from '../http/server.ts';
 import { leadsTo } from './own-address.ts';
@@ -74,7 +74,7 @@ export function proxyFaults(
 /** Dependencies and settings of a proxy. */
 export interface ProxyOptions extends Pick<ListenerOptions, 'limits' | 'crowded' | 'certificate'> {
   readonly log: Pick<Logger, 'error' | 'warn'>;
-  readonly verifier: Decider;
+  readonly verifier: VerdictSource;
   readonly authz: AuthzSettings;
   readonly config: ProxyConfig;
   readonly clock: Clock;

@@ -5,7 +5,7 @@ import type { Logger } from '#shared/process/log.ts';
 import { Lease } from '../core/following/lease.ts';
 import type { Entry } from '../core/key-cache.ts';
 import type { Question } from '../core/question/question.ts';
-import type { Decider } from '../core/verdict/verdict.ts';
+import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { Downstream } from '../http/raw-response.ts';
 
 /** A request that goes on. */
@@ -26,13 +26,13 @@ interface LongRequest {
  */
 export class Rechecker {
   readonly #requests = new SlotList<LongRequest>();
-  readonly #verifier: Decider;
+  readonly #verifier: VerdictSource;
   readonly #log: Pick<Logger, 'error'>;
   readonly #clock: Clock;
   readonly #periodMs: number;
   #timer: { cancel(): void } | undefined;
 
-  constructor(verifier: Decider, log: Pick<Logger, 'error'>, clock: Clock, periodMs: number) {
+  constructor(verifier: VerdictSource, log: Pick<Logger, 'error'>, clock: Clock, periodMs: number) {
     this.#verifier = verifier;
     this.#log = log;
     this.#clock = clock;

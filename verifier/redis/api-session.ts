@@ -23,7 +23,7 @@ import type {
   Pointer,
   PoolReply,
   PoolTurn,
-  Registration,
+  RegisterReply,
   Session,
   SyncReply,
   SyncRequest,
@@ -62,7 +62,7 @@ export class RedisDirectory implements Directory {
     return new RedisSession(apiId, line, this.#nodes, this.#replicas);
   }
 
-  find(secretHash: string): Promise<Pointer | undefined> {
+  lookUp(secretHash: string): Promise<Pointer | undefined> {
     return this.#keys.find(secretHash);
   }
 
@@ -70,8 +70,8 @@ export class RedisDirectory implements Directory {
     const { members, held, recalls } = apiKeys(apiId);
     const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
     const keys = [members, held, ...names];
-    const said = turns.flatMap(({ pool, turn, spent = '-', kept, needs, wanted, window }) => [
-      ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), wanted],
+    const said = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
+      ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
       ...[window?.limit ?? '-', window?.durationMs ?? '-', window?.number ?? '-'],
       window?.isBrought ? keys.push(broughtIndex(apiId, pool)) : '-',
     ]);
@@ -142,7 +142,7 @@ class RedisSession implements Session {
     await this.#within(this.#line.redis.subscribe(channel));
   }
 
-  async register(member: string, nonce: string): Promise<Registration> {
+  async register(member: string, nonce: string): Promise<RegisterReply> {
     const { head, members } = apiKeys(this.#apiId);
     const reply =
       this.#replicas === 0
@@ -218,14 +218,14 @@ class RedisSession implements Session {
 
 function repliesOf(reply: unknown): PoolReply[] {
   return (reply as [string, PoolReply['status'], ...string[]][]).map(([turn, status, ...numbers]) => {
-    const [granted = 0, spent = 0, spokenFor = 0, total = 0, refillMs = -1, lacking = 0, number, leftMs] =
+    const [granted = 0, spent = 0, reserve = 0, total = 0, refillMs = -1, leastNeed = 0, number, leftMs] =
       numbers.map(Number);
     const window = number === undefined || leftMs === undefined ? {} : { window: { number, leftMs } };
-    return { turn: Number(turn), status, granted, spent, spokenFor, total, refillMs, lacking, ...window };
+    return { turn: Number(turn), status, granted, spent, reserve, total, refillMs, leastNeed, ...window };
   });
 }
 
-function registrationOf(apiId: string, reply: unknown): Registration {
+function registrationOf(apiId: string, reply: unknown): RegisterReply {
   const [nonce, sequence, hash, lease, deleted, creations, identities] = reply as string[];
   if (sequence === 'TOO_OLD') {
     throw unavailable(

@@ -11,7 +11,7 @@ import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiUsageKey, tagUsageKey, usageKey, usageMark } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
-import type { Entry, Unreported } from '../core/key-cache.ts';
+import type { Entry, UnreportedVerdicts } from '../core/key-cache.ts';
 import { TagCounts } from './tag-counts.ts';
 
 const addScript = new Script(asset('redis/lua/add-usage.lua'));
@@ -182,7 +182,7 @@ export class Usage {
   }
 
   /** Adds to what is to be reported, unless that is too much. */
-  #add(entry: Entry, more: Unreported): void {
+  #add(entry: Entry, more: UnreportedVerdicts): void {
     const { usage } = entry;
     if (usage === 0) {
       if (this.keys >= this.#options.keysMax) {
@@ -199,7 +199,8 @@ export class Usage {
 const NONE: Readonly<VerdictCounts> = perVerdict(() => 0);
 const LETTERS = USAGE_COLUMNS.map(({ letter }) => letter).join('');
 
-const countsOf = (usage: Unreported) => (typeof usage === 'number' ? { ...NONE, VALID: usage } : usage);
+const countsOf = (usage: UnreportedVerdicts) =>
+  typeof usage === 'number' ? { ...NONE, VALID: usage } : usage;
 const columnsOf = (counts: VerdictCounts) => USAGE_COLUMNS.map(({ code }) => counts[code]);
 const total = (counted: readonly (readonly [unknown, VerdictCounts])[]) =>
   counted.reduce<VerdictCounts>((all, [, counts]) => added(all, counts), NONE);

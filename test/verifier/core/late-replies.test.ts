@@ -15,7 +15,7 @@ async function secondAnswer(repliedAtMs: number): Promise<string> {
   const verifier = new Verifier({
     directory: {
       open: () => Promise.reject(new Error('no API is followed here')),
-      find: () => reply.promise,
+      lookUp: () => reply.promise,
       exchange: () => Promise.reject(new Error('no credits here')),
     },
     clock: {

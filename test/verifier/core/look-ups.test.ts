@@ -41,7 +41,7 @@ test('all who ask for a digest share its look-up, however it ends and whatever i
         if (!ends) {
           const mine: (typeof asked)[number] = { digest, question: i, sinceMs: timeline.nowMs };
           asked.push(mine);
-          lookUps.ask(digest, i).then(
+          lookUps.lookUp(digest, i).then(
             (value) => {
               mine.got = value;
             },
@@ -89,9 +89,9 @@ test('a question whose asker was told that it took too long is judged no more', 
       return found;
     },
   });
-  const late = expect(lookUps.ask('abc', 'late')).rejects.toThrow('too slow');
+  const late = expect(lookUps.lookUp('abc', 'late')).rejects.toThrow('too slow');
   await timeline.run(WAIT_MS - 1);
-  const inTime = expect(lookUps.ask('abc', 'in time')).resolves.toBe('found');
+  const inTime = expect(lookUps.lookUp('abc', 'in time')).resolves.toBe('found');
   await timeline.run(WAIT_MS + 1);
   await late;
   begun.resolve('found');

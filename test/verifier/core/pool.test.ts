@@ -19,12 +19,12 @@ function granted(isLimit = true) {
     status: 'OK',
     granted: 10,
     spent: 0,
-    spokenFor: 0,
+    reserve: 0,
     total: 0,
     refillMs: -1,
-    lacking: 0,
+    leastNeed: 0,
   } as const;
-  pool.replied({ ...counts, ...(isLimit ? { window: { number: 7, leftMs: 500 } } : {}) });
+  pool.takeReply({ ...counts, ...(isLimit ? { window: { number: 7, leftMs: 500 } } : {}) });
   return { pool, now, requests: () => requested };
 }
 
@@ -77,8 +77,16 @@ test('who waits has what fits, in their order, and the others are refused by wha
       { cost: 11, times: 1 },
     ],
   });
-  const reply = { turn: 2, granted: 24, spent: 0, spokenFor: 14, total: 10, refillMs: -1, lacking: 11 };
-  pool.replied({ ...reply, status: 'NONE' });
+  const reply = {
+    turn: 2,
+    granted: 24,
+    spent: 0,
+    reserve: 14,
+    total: 10,
+    refillMs: -1,
+    leastNeed: 11,
+  };
+  pool.takeReply({ ...reply, status: 'NONE' });
   expect(served).toEqual([12, 12, -60, -11]);
   expect(pool.remaining).toBe(0);
   expect(pool.look(10, now.monotonicMs)).toBeUndefined();
@@ -99,8 +107,8 @@ test('who only looks asks again where the window is over before the reply comes,
   pool.ask(waiter, 0);
   pool.begin(2);
   now.monotonicMs += 700;
-  const reply = { turn: 2, granted: 0, spent: 0, spokenFor: 0, total: 5, refillMs: -1, lacking: 0 };
-  pool.replied({ ...reply, status: 'OK', window: { number: 7, leftMs: 600 } });
+  const reply = { turn: 2, granted: 0, spent: 0, reserve: 0, total: 5, refillMs: -1, leastNeed: 0 };
+  pool.takeReply({ ...reply, status: 'OK', window: { number: 7, leftMs: 600 } });
   expect(asked).toBe(2);
   expect(pool.begin(3)).toMatchObject({ needs: [] });
 });
@@ -112,8 +120,16 @@ test.each([
 ] as const)('a limit that is refused with %s is for %i ms', (status, ms) => {
   const { pool, now } = granted();
   pool.begin(2);
-  const reply = { turn: 2, granted: 0, spent: 0, spokenFor: 0, total: 0, refillMs: 300_000, lacking: 3 };
-  pool.replied({ ...reply, status, window: { number: 7, leftMs: 600_000 } });
+  const reply = {
+    turn: 2,
+    granted: 0,
+    spent: 0,
+    reserve: 0,
+    total: 0,
+    refillMs: 300_000,
+    leastNeed: 3,
+  };
+  pool.takeReply({ ...reply, status, window: { number: 7, leftMs: 600_000 } });
   now.monotonicMs += ms;
   expect([pool.look(3, now.monotonicMs), pool.look(2, now.monotonicMs)]).toEqual(['too little', undefined]);
   now.monotonicMs += 1;
@@ -124,12 +140,20 @@ test('who is asked to give back says what was spent, also where nothing is left 
   const { pool, now, requests } = granted(false);
   pool.take(10, now.monotonicMs);
   const before = requests();
-  pool.recalled();
+  pool.recall();
   expect(requests()).toBe(before + 1);
   pool.begin(2);
-  pool.recalled();
-  const reply = { turn: 2, granted: 15, spent: 10, spokenFor: 5, total: 10, refillMs: -1, lacking: 0 };
-  pool.replied({ ...reply, status: 'OK' });
+  pool.recall();
+  const reply = {
+    turn: 2,
+    granted: 15,
+    spent: 10,
+    reserve: 5,
+    total: 10,
+    refillMs: -1,
+    leastNeed: 0,
+  };
+  pool.takeReply({ ...reply, status: 'OK' });
   expect(requests()).toBe(before + 2);
   expect(pool.begin(3)).toMatchObject({ spent: 10, kept: 0 });
 });
@@ -154,12 +178,12 @@ test('what remains in a new window is without what was spent in the one before',
     status: 'OK',
     granted: 4,
     spent: 0,
-    spokenFor: 1,
+    reserve: 1,
     total: 8,
     refillMs: -1,
-    lacking: 0,
+    leastNeed: 0,
   } as const;
-  pool.replied({ ...counts, window: { number: 8, leftMs: 900 } });
+  pool.takeReply({ ...counts, window: { number: 8, leftMs: 900 } });
   expect([pool.remaining, pool.available]).toEqual([9, 4]);
   pool.take(1, now.monotonicMs);
   expect(pool.remaining).toBe(8);
@@ -174,11 +198,11 @@ test('what is spent while the reply is on its way is taken off what it says to r
     status: 'OK',
     granted: 10,
     spent: 0,
-    spokenFor: 0,
+    reserve: 0,
     total: 10,
     refillMs: -1,
-    lacking: 0,
+    leastNeed: 0,
   } as const;
-  pool.replied({ ...counts, window: { number: 7, leftMs: 400 } });
+  pool.takeReply({ ...counts, window: { number: 7, leftMs: 400 } });
   expect([pool.remaining, pool.available]).toEqual([7, 7]);
 });

@@ -22,16 +22,16 @@ beforeEach(() => {
     },
     sliceMs: 0,
     counts: creditCounts(),
-    behind: () => {
+    onBehind: () => {
       behind++;
     },
     async exchange(_member, asked) {
       taken.push(...asked);
       return asked.map(({ turn, needs, window }) => {
         const need = needs.reduce((sum, { cost, times }) => sum + cost * times, 0);
-        const counts = { granted: need, spent: 0, spokenFor: need, total: 95, refillMs: -1 };
+        const counts = { granted: need, spent: 0, reserve: need, total: 95, refillMs: -1 };
         const open = window ? { window: { number: 1, leftMs: window.durationMs } } : {};
-        return { turn, status, ...counts, lacking: status === 'OK' ? 0 : 1, ...open };
+        return { turn, status, ...counts, leastNeed: status === 'OK' ? 0 : 1, ...open };
       });
     },
   });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Clock } from '#shared/lang/clock.ts';
-import { ask, type Claim, spend } from '../../../verifier/core/allowances/allowance.ts';
+import { ask, type Need, spend } from '../../../verifier/core/allowances/allowance.ts';
 import { creditCounts, Pools } from '../../../verifier/core/allowances/pools.ts';
 import { turns } from '../../harness/waiting.ts';
 
@@ -19,16 +19,22 @@ function poolsOf() {
   let calls = 0;
   let asksOfB = 0;
   const pools = new Pools({
-    ...{ member: '2.a', clock, sliceMs: 0, counts: creditCounts(), behind: () => undefined },
+    ...{ member: '2.a', clock, sliceMs: 0, counts: creditCounts(), onBehind: () => undefined },
     async exchange(_member, asked) {
       calls++;
       await new Promise((resolve) => setImmediate(resolve));
       return asked.map(({ pool, turn, spent = 0, kept, needs }) => {
         const need = needs.reduce((sum, { cost, times }) => sum + cost * times, 0);
         const isLate = pool === 'b' && need > 0 && ++asksOfB === 1;
-        const spokenFor = isLate ? 0 : Math.max(0, need - kept);
-        const counts = { granted: spent + kept + spokenFor, spent, spokenFor, total: 90, refillMs: -1 };
-        return { turn, status: isLate ? 'WAIT' : 'OK', ...counts, lacking: isLate ? need : 0 } as const;
+        const reserve = isLate ? 0 : Math.max(0, need - kept);
+        const counts = {
+          granted: spent + kept + reserve,
+          spent,
+          reserve,
+          total: 90,
+          refillMs: -1,
+        };
+        return { turn, status: isLate ? 'WAIT' : 'OK', ...counts, leastNeed: isLate ? need : 0 } as const;
       });
     },
   });
@@ -40,13 +46,13 @@ function poolsOf() {
       await turns();
     }
   };
-  /** A request that waits until it has all of its claims. */
-  const request = (claims: readonly Claim[]) => {
+  /** A request that waits until it has all of its needs. */
+  const request = (needs: readonly Need[]) => {
     const waiter = {
       over: false,
       again: () => {
-        if (spend(claims, nowMs)) waiter.over = true;
-        else ask(claims, waiter, nowMs);
+        if (spend(needs, nowMs)) waiter.over = true;
+        else ask(needs, waiter, nowMs);
       },
       fail: () => undefined,
     };
@@ -59,7 +65,7 @@ function poolsOf() {
 test('what a request has of one pool it keeps until it has the rest, though others recall both', async () => {
   const { pools, calls, pass, request } = poolsOf();
   for (const id of ['a', 'b']) pools.get(id);
-  for (const id of ['a', 'b']) pools.recalled(id);
+  for (const id of ['a', 'b']) pools.recall(id);
   const waiter = request(['a', 'b'].map((id) => ({ pool: pools.get(id), cost: 5, limit: undefined })));
   await pass(100);
   expect(waiter.over).toBe(true);

@@ -27,7 +27,7 @@ const limitOf = (
 });
 
 /** A rate limit that a request names. */
-export interface AskedLimit {
+export interface LimitRequirement {
   readonly name: string;
   readonly cost: number;
   /** The limit itself, where the request brings it. */
@@ -38,20 +38,20 @@ export interface AskedLimit {
 export const limitPool = (keyId: string, { suffix }: Limit): string => `${keyId}.${suffix}`;
 
 /** Lists by the text that they were read from. */
-const known = new LRUCache<string, readonly Limit[]>({ max: 1000 });
+const limitsByText = new LRUCache<string, readonly Limit[]>({ max: 1000 });
 
 /** Limits of a key, the default one first; undefined = it has none. */
 export function limitsOf({ ratelimit, ratelimits }: KeyState): readonly Limit[] | undefined {
   const text = `${ratelimit} ${ratelimits}`;
   if (text === ' ') return undefined;
-  const present = known.get(text);
+  const present = limitsByText.get(text);
   if (present) return present;
-  const given = [
+  const rateLimits = [
     ...(ratelimit ? [{ ...(JSON.parse(ratelimit) as Omit<RateLimit, 'name'>), name: DEFAULT_LIMIT }] : []),
     ...(ratelimits ? (JSON.parse(ratelimits) as RateLimit[]) : []),
   ];
-  const limits = given.map(({ name, limit, duration, async }) => limitOf(name, limit, duration, !async));
-  known.set(text, limits);
+  const limits = rateLimits.map(({ name, limit, duration, async }) => limitOf(name, limit, duration, !async));
+  limitsByText.set(text, limits);
   return limits;
 }
 

@@ -69,7 +69,7 @@ export class Pool {
   #remaining: number | undefined;
   /** The turn whose reply counts; 0 = none. */
   #turn = 0;
-  #saidSpent = 0;
+  #reportedSpent = 0;
   /** Until when `#remaining` is told without asking. */
   #knownUntilMs = 0;
   /** True while Redis is known to count nothing as being here. */
@@ -180,21 +180,21 @@ export class Pool {
     const returns = this.#returns || nowMs < this.#recalledUntilMs || window?.isExact === true;
     const kept = returns ? 0 : this.available;
     const sliceMs = window ? Math.min(this.#sliceMs, window.durationMs * SLICE_PART) : this.#sliceMs;
-    const wanted = returns ? 0 : Math.floor((this.#rate.at(nowMs) * sliceMs) / 1000);
+    const slice = returns ? 0 : Math.floor((this.#rate.at(nowMs) * sliceMs) / 1000);
     this.#returns = false;
     this.#turn = turn;
     this.#settled = false;
     this.#granted = (this.#spent ?? 0) + kept;
-    this.#saidSpent = this.#spent ?? 0;
+    this.#reportedSpent = this.#spent ?? 0;
     this.#sentAt = instant(this.#clock);
-    const said = { pool: this.id, turn, spent: this.#spent, kept, needs: this.#waiters.needs(), wanted };
-    if (!window) return said;
+    const report = { pool: this.id, turn, spent: this.#spent, kept, needs: this.#waiters.needs(), slice };
+    if (!window) return report;
     const { limit, durationMs, isBrought } = window;
-    return { ...said, window: { limit, durationMs, isBrought, number: this.#number } };
+    return { ...report, window: { limit, durationMs, isBrought, number: this.#number } };
   }
 
   /** Takes a reply, unless it is of a turn that counts no more. */
-  replied(reply: PoolReply): void {
+  takeReply(reply: PoolReply): void {
     if (reply.turn !== this.#turn) return;
     this.#turn = 0;
     const { status, total } = reply;
@@ -205,10 +205,10 @@ export class Pool {
       return;
     }
     if (reply.window) this.#enter(reply.window);
-    const since = this.#spent === undefined ? 0 : this.#spent - this.#saidSpent;
+    const since = this.#spent === undefined ? 0 : this.#spent - this.#reportedSpent;
     this.#spent ??= reply.spent;
     this.#granted = reply.granted;
-    this.#remaining = total + reply.spokenFor - since;
+    this.#remaining = total + reply.reserve - since;
     this.#settled = this.#granted === this.#spent && since === 0;
     const nowMs = this.#clock.monotonicMs();
     this.#knownUntilMs = nowMs + KNOWN_MS;
@@ -220,20 +220,20 @@ export class Pool {
     if (status === 'WAIT') return void this.#clock.after(RETRY_MS, () => this.#goOn());
     this.#waiters.wakeAll();
     this.#slice = this.available;
-    const isAsked = this.#returns || (nowMs < this.#recalledUntilMs && this.available > this.#waiters.cost);
-    if (isAsked && !this.#settled) this.giveBack();
+    const isDue = this.#returns || (nowMs < this.#recalledUntilMs && this.available > this.#waiters.cost);
+    if (isDue && !this.#settled) this.giveBack();
   }
 
-  #refuse({ status, lacking }: PoolReply, nowMs: number): void {
+  #refuse({ status, leastNeed }: PoolReply, nowMs: number): void {
     const longestMs = this.window && status === 'NONE' ? REFUSED_WINDOW_MS : KNOWN_MS;
-    this.#refusedBelow = lacking;
+    this.#refusedBelow = leastNeed;
     this.#refusedUntilMs = Math.min(nowMs + longestMs, this.#refillAtMs);
   }
 
   /** Begins anew where the window is another, and notes how long what is granted now is good for. */
   #enter({ number, leftMs }: { number: number; leftMs: number }): void {
     if (number !== this.#number) {
-      if (this.#spent !== undefined) this.#saidSpent = 0;
+      if (this.#spent !== undefined) this.#reportedSpent = 0;
       this.#spent = this.#spent === undefined ? undefined : 0;
       this.#number = number;
     }
@@ -246,7 +246,7 @@ export class Pool {
   }
 
   /** A turn's call failed: what it granted is given back by the next. */
-  failed(turn: number, error: unknown): void {
+  failTurn(turn: number, error: unknown): void {
     if (turn !== this.#turn) return;
     this.#turn = 0;
     this.failAll(error);
@@ -269,7 +269,7 @@ export class Pool {
   }
 
   /** A change of a key with this pool was applied: nothing from before it counts, and everything is given back. */
-  changed(): void {
+  applyChange(): void {
     const isOut = this.#turn !== 0 || !this.#settled;
     this.void();
     this.#waiters.wakeAll();
@@ -277,7 +277,7 @@ export class Pool {
   }
 
   /** Others need what is here. */
-  recalled(): void {
+  recall(): void {
     this.#recalledUntilMs = this.#clock.monotonicMs() + RECALLED_MS;
     if (!this.#settled) this.giveBack();
   }

@@ -43,7 +43,7 @@ interface Options {
   readonly exchange: Exchange;
   readonly counts: CreditCounts;
   /** Called where Redis and this follower do not know the same. */
-  readonly behind: () => void;
+  readonly onBehind: () => void;
 }
 
 /**
@@ -82,10 +82,10 @@ export class Pools {
 
   /** @param window of a rate limit, as it is now */
   get(id: string, window?: Window): Pool {
-    const known = this.#pools.get(id);
-    if (known) {
-      known.window = window;
-      return known;
+    const present = this.#pools.get(id);
+    if (present) {
+      present.window = window;
+      return present;
     }
     const pool = new Pool(id, this.#options.clock, this.#options.sliceMs, this.#request, window);
     this.#pools.set(id, pool);
@@ -94,15 +94,15 @@ export class Pools {
   }
 
   /** A change of a key with this pool or limit was applied. */
-  changed(id: string): void {
-    this.#pools.get(id)?.changed();
+  applyChange(id: string): void {
+    this.#pools.get(id)?.applyChange();
   }
 
-  recalled(id: string): void {
+  recall(id: string): void {
     const pool = this.#pools.get(id);
     if (pool === undefined) return;
     this.#options.counts.recalls++;
-    pool.recalled();
+    pool.recall();
   }
 
   /**
@@ -147,31 +147,31 @@ export class Pools {
   }
 
   async #exchange(pools: readonly Pool[]): Promise<void> {
-    const begun = pools.flatMap((pool) => {
+    const turnsByPool = pools.flatMap((pool) => {
       const turn = pool.begin(++this.#turn);
       return turn ? [{ pool, turn }] : [];
     });
-    if (begun.length === 0) return;
+    if (turnsByPool.length === 0) return;
     const { counts } = this.#options;
     counts.exchanges++;
     try {
-      const turns = begun.map(({ turn }) => turn);
+      const turns = turnsByPool.map(({ turn }) => turn);
       const replies = await this.#options.exchange(this.#options.member, turns);
       let isBehind = false;
-      for (const [i, { pool, turn }] of begun.entries()) {
+      for (const [i, { pool, turn }] of turnsByPool.entries()) {
         const reply = replies[i];
         if (reply?.turn !== turn.turn) throw unavailable('a reply from Redis was meant for another request');
         const isNone = reply.status === 'STALE' || reply.status === 'FULL';
         if (isNone && this.#pools.get(pool.id) === pool) this.#pools.delete(pool.id);
         if (reply.status === 'HELD') counts[pool.window ? 'limitsWithheld' : 'withheld']++;
         isBehind ||= reply.status === 'STALE' || reply.status === 'NOREG';
-        pool.replied(reply);
+        pool.takeReply(reply);
       }
-      this.#makeRoom(begun.length);
-      if (isBehind && !this.#isClosed) this.#options.behind();
+      this.#makeRoom(turnsByPool.length);
+      if (isBehind && !this.#isClosed) this.#options.onBehind();
     } catch (error) {
       counts.failed++;
-      for (const { pool, turn } of begun) pool.failed(turn.turn, error);
+      for (const { pool, turn } of turnsByPool) pool.failTurn(turn.turn, error);
       throw error;
     }
   }
@@ -180,10 +180,10 @@ export class Pools {
    * Forgets the oldest where there are too many, of twice as many as were added. Not while somebody has one at hand: a second one of the same name would
    * not know what the first spent.
    */
-  #makeRoom(added: number): void {
+  #makeRoom(addedCount: number): void {
     let looks = 0;
     for (const [id, pool] of this.#pools) {
-      if (this.#pools.size <= POOLS_MAX || looks++ === 2 * added) return;
+      if (this.#pools.size <= POOLS_MAX || looks++ === 2 * addedCount) return;
       this.#pools.delete(id);
       if (!pool.isSettled) this.#pools.set(id, pool);
     }

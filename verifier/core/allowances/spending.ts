@@ -5,7 +5,7 @@ import type { KeyCache } from '../key-cache.ts';
 import type { Question } from '../question/question.ts';
 import type { Verdict } from '../verdict/verdict.ts';
 import type { Verdicts } from '../verdict/verdicts.ts';
-import { ask, claimsOf, giveBack } from './allowance.ts';
+import { ask, giveBack, needsOf } from './allowance.ts';
 
 /** A question that is looked up. */
 export interface Lookup {
@@ -67,16 +67,16 @@ export class Spender {
           if (!entry.epoch.lease.holds()) return end(() => reject(unavailable('not in sync with Redis')));
           if (!this.#verdicts.isKnown(entry)) return end(() => resolve(this.#lookUp(lookup)));
           const verdict = this.#verdicts.judge(entry, question);
-          const claims = claimsOf(entry, question.requirements, this.#verdicts.grantsOf(entry));
-          if (typeof claims === 'string') {
+          const needs = needsOf(entry, question.requirements, this.#verdicts.effectivePermissionsOf(entry));
+          if (typeof needs === 'string') {
             const unknown = new ApiError(
               'BAD_REQUEST',
-              `ratelimits: the key has no limit named ${claims}, nor has its owner`,
+              `ratelimits: the key has no limit named ${needs}, nor has its owner`,
             );
             return end(() => (verdict ? resolve(verdict) : reject(unknown)));
           }
-          if (!verdict) return ask(claims, waiter, this.#clock.monotonicMs());
-          if (verdict.code !== 'VALID') giveBack(claims);
+          if (!verdict) return ask(needs, waiter, this.#clock.monotonicMs());
+          if (verdict.code !== 'VALID') giveBack(needs);
           end(() => resolve(verdict));
         },
         fail: (error: unknown) => {

@@ -10,7 +10,7 @@ import { decodeState } from '#shared/contract/key-record.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import { type CreditCounts, Pools } from '../allowances/pools.ts';
 import { Entry, type Epoch, type Memory } from '../key-cache.ts';
-import type { Directory, Mark, Registration, SyncReply, SyncRequest } from '../redis-port.ts';
+import type { CreationMark, Directory, RegisterReply, SyncReply, SyncRequest } from '../redis-port.ts';
 import type { DropReason, FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { type Instant, Lease } from './lease.ts';
 import { LogPrefix } from './log-prefix.ts';
@@ -75,7 +75,7 @@ export class AppliedLog {
   }
 
   /** Begins an epoch where the log is by this reply. @param sentAt when that was asked for: the lease counts from then */
-  begin(member: string, reply: Registration, sentAt: Instant): void {
+  begin(member: string, reply: RegisterReply, sentAt: Instant): void {
     const { apiId, clock, limits, directory } = this.#options;
     this.prefix.begin(reply);
     this.#apiDeleted = reply.apiDeleted;
@@ -87,7 +87,7 @@ export class AppliedLog {
       sliceMs: limits.creditsSliceMs,
       counts: this.#options.creditCounts,
       exchange: (name, turns) => directory.exchange(apiId, name, turns),
-      behind: () => this.#wake(),
+      onBehind: () => this.#wake(),
     });
     this.#epoch = { apiId, lease, pools, current: true, used: true };
     this.#memory.begins?.(this.#epoch, reply.identities);
@@ -124,12 +124,12 @@ export class AppliedLog {
   }
 
   /** Remembers a key's record that was read at the head of the log; undefined = there is none. */
-  remember(epoch: Epoch, keyId: string, [named, , ...state]: SyncReply['record']): Entry | undefined {
-    if (named === undefined) {
+  remember(epoch: Epoch, keyId: string, [secretAndPool, , ...state]: SyncReply['record']): Entry | undefined {
+    if (secretAndPool === undefined) {
       this.#memory.lacks?.(keyId, epoch);
       return undefined;
     }
-    const { secretHash, pool } = readNamed(named);
+    const { secretHash, pool } = readNamed(secretAndPool);
     const entry = new Entry(epoch, keyId, decodeState(state, pool));
     this.#memory.put(secretHash, entry);
     return entry;
@@ -137,7 +137,7 @@ export class AppliedLog {
 
   /** Applies a published change if it is the next one. */
   receive(epoch: Epoch, change: PublishedChange): void {
-    this.prefix.heardOf(change.sequence);
+    this.prefix.noteSequence(change.sequence);
     if (!this.prefix.isContinuedBy(change)) {
       this.#events.gap(this.prefix.position, change.sequence);
       return;
@@ -154,7 +154,7 @@ export class AppliedLog {
   #tellPools({ pools }: Epoch): void {
     const touched = [...this.#touched];
     this.#touched.clear();
-    for (const pool of touched) pools.changed(pool);
+    for (const pool of touched) pools.applyChange(pool);
   }
 
   #touch(pools: readonly string[]): void {
@@ -212,6 +212,6 @@ function decode(change: Change): Effect | undefined {
   }
 }
 
-const numberOf = (mark: Mark): number => Number.parseInt(mark, 10) || 0;
+const numberOf = (mark: CreationMark): number => Number.parseInt(mark, 10) || 0;
 
 const REASONS = { NOREG: 'noreg', DIVERGED: 'diverged', TRIMMED: 'trimmed' } as const;

@@ -10,10 +10,10 @@ import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { instant } from './lease.ts';
 
 /** The key to read in a SYNC. */
-type Wanted = Pick<SyncRequest, 'keyId' | 'secretHash'>;
+type KeyReference = Pick<SyncRequest, 'keyId' | 'secretHash'>;
 
 /** A reply to SYNC, and whether the record that it brought is one of the creations that were seen. */
-interface Synced {
+interface SyncResult {
   readonly reply: SyncReply;
   readonly isSeen: boolean;
 }
@@ -175,21 +175,21 @@ export class Follower {
   /**
    * Reads a key's record at the head of the log, caches and returns it; undefined when the key does not exist. Nothing
    * is cached where something newer was applied meanwhile. Rejects with SERVICE_UNAVAILABLE.
-   * @param wanted by its secret only where this `findsKeys`
+   * @param reference by its secret only where this `findsKeys`
    */
-  async fill(wanted: { readonly keyId: string }): Promise<Entry | undefined>;
-  async fill(wanted: { readonly secretHash: string }): Promise<Entry | Elsewhere | undefined>;
-  async fill(wanted: Wanted): Promise<Entry | Elsewhere | undefined> {
+  async fill(reference: { readonly keyId: string }): Promise<Entry | undefined>;
+  async fill(reference: { readonly secretHash: string }): Promise<Entry | Elsewhere | undefined>;
+  async fill(reference: KeyReference): Promise<Entry | Elsewhere | undefined> {
     for (let attempt = 0; attempt < FILL_ATTEMPTS_MAX; attempt++) {
       await this.whenLive();
       const [session, epoch] = [this.#session, this.#log.epoch];
       if (!session || !epoch) throw unavailable('not in sync with Redis');
-      const { reply, isSeen } = await this.#sync(session, epoch, wanted);
+      const { reply, isSeen } = await this.#sync(session, epoch, reference);
       if (reply.status === 'ELSEWHERE') return { elsewhere: reply.pointer };
       if (this.#log.apiDeleted || reply.apiDeleted) return undefined;
       if (reply.sequence !== this.position || this.#log.epoch !== epoch) continue;
       if (!isSeen) continue;
-      const keyId = wanted.keyId ?? reply.pointer?.keyId;
+      const keyId = reference.keyId ?? reply.pointer?.keyId;
       return keyId === undefined ? undefined : this.#log.remember(epoch, keyId, reply.record);
     }
     throw unavailable('the key changes faster than it can be read');
@@ -209,7 +209,7 @@ export class Follower {
       session,
       session.subscribe(
         (message) => this.#receive(session, message),
-        (pool) => this.#log.epoch?.pools.recalled(pool),
+        (pool) => this.#log.epoch?.pools.recall(pool),
       ),
     );
     for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
@@ -250,14 +250,14 @@ export class Follower {
   }
 
   /** One SYNC, and what its reply says applied. Rejects when the reply is void or made the follower drop. */
-  async #sync(session: Session, epoch: Epoch, wanted: Wanted = {}): Promise<Synced> {
+  async #sync(session: Session, epoch: Epoch, reference: KeyReference = {}): Promise<SyncResult> {
     const request: SyncRequest = {
       member: this.#member,
       position: this.#log.prefix.position,
       hash: this.#log.prefix.hash,
       creations: this.#log.prefix.creations,
       nonce: this.#newNonce(),
-      ...wanted,
+      ...reference,
     };
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.sync(request));

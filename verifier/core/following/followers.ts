@@ -99,11 +99,11 @@ export class Followers {
   #checkIdle(): void {
     const { limits, clock } = this.#options;
     const nowMs = clock.monotonicMs();
-    for (const [apiId, followed] of this.#all) {
-      if (followed.follower.takeUsed()) followed.idleSinceMs = nowMs;
-      if (this.#apiIds.has(apiId) || nowMs - followed.idleSinceMs < limits.apiIdleMs) continue;
+    for (const [apiId, record] of this.#all) {
+      if (record.follower.takeUsed()) record.idleSinceMs = nowMs;
+      if (this.#apiIds.has(apiId) || nowMs - record.idleSinceMs < limits.apiIdleMs) continue;
       this.#all.delete(apiId);
-      void followed.follower.stop();
+      void record.follower.stop();
     }
     this.#idleCheck = clock.after(limits.apiIdleMs / 10, () => this.#checkIdle());
   }

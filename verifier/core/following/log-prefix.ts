@@ -1,5 +1,5 @@
 import type { Change, PublishedChange } from '#shared/contract/change.ts';
-import type { Mark, Registration } from '../redis-port.ts';
+import type { CreationMark, RegisterReply } from '../redis-port.ts';
 
 /** Hashes of the latest applied changes that are kept to compare with late replies. */
 const RING_LENGTH = 4096;
@@ -9,7 +9,7 @@ export class LogPrefix {
   #position = 0;
   #hash = '';
   /** The creations that were seen: nothing is remembered of a key that is not among them. */
-  creations: Mark = '';
+  creations: CreationMark = '';
   /** The highest sequence heard of. */
   #headSeen = 0;
   readonly #ring: string[] = [];
@@ -29,7 +29,7 @@ export class LogPrefix {
   }
 
   /** Starts anew where the log is now. */
-  begin({ sequence, hash, creations }: Pick<Registration, 'sequence' | 'hash' | 'creations'>): void {
+  begin({ sequence, hash, creations }: Pick<RegisterReply, 'sequence' | 'hash' | 'creations'>): void {
     this.#position = this.#headSeen = sequence;
     this.#hash = hash;
     this.creations = creations;
@@ -43,7 +43,7 @@ export class LogPrefix {
   }
 
   /** A change of this sequence was published. */
-  heardOf(sequence: number): void {
+  noteSequence(sequence: number): void {
     this.#headSeen = Math.max(this.#headSeen, sequence);
   }
 

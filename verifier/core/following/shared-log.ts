@@ -4,9 +4,9 @@ import type { KeyState } from '#shared/contract/key-record.ts';
 import { slugsOf } from '#shared/contract/slugs.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { limitsOf } from '../allowances/limits.ts';
-import type { Grants, Identity, Join } from '../grants.ts';
+import type { EffectivePermissions, Identity, Join } from '../effective-permissions.ts';
 import { Entry, type Epoch, type Memory, poolsOf } from '../key-cache.ts';
-import type { Ties } from '../permissions.ts';
+import type { Links } from '../permissions.ts';
 import type { Follower } from './follower.ts';
 import type { Lease } from './lease.ts';
 
@@ -17,14 +17,14 @@ const RECORDS_MIN = 10_000;
 class JoinOf implements Join {
   readonly epoch: Epoch;
   readonly lease: Lease;
-  readonly grants: Grants | undefined;
+  readonly effectivePermissions: EffectivePermissions | undefined;
   readonly states: readonly State[];
 
-  constructor(states: readonly [State, ...State[]], grants: Grants | undefined) {
+  constructor(states: readonly [State, ...State[]], effectivePermissions: EffectivePermissions | undefined) {
     const [{ epoch }] = states;
     this.epoch = epoch;
     this.lease = epoch.lease;
-    this.grants = grants;
+    this.effectivePermissions = effectivePermissions;
     this.states = states;
   }
 
@@ -43,8 +43,8 @@ export class SharedLog {
   readonly #follow: (apiId: string, memory: Memory) => Follower;
   readonly #records: Records;
   #follower: Follower | undefined;
-  /** By what keys have: roles and rights of their own. */
-  readonly #ofRoles = new WeakMap<Ties, JoinOf>();
+  /** By what keys have: roles and permissions of their own. */
+  readonly #ofRoles = new WeakMap<Links, JoinOf>();
   readonly #reads = new Map<string, Promise<unknown>>();
 
   /**
@@ -60,10 +60,10 @@ export class SharedLog {
    * Joins a key with its roles and its owner's identity, if memory has them and may tell at this very instant: to be read in one
    * synchronous block with the key. undefined = Redis must be asked (`learn`).
    */
-  join(entry: Entry, ties: Ties): Join | undefined {
+  join(entry: Entry, links: Links): Join | undefined {
     let join = entry.join;
     if (join === undefined || !join.isCurrent) {
-      join = this.#make(entry, ties);
+      join = this.#make(entry, links);
       if (join === undefined) return undefined;
       entry.join = join;
     }
@@ -71,16 +71,16 @@ export class SharedLog {
   }
 
   /** Reads what memory lacks of a key's roles and its owner's identity. Rejects with SERVICE_UNAVAILABLE. */
-  async learn(entry: Entry, { roles }: Ties): Promise<void> {
+  async learn(entry: Entry, { roles }: Links): Promise<void> {
     this.#follower ??= this.#follow(SHARED_LOG, this.#records);
     const follower = this.#follower;
     await follower.whenLive();
-    const owner = ownerOf(entry);
+    const owner = externalIdOf(entry);
     const all = owner === '' ? roles : [...roles, identityIdOf(owner)];
     const missing = all.filter((id) => this.#records.get(id) === undefined);
     // Where none is missing but the lease is over, reading any of them brings another one.
-    const wanted = missing.length > 0 || follower.canAnswer ? missing : all.slice(0, 1);
-    await Promise.all(wanted.map((id) => this.#read(follower, id)));
+    const ids = missing.length > 0 || follower.canAnswer ? missing : all.slice(0, 1);
+    await Promise.all(ids.map((id) => this.#read(follower, id)));
   }
 
   /** undefined = no key needed it yet. */
@@ -101,64 +101,72 @@ export class SharedLog {
     return read;
   }
 
-  #make(entry: Entry, ties: Ties): JoinOf | undefined {
-    const byRoles = ties.roles.length === 0 ? undefined : this.#ofTies(ties);
-    if (byRoles === undefined && ties.roles.length > 0) return undefined;
-    const owner = ownerOf(entry);
+  #make(entry: Entry, links: Links): JoinOf | undefined {
+    const byRoles = links.roles.length === 0 ? undefined : this.#joinOfRoles(links);
+    if (byRoles === undefined && links.roles.length > 0) return undefined;
+    const owner = externalIdOf(entry);
     if (owner === '') return byRoles;
     const state = this.#records.get(identityIdOf(owner));
     if (state === undefined) return undefined;
     const identity = state.identityIn(entry.epoch.apiId);
     if (identity === undefined)
-      return byRoles ? new JoinOf([state, ...byRoles.states], byRoles.grants) : state.bare();
-    const known = state.joins.get(ties);
-    if (known?.isCurrent) return known;
+      return byRoles ? new JoinOf([state, ...byRoles.states], byRoles.effectivePermissions) : state.bare();
+    const present = state.joins.get(links);
+    if (present?.isCurrent) return present;
     const join = new JoinOf(
       [state, ...(byRoles?.states ?? [])],
-      grantsOf(byRoles?.grants?.roles ?? [], byRoles?.grants ?? ties.rights, identity, state.epoch),
+      joinPermissions(
+        byRoles?.effectivePermissions?.roles ?? [],
+        byRoles?.effectivePermissions ?? links.ownPermissions,
+        identity,
+        state.epoch,
+      ),
     );
-    state.joins.set(ties, join);
+    state.joins.set(links, join);
     return join;
   }
 
-  /** Join of roles and a key's own rights; undefined = memory lacks some. */
-  #ofTies(ties: Ties): JoinOf | undefined {
-    const known = this.#ofRoles.get(ties);
-    if (known?.isCurrent) return known;
+  /** Join of roles and a key's own permissions; undefined = memory lacks some. */
+  #joinOfRoles(links: Links): JoinOf | undefined {
+    const present = this.#ofRoles.get(links);
+    if (present?.isCurrent) return present;
     const states: State[] = [];
     const names: string[] = [];
-    const granted = new Set(ties.rights?.granted);
-    for (const id of ties.roles) {
+    const slugSet = new Set(links.ownPermissions?.slugSet);
+    for (const id of links.roles) {
       const state = this.#records.get(id);
       if (state === undefined) return undefined;
       states.push(state);
       if (state.record === undefined) continue;
       names.push(state.record.details?.name ?? '');
-      for (const slug of state.record.rights?.slugs ?? []) granted.add(slug);
+      for (const slug of state.record.ownPermissions?.slugs ?? []) slugSet.add(slug);
     }
     const [first, ...others] = states;
     if (first === undefined) return undefined;
-    const slugs = Object.freeze([...granted].sort());
+    const slugs = Object.freeze([...slugSet].sort());
     const roles = Object.freeze(names.sort());
-    const join = new JoinOf([first, ...others], grantsOf(roles, { granted, slugs }, undefined, first.epoch));
-    this.#ofRoles.set(ties, join);
+    const join = new JoinOf(
+      [first, ...others],
+      joinPermissions(roles, { slugSet, slugs }, undefined, first.epoch),
+    );
+    this.#ofRoles.set(links, join);
     return join;
   }
 }
 
-const ownerOf = ({ details }: Entry): string => details?.externalId ?? '';
+const externalIdOf = ({ details }: Entry): string => details?.externalId ?? '';
 
-function grantsOf(
+function joinPermissions(
   roles: readonly string[],
-  rights: Pick<Grants, 'granted' | 'slugs'> | undefined,
+  permissions: Pick<EffectivePermissions, 'slugSet' | 'slugs'> | undefined,
   identity: Identity | undefined,
   { pools }: Epoch,
-): Grants {
-  const { granted = NOTHING, slugs = [] } = rights ?? {};
-  return { granted, slugs, roles, identity, pools };
+): EffectivePermissions {
+  const { slugSet = NO_PERMISSIONS, slugs = [] } = permissions ?? {};
+  return { slugSet, slugs, roles, identity, pools };
 }
 
-const NOTHING: ReadonlySet<string> = new Set();
+const NO_PERMISSIONS: ReadonlySet<string> = new Set();
 
 function identityOf({ keyId: id, enabled, details, limits }: Entry): Identity {
   const { name: externalId = '', meta = '{}' } = details ?? {};
@@ -181,7 +189,7 @@ class State {
   #identity: Identity | undefined;
   #apiIds: ReadonlySet<string> | undefined;
   #bare: JoinOf | undefined;
-  #joins: WeakMap<Ties, JoinOf> | undefined;
+  #joins: WeakMap<Links, JoinOf> | undefined;
 
   constructor(epoch: Epoch, record?: Entry) {
     this.epoch = epoch;
@@ -207,7 +215,7 @@ class State {
   }
 
   /** Joins of the keys of an owner who has an identity. */
-  get joins(): WeakMap<Ties, JoinOf> {
+  get joins(): WeakMap<Links, JoinOf> {
     this.#joins ??= new WeakMap();
     return this.#joins;
   }
@@ -217,7 +225,7 @@ class State {
 class Records implements Memory {
   readonly #states: LRUCache<string, State>;
   /** State of every identity while there is none at all: the first that is made makes it void. */
-  #nobody: State | undefined;
+  #noIdentity: State | undefined;
 
   constructor(max: number) {
     this.#states = new LRUCache({
@@ -229,12 +237,12 @@ class Records implements Memory {
   }
 
   get(id: string): State | undefined {
-    const state = (id.startsWith(IDENTITY) && this.#nobody) || this.#states.get(id);
+    const state = (id.startsWith(IDENTITY) && this.#noIdentity) || this.#states.get(id);
     return state?.epoch.current ? state : undefined;
   }
 
   begins(epoch: Epoch, identities: number): void {
-    this.#nobody = identities === 0 ? new State(epoch) : undefined;
+    this.#noIdentity = identities === 0 ? new State(epoch) : undefined;
   }
 
   put(_secretHash: string, entry: Entry): void {
@@ -257,9 +265,9 @@ class Records implements Memory {
 
   /** Makes void what is known of a record that changes. */
   #end(id: string): State | undefined {
-    if (this.#nobody && id.startsWith(IDENTITY)) {
-      this.#nobody.isVoid = true;
-      this.#nobody = undefined;
+    if (this.#noIdentity && id.startsWith(IDENTITY)) {
+      this.#noIdentity.isVoid = true;
+      this.#noIdentity = undefined;
     }
     const state = this.#states.peek(id);
     this.#states.delete(id);

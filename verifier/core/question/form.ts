@@ -77,13 +77,13 @@ export function object<F extends Forms>(
   description?: string,
 ): Form<{ readonly [Name in keyof F]: Read<F[Name]> }> {
   const forms = Object.entries(parts);
-  const needed = forms.filter(([, { isOptional }]) => !isOptional).map(([name]) => name);
+  const requiredNames = forms.filter(([, { isOptional }]) => !isOptional).map(([name]) => name);
   return {
     schema: {
       type: 'object',
       ...(description === undefined ? {} : { description }),
       properties: Object.fromEntries(forms.map(([name, { schema }]) => [name, schema])),
-      ...(needed.length > 0 ? { required: needed } : {}),
+      ...(requiredNames.length > 0 ? { required: requiredNames } : {}),
       additionalProperties: false,
     },
     read(value, place, reading) {

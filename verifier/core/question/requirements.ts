@@ -7,7 +7,7 @@ import {
   LIMITS_MAX,
 } from '#shared/contract/credits.ts';
 import { SLUG } from '#shared/contract/slugs.ts';
-import { type AskedLimit, ownLimit } from '../allowances/limits.ts';
+import { type LimitRequirement, ownLimit } from '../allowances/limits.ts';
 import { DEPTH_MAX, LEAVES_MAX, QUERY_LENGTH_MAX, type Query, readQuery } from '../permissions.ts';
 import {
   converted,
@@ -63,7 +63,7 @@ const cost = converted(
   (remaining) => remaining.cost,
 );
 
-const limit: Form<AskedLimit> = converted(
+const limit: Form<LimitRequirement> = converted(
   object({
     name: textLike(LIMIT_NAME, 'The limit.'),
     cost: optional(wholeNumber(0, LIMIT_MAX, 'What this verification takes of it.'), 1),
@@ -87,7 +87,7 @@ const limits = converted(
     LIMITS_MAX,
     'Limits to obey besides the default one, which always is; 400 where the key has none of that name. `limit` and `duration`, together, bring one that the key does not have.',
   ),
-  (asked: readonly AskedLimit[], place, { refuse }) => {
+  (asked: readonly LimitRequirement[], place, { refuse }) => {
     const names = asked.map(({ name }) => name);
     const twice = names.find((name, i) => names.indexOf(name) < i);
     if (twice !== undefined) throw refuse(`${place}: ${twice} is there twice`);

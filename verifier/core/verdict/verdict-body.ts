@@ -1,12 +1,12 @@
 import { perVerdict } from '#shared/contract/verdict-codes.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
 import type { Verdict } from './verdict.ts';
-import { fieldsJson, isShown } from './verdict-fields.ts';
+import { fieldsJson, showsKey } from './verdict-fields.ts';
 
 /** Returns the body of a verifyKey response. */
 export function verdictBody(verdict: Verdict, requestId: string): string {
   const start = STARTS[verdict.code];
-  if (!isShown(verdict)) return `${start},"requestId":"${requestId}"}`;
+  if (!showsKey(verdict)) return `${start},"requestId":"${requestId}"}`;
   const { entry, spending } = verdict;
   // Written out, since most keys are so.
   return entry.details === undefined && entry.expires === 0 && spending === undefined

@@ -2,15 +2,15 @@ import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
 import { type Alias, KEY_FIELDS, TEXT_FIELDS, type TextField } from '#shared/contract/key-record.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
 import type { LimitOutcome, Spending } from '../allowances/allowance.ts';
-import type { Identity } from '../grants.ts';
+import type { Identity } from '../effective-permissions.ts';
 import type { Details, Entry } from '../key-cache.ts';
 import { isEnabled, type Verdict } from './verdict.ts';
 
 /** A verdict that shows its key. */
-export type ShownVerdict = Verdict & { readonly entry: Entry };
+export type VerdictWithKey = Verdict & { readonly entry: Entry };
 
 /** Tells whether a verdict shows its key. */
-export const isShown = (verdict: Verdict): verdict is ShownVerdict => verdict.entry !== undefined;
+export const showsKey = (verdict: Verdict): verdict is VerdictWithKey => verdict.entry !== undefined;
 
 /** A field of an answer that shows a key. */
 interface VerdictField<T> {
@@ -21,43 +21,43 @@ interface VerdictField<T> {
   /** True if only keys with details can have it. */
   readonly isOfDetails?: true;
   /** Returns the value as JSON; `''` = the field is absent. */
-  readonly json: (verdict: ShownVerdict) => string;
+  readonly json: (verdict: VerdictWithKey) => string;
   /** Returns the value for applications, frozen where it is an object of the key; undefined = the field is absent. */
-  readonly value: (verdict: ShownVerdict) => T | undefined;
+  readonly value: (verdict: VerdictWithKey) => T | undefined;
 }
 
 /** Results by what they were made of, which a change replaces by another. */
-function remembered<From extends object, To>(make: (from: From) => To): (from: From) => To {
-  const known = new WeakMap<From, To>();
+function memoize<From extends object, To>(make: (from: From) => To): (from: From) => To {
+  const results = new WeakMap<From, To>();
   return (from) => {
-    let made = known.get(from);
-    if (made === undefined) {
-      made = make(from);
-      known.set(from, made);
+    let result = results.get(from);
+    if (result === undefined) {
+      result = make(from);
+      results.set(from, result);
     }
-    return made;
+    return result;
   };
 }
 
 /** Freezes what JSON.parse made, to its depth. */
-function frozen<T>(value: T): T {
+function deepFreeze<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value;
-  for (const part of Object.values(value)) frozen(part);
+  for (const part of Object.values(value)) deepFreeze(part);
   return Object.freeze(value);
 }
 
 type Meta = Readonly<Record<string, unknown>>;
 /** Meta of a key that has none. */
 export const NO_META: Meta = Object.freeze({});
-const metaOf = remembered(({ meta }: Details): Meta => frozen(JSON.parse(meta)));
-const identityShown = remembered(
+const metaOf = memoize(({ meta }: Details): Meta => deepFreeze(JSON.parse(meta)));
+const identityOf = memoize(
   ({ json }: Identity): { readonly id: string; readonly externalId: string; readonly meta: object } =>
-    frozen(JSON.parse(json)),
+    deepFreeze(JSON.parse(json)),
 );
-const listJson = remembered((list: readonly string[]) => JSON.stringify(list));
+const listJson = memoize((list: readonly string[]) => JSON.stringify(list));
 
-const permissionsOf = ({ entry, grants }: ShownVerdict): readonly string[] | undefined =>
-  (grants ?? entry.rights)?.slugs;
+const permissionsOf = ({ entry, effectivePermissions }: VerdictWithKey): readonly string[] | undefined =>
+  (effectivePermissions ?? entry.ownPermissions)?.slugs;
 
 const string = (description: string) => ({ type: 'string', description });
 const number = (description: string) => ({ type: 'integer', minimum: 0, description });
@@ -78,7 +78,7 @@ function text(name: TextField): VerdictField<string> {
 /** A list of names, which is absent where it is empty. */
 const names = (
   description: string,
-  list: (verdict: ShownVerdict) => readonly string[] | undefined,
+  list: (verdict: VerdictWithKey) => readonly string[] | undefined,
 ): VerdictField<readonly string[]> => ({
   schema: strings(description),
   isOfDetails: true,
@@ -93,12 +93,12 @@ const names = (
 });
 
 /** State of a rate limit as answers have it. */
-interface LimitShown {
+interface LimitValues {
   readonly limit: number;
   readonly remaining: number;
   readonly reset: number;
 }
-interface NamedLimitShown extends LimitShown {
+interface NamedLimitValues extends LimitValues {
   readonly name: string;
   readonly duration: number;
   readonly exceeded: boolean;
@@ -113,31 +113,31 @@ const limitState = {
 /** Written out, since it is in each answer about a limit. */
 function limitsJson(limits: readonly LimitOutcome[]): string {
   let all = '';
-  for (const { of, remaining, reset, exceeded } of limits) {
+  for (const { limit, remaining, reset, exceeded } of limits) {
     const end = exceeded ? ',"exceeded":true}' : ',"exceeded":false}';
-    all += `${all === '' ? '' : ','}${of.label}${remaining},"reset":${reset}${end}`;
+    all += `${all === '' ? '' : ','}${limit.label}${remaining},"reset":${reset}${end}`;
   }
   return `[${all}]`;
 }
 
-function nearestShown(limits: readonly LimitOutcome[]): LimitShown {
-  const { of, remaining, reset } = nearest(limits);
-  return { limit: of.limit, remaining, reset };
+function nearestValues(limits: readonly LimitOutcome[]): LimitValues {
+  const { limit, remaining, reset } = nearestLimit(limits);
+  return { limit: limit.limit, remaining, reset };
 }
 
 /** The one limit that clients of the v1 SDK see: the one that refuses, else the default, else the one with the least left. */
-function nearest(limits: readonly LimitOutcome[]): LimitOutcome {
+function nearestLimit(limits: readonly LimitOutcome[]): LimitOutcome {
   const [only] = limits;
   if (only !== undefined && limits.length === 1) return only;
   return (
     limits.find(({ exceeded }) => exceeded) ??
-    limits.find(({ of }) => of.name === DEFAULT_LIMIT) ??
+    limits.find(({ limit }) => limit.name === DEFAULT_LIMIT) ??
     limits.reduce((least, each) => (each.remaining < least.remaining ? each : least))
   );
 }
 
 const limitJson = (limits: readonly LimitOutcome[]): string => {
-  const { limit, remaining, reset } = nearestShown(limits);
+  const { limit, remaining, reset } = nearestValues(limits);
   return `{"limit":${limit},"remaining":${remaining},"reset":${reset}}`;
 };
 
@@ -161,8 +161,8 @@ export const VERDICT_FIELDS = {
   enabled: {
     schema: { type: 'boolean', description: KEY_FIELDS.enabled.description },
     isRequired: true,
-    json: ({ entry, grants }) => (isEnabled(entry, grants) ? 'true' : 'false'),
-    value: ({ entry, grants }) => isEnabled(entry, grants),
+    json: ({ entry, effectivePermissions }) => (isEnabled(entry, effectivePermissions) ? 'true' : 'false'),
+    value: ({ entry, effectivePermissions }) => isEnabled(entry, effectivePermissions),
   } satisfies VerdictField<boolean>,
   meta: {
     schema: { type: 'object', additionalProperties: true, description: KEY_FIELDS.meta.description },
@@ -177,7 +177,10 @@ export const VERDICT_FIELDS = {
     `${KEY_FIELDS.permissions.description} By itself and by its roles; absent where it has none.`,
     permissionsOf,
   ),
-  roles: names('Names of its roles. Absent where it has none.', ({ grants }) => grants?.roles),
+  roles: names(
+    'Names of its roles. Absent where it has none.',
+    ({ effectivePermissions }) => effectivePermissions?.roles,
+  ),
   identity: {
     schema: {
       type: 'object',
@@ -190,8 +193,9 @@ export const VERDICT_FIELDS = {
       description: 'Identity of its owner. Absent where there is none.',
     },
     isOfDetails: true,
-    json: ({ grants }) => grants?.identity?.json ?? '',
-    value: ({ grants }) => grants?.identity && identityShown(grants.identity),
+    json: ({ effectivePermissions }) => effectivePermissions?.identity?.json ?? '',
+    value: ({ effectivePermissions }) =>
+      effectivePermissions?.identity && identityOf(effectivePermissions.identity),
   } satisfies VerdictField<object>,
   expires: {
     schema: { type: 'integer', description: KEY_FIELDS.expires.description },
@@ -213,8 +217,8 @@ export const VERDICT_FIELDS = {
       properties: limitState,
     },
     json: ({ spending }) => (spending?.limits === undefined ? '' : limitJson(spending.limits)),
-    value: ({ spending }) => spending?.limits && nearestShown(spending.limits),
-  } satisfies VerdictField<LimitShown>,
+    value: ({ spending }) => spending?.limits && nearestValues(spending.limits),
+  } satisfies VerdictField<LimitValues>,
   ratelimits: {
     schema: {
       type: 'array',
@@ -231,11 +235,11 @@ export const VERDICT_FIELDS = {
     },
     json: ({ spending }) => (spending?.limits === undefined ? '' : limitsJson(spending.limits)),
     value: ({ spending }) => spending?.limits && namedLimits(spending),
-  } satisfies VerdictField<readonly NamedLimitShown[]>,
+  } satisfies VerdictField<readonly NamedLimitValues[]>,
 };
 
-const namedLimits = ({ limits = [] }: Spending): readonly NamedLimitShown[] =>
-  limits.map(({ of: { name, limit, durationMs: duration }, ...state }) => ({
+const namedLimits = ({ limits = [] }: Spending): readonly NamedLimitValues[] =>
+  limits.map(({ limit: { name, limit, durationMs: duration }, ...state }) => ({
     ...{ name, limit, duration },
     ...state,
   }));
@@ -265,7 +269,7 @@ export const REQUIRED_TYPES = ROWS.flatMap(([name, { isRequired, schema }]) =>
 );
 
 /** Returns all that a verdict shows of its key as fields of a JSON object, each with a comma before it. */
-export function fieldsJson(verdict: ShownVerdict): string {
+export function fieldsJson(verdict: VerdictWithKey): string {
   let all = '';
   for (const { label, json } of verdict.entry.details === undefined ? PLAIN_WRITERS : WRITERS) {
     const value = json(verdict);
@@ -275,11 +279,11 @@ export function fieldsJson(verdict: ShownVerdict): string {
 }
 
 /** Returns the same as values. */
-export function fieldValues(verdict: ShownVerdict): VerdictValues {
+export function fieldValues(verdict: VerdictWithKey): VerdictValues {
   const all: Record<string, unknown> = {};
   for (const [name, { value }] of ROWS) {
-    const shown = value(verdict);
-    if (shown !== undefined) all[name] = shown;
+    const fieldValue = value(verdict);
+    if (fieldValue !== undefined) all[name] = fieldValue;
   }
   return all as VerdictValues;
 }

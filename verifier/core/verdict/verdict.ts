@@ -1,6 +1,6 @@
 import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
 import type { Spending } from '../allowances/allowance.ts';
-import type { Grants } from '../grants.ts';
+import type { EffectivePermissions } from '../effective-permissions.ts';
 import type { Entry } from '../key-cache.ts';
 import { allows, type Query } from '../permissions.ts';
 import type { Question } from '../question/question.ts';
@@ -12,11 +12,11 @@ export interface Verdict {
   /** Outcome for credits and rate limits; undefined = the key has none, or it was not good anyway. */
   readonly spending?: Spending;
   /** All that the key may do; undefined = it has no roles and no identity, and `entry` says it. */
-  readonly grants?: Grants | undefined;
+  readonly effectivePermissions?: EffectivePermissions | undefined;
 }
 
 /** Decides on keys: `Verifier`, or anything like it. */
-export interface Decider {
+export interface VerdictSource {
   /** Returns the verdict from memory; undefined = `lookUp` must be asked. Never waits. */
   decide(question: Question): Verdict | undefined;
   /** Resolves with the verdict by way of Redis. Rejects with ApiError SERVICE_UNAVAILABLE when none can be had. */
@@ -30,28 +30,39 @@ export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
  * Judges a known key of an API that this verifier serves: other API than asked for, then disabled, then expired, then
  * without a permission that is needed. In this order, so that who asks about a key of somebody else's API learns nothing of it, not even that it is disabled.
  * @param nowMs Unix time that never goes back
- * @param grants all that a key with roles may do
+ * @param effectivePermissions all that a key with roles may do
  */
 export function judge(
   entry: Entry,
   { apiId, requirements }: Pick<Question, 'apiId' | 'requirements'>,
   nowMs: number,
-  grants?: Grants,
+  effectivePermissions?: EffectivePermissions,
 ): Verdict {
   if (apiId !== undefined && apiId !== entry.epoch.apiId) return FORBIDDEN;
-  const code = codeOf(entry, nowMs, requirements.permissions, grants);
-  return grants === undefined ? { code, entry } : { code, entry, grants };
+  const code = codeOf(entry, nowMs, requirements.permissions, effectivePermissions);
+  return effectivePermissions === undefined ? { code, entry } : { code, entry, effectivePermissions };
 }
 
-function codeOf(entry: Entry, nowMs: number, query?: Query, grants?: Grants): VerdictCode {
-  if (!isEnabled(entry, grants)) return 'DISABLED';
+function codeOf(
+  entry: Entry,
+  nowMs: number,
+  query?: Query,
+  effectivePermissions?: EffectivePermissions,
+): VerdictCode {
+  if (!isEnabled(entry, effectivePermissions)) return 'DISABLED';
   if (entry.expires !== 0 && entry.expires <= nowMs) return 'EXPIRED';
-  if (query === undefined || allows((grants ?? entry.rights)?.granted ?? NOTHING, query)) return 'VALID';
+  if (
+    query === undefined ||
+    allows((effectivePermissions ?? entry.ownPermissions)?.slugSet ?? NO_PERMISSIONS, query)
+  )
+    return 'VALID';
   return 'INSUFFICIENT_PERMISSIONS';
 }
 
 /** Tells whether a key is enabled, and its owner too. */
-export const isEnabled = ({ enabled }: Entry, grants: Grants | undefined): boolean =>
-  enabled && grants?.identity?.enabled !== false;
+export const isEnabled = (
+  { enabled }: Entry,
+  effectivePermissions: EffectivePermissions | undefined,
+): boolean => enabled && effectivePermissions?.identity?.enabled !== false;
 
-const NOTHING: ReadonlySet<string> = new Set();
+const NO_PERMISSIONS: ReadonlySet<string> = new Set();

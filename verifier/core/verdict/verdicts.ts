@@ -1,9 +1,9 @@
 import type { VerdictCode } from '#shared/contract/verdict-codes.ts';
 import type { Clock } from '#shared/lang/clock.ts';
-import { claimsOf, hasPrice, spend } from '../allowances/allowance.ts';
+import { isMetered, needsOf, spend } from '../allowances/allowance.ts';
+import type { EffectivePermissions } from '../effective-permissions.ts';
 import { ExpiryClock } from '../expiry-clock.ts';
 import type { SharedLog } from '../following/shared-log.ts';
-import type { Grants } from '../grants.ts';
 import type { Entry } from '../key-cache.ts';
 import type { Question } from '../question/question.ts';
 import { judge, type Verdict } from './verdict.ts';
@@ -30,12 +30,12 @@ export class Verdicts {
 
   /** Tells whether a key's roles and its owner's identity are in memory, and may be told of at this instant. */
   isKnown(entry: Entry): boolean {
-    return entry.ties === undefined || this.#sharedLog.join(entry, entry.ties) !== undefined;
+    return entry.links === undefined || this.#sharedLog.join(entry, entry.links) !== undefined;
   }
 
   /** Returns all that a key with roles or an owner may do; undefined = its own record says it, or memory lacks it. */
-  grantsOf(entry: Entry): Grants | undefined {
-    return entry.ties && this.#sharedLog.join(entry, entry.ties)?.grants;
+  effectivePermissionsOf(entry: Entry): EffectivePermissions | undefined {
+    return entry.links && this.#sharedLog.join(entry, entry.links)?.effectivePermissions;
   }
 
   /**
@@ -43,19 +43,19 @@ export class Verdicts {
    * much must be asked; or memory lacks its roles or its owner's identity.
    */
   judge(entry: Entry, question: Question): Verdict | undefined {
-    const join = entry.ties && this.#sharedLog.join(entry, entry.ties);
-    if (join === undefined && entry.ties !== undefined) return undefined;
-    const grants = join?.grants;
+    const join = entry.links && this.#sharedLog.join(entry, entry.links);
+    if (join === undefined && entry.links !== undefined) return undefined;
+    const effectivePermissions = join?.effectivePermissions;
     // Most keys never expire, and need no clock.
     const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
-    let verdict = judge(entry, question, nowMs, grants);
+    let verdict = judge(entry, question, nowMs, effectivePermissions);
     if (question.isRecheck) return verdict;
     const { requirements, tags } = question;
-    if (verdict.code === 'VALID' && hasPrice(entry, requirements)) {
-      const claims = claimsOf(entry, requirements, grants);
-      const spending = typeof claims === 'string' ? undefined : spend(claims, this.#clock.monotonicMs());
+    if (verdict.code === 'VALID' && isMetered(entry, requirements)) {
+      const needs = needsOf(entry, requirements, effectivePermissions);
+      const spending = typeof needs === 'string' ? undefined : spend(needs, this.#clock.monotonicMs());
       if (spending === undefined) return undefined;
-      verdict = { code: spending.code, entry, spending, grants };
+      verdict = { code: spending.code, entry, spending, effectivePermissions };
     }
     this.#usage?.count(entry, verdict.code, tags);
     return verdict;

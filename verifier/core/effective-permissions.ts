@@ -17,8 +17,8 @@ export interface Identity {
 }
 
 /** All that a key may do, by itself, by its roles and by its owner's identity, at one moment. */
-export interface Grants {
-  readonly granted: ReadonlySet<string>;
+export interface EffectivePermissions {
+  readonly slugSet: ReadonlySet<string>;
   readonly slugs: readonly string[];
   /** Names of its roles, those that there are. */
   readonly roles: readonly string[];
@@ -35,5 +35,5 @@ export interface Join {
   /** The right to go by it, besides that to go by the key. */
   readonly lease: Lease;
   /** undefined = the key has no roles and its owner no identity, so that its own record says all. */
-  readonly grants: Grants | undefined;
+  readonly effectivePermissions: EffectivePermissions | undefined;
 }
