@@ -96,13 +96,13 @@ async function addHooks(
   const { config, clock, metrics, connections, nodes, bootstrapKeys, services } = parts;
   const { audit, apis, keys, rootKeys } = services;
   recordCalls(app, audit, apis, clock);
-  await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, shed: () => metrics.shed.inc() });
+  await protect(app, { delayMsMax: config.EVENT_LOOP_DELAY_MS_MAX, clock, onShed: () => metrics.shed.inc() });
   const rates = await limitRates(app, {
     nodes,
     callsMax: config.ROOT_KEY_CALLS_PER_MINUTE,
     failuresMax: config.FAILURES_PER_MINUTE,
     clock,
-    counted: (limit) => metrics.rates.inc({ limit }),
+    onLimit: (limit) => metrics.rates.inc({ limit }),
   });
   await documentRoutes(app);
   await serveDashboard(app);

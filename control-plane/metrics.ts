@@ -1,7 +1,7 @@
 import { Counter, Histogram } from 'prom-client';
 import { metricMakers, processMetrics } from '#shared/process/process-metrics.ts';
 import type { Fence, FenceEvents } from './core/fence.ts';
-import type { JourneyEvents } from './core/tracked-change.ts';
+import type { TrackerEvents } from './core/tracked-change.ts';
 import type { Connections } from './http/guards/connections.ts';
 import type { Audit } from './redis/audit.ts';
 import type { BootstrapWatch } from './redis/bootstrap-keys.ts';
@@ -9,7 +9,7 @@ import type { DurabilityCheck } from './redis/durability.ts';
 import type { WriteResult } from './redis/durable-writer.ts';
 
 /** Parts of the control plane of which metrics tell. */
-interface Watched {
+interface MeasuredParts {
   readonly fence: Pick<Fence, 'pending' | 'oldestMs'>;
   readonly durability: Pick<DurabilityCheck, 'answering' | 'durable' | 'evictedKeys'>;
   readonly audit: Pick<Audit, 'waiting'>;
@@ -87,7 +87,7 @@ export class Metrics {
   }
 
   /** Values that are read when somebody asks. */
-  watch({ fence, durability, audit, bootstrapWatch, connections }: Watched): void {
+  watch({ fence, durability, audit, bootstrapWatch, connections }: MeasuredParts): void {
     const { gauge } = this.#make;
     gauge('keyfence_connections_strangers', () => connections.strangers).help(
       'Connections to the API on which no call with a valid root key has come. At most half of CONNECTIONS_MAX.',
@@ -142,7 +142,7 @@ export class Metrics {
     },
   });
 
-  readonly propagationEvents = (log: { warn: (fields: object, message: string) => void }): JourneyEvents => ({
+  readonly propagationEvents = (log: { warn: (fields: object, message: string) => void }): TrackerEvents => ({
     rewritten: (apiId, keyId, outcome) => {
       this.#rewritten.inc({ outcome });
       log.warn({ apiId, keyId, outcome }, 'a refusal lost in a failover was written again');

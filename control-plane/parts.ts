@@ -100,10 +100,10 @@ function makeServices(
     writer,
     clock,
     limits: {
-      kept: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
+      eventsMax: { done: config.AUDIT_EVENTS_MAX, refused: config.AUDIT_REFUSED_MAX },
       waitingMax: config.AUDIT_WAITING_MAX,
     },
-    counted: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
+    onCount: (kind, result, events) => metrics.audit.inc({ kind, result }, events),
     log,
   });
   return {

@@ -94,8 +94,8 @@ export interface ListedEvent extends Omit<AuditEvent, 'outcome'> {
 const UNKNOWN = 'unknown';
 
 /** An event as it was stored. Where it does not have an event's form, as far as it has. */
-export function readEvent(id: string, stored: string | undefined): ListedEvent {
-  const event: Record<string, unknown> = { ...parsed(stored), id };
+export function readEvent(id: string, text: string | undefined): ListedEvent {
+  const event: Record<string, unknown> = { ...parseObject(text), id };
   if (Value.Check(Event, event)) return event;
   return {
     time: Number(id.split('-')[0]),
@@ -110,7 +110,7 @@ export function readEvent(id: string, stored: string | undefined): ListedEvent {
   };
 }
 
-function parsed(text: string | undefined): Record<string, unknown> {
+function parseObject(text: string | undefined): Record<string, unknown> {
   try {
     const value: unknown = JSON.parse(text ?? '');
     return typeof value === 'object' && value !== null ? { ...value } : {};
@@ -133,14 +133,14 @@ function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown):
 const ID = /^(?:(?:key|api|root|role|identity|permission)_[0-9A-Za-z]{20}|bootstrap_[0-9a-f]{8})$/;
 
 /** Returns an id that a caller sent as it may be written down: of what has no id's form, and may be a secret, its length and a hash. */
-export function idAsSent(sent: string): string {
-  if (ID.test(sent)) return sent;
-  const { bytes, sha256 } = summaryOf(sent);
+export function idAsSent(id: string): string {
+  if (ID.test(id)) return id;
+  const { bytes, sha256 } = summaryOf(id);
   return `(${bytes} bytes, sha256 ${sha256})`;
 }
 
 /** Fields of a key's record as the audit log shows them: of meta only its length and a hash to compare it by. */
-export const shown = (fields: StoredFields): object => auditedFields(fields, summaryOf);
+export const auditView = (fields: StoredFields): object => auditedFields(fields, summaryOf);
 
 function summaryOf(text: string): { readonly bytes: number; readonly sha256: string } {
   const sha256 = createHash('sha256').update(text).digest('hex').slice(0, 16);

@@ -1,8 +1,8 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { BatchedChangeLog, Write } from './change-log-port.ts';
-import { notWritten } from './not-written.ts';
-import type { Journey, Journeys, WrittenChange } from './tracked-change.ts';
+import type { ChangeTracker, TrackedChange, WrittenChange } from './tracked-change.ts';
+import { writeError } from './write-error.ts';
 
 /** The pace of a batch, so that it keeps nobody else waiting. */
 export interface BatchLimits {
@@ -20,11 +20,11 @@ export interface BatchLimits {
 
 /** Told of each part what became of it, as soon as it is known. */
 export interface BatchEvents {
-  written?(changes: readonly WrittenChange[]): void;
+  onWritten?(changes: readonly WrittenChange[]): void;
   /** The write failed, and any of them may be in the log. */
-  unknown?(writes: readonly Write[]): void;
+  onUnknown?(writes: readonly Write[]): void;
   /** The last part is written. */
-  allWritten?(): void;
+  onEnd?(): void;
 }
 
 const LAG_PERIOD_MS = 50;
@@ -33,7 +33,7 @@ interface BatchesOptions {
   readonly log: BatchedChangeLog;
   readonly clock: Clock;
   readonly limits: BatchLimits;
-  readonly journeys: Journeys;
+  readonly tracker: ChangeTracker;
   readonly stop: AbortSignal;
 }
 
@@ -52,45 +52,45 @@ export class Batches {
 
   /**
    * Writes changes of one API, of a key each.
-   * @param journeys takes up those that begin, also where it rejects
+   * @param trackedChanges takes up those that begin, also where it rejects
    * @returns why keys were not changed, by their ids
    * Rejects with SERVICE_UNAVAILABLE, and then any of them may have been written.
    */
   async write(
     writes: readonly Write[],
-    journeys: Journey[],
+    trackedChanges: TrackedChange[],
     events: BatchEvents,
   ): Promise<ReadonlyMap<string, ApiError>> {
     const { partMax } = this.#options.limits;
-    const refused = new Map<string, ApiError>();
+    const refusals = new Map<string, ApiError>();
     for (let at = 0; at < writes.length; at += partMax) {
       const part = writes.slice(at, at + partMax);
-      const written = await this.#inLine(part[0]?.apiId ?? '', (caughtUp) =>
+      const outcome = await this.#queue(part[0]?.apiId ?? '', (caughtUp) =>
         this.#writePart(part, events, caughtUp),
       );
-      if (written.journey) journeys.push(written.journey);
-      for (const [keyId, error] of written.refused) refused.set(keyId, error);
+      if (outcome.trackedChange) trackedChanges.push(outcome.trackedChange);
+      for (const [keyId, error] of outcome.refusals) refusals.set(keyId, error);
     }
-    events.allWritten?.();
-    return refused;
+    events.onEnd?.();
+    return refusals;
   }
 
   async #writePart(writes: readonly Write[], events: BatchEvents, caughtUp: boolean) {
     if (!caughtUp) await this.#room(writes[0]?.apiId ?? '');
     const outcomes = await this.#options.log.writeAll(writes).catch((error: unknown) => {
-      events.unknown?.(writes);
+      events.onUnknown?.(writes);
       throw error;
     });
     const changes: WrittenChange[] = [];
-    const refused: [keyId: string, error: ApiError][] = [];
+    const refusals: [keyId: string, error: ApiError][] = [];
     for (const [i, write] of writes.entries()) {
-      const written = outcomes[i];
-      if (written?.status === 'OK') changes.push({ write, written });
-      else refused.push([write.keyId, notWritten(write, written ?? { status: 'NOT_FOUND' })]);
+      const result = outcomes[i];
+      if (result?.status === 'OK') changes.push({ write, entry: result });
+      else refusals.push([write.keyId, writeError(write, result ?? { status: 'NOT_FOUND' })]);
     }
-    events.written?.(changes);
+    events.onWritten?.(changes);
     const last = changes.at(-1);
-    return { journey: last && this.#options.journeys.beginTogether(changes, last), refused };
+    return { trackedChange: last && this.#options.tracker.beginTogether(changes, last), refusals };
   }
 
   /** Waits until every live follower would still find its place in the log after one more part. */
@@ -109,14 +109,14 @@ export class Batches {
   }
 
   /** The next in line comes when this is done, its period is over, and followers have caught up or time is up. */
-  async #inLine<T extends { readonly journey: Journey | undefined }>(
+  async #queue<T extends { readonly trackedChange: TrackedChange | undefined }>(
     apiId: string,
     work: (caughtUp: boolean) => Promise<T>,
   ): Promise<T> {
     const before = this.#lines.get(apiId) ?? Promise.resolve(false);
-    const mine = before.then(work);
+    const turn = before.then(work);
     const over = Promise.all([
-      mine.then(({ journey }) => this.#giveWay(journey)),
+      turn.then(({ trackedChange }) => this.#giveWay(trackedChange)),
       before.then(() => this.#period()),
     ]).then(
       ([caughtUp]) => caughtUp,
@@ -124,7 +124,7 @@ export class Batches {
     );
     this.#lines.set(apiId, over);
     void over.then(() => this.#lines.get(apiId) === over && this.#lines.delete(apiId));
-    return mine;
+    return turn;
   }
 
   async #period(): Promise<void> {
@@ -133,8 +133,8 @@ export class Batches {
   }
 
   /** Waits until every follower has applied a part, or time is up; whether they have. */
-  async #giveWay(journey: Journey | undefined): Promise<boolean> {
-    if (!journey) return false;
+  async #giveWay(trackedChange: TrackedChange | undefined): Promise<boolean> {
+    if (!trackedChange) return false;
     const { clock, limits } = this.#options;
     const waker = new Waker();
     let isOver = false;
@@ -142,14 +142,14 @@ export class Batches {
       isOver = true;
       waker.wake();
     };
-    journey.done.then(end, end);
+    trackedChange.completion.then(end, end);
     await waker.pause(clock, limits.giveWayMs);
     return isOver;
   }
 }
 
 /** The outcome of a batch that failed halfway, for its caller. */
-export function halfWritten(error: unknown): unknown {
+export function partialWriteError(error: unknown): unknown {
   if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') return error;
   return unavailable(`${error.message}; any of the keys may have been changed: send the call again`, error);
 }

@@ -58,14 +58,14 @@ export interface TooOld {
  * REUSED: another change had the name of this one. EXISTS: what was to be created is there. No successor can be made
  * of one that has ENDED, was REROLLED already, or whose credits are SHARED by too many.
  */
-export type NotWritten =
+export type WriteRefusal =
   | { readonly status: 'NOT_FOUND' | 'EXISTS' | 'CONFLICT' | 'UNLIMITED' | 'REUSED' | 'ENDED' }
   | { readonly status: 'REROLLED'; readonly successor: string }
   | { readonly status: 'SHARED'; readonly keys: number }
   | TooOld;
 
 /** A change that is in the log. */
-export interface Written {
+export interface LogEntry {
   readonly status: 'OK';
   readonly sequence: number;
   readonly hash: string;
@@ -112,7 +112,7 @@ export type LogStatus =
     };
 
 /** A follower whose next SYNC is refused, and which kill that was: a failover may lose one and another follow. */
-export interface Killed {
+export interface KilledFollower {
   readonly name: string;
   readonly kill: number;
 }
@@ -125,7 +125,7 @@ export type Closing =
       readonly followers: number;
       readonly leaseMs: number;
       /** Those that this attempt killed. */
-      readonly killed: readonly Killed[];
+      readonly killed: readonly KilledFollower[];
       /** Names of those that it removed, because they can hold no lease. */
       readonly removed: readonly string[];
     };
@@ -136,7 +136,7 @@ export type Closing =
  * either not happened or its outcome is unknown, as the message says, and is never repeated by itself.
  */
 export interface ChangeLog {
-  write(write: Write): Promise<Written | NotWritten>;
+  write(write: Write): Promise<LogEntry | WriteRefusal>;
   /** @param change `hash` may be empty when unknown; then the entry's keyId identifies it */
   check(change: {
     readonly apiId: string;
@@ -148,12 +148,12 @@ export interface ChangeLog {
     /** Number of laggards to name. */
     readonly names: number;
     /** Later change that the same log must hold too, or else the answer is LOST: proves where the answer comes from. */
-    readonly later?: Pick<Written, 'sequence' | 'hash'>;
+    readonly later?: Pick<LogEntry, 'sequence' | 'hash'>;
   }): Promise<LogStatus>;
   /** Removes or kills every follower that has not acknowledged the change, if the history still holds it. */
-  close(apiId: string, change: Pick<Written, 'sequence' | 'hash' | 'server'>): Promise<Closing>;
+  close(apiId: string, change: Pick<LogEntry, 'sequence' | 'hash' | 'server'>): Promise<Closing>;
   /** Removes followers, unless they are no longer killed, or by another kill. */
-  reap(apiId: string, killed: readonly Killed[]): Promise<number>;
+  reap(apiId: string, killed: readonly KilledFollower[]): Promise<number>;
 }
 
 /** A change log that takes many changes of one API in one go, each an ordinary change. */
@@ -162,7 +162,7 @@ export interface BatchedChangeLog extends ChangeLog {
    * Writes changes of one API, of a key each, one after the other on one connection: a history that has one of them has
    * those before it. Rejects when any of them failed, and then any may have been written.
    */
-  writeAll(writes: readonly Write[]): Promise<readonly (Written | NotWritten)[]>;
+  writeAll(writes: readonly Write[]): Promise<readonly (LogEntry | WriteRefusal)[]>;
   /** Changes that the slowest follower has not acknowledged, killed ones apart: they begin anew in any case. */
   lag(apiId: string): Promise<number>;
 }

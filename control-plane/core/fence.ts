@@ -1,11 +1,11 @@
 import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
-import type { ChangeLog, Killed, Written } from './change-log-port.ts';
+import type { ChangeLog, KilledFollower, LogEntry } from './change-log-port.ts';
 
 /** End of a change: complete by acks or by fence, or `lost` in a failover, also where that can no longer be excluded. */
 export type FenceOutcome = 'acks' | 'fence' | 'lost';
 
 /** A change on its way to every follower. */
-export interface Tracked {
+export interface PendingEntry {
   readonly apiId: string;
   readonly keyId: string;
   readonly sequence: number;
@@ -23,9 +23,9 @@ export interface Tracked {
 export interface FenceEvents {
   settled(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
   /** Followers did not acknowledge a change in time. */
-  killed(apiId: string, followers: readonly Pick<Killed, 'name'>[], sequence: number): void;
+  killed(apiId: string, followers: readonly Pick<KilledFollower, 'name'>[], sequence: number): void;
   /** Followers of which that was told are no longer waited for. */
-  reaped(apiId: string, followers: readonly Pick<Killed, 'name'>[]): void;
+  reaped(apiId: string, followers: readonly Pick<KilledFollower, 'name'>[]): void;
 }
 
 /** The clock-rate error that is assumed between two machines over one lease, and rounding. */
@@ -50,7 +50,7 @@ const POLL_BATCH = 16;
 /** A write that was not seen on all replicas is covered by a later one; tried again this often. */
 const COVER_PERIOD_MS = 1000;
 
-interface Open extends Tracked {
+interface Open extends PendingEntry {
   replicated: boolean;
   followers: number;
   readonly server: string;
@@ -97,20 +97,20 @@ export class Fence {
    * Begins to watch a change; to be called as soon as its write returned.
    * @param changes how many are complete with it: those that were written with it, and before it
    */
-  track(apiId: string, keyId: string, written: Written, changes = 1): Tracked {
+  track(apiId: string, keyId: string, entry: LogEntry, changes = 1): PendingEntry {
     const { promise, resolve } = Promise.withResolvers<FenceOutcome>();
     const startedAtMs = this.#clock.monotonicMs();
     const open: Open = {
       apiId,
       keyId,
-      sequence: written.sequence,
-      hash: written.hash,
-      server: written.server,
-      replicated: written.replicated,
+      sequence: entry.sequence,
+      hash: entry.hash,
+      server: entry.server,
+      replicated: entry.replicated,
       followers: 0,
       startedAtMs,
       changes,
-      closesAtMs: startedAtMs + fenceMs(written.leaseMs, this.#deposedMs),
+      closesAtMs: startedAtMs + fenceMs(entry.leaseMs, this.#deposedMs),
       settled: promise,
       settle: resolve,
     };
@@ -135,7 +135,7 @@ export class Fence {
   }
 
   /** Removes killed followers one fence from now, because they may hold a lease granted after the change. */
-  reapLater(apiId: string, killed: readonly Killed[], leaseMs: number): void {
+  reapLater(apiId: string, killed: readonly KilledFollower[], leaseMs: number): void {
     if (killed.length > 0) void this.#reap(apiId, killed, fenceMs(leaseMs, this.#deposedMs));
   }
 
@@ -159,7 +159,7 @@ export class Fence {
       }
       const settled = new Set<Open>();
       const lowest = api.open.slice(0, POLL_BATCH);
-      await Promise.all(lowest.map(async (change) => (await this.#look(change)) && settled.add(change)));
+      await Promise.all(lowest.map(async (change) => (await this.#inspect(change)) && settled.add(change)));
       // Of many, those after them may be settled as well.
       goesOn = settled.size === POLL_BATCH;
       if (settled.size > 0) {
@@ -171,7 +171,7 @@ export class Fence {
   }
 
   /** One look at one change; whether it is settled. Redis being away settles nothing. */
-  async #look(change: Open): Promise<boolean> {
+  async #inspect(change: Open): Promise<boolean> {
     const { apiId, keyId, sequence, hash, replicated } = change;
     try {
       const logStatus = await this.#log.check({ apiId, keyId, sequence, hash, replicated, names: 0 });
@@ -199,15 +199,15 @@ export class Fence {
 
   /** Writes a no-op that all replicas confirm, which proves that they hold everything before it too. */
   async #cover(apiId: string, open: readonly Open[]): Promise<void> {
-    const covered = open.filter((change) => !change.replicated);
+    const unreplicated = open.filter((change) => !change.replicated);
     try {
       const noop = await this.#log.write({ apiId, operation: 'noop', keyId: '', fields: {} });
       if (noop.status !== 'OK' || !noop.replicated) return;
-      for (const change of covered) {
+      for (const change of unreplicated) {
         const { keyId, sequence, hash } = change;
         // A deposed primary may answer this, while the no-op was written at its successor, which lacks the change.
-        const asked = { apiId, keyId, sequence, hash, replicated: false, names: 0, later: noop };
-        const logStatus = await this.#log.check(asked);
+        const question = { apiId, keyId, sequence, hash, replicated: false, names: 0, later: noop };
+        const logStatus = await this.#log.check(question);
         if (logStatus.state === 'INTACT' && sequence < noop.sequence) change.replicated = true;
       }
     } catch {
@@ -223,7 +223,7 @@ export class Fence {
     return true;
   }
 
-  async #reap(apiId: string, killed: readonly Killed[], afterMs: number): Promise<void> {
+  async #reap(apiId: string, killed: readonly KilledFollower[], afterMs: number): Promise<void> {
     await pause(this.#clock, afterMs, this.#stop.signal);
     while (!this.#stop.signal.aborted) {
       try {

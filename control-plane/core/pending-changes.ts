@@ -29,18 +29,18 @@ export class PendingChanges {
     const { changesMax, refusalsMax } = this.#limits;
     const id = `${kind} ${write.apiId}`;
     const max = kind === 'refusals' ? refusalsMax : changesMax;
-    const [count, added] = [this.#counts.get(id) ?? 0, Math.min(changes, max)];
-    if (count + added > max) {
+    const [count, weight] = [this.#counts.get(id) ?? 0, Math.min(changes, max)];
+    if (count + weight > max) {
       throw unavailable(
         kind === 'refusals'
           ? `${refusalsMax} disables and deletes of api ${write.apiId} are not complete yet; nothing was changed`
           : `${changesMax} changes of api ${write.apiId} are not complete yet; nothing was changed`,
       );
     }
-    this.#counts.set(id, count + added);
+    this.#counts.set(id, count + weight);
     return () => {
-      const left = (this.#counts.get(id) ?? 0) - added;
-      if (left > 0) this.#counts.set(id, left);
+      const remainder = (this.#counts.get(id) ?? 0) - weight;
+      if (remainder > 0) this.#counts.set(id, remainder);
       else this.#counts.delete(id);
     };
   }

@@ -1,11 +1,11 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { type Clock, Waker } from '#shared/lang/clock.ts';
-import { type BatchEvents, Batches, type BatchLimits, halfWritten } from './batches.ts';
-import type { BatchedChangeLog, Write, Written } from './change-log-port.ts';
+import { type BatchEvents, Batches, type BatchLimits, partialWriteError } from './batches.ts';
+import type { BatchedChangeLog, LogEntry, Write } from './change-log-port.ts';
 import type { Fence } from './fence.ts';
-import { notWritten } from './not-written.ts';
 import { PendingChanges, type PendingLimits } from './pending-changes.ts';
-import { type Journey, type JourneyEvents, Journeys } from './tracked-change.ts';
+import { ChangeTracker, type TrackedChange, type TrackerEvents } from './tracked-change.ts';
+import { writeError } from './write-error.ts';
 
 /** Progress of a change, as updateKey answers it. */
 export interface Propagation {
@@ -31,7 +31,7 @@ export interface ChangeStatus extends Propagation {
 }
 
 /** Outcome for one of many changes. */
-export type Applied =
+export type ChangeOutcome =
   | { readonly keyId: string; readonly sequence: number }
   | { readonly keyId: string; readonly failure: ApiError };
 
@@ -53,7 +53,7 @@ interface PropagatorOptions {
   readonly clock: Clock;
   readonly limits: PropagationLimits;
   readonly durable: (apiId: string) => boolean | Promise<boolean>;
-  readonly events: JourneyEvents;
+  readonly events: TrackerEvents;
   /** From 0 to below 1 at each call: backoff. */
   readonly chance?: () => number;
 }
@@ -62,11 +62,11 @@ interface PropagatorOptions {
 export class Propagator {
   readonly #options: PropagatorOptions;
   readonly #pending: PendingChanges;
-  readonly #journeys: Journeys;
+  readonly #tracker: ChangeTracker;
   readonly #batches: Batches;
   readonly #stop = new AbortController();
   /** Of each caller that is held, its wait. */
-  readonly #held = new Set<Waker>();
+  readonly #waiters = new Set<Waker>();
 
   /** @param durable whether Redis keeps what it acknowledged of that API before this call; never rejects */
   constructor(options: PropagatorOptions) {
@@ -74,9 +74,9 @@ export class Propagator {
     this.#pending = new PendingChanges(options.limits.pending);
     const { log, fence, clock, events, chance = Math.random } = options;
     const stop = this.#stop.signal;
-    this.#journeys = new Journeys({ log, fence, clock, events, chance, stop });
+    this.#tracker = new ChangeTracker({ log, fence, clock, events, chance, stop });
     const limits = { ...options.limits.batch, lagWaitMs: options.limits.fenceWaitMs };
-    this.#batches = new Batches({ log, clock, limits, journeys: this.#journeys, stop });
+    this.#batches = new Batches({ log, clock, limits, tracker: this.#tracker, stop });
   }
 
   /**
@@ -88,22 +88,22 @@ export class Propagator {
   async apply(
     write: Write,
     waitMs = Number.POSITIVE_INFINITY,
-    onWritten?: (written: Written) => void,
+    onWritten?: (written: LogEntry) => void,
   ): Promise<Propagation | undefined> {
-    const ended = this.#pending.begin(write);
+    const end = this.#pending.begin(write);
     const startedAtMs = this.#options.clock.monotonicMs();
-    const written = await this.#write(write, ended);
-    if (!written) return undefined;
-    onWritten?.(written);
-    const journey = this.#journeys.begin({ write, written });
-    journey.done.then(ended, ended);
+    const entry = await this.#write(write, end);
+    if (!entry) return undefined;
+    onWritten?.(entry);
+    const trackedChange = this.#tracker.begin({ write, entry });
+    trackedChange.completion.then(end, end);
 
-    const first = journey.now;
-    const kept = this.#options.durable(write.apiId);
-    const by = await this.#hold(journey.done, waitMs);
+    const first = trackedChange.entry;
+    const durability = this.#options.durable(write.apiId);
+    const by = await this.#hold(trackedChange.completion, waitMs);
     // Written again after a failover, it is on another server.
-    const durable = await (journey.now === first ? kept : this.#options.durable(write.apiId));
-    return this.#answer([journey], by, durable, startedAtMs);
+    const durable = await (trackedChange.entry === first ? durability : this.#options.durable(write.apiId));
+    return this.#report([trackedChange], by, durable, startedAtMs);
   }
 
   /**
@@ -116,37 +116,37 @@ export class Propagator {
     writes: readonly [Write, ...Write[]],
     waitMs = Number.POSITIVE_INFINITY,
     events: BatchEvents = {},
-  ): Promise<{ readonly applied: readonly Applied[]; readonly propagation?: Propagation }> {
+  ): Promise<{ readonly outcomes: readonly ChangeOutcome[]; readonly propagation?: Propagation }> {
     const [{ apiId }] = writes;
-    const ended = this.#pending.begin(writes[0], writes.length);
+    const end = this.#pending.begin(writes[0], writes.length);
     const startedAtMs = this.#options.clock.monotonicMs();
-    const journeys: Journey[] = [];
-    let refused: ReadonlyMap<string, ApiError>;
+    const trackedChanges: TrackedChange[] = [];
+    let refusals: ReadonlyMap<string, ApiError>;
     try {
-      refused = await this.#batches.write(writes, journeys, events);
+      refusals = await this.#batches.write(writes, trackedChanges, events);
     } catch (error) {
-      throw halfWritten(error);
+      throw partialWriteError(error);
     } finally {
-      void Promise.allSettled(journeys.map(({ done }) => done)).then(ended);
+      void Promise.allSettled(trackedChanges.map(({ completion: done }) => done)).then(end);
     }
-    const firsts = journeys.map(({ now }) => now);
-    const kept = this.#options.durable(apiId);
-    const done = togetherBy(journeys);
-    done.catch(() => undefined); // the caller may have its answer already
-    const by = await this.#hold(done, waitMs);
-    const isAsWritten = journeys.every(({ now }, i) => now === firsts[i]);
-    const durable = await (isAsWritten ? kept : this.#options.durable(apiId));
-    const applied = writes.map(({ keyId }) => {
-      const journey = journeys.find(({ sequences }) => sequences.has(keyId));
-      const failure = refused.get(keyId) ?? journey?.failed.get(keyId);
-      return failure ? { keyId, failure } : { keyId, sequence: journey?.sequences.get(keyId) ?? 0 };
+    const firsts = trackedChanges.map(({ entry }) => entry);
+    const durability = this.#options.durable(apiId);
+    const completion = togetherBy(trackedChanges);
+    completion.catch(() => undefined); // the caller may have its answer already
+    const by = await this.#hold(completion, waitMs);
+    const isFirstWrite = trackedChanges.every(({ entry }, i) => entry === firsts[i]);
+    const durable = await (isFirstWrite ? durability : this.#options.durable(apiId));
+    const outcomes = writes.map(({ keyId }) => {
+      const trackedChange = trackedChanges.find(({ sequences }) => sequences.has(keyId));
+      const failure = refusals.get(keyId) ?? trackedChange?.failures.get(keyId);
+      return failure ? { keyId, failure } : { keyId, sequence: trackedChange?.sequences.get(keyId) ?? 0 };
     });
-    if (!applied.some((outcome) => 'sequence' in outcome)) return { applied };
-    return { applied, propagation: this.#answer(journeys, by, durable, startedAtMs) };
+    if (!outcomes.some((outcome) => 'sequence' in outcome)) return { outcomes };
+    return { outcomes, propagation: this.#report(trackedChanges, by, durable, startedAtMs) };
   }
 
   /** Tells how much of its time a call has left that waits more than once, milliseconds; undefined = it set no limit. */
-  timeLeft(waitMs: number | undefined): () => number | undefined {
+  remainingTime(waitMs: number | undefined): () => number | undefined {
     const { clock } = this.#options;
     if (waitMs === undefined) return () => undefined;
     const endsAtMs = clock.monotonicMs() + waitMs;
@@ -193,33 +193,33 @@ export class Propagator {
   /** Answers every held call with `pending`; what is on its way goes on at other control planes' sweeps. */
   stop(): void {
     this.#stop.abort();
-    for (const waited of this.#held) waited.wake();
+    for (const waiter of this.#waiters) waiter.wake();
     this.#options.fence.stop();
   }
 
   /** undefined when there is no such key or API. Tells `ended` where nothing was written that is under way now. */
-  async #write(write: Write, ended: () => void): Promise<Written | undefined> {
+  async #write(write: Write, end: () => void): Promise<LogEntry | undefined> {
     try {
-      const written = await this.#options.log.write(write);
-      if (written.status === 'OK') return written;
-      if (written.status !== 'NOT_FOUND') throw notWritten(write, written);
-      ended();
+      const result = await this.#options.log.write(write);
+      if (result.status === 'OK') return result;
+      if (result.status !== 'NOT_FOUND') throw writeError(write, result);
+      end();
       return undefined;
     } catch (error) {
-      ended();
+      end();
       throw error;
     }
   }
 
   /** @param by how all became complete; undefined = they are not, or not all of them */
-  #answer(
-    journeys: readonly Journey[],
+  #report(
+    trackedChanges: readonly TrackedChange[],
     by: 'acks' | 'fence' | undefined,
     durable: boolean,
     startedAtMs: number,
   ): Propagation {
     const { clock } = this.#options;
-    const changes = journeys.map(({ now }) => now);
+    const changes = trackedChanges.map(({ entry }) => entry);
     const last = changes.reduce((a, b) => (b.sequence > a.sequence ? b : a));
     const nowMs = clock.monotonicMs();
     const closesAtMs = Math.max(...changes.map((change) => change.closesAtMs));
@@ -240,19 +240,19 @@ export class Propagator {
   async #hold<T>(settling: Promise<T>, waitMs: number): Promise<T | undefined> {
     const holdMs = Math.min(waitMs, this.#options.limits.fenceWaitMs);
     if (holdMs <= 0) return undefined;
-    const waited = new Waker();
-    if (this.#stop.signal.aborted) waited.wake();
-    this.#held.add(waited);
-    const over = waited.pause(this.#options.clock, holdMs).then(() => undefined);
+    const waiter = new Waker();
+    if (this.#stop.signal.aborted) waiter.wake();
+    this.#waiters.add(waiter);
+    const over = waiter.pause(this.#options.clock, holdMs).then(() => undefined);
     return Promise.race([settling, over]).finally(() => {
-      waited.wake();
-      this.#held.delete(waited);
+      waiter.wake();
+      this.#waiters.delete(waiter);
     });
   }
 }
 
 /** Resolves when all of several changes are complete. */
-async function togetherBy(journeys: readonly Journey[]): Promise<'acks' | 'fence'> {
-  const ends = await Promise.all(journeys.map(({ done }) => done));
+async function togetherBy(trackedChanges: readonly TrackedChange[]): Promise<'acks' | 'fence'> {
+  const ends = await Promise.all(trackedChanges.map(({ completion: done }) => done));
   return ends.includes('fence') ? 'fence' : 'acks';
 }

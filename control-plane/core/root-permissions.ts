@@ -41,10 +41,10 @@ export const PERMISSION_PATTERN = `^(\\*|api\\.(\\*|${API_ID_PATTERN})\\.(${API_
 
 /** The permissions of a root key. */
 export class Permissions {
-  readonly #granted: ReadonlySet<string>;
+  readonly #slugs: ReadonlySet<string>;
 
   constructor(granted: Iterable<string>) {
-    this.#granted = new Set(granted);
+    this.#slugs = new Set(granted);
   }
 
   /** Tells whether `action` is allowed on this API; on all of them where `apiId` is `*`. */
@@ -60,8 +60,8 @@ export class Permissions {
   /** The APIs on which `action` is allowed, in order; undefined = on all. */
   apisWith(action: ApiAction): string[] | undefined {
     if (this.allows('*', action)) return undefined;
-    const named = [...this.#granted].map((permission) => permission.split('.'));
-    return named.flatMap(([, apiId = '', granted]) => (granted === action ? [apiId] : [])).sort();
+    const names = [...this.#slugs].map((permission) => permission.split('.'));
+    return names.flatMap(([, apiId = '', granted]) => (granted === action ? [apiId] : [])).sort();
   }
 
   /** Tells whether the caller may know of every API. */
@@ -83,6 +83,6 @@ export class Permissions {
   }
 
   #has(permission: string): boolean {
-    return this.#granted.has(permission);
+    return this.#slugs.has(permission);
   }
 }

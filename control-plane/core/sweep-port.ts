@@ -1,4 +1,4 @@
-import type { Killed } from './change-log-port.ts';
+import type { KilledFollower } from './change-log-port.ts';
 
 /** An API as the sweep sees it. */
 export interface Head {
@@ -13,7 +13,7 @@ export interface Head {
   readonly deleted: boolean;
   readonly members: number;
   /** Followers that were killed and not removed yet. */
-  readonly killed: readonly Killed[];
+  readonly killed: readonly KilledFollower[];
 }
 
 /**

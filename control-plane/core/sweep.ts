@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import type { ChangeLog, Killed } from './change-log-port.ts';
+import type { ChangeLog, KilledFollower } from './change-log-port.ts';
 import { type Fence, fenceMs } from './fence.ts';
 import type { Head, LeaseStep, SweepStore } from './sweep-port.ts';
 
@@ -13,11 +13,11 @@ const APIS_PER_TICK = 200;
 const IDLE_MS = 30_000;
 
 /** Observations of an API by this control plane, on its own monotonic clock. */
-interface Seen {
+interface Observation {
   sequence: number;
   sinceMs: number;
   /** Followers found killed, by name and kill, and since when. */
-  killed: Map<string, { killed: Killed; sinceMs: number }>;
+  killed: Map<string, { killed: KilledFollower; sinceMs: number }>;
   /** Time at which this process first saw nothing left to sweep of the deleted API. */
   emptySinceMs?: number;
   /** Of this process's own change of the lease. */
@@ -47,7 +47,7 @@ export class Sweep {
   readonly #options: SweepOptions;
   readonly #startedMs: number;
   readonly #token: () => string;
-  readonly #seen = new Map<string, Seen>();
+  readonly #observations = new Map<string, Observation>();
   readonly #stop = new AbortController();
 
   constructor(options: SweepOptions) {
@@ -78,42 +78,43 @@ export class Sweep {
   async #visit(apiId: string): Promise<void> {
     const head = await this.#options.store.head(apiId);
     if (!head.created) {
-      this.#seen.delete(apiId);
+      this.#observations.delete(apiId);
       if (apiId === SHARED_LOG) await this.#options.store.createSharedLog(this.#options.leaseMs);
       return;
     }
     const nowMs = this.#options.clock.monotonicMs();
-    const seen = this.#seen.get(apiId) ?? {
+    const observation = this.#observations.get(apiId) ?? {
       sequence: -1,
       sinceMs: nowMs,
       killed: new Map(),
     };
-    this.#seen.set(apiId, seen);
-    if (seen.sequence !== head.sequence) Object.assign(seen, { sequence: head.sequence, sinceMs: nowMs });
-    await this.#reapKilled(apiId, head, seen, nowMs);
-    if (head.deleted) return this.#takeApart(apiId, head, seen, nowMs);
+    this.#observations.set(apiId, observation);
+    if (observation.sequence !== head.sequence)
+      Object.assign(observation, { sequence: head.sequence, sinceMs: nowMs });
+    await this.#reapKilled(apiId, head, observation, nowMs);
+    if (head.deleted) return this.#takeApart(apiId, head, observation, nowMs);
     if (head.grantedMs !== this.#options.leaseMs || head.fencedMs !== this.#options.leaseMs)
-      await this.#changeLease(apiId, head, seen);
-    if (head.members > 0 && nowMs - seen.sinceMs >= IDLE_MS) await this.#ping(apiId, head.sequence);
+      await this.#changeLease(apiId, head, observation);
+    if (head.members > 0 && nowMs - observation.sinceMs >= IDLE_MS) await this.#ping(apiId, head.sequence);
   }
 
   /** A no-op, unless somebody else wrote first. Its fence kills who does not answer. */
   async #ping(apiId: string, sequence: number): Promise<void> {
     const write = { apiId, operation: 'noop', keyId: '', fields: {}, condition: String(sequence) } as const;
-    const written = await this.#options.log.write(write);
-    if (written.status === 'OK') this.#options.fence.track(apiId, '', written);
+    const result = await this.#options.log.write(write);
+    if (result.status === 'OK') this.#options.fence.track(apiId, '', result);
   }
 
   /** Removes followers that this process has seen killed for one fence of its own. */
-  async #reapKilled(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
+  async #reapKilled(apiId: string, head: Head, observation: Observation, nowMs: number): Promise<void> {
     const fence = fenceMs(head.fencedMs, this.#options.deposedMs);
-    seen.killed = new Map(
+    observation.killed = new Map(
       head.killed.map((killed) => {
         const id = `${killed.name} ${killed.kill}`;
-        return [id, seen.killed.get(id) ?? { killed, sinceMs: nowMs }];
+        return [id, observation.killed.get(id) ?? { killed, sinceMs: nowMs }];
       }),
     );
-    const due = [...seen.killed.values()].filter(({ sinceMs }) => nowMs - sinceMs >= fence);
+    const due = [...observation.killed.values()].filter(({ sinceMs }) => nowMs - sinceMs >= fence);
     if (due.length > 0)
       await this.#options.log.reap(
         apiId,
@@ -125,33 +126,34 @@ export class Sweep {
    * Brings the configured lease in. The process that started last decides, by the start time (of its own clock)
    * that leads the token; so control planes with different leases, as in a roll-out, never take turns.
    */
-  async #changeLease(apiId: string, head: Head, seen: Seen): Promise<void> {
+  async #changeLease(apiId: string, head: Head, observation: Observation): Promise<void> {
     const { logger, leaseMs } = this.#options;
     const nowMs = this.#options.clock.monotonicMs();
     const set = (step: LeaseStep, token: string) => this.#options.store.setLease(apiId, step, leaseMs, token);
     if (head.grantedMs !== leaseMs) {
       const decidedMs = Number.parseInt(head.token, 10) || 0;
-      if (decidedMs >= this.#startedMs && head.token !== seen.leaseToken) return;
+      if (decidedMs >= this.#startedMs && head.token !== observation.leaseToken) return;
       const token = `${this.#startedMs}.${this.#token()}`;
-      seen.leaseToken = token;
+      observation.leaseToken = token;
       if (leaseMs > head.fencedMs && !(await set('fence-first', token))) return;
       if (!(await set('grant', token))) return;
       logger.info({ apiId, fromMs: head.grantedMs, toMs: leaseMs }, 'lease changed');
       return;
     }
     if (head.fencedMs <= head.grantedMs) return;
-    if (seen.lowering?.token !== head.token) seen.lowering = { token: head.token, sinceMs: nowMs };
-    if (nowMs - seen.lowering.sinceMs < fenceMs(head.fencedMs, this.#options.deposedMs)) return;
+    if (observation.lowering?.token !== head.token)
+      observation.lowering = { token: head.token, sinceMs: nowMs };
+    if (nowMs - observation.lowering.sinceMs < fenceMs(head.fencedMs, this.#options.deposedMs)) return;
     await set('fence-last', head.token);
   }
 
   /** One batch of a deleted API's keys; at the end, two fences later, the API itself. */
-  async #takeApart(apiId: string, head: Head, seen: Seen, nowMs: number): Promise<void> {
+  async #takeApart(apiId: string, head: Head, observation: Observation, nowMs: number): Promise<void> {
     if (await this.#options.store.removeKeys(apiId)) return;
-    seen.emptySinceMs ??= nowMs;
-    if (nowMs - seen.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#options.deposedMs)) return;
+    observation.emptySinceMs ??= nowMs;
+    if (nowMs - observation.emptySinceMs < 2 * fenceMs(head.fencedMs, this.#options.deposedMs)) return;
     if (!(await this.#options.store.forget(apiId))) return;
-    this.#seen.delete(apiId);
+    this.#observations.delete(apiId);
     this.#options.logger.info({ apiId }, 'a deleted API is gone');
   }
 }

@@ -1,9 +1,9 @@
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
-import type { ChangeLog, Write, Written } from './change-log-port.ts';
-import type { Fence, Tracked } from './fence.ts';
-import { notWritten } from './not-written.ts';
+import type { ChangeLog, LogEntry, Write } from './change-log-port.ts';
+import type { Fence, PendingEntry } from './fence.ts';
 import { isRefusal } from './pending-changes.ts';
+import { writeError } from './write-error.ts';
 
 const REWRITE_FIRST_MS = 50;
 const REWRITE_MAX_MS = 2000;
@@ -12,55 +12,55 @@ const REWRITE_ATTEMPTS_MAX = 50;
 /** A change that was asked for, and as it is in the log. */
 export interface WrittenChange {
   readonly write: Write;
-  readonly written: Written;
+  readonly entry: LogEntry;
 }
 
 /** A change on its way, or several that were written together; `now` is replaced when it had to be written again. */
-export interface Journey {
+export interface TrackedChange {
   /** Of several, the last one. */
-  now: Tracked;
+  entry: PendingEntry;
   /**
    * Settles when every change is complete, or can not be. Rejects with CONFLICT where a failover took the write of the one
    * change and another one came after it.
    */
-  readonly done: Promise<'acks' | 'fence'>;
+  readonly completion: Promise<'acks' | 'fence'>;
   /** Of several: those of which `done` would reject by itself, by their keys. */
-  readonly failed: Map<string, ApiError>;
+  readonly failures: Map<string, ApiError>;
   /** Of several: the sequence under which each key's change is in the log by now. */
   readonly sequences: Map<string, number>;
 }
 
-/** Events of journeys, for logs and metrics. */
-export interface JourneyEvents {
+/** Events of tracked changes, for logs and metrics. */
+export interface TrackerEvents {
   /** A disable or delete that a failover took was written again, or could not be. */
   rewritten(apiId: string, keyId: string, outcome: 'written' | 'conflict' | 'given up'): void;
 }
 
-interface JourneysOptions {
+interface TrackerOptions {
   readonly log: ChangeLog;
   readonly fence: Fence;
   readonly clock: Clock;
-  readonly events: JourneyEvents;
+  readonly events: TrackerEvents;
   /** From 0 to below 1 at each call: backoff. */
   readonly chance: () => number;
   readonly stop: AbortSignal;
 }
 
 /** Accompanies changes until they are complete: a refusal that a failover took is written again. */
-export class Journeys {
-  readonly #options: JourneysOptions;
+export class ChangeTracker {
+  readonly #options: TrackerOptions;
 
-  constructor(options: JourneysOptions) {
+  constructor(options: TrackerOptions) {
     this.#options = options;
   }
 
   /** Accompanies one change from its write on. */
-  begin(change: WrittenChange): Journey {
+  begin(change: WrittenChange): TrackedChange {
     const { promise, resolve, reject } = Promise.withResolvers<'acks' | 'fence'>();
     promise.catch(() => undefined); // the caller may have its answer already
-    const journey = journeyOf(this.#track(change), promise);
-    this.#accompany(journey, change).then(resolve, reject);
-    return journey;
+    const trackedChange = newTrackedChange(this.#track(change), promise);
+    this.#accompany(trackedChange, change).then(resolve, reject);
+    return trackedChange;
   }
 
   /**
@@ -68,59 +68,66 @@ export class Journeys {
    * the last is watched. Where a failover took it, those before it may still be there, and each is then accompanied by
    * itself.
    */
-  beginTogether(changes: readonly WrittenChange[], last: WrittenChange): Journey {
+  beginTogether(changes: readonly WrittenChange[], last: WrittenChange): TrackedChange {
     const { promise, resolve, reject } = Promise.withResolvers<'acks' | 'fence'>();
     promise.catch(() => undefined);
-    const journey = journeyOf(this.#track(last, changes.length), promise);
-    for (const { write, written } of changes) journey.sequences.set(write.keyId, written.sequence);
-    this.#accompanyTogether(journey, changes).then(resolve, reject);
-    return journey;
+    const trackedChange = newTrackedChange(this.#track(last, changes.length), promise);
+    for (const { write, entry: written } of changes)
+      trackedChange.sequences.set(write.keyId, written.sequence);
+    this.#accompanyTogether(trackedChange, changes).then(resolve, reject);
+    return trackedChange;
   }
 
-  async #accompany(journey: Journey, { write, written }: WrittenChange): Promise<'acks' | 'fence'> {
+  async #accompany(
+    trackedChange: TrackedChange,
+    { write, entry: written }: WrittenChange,
+  ): Promise<'acks' | 'fence'> {
     for (let condition = written.previousVersion; ; ) {
-      const outcome = await journey.now.settled;
+      const outcome = await trackedChange.entry.settled;
       if (outcome !== 'lost') return outcome;
       if (!isRefusal(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
-      const again = await this.#writeAgain({ ...write, condition });
-      journey.now = this.#track({ write, written: again });
-      condition = again.previousVersion;
+      const entry = await this.#rewrite({ ...write, condition });
+      trackedChange.entry = this.#track({ write, entry });
+      condition = entry.previousVersion;
     }
   }
 
-  async #accompanyTogether(journey: Journey, changes: readonly WrittenChange[]): Promise<'acks' | 'fence'> {
-    const outcome = await journey.now.settled;
+  async #accompanyTogether(
+    trackedChange: TrackedChange,
+    changes: readonly WrittenChange[],
+  ): Promise<'acks' | 'fence'> {
+    const outcome = await trackedChange.entry.settled;
     if (outcome !== 'lost') return outcome;
-    const alone = changes.map((change) => ({ keyId: change.write.keyId, journey: this.begin(change) }));
+    const alone = changes.map((change) => ({ keyId: change.write.keyId, single: this.begin(change) }));
     let by: 'acks' | 'fence' = 'acks';
     let latest = 0;
-    for (const { keyId, journey: own } of alone) {
+    for (const { keyId, single } of alone) {
       try {
-        if ((await own.done) === 'fence') by = 'fence';
-        const { now } = own;
-        journey.sequences.set(keyId, now.sequence);
-        if (now.sequence > latest) journey.now = now;
-        latest = journey.now.sequence;
+        if ((await single.completion) === 'fence') by = 'fence';
+        const { entry } = single;
+        trackedChange.sequences.set(keyId, entry.sequence);
+        if (entry.sequence > latest) trackedChange.entry = entry;
+        latest = trackedChange.entry.sequence;
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
-        journey.failed.set(keyId, error);
+        trackedChange.failures.set(keyId, error);
       }
     }
     return by;
   }
 
-  #track({ write, written }: WrittenChange, changes = 1): Tracked {
-    return this.#options.fence.track(write.apiId, write.keyId, written, changes);
+  #track({ write, entry }: WrittenChange, changes = 1): PendingEntry {
+    return this.#options.fence.track(write.apiId, write.keyId, entry, changes);
   }
 
-  async #writeAgain(write: Write): Promise<Written> {
+  async #rewrite(write: Write): Promise<LogEntry> {
     const { log, clock, events, chance, stop } = this.#options;
     for (let attempt = 0; attempt < REWRITE_ATTEMPTS_MAX && !stop.aborted; attempt++) {
       try {
-        const written = await log.write(write);
-        events.rewritten(write.apiId, write.keyId, written.status === 'OK' ? 'written' : 'conflict');
-        if (written.status === 'OK') return written;
-        if (written.status === 'TOO_OLD') throw notWritten(write, written);
+        const result = await log.write(write);
+        events.rewritten(write.apiId, write.keyId, result.status === 'OK' ? 'written' : 'conflict');
+        if (result.status === 'OK') return result;
+        if (result.status === 'TOO_OLD') throw writeError(write, result);
         throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis and overtaken by another');
       } catch (error) {
         if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') throw error;
@@ -132,9 +139,9 @@ export class Journeys {
   }
 }
 
-const journeyOf = (now: Tracked, done: Journey['done']): Journey => ({
-  now,
-  done,
-  failed: new Map(),
+const newTrackedChange = (entry: PendingEntry, done: TrackedChange['completion']): TrackedChange => ({
+  entry,
+  completion: done,
+  failures: new Map(),
   sequences: new Map(),
 });

@@ -5,7 +5,7 @@ import type { Apis } from '../redis/apis.ts';
 import type { Audit } from '../redis/audit.ts';
 import { namesOf } from './error-answers.ts';
 import { Call } from './operations/call.ts';
-import { Hidden } from './operations/hidden.ts';
+import { MaskedNotFound } from './operations/masked-not-found.ts';
 import { isChange } from './operations/operation.ts';
 import type { App } from './server.ts';
 
@@ -48,7 +48,7 @@ function takeBody({ call, body }: FastifyRequest): void {
 }
 
 function outcomeOf({ failure }: FastifyRequest) {
-  if (failure instanceof Hidden) return failure.outcome;
+  if (failure instanceof MaskedNotFound) return failure.outcome;
   return failure?.code ?? 'OK';
 }
 
@@ -56,7 +56,7 @@ function outcomeOf({ failure }: FastifyRequest) {
 function kindOf(request: FastifyRequest): AuditKind | undefined {
   const { operation } = request.routeOptions.config;
   if (!operation || !request.call) return undefined;
-  if (request.failure instanceof Hidden) return 'refused';
+  if (request.failure instanceof MaskedNotFound) return 'refused';
   const changes = isChange(operation);
   switch (outcomeOf(request)) {
     case 'OK':

@@ -64,8 +64,8 @@ export function answerError(
 function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Failure {
   if (error instanceof ApiError) return error;
   if (error.validation) return { code: 'BAD_REQUEST', message: explain(error, request) };
-  const known = FASTIFY_CODES[error.code];
-  if (known) return { code: known[0], message: known[1] };
+  const fastifyCode = FASTIFY_CODES[error.code];
+  if (fastifyCode) return { code: fastifyCode[0], message: fastifyCode[1] };
   // secure-json-parse and body parsers refuse with a status of their own
   if (error.statusCode === 400) return { code: 'BAD_REQUEST', message: 'body: is not acceptable JSON' };
   // So does what serves files: a path out of its folder, a range or a condition that cannot be met.
@@ -79,9 +79,9 @@ function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Fai
 
 /** `field: rule` of the first thing that is wrong. */
 function explain(error: FastifyError, request: FastifyRequest): string {
-  const where = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? 'body');
+  const part = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? 'body');
   const faults = request.routeOptions.schema ? error.validation : undefined;
-  return faultText(faults, where, where === 'query' ? 'query parameter' : 'field');
+  return faultText(faults, part, part === 'query' ? 'query parameter' : 'field');
 }
 
 /** Answers a request that HTTP itself refuses, which still gets JSON of our shape. */

@@ -12,12 +12,12 @@ export function faultText(faults: readonly Fault[] | null | undefined, whole: st
   if (fault.keyword === 'additionalProperties') {
     return `${field(fault.params['additionalProperty'])}: unknown ${part}`;
   }
-  if (fault.keyword === 'const') return `${path || whole}: must be ${allowed(faults, fault)}`;
+  if (fault.keyword === 'const') return `${path || whole}: must be ${listOf(faults, fault)}`;
   return `${path || whole}: ${fault.message ?? 'is wrong'}`;
 }
 
 /** The values that may stand where a fault is; each that was tried is a fault of its own. */
-function allowed(faults: readonly Fault[], { instancePath }: Fault): string {
+function listOf(faults: readonly Fault[], { instancePath }: Fault): string {
   return faults
     .filter((fault) => fault.keyword === 'const' && fault.instancePath === instancePath)
     .map(({ params }) => JSON.stringify(params['allowedValue']))

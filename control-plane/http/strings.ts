@@ -14,14 +14,14 @@ export function checkStrings(body: unknown): void {
 
 /** Without recursion: how deep a body may be is judged later. */
 function isWellFormed(whole: unknown): boolean {
-  const left = [whole];
-  while (left.length > 0) {
-    const value = left.pop();
+  const stack = [whole];
+  while (stack.length > 0) {
+    const value = stack.pop();
     if (typeof value === 'string' && !value.isWellFormed()) return false;
     if (typeof value !== 'object' || value === null) continue;
     for (const [name, part] of Object.entries(value)) {
       if (!name.isWellFormed()) return false;
-      left.push(part);
+      stack.push(part);
     }
   }
   return true;

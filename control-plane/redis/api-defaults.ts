@@ -16,18 +16,18 @@ const APIS_MAX = 1000;
  * creates nothing where they differ. So reading them costs no call, and an outdated one is never used.
  */
 export class SeenDefaults {
-  readonly #seen = new Map<string, string>();
+  readonly #texts = new Map<string, string>();
 
   of(apiId: string): string {
-    return this.#seen.get(apiId) ?? NONE;
+    return this.#texts.get(apiId) ?? NONE;
   }
 
   saw(apiId: string, defaults: string): void {
-    this.#seen.delete(apiId);
+    this.#texts.delete(apiId);
     if (defaults === NONE) return;
-    this.#seen.set(apiId, defaults);
-    const [oldest] = this.#seen.keys();
-    if (this.#seen.size > APIS_MAX && oldest !== undefined) this.#seen.delete(oldest);
+    this.#texts.set(apiId, defaults);
+    const [oldest] = this.#texts.keys();
+    if (this.#texts.size > APIS_MAX && oldest !== undefined) this.#texts.delete(oldest);
   }
 }
 

@@ -58,9 +58,9 @@ export class Apis {
 
   /** Rejects with CONFLICT where the id is in use or still being deleted. */
   async create(
-    wanted: ApiDefaults & { name: string; apiId?: string },
+    request: ApiDefaults & { name: string; apiId?: string },
   ): Promise<{ apiId: string; name: string } & ApiDefaults> {
-    const { apiId: wantedId, ...about } = wanted;
+    const { apiId: wantedId, ...about } = request;
     const nowMs = this.#clock.wallMs();
     const apiId = wantedId ?? generateId('api', nowMs);
     await this.#nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
@@ -81,8 +81,8 @@ export class Apis {
     const [status, ...before] = reply as string[];
     if (status !== 'OK') return undefined;
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
-    const held = NAMES.map((name, i) => [name, before[i] ? parsed(name, before[i]) : null] as const);
-    return Object.fromEntries(held.filter(([name]) => patch[name] !== undefined));
+    const defaults = NAMES.map((name, i) => [name, before[i] ? parsed(name, before[i]) : null] as const);
+    return Object.fromEntries(defaults.filter(([name]) => patch[name] !== undefined));
   }
 
   /** Tells whether there is an API of this id, or was until its keys are swept. */
@@ -94,7 +94,7 @@ export class Apis {
   /** undefined when there is none, or it is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
     const { head, index } = apiKeys(apiId);
-    const [[createdAt, deleted, foreign, s, ...held], keys] = await this.#nodes.run(head, (redis) =>
+    const [[createdAt, deleted, foreign, s, ...defaults], keys] = await this.#nodes.run(head, (redis) =>
       Promise.all([
         redis.hmget(head, 'c', 'deleted', 'foreign', 's', ...Object.values(FIELDS)),
         redis.zcard(index),
@@ -102,7 +102,7 @@ export class Apis {
     );
     if (!createdAt || deleted) return undefined;
     const protocol = neededBy(s);
-    const about = NAMES.flatMap((name, i) => (held[i] ? [[name, parsed(name, held[i])]] : []));
+    const about = NAMES.flatMap((name, i) => (defaults[i] ? [[name, parsed(name, defaults[i])]] : []));
     return {
       id: apiId,
       ...Object.fromEntries(about),
@@ -123,9 +123,9 @@ export class Apis {
 
   /** One page of those of these APIs that there are. */
   async among(ids: readonly string[], after: string, limit: number): Promise<ApiPage> {
-    const found = await this.#getAll(ids.filter((apiId) => apiId > after));
-    const apis = found.slice(0, limit);
-    const next = found.length > limit ? apis.at(-1)?.id : undefined;
+    const page = await this.#getAll(ids.filter((apiId) => apiId > after));
+    const apis = page.slice(0, limit);
+    const next = page.length > limit ? apis.at(-1)?.id : undefined;
     return { apis, ...(next === undefined ? {} : { next }) };
   }
 

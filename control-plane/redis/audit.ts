@@ -29,7 +29,7 @@ const RETRY_MAX_MS = 5000;
 /** Number of events that are kept. */
 export interface AuditLimits {
   /** Each stream keeps at least this many. */
-  readonly kept: Readonly<Record<AuditKind, number>>;
+  readonly eventsMax: Readonly<Record<AuditKind, number>>;
   /** Most that wait in memory for Redis to take them. */
   readonly waitingMax: number;
 }
@@ -42,12 +42,12 @@ interface Waiting {
 }
 
 /** Told what became of events. */
-type Counted = (kind: AuditKind, result: 'written' | 'late' | 'lost', events: number) => void;
+type OnCount = (kind: AuditKind, result: 'written' | 'late' | 'lost', events: number) => void;
 
 /** Events of calls that are answered at the same time, on their way to Redis together. */
-interface Gathered {
+interface EventBatch {
   readonly events: AuditEvent[];
-  readonly written: Promise<void>;
+  readonly completion: Promise<void>;
 }
 
 interface AuditOptions {
@@ -55,14 +55,14 @@ interface AuditOptions {
   readonly writer: DurableWriter;
   readonly clock: Clock;
   readonly limits: AuditLimits;
-  readonly counted: Counted;
+  readonly onCount: OnCount;
   readonly log: Logger;
 }
 
 /** The audit log: two streams in Redis that keep the latest events each, and the process's log. */
 export class Audit {
   readonly #options: AuditOptions;
-  readonly #gathered = new Map<AuditKind, Gathered>();
+  readonly #batches = new Map<AuditKind, EventBatch>();
   readonly #waiting: Waiting[] = [];
   readonly #stop = new AbortController();
   #catchingUp: Promise<void> | undefined;
@@ -78,19 +78,19 @@ export class Audit {
    * up. Either way it stands in the process's log, like every event. Those of one turn of the event loop are written together.
    */
   record(kind: AuditKind, event: AuditEvent): Promise<void> {
-    let gathered = this.#gathered.get(kind);
-    if (!gathered) {
+    let batch = this.#batches.get(kind);
+    if (!batch) {
       const events: AuditEvent[] = [];
-      const written = new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
-        this.#gathered.delete(kind);
+      const completion = new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
+        this.#batches.delete(kind);
         return this.#record(kind, events);
       });
-      gathered = { events, written };
-      this.#gathered.set(kind, gathered);
+      batch = { events, completion };
+      this.#batches.set(kind, batch);
     }
     this.#say(kind, event);
-    gathered.events.push(event);
-    return gathered.written;
+    batch.events.push(event);
+    return batch.completion;
   }
 
   /** As `record`, for events of one call, in their order. */
@@ -100,15 +100,15 @@ export class Audit {
   }
 
   async #record(kind: AuditKind, events: readonly AuditEvent[], lane?: string): Promise<void> {
-    const all = events.map((event): Waiting => ({ event, id: '' }));
-    for (let at = 0; at < all.length; at += WRITTEN_AT_ONCE) {
-      const part = all.slice(at, at + WRITTEN_AT_ONCE);
+    const queue = events.map((event): Waiting => ({ event, id: '' }));
+    for (let at = 0; at < queue.length; at += WRITTEN_AT_ONCE) {
+      const part = queue.slice(at, at + WRITTEN_AT_ONCE);
       try {
         await this.#write(kind, part, lane);
-        this.#options.counted(kind, 'written', part.length);
+        this.#options.onCount(kind, 'written', part.length);
       } catch (error) {
         // Those after it too, which keeps their order, and would have to wait for an answer that does not come again.
-        for (const waiting of all.slice(at)) this.#keep(kind, waiting, error);
+        for (const waiting of queue.slice(at)) this.#keep(kind, waiting, error);
         return;
       }
     }
@@ -120,7 +120,7 @@ export class Audit {
 
   /** Has an event wait for Redis, or gives it up. */
   #keep(kind: AuditKind, waiting: Waiting, err: unknown): void {
-    const { limits, log, counted } = this.#options;
+    const { limits, log, onCount: counted } = this.#options;
     const waits = kind === 'done' && this.#waiting.length < limits.waitingMax && !this.#stop.signal.aborted;
     const { requestId, traceId } = waiting.event;
     log.warn({ requestId, traceId, waits, err }, 'an audit event was not recorded');
@@ -142,14 +142,14 @@ export class Audit {
     this.#stop.abort();
     await this.#catchingUp;
     if (this.#waiting.length === 0) return;
-    this.#options.counted('done', 'lost', this.#waiting.length);
+    this.#options.onCount('done', 'lost', this.#waiting.length);
     this.#options.log.error({ lost: this.#waiting.length }, 'audit events are lost but for this log');
   }
 
   async #write(kind: AuditKind, part: readonly Waiting[], lane?: string): Promise<void> {
     const keys = [auditStream(kind), auditAgain];
     const events = part.flatMap(({ event, id }) => [JSON.stringify(event), id]);
-    const args = [this.#options.limits.kept[kind], ...events];
+    const args = [this.#options.limits.eventsMax[kind], ...events];
     const { reply, replicated } = await this.#options.writer.run(recordScript, keys, args, lane);
     for (const [i, id] of (reply as string[]).entries()) if (part[i]) part[i].id = id;
     if (!replicated) throw unavailable('not all replicas confirmed the events');
@@ -163,7 +163,7 @@ export class Audit {
           const part = this.#waiting.slice(0, WRITTEN_AT_ONCE);
           await this.#write('done', part);
           this.#waiting.splice(0, part.length);
-          this.#options.counted('done', 'late', part.length);
+          this.#options.onCount('done', 'late', part.length);
         }
       } catch (error) {
         this.#options.log.debug(

@@ -14,25 +14,25 @@ const FORGOTTEN_AFTER_MS = 90_000;
 
 /** The root keys of the configuration. Kept as digests; told by ids that do not lead back to them. */
 export class BootstrapKeys {
-  readonly #known: readonly { readonly digest: Buffer; readonly id: string }[];
+  readonly #keys: readonly { readonly digest: Buffer; readonly id: string }[];
 
   constructor(keys: readonly string[]) {
-    this.#known = keys.map((key) => ({ digest: Buffer.from(hashSecret(key)), id: idOf(key) }));
+    this.#keys = keys.map((key) => ({ digest: Buffer.from(hashSecret(key)), id: idOf(key) }));
   }
 
   /** In order, each once. */
   get ids(): readonly string[] {
-    return [...new Set(this.#known.map(({ id }) => id))].sort();
+    return [...new Set(this.#keys.map(({ id }) => id))].sort();
   }
 
   /**
    * The id of the one with this hash; undefined = it is none of them.
    * @param secretHash as `hashSecret` gives it
    */
-  find(secretHash: string): string | undefined {
+  idOf(secretHash: string): string | undefined {
     const digest = Buffer.from(secretHash);
     // Every one is compared, in constant time.
-    return this.#known.filter((known) => timingSafeEqual(known.digest, digest))[0]?.id;
+    return this.#keys.filter((key) => timingSafeEqual(key.digest, digest))[0]?.id;
   }
 }
 
@@ -50,7 +50,7 @@ export class BootstrapWatch {
   readonly #ids: string;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   readonly #stop = new AbortController();
   #differing = 0;
 
@@ -70,7 +70,7 @@ export class BootstrapWatch {
   async run(): Promise<void> {
     while (!this.#stop.signal.aborted) {
       try {
-        await this.#look();
+        await this.#compare();
       } catch (error) {
         this.#log.debug({ err: error }, 'cannot compare bootstrap root keys with other control planes');
       }
@@ -82,21 +82,22 @@ export class BootstrapWatch {
     this.#stop.abort();
   }
 
-  async #look(): Promise<void> {
+  async #compare(): Promise<void> {
     const redis = await this.#nodes.connection(bootstrapAnnouncements);
     const nowMs = this.#clock.wallMs();
     const args = [this.#ids, nowMs, nowMs - FORGOTTEN_AFTER_MS];
     const reply = announceScript.run(redis, [bootstrapAnnouncements], args);
     const others = (await this.#nodes.within(redis, reply)) as string[];
     this.#differing = others.length;
-    for (const theirs of others) {
-      if (this.#told.has(theirs)) continue;
-      this.#told.add(theirs);
+    for (const ids of others) {
+      if (this.#reported.has(ids)) continue;
+      this.#reported.add(ids);
       this.#log.warn(
-        { ours: this.#ids.split(','), theirs: theirs.split(',') },
+        { ours: this.#ids.split(','), theirs: ids.split(',') },
         'another control plane has other bootstrap root keys: right during a rotation only',
       );
     }
-    for (const told of this.#told) if (!others.includes(told)) this.#told.delete(told);
+    for (const reportedIds of this.#reported)
+      if (!others.includes(reportedIds)) this.#reported.delete(reportedIds);
   }
 }

@@ -4,17 +4,17 @@ import { generateId, hashSecret } from '#shared/contract/key-format.ts';
 import { KEY_LETTERS, neededFor, POOL } from '#shared/contract/key-record.ts';
 import { sequenceOf } from '#shared/contract/protocol.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, indexOf, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 import type {
   BatchedChangeLog,
   Closing,
-  Killed,
+  KilledFollower,
+  LogEntry,
   LogStatus,
-  NotWritten,
   TooOld,
   Write,
-  Written,
+  WriteRefusal,
 } from '../core/change-log-port.ts';
 import type { DurableWriter } from './durable-writer.ts';
 import { rerollCall, rerolledOf, rerollScript } from './keys/reroll-call.ts';
@@ -66,7 +66,7 @@ export class RedisChangeLog implements BatchedChangeLog {
     this.#now = now;
   }
 
-  async write(write: Write): Promise<Written | NotWritten> {
+  async write(write: Write): Promise<LogEntry | WriteRefusal> {
     const call = this.#call(write);
     if (write.successor) {
       const { keys, args } = rerollCall(write.apiId, call, write.successor);
@@ -112,7 +112,7 @@ export class RedisChangeLog implements BatchedChangeLog {
         LOG_ENTRIES,
         PAYLOAD_BYTES_MAX,
         condition ?? '',
-        ownerKey(apiId, ''),
+        identityIndexKey(apiId, ''),
         neededForWrite(write),
         ...Object.entries(fields).flat(),
         ...(operation === 'create' ? ['p', hashSecret(keyId)] : []),
@@ -167,7 +167,7 @@ export class RedisChangeLog implements BatchedChangeLog {
 
   async close(
     apiId: string,
-    { sequence, hash, server }: Pick<Written, 'sequence' | 'hash' | 'server'>,
+    { sequence, hash, server }: Pick<LogEntry, 'sequence' | 'hash' | 'server'>,
   ): Promise<Closing> {
     const { head, log, members } = apiKeys(apiId);
     const kill = -randomInt(1, KILL_MAX);
@@ -189,7 +189,7 @@ export class RedisChangeLog implements BatchedChangeLog {
     };
   }
 
-  async reap(apiId: string, killed: readonly Killed[]): Promise<number> {
+  async reap(apiId: string, killed: readonly KilledFollower[]): Promise<number> {
     const args = killed.flatMap(({ name, kill }) => [name, formatScore(kill)]);
     return Number(await this.#read(reapScript, apiId, [apiKeys(apiId).members], args));
   }
@@ -233,16 +233,16 @@ export function tooOldOf(reply: unknown, needs: number): TooOld | undefined {
   return status === 'TOO_OLD' ? { status, needs, followers, names } : undefined;
 }
 
-const NOT_WRITTEN = ['NOT_FOUND', 'EXISTS', 'CONFLICT', 'UNLIMITED', 'REUSED'] as const;
-const isNotWritten = (status: string | undefined): status is (typeof NOT_WRITTEN)[number] =>
-  NOT_WRITTEN.some((each) => each === status);
+const REFUSAL_STATUSES = ['NOT_FOUND', 'EXISTS', 'CONFLICT', 'UNLIMITED', 'REUSED'] as const;
+const isRefusalStatus = (status: string | undefined): status is (typeof REFUSAL_STATUSES)[number] =>
+  REFUSAL_STATUSES.some((each) => each === status);
 
-function outcomeOf(write: Write, reply: unknown, replicated: boolean): Written | NotWritten {
+function outcomeOf(write: Write, reply: unknown, replicated: boolean): LogEntry | WriteRefusal {
   const refusal = tooOldOf(reply, neededForWrite(write));
   if (refusal) return refusal;
   const [status, sequence, hash, leaseMs, previousVersion, ...before] = reply as string[];
-  if (isNotWritten(status)) return { status };
-  const [remaining = '', owed, server = ''] = before.slice(KEY_LETTERS.length);
+  if (isRefusalStatus(status)) return { status };
+  const [remaining = '', debt, server = ''] = before.slice(KEY_LETTERS.length);
   return {
     status: 'OK',
     sequence: Number(sequence),
@@ -251,7 +251,7 @@ function outcomeOf(write: Write, reply: unknown, replicated: boolean): Written |
     server,
     previousVersion: previousVersion ?? '',
     before: Object.fromEntries(KEY_LETTERS.map((letter, i) => [letter, before[i] ?? ''])),
-    ...(remaining ? { credits: { remaining: Number(remaining), isOwed: owed === '1' } } : {}),
+    ...(remaining ? { credits: { remaining: Number(remaining), isOwed: debt === '1' } } : {}),
     replicated,
   };
 }

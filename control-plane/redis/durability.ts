@@ -2,13 +2,13 @@ import type { Redis } from 'ioredis';
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { crashFaults, evictionFaults, lookAt, type RedisFacts } from './server-facts.ts';
+import { crashFaults, evictionFaults, type RedisFacts, readFacts } from './server-facts.ts';
 
 const PERIOD_MS = 5000;
 const RETRY_MS = 500;
 
 /** One server, as it was when we last looked at it. */
-interface Look {
+interface Inspection {
   readonly facts: RedisFacts;
   readonly faults: readonly string[];
 }
@@ -23,10 +23,13 @@ export class DurabilityCheck {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #stop = new AbortController();
-  readonly #looks = new WeakMap<Redis, { now: Promise<Look>; next: Promise<Look> | undefined }>();
+  readonly #inspections = new WeakMap<
+    Redis,
+    { running: Promise<Inspection>; next: Promise<Inspection> | undefined }
+  >();
   /** Servers seen without an append-only file, by their run; until they are seen with a complete one. */
   readonly #off = new WeakMap<Redis, string>();
-  #said: string | undefined;
+  #report: string | undefined;
   #evictedKeys = 0;
   /** True from the first answer of Redis on. */
   reached = false;
@@ -51,7 +54,7 @@ export class DurabilityCheck {
   async run(): Promise<void> {
     while (!this.#stop.signal.aborted) {
       try {
-        await this.#lookAtAll();
+        await this.#inspectAll();
         this.answering = true;
         await pause(this.#clock, PERIOD_MS, this.#stop.signal);
       } catch (error) {
@@ -73,7 +76,7 @@ export class DurabilityCheck {
    */
   async keeps(key: string): Promise<boolean> {
     try {
-      const { faults } = await this.#lookAfterNow(await this.#nodes.connection(key));
+      const { faults } = await this.#inspectAfterNow(await this.#nodes.connection(key));
       return faults.length === 0;
     } catch (error) {
       this.#log.debug({ err: error }, 'not known to be durable');
@@ -82,34 +85,34 @@ export class DurabilityCheck {
   }
 
   /** One look at a server at a time, however many ask; who asks during one gets the next. */
-  #lookAfterNow(redis: Redis): Promise<Look> {
-    const looks = this.#looks.get(redis);
-    if (looks === undefined) {
-      const begun = { now: this.#look(redis), next: undefined };
-      this.#looks.set(redis, begun);
-      this.#follow(redis, begun.now);
-      return begun.now;
+  #inspectAfterNow(redis: Redis): Promise<Inspection> {
+    const inspections = this.#inspections.get(redis);
+    if (inspections === undefined) {
+      const first = { running: this.#inspect(redis), next: undefined };
+      this.#inspections.set(redis, first);
+      this.#follow(redis, first.running);
+      return first.running;
     }
-    looks.next ??= looks.now.then(
-      () => this.#look(redis),
-      () => this.#look(redis),
+    inspections.next ??= inspections.running.then(
+      () => this.#inspect(redis),
+      () => this.#inspect(redis),
     );
-    return looks.next;
+    return inspections.next;
   }
 
   /** Forgets a look that ended, and follows the one that begins in its place. */
-  #follow(redis: Redis, look: Promise<Look>): void {
-    const ended = () => {
-      const next = this.#looks.get(redis)?.next;
-      if (next === undefined) return void this.#looks.delete(redis);
-      this.#looks.set(redis, { now: next, next: undefined });
+  #follow(redis: Redis, inspection: Promise<Inspection>): void {
+    const end = () => {
+      const next = this.#inspections.get(redis)?.next;
+      if (next === undefined) return void this.#inspections.delete(redis);
+      this.#inspections.set(redis, { running: next, next: undefined });
       this.#follow(redis, next);
     };
-    look.then(ended, ended);
+    inspection.then(end, end);
   }
 
-  async #look(redis: Redis): Promise<Look> {
-    const facts = await lookAt(this.#nodes, redis);
+  async #inspect(redis: Redis): Promise<Inspection> {
+    const facts = await readFacts(this.#nodes, redis);
     const wasOff = this.#wasOff(redis, facts);
     return {
       facts,
@@ -126,42 +129,42 @@ export class DurabilityCheck {
   }
 
   /** Rejects where a server did not answer; what the others said counts all the same. */
-  async #lookAtAll(): Promise<void> {
+  async #inspectAll(): Promise<void> {
     const servers = await this.#nodes.primaries();
-    const looks = await Promise.allSettled(servers.map((redis) => this.#lookAfterNow(redis)));
-    const seen = looks.flatMap((look, i) =>
-      look.status === 'fulfilled' ? [{ server: nameOf(servers[i]), ...look.value }] : [],
+    const results = await Promise.allSettled(servers.map((redis) => this.#inspectAfterNow(redis)));
+    const inspections = results.flatMap((result, i) =>
+      result.status === 'fulfilled' ? [{ server: nameOf(servers[i]), ...result.value }] : [],
     );
-    this.reached ||= seen.length > 0;
-    this.#evictedKeys = seen.reduce((sum, { facts }) => sum + facts.evicted, 0);
-    this.#say(seen);
-    const failed = looks.find((look) => look.status === 'rejected');
-    if (failed) throw failed.reason;
-    this.durable = seen.every(({ faults }) => faults.length === 0);
+    this.reached ||= inspections.length > 0;
+    this.#evictedKeys = inspections.reduce((sum, { facts }) => sum + facts.evicted, 0);
+    this.#say(inspections);
+    const failure = results.find((result) => result.status === 'rejected');
+    if (failure) throw failure.reason;
+    this.durable = inspections.every(({ faults }) => faults.length === 0);
   }
 
   /** Says what was found at start, and whenever it is something else. */
-  #say(seen: readonly (Look & { server: string })[]): void {
-    const wrong = seen.filter(({ faults }) => faults.length > 0);
-    const said = JSON.stringify(wrong.map(({ server, faults }) => [server, faults]));
-    if (said === this.#said) return;
-    this.#said = said;
+  #say(inspections: readonly (Inspection & { server: string })[]): void {
+    const wrong = inspections.filter(({ faults }) => faults.length > 0);
+    const report = JSON.stringify(wrong.map(({ server, faults }) => [server, faults]));
+    if (report === this.#report) return;
+    this.#report = report;
     for (const { server, faults } of wrong)
       this.#log.error({ durable: false, server }, `not durable: ${faults.join('; ')}`);
     if (wrong.length === 0)
-      this.#log.info(this.#good(seen.map(({ facts }) => facts)), 'Redis keeps what it acknowledges');
+      this.#log.info(this.#good(inspections.map(({ facts }) => facts)), 'Redis keeps what it acknowledges');
   }
 
   #good(facts: readonly RedisFacts[]): object {
-    const [one] = facts;
+    const [first] = facts;
     return {
       durable: true,
       servers: facts.length,
       replicas: this.#replicas,
-      version: one?.version,
-      appendfsync: one?.settings.get('appendfsync'),
-      memoryMax: one?.memoryMax,
-      memoryPolicy: one?.memoryPolicy,
+      version: first?.version,
+      appendfsync: first?.settings.get('appendfsync'),
+      memoryMax: first?.memoryMax,
+      memoryPolicy: first?.memoryPolicy,
     };
   }
 }

@@ -39,9 +39,9 @@ export class DurableWriter {
     lane = this.#lane(),
   ) {
     try {
-      const done = await this.#run(script, keys, args, lane);
-      this.#count(done.replicated ? 'replicated' : 'short');
-      return done;
+      const result = await this.#run(script, keys, args, lane);
+      this.#count(result.replicated ? 'replicated' : 'short');
+      return result;
     } catch (error) {
       this.#count('failed');
       throw error;
@@ -67,7 +67,7 @@ export class DurableWriter {
   /** As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls. */
   runAll(script: Script, calls: readonly ScriptCall[]) {
     const lane = this.#replicas === 0 ? BATCH_LANE : this.#lane();
-    return this.#counted(calls, this.#runAll(script, calls, lane));
+    return this.#countOutcomes(calls, this.#runAll(script, calls, lane));
   }
 
   /**
@@ -75,17 +75,17 @@ export class DurableWriter {
    * over one connection: a server that has what the last wrote has it all.
    */
   runInTurn(script: Script, calls: readonly ScriptCall[]) {
-    return this.#counted(calls, this.#runInTurn(script, calls));
+    return this.#countOutcomes(calls, this.#runInTurn(script, calls));
   }
 
-  async #counted<T extends { replicated: boolean }>(
+  async #countOutcomes<T extends { replicated: boolean }>(
     calls: readonly ScriptCall[],
     work: Promise<T>,
   ): Promise<T> {
     try {
-      const done = await work;
-      for (const _ of calls) this.#count(done.replicated ? 'replicated' : 'short');
-      return done;
+      const result = await work;
+      for (const _ of calls) this.#count(result.replicated ? 'replicated' : 'short');
+      return result;
     } catch (error) {
       for (const _ of calls) this.#count('failed');
       throw error;
@@ -100,19 +100,19 @@ export class DurableWriter {
     const byNode = new Map<Redis, number[]>();
     for (const [i, { keys }] of calls.entries()) {
       const redis = await this.#nodes.connection(keys[0] ?? '', lane);
-      const mine = byNode.get(redis);
-      if (mine) mine.push(i);
+      const indexes = byNode.get(redis);
+      if (indexes) indexes.push(i);
       else byNode.set(redis, [i]);
     }
     const replies: unknown[] = new Array(calls.length);
     let replicated = true;
     await Promise.all(
-      [...byNode].map(async ([redis, mine]) => {
-        const theirs = mine.flatMap((i) => calls[i] ?? []);
-        const work = script.runAll(redis, theirs, this.#replicas, WAIT_MS);
-        const done = await this.#nodes.within(redis, work);
-        for (const [n, i] of mine.entries()) replies[i] = done.replies[n];
-        replicated &&= done.confirmed >= this.#replicas;
+      [...byNode].map(async ([redis, indexes]) => {
+        const nodeCalls = indexes.flatMap((i) => calls[i] ?? []);
+        const work = script.runAll(redis, nodeCalls, this.#replicas, WAIT_MS);
+        const result = await this.#nodes.within(redis, work);
+        for (const [n, i] of indexes.entries()) replies[i] = result.replies[n];
+        replicated &&= result.confirmed >= this.#replicas;
       }),
     );
     return { replies, replicated };
@@ -124,9 +124,9 @@ export class DurableWriter {
     let confirmed = 0;
     for (const [i, call] of calls.entries()) {
       const replicas = i === calls.length - 1 ? this.#replicas : 0;
-      const done = await this.#nodes.within(redis, script.runAll(redis, [call], replicas, WAIT_MS));
-      replies.push(...done.replies);
-      confirmed = done.confirmed;
+      const result = await this.#nodes.within(redis, script.runAll(redis, [call], replicas, WAIT_MS));
+      replies.push(...result.replies);
+      confirmed = result.confirmed;
     }
     return { replies, replicated: confirmed >= this.#replicas };
   }

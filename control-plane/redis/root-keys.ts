@@ -37,7 +37,7 @@ export interface Caller {
 }
 
 /** A root key's record. */
-interface Stored extends RootKey {
+interface RootKeyRecord extends RootKey {
   readonly ancestors: readonly string[];
 }
 
@@ -60,7 +60,7 @@ export class RootKeys {
     if (!authorization) throw new ApiError('UNAUTHORIZED', 'Authorization: required, as "Bearer <root key>"');
     if (!token) throw new ApiError('UNAUTHORIZED', 'Authorization: must be of the form "Bearer <root key>"');
     const secretHash = hashSecret(token);
-    const bootstrapId = this.#bootstrap.find(secretHash);
+    const bootstrapId = this.#bootstrap.idOf(secretHash);
     if (bootstrapId !== undefined)
       return { rootKeyId: bootstrapId, permissions: new Permissions(['*']), ancestors: [] };
     // Those in Redis are all of our format: what is made up is refused by arithmetic.
@@ -68,8 +68,8 @@ export class RootKeys {
     if (!rootKey?.enabled)
       throw new ApiError('UNAUTHORIZED', 'Authorization: the root key is unknown or disabled');
     const { rootKeyId, ancestors } = rootKey;
-    const made = await Promise.all(ancestors.map((id) => this.get(id)));
-    if (!made.every((ancestor) => ancestor?.enabled)) {
+    const creators = await Promise.all(ancestors.map((id) => this.get(id)));
+    if (!creators.every((ancestor) => ancestor?.enabled)) {
       const advice = 'enable that one, or use a root key that it did not make';
       throw new ApiError(
         'UNAUTHORIZED',
@@ -140,7 +140,7 @@ export class RootKeys {
       .sort((a, b) => (a.rootKeyId < b.rootKeyId ? -1 : 1));
   }
 
-  async #read(secretHash: string): Promise<Stored | undefined> {
+  async #read(secretHash: string): Promise<RootKeyRecord | undefined> {
     const record = rootKeyRecord(secretHash);
     const reply = (await this.#nodes.run(record, (redis) => readScript.run(redis, [record], []))) as string[];
     if (reply.length === 0) return undefined;

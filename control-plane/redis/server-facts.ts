@@ -33,7 +33,7 @@ const SETTINGS = [
 ] as const;
 
 /** Asks one server. Rejects with SERVICE_UNAVAILABLE. */
-export async function lookAt(nodes: RedisNodes, redis: Redis): Promise<RedisFacts> {
+export async function readFacts(nodes: RedisNodes, redis: Redis): Promise<RedisFacts> {
   // In this order: a setting takes effect over time, and only the later look shows that it did.
   const [{ settings, refusal }, info] = await Promise.all([
     settingsOf(nodes, redis),
@@ -64,9 +64,9 @@ async function settingsOf(
     const flat = await nodes.within(redis, redis.config('GET', ...SETTINGS) as Promise<string[]>);
     return { settings: new Map(pairs(flat)), refusal: undefined };
   } catch (error) {
-    const said = error instanceof ApiError ? error.cause : error;
-    if (!(said instanceof Error) || said.name !== 'ReplyError') throw error;
-    return { settings: new Map(), refusal: said.message };
+    const cause = error instanceof ApiError ? error.cause : error;
+    if (!(cause instanceof Error) || cause.name !== 'ReplyError') throw error;
+    return { settings: new Map(), refusal: cause.message };
   }
 }
 

@@ -5,8 +5,8 @@ import {
   apiKeys,
   apiList,
   apiUsageKey,
+  identityIndexKey,
   metaKey,
-  ownerKey,
   recordKey,
   SHARED_LOG,
   tagUsageKey,
@@ -96,7 +96,7 @@ export class RedisSweepStore implements SweepStore {
         if (secretHash) await this.#keys.forgetPointers(apiId, keyId, secretHash);
       }),
     );
-    const prefixes = [recordKey(apiId, ''), metaKey(apiId, ''), ownerKey(apiId, '')];
+    const prefixes = [recordKey(apiId, ''), metaKey(apiId, ''), identityIndexKey(apiId, '')];
     await this.#writer.run(sweepScript, [head, index], [...prefixes, ...keyIds]);
     return true;
   }

@@ -50,11 +50,11 @@ export class UsageView {
    * One bucket for each hour or day that lies in the time asked for, at least in part, and of which counts are kept: of one
    * key, or of all keys of the API together.
    */
-  async series(apiId: string, keyId: string | undefined, asked: AskedTime): Promise<UsageBucket[]> {
+  async series(apiId: string, keyId: string | undefined, time: UsagePeriod): Promise<UsageBucket[]> {
     const usage = keyId === undefined ? apiUsageKey(apiId) : usageKey(apiId, keyId);
     const fields = await this.#nodes.run(usage, (redis) => redis.hgetall(usage));
-    const { granularity } = asked;
-    return numbersOf(asked).map((number) => ({
+    const { granularity } = time;
+    return numbersOf(time).map((number) => ({
       time: number * LENGTH_MS[granularity],
       ...perUsageField(({ letter }) => count(fields[usageField(granularity, number, letter)])),
     }));
@@ -64,9 +64,9 @@ export class UsageView {
   async seriesOfTag(
     apiId: string,
     tag: string,
-    asked: Omit<AskedTime, 'granularity'>,
+    time: Omit<UsagePeriod, 'granularity'>,
   ): Promise<UsageBucket[]> {
-    const days = numbersOf({ ...asked, granularity: 'day' });
+    const days = numbersOf({ ...time, granularity: 'day' });
     return Promise.all(
       days.map(async (day) => {
         const tags = tagUsageKey(apiId, day);
@@ -87,31 +87,31 @@ export class UsageView {
    * The verdicts of those days by tag, the most used first; last those with others, for which there was no room that day or
    * is none among the `limit`.
    */
-  async byTag(apiId: string, limit: number, asked: Omit<AskedTime, 'granularity'>): Promise<TagUsage[]> {
-    const found = new Map<string, UsageCounts>();
-    for (const day of numbersOf({ ...asked, granularity: 'day' })) {
+  async byTag(apiId: string, limit: number, time: Omit<UsagePeriod, 'granularity'>): Promise<TagUsage[]> {
+    const totals = new Map<string, UsageCounts>();
+    for (const day of numbersOf({ ...time, granularity: 'day' })) {
       const name = tagUsageKey(apiId, day);
       const fields = await this.#nodes.run(name, (redis) => redis.hgetall(name));
       const counts = (number: string) => perUsageField(({ letter }) => count(fields[`${number}${letter}`]));
-      found.set(OTHERS, sum(found.get(OTHERS), counts('0')));
+      totals.set(OTHER_TAGS, sum(totals.get(OTHER_TAGS), counts('0')));
       for (const [field, number] of Object.entries(fields)) {
         if (!field.startsWith('=') || count(number) === 0) continue;
         const tag = field.slice(1);
-        found.set(tag, sum(found.get(tag), counts(number)));
+        totals.set(tag, sum(totals.get(tag), counts(number)));
       }
     }
-    const others = found.get(OTHERS);
-    found.delete(OTHERS);
-    const tags = [...found]
+    const others = totals.get(OTHER_TAGS);
+    totals.delete(OTHER_TAGS);
+    const tags = [...totals]
       .map(([tag, counts]) => ({ tag, ...counts }))
-      .sort((a, b) => all(b) - all(a) || (a.tag < b.tag ? -1 : 1));
+      .sort((a, b) => totalOf(b) - totalOf(a) || (a.tag < b.tag ? -1 : 1));
     const rest = tags.slice(limit).reduce<UsageCounts>(sum, others ?? sum(undefined, undefined));
-    return [...tags.slice(0, limit), ...(all(rest) > 0 ? [{ other: true as const, ...rest }] : [])];
+    return [...tags.slice(0, limit), ...(totalOf(rest) > 0 ? [{ other: true as const, ...rest }] : [])];
   }
 }
 
 /** Time of which usage is asked for, Unix milliseconds. */
-export interface AskedTime {
+export interface UsagePeriod {
   readonly granularity: Granularity;
   readonly nowMs: number;
   readonly startMs?: number | undefined;
@@ -119,10 +119,10 @@ export interface AskedTime {
 }
 
 /** Key of the others in a map by tag; no tag is empty. */
-const OTHERS = '';
+const OTHER_TAGS = '';
 
 /** The hours or days of the time asked for, as far as they are kept, by their numbers since 1970. */
-function numbersOf({ granularity, nowMs, startMs = 0, endMs = nowMs }: AskedTime): number[] {
+function numbersOf({ granularity, nowMs, startMs = 0, endMs = nowMs }: UsagePeriod): number[] {
   const numberOf = (timeMs: number) => Math.floor(timeMs / LENGTH_MS[granularity]);
   const last = Math.min(numberOf(endMs), numberOf(nowMs));
   const first = Math.max(numberOf(startMs), numberOf(nowMs) - KEPT[granularity] + 1);
@@ -131,7 +131,7 @@ function numbersOf({ granularity, nowMs, startMs = 0, endMs = nowMs }: AskedTime
 
 const sum = (a: UsageCounts | undefined, b: UsageCounts | undefined): UsageCounts =>
   perUsageField(({ field }) => (a?.[field] ?? 0) + (b?.[field] ?? 0));
-const all = (counts: UsageCounts) => USAGE_COLUMNS.reduce((total, { field }) => total + counts[field], 0);
+const totalOf = (counts: UsageCounts) => USAGE_COLUMNS.reduce((total, { field }) => total + counts[field], 0);
 
 function count(text: string | null | undefined): number {
   const number = Number(text ?? 0);

@@ -60,7 +60,8 @@ export const recordKey = (apiId: string, keyId: string): string => `kf:{${apiId}
 export const metaKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:m:${keyId}`;
 
 /** Sorted set: the keys of one owner by creation number. */
-export const ownerKey = (apiId: string, externalId: string): string => `kf:{${apiId}}:o:${externalId}`;
+export const identityIndexKey = (apiId: string, externalId: string): string =>
+  `kf:{${apiId}}:o:${externalId}`;
 
 /** Hash: the credits of one key, or of several that share them; exchange.lua says what is in it. */
 export const poolKey = (apiId: string, poolId: string): string => `kf:{${apiId}}:q:${poolId}`;
@@ -106,10 +107,10 @@ export const apiUsageKey = (apiId: string): string => `kf:{${apiId}}:u:!`;
 export const tagUsageKey = (apiId: string, day: number | ''): string => `kf:{${apiId}}:u:!t${day}`;
 
 /** Hash with an expiry: `n`, the number of the last report of a verifier about an API. */
-export const usageMark = (apiId: string, reporter: string): string => `kf:{${apiId}}:u:!r${reporter}`;
+export const usageMarkKey = (apiId: string, reporter: string): string => `kf:{${apiId}}:u:!r${reporter}`;
 
 /** String with an expiry: how often somebody called within the present window. */
-export const callCounter = (who: string): string => `kf:r:${who}`;
+export const callCounter = (caller: string): string => `kf:r:${caller}`;
 
 /** Streams: what was done, and what was refused, over the management interface. */
 export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of}`;

@@ -6,9 +6,9 @@ import {
   auditAgain,
   auditStream,
   callCounter,
+  identityIndexKey,
   idPointer,
   metaKey,
-  ownerKey,
   poolKey,
   recordKey,
   rootKeyIndex,
@@ -33,7 +33,11 @@ const UNSEEN: Record<string, string[]> = {
 /** Every key that there can be, by who it is of. */
 const keysOf = (apiId: string) => {
   const { channel: _, recalls: __, ...keys } = apiKeys(apiId);
-  const [record, meta, owner] = [recordKey(apiId, 'key_1'), metaKey(apiId, 'key_1'), ownerKey(apiId, 'o')];
+  const [record, meta, owner] = [
+    recordKey(apiId, 'key_1'),
+    metaKey(apiId, 'key_1'),
+    identityIndexKey(apiId, 'o'),
+  ];
   return { ...keys, record, meta, owner, usage: usageKey(apiId, 'key_1'), pool: poolKey(apiId, 'pool_1') };
 };
 const POINTER = secretPointer('hash');

@@ -1,11 +1,11 @@
 import type {
   BatchedChangeLog,
   Closing,
-  Killed,
+  KilledFollower,
+  LogEntry,
   LogStatus,
-  NotWritten,
   Write,
-  Written,
+  WriteRefusal,
 } from '../../control-plane/core/change-log-port.ts';
 import type { Head, LeaseStep, SweepStore } from '../../control-plane/core/sweep-port.ts';
 import { unavailable } from '../../shared/contract/errors.ts';
@@ -262,7 +262,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     this.#granted = granted;
   }
 
-  async write(asked: Write): Promise<Written | NotWritten> {
+  async write(asked: Write): Promise<LogEntry | WriteRefusal> {
     const nowMs = this.#lanes.machine.wallMs();
     const poolId = asked.credits ? this.#lanes.network.random.token() : '';
     let isFirst = true;
@@ -294,7 +294,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     return { ...reply, replicated };
   }
 
-  async writeAll(writes: readonly Write[]): Promise<(Written | NotWritten)[]> {
+  async writeAll(writes: readonly Write[]): Promise<(LogEntry | WriteRefusal)[]> {
     const nowMs = this.#lanes.machine.wallMs();
     const { replicas } = this.#lanes.network.group;
     const connection = await this.#lanes.get('batch');
@@ -323,7 +323,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
 
   close(
     apiId: string,
-    { sequence, hash, server }: Pick<Written, 'sequence' | 'hash' | 'server'>,
+    { sequence, hash, server }: Pick<LogEntry, 'sequence' | 'hash' | 'server'>,
   ): Promise<Closing> {
     const kill = -this.#lanes.network.random.whole(1, 2 ** 40);
     // Redis repeats what was written, not the script.
@@ -334,7 +334,7 @@ export class SimulatedChangeLog implements BatchedChangeLog {
     });
   }
 
-  reap(apiId: string, killed: readonly Killed[]): Promise<number> {
+  reap(apiId: string, killed: readonly KilledFollower[]): Promise<number> {
     return this.run(apiId, (state) => state.reap(apiId, killed));
   }
 

@@ -2,13 +2,13 @@ import { hash as digest } from 'node:crypto';
 import type {
   Closing,
   CreditsChange,
-  Killed,
+  KilledFollower,
+  LogEntry,
   LogStatus,
-  NotWritten,
   Successor,
   TooOld,
   Write,
-  Written,
+  WriteRefusal,
 } from '../../control-plane/core/change-log-port.ts';
 import type { Head, LeaseStep } from '../../control-plane/core/sweep-port.ts';
 import type { Change } from '../../shared/contract/change.ts';
@@ -125,7 +125,7 @@ const REPEATED_MS_MAX = 3_600_000;
 const read = <T>(reply: T): Outcome<T> => ({ reply, wrote: false });
 
 /** Reply of write-change.lua. */
-export type WriteReply = Omit<Written, 'replicated'> | NotWritten;
+export type WriteReply = Omit<LogEntry, 'replicated'> | WriteRefusal;
 
 /** The data of one Redis server, and the scripts of both processes as functions on it. Knows nothing of time. */
 export class RedisState {
@@ -482,7 +482,7 @@ export class RedisState {
   }
 
   /** reap-members.lua */
-  reap(apiId: string, killed: readonly Killed[]): Outcome<number> {
+  reap(apiId: string, killed: readonly KilledFollower[]): Outcome<number> {
     const api = this.api(apiId);
     const gone = killed.filter(
       ({ name, kill }) => api.members.get(name) === kill && api.members.delete(name),

@@ -395,7 +395,7 @@ export class World {
   ): Promise<boolean> {
     this.note(process.machine.name, 'batch', ...writes.map(({ keyId, fields }) => `${keyId} ${fields.n}`));
     try {
-      const { applied, propagation } = await process.propagator.applyAll(writes, waitMs);
+      const { outcomes: applied, propagation } = await process.propagator.applyAll(writes, waitMs);
       const { state, by, sequence } = propagation ?? { state: 'nothing to change', sequence: 0 };
       this.note(process.machine.name, 'batch', state, sequence, by ?? '');
       for (const [i, outcome] of applied.entries()) {

@@ -8,7 +8,7 @@ import {
 import { type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiUsageKey, tagUsageKey, usageKey, usageMark } from '#shared/redis/redis-keys.ts';
+import { apiUsageKey, tagUsageKey, usageKey, usageMarkKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { asset } from '../assets.ts';
 import type { Entry, UnreportedVerdicts } from '../core/key-cache.ts';
@@ -142,7 +142,7 @@ export class Usage {
     const { apiId, keys, tags } = batch;
     // Redis tells a call that comes again by the number of the last one: nothing overtakes it.
     if (number === undefined && this.#unconfirmed.has(apiId)) return this.#restore(batch);
-    const names = [usageMark(apiId, reporter), tagUsageKey(apiId, ''), apiUsageKey(apiId)];
+    const names = [usageMarkKey(apiId, reporter), tagUsageKey(apiId, ''), apiUsageKey(apiId)];
     const counts = [total(keys), ...keys.map(([, counted]) => counted)].flatMap(columnsOf);
     const tagged = tags.flatMap(([tag, counted]) => [tag, ...columnsOf(counted)]);
     const call = number ?? ++this.#calls;

@@ -8,7 +8,7 @@ import { apiList } from '#shared/redis/redis-keys.ts';
 import { type RedisConfig, redisFaults, redisSettings } from '#shared/redis/redis-settings.ts';
 import { Script } from '#shared/redis/script.ts';
 import { settings } from '../../config.ts';
-import { crashFaults, evictionFaults, lookAt, type RedisFacts } from '../../redis/server-facts.ts';
+import { crashFaults, evictionFaults, type RedisFacts, readFacts } from '../../redis/server-facts.ts';
 import { examineFleet } from './examine-fleet.ts';
 import type { Finding } from './finding.ts';
 
@@ -45,7 +45,7 @@ export async function examineRedis(
   const nodes = connect(config);
   try {
     const servers = await nodes.primaries();
-    const all = await Promise.all(servers.map((redis) => lookAt(nodes, redis)));
+    const all = await Promise.all(servers.map((redis) => readFacts(nodes, redis)));
     const [facts] = all;
     if (facts === undefined) throw unavailable('the Cluster has no node that owns a slot');
     return [

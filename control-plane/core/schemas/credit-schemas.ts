@@ -49,7 +49,7 @@ export const CREDITS_OPERATION = {
 };
 
 /** Credits as a key shows them. */
-export const SHOWN_CREDITS = {
+export const CREDITS_VIEW = {
   remaining: Type.Optional(Type.Integer({ minimum: 0, description: 'Credits left. Absent: no limit.' })),
   refill: Type.Optional(
     Type.Object({
@@ -77,22 +77,22 @@ export interface NewCredits {
 }
 
 /** Throws BAD_REQUEST naming the field and the rule. */
-export function newCredits(given: {
+export function newCredits(request: {
   readonly remaining?: number | undefined;
   readonly refill?: Static<typeof Refill> | undefined;
 }): NewCredits | undefined {
-  const { remaining, refill } = given;
+  const { remaining, refill } = request;
   if (remaining !== undefined) return { value: remaining, refill: refill ? textOf(refill) : '' };
   if (refill) throw new ApiError('BAD_REQUEST', 'refill: only with remaining');
   return undefined;
 }
 
 /** Change that updateKey asks for; undefined = the credits stay as they are. Throws BAD_REQUEST. */
-export function creditsChange(given: {
+export function creditsChange(request: {
   readonly remaining?: number | null | undefined;
   readonly refill?: Static<typeof Refill> | null | undefined;
 }): CreditsChange | undefined {
-  const { remaining, refill } = given;
+  const { remaining, refill } = request;
   const text = refill === undefined ? undefined : refill === null ? '' : textOf(refill);
   if (remaining === null) {
     if (refill) throw new ApiError('BAD_REQUEST', 'refill: not where remaining is null');

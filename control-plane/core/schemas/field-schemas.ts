@@ -44,9 +44,11 @@ const kinds = {
   limits: Ratelimits,
   slugs: Slugs,
 };
-type Named = Exclude<KeyField, IdentityField> | Alias;
-type FieldOf<Name extends Named> = Name extends Alias ? (typeof ALIASES)[Name] : Name;
-type FieldSchema<Name extends Named> = ReturnType<(typeof kinds)[(typeof KEY_FIELDS)[FieldOf<Name>]['kind']]>;
+type FieldName = Exclude<KeyField, IdentityField> | Alias;
+type FieldOf<Name extends FieldName> = Name extends Alias ? (typeof ALIASES)[Name] : Name;
+type FieldSchema<Name extends FieldName> = ReturnType<
+  (typeof kinds)[(typeof KEY_FIELDS)[FieldOf<Name>]['kind']]
+>;
 
 const TIME_MAX = 8_640_000_000_000_000;
 const boundsOf = {
@@ -73,10 +75,10 @@ const clearable: readonly string[] = [
 /** The fields of a key as requests give them, under each of their names. */
 export const FIELDS = Object.fromEntries(
   rows.map(([name, { kind, description, ...row }]) => {
-    const most = 'lengthMax' in row ? { maxLength: row.lengthMax } : {};
-    return [name, kinds[kind]({ ...boundsOf[kind], ...most, description })];
+    const lengthLimit = 'lengthMax' in row ? { maxLength: row.lengthMax } : {};
+    return [name, kinds[kind]({ ...boundsOf[kind], ...lengthLimit, description })];
   }),
-) as { [Name in Named]: FieldSchema<Name> };
+) as { [Name in FieldName]: FieldSchema<Name> };
 /** The same, where any of them may be absent. */
 export const OPTIONAL_FIELDS = Type.Partial(Type.Object(FIELDS)).properties;
 /** The same, where `null` clears. */
@@ -86,14 +88,14 @@ export const CHANGED_FIELDS = Object.fromEntries(
     Type.Optional(clearable.includes(name) ? Type.Union([schema, Type.Null()]) : schema),
   ]),
 ) as {
-  [Name in Named]: TOptional<
+  [Name in FieldName]: TOptional<
     FieldOf<Name> extends Clearable ? TUnion<[FieldSchema<Name>, TNull]> : FieldSchema<Name>
   >;
 };
 /** The fields of a key as answers show them. */
-export const SHOWN_FIELDS = Object.fromEntries(
+export const FIELDS_VIEW = Object.fromEntries(
   rows.map(([name, { kind, description }]) => {
     const schema = kinds[kind]({ description });
     return [name, kind === 'flag' || kind === 'object' ? schema : Type.Optional(schema)];
   }),
-) as { [Name in Named]: FieldOf<Name> extends Always ? FieldSchema<Name> : TOptional<FieldSchema<Name>> };
+) as { [Name in FieldName]: FieldOf<Name> extends Always ? FieldSchema<Name> : TOptional<FieldSchema<Name>> };

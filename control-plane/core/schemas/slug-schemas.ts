@@ -34,9 +34,10 @@ export const GivenSlugs = (options: TSchemaOptions) =>
   );
 
 /** Permissions that a call names. Throws BAD_REQUEST where one has no name. */
-export function slugsIn(given: Static<ReturnType<typeof GivenSlugs>>): string[] {
-  return given.map((one, i) => {
-    const slug = typeof one === 'string' ? one : (one.id ?? one.slug ?? one.name);
+export function slugsIn(references: Static<ReturnType<typeof GivenSlugs>>): string[] {
+  return references.map((reference, i) => {
+    const slug =
+      typeof reference === 'string' ? reference : (reference.id ?? reference.slug ?? reference.name);
     if (slug === undefined) throw new ApiError('BAD_REQUEST', `permissions.${i}: give its id, slug or name`);
     return slug;
   });

@@ -16,12 +16,12 @@ export function authenticate(
       request.call.caller = await rootKeys.authenticate(request.headers.authorization);
     } catch (error) {
       if (error instanceof ApiError && error.code === 'UNAUTHORIZED') {
-        connections.judged(request.raw.socket, false);
-        await rates.failed(request, reply);
+        connections.classify(request.raw.socket, false);
+        await rates.countFailure(request, reply);
       }
       throw error;
     }
-    connections.judged(request.raw.socket, true);
-    await rates.called(request, reply);
+    connections.classify(request.raw.socket, true);
+    await rates.countCall(request, reply);
   });
 }

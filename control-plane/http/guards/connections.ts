@@ -74,7 +74,7 @@ export class Connections {
   }
 
   /** Takes note of whether a call on this connection came with a valid root key. */
-  judged(socket: object, isAdmin: boolean): void {
+  classify(socket: object, isAdmin: boolean): void {
     const connection = this.#bySocket.get(socket);
     if (!connection || !this.#leave(connection)) return;
     connection.isStranger = !isAdmin && connection.source !== undefined;
@@ -113,18 +113,18 @@ export class Connections {
     source?: string,
   ): void {
     const [oldest = newcomer] = strangers ?? [];
-    const one = oldest === newcomer ? (this.#idle(source) ?? newcomer) : oldest;
+    const victim = oldest === newcomer ? (this.#idle(source) ?? newcomer) : oldest;
     this.#closed(bound);
-    this.#remove(one);
+    this.#remove(victim);
     // The kernel would keep a silent stranger's for a minute more.
-    if (one.isStranger) one.socket.resetAndDestroy();
-    else one.socket.destroy();
+    if (victim.isStranger) victim.socket.resetAndDestroy();
+    else victim.socket.destroy();
   }
 
   #mostOfOneSource(): Set<Connection> | undefined {
-    let most: Set<Connection> | undefined;
-    for (const each of this.#strangers.values()) if (each.size > (most?.size ?? 0)) most = each;
-    return most;
+    let largest: Set<Connection> | undefined;
+    for (const each of this.#strangers.values()) if (each.size > (largest?.size ?? 0)) largest = each;
+    return largest;
   }
 
   #idle(source: string | undefined): Connection | undefined {
@@ -155,8 +155,8 @@ export class Connections {
   #remove(connection: Connection): void {
     const { source } = connection;
     if (!this.#leave(connection) || source === undefined) return;
-    const left = (this.#perSource.get(source) ?? 0) - 1;
-    if (left > 0) this.#perSource.set(source, left);
+    const remainder = (this.#perSource.get(source) ?? 0) - 1;
+    if (remainder > 0) this.#perSource.set(source, remainder);
     else this.#perSource.delete(source);
   }
 }

@@ -16,7 +16,7 @@ export const neverShed = { pressureHandler: () => undefined };
  */
 export async function protect(
   app: App,
-  options: { delayMsMax: number; clock: Clock; shed: () => void },
+  options: { delayMsMax: number; clock: Clock; onShed: () => void },
 ): Promise<void> {
   app.addHook('onRequest', (_request, reply, done) => {
     reply.headers(SECURITY_HEADERS);
@@ -34,7 +34,7 @@ export async function protect(
       if (nowMs - seenMs > 2 * SAMPLE_MS) sinceMs = nowMs;
       seenMs = nowMs;
       if (nowMs - sinceMs <= SAMPLE_MS) return;
-      options.shed();
+      options.onShed();
       throw unavailable('too much to do; try again');
     },
   });

@@ -17,9 +17,9 @@ const ADDRESSES_MAX = 10_000;
 /** The limits on callers. Each rejects with RATE_LIMITED, after setting `Retry-After`. */
 export interface RateLimits {
   /** To be asked for each call with a valid root key. */
-  called(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  countCall(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** To be asked for each call without one. */
-  failed(request: FastifyRequest, reply: FastifyReply): Promise<void>;
+  countFailure(request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
 
 /**
@@ -37,13 +37,13 @@ export async function limitRates(
     callsMax: number;
     failuresMax: number;
     clock: Clock;
-    counted: (limit: 'calls' | 'failures' | 'unchecked') => void;
+    onLimit: (limit: 'calls' | 'failures' | 'unchecked') => void;
   },
 ): Promise<RateLimits> {
-  const { nodes, clock, counted } = options;
+  const { nodes, clock, onLimit: counted } = options;
   class RedisCounters implements FastifyRateLimitStore {
-    incr(who: string, done: Parameters<FastifyRateLimitStore['incr']>[1], windowMs: number): void {
-      count(nodes, who, windowMs).then(
+    incr(caller: string, done: Parameters<FastifyRateLimitStore['incr']>[1], windowMs: number): void {
+      count(nodes, caller, windowMs).then(
         (result) => done(null, result),
         (error) => {
           counted('unchecked');
@@ -58,17 +58,17 @@ export async function limitRates(
   await app.register(rateLimit, { global: false, store: RedisCounters, skipOnError: true });
 
   const over = new OverLimit();
-  const limit = (name: 'calls' | 'failures', max: number, whose: (request: FastifyRequest) => string) => {
-    const check = app.createRateLimit({ max, timeWindow: WINDOW_MS, keyGenerator: whose });
+  const limit = (name: 'calls' | 'failures', max: number, callerOf: (request: FastifyRequest) => string) => {
+    const check = app.createRateLimit({ max, timeWindow: WINDOW_MS, keyGenerator: callerOf });
     return async (request: FastifyRequest, reply: FastifyReply) => {
       if (max === 0) return;
       const nowMs = clock.monotonicMs();
-      let untilMs = name === 'failures' ? over.untilMs(whose(request)) : 0;
+      let untilMs = name === 'failures' ? over.untilMs(callerOf(request)) : 0;
       if (untilMs <= nowMs) {
         const allowance = await check(request);
         if (allowance.isAllowed || !allowance.isExceeded) return;
         untilMs = nowMs + allowance.ttl;
-        if (name === 'failures') over.remember(whose(request), untilMs);
+        if (name === 'failures') over.remember(callerOf(request), untilMs);
       }
       counted(name);
       reply.header('retry-after', String(Math.max(1, Math.ceil((untilMs - nowMs) / 1000))));
@@ -76,13 +76,13 @@ export async function limitRates(
     };
   };
   return {
-    called: limit(
+    countCall: limit(
       'calls',
       options.callsMax,
       ({ call, routeOptions: { config } }) =>
         `${call?.rootKeyId}:${config.operation && isChange(config.operation) ? 'POST' : 'GET'}`,
     ),
-    failed: limit(
+    countFailure: limit(
       'failures',
       options.failuresMax,
       ({ call, ip }) => `address:${normalizeIP(call?.address ?? ip)}`,
@@ -107,8 +107,8 @@ class OverLimit {
   }
 }
 
-async function count(nodes: RedisNodes, who: string, windowMs: number) {
-  const counter = callCounter(who);
+async function count(nodes: RedisNodes, caller: string, windowMs: number) {
+  const counter = callCounter(caller);
   const reply = await nodes.run(counter, (redis) => countScript.run(redis, [counter], [windowMs]));
   const [current, ttl] = reply as [number, number];
   return { current, ttl };

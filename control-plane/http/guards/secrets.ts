@@ -7,7 +7,7 @@ import type { App } from '../server.ts';
 /** Fields that hold what a caller likes, a secret, or its hash. */
 const FREE = new Set(['meta', 'key', 'sha256']);
 /** Fields with ids that callers choose, so that something new may be written down under them. */
-const CHOSEN = new Set(['apiId', 'externalId', 'ownerId', 'slug']);
+const CALLER_IDS = new Set(['apiId', 'externalId', 'ownerId', 'slug']);
 /** Shorter texts are no secrets: root keys of the configuration, and keys that were made elsewhere. */
 const LENGTH_MIN = { bootstrap: 32, foreign: 16 };
 
@@ -17,15 +17,15 @@ const LENGTH_MIN = { bootstrap: 32, foreign: 16 };
  */
 export function refuseSecrets(
   app: App,
-  { bootstrapKeys, keys }: { bootstrapKeys: BootstrapKeys; keys: Pick<Keys, 'find'> },
+  { bootstrapKeys, keys }: { bootstrapKeys: BootstrapKeys; keys: Pick<Keys, 'lookUp'> },
 ): void {
   app.addHook('preValidation', async ({ call }) => {
     if (!call) return;
     const sent = Object(call.request) as object;
-    for (const [field, text] of textsIn(sent)) if (isOurs(text, bootstrapKeys)) throw misplaced(field);
+    for (const [field, text] of textsIn(sent)) if (isOurs(text, bootstrapKeys)) throw misplacement(field);
     for (const [field, text] of Object.entries(sent)) {
-      if (!CHOSEN.has(field) || typeof text !== 'string' || text.length < LENGTH_MIN.foreign) continue;
-      if ((await keys.find(hashSecret(text))) !== undefined) throw misplaced(field);
+      if (!CALLER_IDS.has(field) || typeof text !== 'string' || text.length < LENGTH_MIN.foreign) continue;
+      if ((await keys.lookUp(hashSecret(text))) !== undefined) throw misplacement(field);
     }
   });
 }
@@ -33,7 +33,7 @@ export function refuseSecrets(
 /** Tells whether a text is a key or a root key of our format, or a root key of the configuration. */
 export const isOurs = (text: string, bootstrapKeys: BootstrapKeys): boolean =>
   isWellFormed(text) ||
-  (text.length >= LENGTH_MIN.bootstrap && bootstrapKeys.find(hashSecret(text)) !== undefined);
+  (text.length >= LENGTH_MIN.bootstrap && bootstrapKeys.idOf(hashSecret(text)) !== undefined);
 
 /** The texts of a request, each after the name of the field that holds it, or the list of them; however deep it is. */
 function* textsIn(sent: object): Generator<readonly [field: string, text: string]> {
@@ -47,7 +47,7 @@ function* textsIn(sent: object): Generator<readonly [field: string, text: string
   }
 }
 
-function misplaced(field: string): ApiError {
+function misplacement(field: string): ApiError {
   const fix = 'send the id; who has seen the request may know the key, so rotate it';
   return new ApiError('BAD_REQUEST', `${field}: must not be a key or root key; ${fix}`);
 }

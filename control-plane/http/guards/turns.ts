@@ -37,7 +37,7 @@ export function takeTurns(app: App, limits: TurnLimits, refused: () => void): vo
  */
 export class Turns {
   readonly #limits: TurnLimits;
-  readonly #callers = new Map<string, { taken: number; readonly waiting: (() => void)[] }>();
+  readonly #callers = new Map<string, { running: number; readonly waiting: (() => void)[] }>();
 
   constructor(limits: TurnLimits) {
     this.#limits = limits;
@@ -48,26 +48,26 @@ export class Turns {
    * @returns undefined where so many of the caller's wait already
    */
   take(caller: string): Promise<() => void> | undefined {
-    const known = this.#callers.get(caller) ?? { taken: 0, waiting: [] };
-    if (known.taken < this.#limits.atOnce) {
-      this.#callers.set(caller, known);
-      known.taken++;
-      return Promise.resolve(this.#giveBack(caller, known));
+    const line = this.#callers.get(caller) ?? { running: 0, waiting: [] };
+    if (line.running < this.#limits.atOnce) {
+      this.#callers.set(caller, line);
+      line.running++;
+      return Promise.resolve(this.#giveBack(caller, line));
     }
-    if (known.waiting.length >= this.#limits.waitingMax) return undefined;
-    return new Promise((resolve) => known.waiting.push(() => resolve(this.#giveBack(caller, known))));
+    if (line.waiting.length >= this.#limits.waitingMax) return undefined;
+    return new Promise((resolve) => line.waiting.push(() => resolve(this.#giveBack(caller, line))));
   }
 
   /** Makes what gives one turn back, to whoever waits the longest. */
-  #giveBack(caller: string, known: { taken: number; readonly waiting: (() => void)[] }): () => void {
+  #giveBack(caller: string, line: { running: number; readonly waiting: (() => void)[] }): () => void {
     let isTaken = true;
     return () => {
       if (!isTaken) return;
       isTaken = false;
-      const next = known.waiting.shift();
+      const next = line.waiting.shift();
       if (next) return next();
-      known.taken--;
-      if (known.taken === 0) this.#callers.delete(caller);
+      line.running--;
+      if (line.running === 0) this.#callers.delete(caller);
     };
   }
 }

@@ -2,8 +2,8 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { ALIASES, type Alias } from '#shared/contract/key-record.ts';
 
 /** The fields of a request, each by its own name. Throws BAD_REQUEST where two names of one say different things. */
-export function withoutAliases<Given extends object>(given: Given): Omit<Given, Alias> {
-  const fields: Record<string, unknown> = Object.fromEntries(Object.entries(given));
+export function withoutAliases<Given extends object>(request: Given): Omit<Given, Alias> {
+  const fields: Record<string, unknown> = Object.fromEntries(Object.entries(request));
   for (const [alias, name] of Object.entries(ALIASES)) {
     const value = fields[alias];
     delete fields[alias];

@@ -3,7 +3,7 @@ import { API_ACTIONS, type ApiAction, ROOT_ACTIONS, type RootAction } from '../.
 import type { Keys } from '../../redis/keys/keys.ts';
 import type { Caller } from '../../redis/root-keys.ts';
 import type { Call } from './call.ts';
-import { Hidden } from './hidden.ts';
+import { MaskedNotFound } from './masked-not-found.ts';
 import type { Operation } from './operation.ts';
 
 /** Throws unless the caller has the permissions of the operation, and notes the API that the call is on. */
@@ -25,7 +25,8 @@ export async function authorize({ permissions }: Operation, call: Call, keys: Ke
 
 /** Throws NOT_FOUND where the caller may do nothing on this API, INSUFFICIENT_PERMISSIONS where not this. */
 export function requireApi(caller: Caller, apiId: string, action: ApiAction, what = `api ${apiId}`): void {
-  if (!caller.permissions.touches(apiId)) throw new Hidden(`${what} not found`, 'INSUFFICIENT_PERMISSIONS');
+  if (!caller.permissions.touches(apiId))
+    throw new MaskedNotFound(`${what} not found`, 'INSUFFICIENT_PERMISSIONS');
   if (!caller.permissions.allows(apiId, action)) {
     throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId}.${action}`);
   }
@@ -40,16 +41,16 @@ function requireRoot(caller: Caller, action: RootAction): void {
 /** The API of a key; a key of an API that the caller has nothing to do with is not there. */
 async function apiOfKey(call: Call, keyId: string, keys: Keys): Promise<string> {
   const apiId = await keys.apiOf(keyId);
-  if (apiId === undefined) throw nothingThere(call.caller, `key ${keyId}`);
+  if (apiId === undefined) throw absence(call.caller, `key ${keyId}`);
   call.note({ apiId });
   return apiId;
 }
 
 /** The NOT_FOUND of something that could be on an API that the caller does not see. */
-export const nothingThere = ({ permissions }: Caller, what: string): ApiError =>
+export const absence = ({ permissions }: Caller, what: string): ApiError =>
   permissions.touchesAll()
     ? new ApiError('NOT_FOUND', `${what} not found`)
-    : new Hidden(`${what} not found`, 'NOT_FOUND');
+    : new MaskedNotFound(`${what} not found`, 'NOT_FOUND');
 
 /** The NOT_FOUND of an API that the caller may know of. */
 export const apiNotFound = (apiId: string): ApiError => new ApiError('NOT_FOUND', `api ${apiId} not found`);
@@ -59,14 +60,14 @@ export const apiNotFound = (apiId: string): ApiError => new ApiError('NOT_FOUND'
  * unless a delete is under way, Redis lost the record and verifiers may go on by what they have in memory.
  */
 export async function recordNotFound(keys: Keys, apiId: string, keyId: string): Promise<ApiError> {
-  const found = `key ${keyId} not found`;
+  const message = `key ${keyId} not found`;
   if ((await keys.apiOf(keyId)) === undefined || (await keys.isApiDeleted(apiId)))
-    return new ApiError('NOT_FOUND', found);
-  const lost = `${found}: its id is known, but Redis has no record of it`;
+    return new ApiError('NOT_FOUND', message);
+  const lossMessage = `${message}: its id is known, but Redis has no record of it`;
   const why = 'unless it is being deleted at this moment, the record was evicted or lost';
   const advice = 'verifiers that have the key in memory may still accept it; restart them to have it refused';
   return new ApiError(
     'NOT_FOUND',
-    `${lost}; ${why}, and ${advice} (deploy/alerts-control-plane.md: KeyfenceKeysEvicted)`,
+    `${lossMessage}; ${why}, and ${advice} (deploy/alerts-control-plane.md: KeyfenceKeysEvicted)`,
   );
 }

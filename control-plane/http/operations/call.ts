@@ -5,11 +5,11 @@ import {
   type AuditEvent,
   type AuditedEffect,
   type AuditKind,
+  auditView,
   idAsSent,
   type Subject,
-  shown,
 } from '../../core/audit-event.ts';
-import type { CreditsChange, Written } from '../../core/change-log-port.ts';
+import type { CreditsChange, LogEntry } from '../../core/change-log-port.ts';
 import type { Apis } from '../../redis/apis.ts';
 import type { Audit } from '../../redis/audit.ts';
 import type { Caller } from '../../redis/root-keys.ts';
@@ -44,10 +44,10 @@ export class Call<Request = unknown> {
   /** True once the handler runs: from then on an outage leaves the outcome unknown. */
   isLetThrough = false;
   #caller: Caller | undefined;
-  #on: Subject = {};
+  #subjectNotes: Subject = {};
   #effect: AuditedEffect = {};
   /** Settles when it is recorded as done, where it has written what it was asked for. */
-  #asWritten: Promise<void> | undefined;
+  #writeRecord: Promise<void> | undefined;
   #recordedKeys = Promise.resolve();
   readonly #arrival: Arrival;
   readonly #audit: Recorder;
@@ -88,13 +88,13 @@ export class Call<Request = unknown> {
 
   /** Adds to what the audit log is to say of the call. */
   note(on: Subject, effect: AuditedEffect = {}): void {
-    this.#on = { ...this.#on, ...on };
+    this.#subjectNotes = { ...this.#subjectNotes, ...on };
     this.#effect = { ...this.#effect, ...effect };
   }
 
   /** Records the call, which has written its change, while it waits until that is complete. */
-  recordWritten(): void {
-    this.#asWritten = this.#audit.record('done', this.#event('OK', this.#subject(), this.#effect));
+  recordWrite(): void {
+    this.#writeRecord = this.#audit.record('done', this.#event('OK', this.#subject(), this.#effect));
   }
 
   /** Records keys that the call changed, or may have, after those of before; resolves when all of them are recorded. */
@@ -110,19 +110,19 @@ export class Call<Request = unknown> {
 
   /** For a change that was written: gives the turn back, and records what was before, and what is now; nothing where it was deleted. */
   recordChange(fields?: StoredFields, credits?: CreditsChange) {
-    return (written: Pick<Written, 'sequence' | 'before'>) => {
+    return (entry: Pick<LogEntry, 'sequence' | 'before'>) => {
       this.giveTurnBack();
-      const effect = effectOf(written, fields);
+      const effect = effectOf(entry, fields);
       this.note({}, credits ? { ...effect, after: { ...effect.after, credits } } : effect);
-      this.recordWritten();
+      this.recordWrite();
     };
   }
 
   /** Records how the call ended, unless that was recorded when it had written; resolves when all of it is recorded. */
   async recordEnd(kind: AuditKind, outcome: AuditEvent['outcome']): Promise<void> {
     await this.recordKeys();
-    await this.#asWritten;
-    if (this.#asWritten !== undefined && outcome === 'OK') return;
+    await this.#writeRecord;
+    if (this.#writeRecord !== undefined && outcome === 'OK') return;
     // Where Redis does not say whether there is the API of a refused call, there is none.
     const apiId = this.#sent('apiId') ?? '';
     const isApi =
@@ -145,7 +145,7 @@ export class Call<Request = unknown> {
       const id = this.#sent(name);
       return id === undefined ? [] : [[name, name === 'apiId' && isApi ? id : idAsSent(id)]];
     });
-    return { ...Object.fromEntries(ids), ...this.#on };
+    return { ...Object.fromEntries(ids), ...this.#subjectNotes };
   }
 
   #sent(name: string): string | undefined {
@@ -156,10 +156,10 @@ export class Call<Request = unknown> {
 
 /** The fields of a key before a change and after it; none after it where it was deleted. */
 export function effectOf(
-  { sequence, before }: Pick<Written, 'sequence' | 'before'>,
+  { sequence, before }: Pick<LogEntry, 'sequence' | 'before'>,
   fields?: StoredFields,
 ): AuditedEffect {
-  const changed = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);
-  const after = fields === undefined ? {} : { after: shown(fields) };
-  return { sequence, before: shown(Object.fromEntries(changed)), ...after };
+  const changes = Object.entries(before ?? {}).filter(([field]) => fields === undefined || field in fields);
+  const after = fields === undefined ? {} : { after: auditView(fields) };
+  return { sequence, before: auditView(Object.fromEntries(changes)), ...after };
 }

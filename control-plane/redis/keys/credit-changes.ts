@@ -7,7 +7,7 @@ const settleScript = new Script(new URL('../lua/credits/settle-credits.lua', imp
 
 /** Time that holders have to give back what a decrement took, once they know of it; milliseconds. */
 const GIVEN_BACK_MS = 1000;
-const LOOK_AGAIN_MS = 10;
+const POLL_PERIOD_MS = 10;
 
 /** Ends decrements that took off more than Redis had at hand. */
 export class Credits {
@@ -27,20 +27,20 @@ export class Credits {
   async settle(apiId: string, keyId: string): Promise<number | undefined> {
     const untilMs = this.#clock.monotonicMs() + GIVEN_BACK_MS;
     for (;;) {
-      const [done, remaining] = await this.#look(apiId, keyId);
+      const [isSettled, remaining] = await this.#poll(apiId, keyId);
       if (remaining === undefined) return undefined;
-      if (done === '1' || this.#clock.monotonicMs() >= untilMs) return Number(remaining);
-      await pause(this.#clock, LOOK_AGAIN_MS);
+      if (isSettled === '1' || this.#clock.monotonicMs() >= untilMs) return Number(remaining);
+      await pause(this.#clock, POLL_PERIOD_MS);
     }
   }
 
   /** Tells whether nobody holds anything that the key's credits lack. */
   async isSettled(apiId: string, keyId: string): Promise<boolean> {
-    const [done = '1'] = await this.#look(apiId, keyId);
-    return done === '1';
+    const [isSettled = '1'] = await this.#poll(apiId, keyId);
+    return isSettled === '1';
   }
 
-  async #look(apiId: string, keyId: string): Promise<string[]> {
+  async #poll(apiId: string, keyId: string): Promise<string[]> {
     const { members, held } = apiKeys(apiId);
     const keys = [recordKey(apiId, keyId), members, held];
     const { reply } = await this.#writer.run(settleScript, keys, [poolKey(apiId, '')]);

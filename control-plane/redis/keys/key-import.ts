@@ -19,7 +19,7 @@ import {
 export type KeyToImport = Omit<NewRecord, 'apiId' | 'keyId' | 'createdAt'>;
 
 /** Outcome for one key; `TAKEN` = the secret belongs to a key of another API, `TOO_OLD` = verifiers are too old for it. */
-export type Imported =
+export type ImportOutcome =
   | { readonly result: 'created' | 'exists'; readonly keyId: string }
   | { readonly result: 'TAKEN' }
   | { readonly result: 'TOO_OLD'; readonly refusal: TooOld };
@@ -45,20 +45,20 @@ export class KeyImport {
    * Rejects with NOT_FOUND (no such API and none is made), CONFLICT (the API is being deleted), and then nothing was
    * created; or with SERVICE_UNAVAILABLE, and then any part of it may have been.
    */
-  async run(apiId: string, wanted: readonly KeyToImport[]): Promise<Imported[]> {
+  async run(apiId: string, keys: readonly KeyToImport[]): Promise<ImportOutcome[]> {
     const nowMs = this.#options.clock.wallMs();
-    const offered = wanted.map(() => generateId('key', nowMs));
-    const held = await this.#point(
-      wanted.map(({ secretHash }, i) => [secretPointer(secretHash), formatPointer(apiId, offered[i] ?? '')]),
+    const newIds = keys.map(() => generateId('key', nowMs));
+    const pointers = await this.#point(
+      keys.map(({ secretHash }, i) => [secretPointer(secretHash), formatPointer(apiId, newIds[i] ?? '')]),
     );
-    const records = wanted.flatMap((key, i): NewRecord[] => {
-      const holder = parsePointer(held[i] ?? '');
-      return holder.apiId === apiId ? [{ ...key, apiId, keyId: holder.keyId, createdAt: nowMs }] : [];
+    const records = keys.flatMap((key, i): NewRecord[] => {
+      const place = parsePointer(pointers[i] ?? '');
+      return place.apiId === apiId ? [{ ...key, apiId, keyId: place.keyId, createdAt: nowMs }] : [];
     });
     await this.#point(records.map(({ keyId }) => [idPointer(keyId), apiId]));
     const statuses = await this.#createRecords(apiId, records);
 
-    const ours = new Set(offered);
+    const ours = new Set(newIds);
     const isOurs = ({ keyId }: NewRecord) => ours.has(keyId);
     const refused = statuses.find((status) => status === 'NO_API' || status === 'DELETED');
     if (refused !== undefined) {
@@ -66,19 +66,19 @@ export class KeyImport {
       if (refused === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
     }
-    const outcomes = records.map((record, i): Imported => {
+    const outcomes = records.map((record, i): ImportOutcome => {
       const refusal = tooOldOf(statuses[i], neededForNew(record));
       if (refusal) return { result: 'TOO_OLD', refusal };
       return { result: statuses[i] === 'OK' ? 'created' : 'exists', keyId: record.keyId };
     });
     await this.#forget(records.filter((record, i) => outcomes[i]?.result === 'TOO_OLD' && isOurs(record)));
     // Pointers that were there without a record may be those of a key that is being deleted, and go with it.
-    const found = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ours.has(keyId));
-    await this.#point(found.flatMap(pointersOf));
+    const completed = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ours.has(keyId));
+    await this.#point(completed.flatMap(pointersOf));
 
     let n = 0;
-    return held.map((holder) => {
-      const isOfThisApi = parsePointer(holder).apiId === apiId;
+    return pointers.map((pointer) => {
+      const isOfThisApi = parsePointer(pointer).apiId === apiId;
       return (isOfThisApi && outcomes[n++]) || { result: 'TAKEN' };
     });
   }

@@ -1,7 +1,7 @@
 import { type Refill, refillOf } from '#shared/contract/credits.ts';
 import { KEY_LETTERS, type ShownFields, shownFields } from '#shared/contract/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { apiKeys, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 
 const readScript = new Script(new URL('../lua/keys/read-key.lua', import.meta.url));
@@ -87,15 +87,15 @@ export class KeyView {
     index = apiKeys(apiId).index,
   ): Promise<KeyPage | undefined> {
     const { head } = apiKeys(apiId);
-    const source = filter.externalId === undefined ? index : ownerKey(apiId, filter.externalId);
+    const source = filter.externalId === undefined ? index : identityIndexKey(apiId, filter.externalId);
     const enabled = filter.enabled === undefined ? '' : filter.enabled ? '1' : '0';
-    const where = [recordKey(apiId, ''), metaKey(apiId, '')];
-    const which = [order, from ?? '', limit, EXAMINED_MAX, enabled, filter.namePrefix ?? ''];
-    const reply = await this.#run(listScript, [head, index, source], [...where, ...which, ...LETTERS]);
-    const [total, next, ...found] = reply as [number, string, ...string[][]] | [];
+    const prefixes = [recordKey(apiId, ''), metaKey(apiId, '')];
+    const selection = [order, from ?? '', limit, EXAMINED_MAX, enabled, filter.namePrefix ?? ''];
+    const reply = await this.#run(listScript, [head, index, source], [...prefixes, ...selection, ...LETTERS]);
+    const [total, next, ...rows] = reply as [number, string, ...string[][]] | [];
     if (total === undefined) return undefined;
     return {
-      keys: found.map(([keyId = '', ...fields]) => keyOf(apiId, keyId, fields)),
+      keys: rows.map(([keyId = '', ...fields]) => keyOf(apiId, keyId, fields)),
       total,
       ...(next ? { next: Number(next) } : {}),
     };
@@ -112,7 +112,7 @@ export class KeyView {
     from?: number,
   ): Promise<{ readonly keyIds: readonly string[]; readonly next?: number } | undefined> {
     const { head, index } = apiKeys(apiId);
-    const source = externalId === undefined ? index : ownerKey(apiId, externalId);
+    const source = externalId === undefined ? index : identityIndexKey(apiId, externalId);
     const reply = await this.#run(idsScript, [head, source], [from ?? '', limit]);
     const [next, ...keyIds] = reply as string[];
     return next === undefined ? undefined : { keyIds, ...(next === '' ? {} : { next: Number(next) }) };
@@ -148,13 +148,13 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
 }
 
 /** @param values as credits.lua tells them; none where there are no credits */
-function creditsOf([remaining, plan = '', refilledAt, held, lost]: readonly string[]): CreditsView {
+function creditsOf([remaining, plan = '', refilledAt, heldText, lostText]: readonly string[]): CreditsView {
   if (!remaining) return {};
   const refill = refillOf(plan);
   return {
     remaining: Number(remaining),
     ...(refill ? { refill: { ...refill, ...(refilledAt ? { lastRefillAt: Number(refilledAt) } : {}) } } : {}),
-    ...(Number(held) > 0 ? { remainingHeld: Number(held) } : {}),
-    ...(Number(lost) > 0 ? { remainingLost: Number(lost) } : {}),
+    ...(Number(heldText) > 0 ? { remainingHeld: Number(heldText) } : {}),
+    ...(Number(lostText) > 0 ? { remainingLost: Number(lostText) } : {}),
   };
 }

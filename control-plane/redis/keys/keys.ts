@@ -14,7 +14,7 @@ import {
   secretPointer,
 } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog } from '../../core/change-log-port.ts';
-import { tooOld } from '../../core/not-written.ts';
+import { tooOldError } from '../../core/write-error.ts';
 import { BYTES, parseDefaults, SeenDefaults } from '../api-defaults.ts';
 import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';
@@ -78,7 +78,7 @@ export class Keys {
 
   /** @returns the API's defaults, where they are other ones, and then nothing was created */
   async #createWith(defaults: string, key: NewKey): Promise<{ keyId: string; key: string } | string> {
-    const { byteLength, prefix, ...given } = key;
+    const { byteLength, prefix, ...fields } = key;
     const { apiId } = key;
     const { defaultPrefix, defaultBytes = BYTES } = parseDefaults(defaults);
     const bytes = byteLength ?? defaultBytes;
@@ -86,9 +86,9 @@ export class Keys {
     const secretHash = hashSecret(secret);
     const nowMs = this.#options.clock.wallMs();
     const keyId = generateId('key', nowMs);
-    const needed = byteLength === undefined || prefix === undefined ? { defaults } : {};
+    const defaultsNeed = byteLength === undefined || prefix === undefined ? { defaults } : {};
     const about = { keyId, secretHash, start: startOf(secret), createdAt: nowMs, foreign: false };
-    const record = { ...given, ...about, ...needed, ...(bytes === BYTES ? {} : { bytes }) };
+    const record = { ...fields, ...about, ...defaultsNeed, ...(bytes === BYTES ? {} : { bytes }) };
     try {
       const pointers = this.point(apiId, { keyId, secretHash });
       // The record comes after both of them in either case.
@@ -104,7 +104,7 @@ export class Keys {
         return present;
       }
       const refusal = tooOldOf(reply, neededForNew(record));
-      if (refusal) throw tooOld(apiId, refusal);
+      if (refusal) throw tooOldError(apiId, refusal);
       if (status === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       if (status === 'DELETED') throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
       if (status !== 'OK') throw new ApiError('CONFLICT', 'the key exists already');
@@ -122,7 +122,7 @@ export class Keys {
   }
 
   /** The place of the key with this secret; undefined when there is none. A deleted key may still be found. */
-  async find(secretHash: string): Promise<{ apiId: string; keyId: string } | undefined> {
+  async lookUp(secretHash: string): Promise<{ apiId: string; keyId: string } | undefined> {
     const pointer = secretPointer(secretHash);
     const value = await this.#options.nodes.run(pointer, (redis) => redis.get(pointer));
     return value === null ? undefined : parsePointer(value);

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { CREDITS_PROTOCOL } from '#shared/contract/credits.ts';
 import { generateId } from '#shared/contract/key-format.ts';
 import { type KeyFields, neededFor, storedFields } from '#shared/contract/key-record.ts';
-import { apiKeys, indexOf, metaKey, ownerKey, recordKey } from '#shared/redis/redis-keys.ts';
+import { apiKeys, identityIndexKey, indexOf, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
 
 import type { NewCredits } from '../../core/schemas/credit-schemas.ts';
@@ -58,7 +58,7 @@ export const neededForNew = (record: NewRecord): number =>
 export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {
   const { apiId, keyId, createdAt } = record;
   const { head, creations, members } = apiKeys(apiId);
-  const { o: owner = '', m: meta = '', ...plain } = storedFields(record);
+  const { o: externalId = '', m: meta = '', ...plain } = storedFields(record);
   const own = recordKey(apiId, keyId);
   const credits = record.credits
     ? JSON.stringify({ ...record.credits, id: generateId('pool', createdAt) })
@@ -72,7 +72,7 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
       indexOf(apiId, keyId),
       own,
       metaKey(apiId, keyId),
-      owner === '' ? own : ownerKey(apiId, owner),
+      externalId === '' ? own : identityIndexKey(apiId, externalId),
       creations,
       members,
     ],
@@ -82,10 +82,10 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
       createApi ? '1' : '0',
       leaseMs,
       meta,
-      owner,
+      externalId,
       record.foreign ? '1' : '0',
       CREATIONS_KEPT,
-      digestOf([keyId, meta, owner, credits, ...fields]),
+      digestOf([keyId, meta, externalId, credits, ...fields]),
       neededForNew(record),
       record.defaults ?? '*',
       credits,

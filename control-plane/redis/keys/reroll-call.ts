@@ -1,6 +1,6 @@
 import { apiKeys, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script, type ScriptCall } from '#shared/redis/script.ts';
-import type { NotWritten, Successor, Written } from '../../core/change-log-port.ts';
+import type { LogEntry, Successor, WriteRefusal } from '../../core/change-log-port.ts';
 import { CREATIONS_KEPT, digestOf } from './new-key-record.ts';
 
 /** Makes a successor; `rerollCall` makes its arguments. */
@@ -28,8 +28,8 @@ export function rerollCall(apiId: string, write: ScriptCall, successor: Successo
 
 /** Reads what the script answered: why nothing was written, or what was, and what write-change.lua answers for it. */
 export function rerolledOf(reply: unknown): {
-  readonly refusal?: NotWritten;
-  readonly rerolled?: Pick<Written, 'rerolled'>;
+  readonly refusal?: WriteRefusal;
+  readonly rerolled?: Pick<LogEntry, 'rerolled'>;
   readonly change: unknown;
 } {
   const [status, first = '', deleted, ...change] = reply as string[];

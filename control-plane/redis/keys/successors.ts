@@ -7,7 +7,7 @@ import { BYTES, parseDefaults } from '../api-defaults.ts';
 import type { Keys } from './keys.ts';
 
 /** A secret that is to take the place of a key's, and whose record is not written yet. */
-export interface Offer {
+export interface PreparedSuccessor {
   readonly secret: string;
   readonly successor: Omit<Successor, 'latestMs' | 'operationId'>;
 }
@@ -31,7 +31,7 @@ export class Successors {
    * A secret like that of a key, with the pointers of another key that is to have it; undefined where there is no such key.
    * What was imported without the beginning of its secret gets one as its API makes them. Rejects with SERVICE_UNAVAILABLE.
    */
-  async offer(apiId: string, keyId: string): Promise<Offer | undefined> {
+  async prepare(apiId: string, keyId: string): Promise<PreparedSuccessor | undefined> {
     const [record, { head }] = [recordKey(apiId, keyId), apiKeys(apiId)];
     const [[secretHash, start, bytes], defaults] = await this.#nodes.run(record, (redis) =>
       Promise.all([redis.hmget(record, 'p', 's', 'b'), redis.hmget(head, 'prefix', 'bytes')]),
@@ -54,7 +54,7 @@ export class Successors {
   }
 
   /** Takes an offer back, unless the key is there. Failing to is harmless: nobody has the secret. */
-  async withdraw(apiId: string, { successor: { keyId, secretHash } }: Offer): Promise<void> {
+  async withdraw(apiId: string, { successor: { keyId, secretHash } }: PreparedSuccessor): Promise<void> {
     if ((await this.#keys.lastSequence(apiId, keyId)) !== undefined) return;
     await this.#keys.forgetPointers(apiId, keyId, secretHash);
   }

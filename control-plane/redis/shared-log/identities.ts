@@ -4,10 +4,10 @@ import { identityIdOf } from '#shared/contract/key-format.ts';
 import { KEY_FIELDS, storedFields } from '#shared/contract/key-record.ts';
 import { neededBy } from '#shared/contract/protocol.ts';
 import { ROLES_PROTOCOL, slugsOf } from '#shared/contract/slugs.ts';
-import { apiKeys, indexOf, ownerKey, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import type { Write, Written } from '../../core/change-log-port.ts';
-import { notWritten } from '../../core/not-written.ts';
+import { apiKeys, identityIndexKey, indexOf, recordKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import type { LogEntry, Write } from '../../core/change-log-port.ts';
 import type { Propagation, Propagator } from '../../core/propagation.ts';
+import { writeError } from '../../core/write-error.ts';
 import { type Apis, createSharedLog } from '../apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from './new-shared-record.ts';
@@ -55,7 +55,7 @@ export class Identities {
   async create(
     { externalId, ...fields }: Omit<Identity, 'id'>,
     waitMs: number | undefined,
-    onWritten: (written: Written) => void,
+    onWritten: (written: LogEntry) => void,
   ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
     const { propagator, writer, clock, leaseMs } = this.#options;
     await this.holdOff(externalId, fields.apiIds);
@@ -78,8 +78,8 @@ export class Identities {
   }
 
   async get(identityId: string): Promise<Identity | undefined> {
-    const found = await this.#options.view.get(SHARED_LOG, identityId);
-    return found && shown(found);
+    const record = await this.#options.view.get(SHARED_LOG, identityId);
+    return record && identityOf(record);
   }
 
   /**
@@ -110,23 +110,25 @@ export class Identities {
     const page = await this.#options.view.list(SHARED_LOG, {}, limit, 'asc', from, index);
     if (!page) return { identities: [], total: 0 };
     const { keys, ...rest } = page;
-    return { identities: keys.map(shown), ...rest };
+    return { identities: keys.map(identityOf), ...rest };
   }
 
   /** These keys, each with the identity of its owner where there is one that holds in its API. */
-  async shownOn<Shown extends Pick<Key, 'apiId' | 'externalId'>>(
+  async withIdentities<Shown extends Pick<Key, 'apiId' | 'externalId'>>(
     keys: readonly Shown[],
   ): Promise<WithIdentity<Shown>[]> {
-    const owners = [...new Set(keys.flatMap(({ externalId }) => externalId ?? []))];
-    if (owners.length === 0) return [...keys];
+    const externalIds = [...new Set(keys.flatMap(({ externalId }) => externalId ?? []))];
+    if (externalIds.length === 0) return [...keys];
     const records = await this.#options.nodes.run(recordKey(SHARED_LOG, ''), (redis) =>
       Promise.all(
-        owners.map((owner) =>
-          redis.hmget(recordKey(SHARED_LOG, identityIdOf(owner)), 'p', KEY_FIELDS.apiIds.letter),
+        externalIds.map((externalId) =>
+          redis.hmget(recordKey(SHARED_LOG, identityIdOf(externalId)), 'p', KEY_FIELDS.apiIds.letter),
         ),
       ),
     );
-    const scopes = new Map(owners.flatMap((owner, i) => (records[i]?.[0] ? [[owner, records[i][1]]] : [])));
+    const scopes = new Map(
+      externalIds.flatMap((externalId, i) => (records[i]?.[0] ? [[externalId, records[i][1]]] : [])),
+    );
     return keys.map((key) => {
       const { externalId = '', apiId } = key;
       const scope = scopes.get(externalId);
@@ -143,12 +145,15 @@ export class Identities {
   async holdOff(externalId: string, only?: readonly string[]): Promise<void> {
     const { apis, nodes, log } = this.#options;
     for (let after: string | undefined = ''; after !== undefined; ) {
-      const some: readonly string[] = only ?? (await apis.ids(after, APIS_AT_ONCE));
+      const page: readonly string[] = only ?? (await apis.ids(after, APIS_AT_ONCE));
       const heads = await Promise.all(
-        some.map((apiId) => {
+        page.map((apiId) => {
           const { head } = apiKeys(apiId);
           return nodes.run(head, (redis) =>
-            Promise.all([redis.hmget(head, 's', 'c', 'deleted'), redis.exists(ownerKey(apiId, externalId))]),
+            Promise.all([
+              redis.hmget(head, 's', 'c', 'deleted'),
+              redis.exists(identityIndexKey(apiId, externalId)),
+            ]),
           );
         }),
       );
@@ -156,19 +161,19 @@ export class Identities {
         if (only && (!created || deleted))
           throw new ApiError('BAD_REQUEST', `apiIds.${i}: there is no such API`);
         if (hasKeys === 0 || neededBy(s) >= ROLES_PROTOCOL) continue;
-        const about = { apiId: some[i] ?? '', operation: 'noop', keyId: '', fields: {} } as const;
+        const about = { apiId: page[i] ?? '', operation: 'noop', keyId: '', fields: {} } as const;
         const write: Write = { ...about, needs: ROLES_PROTOCOL };
-        const written = await log.write(write);
-        if (written.status === 'TOO_OLD') throw notWritten(write, written);
-        if (written.status === 'OK' && !written.replicated)
+        const result = await log.write(write);
+        if (result.status === 'TOO_OLD') throw writeError(write, result);
+        if (result.status === 'OK' && !result.replicated)
           throw unavailable('not all replicas confirmed what verifiers must know; nothing was created');
       }
-      after = only || some.length < APIS_AT_ONCE ? undefined : some.at(-1);
+      after = only || page.length < APIS_AT_ONCE ? undefined : page.at(-1);
     }
   }
 }
 
-const shown = ({ keyId, name = '', enabled, meta, ratelimits = [], apiIds }: Key): Identity => ({
+const identityOf = ({ keyId, name = '', enabled, meta, ratelimits = [], apiIds }: Key): Identity => ({
   ...{ id: keyId, externalId: name, enabled, meta, ratelimits },
   ...(apiIds ? { apiIds } : {}),
 });

@@ -2,9 +2,9 @@ import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { generateId, hashSecret } from '#shared/contract/key-format.ts';
 import type { Clock } from '#shared/lang/clock.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { ownerKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
+import { identityIndexKey, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { ChangeLog } from '../../core/change-log-port.ts';
-import { tooOld } from '../../core/not-written.ts';
+import { tooOldError } from '../../core/write-error.ts';
 import { createSharedLog } from '../apis.ts';
 import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';
@@ -23,12 +23,12 @@ export interface RecordParts {
 interface NewRecord {
   readonly kind: 'role' | 'permission';
   /** Its name in the index of owners, which no other has. */
-  readonly owner: string;
+  readonly uniqueName: string;
   readonly fields: Omit<NewFields, 'externalId'>;
   /** The words for one of the kind, and for many, in messages. */
-  readonly called: { readonly one: string; readonly many: string };
+  readonly nouns: { readonly singular: string; readonly plural: string };
   /** The index that it is in, and how many there may be. */
-  readonly room: { readonly index: string; readonly most: number };
+  readonly room: { readonly index: string; readonly max: number };
 }
 
 /**
@@ -37,17 +37,17 @@ interface NewRecord {
  */
 export async function createRecord(
   { nodes, writer, log, clock, leaseMs }: RecordParts,
-  { kind, owner, fields, called, room }: NewRecord,
-  taken: () => ApiError,
+  { kind, uniqueName, fields, nouns, room }: NewRecord,
+  conflict: () => ApiError,
 ): Promise<string> {
-  const full = () => new ApiError('CONFLICT', `there are ${room.most} ${called.many} already`);
-  if ((await nodes.run(room.index, (redis) => redis.zcard(room.index))) >= room.most) throw full();
-  if ((await recordOf(nodes, owner)) !== undefined) throw taken();
+  const full = () => new ApiError('CONFLICT', `there are ${room.max} ${nouns.plural} already`);
+  if ((await nodes.run(room.index, (redis) => redis.zcard(room.index))) >= room.max) throw full();
+  if ((await recordOf(nodes, uniqueName)) !== undefined) throw conflict();
   const createdAt = clock.wallMs();
   const keyId = generateId(kind, createdAt);
   const record = {
     ...{ apiId: SHARED_LOG, keyId, secretHash: hashSecret(keyId), start: '', createdAt, foreign: false },
-    ...{ ...fields, externalId: owner },
+    ...{ ...fields, externalId: uniqueName },
   };
   const { keys, args } = recordCall(record, false, leaseMs);
   let { reply, replicated } = await writer.run(createScript, keys, args);
@@ -56,19 +56,19 @@ export async function createRecord(
     ({ reply, replicated } = await writer.run(createScript, keys, args));
   }
   const refusal = tooOldOf(reply, neededForNew(record));
-  if (refusal) throw tooOld(SHARED_LOG, refusal);
-  if (!replicated) throw unavailable(`not all replicas confirmed; ${called.one} may have been created`);
+  if (refusal) throw tooOldError(SHARED_LOG, refusal);
+  if (!replicated) throw unavailable(`not all replicas confirmed; ${nouns.singular} may have been created`);
   // Of those that were made at once the first stay.
-  const isFirst = (await recordOf(nodes, owner)) === keyId;
-  const over = await nodes.run(room.index, (redis) => redis.zrange(room.index, String(room.most), '-1'));
+  const isFirst = (await recordOf(nodes, uniqueName)) === keyId;
+  const over = await nodes.run(room.index, (redis) => redis.zrange(room.index, String(room.max), '-1'));
   if (isFirst && !over.includes(keyId)) return keyId;
   await log.write({ apiId: SHARED_LOG, operation: 'delete', keyId, fields: {} });
-  throw isFirst ? full() : taken();
+  throw isFirst ? full() : conflict();
 }
 
 /** The id of the record of this owner; undefined where there is none. */
-export async function recordOf(nodes: RedisNodes, owner: string): Promise<string | undefined> {
-  const index = ownerKey(SHARED_LOG, owner);
+export async function recordOf(nodes: RedisNodes, uniqueName: string): Promise<string | undefined> {
+  const index = identityIndexKey(SHARED_LOG, uniqueName);
   const [id] = await nodes.run(index, (redis) => redis.zrange(index, '0', '0'));
   return id;
 }

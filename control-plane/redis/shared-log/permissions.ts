@@ -20,7 +20,8 @@ interface CatalogueOptions extends RecordParts {
 }
 
 /**
- * The catalogue of permissions in Redis: names and descriptions for people, which no verdict goes by. Records of the shared log, as roles are.
+ * The catalogue of permissions in Redis: names and descriptions for people, which no verdict goes by. Records of the
+ * shared log, as roles are.
  */
 export class Catalogue {
   readonly #options: CatalogueOptions;
@@ -31,36 +32,36 @@ export class Catalogue {
 
   /** Creates a permission. Rejects with CONFLICT where there is one of that slug, or with SERVICE_UNAVAILABLE. */
   async create({ slug, name, description }: CataloguedPermission): Promise<void> {
-    const taken = () => new ApiError('CONFLICT', `slug: there is a permission ${slug} already`);
+    const conflict = () => new ApiError('CONFLICT', `slug: there is a permission ${slug} already`);
     const fields = { name, enabled: true, meta: { slug, ...(description ? { description } : {}) } };
-    const called = { one: 'the permission', many: 'permissions' };
-    const room = { index: INDEX, most: PERMISSIONS_MAX };
-    const record = { kind: 'permission', owner: ownerOf(slug), fields, called, room } as const;
-    await createRecord(this.#options, record, taken);
+    const nouns = { singular: 'the permission', plural: 'permissions' };
+    const room = { index: INDEX, max: PERMISSIONS_MAX };
+    const record = { kind: 'permission', uniqueName: uniqueNameOf(slug), fields, nouns, room } as const;
+    await createRecord(this.#options, record, conflict);
   }
 
   /** The id of a permission's record; undefined where it is not in the catalogue. */
   idOf(slug: string): Promise<string | undefined> {
-    return recordOf(this.#options.nodes, ownerOf(slug));
+    return recordOf(this.#options.nodes, uniqueNameOf(slug));
   }
 
   async get(slug: string): Promise<CataloguedPermission | undefined> {
     const id = await this.idOf(slug);
-    const found = id && (await this.#options.view.get(SHARED_LOG, id));
-    return found ? shown(found) : undefined;
+    const record = id && (await this.#options.view.get(SHARED_LOG, id));
+    return record ? permissionOf(record) : undefined;
   }
 
   /** All of them, in order of creation. */
   async list(): Promise<CataloguedPermission[]> {
     const page = await this.#options.view.list(SHARED_LOG, {}, PERMISSIONS_MAX, 'asc', undefined, INDEX);
-    return page?.keys.map(shown) ?? [];
+    return page?.keys.map(permissionOf) ?? [];
   }
 }
 
 /** Name of a permission in the index of owners: no role, and no identity, is called so. */
-const ownerOf = (slug: string): string => `#${slug}`;
+const uniqueNameOf = (slug: string): string => `#${slug}`;
 
-function shown({ name = '', meta }: Key): CataloguedPermission {
+function permissionOf({ name = '', meta }: Key): CataloguedPermission {
   const { slug = name, description } = meta as { slug?: string; description?: string };
   return { slug, name, ...(description ? { description } : {}) };
 }

@@ -40,22 +40,22 @@ export class Roles {
     readonly permissions: readonly string[];
   }): Promise<string> {
     const { name, description, permissions } = role;
-    const taken = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
+    const conflict = () => new ApiError('CONFLICT', `name: there is a role ${name} already`);
     const fields = { name, permissions, enabled: true, meta: description ? { description } : {} };
-    const called = { one: 'the role', many: 'roles' };
-    const room = { index: apiKeys(SHARED_LOG).index, most: ROLES_MAX };
-    return createRecord(this.#options, { kind: 'role', owner: name, fields, called, room }, taken);
+    const nouns = { singular: 'the role', plural: 'roles' };
+    const room = { index: apiKeys(SHARED_LOG).index, max: ROLES_MAX };
+    return createRecord(this.#options, { kind: 'role', uniqueName: name, fields, nouns, room }, conflict);
   }
 
   async get(roleId: string): Promise<Role | undefined> {
-    const found = await this.#options.view.get(SHARED_LOG, roleId);
-    return found && shownRole(found);
+    const record = await this.#options.view.get(SHARED_LOG, roleId);
+    return record && roleOf(record);
   }
 
   /** All of them, in order of creation. */
   async list(): Promise<Role[]> {
     const page = await this.#options.view.list(SHARED_LOG, {}, ROLES_MAX, 'asc');
-    return page?.keys.map(shownRole) ?? [];
+    return page?.keys.map(roleOf) ?? [];
   }
 
   /** The id of the role of this name; undefined where there is none. */
@@ -64,30 +64,30 @@ export class Roles {
   }
 
   /** Ids of roles that a call names, in their order. Rejects with NOT_FOUND where there is one of them no more. */
-  async idsOf(given: readonly GivenRole[]): Promise<string[]> {
+  async idsOf(references: readonly GivenRole[]): Promise<string[]> {
     return Promise.all(
-      given.map(async (role, i) => {
-        const named = typeof role === 'string' ? { name: role } : role;
-        const id = 'id' in named ? await this.#present(named.id) : await this.idOf(named.name);
+      references.map(async (role, i) => {
+        const reference = typeof role === 'string' ? { name: role } : role;
+        const id = 'id' in reference ? await this.#present(reference.id) : await this.idOf(reference.name);
         if (id !== undefined) return id;
-        const said = 'id' in named ? named.id : named.name;
-        throw new ApiError('NOT_FOUND', `roles.${i}: there is no role ${said}`);
+        const text = 'id' in reference ? reference.id : reference.name;
+        throw new ApiError('NOT_FOUND', `roles.${i}: there is no role ${text}`);
       }),
     );
   }
 
   /** Change of a key's record that a call asks for; `{}` where it does not name roles. Rejects as `idsOf`. */
   async patchOf(
-    given: readonly GivenRole[] | null | undefined,
+    references: readonly GivenRole[] | null | undefined,
   ): Promise<{ readonly roles?: readonly string[] | null }> {
-    return given === undefined ? {} : { roles: given && (await this.idsOf(given)) };
+    return references === undefined ? {} : { roles: references && (await this.idsOf(references)) };
   }
 
   /** These keys with the names of their roles instead of the ids, in alphabetical order; roles that were deleted are left out. */
-  async shownOn<Shown extends Pick<Key, 'roles'>>(keys: readonly Shown[]): Promise<Shown[]> {
+  async withRoleNames<Shown extends Pick<Key, 'roles'>>(keys: readonly Shown[]): Promise<Shown[]> {
     const ids = [...new Set(keys.flatMap(({ roles = [] }) => roles))];
-    const named = await this.namesOf(ids);
-    const names = new Map(ids.map((id, i) => [id, named[i]]));
+    const roleNames = await this.namesOf(ids);
+    const names = new Map(ids.map((id, i) => [id, roleNames[i]]));
     return keys.map((key) =>
       key.roles ? { ...key, roles: key.roles.flatMap((id) => names.get(id) ?? []).sort() } : key,
     );
@@ -112,9 +112,9 @@ export class Roles {
     const { index } = apiKeys(SHARED_LOG);
     const { permissions } = KEY_FIELDS;
     const [ids, records] = await this.#options.nodes.run(index, async (redis) => {
-      const all = await redis.zrange(index, '0', '-1');
-      const read = all.map((id) => redis.hmget(recordKey(SHARED_LOG, id), 'v', permissions.letter));
-      return [all, await Promise.all(read)];
+      const roleIds = await redis.zrange(index, '0', '-1');
+      const reads = roleIds.map((id) => redis.hmget(recordKey(SHARED_LOG, id), 'v', permissions.letter));
+      return [roleIds, await Promise.all(reads)];
     });
     return records.flatMap(([version, text], i): Write[] => {
       const slugs = slugsOf(text ?? '');
@@ -130,7 +130,7 @@ export class Roles {
   }
 }
 
-function shownRole({ keyId, name = '', meta, permissions = [] }: Key): Role {
+function roleOf({ keyId, name = '', meta, permissions = [] }: Key): Role {
   const description = 'description' in meta ? { description: String(meta.description) } : {};
   return {
     id: keyId,

@@ -102,7 +102,7 @@ describe('a batch', () => {
     state.api('a').members.set('follower', 5);
     await timeline.run(400);
     expect(ended.value).toMatchObject({
-      applied: [1, 2, 3, 4, 5].map((sequence) => ({ keyId: `a${sequence - 1}`, sequence })),
+      outcomes: [1, 2, 3, 4, 5].map((sequence) => ({ keyId: `a${sequence - 1}`, sequence })),
       propagation: { state: 'complete', by: 'acks', sequence: 5, verifiers: 1, durable: true },
     });
     expect(fence.pending).toBe(0);
@@ -134,7 +134,7 @@ describe('a batch', () => {
     await timeline.run(700);
     const again = propagator.applyAll(writes('a', 10), 0);
     await timeline.run(1000);
-    expect((await again).applied).toHaveLength(10);
+    expect((await again).outcomes).toHaveLength(10);
     expect(state.api('a').sequence).toBe(16);
     fence.stop();
   });
@@ -170,8 +170,8 @@ describe('a batch', () => {
     at.failsAtPart = 2;
     const told: string[] = [];
     const ended = begin('a', 6, undefined, {
-      written: (changes) => void told.push(...changes.map(({ write }) => `written ${write.keyId}`)),
-      unknown: (unwritten) => void told.push(...unwritten.map(({ keyId }) => `unknown ${keyId}`)),
+      onWritten: (changes) => void told.push(...changes.map(({ write }) => `written ${write.keyId}`)),
+      onUnknown: (unwritten) => void told.push(...unwritten.map(({ keyId }) => `unknown ${keyId}`)),
     });
     await timeline.run(100);
     expect(ended.value).toBe(
@@ -181,7 +181,7 @@ describe('a batch', () => {
     expect(at.parts).toEqual(['a0 a1', 'a2 a3']);
     const again = propagator.applyAll(writes('a', 6), 0);
     await timeline.run(200);
-    expect((await again).applied).toHaveLength(6);
+    expect((await again).outcomes).toHaveLength(6);
     fence.stop();
   });
 
@@ -239,7 +239,7 @@ describe('a failover that takes the end of a batch', () => {
     const second =
       outcome === 'complete' ? { sequence: 2 } : { failure: expect.objectContaining({ code: 'CONFLICT' }) };
     expect(ended.value).toMatchObject({
-      applied: [
+      outcomes: [
         { keyId: 'a0', sequence: 1 },
         { keyId: 'a1', ...second },
       ],

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { ChangeLog, Killed } from '../../../control-plane/core/change-log-port.ts';
+import type { ChangeLog, KilledFollower } from '../../../control-plane/core/change-log-port.ts';
 import { Fence, fenceMs } from '../../../control-plane/core/fence.ts';
 import { Sweep } from '../../../control-plane/core/sweep.ts';
 import type { Head, SweepStore } from '../../../control-plane/core/sweep-port.ts';
@@ -55,7 +55,7 @@ function sweepOf(start: Partial<Head>, leaseMs = 10_000, deposedMs = 0) {
       return true;
     },
   };
-  const reap = async (_apiId: string, killed: readonly Killed[]) => {
+  const reap = async (_apiId: string, killed: readonly KilledFollower[]) => {
     done(`reap ${killed.map(({ name, kill }) => `${name} ${kill}`).join(', ')}`);
     set({ killed: state.head.killed.filter((one) => !killed.some(({ name }) => name === one.name)) });
     return killed.length;

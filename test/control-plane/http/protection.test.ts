@@ -27,7 +27,7 @@ afterEach(() => clearInterval(blocked));
 async function server(delayMsMax: number) {
   const log = createLogger('control-plane', 'silent');
   const app = createServer(loadConfig(settings, { ROOT_KEY }), log);
-  await protect(app, { delayMsMax, clock, shed: () => void shed++ });
+  await protect(app, { delayMsMax, clock, onShed: () => void shed++ });
   app.get('/any', async () => 'done');
   app.get('/vital', { config: neverShed }, async () => 'done');
   const statusOf = async (url: string, laterMs = 0) => {

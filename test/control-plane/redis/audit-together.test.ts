@@ -50,8 +50,8 @@ function parts() {
   const counted: Record<string, number> = {};
   const audit = new Audit({
     ...{ nodes, writer, clock: systemClock, log },
-    limits: { kept: { done: 1000, refused: 1000 }, waitingMax: 1000 },
-    counted: (kind, result, events) => {
+    limits: { eventsMax: { done: 1000, refused: 1000 }, waitingMax: 1000 },
+    onCount: (kind, result, events) => {
       counted[`${kind} ${result}`] = (counted[`${kind} ${result}`] ?? 0) + events;
     },
   });

@@ -118,7 +118,7 @@ describe('a write that needs a later protocol', () => {
     const [one = '', two = ''] = ids;
     await redis.zadd(members, 0, 'old one');
     const writes = [update(one, 2), update(two), update('nobody')] as const;
-    const { applied, propagation } = await propagator.applyAll(writes, 0);
+    const { outcomes: applied, propagation } = await propagator.applyAll(writes, 0);
     expect(applied).toMatchObject([
       { keyId: one, failure: { code: 'VERIFIERS_TOO_OLD' } },
       { keyId: two, sequence: 1 },

@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Killed, Written } from '../../../control-plane/core/change-log-port.ts';
+import type { KilledFollower, LogEntry } from '../../../control-plane/core/change-log-port.ts';
 import { Apis } from '../../../control-plane/redis/apis.ts';
 import { RedisChangeLog } from '../../../control-plane/redis/change-log.ts';
 import { DurableWriter } from '../../../control-plane/redis/durable-writer.ts';
@@ -55,7 +55,7 @@ function upkeep(): RedisSweepStore {
 }
 
 /** A change, completed by fence at once; whom that killed. */
-async function completeByFence(): Promise<readonly Killed[]> {
+async function completeByFence(): Promise<readonly KilledFollower[]> {
   const written = await log.write({ apiId: 'api', operation: 'noop', keyId: '', fields: {} });
   if (written.status !== 'OK') throw new Error(written.status);
   const closing = await log.close('api', written);
@@ -93,7 +93,7 @@ describe('a follower that did not acknowledge a change', () => {
   const silent = `${PROTOCOL}.silent`;
   const noop = { apiId: 'api', operation: 'noop', keyId: '', fields: {} } as const;
 
-  async function write(): Promise<Written> {
+  async function write(): Promise<LogEntry> {
     const written = await log.write(noop);
     if (written.status !== 'OK') throw new Error(written.status);
     return written;

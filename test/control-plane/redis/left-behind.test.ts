@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { apiKeys, apiList, ownerKey, recordKey } from '../../../shared/redis/redis-keys.ts';
+import { apiKeys, apiList, identityIndexKey, recordKey } from '../../../shared/redis/redis-keys.ts';
 import { Fleet } from '../../harness/fleet.ts';
 
 /** Keys that Redis still holds of what is gone. */
@@ -22,7 +22,7 @@ test('a deleted key leaves nothing behind but its place in the change log', asyn
   expect((await held()).length).toBe(before.length + 4); // the record, the long meta and two pointers
   await fleet.ok('keys.deleteKey', { keyId });
   expect(await held()).toEqual(before);
-  expect(await fleet.client.zrange(ownerKey('shop', 'o'), '0', '-1')).toEqual([other]);
+  expect(await fleet.client.zrange(identityIndexKey('shop', 'o'), '0', '-1')).toEqual([other]);
   expect(key).toMatch(/^\w+$/);
 });
 
@@ -59,11 +59,11 @@ test('an owner of no more keys leaves nothing behind, whether they were deleted 
     await fleet.ok('keys.createKey', { apiId: 'owned', externalId: 'a' }),
   ];
   await fleet.ok('keys.updateKey', { keyId: one.keyId, externalId: 'b' });
-  expect(await fleet.client.zrange(ownerKey('owned', 'a'), '0', '-1')).toEqual([two.keyId]);
-  expect(await fleet.client.zrange(ownerKey('owned', 'b'), '0', '-1')).toEqual([one.keyId]);
+  expect(await fleet.client.zrange(identityIndexKey('owned', 'a'), '0', '-1')).toEqual([two.keyId]);
+  expect(await fleet.client.zrange(identityIndexKey('owned', 'b'), '0', '-1')).toEqual([one.keyId]);
   await fleet.ok('keys.deleteKey', { keyId: two.keyId });
   await fleet.ok('keys.updateKey', { keyId: one.keyId, externalId: null });
-  expect(await fleet.client.exists(ownerKey('owned', 'a'), ownerKey('owned', 'b'))).toBe(0);
+  expect(await fleet.client.exists(identityIndexKey('owned', 'a'), identityIndexKey('owned', 'b'))).toBe(0);
 });
 
 test('a key that is refused while its API is being deleted leaves nothing behind', async () => {

@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import {
   crashFaults,
   evictionFaults,
-  lookAt,
   type RedisFacts,
+  readFacts,
 } from '../../../control-plane/redis/server-facts.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 
@@ -65,6 +65,6 @@ test.each([
 ])('an append-only file is being written anew until that has succeeded: %j', async (info, rewriting) => {
   const nodes = { within: <T>(_server: Redis, reply: Promise<T>) => reply };
   const redis = { info: async () => `# Persistence\r\n${info}\r\n`, config: async () => [] };
-  const facts = await lookAt(nodes as unknown as RedisNodes, redis as unknown as Redis);
+  const facts = await readFacts(nodes as unknown as RedisNodes, redis as unknown as Redis);
   expect(facts.rewriting).toBe(rewriting);
 });

@@ -12,15 +12,15 @@ export const DEFAULTS = {
 };
 
 /** The same as responses have them. */
-export const SHOWN_DEFAULTS = {
+export const DEFAULTS_VIEW = {
   defaultPrefix: Type.Optional(Type.String({ description: 'The `prefix` of keys created without one.' })),
   defaultBytes: Type.Optional(Type.Integer({ description: 'The `byteLength` of keys created without one.' })),
 };
 
-export const ShownApi = Type.Object({
+export const ApiView = Type.Object({
   id: Id('the API'),
   name: Type.Optional(Type.String()),
-  ...SHOWN_DEFAULTS,
+  ...DEFAULTS_VIEW,
   createdAt: Time('When it was created'),
   keys: Type.Optional(Count('Number of its keys; shown with the permission to read them.')),
   foreignKeys: Type.Optional(

@@ -3,7 +3,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, Name } from '../request-parts.ts';
-import { DEFAULTS, SHOWN_DEFAULTS } from './api.ts';
+import { DEFAULTS, DEFAULTS_VIEW } from './api.ts';
 
 export const createApi = operation({
   name: 'apis.createApi',
@@ -17,7 +17,7 @@ export const createApi = operation({
     defaultPrefix: Type.Optional(DEFAULTS.defaultPrefix),
     defaultBytes: Type.Optional(DEFAULTS.defaultBytes),
   }),
-  response: Type.Object({ apiId: Id('the API'), name: Type.String(), ...SHOWN_DEFAULTS }),
+  response: Type.Object({ apiId: Id('the API'), name: Type.String(), ...DEFAULTS_VIEW }),
   errors: ['CONFLICT'],
   example: { name: 'Shop', apiId: 'shop' },
   async handle(call, { apis }) {

@@ -1,7 +1,7 @@
 import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields } from '../request-parts.ts';
-import { ShownApi, seenBy } from './api.ts';
+import { ApiView, seenBy } from './api.ts';
 
 export const getApi = operation({
   name: 'apis.getApi',
@@ -9,7 +9,7 @@ export const getApi = operation({
   description: 'Its name, the defaults of its new keys, and when it was created.',
   permissions: ['api.<apiId>.read_api'],
   request: Fields({ apiId: ApiId }),
-  response: ShownApi,
+  response: ApiView,
   errors: ['NOT_FOUND'],
   async handle({ request, caller }, { apis }) {
     const api = await apis.get(request.apiId);

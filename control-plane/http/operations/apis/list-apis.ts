@@ -4,7 +4,7 @@ import { Cursor, List } from '../../../core/schemas/field-schemas.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
 import { Fields, Limit, PageCursor } from '../request-parts.ts';
-import { ShownApi, seenBy } from './api.ts';
+import { ApiView, seenBy } from './api.ts';
 
 /** The id to go on after, which is of an API that the caller may read. */
 const PLACE = new RegExp(`^after:(${API_ID_PATTERN})$`);
@@ -16,15 +16,15 @@ export const listApis = operation({
   permissions: ['api.<apiId>.read_api'],
   authorizesItself: true,
   request: Fields({ limit: Limit('APIs'), cursor: PageCursor({ minLength: 1, maxLength: 96 }) }),
-  response: Type.Object({ apis: List(ShownApi), cursor: Cursor }),
+  response: Type.Object({ apis: List(ApiView), cursor: Cursor }),
   errors: [],
   async handle({ request, caller }, { apis }) {
     const [after = ''] = request.cursor === undefined ? [] : openCursor(request.cursor, PLACE, 'listApis');
     const limit = Number(request.limit);
     // A caller who may read only some APIs causes no look at others: neither a cursor nor how long it takes nor
     // a page that is short then tells that they are there.
-    const mine = caller.permissions.apisWith('read_api');
-    const page = mine ? await apis.among(mine, after, limit) : await apis.list(after, limit);
+    const readableIds = caller.permissions.apisWith('read_api');
+    const page = readableIds ? await apis.among(readableIds, after, limit) : await apis.list(after, limit);
     return {
       apis: page.apis.map((api) => seenBy(caller, api)),
       ...(page.next === undefined ? {} : { cursor: makeCursor(`after:${page.next}`) }),

@@ -5,7 +5,7 @@ import type { KeyFilter } from '../../../redis/keys/key-view.ts';
 import { withoutAliases } from '../aliases.ts';
 import { apiNotFound } from '../authorization.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
-import { joined, lastUsed, UsedKey } from '../keys/key.ts';
+import { lastUsed, UsedKey, withNames } from '../keys/key.ts';
 import { operation } from '../operation.ts';
 import { ApiId, ExternalId, Fields, Limit, OwnerId, PageCursor } from '../request-parts.ts';
 
@@ -51,7 +51,7 @@ export const listKeys = operation({
       page.keys.map(({ keyId }) => keyId),
     );
     return {
-      keys: await joined(
+      keys: await withNames(
         services,
         page.keys.map((key, i) => ({ ...key, ...lastUsed(used[i]) })),
       ),
@@ -62,7 +62,7 @@ export const listKeys = operation({
 });
 
 function placeOf(cursor: string, order: 'asc' | 'desc'): number {
-  const [given, from] = openCursor(cursor, PLACE, 'listKeys');
-  if (given !== order) throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort');
+  const [direction, from] = openCursor(cursor, PLACE, 'listKeys');
+  if (direction !== order) throw new ApiError('BAD_REQUEST', 'cursor: belongs to another sort');
   return Number(from);
 }

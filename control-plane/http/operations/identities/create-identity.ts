@@ -7,7 +7,7 @@ import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ExternalId, Fields, WaitMs } from '../request-parts.ts';
 import { Propagation } from '../response-parts.ts';
-import { ApiIds, GIVEN } from './identity.ts';
+import { ApiIds, CHANGEABLE_FIELDS } from './identity.ts';
 
 export const createIdentity = operation({
   name: 'identities.createIdentity',
@@ -17,7 +17,7 @@ export const createIdentity = operation({
   permissions: ['root.*.create_identity'],
   request: Fields({
     externalId: ExternalId,
-    ...GIVEN,
+    ...CHANGEABLE_FIELDS,
     enabled: Type.Boolean({
       default: true,
       description: 'false: no key of the owner is accepted until it is enabled.',

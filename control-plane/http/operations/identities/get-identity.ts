@@ -1,14 +1,14 @@
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { identityNotFound, idIn, ShownIdentity, WHICH } from './identity.ts';
+import { IdentityView, identityNotFound, idIn, REFERENCE } from './identity.ts';
 
 export const getIdentity = operation({
   name: 'identities.getIdentity',
   summary: 'Look at an identity',
   description: 'By its id, or by the `externalId` of its owner.',
   permissions: ['root.*.read_identity'],
-  request: Fields(WHICH),
-  response: ShownIdentity,
+  request: Fields(REFERENCE),
+  response: IdentityView,
   errors: ['NOT_FOUND'],
   async handle({ request }, { identities }) {
     const identity = await identities.get(idIn(request));

@@ -13,7 +13,7 @@ export const IdentityId = Type.String({
 export const identityIdExample = 'identity_0mzc9k4q8r2wfXa1Bc2d';
 
 /** The fields of an identity as createIdentity and updateIdentity take them. */
-export const GIVEN = {
+export const CHANGEABLE_FIELDS = {
   meta: Type.Optional(FIELDS.meta),
   ratelimits: Type.Optional(
     Ratelimits({
@@ -31,7 +31,7 @@ export const ApiIds = Type.Array(Type.String({ pattern: `^${API_ID_PATTERN}$` })
     'The APIs in which it holds, where several tenants have APIs here; absent = all. A key of another API with this `externalId` has no identity.',
 });
 
-export const ShownIdentity = Type.Object({
+export const IdentityView = Type.Object({
   id: Id('the identity'),
   externalId: Type.String({ description: "The owner in the caller's own system." }),
   enabled: Type.Boolean({ description: 'false: no key of the owner is accepted.' }),
@@ -41,10 +41,13 @@ export const ShownIdentity = Type.Object({
 });
 
 /** The identity that a call is about. */
-export const WHICH = { identityId: Type.Optional(IdentityId), externalId: Type.Optional(ExternalId) };
+export const REFERENCE = { identityId: Type.Optional(IdentityId), externalId: Type.Optional(ExternalId) };
 
 /** Returns its id. Throws BAD_REQUEST where it is named in no way or in two. */
-export function idIn({ identityId, externalId }: Static<ReturnType<typeof Fields<typeof WHICH>>>): string {
+export function idIn({
+  identityId,
+  externalId,
+}: Static<ReturnType<typeof Fields<typeof REFERENCE>>>): string {
   if ((identityId === undefined) === (externalId === undefined))
     throw new ApiError('BAD_REQUEST', 'identityId: give either this or externalId');
   return identityId ?? identityIdOf(externalId ?? '');

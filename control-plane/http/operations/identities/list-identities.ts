@@ -4,7 +4,7 @@ import { makeCursor, openCursor } from '../cursor.ts';
 import { operation } from '../operation.ts';
 import { Fields, Limit, PageCursor } from '../request-parts.ts';
 import { Count } from '../response-parts.ts';
-import { ShownIdentity } from './identity.ts';
+import { IdentityView } from './identity.ts';
 
 /** The creation number to go on from. */
 const PLACE = /^identity:(\d{1,15})$/;
@@ -15,7 +15,7 @@ export const listIdentities = operation({
   description: 'Shows them in order of creation.',
   permissions: ['root.*.read_identity'],
   request: Fields({ limit: Limit('Identities'), cursor: PageCursor({ minLength: 1, maxLength: 64 }) }),
-  response: Type.Object({ identities: List(ShownIdentity), total: Count('All identities.'), cursor: Cursor }),
+  response: Type.Object({ identities: List(IdentityView), total: Count('All identities.'), cursor: Cursor }),
   errors: [],
   async handle({ request: { limit, cursor } }, { identities }) {
     const [from] = cursor === undefined ? [] : openCursor(cursor, PLACE, 'listIdentities');

@@ -7,7 +7,7 @@ import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
 import { Propagation } from '../response-parts.ts';
-import { ApiIds, GIVEN, identityNotFound, idIn, ShownIdentity, WHICH } from './identity.ts';
+import { ApiIds, CHANGEABLE_FIELDS, IdentityView, identityNotFound, idIn, REFERENCE } from './identity.ts';
 
 export const updateIdentity = operation({
   name: 'identities.updateIdentity',
@@ -16,20 +16,20 @@ export const updateIdentity = operation({
     'One change, however many keys the owner has. Answers when it is complete, as updateKey does: with `enabled` false no verifier, anywhere, still accepts any of them. Keys keep their own `enabled`. Who may not read identities is told the id and `propagation` alone.',
   permissions: ['root.*.update_identity'],
   request: Fields({
-    ...WHICH,
+    ...REFERENCE,
     enabled: Type.Optional(
       Type.Boolean({
         description:
           'false disables all keys of the owner, in all APIs; true brings back those that are enabled.',
       }),
     ),
-    ...GIVEN,
+    ...CHANGEABLE_FIELDS,
     apiIds: Type.Optional(Type.Union([ApiIds, Type.Null()])),
     waitMs: WaitMs,
   }),
   response: Type.Object({
-    ...Type.Partial(ShownIdentity).properties,
-    id: ShownIdentity.properties.id,
+    ...Type.Partial(IdentityView).properties,
+    id: IdentityView.properties.id,
     propagation: Propagation,
   }),
   errors: ['NOT_FOUND'],

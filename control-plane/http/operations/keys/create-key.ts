@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { storedFields } from '#shared/contract/key-record.ts';
-import { shown } from '../../../core/audit-event.ts';
+import { auditView } from '../../../core/audit-event.ts';
 import { NEW_CREDITS, newCredits } from '../../../core/schemas/credit-schemas.ts';
 import { Id, OPTIONAL_FIELDS } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
@@ -38,18 +38,18 @@ export const createKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
   async handle(call, { keys, roles, clock }) {
-    const { meta = {}, remaining, refill, roles: named, ...given } = withoutAliases(call.request);
+    const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
     checkMeta(meta);
-    checkLimits(given.ratelimits);
-    if (given.expires !== undefined && given.expires <= clock.wallMs()) {
+    checkLimits(fields.ratelimits);
+    if (fields.expires !== undefined && fields.expires <= clock.wallMs()) {
       throw new ApiError('BAD_REQUEST', 'expires: must be in the future');
     }
-    const key = { ...given, ...(named ? { roles: await roles.idsOf(named) } : {}), meta };
+    const key = { ...fields, ...(roleNames ? { roles: await roles.idsOf(roleNames) } : {}), meta };
     const credits = newCredits({ remaining, refill });
     const withCredits = credits ? { credits } : {};
     const created = await keys.create({ ...key, ...withCredits });
     call.giveTurnBack();
-    call.note({ keyId: created.keyId }, { after: { ...shown(storedFields(key)), ...withCredits } });
+    call.note({ keyId: created.keyId }, { after: { ...auditView(storedFields(key)), ...withCredits } });
     return created;
   },
 });

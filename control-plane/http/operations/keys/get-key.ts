@@ -1,7 +1,7 @@
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId } from '../request-parts.ts';
-import { joined, lastUsed, UsedKey } from './key.ts';
+import { lastUsed, UsedKey, withNames } from './key.ts';
 
 export const getKey = operation({
   name: 'keys.getKey',
@@ -14,8 +14,8 @@ export const getKey = operation({
   async handle({ apiId, request: { keyId } }, services) {
     const { keys, view, usage } = services;
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);
-    const [shown] = key ? await joined(services, [{ ...key, ...lastUsed(lastUsedAt) }]) : [];
-    if (!shown) throw await recordNotFound(keys, apiId, keyId);
-    return shown;
+    const [keyView] = key ? await withNames(services, [{ ...key, ...lastUsed(lastUsedAt) }]) : [];
+    if (!keyView) throw await recordNotFound(keys, apiId, keyId);
+    return keyView;
   },
 });

@@ -1,10 +1,10 @@
 import { type Static, Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
-import { tooOld } from '../../../core/not-written.ts';
 import { NEW_CREDITS, newCredits } from '../../../core/schemas/credit-schemas.ts';
 import { Id, List, OPTIONAL_FIELDS } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
-import type { Imported, KeyToImport } from '../../../redis/keys/key-import.ts';
+import { tooOldError } from '../../../core/write-error.ts';
+import type { ImportOutcome, KeyToImport } from '../../../redis/keys/key-import.ts';
 import type { Roles } from '../../../redis/shared-log/roles.ts';
 import { faultText } from '../../faults.ts';
 import { validatorAtFirstCall } from '../../schema-compilers.ts';
@@ -68,41 +68,41 @@ export const importKeys = operation({
   async handle(call, { keyImport, roles }) {
     const { apiId, keys } = call.request;
     const results: Result[] = [];
-    const idsOf = remembering(roles);
+    const idsOf = roleIdCache(roles);
     const good: { place: number; key: KeyToImport }[] = [];
-    for (const [place, given] of keys.entries()) {
+    for (const [place, value] of keys.entries()) {
       try {
-        const { roles: named, ...key } = checked(given);
-        good.push({ place, key: { ...key, ...(await idsOf(named)) } });
+        const { roles: roleNames, ...key } = parseKey(value);
+        good.push({ place, key: { ...key, ...(await idsOf(roleNames)) } });
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
         results[place] = refused(error);
       }
     }
-    const wanted = good.map(({ key }) => key);
-    const imported = wanted.length > 0 ? await keyImport.run(apiId, wanted) : [];
-    for (const [n, { place }] of good.entries()) results[place] = told(apiId, imported[n]);
+    const keysToImport = good.map(({ key }) => key);
+    const outcomes = keysToImport.length > 0 ? await keyImport.run(apiId, keysToImport) : [];
+    for (const [n, { place }] of good.entries()) results[place] = resultOf(apiId, outcomes[n]);
     call.note({}, { after: tally(results) });
     return { results };
   },
 });
 
 /** Looks up the ids of keys' roles, once for all keys of a call that have the same. */
-function remembering(roles: Roles) {
-  const known = new Map<string, Promise<string[]>>();
+function roleIdCache(roles: Roles) {
+  const cache = new Map<string, Promise<string[]>>();
   return async (names: readonly string[] | undefined) => {
     if (names === undefined) return {};
-    const found = known.get(names.join()) ?? roles.idsOf(names);
-    known.set(names.join(), found);
-    return { roles: await found };
+    const ids = cache.get(names.join()) ?? roles.idsOf(names);
+    cache.set(names.join(), ids);
+    return { roles: await ids };
   };
 }
 
 /** One key of the body; throws BAD_REQUEST naming the field and the rule. */
-function checked(given: unknown): KeyToImport {
-  checkStrings(given);
-  if (!validate(given)) throw new ApiError('BAD_REQUEST', faultText(validate.errors, 'key', 'field'));
-  const fields = withoutAliases(given as Static<typeof ImportedKey>);
+function parseKey(value: unknown): KeyToImport {
+  checkStrings(value);
+  if (!validate(value)) throw new ApiError('BAD_REQUEST', faultText(validate.errors, 'key', 'field'));
+  const fields = withoutAliases(value as Static<typeof ImportedKey>);
   const {
     sha256,
     start = '',
@@ -120,9 +120,9 @@ function checked(given: unknown): KeyToImport {
   return { secretHash, start, foreign, meta, enabled, ...rest, ...(credits ? { credits } : {}) };
 }
 
-function told(apiId: string, imported: Imported | undefined): Result {
-  if (imported?.result === 'TOO_OLD') return refused(tooOld(apiId, imported.refusal));
-  if (imported && imported.result !== 'TAKEN') return imported;
+function resultOf(apiId: string, outcome: ImportOutcome | undefined): Result {
+  if (outcome?.result === 'TOO_OLD') return refused(tooOldError(apiId, outcome.refusal));
+  if (outcome && outcome.result !== 'TAKEN') return outcome;
   return { result: 'refused', code: 'CONFLICT', message: 'the secret exists already' };
 }
 
@@ -130,6 +130,6 @@ const refused = ({ code, message }: ApiError): Result => ({ result: 'refused', c
 
 /** Number of each outcome, for the audit log. */
 function tally(results: readonly Result[]) {
-  const count = (wanted: Result['result']) => results.filter(({ result }) => result === wanted).length;
+  const count = (kind: Result['result']) => results.filter(({ result }) => result === kind).length;
   return { created: count('created'), exists: count('exists'), refused: count('refused') };
 }

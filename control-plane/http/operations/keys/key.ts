@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { KEY_FIELDS, type KeyPatch, type StoredFields, storedFields } from '#shared/contract/key-record.ts';
-import { SHOWN_CREDITS } from '../../../core/schemas/credit-schemas.ts';
-import { CHANGED_FIELDS, Id, SHOWN_FIELDS, Time } from '../../../core/schemas/field-schemas.ts';
+import { CREDITS_VIEW } from '../../../core/schemas/credit-schemas.ts';
+import { CHANGED_FIELDS, FIELDS_VIEW, Id, Time } from '../../../core/schemas/field-schemas.ts';
 import { checkLimits } from '../../../core/schemas/limit-schemas.ts';
 import { type GivenRole, GivenRoles } from '../../../core/schemas/role-schemas.ts';
 import { GivenSlugs, slugsIn } from '../../../core/schemas/slug-schemas.ts';
@@ -12,15 +12,15 @@ import type { Services } from '../services.ts';
 /** An id of a key, for examples. */
 export const keyIdExample = 'key_0mzc9k4q8r2wfXa1Bc2d';
 
-const { enabled, expires, ...described } = SHOWN_FIELDS;
+const { enabled, expires, ...described } = FIELDS_VIEW;
 /** A key as admins see it. */
-export const ShownKey = Type.Object({
+export const KeyView = Type.Object({
   id: Id('the key'),
   keyId: Type.String({ description: 'The same.' }),
   apiId: Id('its API'),
   start: Type.String({ description: 'Beginning of the secret.' }),
   ...described,
-  ...SHOWN_CREDITS,
+  ...CREDITS_VIEW,
   identity: Type.Optional(
     Type.Object({ id: Id('the identity'), externalId: Type.String() }, { description: 'Of its owner.' }),
   ),
@@ -32,18 +32,18 @@ export const ShownKey = Type.Object({
   expires,
 });
 export const UsedKey = Type.Object({
-  ...ShownKey.properties,
+  ...KeyView.properties,
   lastUsedAt: Type.Optional(
     Time('When a verifier last reported that it accepted the key; up to its USAGE_PERIOD_MS after it did'),
   ),
 });
 
 /** Keys with what is not in their records: names of their roles, identities of their owners. */
-export async function joined<Shown extends Key>(
+export async function withNames<Shown extends Key>(
   { roles, identities }: Pick<Services, 'roles' | 'identities'>,
-  found: readonly Shown[],
+  keys: readonly Shown[],
 ) {
-  return identities.shownOn(await roles.shownOn(found));
+  return identities.withIdentities(await roles.withRoleNames(keys));
 }
 
 /** When a key was last used, as its field. */
@@ -70,12 +70,12 @@ type Changes = Omit<KeyPatch, 'permissions' | 'roles'> & {
 /** Returns changes of a key as they are stored. Rejects with BAD_REQUEST naming the field and the rule. */
 export async function storedChanges(
   roles: Services['roles'],
-  { permissions, roles: named, ...given }: Changes,
+  { permissions, roles: roleNames, ...fields }: Changes,
 ): Promise<StoredFields> {
   const patch = {
-    ...given,
+    ...fields,
     ...(permissions === undefined ? {} : { permissions: permissions && slugsIn(permissions) }),
-    ...(await roles.patchOf(named)),
+    ...(await roles.patchOf(roleNames)),
   };
   checkMeta(patch.meta ?? {});
   checkLimits(patch.ratelimits);

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { ApiError, unavailable } from '#shared/contract/errors.ts';
 import { hashSecret } from '#shared/contract/key-format.ts';
-import { shown } from '../../../core/audit-event.ts';
-import type { Written } from '../../../core/change-log-port.ts';
+import { auditView } from '../../../core/audit-event.ts';
+import type { LogEntry } from '../../../core/change-log-port.ts';
 import { Id, Time } from '../../../core/schemas/field-schemas.ts';
 import { recordNotFound } from '../authorization.ts';
 import type { Call } from '../call.ts';
@@ -65,35 +65,35 @@ export const rerollKey = operation({
     // As a hash: a secret that somebody sends in its place is kept nowhere.
     const operationId = name === undefined ? '' : `${hashSecret(name)} ${expiration}`;
     const latestMs = expiration === 0 ? ENDED_MS : clock.wallMs() + expiration;
-    const offer = await successors.offer(apiId, keyId);
-    if (!offer) throw await recordNotFound(keys, apiId, keyId);
-    const successor = { ...offer.successor, latestMs, operationId };
-    let written: Written | undefined;
+    const prepared = await successors.prepare(apiId, keyId);
+    if (!prepared) throw await recordNotFound(keys, apiId, keyId);
+    const successor = { ...prepared.successor, latestMs, operationId };
+    let entry: LogEntry | undefined;
     const write = { apiId, operation: 'update', keyId, fields: {}, successor } as const;
     const propagation = await propagator
       .apply(write, waitMs, (what) => {
-        written = what;
+        entry = what;
         recordReroll(call, keyId, successor.keyId, what);
       })
       .catch(async (error: unknown) => {
         // Where the outcome is not known, the key may be there.
-        const isNotThere = error instanceof ApiError && error.code !== 'SERVICE_UNAVAILABLE';
-        if (isNotThere) await successors.withdraw(apiId, offer).catch(() => undefined);
+        const isRefused = error instanceof ApiError && error.code !== 'SERVICE_UNAVAILABLE';
+        if (isRefused) await successors.withdraw(apiId, prepared).catch(() => undefined);
         throw error;
       });
-    if (!propagation || !written) {
-      await successors.withdraw(apiId, offer).catch(() => undefined);
+    if (!propagation || !entry) {
+      await successors.withdraw(apiId, prepared).catch(() => undefined);
       throw await recordNotFound(keys, apiId, keyId);
     }
-    await forgetDeleted(call, keys, written);
-    if (propagation.state !== 'complete' && !written.replicated) {
+    await forgetDeleted(call, keys, entry);
+    if (propagation.state !== 'complete' && !entry.replicated) {
       const advice = `send it again with the same operationId, or reroll ${successor.keyId} with expiration 0`;
       throw unavailable(`not all replicas confirmed the new key, so it is not shown; ${advice}`);
     }
-    const endsAt = Number(written.rerolled?.expires);
+    const endsAt = Number(entry.rerolled?.expires);
     return {
       keyId: successor.keyId,
-      key: offer.secret,
+      key: prepared.secret,
       ...(endsAt > ENDED_MS ? { endsAt } : {}),
       propagation,
     };
@@ -101,7 +101,7 @@ export const rerollKey = operation({
 });
 
 /** Takes away the pointers of a key that a repeated call replaced. */
-async function forgetDeleted({ apiId, log }: Call, keys: Services['keys'], { rerolled }: Written) {
+async function forgetDeleted({ apiId, log }: Call, keys: Services['keys'], { rerolled }: LogEntry) {
   const { deleted } = rerolled ?? {};
   if (!deleted) return;
   await keys.forgetDeleted(apiId, [deleted]).catch((error: unknown) => {
@@ -110,18 +110,18 @@ async function forgetDeleted({ apiId, log }: Call, keys: Services['keys'], { rer
 }
 
 /** Gives the turn back, and records what became of both keys; the new one has an event of its own. */
-function recordReroll(call: Call, keyId: string, rerolledTo: string, written: Written): void {
-  const { sequence, before, rerolled } = written;
+function recordReroll(call: Call, keyId: string, rerolledTo: string, entry: LogEntry): void {
+  const { sequence, before, rerolled } = entry;
   call.giveTurnBack();
   const deleted = rerolled?.deleted === undefined ? {} : { deleted: rerolled.deleted.keyId };
   call.note(
     {},
     {
       sequence,
-      before: shown({ x: before?.x ?? '' }),
-      after: { ...shown({ x: rerolled?.expires ?? '' }), rerolledTo, ...deleted },
+      before: auditView({ x: before?.x ?? '' }),
+      after: { ...auditView({ x: rerolled?.expires ?? '' }), rerolledTo, ...deleted },
     },
   );
-  call.recordWritten();
+  call.recordWrite();
   void call.recordKeys([{ keyId: rerolledTo, outcome: 'OK', effect: { after: { rerolledFrom: keyId } } }]);
 }

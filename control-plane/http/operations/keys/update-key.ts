@@ -26,8 +26,8 @@ export const updateKey = operation({
   neverShed: true,
   async handle(call, { keys, roles, propagator }) {
     const { apiId } = call;
-    const { keyId, waitMs, remaining, refill, ...given } = call.request;
-    const fields = await storedChanges(roles, withoutAliases(given));
+    const { keyId, waitMs, remaining, refill, ...changes } = call.request;
+    const fields = await storedChanges(roles, withoutAliases(changes));
     const credits = creditsChange({ remaining, refill });
     const propagation =
       Object.keys(fields).length === 0 && !credits

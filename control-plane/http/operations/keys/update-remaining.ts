@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { ApiError } from '#shared/contract/errors.ts';
 import { hashSecret } from '#shared/contract/key-format.ts';
-import type { CreditsChange, Written } from '../../../core/change-log-port.ts';
+import type { CreditsChange, LogEntry } from '../../../core/change-log-port.ts';
 import { CREDITS_OPERATION } from '../../../core/schemas/credit-schemas.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
@@ -39,20 +39,20 @@ export const updateRemaining = operation({
     const { apiId } = call;
     const { keyId, op, value, operationId, waitMs } = call.request;
     // As a hash: a secret that somebody sends in its place is kept nowhere.
-    const named = operationId === undefined ? {} : { operation: hashSecret(operationId) };
-    const change = { ...changeOf(op, value), ...named };
-    let written: Written | undefined;
+    const operation = operationId === undefined ? {} : { operation: hashSecret(operationId) };
+    const change = { ...changeOf(op, value), ...operation };
+    let entry: LogEntry | undefined;
     const record = call.recordChange({}, change);
     const propagation = await propagator.apply(
       { apiId, operation: 'update', keyId, fields: {}, credits: change },
       waitMs,
       (what) => {
-        written = what;
+        entry = what;
         record(what);
       },
     );
-    if (!propagation || !written) throw await recordNotFound(keys, apiId, keyId);
-    const { remaining = null, isOwed = false } = written.credits ?? {};
+    if (!propagation || !entry) throw await recordNotFound(keys, apiId, keyId);
+    const { remaining = null, isOwed = false } = entry.credits ?? {};
     if (!isOwed || propagation.state !== 'complete') return { remaining, propagation };
     return { remaining: (await credits.settle(apiId, keyId)) ?? null, propagation };
   },

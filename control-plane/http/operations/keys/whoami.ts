@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
 import { hashSecret } from '#shared/contract/key-format.ts';
-import { nothingThere, recordNotFound, requireApi } from '../authorization.ts';
+import { absence, recordNotFound, requireApi } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { joined, ShownKey } from './key.ts';
+import { KeyView, withNames } from './key.ts';
 
 export const whoami = operation({
   name: 'keys.whoami',
@@ -19,21 +19,21 @@ export const whoami = operation({
       description: 'The secret; only its hash is looked up.',
     }),
   }),
-  response: ShownKey,
+  response: KeyView,
   errors: ['NOT_FOUND'],
   example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe' },
   reads: true,
   async handle(call, services) {
     const { keys, view } = services;
-    const found = await keys.find(hashSecret(call.request.key));
+    const place = await keys.lookUp(hashSecret(call.request.key));
     // No message tells anything of the secret.
-    if (found === undefined) throw nothingThere(call.caller, 'key');
-    call.note(found);
-    const { apiId, keyId } = found;
+    if (place === undefined) throw absence(call.caller, 'key');
+    call.note(place);
+    const { apiId, keyId } = place;
     requireApi(call.caller, apiId, 'read_key', 'key');
     const key = await view.get(apiId, keyId);
-    const [shown] = key ? await joined(services, [key]) : [];
-    if (!shown) throw await recordNotFound(keys, apiId, keyId);
-    return shown;
+    const [keyView] = key ? await withNames(services, [key]) : [];
+    if (!keyView) throw await recordNotFound(keys, apiId, keyId);
+    return keyView;
   },
 });

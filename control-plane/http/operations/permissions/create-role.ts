@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { storedFields } from '#shared/contract/key-record.ts';
-import { shown } from '../../../core/audit-event.ts';
+import { auditView } from '../../../core/audit-event.ts';
 import { Id } from '../../../core/schemas/field-schemas.ts';
 import { RoleName } from '../../../core/schemas/role-schemas.ts';
 import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
@@ -22,10 +22,10 @@ export const createRole = operation({
   errors: ['CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { name: 'editor', description: 'Writes articles', permissions: ['articles.write'] },
   async handle(call, { roles }) {
-    const { name, permissions: given = [], ...rest } = call.request;
-    const permissions = slugsIn(given);
+    const { name, permissions: slugs = [], ...rest } = call.request;
+    const permissions = slugsIn(slugs);
     const roleId = await roles.create({ name, ...rest, permissions });
-    call.note({ roleId }, { after: shown(storedFields({ name, permissions })) });
+    call.note({ roleId }, { after: auditView(storedFields({ name, permissions })) });
     return { roleId };
   },
 });

@@ -26,9 +26,9 @@ export const deletePermission = operation({
     const keyId = await catalogue.idOf(slug);
     if (!keyId) throw permissionNotFound(slug);
     call.note({ permissionId: slug });
-    const leftMs = propagator.timeLeft(waitMs);
-    const taken = await takeFromRoles(slug, leftMs, services);
-    call.note({}, { after: { roles: taken } });
+    const leftMs = propagator.remainingTime(waitMs);
+    const roleIds = await takeFromRoles(slug, leftMs, services);
+    call.note({}, { after: { roles: roleIds } });
     const write = { apiId: SHARED_LOG, operation: 'delete', keyId, fields: {} } as const;
     const propagation = await propagator.apply(write, leftMs(), call.recordChange());
     if (!propagation) throw permissionNotFound(slug);
@@ -42,14 +42,14 @@ async function takeFromRoles(
   leftMs: () => number | undefined,
   { roles, propagator }: Pick<Services, 'roles' | 'propagator'>,
 ): Promise<string[]> {
-  const taken = new Set<string>();
+  const roleIds = new Set<string>();
   for (let tries = 0; tries < TRIES; tries++) {
     const [first, ...others] = await roles.without(slug);
-    if (!first) return [...taken];
-    const { applied, propagation } = await propagator.applyAll([first, ...others], leftMs());
+    if (!first) return [...roleIds];
+    const { outcomes, propagation } = await propagator.applyAll([first, ...others], leftMs());
     if (propagation?.state === 'pending')
       throw unavailable('verifiers may not know yet that roles lack it: send the call again');
-    for (const each of applied) if ('sequence' in each) taken.add(each.keyId);
+    for (const each of outcomes) if ('sequence' in each) roleIds.add(each.keyId);
   }
   throw unavailable('roles change faster than the permission can be taken from them');
 }

@@ -1,6 +1,6 @@
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { PermissionId, permissionNotFound, ShownPermission, shownPermission } from './permission.ts';
+import { PermissionId, PermissionView, permissionNotFound, permissionView } from './permission.ts';
 
 export const getPermission = operation({
   name: 'permissions.getPermission',
@@ -8,11 +8,11 @@ export const getPermission = operation({
   description: 'Shows what the catalogue says of it.',
   permissions: ['root.*.read_permission'],
   request: Fields({ permissionId: PermissionId }),
-  response: ShownPermission,
+  response: PermissionView,
   errors: ['NOT_FOUND'],
   async handle({ request: { permissionId: slug } }, { catalogue }) {
     const permission = await catalogue.get(slug);
     if (!permission) throw permissionNotFound(slug);
-    return shownPermission(permission);
+    return permissionView(permission);
   },
 });

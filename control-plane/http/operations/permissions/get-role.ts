@@ -1,7 +1,7 @@
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { roleNotFound, ShownRole } from './role.ts';
+import { RoleView, roleNotFound } from './role.ts';
 
 export const getRole = operation({
   name: 'permissions.getRole',
@@ -9,7 +9,7 @@ export const getRole = operation({
   description: 'Shows what its keys may do.',
   permissions: ['root.*.read_role'],
   request: Fields({ roleId: RoleId }),
-  response: ShownRole,
+  response: RoleView,
   errors: ['NOT_FOUND'],
   async handle({ request: { roleId } }, { roles }) {
     const role = await roles.get(roleId);

@@ -1,7 +1,7 @@
 import { List } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { ShownPermission, shownPermission } from './permission.ts';
+import { PermissionView, permissionView } from './permission.ts';
 
 export const listPermissions = operation({
   name: 'permissions.listPermissions',
@@ -9,7 +9,7 @@ export const listPermissions = operation({
   description: 'Shows them in order of creation.',
   permissions: ['root.*.read_permission'],
   request: Fields({}),
-  response: List(ShownPermission),
+  response: List(PermissionView),
   errors: [],
-  handle: async (_call, { catalogue }) => (await catalogue.list()).map(shownPermission),
+  handle: async (_call, { catalogue }) => (await catalogue.list()).map(permissionView),
 });

@@ -1,7 +1,7 @@
 import { List } from '../../../core/schemas/field-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields } from '../request-parts.ts';
-import { ShownRole } from './role.ts';
+import { RoleView } from './role.ts';
 
 export const listRoles = operation({
   name: 'permissions.listRoles',
@@ -9,7 +9,7 @@ export const listRoles = operation({
   description: 'Shows them in order of creation.',
   permissions: ['root.*.read_role'],
   request: Fields({}),
-  response: List(ShownRole),
+  response: List(RoleView),
   errors: [],
   handle: (_call, { roles }) => roles.list(),
 });

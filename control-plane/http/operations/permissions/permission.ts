@@ -7,14 +7,14 @@ import type { CataloguedPermission } from '../../../redis/shared-log/permissions
 export const Slug = (description: string) => Type.String({ pattern: SLUG.source, description });
 export const PermissionId = Slug('The permission: its slug.');
 
-export const ShownPermission = Type.Object({
+export const PermissionView = Type.Object({
   id: Id('the permission: its slug'),
   name: Type.String({ description: 'Its name.' }),
   slug: Type.String({ description: 'The permission itself, by which keys and roles have it.' }),
   description: Type.Optional(Type.String({ description: 'What it is for.' })),
 });
 /** A permission as responses show it. */
-export const shownPermission = (permission: CataloguedPermission) => ({ id: permission.slug, ...permission });
+export const permissionView = (permission: CataloguedPermission) => ({ id: permission.slug, ...permission });
 
 /** The error for a permission that the catalogue lacks. */
 export const permissionNotFound = (slug: string) => new ApiError('NOT_FOUND', `permission ${slug} not found`);

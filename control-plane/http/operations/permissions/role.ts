@@ -4,7 +4,7 @@ import { Id, List } from '../../../core/schemas/field-schemas.ts';
 import { GivenSlugs } from '../../../core/schemas/slug-schemas.ts';
 import { Permissions } from '../response-parts.ts';
 
-export const ShownRole = Type.Object({
+export const RoleView = Type.Object({
   id: Id('the role'),
   name: Type.String({ description: 'Its name.' }),
   description: Type.Optional(Type.String({ description: 'What it is for.' })),

@@ -2,8 +2,8 @@ import { ApiError } from '#shared/contract/errors.ts';
 import type { Caller } from '../../../redis/root-keys.ts';
 
 /** Throws unless the caller has all of these permissions: nobody can hand out, or decide over, more than they may do themselves. */
-export function requireCovered({ permissions }: Caller, wanted: readonly string[]): void {
-  if (!permissions.covers(wanted)) {
+export function requireCovered({ permissions }: Caller, slugs: readonly string[]): void {
+  if (!permissions.covers(slugs)) {
     throw new ApiError('INSUFFICIENT_PERMISSIONS', 'the root key lacks some of these permissions itself');
   }
 }

@@ -2,8 +2,8 @@ import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
 import { Permissions } from '../../response-parts.ts';
-import { changeList, completed } from './list-change.ts';
-import { listed, permissionsExample, permissionsOfKey } from './permission-list.ts';
+import { changeList, withDefaults } from './list-change.ts';
+import { permissionsExample, permissionsOfKey, permissionViews } from './permission-list.ts';
 
 export const addPermissions = operation({
   name: 'keys.addPermissions',
@@ -17,8 +17,8 @@ export const addPermissions = operation({
   example: permissionsExample,
   neverShed: true,
   async handle(call, services) {
-    const added = slugsIn(call.request.permissions);
-    const change = (present: readonly string[]) => [...present, ...added];
-    return listed(completed(await changeList(call, services, 'permissions', change)));
+    const additions = slugsIn(call.request.permissions);
+    const change = (present: readonly string[]) => [...present, ...additions];
+    return permissionViews(withDefaults(await changeList(call, services, 'permissions', change)));
   },
 });

@@ -1,6 +1,6 @@
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
-import { completed } from './list-change.ts';
+import { withDefaults } from './list-change.ts';
 import { changeRoles, KeyRoles, listedRoles, rolesExample, rolesOfKey } from './role-list.ts';
 
 export const addRoles = operation({
@@ -15,7 +15,7 @@ export const addRoles = operation({
   example: rolesExample,
   neverShed: true,
   async handle(call, services) {
-    const changed = await changeRoles(call, services, (present, added) => [...present, ...added]);
-    return listedRoles(services, completed(changed));
+    const change = await changeRoles(call, services, (present, additions) => [...present, ...additions]);
+    return listedRoles(services, withDefaults(change));
   },
 });

@@ -44,7 +44,7 @@ export async function changeList(
 }
 
 /** The list once its change is complete. The response has room for nothing else, so the call is finished when it is answered. */
-export function completed({ values, propagation: { state, sequence } }: ChangedList): readonly string[] {
+export function withDefaults({ values, propagation: { state, sequence } }: ChangedList): readonly string[] {
   if (state === 'complete') return values;
   throw unavailable(
     `the change is written as ${sequence} and not complete yet; send it again to wait for it`,

@@ -10,4 +10,4 @@ export const permissionsOfKey = (description: string) => ({
 export const permissionsExample = { keyId: keyIdExample, permissions: [{ name: 'files.read' }] };
 
 /** Permissions as responses list them. */
-export const listed = (slugs: readonly string[]) => slugs.map((slug) => ({ id: slug, name: slug }));
+export const permissionViews = (slugs: readonly string[]) => slugs.map((slug) => ({ id: slug, name: slug }));

@@ -17,8 +17,8 @@ export const removePermissions = operation({
   example: permissionsExample,
   neverShed: true,
   async handle(call, services) {
-    const removed = new Set(slugsIn(call.request.permissions));
-    const change = (present: readonly string[]) => present.filter((slug) => !removed.has(slug));
+    const removals = new Set(slugsIn(call.request.permissions));
+    const change = (present: readonly string[]) => present.filter((slug) => !removals.has(slug));
     const { propagation } = await changeList(call, services, 'permissions', change);
     return { propagation };
   },

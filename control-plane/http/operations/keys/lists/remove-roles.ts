@@ -15,8 +15,8 @@ export const removeRoles = operation({
   example: rolesExample,
   neverShed: true,
   async handle(call, services) {
-    const rest = (present: readonly string[], removed: readonly string[]) =>
-      present.filter((id) => !removed.includes(id));
+    const rest = (present: readonly string[], removals: readonly string[]) =>
+      present.filter((id) => !removals.includes(id));
     const { propagation } = await changeRoles(call, services, rest);
     return { propagation };
   },

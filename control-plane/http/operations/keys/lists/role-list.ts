@@ -21,12 +21,12 @@ export const KeyRoles = Type.Array(
 export async function changeRoles(
   call: Call<{ readonly keyId: string; readonly roles: readonly GivenRole[]; readonly waitMs?: number }>,
   services: Services,
-  become: (present: readonly string[], named: readonly string[]) => readonly string[],
+  become: (present: readonly string[], ids: readonly string[]) => readonly string[],
 ) {
   const { roles } = services;
-  const named = await roles.idsOf(call.request.roles);
+  const namedIds = await roles.idsOf(call.request.roles);
   return changeList(call, services, 'roles', (present) => {
-    const ids = [...new Set(become(present, named))];
+    const ids = [...new Set(become(present, namedIds))];
     // Those that were deleted take nobody's place.
     return ids.length > SLUGS_MAX ? roles.existing(ids) : ids;
   });

@@ -2,8 +2,8 @@ import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
 import { Permissions } from '../../response-parts.ts';
-import { changeList, completed } from './list-change.ts';
-import { listed, permissionsExample, permissionsOfKey } from './permission-list.ts';
+import { changeList, withDefaults } from './list-change.ts';
+import { permissionsExample, permissionsOfKey, permissionViews } from './permission-list.ts';
 
 export const setPermissions = operation({
   name: 'keys.setPermissions',
@@ -17,6 +17,6 @@ export const setPermissions = operation({
   neverShed: true,
   async handle(call, services) {
     const slugs = slugsIn(call.request.permissions);
-    return listed(completed(await changeList(call, services, 'permissions', () => slugs)));
+    return permissionViews(withDefaults(await changeList(call, services, 'permissions', () => slugs)));
   },
 });

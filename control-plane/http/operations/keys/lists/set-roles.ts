@@ -1,6 +1,6 @@
 import { operation } from '../../operation.ts';
 import { Fields } from '../../request-parts.ts';
-import { completed } from './list-change.ts';
+import { withDefaults } from './list-change.ts';
 import { changeRoles, KeyRoles, listedRoles, rolesExample, rolesOfKey } from './role-list.ts';
 
 export const setRoles = operation({
@@ -14,7 +14,7 @@ export const setRoles = operation({
   example: rolesExample,
   neverShed: true,
   async handle(call, services) {
-    const changed = await changeRoles(call, services, (_present, ids) => ids);
-    return listedRoles(services, completed(changed));
+    const change = await changeRoles(call, services, (_present, ids) => ids);
+    return listedRoles(services, withDefaults(change));
   },
 });

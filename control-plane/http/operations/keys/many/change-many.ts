@@ -1,20 +1,20 @@
 import { Type } from 'typebox';
 import type { StoredFields } from '#shared/contract/key-record.ts';
-import { shown } from '../../../../core/audit-event.ts';
+import { auditView } from '../../../../core/audit-event.ts';
 import type { BatchEvents } from '../../../../core/batches.ts';
 import type { Write } from '../../../../core/change-log-port.ts';
-import type { Applied, Propagation as Progress } from '../../../../core/propagation.ts';
+import type { ChangeOutcome, Propagation as Progress } from '../../../../core/propagation.ts';
 import { Id, List, Sequence } from '../../../../core/schemas/field-schemas.ts';
 import type { PointedKey } from '../../../../redis/keys/keys.ts';
 import { type AuditedKey, type Call, effectOf } from '../../call.ts';
 import { makeCursor } from '../../cursor.ts';
 import { Propagation } from '../../response-parts.ts';
 import type { Services } from '../../services.ts';
-import type { Chosen } from './choice.ts';
+import type { KeyChoice } from './choice.ts';
 
 /** Outcomes for many keys, and the propagation of the last change. */
-interface Changed {
-  readonly applied: readonly Applied[];
+interface ManyOutcomes {
+  readonly outcomes: readonly ChangeOutcome[];
   readonly propagation?: Progress;
 }
 
@@ -45,8 +45,8 @@ export const ManyResults = <Result extends string>(result: Result, example: obje
 /** The response that `ManyResults` describes. */
 export function manyResults<Result extends string>(
   result: Result,
-  { applied, propagation }: Changed,
-  { next }: Chosen,
+  { outcomes: applied, propagation }: ManyOutcomes,
+  { next }: KeyChoice,
 ) {
   const results = applied.map(({ keyId, ...outcome }) => {
     if ('sequence' in outcome) return { result, keyId, sequence: outcome.sequence };
@@ -67,15 +67,15 @@ export function manyResults<Result extends string>(
 export async function changeMany(
   call: Call,
   { propagator }: Pick<Services, 'propagator'>,
-  { apiId, keyIds }: Chosen,
+  { apiId, keyIds }: KeyChoice,
   fields: StoredFields | undefined,
   waitMs: number | undefined,
-): Promise<Changed> {
+): Promise<ManyOutcomes> {
   const operation = fields ? 'update' : 'delete';
   const [first, ...others] = keyIds.map(
     (keyId): Write => ({ apiId, operation, keyId, fields: fields ?? {} }),
   );
-  const after = fields ? { after: shown(fields) } : {};
+  const after = fields ? { after: auditView(fields) } : {};
   const counts = { [`${operation}d`]: 0, refused: 0, unknown: 0 };
   const noteCounts = () => call.note({}, { after: { ...after.after, ...counts } });
   const record = (keys: readonly AuditedKey[]) => {
@@ -83,47 +83,47 @@ export async function changeMany(
     noteCounts();
   };
   noteCounts();
-  if (!first) return { applied: [] };
+  if (!first) return { outcomes: [] };
   const events: BatchEvents = {
-    written(changes) {
+    onWritten(changes) {
       counts[`${operation}d`] = (counts[`${operation}d`] ?? 0) + changes.length;
       record(
-        changes.map(({ write: { keyId }, written }) => ({
+        changes.map(({ write: { keyId }, entry: written }) => ({
           keyId,
           outcome: 'OK',
           effect: effectOf(written, fields),
         })),
       );
     },
-    unknown(writes) {
+    onUnknown(writes) {
       counts.unknown += writes.length;
       record(writes.map(({ keyId }) => ({ keyId, outcome: 'SERVICE_UNAVAILABLE', effect: after })));
     },
-    allWritten: () => call.giveTurnBack(),
+    onEnd: () => call.giveTurnBack(),
   };
-  const changed = await propagator.applyAll([first, ...others], waitMs, events);
-  counts.refused = changed.applied.filter((each) => 'failure' in each).length;
+  const result = await propagator.applyAll([first, ...others], waitMs, events);
+  counts.refused = result.outcomes.filter((each) => 'failure' in each).length;
   noteCounts();
-  if (changed.propagation) call.note({}, { sequence: changed.propagation.sequence });
-  return changed;
+  if (result.propagation) call.note({}, { sequence: result.propagation.sequence });
+  return result;
 }
 
 /** Deletes keys as `changeMany` does, and then the pointers that lead to them. */
 export async function deleteMany(
   call: Call,
   { keys, propagator }: Pick<Services, 'keys' | 'propagator'>,
-  chosen: Chosen,
+  choice: KeyChoice,
   waitMs: number | undefined,
-): Promise<Changed> {
-  const { apiId, keyIds } = chosen;
+): Promise<ManyOutcomes> {
+  const { apiId, keyIds } = choice;
   const hashes = await keys.secretHashesOf(apiId, keyIds);
-  const changed = await changeMany(call, { propagator }, chosen, undefined, waitMs);
-  const deleted = changed.applied.flatMap((each, i): PointedKey[] => {
+  const result = await changeMany(call, { propagator }, choice, undefined, waitMs);
+  const deleted = result.outcomes.flatMap((each, i): PointedKey[] => {
     const secretHash = hashes[i];
     return 'sequence' in each && secretHash ? [{ keyId: each.keyId, secretHash }] : [];
   });
   await keys.forgetDeleted(apiId, deleted).catch((err: unknown) => {
     call.log.warn({ apiId, err }, 'pointers of deleted keys remain; they lead nowhere');
   });
-  return changed;
+  return result;
 }

@@ -41,7 +41,7 @@ export const CHOICE = {
 } satisfies TProperties;
 
 /** Keys of an API that were chosen, each once, and the creation number to go on from. */
-export interface Chosen {
+export interface KeyChoice {
   readonly apiId: string;
   readonly keyIds: readonly string[];
   readonly next?: number;
@@ -54,7 +54,7 @@ const PLACE = /^owner:(\d{1,15})$/;
 export async function choose(
   call: Call<Static<ReturnType<typeof Fields<typeof CHOICE>>>>,
   { view, apis }: Pick<Services, 'view' | 'apis'>,
-): Promise<Chosen> {
+): Promise<KeyChoice> {
   const { apiId, keyIds, externalId, cursor } = withoutAliases(call.request);
   if ((keyIds === undefined) === (externalId === undefined)) {
     const rule = 'give either these or externalId, the owner whose keys are meant';

@@ -40,7 +40,7 @@ export const deleteAllKeys = operation({
     for (let from: number | undefined; ; ) {
       const page = await view.ids(apiId, undefined, MANY_KEYS_MAX, from);
       if (!page) throw apiNotFound(apiId);
-      const { applied, propagation } = await deleteMany(call, services, { apiId, ...page }, waitMs);
+      const { outcomes: applied, propagation } = await deleteMany(call, services, { apiId, ...page }, waitMs);
       deletedKeys += applied.filter((each) => 'sequence' in each).length;
       if (propagation) pages.push(propagation);
       call.note({}, { after: { deleted: deletedKeys } });

@@ -20,7 +20,7 @@ export const deleteKeys = operation({
   neverShed: true,
   bodyBytesMax: MANY_KEYS_BYTES_MAX,
   async handle(call, services) {
-    const chosen = await choose(call, services);
-    return manyResults('deleted', await deleteMany(call, services, chosen, call.request.waitMs), chosen);
+    const choice = await choose(call, services);
+    return manyResults('deleted', await deleteMany(call, services, choice, call.request.waitMs), choice);
   },
 });

@@ -33,10 +33,10 @@ export const updateKeys = operation({
   neverShed: true,
   bodyBytesMax: MANY_KEYS_BYTES_MAX,
   async handle(call, services) {
-    const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...given } = call.request;
-    const fields = await storedChanges(services.roles, given);
+    const { apiId, keyIds, externalId, ownerId, cursor, waitMs, ...changes } = call.request;
+    const fields = await storedChanges(services.roles, changes);
     if (Object.keys(fields).length === 0) throw new ApiError('BAD_REQUEST', 'body: names no field to change');
-    const chosen = await choose(call, services);
-    return manyResults('updated', await changeMany(call, services, chosen, fields, waitMs), chosen);
+    const choice = await choose(call, services);
+    return manyResults('updated', await changeMany(call, services, choice, fields, waitMs), choice);
   },
 });

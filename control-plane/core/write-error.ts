@@ -1,10 +1,13 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
-import type { NotWritten, TooOld, Write } from './change-log-port.ts';
+import type { TooOld, Write, WriteRefusal } from './change-log-port.ts';
 
 /** The error of a change that was not written. */
-export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, outcome: NotWritten): ApiError {
-  if (outcome.status === 'TOO_OLD') return tooOld(apiId, outcome);
+export function writeError(
+  { apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>,
+  outcome: WriteRefusal,
+): ApiError {
+  if (outcome.status === 'TOO_OLD') return tooOldError(apiId, outcome);
   if (outcome.status === 'UNLIMITED')
     return new ApiError('BAD_REQUEST', 'remaining: the key has no credits; give it some with `set`');
   if (outcome.status === 'REROLLED') {
@@ -26,7 +29,7 @@ export function notWritten({ apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>, out
 }
 
 /** The error of a write that needs a later protocol than that of verifiers which follow the API. */
-export function tooOld(apiId: string, { needs, followers, names }: TooOld): ApiError {
+export function tooOldError(apiId: string, { needs, followers, names }: TooOld): ApiError {
   const log = apiId === SHARED_LOG ? 'the shared log' : `api ${apiId}`;
   const more = followers > names.length ? ` and ${followers - names.length} more` : '';
   return new ApiError(
