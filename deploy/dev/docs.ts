@@ -190,16 +190,16 @@ function errorsTable(): string {
 /** Five measured numbers, of the many in bench/results.md: what is asked, then the rows whose values answer it. */
 const HEADLINES: readonly (readonly [question: string, row: string])[] = [
   [
-    'Throughput from memory, against a handler on `node:http` that does nothing else',
+    'Throughput from memory, relative to an empty `node:http` handler',
     'Keyfence verifier, verifyKey from memory ÷ minimal node:http handler',
   ],
   ['Latency at 5,000 requests a second, p50 / p99', 'Keyfence verifier, verifyKey from memory: p50 / p99'],
-  ['A disable is complete, p50 / p99', 'updateKey → complete by acks, 1 verifier: p50 / p99'],
+  ['Time until a disable is complete, p50 / p99; CPU time of Redis', 'updateKey → complete by acks, 1 verifier: p50 / p99'],
   [
-    'A key that is not in memory yet, p50 (against a bare Redis GET)',
+    'Verifying a key not in memory yet, p50 (relative to one Redis GET)',
     'a look-up (pointer, and SYNC with the record), p50',
   ],
-  ['Memory of the sidecar when idle, as in the image (run from .ts)', 'RSS idle, as in the image (from .ts)'],
+  ['Memory of an idle sidecar, run from the image (run from source)', 'RSS idle, as in the image (from .ts)'],
 ];
 
 function numbersTable(): string {
