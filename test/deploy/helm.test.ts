@@ -53,7 +53,7 @@ describe.skipIf(!helm)(`what helm makes of the chart${noHelm}`, () => {
       }
     });
 
-    it('runs under the Pod Security level restricted, but for the socket on the node', () => {
+    it('every pod runs under the Pod Security level restricted, except for the socket on the node', () => {
       const pods = all.filter(({ kind }) => kind === 'Pod').map(asWorkload);
       for (const workload of [...workloadsOf(all), ...pods]) {
         const allowed = workload.kind === 'DaemonSet' ? ON_NODE : [];

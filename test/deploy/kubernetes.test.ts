@@ -63,7 +63,7 @@ describe.skipIf(!kustomize)(`what kustomize makes of deploy/kubernetes${skipped}
       expect(ruleFaults(all, EXTERNAL)).toEqual([]);
     });
 
-    it('runs under the Pod Security level restricted, but for the socket on the node', () => {
+    it('every pod runs under the Pod Security level restricted, except for the socket on the node', () => {
       const allowed = folder.endsWith('node') ? ON_NODE : [];
       const faults = workloadsOf(all).flatMap(securityFaults);
       expect(faults.filter((fault) => !allowed.includes(fault))).toEqual([]);

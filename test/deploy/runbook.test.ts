@@ -280,7 +280,7 @@ describe('on real processes', () => {
     },
   );
 
-  test('a backup brought back as the runbook says never lets a key through that was disabled since', async () => {
+  test('restoring a backup by the runbook never lets in a key that was disabled after the backup', async () => {
     const rootKey = `root-key-${'0123456789'.repeat(3)}`;
     const data = join(directory, 'redis');
     const acl = (verifier: 'on' | 'off') =>

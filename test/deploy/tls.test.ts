@@ -40,7 +40,7 @@ describe.skipIf(!redisTls)(
       expect(await fleet.verdict(key)).toBe('DISABLED');
     });
 
-    it('answers nobody who speaks without TLS', async () => {
+    it('Redis answers nobody who does not use TLS', async () => {
       const socket = connect(redis.port, '127.0.0.1');
       let answer = '';
       socket.on('data', (chunk) => {

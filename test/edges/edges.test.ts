@@ -77,7 +77,7 @@ describe('Redis', () => {
     expect(await verdictAt(verifier.address, key)).toBe('VALID');
   });
 
-  test('restarted empty: what was known is forgotten and no longer accepted', async () => {
+  test('when Redis restarts empty, verifiers forget all keys and no longer accept them', async () => {
     fleet = await Fleet.start();
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'lost' });
     await fleet.ok('keys.updateKey', { keyId, name: 'changed' });
@@ -163,26 +163,29 @@ describe('a clock', () => {
   test.each([
     ['forward', 3_600_000],
     ['back', -3_600_000],
-  ])('set %s an hour costs at most some 503, never a wrong accept', async (_, shiftMs) => {
-    fleet = await Fleet.start({ verifiers: 0 });
-    const clock = shifted();
-    await fleet.addVerifier({}, true, clock);
-    const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'clock' });
-    const expiring = await fleet.ok('keys.createKey', { apiId: 'clock', expires: Date.now() + 2000 });
-    expect(await fleet.verdict(key)).toBe('VALID');
-    await fleet.until(async () => (await fleet.verdict(expiring.key)) === 'EXPIRED');
-    clock.shiftMs = shiftMs;
-    const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
-    expect(propagation.state).toBe('complete');
-    const { status, body } = await fleet.verifyOnce(key);
-    if (status === 200) expect(body.code).toBe('DISABLED');
-    expect(await fleet.verdict(key)).toBe('DISABLED');
-    // An expired key stays expired, also where the date says that it is not.
-    expect(await fleet.verdict(expiring.key)).toBe('EXPIRED');
-    clock.shiftMs = 0;
-    expect(await fleet.verdict(key)).toBe('DISABLED');
-    expect(await fleet.verdict(expiring.key)).toBe('EXPIRED');
-  });
+  ])(
+    'a clock that is wrong by an hour costs at most some 503s, and never a wrong accept: set %s',
+    async (_, shiftMs) => {
+      fleet = await Fleet.start({ verifiers: 0 });
+      const clock = shifted();
+      await fleet.addVerifier({}, true, clock);
+      const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'clock' });
+      const expiring = await fleet.ok('keys.createKey', { apiId: 'clock', expires: Date.now() + 2000 });
+      expect(await fleet.verdict(key)).toBe('VALID');
+      await fleet.until(async () => (await fleet.verdict(expiring.key)) === 'EXPIRED');
+      clock.shiftMs = shiftMs;
+      const { propagation } = await fleet.ok('keys.updateKey', { keyId, enabled: false });
+      expect(propagation.state).toBe('complete');
+      const { status, body } = await fleet.verifyOnce(key);
+      if (status === 200) expect(body.code).toBe('DISABLED');
+      expect(await fleet.verdict(key)).toBe('DISABLED');
+      // An expired key stays expired, also where the date says that it is not.
+      expect(await fleet.verdict(expiring.key)).toBe('EXPIRED');
+      clock.shiftMs = 0;
+      expect(await fleet.verdict(key)).toBe('DISABLED');
+      expect(await fleet.verdict(expiring.key)).toBe('EXPIRED');
+    },
+  );
 });
 
 test('an event-loop stall past the lease: the very first decision after it is by the clock, not by a timer', async () => {

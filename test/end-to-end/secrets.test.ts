@@ -91,7 +91,7 @@ const ID_LIKE = /Ids?$|^(cursor|slug|roles)$/;
 const NAMES_NEW =
   /(createApi|createKey|importKeys) apiId|(createKey|updateKey|createIdentity) (externalId|ownerId)|createPermission slug/;
 
-test('a secret that is sent where an id belongs is written down nowhere, by any operation', async () => {
+test('no operation writes down a secret that is sent in place of an id', async () => {
   const fleet = await Fleet.start({ verifiers: 0, env: { LOG_LEVEL: 'trace', FOREIGN_KEYS: 'on' } });
   try {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'a' });

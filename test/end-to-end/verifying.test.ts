@@ -79,7 +79,7 @@ describe('a verdict', () => {
     }
   });
 
-  test('of a disabled key is DISABLED at every verifier from the moment updateKey answered, and VALID when it is back', async () => {
+  test('a disabled key is DISABLED at every verifier from the moment updateKey answered, and VALID when it is back', async () => {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now' });
     for (const at of everywhere) expect(await fleet.verdict(key, { at })).toBe('VALID');
     for (let i = 0; i < 20; i++) {
@@ -135,7 +135,7 @@ describe('a verdict', () => {
     await fleet.until(async () => (await fleet.verdict(key)) === 'EXPIRED');
   });
 
-  test('for another API than asked for is FORBIDDEN and tells nothing of the key', async () => {
+  test('a key of another API is FORBIDDEN, and the verdict shows nothing of the key', async () => {
     const { key, keyId } = await fleet.ok('keys.createKey', { apiId: 'now', name: 'secret name' });
     expect(await fleet.verdict(key, { apiId: 'now' })).toBe('VALID');
     for (const change of [{}, { enabled: false }, { expires: 1 }, { enabled: true }]) {
@@ -207,7 +207,7 @@ describe('Redis is spared', () => {
     expect(await monitor.lookups(key)).toBe(1);
   });
 
-  test('more look-ups than are allowed at once are 503 with Retry-After, and known keys are still answered', async () => {
+  test('look-ups over the limit get 503 with Retry-After, and known keys are still answered', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'shed' });
     await fleet.addVerifier({ LOOKUPS_IN_FLIGHT_MAX: '1', LOOKUPS_QUEUED_MAX: '0' });
     const at = fleet.verifiers.length - 1;

@@ -57,7 +57,7 @@ test('100 in 10 s, five verifiers, twice the demand: at most 100 in every window
   expect(new Set(asked.map(({ code }) => code))).toEqual(new Set(['VALID', 'RATE_LIMITED']));
 });
 
-test('however many ask at once, no more are accepted than the limit', async () => {
+test('no number of concurrent requests gets more accepted than the limit', async () => {
   const { key } = await create({ ratelimit: { limit: 300, duration: 24 * HOUR_MS } });
   const codes: string[] = [];
   let next = 0;

@@ -25,7 +25,7 @@ const told = (key: string) =>
   Promise.all([0, 1].map(async (at) => (await fleet.verifyOnce(key, { at })).body.code));
 
 describe('one call', () => {
-  test('stops a customer in all APIs, and brings back the keys that are enabled themselves', async () => {
+  test('one call stops a customer in all APIs, and one call brings back all keys but those disabled on their own', async () => {
     const externalId = newOwner();
     await newIdentity(externalId, { meta: { plan: 'pro' } });
     const shop = await newKey({ externalId });
@@ -178,7 +178,7 @@ describe('keys are the customer’s', () => {
 });
 
 describe('an identity that holds in some APIs', () => {
-  test('is nobody’s in others: neither stopped there, nor shown, nor counted', async () => {
+  test('an identity with apiIds has no effect in other APIs: no stop, no data, no shared limit', async () => {
     const externalId = newOwner();
     const limit = [{ name: 'tokens', limit: 1, duration: 86_400_000 }];
     await Promise.all([newKey(), newKey({ apiId: 'games' })]);

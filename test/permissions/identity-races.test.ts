@@ -31,7 +31,7 @@ async function killAt(keys: number): Promise<void> {
 }
 
 test.each(['imports on', 'is killed'])(
-  'no key of a customer is accepted once they are stopped, while a control plane that takes keys in %s',
+  'once a customer is stopped, none of their keys is accepted, even while an import creates more: it %s',
   async (fate) => {
     const headers = { authorization: `Bearer ${ROOT_KEY}` };
     let refused = 0;

@@ -27,13 +27,13 @@ describe('SECURITY.md', () => {
   });
 });
 
-test('every listener is on this machine alone, unless told otherwise', () => {
+test('every listener is on a loopback address by default', () => {
   for (const settings of [controlPlaneSettings, verifierSettings]) {
     expect([settings.HOST.default, settings.ADMIN_HOST.default]).toEqual(['127.0.0.1', '127.0.0.1']);
   }
 });
 
-test('root keys of the configuration are compared as digests and in constant time', () => {
+test('configured root keys are compared as digests and in constant time', () => {
   const uses = read('control-plane/redis/bootstrap-keys.ts')
     .split('\n')
     .filter((line) => line.includes('this.#known') && !line.includes('this.#known ='));
@@ -89,7 +89,7 @@ describe('on a running fleet', () => {
     expect(await fleet.verdict(key)).toBe('DISABLED');
   });
 
-  test('a made-up message that does not continue the history changes nothing', async () => {
+  test('a forged message that does not continue the history changes nothing', async () => {
     const { key, enabling } = await disabledKey();
     const [, , hash, ...rest] = enabling.split('|');
     const next = Number(await redis.hget(head, 's')) + 1;
@@ -107,7 +107,7 @@ describe('on a running fleet', () => {
     expect(await drops()).toBe(before);
   });
 
-  test('a made-up message that continues the history is found out by the SYNC that it causes', async () => {
+  test('a forged message that continues the history is exposed by the SYNC that it triggers', async () => {
     const { key, keyId, enabling } = await disabledKey();
     const [, , hash, ...rest] = enabling.split('|');
     const [sequence, present] = await redis.hmget(head, 's', 'h');
@@ -118,7 +118,7 @@ describe('on a running fleet', () => {
     expect((await fleet.ok('keys.updateKey', { keyId, name: 'x' })).propagation.state).toBe('complete');
   });
 
-  test('the admin listeners tell nothing of keys and do nothing', async () => {
+  test('the admin listeners show nothing about keys and change nothing', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'shop', name: 'a name to be kept' });
     for (const { adminAddress } of [...fleet.controlPlanes, ...fleet.verifiers]) {
       for (const path of ['/livez', '/readyz', '/metrics']) {

@@ -28,7 +28,7 @@ describe.each([
   ['control-plane/main.ts', { ROOT_KEY }],
   ['verifier/main.ts', {}],
 ])('%s', (file, right) => {
-  test('with wrong settings names every fault at once, shows no secret, and exits with status 78', () => {
+  test('a process with wrong settings names all faults, shows no secret, and exits with status 78', () => {
     const env = {
       PATH: process.env['PATH'] ?? '',
       ...right,

@@ -48,7 +48,7 @@ describe('a generated key', () => {
       expect(isWellFormed(generateKey(16, wrong)), wrong).toBe(false);
   });
 
-  test('shows its prefix and four characters, which are too few to guess it', () => {
+  test('a listing shows the prefix and four characters, too few to guess the secret', () => {
     expect(startOf(generateKey(16, 'my_app'))).toMatch(/^my_app_[0-9A-Za-z]{4}$/);
     expect(startOf(generateKey(16))).toMatch(/^[0-9A-Za-z]{4}$/);
   });

@@ -22,7 +22,7 @@ const counted = (labels: string) =>
   metric(fleet.controlPlanes[0]?.adminAddress, `keyfence_audit_events_total{${labels}}`);
 
 describe('what was done', () => {
-  test('a disable shows who did it, to what, and what was before and after', async () => {
+  test('the audit event of a disable shows who did it, to what, and the values before and after', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'audited', name: 'Ada' });
     const answer = await fleet.admin('keys.updateKey', { keyId, enabled: false });
     expect(await events({ keyId })).toEqual([
@@ -149,7 +149,7 @@ describe('what was refused', () => {
     expect(event).toMatchObject({ outcome: 'INSUFFICIENT_PERMISSIONS', on: { apiId: 'hidden', keyId } });
   });
 
-  test('cannot push out what was done, however much of it comes', async () => {
+  test('a flood of refused calls pushes no successful call out of the audit log', async () => {
     const { keyId } = await fleet.ok('keys.createKey', { apiId: 'flooded' });
     for (let round = 0; round < 40; round++) {
       await Promise.all(

@@ -50,7 +50,7 @@ describe('every request', () => {
     expect(answer.headers['www-authenticate']).toBe('Bearer');
   });
 
-  test('is authenticated before it is validated, so that strangers learn nothing', async () => {
+  test('every request every request is authenticated before it is validated, so that strangers learn nothing', async () => {
     for (const body of ['{', '', '{"apiId":1}', 'x'.repeat(100_000)]) {
       const answer = await fleet.send(`${base}/v1/keys.createKey`, {
         method: 'POST',
@@ -69,12 +69,12 @@ describe('every request', () => {
     expect((await fleet.get(`${base}/%761/apis.listApis`, bearer)).status).toBe(200);
   });
 
-  test('with a key of an API in place of a root key is 401', async () => {
+  test('a request with an API key in place of a root key gets 401', async () => {
     const { key } = await fleet.ok('keys.createKey', { apiId: 'contract' });
     expectError(await fleet.admin('apis.listApis', {}, { rootKey: key }), 401, 'UNAUTHORIZED');
   });
 
-  test('keeps a well-formed X-Request-Id and replaces any other', async () => {
+  test('a well-formed X-Request-Id is kept, and any other is replaced', async () => {
     const kept = await fleet.get(`${base}/v1/apis.listApis`, { ...bearer, 'x-request-id': 'abc-1.2_3' });
     expect(kept.headers['x-request-id']).toBe('abc-1.2_3');
     const replaced = await fleet.get(`${base}/v1/apis.listApis`, { ...bearer, 'x-request-id': 'a b"<' });
@@ -647,7 +647,7 @@ describe('root keys', () => {
     ).toEqual(['mine']);
   });
 
-  test('are refused the moment they are disabled', async () => {
+  test('a root key is refused from the moment it is disabled', async () => {
     const { rootKeyId, key } = await fleet.ok('rootKeys.createRootKey', {
       name: 'short-lived',
       permissions: ['*'],
@@ -676,7 +676,7 @@ describe('root keys', () => {
     );
   });
 
-  test('cannot hand out, or decide over, more than they have', async () => {
+  test('a root key cannot grant, or manage root keys with, permissions that it lacks', async () => {
     const rootKey = await rootKeyWith('root.*.create_root_key', 'root.*.update_root_key', 'api.*.read_key');
     const wish = (permissions: string[]) =>
       fleet.admin('rootKeys.createRootKey', { name: 'x', permissions }, { rootKey });

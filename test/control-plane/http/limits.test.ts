@@ -77,7 +77,7 @@ describe('a root key over its limit', () => {
 });
 
 describe('an address without a valid root key', () => {
-  test('is told so, and after that refused with 429', async () => {
+  test('a wrong root key gets 401, and 429 once the address is over its limit', async () => {
     const answers: Answer[] = [];
     for (let i = 0; i < 7; i++) answers.push(await strangerFrom('198.51.100.1'));
     expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401, 401, 429, 429]);
@@ -85,7 +85,7 @@ describe('an address without a valid root key', () => {
     expect((await strangerFrom('198.51.100.2')).status).toBe(401);
   });
 
-  test('cannot lock out whoever has one and comes from the same address', async () => {
+  test('wrong root keys do not lock out a valid one from the same address', async () => {
     for (let i = 0; i < 7; i++) await strangerFrom('198.51.100.3');
     await forgetCounts();
     expect((await strangerFrom('198.51.100.3', ROOT_KEY)).status).toBe(200);

@@ -46,7 +46,7 @@ describe('the Authorization header', () => {
   });
 });
 
-test('a disabled root key takes along all that it made, which cannot enable it, and brings them back', async () => {
+test('disabling a root key stops all that it created, which cannot enable it, and enabling it brings them back', async () => {
   const permissions = ['root.*.create_root_key', 'root.*.update_root_key', 'root.*.read_root_key'];
   const make = (rootKey: string) =>
     fleet.ok('rootKeys.createRootKey', { name: 'n', permissions }, { rootKey });

@@ -68,7 +68,7 @@ describe.each([
   ['one address', oneAddress],
   ['as many addresses', addressEach],
 ])('1,005 connections that say nothing, from %s', (_, addressOf) => {
-  test('keep no admin out, nor a probe, and end for good', async () => {
+  test('silent connections keep out neither admins nor probes, and are closed for good', async () => {
     const opened = many(1005, addressOf);
     expect(await disableOften(opened)).toBeLessThan(LONGEST_MS);
     expect(await held('strangers')).toBeLessThanOrEqual(500);

@@ -32,7 +32,7 @@ test.each([
   ['both clocks', 501, 501],
   ['the monotonic clock, whose date was set back', 501, -9000],
   ['the date, where the machine was suspended and the monotonic clock stood', 0, 501],
-])('what a window granted is nothing once the window is over by %s', (_, monotonicMs, wallMs) => {
+])('a grant is worthless once its window has ended: by %s', (_, monotonicMs, wallMs) => {
   const { pool, now } = granted();
   now.monotonicMs += 400;
   now.wallMs += 400;

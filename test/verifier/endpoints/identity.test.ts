@@ -21,7 +21,7 @@ test('every identity header is there, empty where the key has no such value', ()
   );
 });
 
-test('any name and owner is visible ASCII in its header and can be had back from it', () => {
+test('any name and external id is visible ASCII in its header and can be decoded', () => {
   for (const text of [
     'Ada',
     'Ada Lovelace',

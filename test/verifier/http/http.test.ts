@@ -66,7 +66,7 @@ describe.each([
   });
 
   describe('verifyKey', () => {
-    test('every decided outcome is 200 with the fields of its code and no other', async () => {
+    test('every verdict is 200 with the fields of its code and no others', async () => {
       const known = (name: string, enabled: boolean) => ({
         keyId: `key_${name}`,
         apiId: 'payments',
@@ -225,7 +225,7 @@ describe.each([
       expect(errorOf(await post(padded(65_537)))).toEqual(tooLarge);
     });
 
-    test('a body declared too large is refused before it comes', async () => {
+    test('a body that is declared too large is refused before it arrives', async () => {
       expect(errorOf(await ask(head('Content-Length: 99999999')))).toEqual(tooLarge);
     });
 
@@ -390,7 +390,7 @@ describe.each([
       expect(await one.rest()).toBe('');
     });
 
-    test('a broken body is refused in its place, after the answers before it', async () => {
+    test('a broken body is refused only after the requests before it are answered', async () => {
       const broken =
         'POST /v1/keys.verifyKey HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nX-Request-Id: mine\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n';
       const one = wire().send(verifyKey({ key: 'slow-good' }) + broken);
@@ -532,7 +532,7 @@ describe.each([
       expect(bugs).toEqual([]);
     });
 
-    test('a request that comes too slowly is 408, in head and in body', async () => {
+    test('a request that arrives too slowly gets 408, in head and in body', async () => {
       await restart({ HEADERS_TIMEOUT_MS: 100, REQUEST_TIMEOUT_MS: 200 });
       for (const part of ['POST /v1/ke', verifyKey({ key: 'good' }).slice(0, -3)]) {
         const one = wire().send(part);
@@ -548,7 +548,7 @@ describe.each([
       expect(await one.rest()).toBe('');
     });
 
-    test('connections over the limit are closed at once, the others work on', async () => {
+    test('connections over the limit are closed immediately, the others work on', async () => {
       await restart({ CONNECTIONS_MAX: 1 });
       const first = wire().send(verifyKey({ key: 'good' }));
       await first.response();
