@@ -194,7 +194,10 @@ const HEADLINES: readonly (readonly [question: string, row: string])[] = [
     'Keyfence verifier, verifyKey from memory ÷ minimal node:http handler',
   ],
   ['Latency at 5,000 requests a second, p50 / p99', 'Keyfence verifier, verifyKey from memory: p50 / p99'],
-  ['Time until a disable is complete, p50 / p99; CPU time of Redis', 'updateKey → complete by acks, 1 verifier: p50 / p99'],
+  [
+    'Time until a disable is complete, p50 / p99; CPU time of Redis',
+    'updateKey → complete by acks, 1 verifier: p50 / p99',
+  ],
   [
     'Verifying a key not in memory yet, p50 (relative to one Redis GET)',
     'a look-up (pointer, and SYNC with the record), p50',
