@@ -37,7 +37,7 @@ export function recordCalls(app: App, audit: Audit, apis: Pick<Apis, 'isKnown'>,
   });
   app.addHook('onSend', async (request, _reply, payload) => {
     const kind = kindOf(request);
-    takeBody(request); // it may have been refused before validation
+    if (!request.call?.isLetThrough) takeBody(request); // it may have been refused before validation
     if (kind !== undefined) await request.call?.recordEnd(kind, outcomeOf(request));
     return payload;
   });

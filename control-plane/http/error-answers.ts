@@ -2,7 +2,14 @@ import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { ApiError, ERRORS, type ErrorCode, errorBody, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
+import {
+  ApiError,
+  ERRORS,
+  type ErrorCode,
+  errorBody,
+  errorBodyV2,
+  RETRY_AFTER_SECONDS,
+} from '#shared/contract/errors.ts';
 import { newRequestId } from '#shared/contract/request-id.ts';
 import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { faultText } from './faults.ts';
@@ -58,8 +65,11 @@ export function answerError(
     .code(ERRORS[code][0])
     .header('x-request-id', request.id)
     .type(JSON_TYPE)
-    .send(JSON.stringify(errorBody(code, message, request.id)));
+    .send(JSON.stringify((isV2(request) ? errorBodyV2 : errorBody)(code, message, request.id)));
 }
+
+/** Tells whether a request is of the second generation of the interface, whose errors have another shape. */
+const isV2 = ({ url }: FastifyRequest) => url.startsWith('/v2/');
 
 function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Failure {
   if (error instanceof ApiError) return error;

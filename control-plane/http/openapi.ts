@@ -1,8 +1,14 @@
 import { readFileSync } from 'node:fs';
-import swagger from '@fastify/swagger';
+import swagger, { type FastifyDynamicSwaggerOptions } from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
 import type { ErrorCode } from '#shared/contract/errors.ts';
-import { ANY_BODY, ANY_REQUEST, errorComponents, errorResponses } from '#shared/contract/openapi-errors.ts';
+import {
+  ANY_BODY,
+  ANY_REQUEST,
+  errorComponents,
+  errorComponentsV2,
+  errorResponses,
+} from '#shared/contract/openapi-errors.ts';
 import { VERSION } from '#shared/version.ts';
 import type { App } from './server.ts';
 
@@ -58,31 +64,31 @@ mend();
 /** The verifier's operation, for people who look for it here; written by `npm run docs`. */
 const VERIFY_KEY = JSON.parse(readFileSync(new URL('./verify-key.json', import.meta.url), 'utf8')) as object;
 
-/** Documents the routes that are added after it: at `/openapi.json` for machines, at `/docs` for people. */
+/** A document of one generation of the interface. */
+interface Generation {
+  readonly below: `/${string}/`;
+  readonly title: string;
+  /** Of Fastify, which makes the document. */
+  readonly decorator: 'swagger' | 'swaggerV2';
+  readonly components: object;
+}
+const V1: Generation = {
+  ...{ below: '/v1/', title: 'Keyfence control plane', decorator: 'swagger', components: errorComponents },
+};
+const V2: Generation = {
+  ...{ below: '/v2/', title: 'Keyfence control plane, second generation' },
+  ...{ decorator: 'swaggerV2', components: errorComponentsV2 },
+};
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    swaggerV2(): object;
+  }
+}
+
+/** Documents the routes that are added after it: at `/openapi.json` and `/openapi-v2.json` for machines, at `/docs` for people. */
 export async function documentRoutes(app: App): Promise<void> {
-  await app.register(swagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: {
-        title: 'Keyfence control plane',
-        version: VERSION,
-        description: 'Manages API keys. Verifiers verify them, and have a document of their own.',
-        license: { name: 'MIT', identifier: 'MIT' },
-      },
-      servers: [{ url: '/' }],
-      security: [{ rootKey: [] }],
-      components: {
-        securitySchemes: {
-          rootKey: {
-            type: 'http',
-            scheme: 'bearer',
-            description: 'A root key. Never one of the keys of an API.',
-          },
-        },
-      },
-    },
-    transformObject: (document) => ('openapiObject' in document ? withErrors(document.openapiObject) : {}),
-  });
+  for (const generation of [V1, V2]) await app.register(swagger, optionsOf(generation));
   await app.register(swaggerUi, {
     routePrefix: '/docs',
     staticCSP: REFERENCE_CSP,
@@ -100,18 +106,55 @@ export async function documentRoutes(app: App): Promise<void> {
     },
     transformSpecification: (document) => ({ ...document, paths: { ...document['paths'], ...VERIFY_KEY } }),
   });
-  let document: string | undefined;
-  app.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) => {
-    document ??= JSON.stringify(app.swagger());
-    reply.type('application/json; charset=utf-8');
-    return document;
-  });
+  for (const [path, decorator] of [
+    ['/openapi.json', V1.decorator],
+    ['/openapi-v2.json', V2.decorator],
+  ] as const) {
+    let document: string | undefined;
+    app.get(path, { schema: { hide: true } }, async (_request, reply) => {
+      document ??= JSON.stringify(app[decorator]());
+      reply.type('application/json; charset=utf-8');
+      return document;
+    });
+  }
+}
+
+function optionsOf({ below, title, decorator, components }: Generation): FastifyDynamicSwaggerOptions {
+  return {
+    decorator,
+    transform: ({ schema, url }) => ({
+      schema: url.startsWith(below) ? schema : { ...schema, hide: true },
+      url,
+    }),
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title,
+        version: VERSION,
+        description: 'Manages API keys. Verifiers verify them, and have a document of their own.',
+        license: { name: 'MIT', identifier: 'MIT' },
+      },
+      servers: [{ url: '/' }],
+      security: [{ rootKey: [] }],
+      components: {
+        securitySchemes: {
+          rootKey: {
+            type: 'http',
+            scheme: 'bearer',
+            description: 'A root key. Never one of the keys of an API.',
+          },
+        },
+      },
+    },
+    transformObject: (document) =>
+      'openapiObject' in document ? withErrors(document.openapiObject, components) : {},
+  };
 }
 
 const ANY_CALL: readonly ErrorCode[] = ['UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED'];
 
 /** Adds what each operation can end in. Not as schemas of routes: errors are serialised by themselves. */
-function withErrors(document: object): object {
+function withErrors(document: object, errors: object): object {
   // A copy: routes are validated by the same schemas.
   const { paths, components, ...rest } = JSON.parse(JSON.stringify(document)) as {
     paths: Record<string, Record<string, Operation>>;
@@ -130,7 +173,7 @@ function withErrors(document: object): object {
     Object.assign(operation.responses, errorResponses([...ANY_REQUEST, ...ANY_CALL, ...body, ...own]));
     delete operation['x-errors'];
   }
-  return { ...rest, components: { ...components, ...errorComponents }, paths };
+  return { ...rest, components: { ...components, ...errors }, paths };
 }
 
 /** A field with a default need not be sent: validation fills it in, so the code always sees it. */

@@ -1,8 +1,11 @@
+import type { FastifyRequest } from 'fastify';
 import { neverShed } from './guards/load-shedding.ts';
 import { authorize } from './operations/authorization.ts';
 import type { Call } from './operations/call.ts';
 import { isQuery, type Operation } from './operations/operation.ts';
 import type { Services } from './operations/services.ts';
+import { envelope } from './operations/v2/envelope.ts';
+import type { Face } from './operations/v2/face.ts';
 import type { App } from './server.ts';
 
 declare module 'fastify' {
@@ -16,35 +19,77 @@ declare module 'fastify' {
   }
 }
 
-/** Adds a route for each operation, whose answers need all hooks: it comes after them. */
+/** Adds the routes of each operation, whose answers need all hooks: it comes after them. */
 export function register(app: App, operations: readonly Operation[], services: Services): void {
   for (const operation of operations) {
-    app.route({
-      method: isQuery(operation) ? 'GET' : 'POST',
-      url: `/v1/${operation.name}`,
-      schema: schemaOf(operation),
-      ...(operation.bodyBytesMax === undefined ? {} : { bodyLimit: operation.bodyBytesMax }),
+    const { name, bodyBytesMax, v2 } = operation;
+    const options = {
+      ...(bodyBytesMax === undefined ? {} : { bodyLimit: bodyBytesMax }),
       config: { operation, ...(operation.neverShed ? neverShed : {}) },
-      handler: async ({ call }) => {
-        if (!call) throw new Error('a route was not behind the hooks');
-        if (!operation.authorizesItself) await authorize(operation, call, services.keys);
-        return operation.handle(call, services);
+    };
+    app.route({
+      ...options,
+      method: isQuery(operation) ? 'GET' : 'POST',
+      url: `/v1/${name}`,
+      schema: schemaOf(operation),
+      handler: async (request) => operation.handle(await authorized(operation, request, services), services),
+    });
+    if (!v2) continue;
+    app.route({
+      ...options,
+      method: 'POST',
+      url: `/v2/${v2.name ?? name}`,
+      schema: schemaOfFace(operation, v2),
+      handler: async (request) => {
+        const call = await authorized(operation, request, services);
+        const body = call.request;
+        call.request = await v2.toRequest(body, services);
+        const response = await operation.handle(call, services);
+        const answer = await v2.toAnswer(response, { body, call, services });
+        return { meta: { requestId: request.id }, ...answer };
       },
     });
   }
 }
 
+/** Returns the call of a request whose permissions have been checked, where the operation does not do that itself. Rejects with ApiError. */
+async function authorized(operation: Operation, { call }: FastifyRequest, { keys }: Services): Promise<Call> {
+  if (!call) throw new Error('a route was not behind the hooks');
+  if (!operation.authorizesItself) await authorize(operation, call, keys);
+  return call;
+}
+
 /** The operation as Fastify validates and serialises it, and as the reference documents it. */
 function schemaOf(operation: Operation) {
-  const { name, request, response, permissions, summary, description, errors } = operation;
-  const [group = '', method = ''] = name.split('.');
+  const { name, id, request, response, summary, description } = operation;
   return {
     ...(isQuery(operation) ? { querystring: request } : { body: request, 'x-example': operation.example }),
+    ...described(operation, { name, ...(id === undefined ? {} : { id }), summary, description }),
+    response: { 200: response },
+  };
+}
+
+/** The same of its form in the second generation of the interface. */
+function schemaOfFace(operation: Operation, face: Face) {
+  const { name = operation.name, summary = operation.summary, description = operation.description } = face;
+  return {
+    body: face.request,
+    'x-example': face.example,
+    ...described(operation, { name, summary, description }),
+    response: { 200: envelope(face) },
+  };
+}
+
+function described(
+  { permissions, errors }: Operation,
+  { name, id, summary, description }: Pick<Operation, 'name' | 'id' | 'summary' | 'description'>,
+) {
+  const [group = '', method = ''] = name.split('.');
+  return {
     tags: [group],
-    operationId: operation.id ?? method,
+    operationId: id ?? method,
     summary,
     description: `${description}\n\nNeeds the permission \`${permissions.join(' and ')}\`.`,
     'x-errors': errors,
-    response: { 200: response },
   };
 }

@@ -119,7 +119,7 @@ function refuseOtherPaths(app: App): void {
   app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));
   const noSuchPath = (request: FastifyRequest, reply: FastifyReply) => {
     const allowed = methods.get(request.url.split('?')[0] ?? '');
-    if (allowed === undefined) return new ApiError('NOT_FOUND', 'no such path');
+    if (allowed === undefined) return new ApiError('NOT_FOUND', whyNoPath(request.url));
     reply.header('allow', allowed);
     return new ApiError('METHOD_NOT_ALLOWED', `this path takes ${allowed} only`);
   };
@@ -129,4 +129,15 @@ function refuseOtherPaths(app: App): void {
     else done(null, payload);
   });
   app.setNotFoundHandler((request, reply) => answerError(noSuchPath(request, reply), request, reply));
+}
+
+/** Groups of operations of the hosted service that are about its hosting. */
+const HOSTING =
+  /^\/v2\/(apps|deployments?|deploy|domains|environments|gateway|github|internal|portal|projects)\./;
+
+function whyNoPath(url: string): string {
+  if (HOSTING.test(url))
+    return 'no such path: this operation belongs to a hosting product; Keyfence manages and verifies keys';
+  if (/^\/v[12]\/keys\.verifyKey\b/.test(url)) return 'no such path: keys.verifyKey is asked of a verifier';
+  return 'no such path';
 }

@@ -71,9 +71,32 @@ export const ERROR_DOCS_PATH = '/docs/errors';
  * key in their place, it is cut out.
  */
 export function errorBody(code: ErrorCode, message: string, requestId: string) {
-  const safe = message.replace(/[0-9A-Za-z_]{28,}/g, (word) => (isWellFormed(word) ? '[a key]' : word));
-  return { error: { code, message: safe, docs: `${ERROR_DOCS_PATH}#${code}`, requestId } };
+  const docs = `${ERROR_DOCS_PATH}#${code}`;
+  return { error: { code, message: withoutKeys(message), docs, requestId } };
 }
+
+/**
+ * The same in the second generation of the interface. A refused field, which the message names before a colon, is listed in
+ * `errors`; what the message says after a semicolon is how to mend it.
+ */
+export function errorBodyV2(code: ErrorCode, message: string, requestId: string) {
+  const [status] = ERRORS[code];
+  const detail = withoutKeys(message);
+  const title = code.replaceAll(
+    /_?([A-Z])([A-Z]*)/g,
+    (_word, first, rest) => ` ${first}${rest.toLowerCase()}`,
+  );
+  const error = { title: title.trim(), detail, status, type: `${ERROR_DOCS_PATH}#${code}` };
+  if (code !== 'BAD_REQUEST') return { meta: { requestId }, error };
+  const [, field = '', rule = detail] = /^([\w.-]+): (.*)$/s.exec(detail) ?? [];
+  const [what = rule, ...fixes] = rule.split('; ');
+  const location = field === '' || field === 'body' ? 'body' : `body.${field}`;
+  const fix = fixes.length > 0 ? { fix: fixes.join('; ') } : {};
+  return { meta: { requestId }, error: { ...error, errors: [{ location, message: what, ...fix }] } };
+}
+
+const withoutKeys = (message: string) =>
+  message.replace(/[0-9A-Za-z_]{28,}/g, (word) => (isWellFormed(word) ? '[a key]' : word));
 
 /** The page at `ERROR_DOCS_PATH`. */
 export function errorDocsHtml(): string {

@@ -1,52 +1,72 @@
-import { ERROR_DOCS_PATH, ERRORS, type ErrorCode } from './errors.ts';
+import { ERRORS, type ErrorCode, errorBody, errorBodyV2 } from './errors.ts';
 
 const RETRIED: ReadonlySet<string> = new Set<ErrorCode>(['RATE_LIMITED', 'SERVICE_UNAVAILABLE']);
 const RETRY_AFTER = { 'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } } };
 
-/** Schemas of errors, the same in every OpenAPI document of ours; its `components`. */
-export const errorComponents = {
-  schemas: {
-    Error: {
-      type: 'object',
-      description: 'Every error, on every path.',
-      properties: {
-        error: {
-          type: 'object',
-          properties: {
-            code: { type: 'string', enum: Object.keys(ERRORS), description: 'Never renamed, never reused.' },
-            message: { type: 'string', description: 'For people; names the field and the rule.' },
-            docs: { type: 'string', description: 'Where the code is explained.' },
-            requestId: { type: 'string', description: 'As in X-Request-Id.' },
-          },
-          required: ['code', 'message', 'docs', 'requestId'],
-        },
+const CODE = { type: 'string', enum: Object.keys(ERRORS), description: 'Never renamed, never reused.' };
+const REQUEST_ID = { type: 'string', description: 'As in X-Request-Id.' };
+const EXAMPLE_ID = '0mzc9k4q8r2wfXa1';
+const strings = (descriptions: Readonly<Record<string, string>>) =>
+  Object.fromEntries(
+    Object.entries(descriptions).map(([name, description]) => [name, { type: 'string', description }]),
+  );
+const object = (properties: object, required = Object.keys(properties)) => ({
+  type: 'object',
+  properties,
+  required,
+});
+
+const schemaV1 = object({
+  error: object({
+    code: CODE,
+    ...strings({
+      message: 'For people; names the field and the rule.',
+      docs: 'Where the code is explained.',
+    }),
+    requestId: REQUEST_ID,
+  }),
+});
+const fault = strings({ location: 'The field.', message: 'The rule.', fix: 'What to do.' });
+const problem = {
+  ...strings({ title: 'The code, for people.', detail: 'Names the field and the rule.' }),
+  status: { type: 'integer', description: 'The status of the response.' },
+  type: { type: 'string', description: 'Where the code is explained.' },
+};
+const schemaV2 = object({
+  meta: object({ requestId: REQUEST_ID }),
+  error: object(
+    {
+      ...problem,
+      errors: {
+        type: 'array',
+        items: object(fault, ['location', 'message']),
+        description: 'Of BAD_REQUEST: what is wrong.',
       },
-      required: ['error'],
     },
-  },
+    Object.keys(problem),
+  ),
+});
+
+const components = (schema: object, example: (code: ErrorCode) => object) => ({
+  schemas: { Error: { ...schema, description: 'Every error, on every path.' } },
   responses: Object.fromEntries(
-    Object.entries(ERRORS).map(([code, [, meaning]]) => [
+    (Object.keys(ERRORS) as ErrorCode[]).map((code) => [
       code,
       {
-        description: `${code}. ${meaning}`,
+        description: `${code}. ${ERRORS[code][1]}`,
         ...(RETRIED.has(code) ? { headers: RETRY_AFTER } : {}),
         content: {
-          'application/json': {
-            schema: { $ref: '#/components/schemas/Error' },
-            example: {
-              error: {
-                code,
-                message: '…',
-                docs: `${ERROR_DOCS_PATH}#${code}`,
-                requestId: '0mzc9k4q8r2wfXa1',
-              },
-            },
-          },
+          'application/json': { schema: { $ref: '#/components/schemas/Error' }, example: example(code) },
         },
       },
     ]),
   ),
-};
+});
+
+/** Schemas of errors, the same in every OpenAPI document of ours; its `components`. */
+export const errorComponents = components(schemaV1, (code) => errorBody(code, '…', EXAMPLE_ID));
+/** The same of the second generation of the interface. */
+export const errorComponentsV2 = components(schemaV2, (code) => errorBodyV2(code, '…', EXAMPLE_ID));
 
 /** The `responses` of an operation that can end in these errors. */
 export function errorResponses(codes: readonly ErrorCode[]): Record<string, { readonly $ref: string }> {

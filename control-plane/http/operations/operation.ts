@@ -3,6 +3,7 @@ import type { ErrorCode } from '#shared/contract/errors.ts';
 import type { ApiAction, RootAction } from '../../core/root-permissions.ts';
 import type { Call } from './call.ts';
 import type { Services } from './services.ts';
+import type { Face } from './v2/face.ts';
 
 /** A permission as documents write it: on the API that a call is about, or on what belongs to no API. */
 export type Permission = `api.<apiId>.${ApiAction}` | `root.*.${RootAction}`;
@@ -12,6 +13,8 @@ export interface Operation<
   Name extends string = string,
   Request extends TSchema = TSchema,
   Response extends TSchema = TSchema,
+  Body extends TSchema = TSchema,
+  Data extends TSchema = TSchema,
 > {
   /** `<group>.<method>`. Where the method begins with get or list, it is a GET with a query; any other is a POST with a body. */
   readonly name: Name;
@@ -37,13 +40,21 @@ export interface Operation<
   readonly bodyBytesMax?: number;
   /** `handle` judges the parts of its body one by one, and calls `checkStrings` for each. */
   readonly checksStrings?: true;
+  /** Its form in the second generation of the interface, where it has one. */
+  readonly v2?: Face<Static<Request>, Static<Response>, Body, Data>;
   /** Does it. Knows neither path nor HTTP. Rejects with ApiError. */
   handle(call: Call<Static<Request>>, services: Services): Promise<Static<Response>>;
 }
 
 /** Returns the operation as it is, with the types of its schemas. */
-export const operation = <const Name extends string, Request extends TSchema, Response extends TSchema>(
-  described: Operation<Name, Request, Response>,
+export const operation = <
+  const Name extends string,
+  Request extends TSchema,
+  Response extends TSchema,
+  Body extends TSchema = TSchema,
+  Data extends TSchema = TSchema,
+>(
+  described: Operation<Name, Request, Response, Body, Data>,
 ) => described;
 
 /** Tells whether it is a GET with a query. */

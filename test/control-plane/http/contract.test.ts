@@ -25,7 +25,7 @@ const expectError = (answer: Answer, status: number, code: string, message?: str
 
 describe('every request', () => {
   test('of an unknown path or version is 404, also without a root key', async () => {
-    for (const path of ['/v1/keys.frobnicate', '/v2/keys.getKey', '/v1/keys.getKey/', '/v1']) {
+    for (const path of ['/v1/keys.frobnicate', '/v3/keys.getKey', '/v1/keys.getKey/', '/v1']) {
       expectError(await fleet.get(base + path), 404, 'NOT_FOUND');
     }
   });

@@ -8,6 +8,8 @@ import { makeCursor, openCursor } from '../cursor.ts';
 import { lastUsed, UsedKey, withNames } from '../keys/key.ts';
 import { operation } from '../operation.ts';
 import { ApiId, ExternalId, Fields, Limit, OwnerId, PageCursor } from '../request-parts.ts';
+import { PageCursor as PageCursorV2, PageLimit, pagination } from '../v2/envelope.ts';
+import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../v2/key-data.ts';
 
 /** The order, and the creation number to go on from. Of the API it tells no more than `total` does. */
 const PLACE = /^(asc|desc):(\d{1,15})$/;
@@ -34,6 +36,26 @@ export const listKeys = operation({
     cursor: Cursor,
   }),
   errors: ['NOT_FOUND'],
+  v2: {
+    request: Fields({
+      apiId: ApiId,
+      limit: PageLimit,
+      cursor: PageCursorV2,
+      externalId: Type.Optional(ExternalId),
+      decrypt: Decrypt,
+      revalidateKeysCache: Type.Optional(
+        Type.Boolean({ description: 'Of no effect: the control plane has no cache.' }),
+      ),
+    }),
+    data: List(KeyData),
+    paged: true,
+    example: { apiId: 'shop', limit: 100 },
+    toRequest({ decrypt = false, revalidateKeysCache: _none, limit, ...given }) {
+      refuseKeptSecrets({ decrypt });
+      return { ...given, limit: String(limit), sort: 'createdAt' as const };
+    },
+    toAnswer: ({ keys, cursor }) => ({ data: keys.map(keyDataOf), pagination: pagination(cursor) }),
+  },
   async handle({ request }, services) {
     const { view, usage } = services;
     const { apiId, limit, cursor, sort, enabled, externalId, name } = withoutAliases(request);

@@ -10,6 +10,8 @@ import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Bytes, Fields, Prefix } from '../request-parts.ts';
 import { Secret } from '../response-parts.ts';
+import { GIVEN_FIELDS, refuseKeptSecrets } from '../v2/key-data.ts';
+import { GivenCredits, limitFields, newCreditFields } from '../v2/limits-and-credits.ts';
 import { keyIdExample } from './key.ts';
 
 const { name, ...described } = OPTIONAL_FIELDS;
@@ -37,6 +39,27 @@ export const createKey = operation({
   ),
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { apiId: 'shop', name: 'Ada', meta: { plan: 'pro' } },
+  v2: {
+    request: Fields({
+      apiId: ApiId,
+      prefix: Type.Optional(Prefix('Beginning of the key, before an underscore.')),
+      byteLength: Type.Optional(Bytes('Random bytes in the key.')),
+      ...GIVEN_FIELDS,
+      credits: Type.Optional(GivenCredits),
+      enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
+      recoverable: Type.Optional(
+        Type.Boolean({ description: 'true is refused: only the hash of a secret is kept.' }),
+      ),
+    }),
+    data: Type.Object({ keyId: Id('the key'), key: Secret }),
+    example: { apiId: 'shop', name: 'Ada', credits: { remaining: 100 } },
+    toRequest({ recoverable = false, credits, ratelimits, ...given }) {
+      refuseKeptSecrets({ recoverable });
+      const { ratelimit, ...limits } = limitFields(ratelimits ?? []);
+      return { ...given, ...newCreditFields(credits), ...(ratelimit ? { ratelimit } : {}), ...limits };
+    },
+    toAnswer: (data) => ({ data }),
+  },
   async handle(call, { keys, roles, clock }) {
     const { meta = {}, remaining, refill, roles: roleNames, ...fields } = withoutAliases(call.request);
     checkMeta(meta);

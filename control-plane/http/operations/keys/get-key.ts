@@ -1,7 +1,8 @@
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId } from '../request-parts.ts';
-import { lastUsed, UsedKey, withNames } from './key.ts';
+import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../v2/key-data.ts';
+import { keyIdExample, lastUsed, UsedKey, withNames } from './key.ts';
 
 export const getKey = operation({
   name: 'keys.getKey',
@@ -11,6 +12,16 @@ export const getKey = operation({
   request: Fields({ keyId: KeyId }),
   response: UsedKey,
   errors: ['NOT_FOUND'],
+  v2: {
+    request: Fields({ keyId: KeyId, decrypt: Decrypt }),
+    data: KeyData,
+    example: { keyId: keyIdExample },
+    toRequest({ keyId, decrypt = false }) {
+      refuseKeptSecrets({ decrypt });
+      return { keyId };
+    },
+    toAnswer: (key) => ({ data: keyDataOf(key) }),
+  },
   async handle({ apiId, request: { keyId } }, services) {
     const { keys, view, usage } = services;
     const [key, lastUsedAt] = await Promise.all([view.get(apiId, keyId), usage.lastUsedAt(apiId, keyId)]);

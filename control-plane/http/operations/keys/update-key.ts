@@ -5,6 +5,9 @@ import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, WaitMs } from '../request-parts.ts';
 import { Propagated } from '../response-parts.ts';
+import { EmptyData, nothingOnceComplete } from '../v2/envelope.ts';
+import { CHANGED_FIELDS as CHANGED_FIELDS_V2 } from '../v2/key-data.ts';
+import { ChangedCredits, changedCreditFields, limitFields } from '../v2/limits-and-credits.ts';
 import { CHANGES, keyIdExample, storedChanges } from './key.ts';
 
 export const updateKey = operation({
@@ -24,6 +27,20 @@ export const updateKey = operation({
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: keyIdExample, enabled: false },
   neverShed: true,
+  v2: {
+    request: Fields({
+      keyId: KeyId,
+      enabled: Type.Optional(Type.Boolean({ description: 'false disables the key, true brings it back.' })),
+      ...CHANGED_FIELDS_V2,
+      credits: Type.Optional(ChangedCredits),
+    }),
+    data: EmptyData,
+    example: { keyId: keyIdExample, enabled: false },
+    toRequest({ credits, ratelimits, ...given }) {
+      return { ...given, ...changedCreditFields(credits), ...(ratelimits ? limitFields(ratelimits) : {}) };
+    },
+    toAnswer: nothingOnceComplete,
+  },
   async handle(call, { keys, roles, propagator }) {
     const { apiId } = call;
     const { keyId, waitMs, remaining, refill, ...changes } = call.request;

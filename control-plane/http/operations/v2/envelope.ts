@@ -1,0 +1,67 @@
+import { type Static, type TSchema, Type } from 'typebox';
+import { unavailable } from '#shared/contract/errors.ts';
+import { makeCursor, openCursor } from '../cursor.ts';
+import type { Propagated, Propagation } from '../response-parts.ts';
+import type { Face } from './face.ts';
+
+/** Parts of every request and answer of the second generation of the interface. */
+
+const Meta = Type.Object({
+  requestId: Type.String({ description: 'The id by which logs name the request.' }),
+});
+const Pagination = Type.Object({
+  cursor: Type.Optional(Type.String({ description: 'For the next page.' })),
+  hasMore: Type.Boolean({ description: 'true: there is a next page.' }),
+});
+/** Data of an answer that has nothing to say. */
+export const EmptyData = Type.Object({});
+
+/**
+ * Returns the answer of a change that has nothing to say. Throws SERVICE_UNAVAILABLE while the change is not complete, because
+ * there is no room to say so: clients then send it again, which waits for it.
+ */
+export function nothingOnceComplete({ propagation }: Static<typeof Propagated>) {
+  onceComplete(propagation);
+  return { data: {} };
+}
+
+/** Throws SERVICE_UNAVAILABLE while a change is not complete. */
+export function onceComplete({ state, sequence }: Static<typeof Propagation>): void {
+  if (state !== 'complete')
+    throw unavailable(
+      `the change is written as ${sequence} and not complete yet; send it again to wait for it`,
+    );
+}
+
+/** Schema of an answer. */
+export const envelope = ({ data, paged }: Pick<Face, 'data' | 'paged'>): TSchema =>
+  Type.Object({ meta: Meta, data, ...(paged ? { pagination: Pagination } : {}) });
+
+/** Number of items in a page. */
+export const PageLimit = Type.Integer({
+  ...{ minimum: 1, maximum: 100, default: 100 },
+  description: 'Most items in the page.',
+});
+export const PageCursor = Type.Optional(
+  Type.String({ minLength: 1, maxLength: 512, description: '`pagination.cursor` of the page before.' }),
+);
+
+/** Tells where a page ends. */
+export const pagination = (cursor: string | undefined) =>
+  cursor === undefined ? { hasMore: false } : { cursor, hasMore: true };
+
+const PLACE = /^v2:([0-9]{1,6})$/;
+
+/** Returns one page of a list that is read whole. Throws BAD_REQUEST where the cursor is of another listing. */
+export function pageOf<Item>(
+  all: readonly Item[],
+  { limit, cursor }: { readonly limit: number; readonly cursor?: string },
+  listing: string,
+) {
+  const [from = 0] = cursor === undefined ? [] : openCursor(cursor, PLACE, listing).map(Number);
+  const next = from + limit;
+  return {
+    items: all.slice(from, next),
+    pagination: pagination(next < all.length ? makeCursor(`v2:${next}`) : undefined),
+  };
+}

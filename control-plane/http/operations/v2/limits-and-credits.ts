@@ -1,0 +1,133 @@
+import { type Static, Type } from 'typebox';
+import {
+  CREDITS_MAX,
+  DEFAULT_LIMIT,
+  DURATION_MAX_MS,
+  DURATION_MIN_MS,
+  LIMIT_MAX,
+  LIMIT_NAME,
+  LIMITS_MAX,
+} from '#shared/contract/credits.ts';
+import { ApiError } from '#shared/contract/errors.ts';
+import { List } from '../../../core/schemas/field-schemas.ts';
+import type { Key } from '../../../redis/keys/key-view.ts';
+
+/** Rate limits and credits as the second generation of the interface has them. */
+
+const limit = {
+  name: Type.String({ pattern: LIMIT_NAME.source, description: 'By which a verification asks for it.' }),
+  limit: Type.Integer({
+    ...{ minimum: 1, maximum: LIMIT_MAX },
+    description: 'Most verifications in a window, or what they cost.',
+  }),
+  duration: Type.Integer({
+    ...{ minimum: DURATION_MIN_MS, maximum: DURATION_MAX_MS },
+    description: 'Length of a window, milliseconds.',
+  }),
+};
+export const GivenRatelimits = Type.Array(
+  Type.Object(
+    {
+      ...limit,
+      autoApply: Type.Boolean({
+        default: false,
+        description: 'true: every verification obeys it. false: those that name it.',
+      }),
+    },
+    { additionalProperties: false },
+  ),
+  // The one called `default` is kept apart.
+  { maxItems: LIMITS_MAX + 1, description: 'All rate limits; `[]` takes all away.' },
+);
+type GivenRatelimits = Static<typeof GivenRatelimits>;
+
+export const ShownRatelimits = List(
+  Type.Object({
+    id: Type.String({ description: "The owner's id and the limit's name." }),
+    ...limit,
+    autoApply: Type.Boolean({ description: 'true: every verification obeys it.' }),
+  }),
+);
+
+/** Returns the limits of a key by the names of the operations' fields. Throws BAD_REQUEST. */
+export function limitFields(given: GivenRatelimits) {
+  const first = given.find(({ name }) => name === DEFAULT_LIMIT);
+  if (first && !first.autoApply)
+    throw new ApiError(
+      'BAD_REQUEST',
+      `ratelimits: ${DEFAULT_LIMIT} is always obeyed; set its autoApply to true`,
+    );
+  const { limit = 0, duration = 0 } = first ?? {};
+  const ratelimits = given.filter((each) => each !== first);
+  return { ratelimit: first ? { limit, duration } : null, ratelimits };
+}
+
+/** Returns limits as answers show them. */
+export function shownLimits(
+  ownerId: string,
+  { ratelimit, ratelimits }: Pick<Key, 'ratelimit' | 'ratelimits'>,
+) {
+  const first = ratelimit ? [{ ...ratelimit, name: DEFAULT_LIMIT, autoApply: true }] : [];
+  return [...first, ...(ratelimits ?? [])].map(({ name, limit, duration, ...more }) => ({
+    ...{ id: `${ownerId}.${name}`, name, limit, duration },
+    autoApply: 'autoApply' in more && more.autoApply === true,
+  }));
+}
+
+const refill = {
+  interval: Type.Union([Type.Literal('daily'), Type.Literal('monthly')], { description: 'At 00:00 UTC.' }),
+  amount: Type.Integer({
+    ...{ minimum: 1, maximum: CREDITS_MAX },
+    description: 'Credits that there are after it.',
+  }),
+  refillDay: Type.Optional(
+    Type.Integer({
+      ...{ minimum: 1, maximum: 31 },
+      description: 'Monthly: the day, 1 when absent; the last of the month where that is shorter.',
+    }),
+  ),
+};
+const GivenRefill = Type.Object(refill, { additionalProperties: false });
+const Remaining = Type.Union([Type.Integer({ minimum: 0, maximum: CREDITS_MAX }), Type.Null()], {
+  description: 'Credits; null = as many as are asked for.',
+});
+
+export const GivenCredits = Type.Object(
+  { remaining: Remaining, refill: Type.Optional(GivenRefill) },
+  { additionalProperties: false },
+);
+export const ChangedCredits = Type.Union([
+  Type.Object(
+    {
+      remaining: Type.Optional(Remaining),
+      refill: Type.Optional(Type.Union([GivenRefill, Type.Null()])),
+    },
+    { additionalProperties: false },
+  ),
+  Type.Null(),
+]);
+export const ShownCredits = Type.Object({
+  remaining: Remaining,
+  refill: Type.Optional(Type.Object(refill)),
+});
+
+/** Returns new credits by the names of the operations' fields. */
+export function newCreditFields(given: Static<typeof GivenCredits> | undefined) {
+  const { remaining = null, refill: plan } = given ?? {};
+  return { ...(remaining === null ? {} : { remaining }), ...(plan ? { refill: plan } : {}) };
+}
+
+/** Returns changed credits by the names of the operations' fields; null takes all limits of use away. */
+export function changedCreditFields(given: Static<typeof ChangedCredits> | undefined) {
+  return given === null ? { remaining: null } : (given ?? {});
+}
+
+/** Returns credits as answers show them; nothing where as many are there as are asked for. */
+export function shownCredits({ remaining, refill: plan }: Pick<Key, 'remaining' | 'refill'>) {
+  if (remaining === undefined) return {};
+  const { interval, amount, refillDay } = plan ?? {};
+  if (!interval || !amount) return { credits: { remaining } };
+  return {
+    credits: { remaining, refill: { interval, amount, ...(refillDay === undefined ? {} : { refillDay }) } },
+  };
+}
