@@ -36,7 +36,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     clock,
     log,
     events: (apiId) => metrics.followerEvents(followerLog(apiId, log)),
-    verdicts: () => metrics.verdictsGiven,
+    verdicts: () => metrics.verdictTotals,
   });
   const { verifier, usage } = engine;
   const counted = metrics.count(verifier, clock);
@@ -66,7 +66,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     proxyAddress,
     grpcAddress,
     get verdictsGiven() {
-      const { memory, redis } = metrics.verdictsGiven.verdicts;
+      const { memory, redis } = metrics.verdictTotals.verdicts;
       return memory + redis;
     },
     async stop(drainMs = 0) {

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { CREDITS_MAX, type GivenLimit, type Refill } from '#shared/contract/credits.ts';
+import { CREDITS_MAX, type LimitInput, type Refill } from '#shared/contract/credits.ts';
 import { systemClock } from '#shared/lang/clock.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -53,7 +53,7 @@ export function jsonObject(text: string): object {
 }
 
 /** A rate limit, such as `100/10s`; null = none. */
-export function rateLimit(text: string): GivenLimit | null {
+export function rateLimit(text: string): LimitInput | null {
   if (text === 'none') return null;
   const [, limit, amount, unit] = /^(\d{1,10})\/(\d{1,7})([smhd])$/.exec(text) ?? [];
   if (!limit || !amount || !unit)

@@ -50,9 +50,9 @@ export function effectOf(change: Change): Effect {
   if (!Array.isArray(fields) || !fields.every((field) => typeof field === 'string')) {
     throw new Error(`change ${change.sequence} has a damaged payload`);
   }
-  const [kind = '', named = '', ...state] = fields;
+  const [kind = '', secretAndPool = '', ...state] = fields;
   if (kind === 'api-deleted') return { kind };
-  const { secretHash, pool } = readNamed(named);
+  const { secretHash, pool } = readNamed(secretAndPool);
   const set = SET.exec(kind);
   if (set && Number(set[1] ?? 1) <= PROTOCOL && secretHash) {
     // An older control plane tells fewer fields than the record may hold.

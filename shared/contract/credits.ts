@@ -37,15 +37,15 @@ export interface RateLimit {
 }
 
 /** A limit as people set it. */
-export type GivenLimit = Omit<RateLimit, 'name' | 'async'> & { readonly async?: boolean };
+export type LimitInput = Omit<RateLimit, 'name' | 'async'> & { readonly async?: boolean };
 
 /** The same of several, which have names. */
-export type NamedLimit = GivenLimit & Pick<RateLimit, 'name'>;
+export type NamedLimit = LimitInput & Pick<RateLimit, 'name'>;
 
 /** A limit with all that people may leave out. */
-export const wholeLimit = <Given extends GivenLimit>(given: Given): Given & { readonly async: boolean } => ({
-  ...given,
-  async: given.async ?? true,
+export const wholeLimit = <L extends LimitInput>(limit: L): L & { readonly async: boolean } => ({
+  ...limit,
+  async: limit.async ?? true,
 });
 
 /** The limit that is obeyed at each verification; others only where it asks for them. */

@@ -1,4 +1,4 @@
-import { type GivenLimit, type RateLimit, wholeLimit } from './credits.ts';
+import { type LimitInput, type RateLimit, wholeLimit } from './credits.ts';
 import { PERMISSIONS_PROTOCOL, ROLES_PROTOCOL, slugsOf, slugsText } from './slugs.ts';
 
 /** Kinds of values that a field of a key can have. */
@@ -8,8 +8,8 @@ interface Values {
   time: number;
   text: string;
   object: object;
-  limit: GivenLimit;
-  limits: readonly (GivenLimit & Pick<RateLimit, 'name'>)[];
+  limit: LimitInput;
+  limits: readonly (LimitInput & Pick<RateLimit, 'name'>)[];
   slugs: readonly string[];
   /** Ids of APIs, of an identity alone: no key has them. */
   apis: readonly string[];
@@ -139,7 +139,7 @@ export type KeyFields = { readonly [Name in Always]: Values[KindOf<Name>] } & {
   readonly [Name in Exclude<KeyField, Always>]?: Values[KindOf<Name>];
 };
 /** The same under all their names. */
-export type ShownFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
+export type AliasedFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
 /** Fields that are to be set; `null` clears. */
 export type KeyPatch = {
   readonly [Name in KeyField]?: Values[KindOf<Name>] | (Name extends Clearable ? null : never);
@@ -180,8 +180,8 @@ export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
 
 /** The protocol that verifiers need to obey these fields; what is cleared needs nothing. */
 export function neededFor(fields: StoredFields, table: Readonly<Record<string, Row>> = KEY_FIELDS): number {
-  const stored: Readonly<Record<string, string>> = fields;
-  return Math.max(1, ...Object.values(table).map(({ letter, needs = 1 }) => (stored[letter] ? needs : 1)));
+  const texts: Readonly<Record<string, string>> = fields;
+  return Math.max(1, ...Object.values(table).map(({ letter, needs = 1 }) => (texts[letter] ? needs : 1)));
 }
 
 /** Other fields of the record in Redis, by their letters; each is written by us only. */
@@ -202,14 +202,14 @@ export const RECORD_FACTS = {
 
 /** Fields of a patch, as they are stored. */
 export function storedFields(patch: KeyPatch): StoredFields {
-  const given = rows.flatMap(([name, { letter, kind }]) => {
+  const entries = rows.flatMap(([name, { letter, kind }]) => {
     const value = patch[name];
-    return value === undefined ? [] : [[letter, value === null ? '' : stored(kind, value)]];
+    return value === undefined ? [] : [[letter, value === null ? '' : encodeValue(kind, value)]];
   });
-  return Object.fromEntries(given) as StoredFields;
+  return Object.fromEntries(entries) as StoredFields;
 }
 
-function stored(kind: Kind, value: unknown): string {
+function encodeValue(kind: Kind, value: unknown): string {
   if (kind === 'flag') return value ? '1' : '0';
   if (kind === 'slugs' || kind === 'apis') return slugsText(value as readonly string[]);
   if (kind === 'limit') return JSON.stringify(wholeLimit(value as Values['limit']));
@@ -219,36 +219,36 @@ function stored(kind: Kind, value: unknown): string {
 }
 
 /** The fields of a record as people see them, under all their names. */
-export function shownFields(fields: StoredFields): ShownFields {
-  const seen = keyFields(fields);
-  const again = Object.entries(ALIASES).flatMap(([alias, name]) =>
-    seen[name] === undefined ? [] : [[alias, seen[name]]],
+export function aliasedFields(fields: StoredFields): AliasedFields {
+  const named = keyFields(fields);
+  const aliases = Object.entries(ALIASES).flatMap(([alias, name]) =>
+    named[name] === undefined ? [] : [[alias, named[name]]],
   );
-  return { ...seen, ...Object.fromEntries(again) };
+  return { ...named, ...Object.fromEntries(aliases) };
 }
 
 /** The fields of a record as people see them. */
 export function keyFields(fields: StoredFields): KeyFields {
-  const seen = each((letter, kind) => {
+  const values = fieldValues((letter, kind) => {
     const text = fields[letter] ?? '';
     if (kind === 'object') return JSON.parse(text || '{}');
-    return text === '' && kind !== 'flag' ? undefined : shownAs(kind, text);
+    return text === '' && kind !== 'flag' ? undefined : publicValue(kind, text);
   });
-  return seen as KeyFields;
+  return values as KeyFields;
 }
 
 /** The stored fields that are given, as the audit log shows them: `null` is none, and of objects there is a summary. */
 export function auditedFields(fields: StoredFields, summaryOf: (text: string) => object): object {
-  return each((letter, kind) => {
+  return fieldValues((letter, kind) => {
     const text = fields[letter];
     if (text === undefined) return undefined;
     if (kind === 'object') return summaryOf(text || '{}');
-    return text === '' && kind !== 'flag' ? null : shownAs(kind, text);
+    return text === '' && kind !== 'flag' ? null : publicValue(kind, text);
   });
 }
 
 /** A value for each field by its name; those that are undefined are left out. */
-function each(ofField: (letter: Letter, kind: Kind) => unknown): object {
+function fieldValues(ofField: (letter: Letter, kind: Kind) => unknown): object {
   const values = rows.map(([name, { letter, kind }]) => [name, ofField(letter, kind)] as const);
   return Object.fromEntries(values.filter(([, value]) => value !== undefined));
 }
@@ -257,18 +257,18 @@ function each(ofField: (letter: Letter, kind: Kind) => unknown): object {
 export function decodeState(values: readonly string[], pool = ''): KeyState {
   const state: Record<string, unknown> = {};
   for (const [i, [name, { kind }]] of rows.entries()) {
-    state[name] = kind === 'object' ? values[i] || '{}' : decoded(kind, values[i] ?? '');
+    state[name] = kind === 'object' ? values[i] || '{}' : decodeValue(kind, values[i] ?? '');
   }
   state['pool'] = pool;
   return state as KeyState;
 }
 
-function shownAs(kind: Kind, text: string): unknown {
+function publicValue(kind: Kind, text: string): unknown {
   if (kind === 'slugs' || kind === 'apis') return slugsOf(text);
-  return kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decoded(kind, text);
+  return kind === 'limit' || kind === 'limits' ? JSON.parse(text) : decodeValue(kind, text);
 }
 
-function decoded(kind: Kind, text: string): boolean | number | string {
+function decodeValue(kind: Kind, text: string): boolean | number | string {
   if (kind === 'flag') return text === '1';
   return kind === 'time' ? Number(text) : text;
 }

@@ -7,8 +7,8 @@ const TRACEPARENT = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a
  */
 export function traceIdOf(header: string | readonly string[] | undefined): string | undefined {
   const line = typeof header === 'object' && header.length === 1 ? header[0] : header;
-  const found = typeof line === 'string' ? TRACEPARENT.exec(line.trim()) : null;
-  return found === null || (found[1] === '00' && found[3] !== undefined) ? undefined : found[2];
+  const match = typeof line === 'string' ? TRACEPARENT.exec(line.trim()) : null;
+  return match === null || (match[1] === '00' && match[3] !== undefined) ? undefined : match[2];
 }
 
 /** Reads the same from a message's header lines, names and values in turn. */

@@ -85,8 +85,8 @@ export type SilentCode = {
 export const VERDICT_CODES = Object.keys(VERDICTS) as readonly VerdictCode[];
 
 /** Codes of the rows that `chosen` accepts. */
-export const codesWhere = (chosen: (row: VerdictRow) => boolean): VerdictCode[] =>
-  VERDICT_CODES.filter((code) => chosen(VERDICTS[code]));
+export const codesWhere = (accepts: (row: VerdictRow) => boolean): VerdictCode[] =>
+  VERDICT_CODES.filter((code) => accepts(VERDICTS[code]));
 
 /** A value for each code, made from its row. */
 export function perVerdict<T>(make: (row: VerdictRow, code: VerdictCode) => T): Record<VerdictCode, T> {

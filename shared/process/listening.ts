@@ -7,10 +7,10 @@ class CannotListen extends Error {
 
   constructor(setting: string, place: string, { code = '', message }: NodeJS.ErrnoException) {
     const inUse = `${code} ${message}`.includes('EADDRINUSE');
-    const why = inUse
+    const reason = inUse
       ? `is in use by another process: stop that one, or set ${setting} to another`
       : `cannot be listened at (${code || message}): ${ADVICE[code] ?? `set ${setting} to another`}`;
-    super(`${setting}: ${place} ${why}`);
+    super(`${setting}: ${place} ${reason}`);
     this.name = 'CannotListen';
     this.inUse = inUse;
   }

@@ -153,9 +153,9 @@ export function choice<const T extends string>(values: readonly T[], byDefault: 
 }
 
 function oneOf<T extends string>(values: readonly T[], text: string): T {
-  const found = values.find((allowed) => allowed === text);
-  if (found === undefined) throw new Error(`"${text}" is not allowed`);
-  return found;
+  const value = values.find((allowed) => allowed === text);
+  if (value === undefined) throw new Error(`"${text}" is not allowed`);
+  return value;
 }
 
 /** Comma-separated values, each of `pattern`; an empty default is an empty list. */
@@ -166,8 +166,8 @@ export function list(pattern: RegExp, rule: string, byDefault = ''): Unexplained
         .split(',')
         .map((item) => item.trim())
         .filter(Boolean);
-      const wrong = items.find((item) => !pattern.test(item));
-      if (wrong !== undefined) throw new Error(`"${wrong}" is not allowed`);
+      const wrongItem = items.find((item) => !pattern.test(item));
+      if (wrongItem !== undefined) throw new Error(`"${wrongItem}" is not allowed`);
       return [...new Set(items)];
     },
     default: byDefault,

@@ -18,7 +18,7 @@ export class LogOutput {
   readonly #write: Write;
   #waiting = '';
   /** The rest of the line that is being written. */
-  #begun: Buffer = Buffer.alloc(0);
+  #line: Buffer = Buffer.alloc(0);
   #busy = false;
 
   constructor(fd: number, writeTo: Write = write) {
@@ -37,7 +37,7 @@ export class LogOutput {
     try {
       // Skip lines that are being written: they would come twice.
       while (!this.#busy && this.#hasMore()) {
-        this.#begun = this.#begun.subarray(writeSync(this.#fd, this.#begun));
+        this.#line = this.#line.subarray(writeSync(this.#fd, this.#line));
       }
     } catch {
       // There is nowhere to report this: the log itself has failed.
@@ -45,24 +45,24 @@ export class LogOutput {
   }
 
   #hasMore(): boolean {
-    if (this.#begun.length === 0) {
-      this.#begun = Buffer.from(this.#waiting);
+    if (this.#line.length === 0) {
+      this.#line = Buffer.from(this.#waiting);
       this.#waiting = '';
     }
-    return this.#begun.length > 0;
+    return this.#line.length > 0;
   }
 
   readonly #writeOn = (): void => {
     if (this.#busy || !this.#hasMore()) return;
     this.#busy = true;
-    this.#write(this.#fd, this.#begun, this.#written);
+    this.#write(this.#fd, this.#line, this.#afterWrite);
   };
 
-  readonly #written = (error: NodeJS.ErrnoException | null, length: number): void => {
+  readonly #afterWrite = (error: NodeJS.ErrnoException | null, length: number): void => {
     this.#busy = false;
     if (error?.code === 'EAGAIN') systemClock.after(FULL_PIPE_MS, this.#writeOn);
     if (error) return;
-    this.#begun = this.#begun.subarray(length);
+    this.#line = this.#line.subarray(length);
     this.#writeOn();
   };
 }

@@ -28,8 +28,8 @@ export function createLogger(
   const { child } = logger;
   // pino leaves out formatters of what a child logs with each line.
   return Object.assign(logger, {
-    child(this: pino.Logger, bindings: pino.Bindings, given?: pino.ChildLoggerOptions): pino.Logger {
-      return Reflect.apply(child, this, [withoutSecrets(bindings), given]);
+    child(this: pino.Logger, bindings: pino.Bindings, childOptions?: pino.ChildLoggerOptions): pino.Logger {
+      return Reflect.apply(child, this, [withoutSecrets(bindings), childOptions]);
     },
   });
 }
@@ -53,14 +53,14 @@ function isoTime(): string {
 function withoutSecrets(fields: Record<string, unknown>, isPart = false): Record<string, unknown> {
   let safe = fields;
   for (const [name, value] of Object.entries(fields)) {
-    const kept = SECRETS.has(name)
+    const safeValue = SECRETS.has(name)
       ? CENSORED
       : isPart || !isPlain(value)
         ? value
         : withoutSecrets(value, true);
-    if (kept === value) continue;
+    if (safeValue === value) continue;
     if (safe === fields) safe = { ...fields };
-    safe[name] = kept;
+    safe[name] = safeValue;
   }
   return safe;
 }

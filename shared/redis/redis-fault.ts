@@ -5,7 +5,7 @@ import type { Logger } from '../process/log.ts';
 const REDIS_MAJOR_MIN = 7;
 
 /** Pause before the same trouble is logged again, milliseconds. */
-const SAID_AGAIN_MS = 30_000;
+const REPEAT_MS = 30_000;
 
 /** The value of a line of INFO; undefined where it has none. */
 export function infoLine(info: string, name: string): string | undefined {
@@ -60,7 +60,7 @@ export function troubleOf(error: unknown): string {
 export class ReachLog {
   readonly #clock: Clock;
   readonly #log: Logger;
-  #said: { trouble: string; atMs: number } | undefined;
+  #logged: { trouble: string; atMs: number } | undefined;
 
   constructor(clock: Clock, log: Logger) {
     this.#clock = clock;
@@ -69,20 +69,20 @@ export class ReachLog {
 
   /** The reason why Redis was out of reach at the last attempt; undefined = it was not. */
   get trouble(): string | undefined {
-    return this.#said?.trouble;
+    return this.#logged?.trouble;
   }
 
   failed(cause: unknown): void {
     const trouble = troubleOf(cause);
     const atMs = this.#clock.monotonicMs();
-    if (this.#said?.trouble === trouble && atMs - this.#said.atMs < SAID_AGAIN_MS) return;
-    this.#said = { trouble, atMs };
+    if (this.#logged?.trouble === trouble && atMs - this.#logged.atMs < REPEAT_MS) return;
+    this.#logged = { trouble, atMs };
     this.#log.warn(`Redis is out of reach: ${trouble}`);
   }
 
   reached(): void {
-    if (this.#said === undefined) return;
-    this.#said = undefined;
+    if (this.#logged === undefined) return;
+    this.#logged = undefined;
     this.#log.info('Redis is in reach again');
   }
 }

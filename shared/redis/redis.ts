@@ -155,8 +155,8 @@ export class RedisNodes {
   async #ownerOf(key: string): Promise<Node> {
     const slot = slotOf(key);
     const find = () => this.#slots.find(({ from, to }) => from <= slot && slot <= to)?.node;
-    const known = find();
-    if (known) return known;
+    const node = find();
+    if (node) return node;
     await this.#loadSlots();
     const owner = find();
     if (!owner) throw unavailable('no node of the Redis Cluster owns this slot');

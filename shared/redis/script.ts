@@ -15,7 +15,7 @@ export class Script {
   readonly #lua: string;
   readonly #sha: string;
   /** Connections over which `runAll` has brought it to the server. */
-  readonly #brought = new WeakSet<Redis>();
+  readonly #holders = new WeakSet<Redis>();
 
   /**
    * @param file the script's location, usually `new URL('./lua/name.lua', import.meta.url)`. A line `-- include name.lua`
@@ -61,7 +61,7 @@ export class Script {
     replicas: number,
     waitMs: number,
   ): Promise<{ replies: unknown[]; confirmed: number }> {
-    const isThere = this.#brought.has(redis);
+    const isThere = this.#holders.has(redis);
     const pipeline: ChainableCommander = redis.pipeline();
     for (const [i, { keys, args }] of calls.entries()) {
       // The first brings the script along: by hash, an unknown script would be sent again *after* the WAIT.
@@ -72,7 +72,7 @@ export class Script {
     const results = (await pipeline.exec()) ?? [];
     if (isThere && results.slice(0, calls.length).every(([error]) => error?.message.startsWith('NOSCRIPT'))) {
       // Somebody made Redis forget it, and so none was executed.
-      this.#brought.delete(redis);
+      this.#holders.delete(redis);
       return this.runAll(redis, calls, replicas, waitMs);
     }
     const replies = results.slice(0, calls.length).map(([error, reply]) => {
@@ -80,7 +80,7 @@ export class Script {
       return reply;
     });
     if (replies.length < calls.length) throw new Error('the pipeline was not executed');
-    this.#brought.add(redis);
+    this.#holders.add(redis);
     const wait = results[calls.length];
     return { replies, confirmed: wait && !wait[0] ? Number(wait[1]) : 0 };
   }

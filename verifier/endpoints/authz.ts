@@ -25,17 +25,17 @@ export function authzRoutes(verifier: VerdictSource, settings: AuthzSettings): R
     const send = (outcome: AuthzOutcome) =>
       sendAnswer(response, dialect.answers.answer(outcome, requestId, settings.withMeta));
     const original = dialect.original({ method, rest, headers: headersDistinct });
-    const asked = clientQuestion(original, headersDistinct, path, settings);
-    if ('code' in asked) return send(asked);
-    const outcome = verifier.decide(asked);
+    const question = clientQuestion(original, headersDistinct, path, settings);
+    if ('code' in question) return send(question);
+    const outcome = verifier.decide(question);
     if (outcome !== undefined) return send(outcome);
-    return verifier.lookUp(asked).then(send);
+    return verifier.lookUp(question).then(send);
   };
   return [[AUTHZ_PREFIX, handler]];
 }
 
 /** A question, or the outcome where there is no key to judge. */
-export type Asked = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
+export type ClientQuestion = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
 
 /**
  * Reads the question in a client's request.
@@ -46,7 +46,7 @@ export function clientQuestion(
   headers: HeaderLines,
   { apiId, requirements }: Pick<Question, 'apiId' | 'requirements'>,
   settings: AuthzSettings,
-): Asked {
+): ClientQuestion {
   if (settings.allowPreflight && isPreflight(original.method, headers)) return { code: 'PREFLIGHT' };
   const credential = credentialOf(headers, original.target, settings.sources);
   return 'key' in credential

@@ -99,10 +99,10 @@ function holdsKey(pair: string): boolean {
   const end = pair.indexOf('=');
   // A name is no shorter for being encoded.
   if (end < PARAMETER.length || pair.lastIndexOf('%', end) < 0) return false;
-  return decoded(pair.slice(0, end)) === QUERY_PARAMETER;
+  return decode(pair.slice(0, end)) === QUERY_PARAMETER;
 }
 
 /** Decodes once, and byte for byte; what is no encoding stays as it is. */
-function decoded(name: string): string {
+function decode(name: string): string {
   return name.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }

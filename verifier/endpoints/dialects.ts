@@ -109,10 +109,10 @@ const PATH = new RegExp(
 
 /** Takes the client's method and target from two headers that the gateway sets. */
 function inHeaders(method: string, target: string): Dialect['original'] {
-  return ({ headers }) => ({ method: only(headers[method]), target: only(headers[target]) });
+  return ({ headers }) => ({ method: onlyLine(headers[method]), target: onlyLine(headers[target]) });
 }
 
 /** The value of a header that a gateway sets. Where the client's own stands beside it, neither can be believed. */
-function only(lines: readonly string[] | undefined): string | undefined {
+function onlyLine(lines: readonly string[] | undefined): string | undefined {
   return lines?.length === 1 ? lines[0] : undefined;
 }

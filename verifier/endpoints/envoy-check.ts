@@ -3,7 +3,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { traceIdOf } from '#shared/contract/trace-id.ts';
 import { DEFAULT_REQUIREMENTS } from '../core/question/requirements.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
-import { type Asked, type AuthzSettings, clientQuestion } from './authz.ts';
+import { type AuthzSettings, type ClientQuestion, clientQuestion } from './authz.ts';
 import { type HeaderLines, keyParameters, mayHoldKey, QUERY_PARAMETER } from './credentials.ts';
 import { requiringEncoded } from './dialects.ts';
 import type { AuthzAnswer } from './gateway-answer.ts';
@@ -56,7 +56,7 @@ const API_EXTENSION = 'api_id';
 const PERMISSIONS_EXTENSION = 'permissions';
 
 /** Reads Envoy's question. Throws ApiError BAD_REQUEST where Envoy's configuration names an impossible API, or no permissions. */
-export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): Asked {
+export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): ClientQuestion {
   const apiId = attributes.context_extensions?.[API_EXTENSION];
   if (apiId !== undefined && !API_ID.test(apiId))
     throw new ApiError('BAD_REQUEST', `${API_EXTENSION}: wrong`);
@@ -88,14 +88,14 @@ export function checkResponse(
     const all = [...headers, ['Content-Type', type], ['Cache-Control', 'no-store']] as const;
     return {
       status: { code: GRPC_CODES[status] ?? GRPC_INTERNAL },
-      denied_response: { status: { code: status }, headers: all.map(overwriting), body },
+      denied_response: { status: { code: status }, headers: all.map(overwrite), body },
     };
   }
-  const ours = new Set(headers.map(([name]) => name.toLowerCase()));
-  const removed = Object.entries(linesOf(request.attributes?.request?.http))
+  const ownNames = new Set(headers.map(([name]) => name.toLowerCase()));
+  const removedNames = Object.entries(linesOf(request.attributes?.request?.http))
     .filter(([name, lines]) =>
       isIdentityHeader(name)
-        ? !ours.has(name)
+        ? !ownNames.has(name)
         : lines?.some((line) => mayHoldKey(asReadByServers(name), line, sources)),
     )
     .map(([name]) => name);
@@ -107,8 +107,8 @@ export function checkResponse(
   return {
     status: { code: 0 },
     ok_response: {
-      headers: headers.map(overwriting),
-      headers_to_remove: removed,
+      headers: headers.map(overwrite),
+      headers_to_remove: removedNames,
       query_parameters_to_remove: sources.includes('query') ? [...parameters] : [],
     },
   };
@@ -119,7 +119,7 @@ const GRPC_CODES: Readonly<Record<number, number>> = { 401: 16, 403: 7, 429: 8, 
 export const GRPC_INTERNAL = 13;
 
 /** Said in both ways: recent versions of Envoy would otherwise append, and leave the client's own value in front. */
-function overwriting([key, value]: readonly [string, string]): HeaderValueOption {
+function overwrite([key, value]: readonly [string, string]): HeaderValueOption {
   return { header: { key, value }, append: { value: false }, append_action: OVERWRITE_IF_EXISTS_OR_ADD };
 }
 
@@ -131,8 +131,8 @@ function linesOf({ headers = {}, header_map }: HttpRequest = {}): HeaderLines {
     const line = raw_value?.length ? Buffer.from(raw_value).toString('latin1') : value;
     // Append: to copy the list for each line would take quadratic time, and 1 MiB has room for a hundred thousand.
     const lower = key.toLowerCase();
-    const these = lines[lower];
-    if (these) these.push(line);
+    const sameNamed = lines[lower];
+    if (sameNamed) sameNamed.push(line);
     else lines[lower] = [line];
   }
   for (const [key, value] of Object.entries(headers)) lines[key.toLowerCase()] ??= [value];

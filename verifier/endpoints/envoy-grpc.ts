@@ -157,8 +157,9 @@ function checkMethod({
 }) {
   const judge = async (request: CheckRequest, requestId: string): Promise<AuthzAnswer> => {
     try {
-      const asked = checkQuestion(request, authz);
-      const outcome = 'code' in asked ? asked : (verifier.decide(asked) ?? (await verifier.lookUp(asked)));
+      const question = checkQuestion(request, authz);
+      const outcome =
+        'code' in question ? question : (verifier.decide(question) ?? (await verifier.lookUp(question)));
       return authzAnswer(outcome, requestId, authz.withMeta);
     } catch (error) {
       const { status, code } = toApiError(error, log, { requestId, traceId: checkTraceId(request) });

@@ -49,8 +49,12 @@ export function authzAnswer(
   const headers: HeaderLine[] = challenge === undefined ? [] : [['WWW-Authenticate', challenge]];
   if (status !== 429) return { status, headers, body: problemBody({ status, code, detail, requestId }) };
   headers.push(['X-Key-Code', code], ...whenAgain('spending' in outcome ? outcome.spending : undefined));
-  const told = knows429 ? 429 : 403;
-  return { status: told, headers, body: problemBody({ status: told, code, detail, requestId }) };
+  const gatewayStatus = knows429 ? 429 : 403;
+  return {
+    status: gatewayStatus,
+    headers,
+    body: problemBody({ status: gatewayStatus, code, detail, requestId }),
+  };
 }
 
 const plainLines = ({ keyId, epoch }: Entry, withMeta: boolean) =>

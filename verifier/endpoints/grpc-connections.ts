@@ -63,8 +63,8 @@ export class Connections {
       this.#server.once('error', reject);
       this.#server.listen(port, host, () => {
         this.#server.off('error', reject);
-        const bound = this.#server.address() as AddressInfo;
-        resolve(`${host.includes(':') ? `[${host}]` : host}:${bound.port}`);
+        const address = this.#server.address() as AddressInfo;
+        resolve(`${host.includes(':') ? `[${host}]` : host}:${address.port}`);
       });
     });
   }

@@ -76,7 +76,7 @@ export function createEngine(options: {
       void status.run();
       usage?.run();
     },
-    missing: () => whatIsMissing(verifier, nodes, apiIds),
+    missing: () => missingPart(verifier, nodes, apiIds),
     async stop() {
       await Promise.all([verifier.stop(), status.stop(), usage?.stop()]);
     },
@@ -114,7 +114,7 @@ function verifierLimits(config: EngineConfig): VerifierLimits {
   };
 }
 
-async function whatIsMissing(
+async function missingPart(
   verifier: Verifier,
   nodes: RedisNodes,
   apiIds: readonly string[],

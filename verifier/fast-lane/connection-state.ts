@@ -5,7 +5,7 @@ import type { HttpLimits } from '../http/http-settings.ts';
  * - `fresh`: nothing came yet; `reading`: a request is awaited; `receiving`: a part of one is here
  * - `looking up`: its verdict is awaited; `passed on`: the API answers it; `delegated`: Node answers it
  * - `answered`: its answer is written, and what is behind it is next once the client has read
- * - `over`: whatever still comes is ignored; `given`: the connection is Node's
+ * - `over`: whatever still comes is ignored; `handed over`: the connection is Node's
  */
 export type ConnectionState =
   | 'fresh'
@@ -16,7 +16,7 @@ export type ConnectionState =
   | 'delegated'
   | 'answered'
   | 'over'
-  | 'given';
+  | 'handed over';
 
 /** Tells whether a request is being answered, so that what comes has to wait. */
 export const isBusy = (state: ConnectionState): boolean =>

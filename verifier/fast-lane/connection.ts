@@ -73,20 +73,20 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   readonly #forget = () => {
     this.#lane.forget(this);
     const { onClose } = this;
-    if (this.#state === 'passed on') this.#passedOn();
+    if (this.#state === 'passed on') this.#endPassing();
     this.#partial.take();
     this.#delegations.present?.destroy();
     onClose?.();
   };
 
   /** Answers what `bytes` holds; keeps nothing of them but a copy. */
-  readonly #serve = (came: Buffer): void => {
-    let bytes = came;
+  readonly #serve = (chunk: Buffer): void => {
+    let bytes = chunk;
     if (isBusy(this.#state)) {
-      const taken = this.#delegations.present?.carry(bytes) ?? 0;
-      if (taken === bytes.length) return;
+      const carriedLength = this.#delegations.present?.carry(bytes) ?? 0;
+      if (carriedLength === bytes.length) return;
       // A client that does not wait for its answer is read no further; most do, so that pausing is not worth its cost.
-      this.#early = Buffer.concat([this.#early, bytes.subarray(taken)]);
+      this.#early = Buffer.concat([this.#early, bytes.subarray(carriedLength)]);
       this.socket.pause();
       return;
     }
@@ -166,12 +166,12 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#state = 'looking up';
     this.#lane.inFlight++;
     replyByLookUp(this.#lane, this.#request, this.#output, this)
-      .then((isAnswered) => this.#lookedUp(bytes, isAnswered))
+      .then((isAnswered) => this.#finishLookup(bytes, isAnswered))
       .catch(this.#intake.giveUp);
   }
 
   /** @param isAnswered whether the first request of `bytes` has its reply; else Node has to answer it */
-  #lookedUp(bytes: Buffer, isAnswered: boolean): void {
+  #finishLookup(bytes: Buffer, isAnswered: boolean): void {
     this.#lane.inFlight--;
     if (this.socket.destroyed) return;
     const all = this.#early.length === 0 ? bytes : Buffer.concat([bytes, this.#early]);
@@ -197,13 +197,13 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     passOn(call, this);
   }
 
-  moved(): void {
+  noteProgress(): void {
     this.#quietMs = 0;
   }
 
-  answered(): void {
+  finishAnswer(): void {
     if (this.#state !== 'passed on') return;
-    this.#passedOn();
+    this.#endPassing();
     this.#count();
     // Later, lest answers that are here at once are nested as deep as a client sends requests.
     if (this.#early.length === 0) this.#next();
@@ -224,7 +224,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.socket.destroySoon();
   }
 
-  #passedOn(): void {
+  #endPassing(): void {
     this.#state = 'answered';
     this.onClose = undefined;
     this.#lane.inFlight--;
@@ -266,8 +266,8 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#early = this.#delegations.delegate(this, bytes, length);
   }
 
-  returned(): void {
-    this.#delegations.returned();
+  takeBack(): void {
+    this.#delegations.takeBack();
     this.#state = 'answered';
     this.#lane.options.counts.delegated++;
     // Later: its last bytes may be in hand.
@@ -277,7 +277,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
   /** From here on Node's listeners get what comes, beginning with `bytes`. */
   #handOver(bytes: Buffer): void {
     const { socket } = this;
-    this.#state = 'given';
+    this.#state = 'handed over';
     this.#lane.options.counts.handedOver++;
     this.#lane.forget(this);
     this.#intake.close();

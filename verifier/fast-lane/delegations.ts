@@ -32,7 +32,7 @@ export class Delegations {
     return bytes.subarray(request.carry(bytes));
   }
 
-  returned(): void {
+  takeBack(): void {
     this.present = undefined;
     this.inARow++;
   }

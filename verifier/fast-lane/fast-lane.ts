@@ -28,7 +28,7 @@ export class FastLane implements Lane {
     if (listener === undefined || others.length > 0) throw new Error('the server is not as Node makes it');
     server.removeAllListeners('connection');
     server.on('connection', (socket: Socket) => {
-      const connection = new LaneConnection(socket, this, (given) => void listener.call(server, given));
+      const connection = new LaneConnection(socket, this, (duplex) => void listener.call(server, duplex));
       this.#connections.add(connection);
     });
     // One timer for all connections: exact to its period, and it costs a request nothing.

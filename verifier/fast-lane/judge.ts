@@ -19,8 +19,8 @@ export function judge(
   request: LaneRequest,
 ): Judgement {
   if (closing) return 'for Node';
-  const found = reader.read(bytes, at, request);
-  if (found !== 'whole') return found;
+  const completeness = reader.read(bytes, at, request);
+  if (completeness !== 'whole') return completeness;
   try {
     request.verdict = options.verifier.decide(request);
   } catch {
@@ -37,7 +37,7 @@ export function reply(
   keepAliveS: number | undefined,
 ): void {
   if (verdict === undefined) throw new Error('the request was not decided');
-  replies.decided(output, verdict, head.requestId || newRequestId(), keepAliveS);
+  replies.addVerdict(output, verdict, head.requestId || newRequestId(), keepAliveS);
 }
 
 /**
@@ -54,10 +54,10 @@ export async function replyByLookUp(
   const requestId = request.head.requestId || newRequestId();
   try {
     const verdict = await lane.options.verifier.lookUp(questionAbout(request.key, request));
-    replies.decided(output, verdict, requestId, connection.keepAliveS);
+    replies.addVerdict(output, verdict, requestId, connection.keepAliveS);
   } catch (error) {
     if (!(error instanceof ApiError)) return false;
-    output.text += replies.refused(error, requestId, connection.keepAliveS);
+    output.text += replies.refusal(error, requestId, connection.keepAliveS);
     output.isAscii = false;
   }
   return true;

@@ -60,7 +60,7 @@ export function parseCall(
   const lines = i + VERSION.length;
   const body = scanHead(bytes, 0, lines, CALL_HEADERS, head);
   if (body < 0) return body === PARTIAL ? 'partial' : undefined;
-  if ((head.seen & HOST) === 0) return undefined;
+  if ((head.headerBits & HOST) === 0) return undefined;
   const length = body + head.length;
   // Whoever streams a body may wait for an answer before its end: the API has to see its head now.
   if (length > bytes.length || head.length > SHORT_BODY_BYTES_MAX) return undefined;
@@ -79,8 +79,9 @@ export function parseCall(
     const value = text.slice(colon + 1, end).trim();
     const name = text.slice(at, colon);
     rawHeaders.push(name, value);
-    if ((head.seen & FORWARDED_FOR) !== 0 && name.toLowerCase() === 'x-forwarded-for') forwardedFor = value;
-    if ((head.seen & CONNECTION) !== 0 && name.toLowerCase() === 'connection') connection = value;
+    if ((head.headerBits & FORWARDED_FOR) !== 0 && name.toLowerCase() === 'x-forwarded-for')
+      forwardedFor = value;
+    if ((head.headerBits & CONNECTION) !== 0 && name.toLowerCase() === 'connection') connection = value;
     at = end + 2;
   }
   return {

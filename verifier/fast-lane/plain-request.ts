@@ -21,7 +21,9 @@ export function plainLength(bytes: Buffer, head: Head): number {
   while (TARGET[bytes[i] as number] === 1) i++;
   if (!follows(bytes, i, VERSION)) return 0;
   const body = scanHead(bytes, 0, i + VERSION.length, HEADERS, head);
-  return body > 0 && (head.seen & HOST) !== 0 && (head.seen & UPGRADE) === 0 ? body + head.length : 0;
+  return body > 0 && (head.headerBits & HOST) !== 0 && (head.headerBits & UPGRADE) === 0
+    ? body + head.length
+    : 0;
 }
 
 /** Methods that say nothing of the connection, and with a body only where there is a length; with a target's first byte. */

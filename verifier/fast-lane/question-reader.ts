@@ -28,7 +28,7 @@ import {
 } from './scan-head.ts';
 
 /** `partial`: such a request, as far as it is here. */
-type Finding = 'whole' | 'partial' | 'for Node';
+type Completeness = 'whole' | 'partial' | 'for Node';
 
 /**
  * Reader of the questions of a lane. Recognises common requests: exactly the shape that ordinary clients of verifyKey and
@@ -53,7 +53,7 @@ export class QuestionReader {
   }
 
   /** Reads the request at `at`. */
-  read(bytes: Buffer, at: number, request: LaneRequest): Finding {
+  read(bytes: Buffer, at: number, request: LaneRequest): Completeness {
     request.length = 0;
     if (!follows(bytes, at, VERIFY_KEY)) {
       if (endsIn(bytes, at, VERIFY_KEY)) return 'partial';
@@ -64,7 +64,7 @@ export class QuestionReader {
     if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
     const body = scanHead(bytes, at, VERIFY_KEY.length + VERSION_LENGTH, VERIFY_KEY_HEADERS, head);
     if (body < 0) return body === PARTIAL ? 'partial' : 'for Node';
-    if ((head.seen & NEEDED) !== NEEDED) return 'for Node';
+    if ((head.headerBits & REQUIRED_HEADERS) !== REQUIRED_HEADERS) return 'for Node';
     const end = body + head.length;
     if (head.length === 0 || head.length > this.#bodyBytesMax) return 'for Node';
     request.replies = jsonReplies;
@@ -77,7 +77,7 @@ export class QuestionReader {
   }
 
   /** Reads a GET below `/authz/` without a body and with one key, the same where it comes twice. */
-  #readAuthz(bytes: Buffer, at: number, authz: AuthzSettings, request: LaneRequest): Finding {
+  #readAuthz(bytes: Buffer, at: number, authz: AuthzSettings, request: LaneRequest): Completeness {
     // Where the key may be in the query, what the gateway says of the client's target counts too.
     if (authz.sources.includes('query')) return 'for Node';
     if (!follows(bytes, at, GET_AUTHZ)) return endsIn(bytes, at, GET_AUTHZ) ? 'partial' : 'for Node';
@@ -94,7 +94,7 @@ export class QuestionReader {
     const { head } = request;
     const end = scanHead(bytes, at, version + VERSION_LENGTH - at, AUTHZ_HEADERS, head);
     if (end < 0) return end === PARTIAL ? 'partial' : 'for Node';
-    if ((head.seen & HOST) === 0 || head.length !== 0) return 'for Node';
+    if ((head.headerBits & HOST) === 0 || head.length !== 0) return 'for Node';
     let key = '';
     if (head.bearer > 0 && authz.sources.includes('bearer')) {
       key = bytes.toString('latin1', head.bearer, head.bearerEnd);
@@ -187,7 +187,7 @@ const METHOD_LENGTH = 'GET '.length;
 /** One whose end is further is not waited for. */
 const TARGET_LENGTH_MAX = 2048;
 const [QUOTE, COMMA, CLOSE] = [34, 44, 125] as const;
-const NEEDED = HOST | CONTENT_LENGTH | CONTENT_TYPE;
+const REQUIRED_HEADERS = HOST | CONTENT_LENGTH | CONTENT_TYPE;
 
 const VERIFY_KEY_HEADERS = headersOf({ 'content-length': CONTENT_LENGTH, 'content-type': CONTENT_TYPE });
 const AUTHZ_HEADERS = headersOf({

@@ -23,26 +23,26 @@ export class Output {
  */
 export interface Replies {
   /** Adds the answer to a question that was decided. */
-  decided(output: Output, verdict: Verdict, requestId: string, keepAliveS: number | undefined): void;
+  addVerdict(output: Output, verdict: Verdict, requestId: string, keepAliveS: number | undefined): void;
   /** Returns the answer to one that was not. */
-  refused(error: ApiError, requestId: string, keepAliveS: number | undefined): string;
+  refusal(error: ApiError, requestId: string, keepAliveS: number | undefined): string;
 }
 
 /** Replies to a client of verifyKey, or to anybody whose question could not be read. */
 export const jsonReplies: Replies = {
-  decided(output, verdict, requestId, keepAliveS) {
+  addVerdict(output, verdict, requestId, keepAliveS) {
     const body = verdictBody(verdict, requestId);
     const bytes = verdict.entry?.details === undefined ? body.length : Buffer.byteLength(body);
     if (bytes !== body.length) output.isAscii = false;
     output.text += head(200, requestId, JSON_LINE, bytes, keepAliveS) + body;
   },
-  refused: refusalAsJson,
+  refusal: refusalAsJson,
 };
 
 /** Replies to gateways that are answered so. ASCII throughout. */
 export function gatewayReplies(answers: GatewayAnswers, withMeta: boolean): Replies {
   return {
-    decided(output, verdict, requestId, keepAliveS) {
+    addVerdict(output, verdict, requestId, keepAliveS) {
       const { code, entry } = verdict;
       if (code === 'VALID' && entry !== undefined && entry.details === undefined && answers.plainLines) {
         output.text += head(200, requestId, answers.plainLines(entry, withMeta), 0, keepAliveS);
@@ -54,6 +54,6 @@ export function gatewayReplies(answers: GatewayAnswers, withMeta: boolean): Repl
         lines = `${headers[i]?.[0]}: ${headers[i]?.[1]}\r\n${lines}`;
       output.text += head(status, requestId, lines, body.length, keepAliveS) + body;
     },
-    refused: refusalAsProblem,
+    refusal: refusalAsProblem,
   };
 }

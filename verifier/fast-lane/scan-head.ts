@@ -6,7 +6,7 @@ const HEAD_BYTES_MAX = 4096;
 /** A head that was read; each connection fills one again and again. */
 export class Head {
   /** The headers that were there, as bits. */
-  seen = 0;
+  headerBits = 0;
   /** `Content-Length`; 0 where there is none. */
   length = 0;
   /** The wish of `Connection`. */
@@ -22,7 +22,7 @@ export class Head {
 }
 
 /** In place of where a body begins: not as ordinary clients send it. */
-const ODD = -1;
+const UNCOMMON = -1;
 /** Likewise: as they do, so far as it is here, but not whole. */
 export const PARTIAL = -2;
 
@@ -39,7 +39,7 @@ export function scanHead(
   head: Head,
 ): number {
   let i = at + lineLength;
-  head.seen = 0;
+  head.headerBits = 0;
   head.length = 0;
   head.keepsAlive = false;
   head.closes = false;
@@ -50,59 +50,61 @@ export function scanHead(
     const name = i;
     while (NAME[bytes[i] as number] === 1) i++;
     const nameLength = i - name;
-    if (i >= bytes.length) return ended(bytes, at);
-    if (nameLength === 0 || bytes[i++] !== COLON) return ODD;
+    if (i >= bytes.length) return judgeEnd(bytes, at);
+    if (nameLength === 0 || bytes[i++] !== COLON) return UNCOMMON;
     if (bytes[i] === SPACE) i++;
     const value = i;
     while (VISIBLE[bytes[i] as number] === 1) i++;
     const header = headerOf(headers, bytes, name, nameLength);
-    if ((head.seen & header) !== 0 || header === FOR_NODE) return ODD;
+    if ((head.headerBits & header) !== 0 || header === FOR_NODE) return UNCOMMON;
     if (i + 1 >= bytes.length) {
       // Node refuses a wrong length at its first wrong byte.
       const isWrong = header === CONTENT_LENGTH && i > value && decimal(bytes, value, i) < 0;
-      return isWrong || (i < bytes.length && (i === value || bytes[i] !== CR)) ? ODD : ended(bytes, at);
+      return isWrong || (i < bytes.length && (i === value || bytes[i] !== CR))
+        ? UNCOMMON
+        : judgeEnd(bytes, at);
     }
-    if (i === value || bytes[i] !== CR || bytes[i + 1] !== LF) return ODD;
-    head.seen |= header;
+    if (i === value || bytes[i] !== CR || bytes[i + 1] !== LF) return UNCOMMON;
+    head.headerBits |= header;
     switch (header) {
       case CONTENT_LENGTH:
         head.length = decimal(bytes, value, i);
-        if (head.length < 0) return ODD;
+        if (head.length < 0) return UNCOMMON;
         break;
       case CONTENT_TYPE:
-        if (!isOneOf(JSON_TYPES, bytes, value, i - value)) return ODD;
+        if (!isOneOf(JSON_TYPES, bytes, value, i - value)) return UNCOMMON;
         break;
       case CONNECTION:
-        if (!readConnection(bytes, value, i, head)) return ODD;
+        if (!readConnection(bytes, value, i, head)) return UNCOMMON;
         break;
       case UPGRADE:
-        if (!isOneOf(DECLINED, bytes, value, i - value)) return ODD;
+        if (!isOneOf(DECLINED_UPGRADES, bytes, value, i - value)) return UNCOMMON;
         break;
       case REQUEST_ID:
         head.requestId = bytes.toString('latin1', value, i);
-        if (requestIdFrom(head.requestId) !== head.requestId) return ODD;
+        if (requestIdFrom(head.requestId) !== head.requestId) return UNCOMMON;
         break;
       case AUTHORIZATION:
-        if (bytes[value] === SPACE || bytes[i - 1] === SPACE) return ODD;
+        if (bytes[value] === SPACE || bytes[i - 1] === SPACE) return UNCOMMON;
         // Another scheme is no key.
-        if (!named(bytes, value, BEARER)) break;
+        if (!hasName(bytes, value, BEARER)) break;
         head.bearer = value + BEARER.length;
         while (bytes[head.bearer] === SPACE) head.bearer++;
         head.bearerEnd = i;
         break;
       case API_KEY:
-        if (bytes[value] === SPACE || bytes[i - 1] === SPACE) return ODD;
+        if (bytes[value] === SPACE || bytes[i - 1] === SPACE) return UNCOMMON;
         head.apiKey = value;
         head.apiKeyEnd = i;
     }
     i += 2;
   }
-  if (i + 1 >= bytes.length) return ended(bytes, at);
-  return bytes[i + 1] !== LF || i + 2 - at > HEAD_BYTES_MAX ? ODD : i + 2;
+  if (i + 1 >= bytes.length) return judgeEnd(bytes, at);
+  return bytes[i + 1] !== LF || i + 2 - at > HEAD_BYTES_MAX ? UNCOMMON : i + 2;
 }
 
 /** Judges a head that ends with `bytes`. */
-const ended = (bytes: Buffer, at: number) => (bytes.length - at > HEAD_BYTES_MAX ? ODD : PARTIAL);
+const judgeEnd = (bytes: Buffer, at: number) => (bytes.length - at > HEAD_BYTES_MAX ? UNCOMMON : PARTIAL);
 
 /** Reads `Connection` where it names only what is known: what shall become of the connection, and what a server may ignore. */
 function readConnection(bytes: Buffer, from: number, to: number, head: Head): boolean {
@@ -112,7 +114,7 @@ function readConnection(bytes: Buffer, from: number, to: number, head: Head): bo
     const length = end - at;
     if (isOneOf(KEEP_ALIVE, bytes, at, length)) head.keepsAlive = true;
     else if (isOneOf(CLOSE, bytes, at, length)) head.closes = true;
-    else if (!isOneOf(IGNORED, bytes, at, length)) return false;
+    else if (!isOneOf(IGNORED_TOKENS, bytes, at, length)) return false;
     // One that asks for both is for Node.
     if (end >= to) return !(head.keepsAlive && head.closes);
     at = end + 1;
@@ -130,9 +132,9 @@ const JSON_TYPES = [
 const KEEP_ALIVE = [Buffer.from('keep-alive')];
 const CLOSE = [Buffer.from('close')];
 /** An offer, and what is said of the next connection only: to answer as if it were not there is allowed. */
-const IGNORED = ['te', 'upgrade', 'http2-settings'].map((token) => Buffer.from(token));
+const IGNORED_TOKENS = ['te', 'upgrade', 'http2-settings'].map((token) => Buffer.from(token));
 /** The `Upgrade` that no listener here takes up. */
-const DECLINED = [Buffer.from('h2c')];
+const DECLINED_UPGRADES = [Buffer.from('h2c')];
 const BEARER = Buffer.from('bearer ');
 export const [CR, SPACE] = [13, 32] as const;
 const [LF, COLON, ZERO, COMMA] = [10, 58, 48, 44] as const;
@@ -149,7 +151,7 @@ export const [
   CONNECTION,
   UPGRADE,
 ] = [1, 2, 4, 8, 16, 32, 64, 128, 512] as const;
-const [ANY, REQUEST_ID] = [0, 256] as const;
+const [OTHER_HEADER, REQUEST_ID] = [0, 256] as const;
 
 const LONGEST_NAME = 'access-control-request-method'.length;
 
@@ -170,8 +172,8 @@ export function headersOf(own: Readonly<Record<string, number>>): Headers {
   };
   const headers = Object.entries(all).map(([name, header]) => ({ name: Buffer.from(name), header }));
   return Array.from({ length: LONGEST_NAME + 1 }, (_, length) => {
-    const these = headers.filter(({ name }) => name.length === length);
-    return these.length > 0 ? these : undefined;
+    const sameLength = headers.filter(({ name }) => name.length === length);
+    return sameLength.length > 0 ? sameLength : undefined;
   });
 }
 
@@ -191,10 +193,10 @@ function headerOf(headers: Headers, bytes: Buffer, at: number, length: number): 
   if (candidates !== undefined) {
     for (let i = 0; i < candidates.length; i++) {
       const { name, header } = candidates[i] as (typeof candidates)[number];
-      if (named(bytes, at, name)) return header;
+      if (hasName(bytes, at, name)) return header;
     }
   }
-  return ANY;
+  return OTHER_HEADER;
 }
 
 /** Tells whether `bytes` end within `expected`, and so far have nothing else there. */
@@ -214,13 +216,13 @@ export function follows(bytes: Buffer, at: number, expected: Buffer): boolean {
 function isOneOf(texts: readonly Buffer[], bytes: Buffer, at: number, length: number): boolean {
   for (let i = 0; i < texts.length; i++) {
     const text = texts[i] as Buffer;
-    if (text.length === length && named(bytes, at, text)) return true;
+    if (text.length === length && hasName(bytes, at, text)) return true;
   }
   return false;
 }
 
 /** Tells whether `name`, in lower case, is there in any case; `bytes` must be visible ASCII there. */
-function named(bytes: Buffer, at: number, name: Buffer): boolean {
+function hasName(bytes: Buffer, at: number, name: Buffer): boolean {
   for (let i = 0; i < name.length; i++) if (((bytes[at + i] as number) | 0x20) !== name[i]) return false;
   return true;
 }

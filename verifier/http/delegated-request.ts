@@ -6,9 +6,9 @@ import { restOf } from '#shared/lang/read-buffer.ts';
 export interface Delegator {
   readonly socket: Socket;
   /** Something came of the request, or of its answer. */
-  moved(): void;
+  noteProgress(): void;
   /** All has come of both, and the connection is to stay open. */
-  returned(): void;
+  takeBack(): void;
 }
 
 /**
@@ -44,14 +44,14 @@ export class DelegatedRequest extends Duplex {
     const length = Math.min(this.#missing, bytes.length);
     if (length === 0) return 0;
     this.#missing -= length;
-    this.#delegator.moved();
+    this.#delegator.noteProgress();
     this.emit('data', restOf(bytes.subarray(0, length), 0));
     this.#return();
     return length;
   }
 
   /** Called when the response is closed, sent or not. */
-  answered(): void {
+  finishAnswer(): void {
     this.#isAnswered = true;
     this.#return();
   }
@@ -64,7 +64,7 @@ export class DelegatedRequest extends Duplex {
     if (!this.#isAnswered || this.#missing > 0 || this.destroyed || this.writableEnded) return;
     this.#isReturned = true;
     this.destroy();
-    this.#delegator.returned();
+    this.#delegator.takeBack();
   }
 
   override _read(): void {
@@ -86,7 +86,7 @@ export class DelegatedRequest extends Duplex {
 
   override _write(chunk: string | Buffer, encoding: BufferEncoding, callback: () => void): void {
     const { socket } = this.#delegator;
-    this.#delegator.moved();
+    this.#delegator.noteProgress();
     if (socket.write(chunk, encoding)) callback();
     else socket.once('drain', callback);
   }
@@ -96,7 +96,7 @@ export class DelegatedRequest extends Duplex {
     callback: () => void,
   ): void {
     const { socket } = this.#delegator;
-    this.#delegator.moved();
+    this.#delegator.noteProgress();
     socket.cork();
     for (const { chunk, encoding } of chunks) socket.write(chunk, encoding);
     socket.uncork();

@@ -22,7 +22,7 @@ export interface RequestOptions {
 }
 
 /** A request, answered or not. */
-interface Received extends RequestEvents {
+interface OpenRequest extends RequestEvents {
   readonly response: ServerResponse;
   readonly requestId: string;
   /** True if what came behind it will be refused when it is answered. */
@@ -35,7 +35,7 @@ export class OpenRequests {
   readonly #isFull: () => boolean;
   readonly #open = new SlotList<ServerResponse>();
   /** The last request of each connection. */
-  readonly #latest = new WeakMap<Duplex, Received>();
+  readonly #latest = new WeakMap<Duplex, OpenRequest>();
   #isClosing = false;
 
   /** @param isFull true while more requests are in flight than may be */
@@ -65,28 +65,28 @@ export class OpenRequests {
   serve(request: IncomingMessage, response: ServerResponse): void {
     const requestId = requestIdFrom(request.headers['x-request-id']);
     if (this.#isClosing) response.shouldKeepAlive = false;
-    const received: Received = { response, requestId, onClose: undefined, refused: false };
-    this.#latest.set(request.socket, received);
+    const openRequest: OpenRequest = { response, requestId, onClose: undefined, refused: false };
+    this.#latest.set(request.socket, openRequest);
     const place = this.#open.add(response);
     response.once('close', () => {
       this.#open.remove(place);
-      received.onClose?.();
-      if (request.socket instanceof DelegatedRequest) request.socket.answered();
+      openRequest.onClose?.();
+      if (request.socket instanceof DelegatedRequest) request.socket.finishAnswer();
     });
-    const fail = (error: unknown) => this.#fail(request, received, error);
+    const fail = (error: unknown) => this.#fail(request, openRequest, error);
     try {
       if (this.#isFull()) {
         this.#options.crowded?.();
         throw unavailable('too many requests at once');
       }
       judgeHead(request);
-      this.#options.serve(request, response, requestId, received)?.catch(fail);
+      this.#options.serve(request, response, requestId, openRequest)?.catch(fail);
     } catch (error) {
       fail(error);
     }
   }
 
-  #fail(request: IncomingMessage, { response, requestId }: Received, error: unknown): void {
+  #fail(request: IncomingMessage, { response, requestId }: OpenRequest, error: unknown): void {
     const { log, problems = false } = this.#options;
     const apiError = toApiError(error, log, { requestId, traceId: traceIdOf(request.headers.traceparent) });
     if (response.headersSent) return void (apiError !== error && response.destroy());

@@ -10,7 +10,7 @@ export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flu
   write(chunk: Buffer): boolean;
   end(last: string | Buffer | undefined, encoding: 'latin1'): unknown;
   addTrailers(trailers: [string, string][]): void;
-  once(event: 'drain', then: () => void): unknown;
+  once(event: 'drain', listener: () => void): unknown;
   destroy(): unknown;
 };
 
@@ -20,9 +20,9 @@ export interface ClientConnection {
   /** Seconds that the connection stays open after the present response; undefined = it does not. */
   readonly keepAliveS: number | undefined;
   /** Something was written. */
-  moved(): void;
+  noteProgress(): void;
   /** All was. */
-  answered(): void;
+  finishAnswer(): void;
 }
 
 /** A response written without `node:http`, byte for byte as it sends those that are passed on. */
@@ -70,7 +70,7 @@ export class RawResponse implements Downstream {
 
   flushHeaders(): void {
     if (this.#head === '') return;
-    this.#connection.moved();
+    this.#connection.noteProgress();
     this.#connection.socket.write(this.#head, 'latin1');
     this.#head = '';
   }
@@ -81,7 +81,7 @@ export class RawResponse implements Downstream {
     socket.cork();
     this.flushHeaders();
     if (this.#framing !== 'none' && chunk.length > 0) {
-      this.#connection.moved();
+      this.#connection.noteProgress();
       if (this.#framing === 'chunked') socket.write(`${chunk.length.toString(16)}\r\n`, 'latin1');
       socket.write(chunk);
       if (this.#framing === 'chunked') socket.write('\r\n', 'latin1');
@@ -102,7 +102,7 @@ export class RawResponse implements Downstream {
       text += `0\r\n${this.#trailers}\r\n`;
     }
     if (text !== '') this.#connection.socket.write(text, 'latin1');
-    this.#connection.answered();
+    this.#connection.finishAnswer();
   }
 
   /** A whole response, made elsewhere. */
@@ -112,11 +112,11 @@ export class RawResponse implements Downstream {
       this.#toHead ? text.slice(0, text.indexOf(HEAD_END) + HEAD_END.length) : text,
       'latin1',
     );
-    this.#connection.answered();
+    this.#connection.finishAnswer();
   }
 
-  once(event: 'drain', then: () => void): void {
-    this.#connection.socket.once(event, then);
+  once(event: 'drain', listener: () => void): void {
+    this.#connection.socket.once(event, listener);
   }
 
   destroy(): void {

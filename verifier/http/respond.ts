@@ -54,11 +54,11 @@ export function answerError(
 ): void {
   identify(response, requestId);
   if (error.code === 'SERVICE_UNAVAILABLE') response.setHeader('Retry-After', RETRY_AFTER_SECONDS);
-  const { type, body } = told(error, requestId, isProblem || response.req.url?.startsWith('/authz/'));
+  const { type, body } = errorBodyOf(error, requestId, isProblem || response.req.url?.startsWith('/authz/'));
   answer(response, error.status, type, body);
 }
 
-function told(error: ApiError, requestId: string, isProblem = false): { type: string; body: string } {
+function errorBodyOf(error: ApiError, requestId: string, isProblem = false): { type: string; body: string } {
   const { code, status, message } = error;
   return isProblem
     ? { type: PROBLEM_TYPE, body: problemBody({ status, code, requestId }) }

@@ -41,8 +41,8 @@ export function createRouter({ exact, below }: Routes): Handler {
         : methods[request.method ?? ''];
     if (handler !== undefined) return handler(request, response, requestId, events);
     if (methods === undefined) throw new ApiError('NOT_FOUND', 'no such path');
-    const allowed = Object.keys(methods).join(', ');
-    response.setHeader('Allow', allowed);
-    throw new ApiError('METHOD_NOT_ALLOWED', `this path takes ${allowed} only`);
+    const names = Object.keys(methods).join(', ');
+    response.setHeader('Allow', names);
+    throw new ApiError('METHOD_NOT_ALLOWED', `this path takes ${names} only`);
   };
 }

@@ -106,8 +106,8 @@ export function followCertificate(
  * process.
  */
 export class Response<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
-  constructor(...of: ConstructorParameters<typeof ServerResponse<Request>>) {
-    super(...of);
+  constructor(...args: ConstructorParameters<typeof ServerResponse<Request>>) {
+    super(...args);
     this.on('error', ignore);
   }
 
@@ -121,12 +121,12 @@ const ignore = () => undefined;
 
 /** An HTTP server, or with a certificate an HTTPS server, otherwise the same. */
 export function createHttpServer(
-  given: ServerOptions & { headersTimeout: number },
+  serverOptions: ServerOptions & { headersTimeout: number },
   certificate: Certificate | undefined,
   serve: RequestListener,
 ): Server {
   // Missing from the types: requests without a body come with its end read.
-  const options = { ...given, optimizeEmptyRequests: true, ServerResponse: Response };
+  const options = { ...serverOptions, optimizeEmptyRequests: true, ServerResponse: Response };
   if (certificate === undefined) return createServer(options, serve);
   const handshakeTimeout = options.headersTimeout;
   const server = createHttpsServer({ ...options, handshakeTimeout }, serve);

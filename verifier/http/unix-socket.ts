@@ -47,8 +47,8 @@ export async function listenUnix(server: Server, path: string): Promise<() => vo
   const { dev, ino } = await lstat(own, { bigint: true });
   await unlink(own);
   return () => {
-    const found = lstatSync(path, { bigint: true, throwIfNoEntry: false });
-    if (found?.ino === ino && found.dev === dev) unlinkSync(path);
+    const stats = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+    if (stats?.ino === ino && stats.dev === dev) unlinkSync(path);
   };
 }
 
@@ -64,7 +64,7 @@ function bind(server: Server, path: string): Promise<void> {
 
 /** Gives the socket `own` the name `path`, too, which a dead one may have. */
 async function place(own: string, path: string): Promise<void> {
-  while (!(await linked(own, path))) {
+  while (!(await tryLink(own, path))) {
     if (await isTaken(own, path)) {
       throw Object.assign(new Error(`${path}: already in use`), { code: 'EADDRINUSE' });
     }
@@ -81,7 +81,7 @@ async function isTaken(own: string, path: string): Promise<boolean> {
   if (identity === undefined) return false;
   if (identity === 'no socket' || (await isAnswered(path))) return true;
   const claim = claimOn(path, identity);
-  if (!(await linked(own, claim))) return isTaken(own, claim);
+  if (!(await tryLink(own, claim))) return isTaken(own, claim);
   try {
     if ((await identityOf(path)) === identity) await unlink(path);
   } finally {
@@ -97,13 +97,13 @@ export function claimOn(path: string, identity: string): string {
 
 /** Identifies a file, also among those that have its inode later; undefined = there is none. */
 export async function identityOf(path: string): Promise<string | undefined> {
-  const found = await lstat(path, { bigint: true }).catch(unless('ENOENT'));
-  if (found === undefined) return undefined;
-  return found.isSocket() ? `${found.dev} ${found.ino} ${found.mtimeNs}` : 'no socket';
+  const stats = await lstat(path, { bigint: true }).catch(unless('ENOENT'));
+  if (stats === undefined) return undefined;
+  return stats.isSocket() ? `${stats.dev} ${stats.ino} ${stats.mtimeNs}` : 'no socket';
 }
 
 /** Gives a file a second name; false where there is a file of that name. */
-async function linked(from: string, to: string): Promise<boolean> {
+async function tryLink(from: string, to: string): Promise<boolean> {
   return (await link(from, to).then(() => true, unless('EEXIST'))) === true;
 }
 

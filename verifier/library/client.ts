@@ -110,16 +110,16 @@ class SidecarClient implements KeyVerifier {
     this.#inFlight++;
     const over = new AbortController();
     try {
-      const late = () => outage(`no answer from the sidecar within ${this.#timeoutMs} ms`);
+      const tooLate = () => outage(`no answer from the sidecar within ${this.#timeoutMs} ms`);
       const verdict = await atMost(
         this.#clock,
         this.#timeoutMs,
-        this.#ask({ key, apiId, tags, ...requirementFields(options ?? {}) }, over.signal),
-        late,
+        this.#post({ key, apiId, tags, ...requirementFields(options ?? {}) }, over.signal),
+        tooLate,
       );
       if (apiId !== undefined && 'apiId' in verdict && verdict.apiId !== apiId)
         throw outage('the sidecar gave a verdict on a key of another API than was asked for');
-      this.#turned(true, '');
+      this.#setLive(true, '');
       return verdict;
     } catch (error) {
       if (this.#closing.signal.aborted) throw closedError();
@@ -127,7 +127,7 @@ class SidecarClient implements KeyVerifier {
       if (error instanceof WrongQuestion) throw error;
       const fault =
         error instanceof VerifierError ? error : outage(`the sidecar is out of reach: ${codeOf(error)}`);
-      this.#turned(false, fault.message);
+      this.#setLive(false, fault.message);
       throw fault;
     } finally {
       over.abort();
@@ -145,17 +145,17 @@ class SidecarClient implements KeyVerifier {
   }
 
   /** Asks once more where a connection that was kept ended before its answer came; at worst a key with credits pays twice. */
-  async #ask(question: object, signal: AbortSignal): Promise<KeyVerdict> {
+  async #post(question: object, signal: AbortSignal): Promise<KeyVerdict> {
     const body = JSON.stringify(question);
     try {
-      return await this.#askOnce(body, signal);
+      return await this.#postOnce(body, signal);
     } catch (error) {
       if (!BROKEN.has(codeOf(error)) || signal.aborted) throw error;
-      return this.#askOnce(body, signal);
+      return this.#postOnce(body, signal);
     }
   }
 
-  async #askOnce(body: string, signal: AbortSignal): Promise<KeyVerdict> {
+  async #postOnce(body: string, signal: AbortSignal): Promise<KeyVerdict> {
     const { statusCode, body: answer } = await this.#pool.request({
       method: 'POST',
       path: this.#path,
@@ -165,8 +165,8 @@ class SidecarClient implements KeyVerifier {
     });
     const text = await answer.text();
     if (statusCode === 503) throw outage('the sidecar cannot decide');
-    const wrong = statusCode === 400 ? wrongQuestion(text) : undefined;
-    if (wrong !== undefined) throw wrong;
+    const questionError = statusCode === 400 ? wrongQuestion(text) : undefined;
+    if (questionError !== undefined) throw questionError;
     if (statusCode !== 200)
       throw outage(`the sidecar answered ${statusCode}: is there a verifier at this address?`);
     const verdict = verdictFrom(text);
@@ -174,7 +174,7 @@ class SidecarClient implements KeyVerifier {
     return verdict;
   }
 
-  #turned(live: boolean, reason: string): void {
+  #setLive(live: boolean, reason: string): void {
     if (this.#live === live) return;
     this.#live = live;
     if (live) this.#listeners.emit('live', {});

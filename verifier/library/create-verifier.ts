@@ -62,7 +62,7 @@ class LocalVerifier implements LocalKeyVerifier {
   /** The engine's, counted. */
   readonly #verifier: VerdictSource;
   readonly #unregister: (() => void)[] = [];
-  readonly #shownIn = new WeakSet<MetricsRegistry>();
+  readonly #registries = new WeakSet<MetricsRegistry>();
   readonly #listeners = new EventListeners();
   readonly #closing = new AbortController();
   #closed: Promise<void> | undefined;
@@ -76,8 +76,8 @@ class LocalVerifier implements LocalKeyVerifier {
       apiIds,
       clock,
       log,
-      events: (apiId) => this.#heard(apiId, this.#metrics.followerEvents(followerLog(apiId, log))),
-      verdicts: () => this.#metrics.verdictsGiven,
+      events: (apiId) => this.#withListeners(apiId, this.#metrics.followerEvents(followerLog(apiId, log))),
+      verdicts: () => this.#metrics.verdictTotals,
     });
     this.#verifier = this.#metrics.count(this.#engine.verifier, clock);
     watchState(this.#metrics.registry, this.#engine.verifier, apiIds, this.#engine.usage);
@@ -95,8 +95,8 @@ class LocalVerifier implements LocalKeyVerifier {
 
   async verify(key: string, options?: QuestionOptions): Promise<KeyVerdict> {
     const rest = readQuestionOptions(key, options);
-    const decided = this.#decide(key, rest);
-    if (decided !== undefined) return keyVerdict(decided);
+    const fromMemory = this.#decide(key, rest);
+    if (fromMemory !== undefined) return keyVerdict(fromMemory);
     if (this.#isClosed) throw closedError();
     let verdict: Verdict;
     try {
@@ -127,31 +127,33 @@ class LocalVerifier implements LocalKeyVerifier {
   registerMetrics(registry: MetricsRegistry): void {
     if (typeof Object(registry).registerMetric !== 'function')
       throw new TypeError('registry: must be a registry of prom-client');
-    if (this.#isClosed || this.#shownIn.has(registry)) return;
+    if (this.#isClosed || this.#registries.has(registry)) return;
     this.#unregister.push(registerMetrics(this.#metrics.registry, registry));
-    this.#shownIn.add(registry);
+    this.#registries.add(registry);
   }
 
   #decide(key: string, rest: KeylessQuestion): Verdict | undefined {
     if (this.#isClosed) return undefined;
-    return mayBeKey(key) ? this.#verifier.decide(questionAbout(key, rest)) : this.#metrics.given(NOT_FOUND);
+    return mayBeKey(key)
+      ? this.#verifier.decide(questionAbout(key, rest))
+      : this.#metrics.countVerdict(NOT_FOUND);
   }
 
   async #close(): Promise<void> {
     this.#isClosed = true;
     this.#closing.abort();
     for (const unregister of this.#unregister) unregister();
-    const held = holdProcess();
+    const hold = holdProcess();
     try {
       await this.#engine.stop();
       await this.#engine.close();
     } finally {
-      held.cancel();
+      hold.cancel();
     }
   }
 
   /** Tells the application before the log. */
-  #heard(apiId: string, events: FollowerEvents): FollowerEvents {
+  #withListeners(apiId: string, events: FollowerEvents): FollowerEvents {
     return {
       ...events,
       live: (position, leaseMs) => {

@@ -27,10 +27,10 @@ export function logFault(log: unknown): string | undefined {
 function withoutCommands(fields: unknown): object {
   const entries = Object.entries(Object(fields) as object);
   return Object.fromEntries(
-    entries.map(([name, value]) => [name, value instanceof Error ? told(value) : value]),
+    entries.map(([name, value]) => [name, value instanceof Error ? errorFields(value) : value]),
   );
 }
 
-function told({ name, message, stack, cause }: Error): object {
-  return { name, message, stack, ...(cause instanceof Error ? { cause: told(cause) } : {}) };
+function errorFields({ name, message, stack, cause }: Error): object {
+  return { name, message, stack, ...(cause instanceof Error ? { cause: errorFields(cause) } : {}) };
 }

@@ -17,13 +17,13 @@ export class EventListeners {
     if (!listeners) throw new TypeError(`event: must be ${Object.keys(this.#listeners).join(' or ')}`);
     if (typeof listener !== 'function') throw new TypeError('listener: must be a function');
     // Its own function, so that who listens twice is told twice, and ends each by itself.
-    const own: Listener<E> = (told) => listener(told);
+    const own: Listener<E> = (detail) => listener(detail);
     listeners.add(own);
     return () => void listeners.delete(own);
   }
 
   /** Tells the listeners soon. One that throws is the application's own fault and holds nothing up here. */
-  emit<E extends keyof VerifierEvents>(event: E, told: VerifierEvents[E]): void {
-    for (const listener of this.#listeners[event]) queueMicrotask(() => listener(told));
+  emit<E extends keyof VerifierEvents>(event: E, detail: VerifierEvents[E]): void {
+    for (const listener of this.#listeners[event]) queueMicrotask(() => listener(detail));
   }
 }

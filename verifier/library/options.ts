@@ -8,7 +8,7 @@ import {
 } from '#shared/process/load-config.ts';
 import { readQuery } from '../core/permissions.ts';
 
-type Given = Readonly<Record<string, unknown>>;
+type OptionsObject = Readonly<Record<string, unknown>>;
 
 /** The name of a setting in code: `cacheKeysMax` of CACHE_KEYS_MAX. */
 export const camelCase = (name: string) =>
@@ -22,18 +22,18 @@ export const camelCase = (name: string) =>
  */
 export function configFrom<S extends Settings>(
   settings: S,
-  given: Given,
+  options: OptionsObject,
   { prefix = '', place = '' } = {},
 ): ConfigOf<S> {
   const texts: Record<string, string> = {};
   const faults: string[] = [];
-  const named: Record<string, Setting<unknown>> = {};
+  const settingsByOption: Record<string, Setting<unknown>> = {};
   const names = new Map<string, string>();
   for (const [name, setting] of Object.entries(settings)) {
     const option = camelCase(name.slice(prefix.length));
-    named[place + option] = setting;
+    settingsByOption[place + option] = setting;
     names.set(option, name);
-    const value = given[option];
+    const value = options[option];
     if (value === undefined) continue;
     const kind = kindOf(setting);
     // An empty text would stand for the default.
@@ -43,10 +43,10 @@ export function configFrom<S extends Settings>(
       );
     else texts[place + option] = String(value);
   }
-  for (const option of Object.keys(given))
+  for (const option of Object.keys(options))
     if (!names.has(option)) faults.push(`${place}${option}: unknown option`);
   try {
-    const read = loadConfig(named, texts);
+    const read = loadConfig(settingsByOption, texts);
     if (faults.length > 0) throw new ConfigError(faults);
     return Object.fromEntries(
       [...names].map(([option, name]) => [name, read[place + option]]),
@@ -69,10 +69,10 @@ export function wrongOptions(faults: readonly string[]): TypeError {
 }
 
 /** Throws TypeError where that is no object of options. */
-export function optionsObject(given: unknown, place: string): Given {
-  if (typeof given !== 'object' || given === null || Array.isArray(given))
+export function optionsObject(value: unknown, place: string): OptionsObject {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw wrongOptions([`${place}: must be an object`]);
-  return given as Given;
+  return value as OptionsObject;
 }
 
 /** Returns what is wrong with an API's id; undefined = nothing. */

@@ -20,23 +20,23 @@ export async function readyWithin(
   if (typeof timeoutMs !== 'number' || !(timeoutMs >= 0 && timeoutMs <= READY_TIMEOUT_MS_MAX)) {
     throw wrongOptions([`timeoutMs: must be a number from 0 to ${READY_TIMEOUT_MS_MAX} ms`]);
   }
-  const held = holdProcess();
+  const hold = holdProcess();
   const over = new AbortController();
   const timer = clock.after(timeoutMs, () => over.abort());
   const ends = AbortSignal.any([closing, over.signal]);
   try {
-    for (let still: string | undefined = 'nothing was asked yet'; ; ) {
-      if (!ends.aborted) still = await untilAborted(missing(), ends, still);
+    for (let reason: string | undefined = 'nothing was asked yet'; ; ) {
+      if (!ends.aborted) reason = await untilAborted(missing(), ends, reason);
       if (closing.aborted) throw new VerifierError('CLOSED', 'the verifier was closed');
-      if (still === undefined) return;
+      if (reason === undefined) return;
       if (over.signal.aborted) {
-        throw new VerifierError('SERVICE_UNAVAILABLE', `not ready within ${timeoutMs} ms: ${still}`);
+        throw new VerifierError('SERVICE_UNAVAILABLE', `not ready within ${timeoutMs} ms: ${reason}`);
       }
       await pause(clock, READY_POLL_MS, ends);
     }
   } finally {
     timer.cancel();
-    held.cancel();
+    hold.cancel();
   }
 }
 

@@ -2,32 +2,32 @@ import type { Registry } from 'prom-client';
 import type { MetricsRegistry } from './key-verifier.ts';
 
 /** Verifiers that an application's registry shows, by their numbers, and the metrics for all of them. */
-interface Shown {
+interface RegistryEntry {
   readonly verifiers: Map<number, Registry>;
   readonly metrics: readonly SharedMetric[];
 }
 
 type OwnMetric = ReturnType<Registry['getMetricsAsArray']>[number];
 
-const shownIn = new WeakMap<MetricsRegistry, Shown>();
+const entries = new WeakMap<MetricsRegistry, RegistryEntry>();
 
 /**
  * Shows a verifier's own metrics in a registry of the application, with the label `verifier`: 1, or the next number that is
  * free. Throws what the registry throws, as where a metric of another has such a name. Returns what takes them out again.
  */
 export function registerMetrics(own: Registry, registry: MetricsRegistry): () => void {
-  const shown = shownIn.get(registry) ?? metricsLike(own);
+  const entry = entries.get(registry) ?? metricsLike(own);
   // Once more each time: the application may have cleared it.
-  for (const metric of shown.metrics) registry.registerMetric(metric);
-  shownIn.set(registry, shown);
-  const { verifiers } = shown;
+  for (const metric of entry.metrics) registry.registerMetric(metric);
+  entries.set(registry, entry);
+  const { verifiers } = entry;
   let number = 1;
   while (verifiers.has(number)) number++;
   verifiers.set(number, own);
   return () => void verifiers.delete(number);
 }
 
-function metricsLike(own: Registry): Shown {
+function metricsLike(own: Registry): RegistryEntry {
   const verifiers = new Map<number, Registry>();
   const metrics = own.getMetricsAsArray().map((metric) => new SharedMetric(metric, verifiers));
   return { verifiers, metrics };
@@ -43,12 +43,12 @@ class SharedMetric {
   readonly #name: string;
   readonly #verifiers: ReadonlyMap<number, Registry>;
 
-  constructor(like: OwnMetric, verifiers: ReadonlyMap<number, Registry>) {
-    this.name = like.name;
-    this.#name = like.name;
-    this.help = like.help;
-    this.type = like.type;
-    this.aggregator = like.aggregator;
+  constructor(original: OwnMetric, verifiers: ReadonlyMap<number, Registry>) {
+    this.name = original.name;
+    this.#name = original.name;
+    this.help = original.help;
+    this.type = original.type;
+    this.aggregator = original.aggregator;
     this.#verifiers = verifiers;
   }
 

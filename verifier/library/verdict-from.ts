@@ -6,7 +6,7 @@ import type { KeyVerdict } from './key-verifier.ts';
  * Reads a verifyKey response. undefined = it is none, or one that a later version may give: then nothing is known of the key.
  */
 export function verdictFrom(text: string): KeyVerdict | undefined {
-  const body = parsed(text);
+  const body = parseJson(text);
   if (!isObject(body)) return undefined;
   const { requestId: _, ...verdict } = body;
   const row = rowOf(verdict['code']);
@@ -27,7 +27,7 @@ const isOfType = (type: string, value: unknown): boolean =>
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

@@ -9,7 +9,7 @@ import { LookupGivenUp } from '../core/verifier.ts';
 
 const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'hole', 'nonce', 'damaged'];
 /** Verdicts that refuse a known key, as a list to read. */
-const REFUSED = codesWhere(({ status, usage }) => status !== 200 && usage !== undefined).join(', ');
+const REFUSAL_CODES = codesWhere(({ status, usage }) => status !== 200 && usage !== undefined).join(', ');
 const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
 
 /**
@@ -62,7 +62,7 @@ export class Metrics {
     const verdicts = this.#verdicts;
     new Counter({
       name: 'keyfence_verdicts_total',
-      help: `Verdicts by code and source: memory, or a look-up at Redis. VALID was allowed; ${REFUSED} refused a known key, NOT_FOUND an unknown or mistyped one. The hit rate is memory ÷ all. Verifications without a verdict are in keyfence_undecided_total.`,
+      help: `Verdicts by code and source: memory, or a look-up at Redis. VALID was allowed; ${REFUSAL_CODES} refused a known key, NOT_FOUND an unknown or mistyped one. The hit rate is memory ÷ all. Verifications without a verdict are in keyfence_undecided_total.`,
       labelNames: ['code', 'source'],
       registers: [this.registry],
       collect() {
@@ -75,7 +75,7 @@ export class Metrics {
   }
 
   /** Verdicts since the start, by where they came from and by what they were. */
-  get verdictsGiven() {
+  get verdictTotals() {
     const { memory, redis } = this.#verdicts;
     const sum = (counts: VerdictCounts) => Object.values(counts).reduce((a, b) => a + b);
     return {
@@ -88,7 +88,7 @@ export class Metrics {
   readonly crowded = (): void => this.#undecided.inc({ reason: 'crowded' });
 
   /** Counts a verdict that was clear without asking. */
-  given(verdict: Verdict): Verdict {
+  countVerdict(verdict: Verdict): Verdict {
     this.#verdicts.memory[verdict.code]++;
     return verdict;
   }
@@ -97,8 +97,8 @@ export class Metrics {
   count(verifier: VerdictSource, clock: Clock): VerdictSource {
     const { memory, redis } = this.#verdicts;
     const undecided = this.#undecided;
-    const decided = this.#lookups.labels({ outcome: 'decided' });
-    const gaveUp = this.#lookups.labels({ outcome: 'undecided' });
+    const decidedWait = this.#lookups.labels({ outcome: 'decided' });
+    const undecidedWait = this.#lookups.labels({ outcome: 'undecided' });
     return {
       decide(question) {
         const verdict = verifier.decide(question);
@@ -112,14 +112,14 @@ export class Metrics {
         return verifier.lookUp(question).then(
           (verdict) => {
             redis[verdict.code]++;
-            decided.observe(seconds());
+            decidedWait.observe(seconds());
             return verdict;
           },
           (error) => {
             // The question was wrong: asked again, it is refused again.
             if (error instanceof ApiError && error.code === 'BAD_REQUEST') throw error;
             undecided.inc({ reason: error instanceof LookupGivenUp ? error.reason : 'redis' });
-            gaveUp.observe(seconds());
+            undecidedWait.observe(seconds());
             throw error;
           },
         );

@@ -162,8 +162,8 @@ function perLabel(
   const values = new Map<string, number>();
   for (const follower of followers) {
     const label = [...apiIds, SHARED_LOG].includes(follower.apiId) ? follower.apiId : OTHER_APIS;
-    const others = values.get(label);
-    values.set(label, others === undefined ? read(follower) : join(others, read(follower)));
+    const previous = values.get(label);
+    values.set(label, previous === undefined ? read(follower) : join(previous, read(follower)));
   }
   return values;
 }

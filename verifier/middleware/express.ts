@@ -42,7 +42,8 @@ export function keyfence<R extends ExpressRequest = ExpressRequest>(
     removeIdentity(request);
     const { rawHeaders, originalUrl, url = '', id } = request;
     const passage = guard.check({ rawHeaders, target: originalUrl ?? url, request, carrier: request, id });
-    if (passage instanceof Promise) void passage.then((late) => settle(request, response, late, next));
+    if (passage instanceof Promise)
+      void passage.then((latePassage) => settle(request, response, latePassage, next));
     else settle(request, response, passage, next);
   };
 }

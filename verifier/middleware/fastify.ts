@@ -49,17 +49,17 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     if (rules === false) return undefined;
     if (typeof rules !== 'object' || rules === null)
       throw wrongOptions(['config.apiKey: must be false or an object']);
-    const known = guards.get(rules) ?? guard.with(rules);
-    guards.set(rules, known);
-    return known;
+    const routeGuard = guards.get(rules) ?? guard.with(rules);
+    guards.set(rules, routeGuard);
+    return routeGuard;
   };
   if (hasChildren(instance)) {
     throw wrongOptions(['register: keyfence comes before the plugins whose routes it is to guard']);
   }
   // Fastify makes routeOptions anew at each request: not asked for where no route can have rules of its own.
   let someHaveRules = instance.printRoutes() !== NO_ROUTES;
-  if (!instance.hasDecorator(GUARDED)) {
-    instance.decorate(GUARDED, true);
+  if (!instance.hasDecorator(GUARD_MARK)) {
+    instance.decorate(GUARD_MARK, true);
     instance.decorateRequest('apiKey', undefined);
   }
   instance.addHook('onRoute', ({ config }) => {
@@ -82,7 +82,8 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
       next(error as Error);
       return;
     }
-    if (passage instanceof Promise) void passage.then((late) => settle(request, reply, late, next));
+    if (passage instanceof Promise)
+      void passage.then((latePassage) => settle(request, reply, latePassage, next));
     else settle(request, reply, passage, next);
   };
   const name = `keyfence-${newRequestId()}`;
@@ -101,7 +102,7 @@ const NOTHING_GUARDED =
 const isChild = (instance: FastifyInstance) => Object.getPrototypeOf(instance) !== Object.prototype;
 
 /** The mark of instances whose requests have `apiKey`, with those made of them. */
-const GUARDED = Symbol('keyfence.guarded');
+const GUARD_MARK = Symbol('keyfence.guarded');
 
 /** The text of printRoutes where there are no routes; whatever else it says, they are asked for their rules. */
 const NO_ROUTES = '(empty tree)';

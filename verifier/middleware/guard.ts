@@ -40,7 +40,7 @@ export interface Guard<R> {
    * Judges a request, at once where memory may tell. One that another guard let pass by the same key is judged anew, and pays
    * only what this guard asks for beyond that.
    */
-  check(asking: Asking<R>): Passage | Promise<Passage>;
+  check(incoming: IncomingRequest<R>): Passage | Promise<Passage>;
   /** The same guard for other sources or another API. Throws TypeError, which names every wrong option. */
   with(options: RouteGuardOptions<R>): Guard<R>;
   /** Closes the client that was made for `url` or `unixSocket`; a verifier that was handed in stays. */
@@ -48,7 +48,7 @@ export interface Guard<R> {
 }
 
 /** A request that wants to pass. */
-export interface Asking<R> {
+export interface IncomingRequest<R> {
   /** Names and values of its headers in turn. */
   readonly rawHeaders: readonly string[];
   /** Its path and query. */
@@ -79,36 +79,39 @@ export function createGuard<R>(options: GuardOptions<R>): Guard<R> {
 
 interface Rules<R> {
   readonly sources: readonly Source[];
-  readonly asked: QuestionOptions | undefined;
+  readonly questionOptions: QuestionOptions | undefined;
   /** Credits that a request costs, where that is not the same for all. */
   readonly costOf: ((request: R) => number) | undefined;
 }
 
 const DEFAULT_RULES: Rules<unknown> = {
   sources: ['bearer', 'x-api-key'],
-  asked: undefined,
+  questionOptions: undefined,
   costOf: undefined,
 };
 
 function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R> {
-  const given = optionsObject(options, 'options');
-  const faults = Object.keys(given).flatMap((name) => (OPTIONS.has(name) ? [] : [`${name}: unknown option`]));
+  const record = optionsObject(options, 'options');
+  const faults = Object.keys(record).flatMap((name) =>
+    OPTIONS.has(name) ? [] : [`${name}: unknown option`],
+  );
   const { apiId, sources, permissions, cost } = options;
   // One that is there and undefined is a mistake, which would let the keys of any API pass.
-  const fault = 'apiId' in given ? apiIdFault(apiId, 'apiId') : undefined;
+  const fault = 'apiId' in record ? apiIdFault(apiId, 'apiId') : undefined;
   if (fault !== undefined) faults.push(fault);
-  const lack = 'permissions' in given ? permissionsFault(permissions, 'permissions') : undefined;
-  if (lack !== undefined) faults.push(lack);
+  const permissionsProblem =
+    'permissions' in record ? permissionsFault(permissions, 'permissions') : undefined;
+  if (permissionsProblem !== undefined) faults.push(permissionsProblem);
   const isList =
-    Array.isArray(sources) && sources.length > 0 && sources.every((one) => SOURCES.includes(one));
+    Array.isArray(sources) && sources.length > 0 && sources.every((source) => SOURCES.includes(source));
   if (sources !== undefined && !isList) faults.push(`sources: must be an array of ${SOURCES.join(', ')}`);
-  if ('cost' in given && typeof cost !== 'function' && !isCost(cost))
+  if ('cost' in record && typeof cost !== 'function' && !isCost(cost))
     faults.push(`cost: must be a whole number from 0 to ${CREDITS_MAX}, or a function`);
   if (faults.length > 0) throw wrongOptions(faults);
-  const wanted = { ...byDefault.asked, ...askedIn(options) };
+  const merged = { ...byDefault.questionOptions, ...questionOptionsOf(options) };
   return {
     sources: isList ? SOURCES.filter((source) => sources.includes(source)) : byDefault.sources,
-    asked: Object.keys(wanted).length > 0 ? fixedOptions(wanted) : undefined,
+    questionOptions: Object.keys(merged).length > 0 ? fixedOptions(merged) : undefined,
     costOf: typeof cost === 'function' ? cost : cost === undefined ? byDefault.costOf : undefined,
   };
 }
@@ -116,7 +119,7 @@ function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R
 const OPTIONS: ReadonlySet<string> = new Set(['apiId', 'sources', 'permissions', 'cost']);
 
 /** The part of the options that a verifier is asked with. */
-const askedIn = <R>({ apiId, permissions, cost }: RouteGuardOptions<R>): QuestionOptions => ({
+const questionOptionsOf = <R>({ apiId, permissions, cost }: RouteGuardOptions<R>): QuestionOptions => ({
   ...(apiId === undefined ? {} : { apiId }),
   ...(permissions === undefined ? {} : { permissions }),
   ...(typeof cost === 'number' ? { remaining: { cost } } : {}),
@@ -141,48 +144,49 @@ function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<v
   return {
     close,
     with: (options) => guard(verifier, rulesOf(options, rules), close),
-    check(asking) {
-      const { rawHeaders, target, request, carrier } = asking;
+    check(incoming) {
+      const { rawHeaders, target, request, carrier } = incoming;
       let key = takesBearer ? loneBearer(rawHeaders) : undefined;
       if (key === undefined) {
         const credential = credentialOf(headersOf(rawHeaders), target, sources);
-        if ('fault' in credential) return refused({ code: credential.fault }, asking);
+        if ('fault' in credential) return refusalOf({ code: credential.fault }, incoming);
         ({ key } = credential);
       }
-      const cost = costOf === undefined ? (rules.asked?.remaining?.cost ?? 1) : checkedCost(costOf(request));
-      const paid = paymentOf(carrier, key);
+      const cost =
+        costOf === undefined ? (rules.questionOptions?.remaining?.cost ?? 1) : checkedCost(costOf(request));
+      const payment = paymentOf(carrier, key);
       try {
-        const asked =
-          paid?.question(rules.asked, cost) ??
-          (costOf ? { ...rules.asked, remaining: { cost } } : rules.asked);
-        const verdict = verifier.decide(key, asked);
-        if (verdict !== undefined) return settle(verdict, asking, key, cost);
-        return Promise.resolve(verifier.verify(key, asked))
-          .then((late) => settle(late, asking, key, cost))
-          .catch(() => unavailable(asking));
+        const questionOptions =
+          payment?.question(rules.questionOptions, cost) ??
+          (costOf ? { ...rules.questionOptions, remaining: { cost } } : rules.questionOptions);
+        const verdict = verifier.decide(key, questionOptions);
+        if (verdict !== undefined) return settle(verdict, incoming, key, cost);
+        return Promise.resolve(verifier.verify(key, questionOptions))
+          .then((lateVerdict) => settle(lateVerdict, incoming, key, cost))
+          .catch(() => unavailable(incoming));
       } catch {
-        return unavailable(asking);
+        return unavailable(incoming);
       }
     },
   };
 }
 
 /** Notes what a request has paid that may pass. */
-function settle(verdict: KeyVerdict, asking: Asking<unknown>, key: string, cost: number): Passage {
-  const { carrier } = asking;
-  const paid = paymentOf(carrier, key);
-  const passage = passageOf(paid?.completed(verdict) ?? verdict, asking);
+function settle(verdict: KeyVerdict, incoming: IncomingRequest<unknown>, key: string, cost: number): Passage {
+  const { carrier } = incoming;
+  const payment = paymentOf(carrier, key);
+  const passage = passageOf(payment?.completeVerdict(verdict) ?? verdict, incoming);
   if (!(passage instanceof Refusal))
-    notePayment(carrier, new Payment(key, Math.max(cost, paid?.cost ?? 0), passage));
+    notePayment(carrier, new Payment(key, Math.max(cost, payment?.cost ?? 0), passage));
   return passage;
 }
 
 /** Only a verdict that is VALID in all its parts lets pass; one that is not known decides nothing. */
-function passageOf(verdict: KeyVerdict, asking: Asking<unknown>): Passage {
+function passageOf(verdict: KeyVerdict, incoming: IncomingRequest<unknown>): Passage {
   if (verdict.code === 'VALID' && verdict.valid === true) return verdict;
   const { code } = verdict;
   const status: number = Object.hasOwn(VERDICTS, code) ? VERDICTS[code].status : 200;
-  return status === 200 ? unavailable(asking) : refused(outcomeOf(verdict), asking);
+  return status === 200 ? unavailable(incoming) : refusalOf(outcomeOf(verdict), incoming);
 }
 
 /** The verdict with all that it tells of credits and rate limits, for the headers of its answer. */
@@ -190,27 +194,27 @@ function outcomeOf(verdict: KeyVerdict): AuthzOutcome {
   const { code } = verdict;
   if (code !== 'RATE_LIMITED' && code !== 'USAGE_EXCEEDED') return { code };
   const { remaining, ratelimits } = verdict;
-  const exceeded = ratelimits?.find((limit) => limit.exceeded);
-  const retryMs = exceeded && exceeded.reset - systemClock.wallMs();
+  const exceededLimit = ratelimits?.find((limit) => limit.exceeded);
+  const retryMs = exceededLimit && exceededLimit.reset - systemClock.wallMs();
   return { code, spending: { code, remaining, limits: ratelimits?.map(limitOutcome), retryMs } };
 }
 
 /** The answer that `/authz` gives. */
-function refused(outcome: AuthzOutcome, asking: Asking<unknown>): Refusal {
-  const requestId = requestIdOf(asking);
+function refusalOf(outcome: AuthzOutcome, incoming: IncomingRequest<unknown>): Refusal {
+  const requestId = requestIdOf(incoming);
   const { status, headers, body } = authzAnswer(outcome, requestId, false);
   return new Refusal(status, [...headers, ...everyAnswer(requestId)], body);
 }
 
-function unavailable(asking: Asking<unknown>): Refusal {
-  const requestId = requestIdOf(asking);
+function unavailable(incoming: IncomingRequest<unknown>): Refusal {
+  const requestId = requestIdOf(incoming);
   const { code, status } = new ApiError('SERVICE_UNAVAILABLE', '');
   const headers: HeaderLine[] = [['Retry-After', String(RETRY_AFTER_SECONDS)], ...everyAnswer(requestId)];
   return new Refusal(status, headers, problemBody({ status, code, requestId }));
 }
 
 /** The id that the application's own log has, where a header may say it; else the client's own, or a new one. */
-function requestIdOf({ id, rawHeaders }: Asking<unknown>): string {
+function requestIdOf({ id, rawHeaders }: IncomingRequest<unknown>): string {
   const own = typeof id === 'string' || typeof id === 'number' ? String(id) : '';
   return /^[\x21-\x7e]{1,256}$/.test(own) ? own : requestIdFrom(headersOf(rawHeaders)['x-request-id']?.[0]);
 }

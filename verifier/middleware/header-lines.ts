@@ -2,9 +2,9 @@ import { bearerKey, type HeaderLines } from '../endpoints/credentials.ts';
 import { isIdentityHeader } from '../endpoints/identity-headers.ts';
 
 /** Headers that say who asks and by which key; no others are read. */
-const READ: ReadonlySet<string> = new Set(['authorization', 'x-api-key', 'x-request-id']);
+const READ_HEADERS: ReadonlySet<string> = new Set(['authorization', 'x-api-key', 'x-request-id']);
 /** Lengths of their names, so that most of the others are passed over by a comparison of numbers. */
-const LENGTHS: ReadonlySet<number> = new Set([...READ].map((name) => name.length));
+const LENGTHS: ReadonlySet<number> = new Set([...READ_HEADERS].map((name) => name.length));
 
 /** The headers that a guard reads, each line by itself, from names and values in turn. */
 export function headersOf(rawHeaders: readonly string[]): HeaderLines {
@@ -12,11 +12,11 @@ export function headersOf(rawHeaders: readonly string[]): HeaderLines {
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const [name, value] = [rawHeaders[i], rawHeaders[i + 1]];
     if (name === undefined || value === undefined || !LENGTHS.has(name.length)) continue;
-    const known = name.toLowerCase();
-    if (!READ.has(known)) continue;
-    const others = lines[known];
-    if (others === undefined) lines[known] = [value];
-    else others.push(value);
+    const lowerName = name.toLowerCase();
+    if (!READ_HEADERS.has(lowerName)) continue;
+    const values = lines[lowerName];
+    if (values === undefined) lines[lowerName] = [value];
+    else values.push(value);
   }
   return lines;
 }

@@ -31,7 +31,7 @@ export function keyfence(
       id: (context as Context).get('requestId'),
     });
     return passage instanceof Promise
-      ? passage.then((late) => settle(context, incoming, rawHeaders, late, next))
+      ? passage.then((latePassage) => settle(context, incoming, rawHeaders, latePassage, next))
       : settle(context, incoming, rawHeaders, passage, next);
   };
 }
@@ -62,10 +62,10 @@ function settle(
   }
   context.set('apiKey', passage);
   // Hono's own promise is of its context, which must not be taken for an answer.
-  return next().then(nothing);
+  return next().then(toUndefined);
 }
 
-const nothing = () => undefined;
+const toUndefined = () => undefined;
 
 function answer({ status, headers, body }: Refusal): Response {
   return new Response(body, { status, headers: headers.map(([name, value]) => [name, value]) });

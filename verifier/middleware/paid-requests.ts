@@ -21,15 +21,15 @@ export class Payment {
   }
 
   /** The question of a further guard: it costs what the request has not paid yet, and takes nothing more of the rate limit. */
-  question(asked: QuestionOptions | undefined, cost: number): QuestionOptions {
+  question(options: QuestionOptions | undefined, cost: number): QuestionOptions {
     const rest = Math.max(0, cost - this.cost);
     const isLimited = this.#verdict.ratelimits?.some(({ name }) => name === DEFAULT_LIMIT) === true;
     const ratelimits = isLimited ? { ratelimits: [{ name: DEFAULT_LIMIT, cost: 0 }] } : {};
-    return fixedOptions({ ...asked, remaining: { cost: rest }, ...ratelimits }, rest === 0);
+    return fixedOptions({ ...options, remaining: { cost: rest }, ...ratelimits }, rest === 0);
   }
 
   /** The verdict on that question with what only the first one told: what is left. */
-  completed(verdict: KeyVerdict): KeyVerdict {
+  completeVerdict(verdict: KeyVerdict): KeyVerdict {
     if (verdict.code !== 'VALID') return verdict;
     const { remaining, ratelimit, ratelimits } = this.#verdict;
     return {
@@ -45,18 +45,18 @@ const PAYMENT = Symbol('keyfence.payment');
 
 /** Returns what a request has paid by a key; undefined = no guard let it pass by that one. */
 export function paymentOf(carrier: Carrier, key: string): Payment | undefined {
-  const payment = (carrier as Paid)[PAYMENT];
+  const payment = (carrier as PaidRequest)[PAYMENT];
   return payment?.isFor(key) ? payment : undefined;
 }
 
 /** Remembers a payment as long as the request lives. */
 export function notePayment(carrier: Carrier, payment: Payment): void {
-  (carrier as Paid)[PAYMENT] = payment;
+  (carrier as PaidRequest)[PAYMENT] = payment;
 }
 
 /** The object by which all guards of a request know it again, such as Node's request. */
 export type Carrier = object;
 
-interface Paid {
+interface PaidRequest {
   [PAYMENT]?: Payment;
 }

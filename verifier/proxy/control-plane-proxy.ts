@@ -62,9 +62,9 @@ export async function createControlPlaneProxy(
   },
 ): Promise<ControlPlaneProxy> {
   const { id, config, clock, log } = options;
-  const ours: ReadonlySet<string> = new Set([...OURS, ...writtenByTracer()]);
-  const isOurs = (name: string) => ours.has(asReadByServers(name));
-  let loopTold = false;
+  const ownHeaders: ReadonlySet<string> = new Set([...OWN_HEADERS, ...writtenByTracer()]);
+  const isOurs = (name: string) => ownHeaders.has(asReadByServers(name));
+  let isLoopLogged = false;
   const limits = {
     connectionsMax: config.CONTROL_PLANE_CONNECTIONS_MAX,
     timeoutMs: config.CONTROL_PLANE_TIMEOUT_MS,
@@ -81,11 +81,11 @@ export async function createControlPlaneProxy(
     if (!OPERATION.test(target)) throw new ApiError('NOT_FOUND', 'no such path');
     const hops = headers.via ?? '';
     if (hops.split(/[\s,]+/).includes(id)) {
-      if (!loopTold) log.warn({ requestId }, LOOP);
-      loopTold = true;
+      if (!isLoopLogged) log.warn({ requestId }, LOOP);
+      isLoopLogged = true;
       throw unavailable(LOOP);
     }
-    const kept = endToEndHeaders(rawHeaders, headers.connection, isOurs);
+    const passedHeaders = endToEndHeaders(rawHeaders, headers.connection, isOurs);
     const client = forwardedFor(headers['x-forwarded-for']?.toString(), request.socket.remoteAddress);
     try {
       const body = bodyOf(request, response);
@@ -96,7 +96,7 @@ export async function createControlPlaneProxy(
         events,
         requestId,
         rawHeaders,
-        headers: [...kept, 'X-Forwarded-For', client, 'X-Request-Id', requestId, 'Via', `1.1 ${id}`],
+        headers: [...passedHeaders, 'X-Forwarded-For', client, 'X-Request-Id', requestId, 'Via', `1.1 ${id}`],
       });
     } catch (error) {
       throw error instanceof UpstreamError ? unavailable(MESSAGES[error.fault], error) : error;
@@ -112,19 +112,19 @@ export const notForwarded: Routes['below'] = [
   [
     '/v1/',
     ({ url: target = '' }) => {
-      const known = OPERATION.test(target);
-      throw new ApiError('NOT_FOUND', known ? NOT_HERE : 'no such path');
+      const isOperation = OPERATION.test(target);
+      throw new ApiError('NOT_FOUND', isOperation ? WRONG_SERVER : 'no such path');
     },
   ],
 ];
 
-const NOT_HERE =
+const WRONG_SERVER =
   'no such path: this is a verifier, which answers keys.verifyKey only; ask the control plane, or set CONTROL_PLANE_URL here';
 
 /** Calls as the interface names them, so that no other spelling of verifyKey leaves with somebody's key. */
 const OPERATION = /^\/v1\/(?!keys\.verifykey)[a-z]+\.[a-z]+(?:\?|$)/i;
 
-const OURS: ReadonlySet<string> = new Set(['host', 'x-forwarded-for', 'x-request-id']);
+const OWN_HEADERS: ReadonlySet<string> = new Set(['host', 'x-forwarded-for', 'x-request-id']);
 
 const MESSAGES: Readonly<Record<UpstreamFault, string>> = {
   busy: 'too many calls to the control plane at once; nothing was done',

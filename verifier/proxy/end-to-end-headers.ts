@@ -31,16 +31,16 @@ export function endToEndHeaders(
   connection: string | readonly string[] | undefined,
   drop: (name: string, value: string) => boolean,
 ): string[] {
-  const named = nominated(String(connection ?? ''));
-  const kept: string[] = [];
+  const connectionNames = namesIn(String(connection ?? ''));
+  const headers: string[] = [];
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] ?? '';
     const value = raw[i + 1] ?? '';
     const lower = name.toLowerCase();
-    const staysBehind = HOP_BY_HOP.has(lower) || (named.has(lower) && !isNeeded(lower));
-    if (!staysBehind && !drop(lower, value)) kept.push(name, value);
+    const staysBehind = HOP_BY_HOP.has(lower) || (connectionNames.has(lower) && !isNeeded(lower));
+    if (!staysBehind && !drop(lower, value)) headers.push(name, value);
   }
-  return kept;
+  return headers;
 }
 
 /**
@@ -51,9 +51,9 @@ const isNeeded = (name: string): boolean =>
   name === 'host' || name.startsWith('content-') || isForwarding(name);
 
 /** A set: a client may name thousands beside thousands of headers. */
-function nominated(connection: string): ReadonlySet<string> {
-  if (/^(?:keep-alive|close)?$/i.test(connection)) return NONE;
+function namesIn(connection: string): ReadonlySet<string> {
+  if (/^(?:keep-alive|close)?$/i.test(connection)) return NO_NAMES;
   return new Set(connection.split(',').map((name) => name.trim().toLowerCase()));
 }
 
-const NONE: ReadonlySet<string> = new Set();
+const NO_NAMES: ReadonlySet<string> = new Set();

@@ -29,10 +29,10 @@ import { type Body, bodyOf, type UpstreamPool } from './upstream.ts';
 import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 
 /** A request, however it was read. */
-interface Asking {
+interface ForwardRequest {
   readonly question: Question | undefined;
   /** The verdict on the key; undefined = nobody asks, as in a preflight. */
-  readonly accepted: Entry | undefined;
+  readonly entry: Entry | undefined;
   readonly method: string;
   readonly target: string;
   readonly rawHeaders: readonly string[];
@@ -61,36 +61,40 @@ export class Forwarder {
 
   /** @param identity who is asking, in headers */
   async send(
-    asking: Asking,
+    outgoing: ForwardRequest,
     identity: readonly HeaderLine[],
     response: Downstream,
     body: Body,
     events: RequestEvents,
   ): Promise<void> {
     const { authz, clock, config } = this.#options;
-    const { question, accepted, method, target, requestId, tunnelIdleMs } = asking;
-    const isTrusted = config.TRUSTED_PROXIES.has(asking.address);
+    const { question, entry, method, target, requestId, tunnelIdleMs } = outgoing;
+    const isTrusted = config.TRUSTED_PROXIES.has(outgoing.address);
     const drop = isTrusted ? this.#drop : this.#dropForwarding;
-    const kept = endToEndHeaders(asking.rawHeaders, asking.connection, drop);
-    for (const [name, value] of identity) kept.push(name, value);
-    kept.push('X-Forwarded-For', forwardedFor(isTrusted ? asking.forwardedFor : undefined, asking.address));
-    if (!isTrusted || !saysProtocol(kept)) kept.push('X-Forwarded-Proto', this.#isSecure ? 'https' : 'http');
-    kept.push('X-Request-Id', requestId);
-    const checkedMs = (clock.monotonicMs() - asking.startedAtMs).toFixed(2);
-    const place = question && accepted ? this.#rechecker.begin(response, question, accepted) : undefined;
+    const headers = endToEndHeaders(outgoing.rawHeaders, outgoing.connection, drop);
+    for (const [name, value] of identity) headers.push(name, value);
+    headers.push(
+      'X-Forwarded-For',
+      forwardedFor(isTrusted ? outgoing.forwardedFor : undefined, outgoing.address),
+    );
+    if (!isTrusted || !saysProtocol(headers))
+      headers.push('X-Forwarded-Proto', this.#isSecure ? 'https' : 'http');
+    headers.push('X-Request-Id', requestId);
+    const checkedMs = (clock.monotonicMs() - outgoing.startedAtMs).toFixed(2);
+    const place = question && entry ? this.#rechecker.begin(response, question, entry) : undefined;
     try {
       await this.#upstream.send(response, {
         method,
         body,
         target: withoutKey(target, authz.sources),
-        headers: kept,
+        headers,
         events,
         requestId,
-        rawHeaders: asking.rawHeaders,
+        rawHeaders: outgoing.rawHeaders,
         responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
         tunnelIdleMs,
         // Those that no key lets pass are one together.
-        holder: accepted?.keyId ?? '',
+        holder: entry?.keyId ?? '',
       });
     } catch (error) {
       throw error instanceof UpstreamError ? gatewayError(error) : error;
@@ -100,20 +104,20 @@ export class Forwarder {
   }
 
   /** Drops headers that must not reach the API, in any spelling that it may take for them, from a proxy that is believed. */
-  readonly #drop = (spelt: string, value: string) => {
-    const name = asReadByServers(spelt);
+  readonly #drop = (spelling: string, value: string) => {
+    const name = asReadByServers(spelling);
     return (
-      OURS.has(name) ||
+      OWN_HEADERS.has(name) ||
       this.#byTracer.has(name) ||
       isIdentityHeader(name) ||
       mayHoldKey(name, value, this.#options.authz.sources) ||
-      (name !== spelt && (isOfConnection(name) || isForwarding(name)))
+      (name !== spelling && (isOfConnection(name) || isForwarding(name)))
     );
   };
 
   /** The same from a client, and with them what only such a proxy may say. */
-  readonly #dropForwarding = (spelt: string, value: string) =>
-    isForwarding(asReadByServers(spelt)) || this.#drop(spelt, value);
+  readonly #dropForwarding = (spelling: string, value: string) =>
+    isForwarding(asReadByServers(spelling)) || this.#drop(spelling, value);
 }
 
 /** Tells whether `X-Forwarded-Proto` is among names and values in turn. */
@@ -122,14 +126,14 @@ const saysProtocol = (headers: readonly string[]): boolean =>
 
 /** Answers what Node's server has read. */
 export function handler(forwarder: Forwarder, { verifier, authz, config, clock }: ProxyOptions): Handler {
-  const wanted = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
+  const routeQuestion = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   return (request, response, requestId, events) => {
     const startedAtMs = clock.monotonicMs();
     const { method = '', url: target = '', rawHeaders, headers } = request;
     // Now, because a socket has none any more when its client has gone.
     const { remoteAddress: address } = request.socket;
     judge(request);
-    const asked = clientQuestion({ method, target }, request.headersDistinct, wanted, authz);
+    const question = clientQuestion({ method, target }, request.headersDistinct, routeQuestion, authz);
     // Not async: what is refused at once is answered before more of the request is read.
     const proceed = (outcome: AuthzOutcome): Promise<void> | undefined => {
       const answer = authzAnswer(outcome, requestId, authz.withMeta);
@@ -137,9 +141,9 @@ export function handler(forwarder: Forwarder, { verifier, authz, config, clock }
         identify(response, requestId);
         return void sendAnswer(response, answer);
       }
-      const asking: Asking = {
-        question: 'key' in asked ? asked : undefined,
-        accepted: 'entry' in outcome ? outcome.entry : undefined,
+      const outgoing: ForwardRequest = {
+        question: 'key' in question ? question : undefined,
+        entry: 'entry' in outcome ? outcome.entry : undefined,
         method,
         target,
         rawHeaders,
@@ -152,11 +156,11 @@ export function handler(forwarder: Forwarder, { verifier, authz, config, clock }
           ? { tunnelIdleMs: config.WEBSOCKET_IDLE_MS }
           : {}),
       };
-      return forwarder.send(asking, answer.headers, response, bodyOf(request, response), events);
+      return forwarder.send(outgoing, answer.headers, response, bodyOf(request, response), events);
     };
-    if ('code' in asked) return proceed(asked);
-    const verdict = verifier.decide(asked);
-    return verdict === undefined ? verifier.lookUp(asked).then(proceed) : proceed(verdict);
+    if ('code' in question) return proceed(question);
+    const verdict = verifier.decide(question);
+    return verdict === undefined ? verifier.lookUp(question).then(proceed) : proceed(verdict);
   };
 }
 
@@ -165,31 +169,31 @@ export function laneHandler(
   forwarder: Forwarder,
   { verifier, authz, config, clock, log }: ProxyOptions,
 ): (call: Call, connection: ClientConnection & RequestEvents) => void {
-  const wanted = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
+  const routeQuestion = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   const replies = gatewayReplies(ANSWERS, authz.withMeta);
   return (call, connection) => {
     const startedAtMs = clock.monotonicMs();
     const { remoteAddress: address } = connection.socket;
     const requestId = call.requestId || newRequestId();
-    const question = questionAbout(call.key, wanted);
+    const question = questionAbout(call.key, routeQuestion);
     const response = new RawResponse(connection, call.method === 'HEAD');
     const refuse = (verdict: Verdict): void => {
       const output = new Output();
-      replies.decided(output, verdict, requestId, connection.keepAliveS);
+      replies.addVerdict(output, verdict, requestId, connection.keepAliveS);
       response.answer(output.text);
     };
     const proceed = (verdict: Verdict): Promise<void> | undefined => {
       if (verdict.code !== 'VALID') return void refuse(verdict);
-      const asking = {
+      const outgoing = {
         ...call,
         question,
-        accepted: verdict.entry,
+        entry: verdict.entry,
         address,
         requestId,
         startedAtMs,
       };
       return forwarder.send(
-        asking,
+        outgoing,
         identityHeaders(verdict.entry, authz.withMeta),
         response,
         call.body,
@@ -197,14 +201,14 @@ export function laneHandler(
       );
     };
     const fail = (error: unknown) => {
-      const told = toApiError(error, log, { requestId, traceId: traceIdIn(call.rawHeaders) });
+      const apiError = toApiError(error, log, { requestId, traceId: traceIdIn(call.rawHeaders) });
       if (response.headersSent || response.destroyed) return;
-      response.answer(replies.refused(told, requestId, connection.keepAliveS));
+      response.answer(replies.refusal(apiError, requestId, connection.keepAliveS));
     };
     try {
       const verdict = verifier.decide(question);
-      const sent = verdict === undefined ? verifier.lookUp(question).then(proceed) : proceed(verdict);
-      sent?.catch(fail);
+      const sending = verdict === undefined ? verifier.lookUp(question).then(proceed) : proceed(verdict);
+      sending?.catch(fail);
     } catch (error) {
       fail(error);
     }
@@ -212,7 +216,7 @@ export function laneHandler(
 }
 
 /** Headers that the proxy sets itself, in place of the client's own. */
-const OURS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-id']);
+const OWN_HEADERS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-id']);
 
 /** Throws for what the API might understand in another way than we do, and for what shows its caller our headers. */
 function judge({ method, url, headersDistinct }: IncomingMessage): void {

@@ -1,7 +1,7 @@
 import { channel } from 'node:diagnostics_channel';
 
 /** Headers that a tracer writes into what is sent (W3C Trace Context). */
-const WRITTEN: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
+const TRACE_HEADERS: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
 
 /**
  * The trace headers, names in lower case, that a tracer in this process writes itself; none where there is no tracer. undici
@@ -9,7 +9,7 @@ const WRITTEN: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
  * OpenTelemetry's listen to undici from before the process's own code runs.
  */
 export function writtenByTracer(): ReadonlySet<string> {
-  return channel('undici:request:create').hasSubscribers ? WRITTEN : NONE;
+  return channel('undici:request:create').hasSubscribers ? TRACE_HEADERS : NO_HEADERS;
 }
 
-const NONE: ReadonlySet<string> = new Set();
+const NO_HEADERS: ReadonlySet<string> = new Set();

@@ -18,12 +18,12 @@ export type UpstreamFault = 'busy' | 'unreachable' | 'late' | 'cut' | 'invalid';
 export class UpstreamError extends Error {
   readonly fault: UpstreamFault;
   /** True if something of a response had come. */
-  readonly begun: boolean;
-  constructor(fault: UpstreamFault, cause?: unknown, begun = false) {
+  readonly hasBegun: boolean;
+  constructor(fault: UpstreamFault, cause?: unknown, hasBegun = false) {
     super(`no response: ${fault}`, { cause });
     this.name = 'UpstreamError';
     this.fault = fault;
-    this.begun = begun;
+    this.hasBegun = hasBegun;
   }
 }
 
@@ -42,7 +42,7 @@ const INTERIM_HEADS_MAX = 100;
 /** One request on its way, as undici tells of it. */
 export class UpstreamHandler implements Dispatcher.DispatchHandler {
   readonly #response: Downstream;
-  readonly #added: readonly string[];
+  readonly #addedHeaders: readonly string[];
   readonly #settled = Promise.withResolvers<void>();
   #controller: Dispatcher.DispatchController | undefined;
   readonly #tunnelIdleMs: number | undefined;
@@ -52,25 +52,25 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
   #interimHeads = 0;
   /** Timer of a response whose head is not its first. */
   #headTimer: Timer | undefined;
-  #late = false;
+  #isLate = false;
   /** The first piece of the body. */
   #first: Buffer | undefined;
-  #begun = false;
+  #hasBegun = false;
   /** True while the head that came is being written, and if it could not be. */
-  #unfit = false;
+  #isUnfit = false;
   #flushed = false;
   #over = false;
 
   constructor(
     response: Downstream,
     events: RequestEvents,
-    added: readonly string[],
+    addedHeaders: readonly string[],
     tunnelIdleMs: number | undefined,
     limit: HeadLimit,
   ) {
     this.#response = response;
     this.#limit = limit;
-    this.#added = added;
+    this.#addedHeaders = addedHeaders;
     this.#tunnelIdleMs = tunnelIdleMs;
     // A function of its own, not written where it is assigned: see "Garbage" in README.md.
     const abort = () => this.#controller?.abort(new Error('the client has gone'));
@@ -91,7 +91,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
   }
 
   onResponseStarted(): void {
-    this.#begun = true;
+    this.#hasBegun = true;
   }
 
   onResponseStart(
@@ -103,17 +103,17 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     if (status < 200) {
       this.#awaitHead();
       if (++this.#interimHeads <= INTERIM_HEADS_MAX) return;
-      this.#unfit = true;
+      this.#isUnfit = true;
       controller.abort(new Error('too many heads of 1xx'));
       return;
     }
     this.#headTimer?.cancel();
     const raw = latin1(controller.rawHeaders);
-    const kept = endToEndHeaders(raw, headers.connection, () => false);
-    kept.push(...this.#added);
-    this.#unfit = true;
-    this.#response.writeHead(status, phraseOf(statusMessage), kept);
-    this.#unfit = false;
+    const passedHeaders = endToEndHeaders(raw, headers.connection, () => false);
+    passedHeaders.push(...this.#addedHeaders);
+    this.#isUnfit = true;
+    this.#response.writeHead(status, phraseOf(statusMessage), passedHeaders);
+    this.#isUnfit = false;
     process.nextTick(() => this.#flush(controller));
   }
 
@@ -122,7 +122,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     if (this.#headTimer !== undefined || this.#sentMs === undefined) return;
     const { clock, timeoutMs } = this.#limit;
     this.#headTimer = clock.after(Math.max(0, this.#sentMs + timeoutMs - clock.monotonicMs()), () => {
-      this.#late = true;
+      this.#isLate = true;
       this.#controller?.abort(new Error('heads of 1xx, and no other in time'));
     });
   }
@@ -147,14 +147,14 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
         );
       return;
     }
-    const kept = endToEndHeaders(latin1(controller.rawHeaders), headers.connection, () => false);
+    const passedHeaders = endToEndHeaders(latin1(controller.rawHeaders), headers.connection, () => false);
     response.writeHead(status, 'Switching Protocols', [
       'Connection',
       'Upgrade',
       'Upgrade',
       'websocket',
-      ...kept,
-      ...this.#added,
+      ...passedHeaders,
+      ...this.#addedHeaders,
     ]);
     response.flushHeaders();
     join(client, upstream, this.#tunnelIdleMs ?? 0).then(this.#settled.resolve, this.#settled.reject);
@@ -208,15 +208,15 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#end();
     if (this.#response.headersSent) this.#response.destroy();
     if (this.#response.headersSent || this.#response.destroyed) this.#settled.resolve();
-    else this.#settled.reject(new UpstreamError(fault, error, this.#begun));
+    else this.#settled.reject(new UpstreamError(fault, error, this.#hasBegun));
   }
 
   #faultOf(error: Error): UpstreamFault {
     if (this.#controller === undefined) return 'unreachable';
     const code = 'code' in error ? error.code : undefined;
-    if (this.#late || code === 'UND_ERR_HEADERS_TIMEOUT') return 'late';
+    if (this.#isLate || code === 'UND_ERR_HEADERS_TIMEOUT') return 'late';
     const isUnread = code === 'UND_ERR_HEADERS_OVERFLOW' || error.name === 'HTTPParserError';
-    return isUnread || this.#unfit ? 'invalid' : 'cut';
+    return isUnread || this.#isUnfit ? 'invalid' : 'cut';
   }
 }
 

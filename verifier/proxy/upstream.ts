@@ -122,7 +122,7 @@ export class UpstreamPool implements UpstreamStats {
     const place = holder === undefined ? undefined : this.#held.placeOf(holder);
     const held = place === undefined ? 0 : this.#held.at(place);
     if (held >= this.#limits.connectionsMax - this.#inFlight)
-      throw this.#noted(new UpstreamError('busy'), options);
+      throw this.logFault(new UpstreamError('busy'), options);
     this.#inFlight++;
     if (place !== undefined) this.#held.add(place, 1);
     try {
@@ -140,18 +140,18 @@ export class UpstreamPool implements UpstreamStats {
       const mayRepeat = body === null && SAFE_METHODS.has(method);
       await dispatch().catch((error: UpstreamError) => {
         // Most often the server had just closed an idle connection (RFC 9110 §9.2.2).
-        if (mayRepeat && error.fault === 'cut' && !error.begun) return dispatch();
+        if (mayRepeat && error.fault === 'cut' && !error.hasBegun) return dispatch();
         throw error;
       });
     } catch (error) {
-      throw error instanceof UpstreamError ? this.#noted(error, options) : error;
+      throw error instanceof UpstreamError ? this.logFault(error, options) : error;
     } finally {
       this.#inFlight--;
       if (place !== undefined) this.#held.add(place, -1);
     }
   }
 
-  #noted(error: UpstreamError, request: Parameters<FaultLog['tell']>[1]): UpstreamError {
+  logFault(error: UpstreamError, request: Parameters<FaultLog['tell']>[1]): UpstreamError {
     this.faults[error.fault]++;
     this.#log.tell(error, request);
     return error;

@@ -63,19 +63,19 @@ export class RedisDirectory implements Directory {
   }
 
   lookUp(secretHash: string): Promise<Pointer | undefined> {
-    return this.#keys.find(secretHash);
+    return this.#keys.lookUp(secretHash);
   }
 
   async exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<PoolReply[]> {
     const { members, held, recalls } = apiKeys(apiId);
     const names = turns.map(({ pool, window }) => (window ? windowKey : poolKey)(apiId, pool));
     const keys = [members, held, ...names];
-    const said = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
+    const turnArgs = turns.flatMap(({ pool, turn, spent = '-', kept, needs, slice, window }) => [
       ...[turn, spent, kept, needs.map(({ cost, times }) => `${cost}x${times}`).join(' '), slice],
       ...[window?.limit ?? '-', window?.durationMs ?? '-', window?.number ?? '-'],
       window?.isBrought ? keys.push(broughtIndex(apiId, pool)) : '-',
     ]);
-    const args = [member, recalls, RECALL_MS, ...said];
+    const args = [member, recalls, RECALL_MS, ...turnArgs];
     // What a failover forgets of a window is soon over: only credits are worth waiting for.
     if (this.#replicas === 0 || turns.every(({ window }) => window)) {
       return repliesOf(await this.#nodes.run(members, (redis) => exchangeScript.run(redis, keys, args)));
@@ -97,7 +97,7 @@ export class RedisDirectory implements Directory {
 class SharedConnection {
   readonly redis: Redis;
   readonly listeners = new Map<string, (message: string) => void>();
-  readonly ended = new Set<() => void>();
+  readonly endListeners = new Set<() => void>();
   open = true;
 
   constructor(redis: Redis) {
@@ -105,7 +105,7 @@ class SharedConnection {
     redis.on('message', (channel: string, message: string) => this.listeners.get(channel)?.(message));
     redis.once('end', () => {
       this.open = false;
-      for (const ended of [...this.ended]) ended();
+      for (const listener of [...this.endListeners]) listener();
     });
   }
 }
@@ -119,7 +119,7 @@ class RedisSession implements Session {
   /** Prefixes of the pointers to keys of this API, of its records and of its long metas. */
   readonly #own: readonly string[];
   #listeners: readonly (readonly [channel: string, listener: (message: string) => void])[] = [];
-  #ended: (() => void) | undefined;
+  #endListener: (() => void) | undefined;
 
   constructor(apiId: string, line: SharedConnection, nodes: RedisNodes, replicas: number) {
     this.#apiId = apiId;
@@ -148,7 +148,7 @@ class RedisSession implements Session {
       this.#replicas === 0
         ? await this.#within(registerScript.run(this.#line.redis, [head, members], [member, nonce]))
         : await this.#registerAndWait([head, members], [member, nonce]);
-    return registrationOf(this.#apiId, reply);
+    return registerReplyOf(this.#apiId, reply);
   }
 
   /** WAIT blocks its connection, so this has one of its own, to the same server as the session's. */
@@ -190,14 +190,14 @@ class RedisSession implements Session {
     await this.#within(this.#line.redis.zrem(apiKeys(this.#apiId).members, member));
   }
 
-  onEnd(ended: () => void): void {
-    this.#ended = ended;
-    if (this.#line.open) this.#line.ended.add(ended);
-    else ended();
+  onEnd(listener: () => void): void {
+    this.#endListener = listener;
+    if (this.#line.open) this.#line.endListeners.add(listener);
+    else listener();
   }
 
   end(how: 'quietly' | 'cut'): void {
-    if (this.#ended) this.#line.ended.delete(this.#ended);
+    if (this.#endListener) this.#line.endListeners.delete(this.#endListener);
     for (const [channel, listener] of this.#listeners) {
       if (this.#line.listeners.get(channel) !== listener) continue;
       this.#line.listeners.delete(channel);
@@ -205,10 +205,10 @@ class RedisSession implements Session {
         this.#line.redis.unsubscribe(channel).catch(() => undefined); // the connection may just have ended
       }
     }
-    const ended = this.#ended;
-    this.#ended = undefined;
+    const listener = this.#endListener;
+    this.#endListener = undefined;
     if (how === 'cut') cut(this.#line.redis);
-    ended?.();
+    listener?.();
   }
 
   #within<T>(work: Promise<T>): Promise<T> {
@@ -225,7 +225,7 @@ function repliesOf(reply: unknown): PoolReply[] {
   });
 }
 
-function registrationOf(apiId: string, reply: unknown): RegisterReply {
+function registerReplyOf(apiId: string, reply: unknown): RegisterReply {
   const [nonce, sequence, hash, lease, deleted, creations, identities] = reply as string[];
   if (sequence === 'TOO_OLD') {
     throw unavailable(
@@ -246,7 +246,7 @@ function registrationOf(apiId: string, reply: unknown): RegisterReply {
 function syncReplyOf(reply: unknown): SyncReply {
   if ((reply as string[])[1] === 'ELSEWHERE') {
     const [nonce, status, pointer] = reply as [string, 'ELSEWHERE', string | null];
-    return { ...NOTHING, nonce, status, ...pointerOf(pointer) };
+    return { ...NO_CHANGES, nonce, status, ...pointerOf(pointer) };
   }
   const [nonce, status, sequence, hash, lease, deleted, creations, fields = [], record = [], pointer] =
     reply as [
@@ -280,7 +280,7 @@ function syncReplyOf(reply: unknown): SyncReply {
   };
 }
 
-const NOTHING = {
+const NO_CHANGES = {
   sequence: 0,
   hash: '',
   leaseMs: 0,

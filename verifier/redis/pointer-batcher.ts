@@ -13,7 +13,7 @@ const HOLD_MS = 5;
 /** As many go at once. */
 const TOGETHER_MAX = 16;
 
-interface Find {
+interface PointerLookup {
   readonly key: string;
   readonly resolve: (pointer: string | null | undefined) => void;
   readonly reject: (error: unknown) => void;
@@ -27,7 +27,7 @@ interface Find {
 export class PointerBatcher {
   readonly #nodes: RedisNodes;
   readonly #clock: Clock;
-  #held: Find[] = [];
+  #waiting: PointerLookup[] = [];
   #hold: { cancel(): void } | undefined;
 
   constructor(nodes: RedisNodes, clock: Clock) {
@@ -36,29 +36,29 @@ export class PointerBatcher {
   }
 
   /** Undefined when no key has this secret. Rejects with SERVICE_UNAVAILABLE. */
-  find(secretHash: string): Promise<Pointer | undefined> {
+  lookUp(secretHash: string): Promise<Pointer | undefined> {
     return new Promise<string | null | undefined>((resolve, reject) => {
-      const find = { key: secretPointer(secretHash), resolve, reject };
-      if (this.#nodes.isCluster) return void this.#ask([find]);
-      this.#held.push(find);
-      if (!this.#hold || this.#held.length >= TOGETHER_MAX) this.#askForHeld();
+      const lookup = { key: secretPointer(secretHash), resolve, reject };
+      if (this.#nodes.isCluster) return void this.#send([lookup]);
+      this.#waiting.push(lookup);
+      if (!this.#hold || this.#waiting.length >= TOGETHER_MAX) this.#sendWaiting();
     }).then((pointer) => (pointer ? parsePointer(pointer) : undefined));
   }
 
-  #askForHeld(): void {
+  #sendWaiting(): void {
     this.#hold?.cancel();
     this.#hold = this.#clock.after(HOLD_MS, () => {
       this.#hold = undefined;
-      if (this.#held.length > 0) this.#askForHeld();
+      if (this.#waiting.length > 0) this.#sendWaiting();
     });
-    const finds = this.#held;
-    this.#held = [];
-    void this.#ask(finds);
+    const lookups = this.#waiting;
+    this.#waiting = [];
+    void this.#send(lookups);
   }
 
-  async #ask(finds: readonly Find[]): Promise<void> {
+  async #send(lookups: readonly PointerLookup[]): Promise<void> {
     try {
-      const keys = finds.map(({ key }) => key);
+      const keys = lookups.map(({ key }) => key);
       const redis = await this.#nodes.connection(keys[0] ?? '');
       const reply = await this.#nodes.within(redis, findScript.run(redis, keys, []));
       const [names, pointers] = reply as [string, (string | null)[]];
@@ -66,9 +66,9 @@ export class PointerBatcher {
         cut(redis);
         throw unavailable('a reply from Redis was meant for another request');
       }
-      for (const [i, { resolve }] of finds.entries()) resolve(pointers[i]);
+      for (const [i, { resolve }] of lookups.entries()) resolve(pointers[i]);
     } catch (error) {
-      for (const { reject } of finds) reject(error);
+      for (const { reject } of lookups) reject(error);
     }
   }
 }

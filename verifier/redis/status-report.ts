@@ -78,7 +78,7 @@ export class StatusReport {
   #status(): VerifierStatus {
     const { followers, cache, sharedLog } = this.#options.verifier;
     const apis = followers
-      .map((each) => ({ apiId: each.apiId, ...standing(each) }))
+      .map((each) => ({ apiId: each.apiId, ...standingOf(each) }))
       .sort(worstFirst)
       .slice(0, APIS_SHOWN_MAX);
     return {
@@ -93,7 +93,7 @@ export class StatusReport {
       settings: this.#options.settings,
       apis,
       apisNotShown: followers.length - apis.length,
-      ...(sharedLog ? { workspace: standing(sharedLog) } : {}),
+      ...(sharedLog ? { workspace: standingOf(sharedLog) } : {}),
     };
   }
 
@@ -106,7 +106,7 @@ export class StatusReport {
   }
 }
 
-function standing(follower: Follower): Following {
+function standingOf(follower: Follower): Following {
   const { member, position, lag, leaseRemainingMs } = follower;
   const state = follower.canAnswer ? 'live' : follower.live ? 'fenced' : 'joining';
   return { member, state, position, lag, leaseRemainingMs: Math.round(leaseRemainingMs) };

@@ -6,7 +6,7 @@ import {
 } from '#shared/contract/verdict-codes.ts';
 
 /** Name under which those are counted for which there was no room; no tag is empty. */
-export const OTHERS = '';
+export const OTHER_TAGS = '';
 
 /** Counts of verdicts by API and tag that are to be reported. Bounded: what finds no room is counted among the others. */
 export class TagCounts {
@@ -49,14 +49,14 @@ export class TagCounts {
   #of(apiId: string, tag: string): VerdictCounts {
     const tags = this.#apis.get(apiId) ?? new Map<string, VerdictCounts>();
     this.#apis.set(apiId, tags);
-    const found = tags.get(tag);
-    if (found !== undefined) return found;
-    if (tag !== OTHERS && this.#tags >= this.#tagsMax) return this.#of(apiId, OTHERS);
-    if (tag !== OTHERS) this.#tags++;
-    const none = { ...NONE };
-    tags.set(tag, none);
-    return none;
+    const present = tags.get(tag);
+    if (present !== undefined) return present;
+    if (tag !== OTHER_TAGS && this.#tags >= this.#tagsMax) return this.#of(apiId, OTHER_TAGS);
+    if (tag !== OTHER_TAGS) this.#tags++;
+    const counts = { ...NO_COUNTS };
+    tags.set(tag, counts);
+    return counts;
   }
 }
 
-const NONE: Readonly<VerdictCounts> = perVerdict(() => 0);
+const NO_COUNTS: Readonly<VerdictCounts> = perVerdict(() => 0);

@@ -21,7 +21,7 @@ const BATCH_KEYS_MAX = 25;
 const BATCH_TAGS_MAX = 50;
 
 /** Ratio of a report's rest after each call to the time that the call took: meanwhile requests are answered. */
-const REST = 9;
+const REST_RATIO = 9;
 
 /** Time for which a call whose outcome is unknown is sent again, and a longer one for which Redis knows its number. */
 const AGAIN_MS = 3_600_000;
@@ -35,7 +35,7 @@ interface Batch {
 }
 
 /** A call that was sent, and of which nobody knows whether Redis did it. */
-interface Unconfirmed {
+interface UnconfirmedCall {
   readonly batch: Batch;
   readonly number: number;
   readonly sinceMs: number;
@@ -66,7 +66,7 @@ export class Usage {
   readonly #options: UsageOptions;
   readonly #stop = new AbortController();
   readonly #tags: TagCounts;
-  readonly #unconfirmed = new Map<string, Unconfirmed>();
+  readonly #unconfirmed = new Map<string, UnconfirmedCall>();
   #running: Promise<void> | undefined;
   /** Entries that have counts. */
   #pending: Entry[] = [];
@@ -85,15 +85,15 @@ export class Usage {
   count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void {
     const { usage } = entry;
     if (code === 'VALID' && typeof usage === 'number' && usage > 0) entry.usage = usage + 1;
-    else this.#add(entry, code === 'VALID' ? 1 : { ...NONE, [code]: 1 });
+    else this.#add(entry, code === 'VALID' ? 1 : { ...NO_COUNTS, [code]: 1 });
     if (tags !== undefined) this.#tags.count(entry.epoch.apiId, tags, code);
   }
 
   /** Keys whose counts are still to be reported. */
   get keys(): number {
-    let sent = 0;
-    for (const { batch } of this.#unconfirmed.values()) sent += batch.keys.length;
-    return this.#pending.length + this.#inReport + sent;
+    let unconfirmedKeys = 0;
+    for (const { batch } of this.#unconfirmed.values()) unconfirmedKeys += batch.keys.length;
+    return this.#pending.length + this.#inReport + unconfirmedKeys;
   }
 
   /** Tags whose counts are still to be reported. */
@@ -143,13 +143,13 @@ export class Usage {
     // Redis tells a call that comes again by the number of the last one: nothing overtakes it.
     if (number === undefined && this.#unconfirmed.has(apiId)) return this.#restore(batch);
     const names = [usageMarkKey(apiId, reporter), tagUsageKey(apiId, ''), apiUsageKey(apiId)];
-    const counts = [total(keys), ...keys.map(([, counted]) => counted)].flatMap(columnsOf);
-    const tagged = tags.flatMap(([tag, counted]) => [tag, ...columnsOf(counted)]);
+    const counts = [total(keys), ...keys.map(([, keyCounts]) => keyCounts)].flatMap(columnsOf);
+    const tagged = tags.flatMap(([tag, tagCounts]) => [tag, ...columnsOf(tagCounts)]);
     const call = number ?? ++this.#calls;
-    let sent = number !== undefined;
+    let isSent = number !== undefined;
     try {
       const redis = await nodes.connection(names[0] ?? '');
-      sent = true;
+      isSent = true;
       const startedAtMs = clock.monotonicMs();
       await nodes.within(
         redis,
@@ -160,10 +160,10 @@ export class Usage {
         ),
       );
       this.#unconfirmed.delete(apiId);
-      await pause(clock, REST * (clock.monotonicMs() - startedAtMs), this.#stop.signal);
+      await pause(clock, REST_RATIO * (clock.monotonicMs() - startedAtMs), this.#stop.signal);
     } catch (error) {
-      log.debug({ err: error, keys: keys.length, tags: tags.length, sent }, 'usage was not reported');
-      if (!sent) this.#restore(batch);
+      log.debug({ err: error, keys: keys.length, tags: tags.length, sent: isSent }, 'usage was not reported');
+      if (!isSent) this.#restore(batch);
       else if (clock.monotonicMs() - sinceMs < AGAIN_MS)
         this.#unconfirmed.set(apiId, { batch, number: call, sinceMs });
       else this.#drop(batch);
@@ -192,20 +192,20 @@ export class Usage {
       this.#pending.push(entry);
     }
     if (typeof usage === 'number' && typeof more === 'number') entry.usage = usage + more;
-    else entry.usage = added(countsOf(usage), countsOf(more));
+    else entry.usage = addCounts(countsOf(usage), countsOf(more));
   }
 }
 
-const NONE: Readonly<VerdictCounts> = perVerdict(() => 0);
+const NO_COUNTS: Readonly<VerdictCounts> = perVerdict(() => 0);
 const LETTERS = USAGE_COLUMNS.map(({ letter }) => letter).join('');
 
 const countsOf = (usage: UnreportedVerdicts) =>
-  typeof usage === 'number' ? { ...NONE, VALID: usage } : usage;
+  typeof usage === 'number' ? { ...NO_COUNTS, VALID: usage } : usage;
 const columnsOf = (counts: VerdictCounts) => USAGE_COLUMNS.map(({ code }) => counts[code]);
-const total = (counted: readonly (readonly [unknown, VerdictCounts])[]) =>
-  counted.reduce<VerdictCounts>((all, [, counts]) => added(all, counts), NONE);
+const total = (rows: readonly (readonly [unknown, VerdictCounts])[]) =>
+  rows.reduce<VerdictCounts>((all, [, counts]) => addCounts(all, counts), NO_COUNTS);
 
-function added(a: VerdictCounts, b: VerdictCounts): VerdictCounts {
+function addCounts(a: VerdictCounts, b: VerdictCounts): VerdictCounts {
   const total = { ...a };
   for (const code of VERDICT_CODES) total[code] += b[code];
   return total;

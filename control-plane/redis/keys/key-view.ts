@@ -1,5 +1,5 @@
 import { type Refill, refillOf } from '#shared/contract/credits.ts';
-import { KEY_LETTERS, type ShownFields, shownFields } from '#shared/contract/key-record.ts';
+import { type AliasedFields, aliasedFields, KEY_LETTERS } from '#shared/contract/key-record.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { apiKeys, identityIndexKey, metaKey, recordKey } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
@@ -19,7 +19,7 @@ interface CreditsView {
 }
 
 /** A key as admins see it: never its secret, never its hash. */
-export type Key = ShownFields &
+export type Key = AliasedFields &
   CreditsView & {
     readonly id: string;
     readonly keyId: string;
@@ -142,7 +142,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
     ...(u ? { updatedAt: Number(u) } : {}),
     ...(T ? { rerolledTo: T } : {}),
     ...(F ? { rerolledFrom: F } : {}),
-    ...shownFields({ ...fields, m }),
+    ...aliasedFields({ ...fields, m }),
     ...creditsOf(values.slice(LETTERS.length)),
   };
 }

@@ -44,7 +44,7 @@ beforeEach(async () => {
   const redis = await nodes.connection('');
   for (const name of ['a', 'b']) await redis.set(secretPointer(name), formatPointer('api', `key-${name}`));
   await redis.set(secretPointer('damaged'), 'damaged');
-  await keys.find('a'); // Redis knows the script from here on
+  await keys.lookUp('a'); // Redis knows the script from here on
   release();
   await redis.config('RESETSTAT');
 });
@@ -62,8 +62,8 @@ const commands = async () => {
 const codeOf = (work: Promise<unknown>) => work.catch(({ code, message }) => code ?? message);
 
 test('the first is asked for at once, those soon after it with one command, each with its own answer', async () => {
-  expect(await keys.find('a')).toEqual({ apiId: 'api', keyId: 'key-a' });
-  const held = Promise.all(['none', 'b', 'other', 'a'].map((name) => keys.find(name)));
+  expect(await keys.lookUp('a')).toEqual({ apiId: 'api', keyId: 'key-a' });
+  const held = Promise.all(['none', 'b', 'other', 'a'].map((name) => keys.lookUp(name)));
   expect(await commands()).toBe(1);
   release();
   expect(await held).toEqual([
@@ -74,19 +74,19 @@ test('the first is asked for at once, those soon after it with one command, each
   ]);
   expect(await commands()).toBe(2);
   // What comes soon after these is held, too; but not what comes later.
-  const again = keys.find('b');
+  const again = keys.lookUp('b');
   expect(await commands()).toBe(2);
   release();
   expect(await again).toBeDefined();
   release();
   expect(over).toBeUndefined();
-  expect(await keys.find('none')).toBeUndefined();
+  expect(await keys.lookUp('none')).toBeUndefined();
   expect(await commands()).toBe(4);
 });
 
 test('no more than 16 are held', async () => {
-  await keys.find('a');
-  const held = Array.from({ length: 40 }, (_, i) => keys.find(i % 2 ? 'b' : `none-${i}`));
+  await keys.lookUp('a');
+  const held = Array.from({ length: 40 }, (_, i) => keys.lookUp(i % 2 ? 'b' : `none-${i}`));
   expect((await Promise.all(held.slice(0, 32))).filter((found) => found !== undefined)).toHaveLength(16);
   expect(await commands()).toBe(3);
   release();
@@ -95,8 +95,8 @@ test('no more than 16 are held', async () => {
 });
 
 test('a damaged pointer fails for whom it is, and nobody else', async () => {
-  await keys.find('a');
-  const held = ['a', 'damaged', 'b'].map((name) => codeOf(keys.find(name)));
+  await keys.lookUp('a');
+  const held = ['a', 'damaged', 'b'].map((name) => codeOf(keys.lookUp(name)));
   release();
   expect(await Promise.all(held)).toEqual([
     { apiId: 'api', keyId: 'key-a' },
@@ -106,15 +106,15 @@ test('a damaged pointer fails for whom it is, and nobody else', async () => {
 });
 
 test('a reply that was meant for others, and a Redis that is gone, fail all who are held', async () => {
-  await keys.find('a');
+  await keys.lookUp('a');
   const redis = await nodes.connection('');
   vi.spyOn(redis, 'evalsha').mockResolvedValueOnce([secretPointer('a'), ['api key-a']]);
-  const mistaken = ['a', 'none'].map((name) => codeOf(keys.find(name)));
+  const mistaken = ['a', 'none'].map((name) => codeOf(keys.lookUp(name)));
   release();
   expect(await Promise.all(mistaken)).toEqual(['SERVICE_UNAVAILABLE', 'SERVICE_UNAVAILABLE']);
   await eventually(async () => (await nodes.connection('')) !== redis);
 
-  const held = ['a', 'none'].map((name) => codeOf(keys.find(name)));
+  const held = ['a', 'none'].map((name) => codeOf(keys.lookUp(name)));
   await server.stop();
   release();
   expect(await Promise.all(held)).toEqual(['SERVICE_UNAVAILABLE', 'SERVICE_UNAVAILABLE']);

@@ -4,7 +4,7 @@ import { perVerdict } from '../../../shared/contract/verdict-codes.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 import { Lease } from '../../../verifier/core/following/lease.ts';
 import { Entry } from '../../../verifier/core/key-cache.ts';
-import { OTHERS, TagCounts } from '../../../verifier/redis/tag-counts.ts';
+import { OTHER_TAGS, TagCounts } from '../../../verifier/redis/tag-counts.ts';
 import { Usage } from '../../../verifier/redis/usage-report.ts';
 import { noPools } from '../../harness/no-credits.ts';
 import { Timeline } from '../../simulation/clock.ts';
@@ -200,8 +200,8 @@ describe('counts by tag', () => {
           ['2', two],
         ],
       ],
-      ['a', [[OTHERS, two]]],
-      ['b', [[OTHERS, COUNTED]]],
+      ['a', [[OTHER_TAGS, two]]],
+      ['b', [[OTHER_TAGS, COUNTED]]],
     ]);
   });
 });
