@@ -65,7 +65,7 @@ export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' 
         count(keys),
         gibibytes(keys * costs.bytesPerKey),
         keys > CACHE_KEYS_MAX
-          ? 'too many for one: its working set'
+          ? 'too many for one verifier; size it for the keys in use'
           : gibibytes(VERIFIER_BYTES + keys * VERIFIER_BYTES_PER_KEY),
         keys > CACHE_KEYS_MAX ? `up to ${count(CACHE_KEYS_MAX)}` : String(keys),
       ]),
