@@ -38,8 +38,8 @@ export async function refusedSince(lines: AsyncIterable<string>, since: number):
       keyId === undefined ? audit.operation : `keys.${audit.operation.replace(/^\w+\.|s$/g, '')}`;
     const call = { ...audit, operation };
     if (id === undefined || !(isDelete(call) || isUpdate(call))) continue;
-    const known = calls.get(id);
-    if (known) known.push(call);
+    const earlier = calls.get(id);
+    if (earlier) earlier.push(call);
     else calls.set(id, [call]);
   }
   return [...calls.values()].flatMap(refusalOf);
@@ -53,9 +53,9 @@ const isUpdate = ({ operation, after }: Audit) =>
 function refusalOf(calls: readonly Audit[]): string[] {
   const [{ operation, on } = { operation: '', on: {} }] = calls;
   const { keyId, rootKeyId, apiId } = on;
-  const whom = keyId ? { keyId } : rootKeyId ? { rootKeyId } : { apiId };
+  const subject = keyId ? { keyId } : rootKeyId ? { rootKeyId } : { apiId };
   const deletion = calls.find(isDelete);
-  if (deletion) return [`${deletion.operation} ${JSON.stringify(whom)}`];
+  if (deletion) return [`${deletion.operation} ${JSON.stringify(subject)}`];
   const isOff = calls.some(
     (call) =>
       call.after?.enabled === false && !isTakenBack(call, calls, ({ after }) => after?.enabled === true),
@@ -72,7 +72,7 @@ function refusalOf(calls: readonly Audit[]): string[] {
     ...(isOff ? { enabled: false } : {}),
     ...(expiries.length > 0 ? { expires: Math.min(...expiries) } : {}),
   };
-  return [`${operation} ${JSON.stringify({ ...whom, ...fields })}`];
+  return [`${operation} ${JSON.stringify({ ...subject, ...fields })}`];
 }
 
 /**

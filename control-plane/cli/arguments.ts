@@ -18,8 +18,8 @@ export function pastMoment(text: string): number {
 }
 
 function momentOf(text: string, sign: '+' | '-'): number {
-  const [, given, amount, unit] = /^([+-])(\d{1,6})([mhd])$/.exec(text) ?? [];
-  if (given === sign && amount && unit) {
+  const [, direction, amount, unit] = /^([+-])(\d{1,6})([mhd])$/.exec(text) ?? [];
+  if (direction === sign && amount && unit) {
     const offMs = Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
     return systemClock.wallMs() + (sign === '+' ? offMs : -offMs);
   }

@@ -13,12 +13,12 @@ export class Client {
   readonly base: URL;
   /** The clock of who answered last: the `Date` header as Unix milliseconds, in whole seconds. */
   dateMs: number | undefined;
-  readonly #who: 'control plane' | 'verifier';
+  readonly #service: 'control plane' | 'verifier';
   readonly #rootKey: string | undefined;
 
-  constructor(base: URL, who: 'control plane' | 'verifier', rootKey?: string) {
+  constructor(base: URL, service: 'control plane' | 'verifier', rootKey?: string) {
     this.base = base;
-    this.#who = who;
+    this.#service = service;
     this.#rootKey = rootKey;
   }
 
@@ -37,10 +37,13 @@ export class Client {
     const error = (body as { error?: { code?: string; message?: string; requestId?: string } } | undefined)
       ?.error;
     if (!error?.code || !(error.code in ERRORS)) {
-      const what = `${this.place} answered ${response.status}, and not as a ${this.#who} does`;
-      throw new CliError(response.status < 500 ? 'CONFIG' : 'UNAVAILABLE', `${what}; is that where it is?`);
+      const message = `${this.place} answered ${response.status}, and not as a ${this.#service} does`;
+      throw new CliError(
+        response.status < 500 ? 'CONFIG' : 'UNAVAILABLE',
+        `${message}; is that where it is?`,
+      );
     }
-    if (response.status === 404 && !(await this.#isWhoWeAsk(operation))) {
+    if (response.status === 404 && !(await this.#isExpectedService(operation))) {
       throw new CliError('CONFIG', this.#isSomebodyElse());
     }
     const retryAfterS = Number(response.headers.get('retry-after') ?? Number.NaN);
@@ -52,9 +55,9 @@ export class Client {
   }
 
   /** Tells whether a 404 comes from the right server, so that the thing asked for does not exist. */
-  async #isWhoWeAsk(operation: string): Promise<boolean> {
+  async #isExpectedService(operation: string): Promise<boolean> {
     // Verifying answers 200 about keys that there are not.
-    if (this.#who === 'verifier' || operation === ALWAYS_THERE) return false;
+    if (this.#service === 'verifier' || operation === ALWAYS_THERE) return false;
     const response = await this.#send(ALWAYS_THERE, { limit: 1 }, true);
     await response.arrayBuffer().catch((error: unknown) => this.#outOfReach(error, true));
     return response.status !== 404;
@@ -71,14 +74,14 @@ export class Client {
   }
 
   #isSomebodyElse(): string {
-    const who = this.#who;
-    const [setting, other] =
-      who === 'verifier' ? ['KEYFENCE_VERIFIER_URL', 'a control plane'] : ['KEYFENCE_URL', 'a verifier'];
+    const service = this.#service;
+    const [setting, otherService] =
+      service === 'verifier' ? ['KEYFENCE_VERIFIER_URL', 'a control plane'] : ['KEYFENCE_URL', 'a verifier'];
     if (this.#path !== '') {
       const without = `unless a proxy adds the path ${this.#path}, set ${setting}=${this.base.origin}`;
-      return `there is no ${who} at ${this.place}: ${without}`;
+      return `there is no ${service} at ${this.place}: ${without}`;
     }
-    return `${this.place} is no ${who}; it answers as ${other} does: say in ${setting} where the ${who} is`;
+    return `${this.place} is no ${service}; it answers as ${otherService} does: say in ${setting} where the ${service} is`;
   }
 
   /** The id of a verifier, as the fleet's list has it; undefined where it tells none. */
@@ -111,7 +114,7 @@ export class Client {
     const reason = name === 'TimeoutError' ? 'no answer' : (cause?.code ?? cause?.message ?? name ?? '');
     const unsent = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'].includes(reason);
     const outcome = reads || unsent ? '' : '; whether it was done is unknown, look before trying again';
-    const place = `the ${this.#who} at ${this.place}`;
+    const place = `the ${this.#service} at ${this.place}`;
     throw new CliError('UNAVAILABLE', `${place} is out of reach (${reason})${outcome}`, { cause: error });
   }
 }

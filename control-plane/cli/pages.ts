@@ -18,15 +18,15 @@ export async function* pages<T>(
   limit = Number.POSITIVE_INFINITY,
 ): AsyncGenerator<Page<T>> {
   let { cursor } = input;
-  let left = limit;
+  let remainder = limit;
   do {
-    const query = { ...input, cursor, limit: Math.min(PAGE_MAX, left) };
+    const query = { ...input, cursor, limit: Math.min(PAGE_MAX, remainder) };
     const page = await call<Record<string, unknown>>(operation, query);
     const items = page[field] as readonly T[];
-    left -= items.length;
+    remainder -= items.length;
     cursor = page['cursor'] as string | undefined;
     yield { items, cursor, total: page['total'] as number | undefined };
-  } while (cursor !== undefined && left > 0);
+  } while (cursor !== undefined && remainder > 0);
 }
 
 /** Up to `limit` items of a listing at once, with the cursor for more. */
@@ -39,7 +39,7 @@ export async function collect<T>(
 ): Promise<Page<T>> {
   const items: T[] = [];
   let last: Page<T> | undefined;
-  const call: Client['call'] = (...all) => client.call(...all);
+  const call: Client['call'] = (...request) => client.call(...request);
   for await (const page of pages<T>(call, operation, input, field, limit)) {
     items.push(...page.items);
     last = page;

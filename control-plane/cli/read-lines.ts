@@ -23,21 +23,21 @@ export async function* readLines(
   after: Pick<InputLine, 'number' | 'end'>,
 ): AsyncGenerator<InputLine> {
   let { number, end } = after;
-  let held: Buffer[] = [];
+  let parts: Buffer[] = [];
   let heldBytes = 0;
   const next = (breakBytes: number): InputLine => {
     number += 1;
     end += heldBytes + breakBytes;
-    const bytes = Buffer.concat(held);
+    const bytes = Buffer.concat(parts);
     const text = heldBytes <= LINE_BYTES_MAX && isUtf8(bytes) ? bytes.toString() : undefined;
-    held = [];
+    parts = [];
     heldBytes = 0;
     return { number, end, text };
   };
   const hold = (bytes: Buffer) => {
     heldBytes += bytes.length;
-    if (heldBytes <= LINE_BYTES_MAX) held.push(bytes);
-    else held = [];
+    if (heldBytes <= LINE_BYTES_MAX) parts.push(bytes);
+    else parts = [];
   };
   for await (const chunk of chunks) {
     let from = 0;

@@ -4,9 +4,9 @@ import { Client } from './client.ts';
 import { CliError, EXITS, type Exit } from './exit.ts';
 import { callPatiently, RETRIES_FEW } from './retry.ts';
 import { type CliConfig, settings } from './settings.ts';
-import { type Started, started } from './started.ts';
+import { type RunningStart, readRunningStart } from './started.ts';
 import { json } from './terminal/output.ts';
-import { askSecret, canAsk } from './terminal/prompt.ts';
+import { canPrompt, promptSecret } from './terminal/prompt.ts';
 
 /** One run of the command line: whom it talks to, how it prints, and how it ends. */
 export class Session {
@@ -26,27 +26,28 @@ export class Session {
    */
   get configOrStarted(): CliConfig & { readonly redisUrl: string | undefined } {
     const { KEYFENCE_DATA } = this.config;
-    const there: Partial<Started> = started(KEYFENCE_DATA) ?? {};
+    const running: Partial<RunningStart> = readRunningStart(KEYFENCE_DATA) ?? {};
     const { KEYFENCE_URL: url, KEYFENCE_VERIFIER_URL: verifierUrl, KEYFENCE_ROOT_KEY: rootKey } = settings;
     const config = loadConfigOrExit(
       {
         ...settings,
-        KEYFENCE_URL: { ...url, default: there.controlPlane ?? url.default },
-        KEYFENCE_VERIFIER_URL: { ...verifierUrl, default: there.verifier ?? verifierUrl.default },
+        KEYFENCE_URL: { ...url, default: running.controlPlane ?? url.default },
+        KEYFENCE_VERIFIER_URL: { ...verifierUrl, default: running.verifier ?? verifierUrl.default },
       },
       () => [],
     );
-    const isIts = there.controlPlane !== undefined && config.KEYFENCE_URL.origin === there.controlPlane;
-    const own = isIts && there.rootKeyFile && existsSync(there.rootKeyFile);
+    const isOwn = running.controlPlane !== undefined && config.KEYFENCE_URL.origin === running.controlPlane;
+    const rootKeyFile = isOwn && running.rootKeyFile && existsSync(running.rootKeyFile);
     const KEYFENCE_ROOT_KEY =
-      config.KEYFENCE_ROOT_KEY || (own ? rootKey.parse(readFileSync(there.rootKeyFile, 'utf8')) : '');
-    return { ...config, KEYFENCE_ROOT_KEY, redisUrl: there.redisUrl };
+      config.KEYFENCE_ROOT_KEY ||
+      (rootKeyFile ? rootKey.parse(readFileSync(running.rootKeyFile, 'utf8')) : '');
+    return { ...config, KEYFENCE_ROOT_KEY, redisUrl: running.redisUrl };
   }
 
   /** The control plane, called with the root key; asks for it on a terminal. Rejects with NOT_PERMITTED. */
   async controlPlane(): Promise<Client> {
-    const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: given } = this.config;
-    const rootKey = given || (canAsk() ? await askSecret(`Root key for ${url.origin}: `) : '');
+    const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: configuredKey } = this.config;
+    const rootKey = configuredKey || (canPrompt() ? await promptSecret(`Root key for ${url.origin}: `) : '');
     if (!rootKey) {
       throw new CliError('NOT_PERMITTED', 'no root key: set KEYFENCE_ROOT_KEY_FILE or KEYFENCE_ROOT_KEY');
     }

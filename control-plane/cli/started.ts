@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** The note that `npm start` leaves in its folder while it runs. */
-export interface Started {
+export interface RunningStart {
   readonly controlPlane: string;
   readonly verifier: string;
   /** Of its private Redis, where it has one. */
@@ -15,14 +15,14 @@ export interface Started {
 const FOLDER = join(import.meta.dirname, '..', '..', '.keyfence');
 
 /** The running `npm start` of this machine, as its folder tells; undefined = none is known. */
-export function started(folder: string): Started | undefined {
+export function readRunningStart(folder: string): RunningStart | undefined {
   const directory = folder || FOLDER;
   try {
-    const said = JSON.parse(readFileSync(join(directory, 'running.json'), 'utf8')) as Omit<
-      Started,
+    const note = JSON.parse(readFileSync(join(directory, 'running.json'), 'utf8')) as Omit<
+      RunningStart,
       'rootKeyFile'
     >;
-    return { ...said, rootKeyFile: join(directory, 'root-key') };
+    return { ...note, rootKeyFile: join(directory, 'root-key') };
   } catch {
     return undefined; // it does not run, or this is no place where it would
   }

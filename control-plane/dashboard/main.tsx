@@ -28,17 +28,17 @@ const SECTIONS = [
 
 function App() {
   const [signedIn, setSignedIn] = useState(isSignedIn());
-  const [ended, setEnded] = useState('');
-  const [lost, setLost] = useState(false);
+  const [endReason, setEndReason] = useState('');
+  const [isOffline, setOffline] = useState(false);
   const [hash, setHash] = useState(location.hash);
   useEffect(() => {
     const session = (event: Event) => {
       setSignedIn(isSignedIn());
-      setEnded((event as CustomEvent<string>).detail);
+      setEndReason((event as CustomEvent<string>).detail);
     };
     events.addEventListener('session', session);
-    events.addEventListener('lost', () => setLost(true));
-    events.addEventListener('reached', () => setLost(false));
+    events.addEventListener('lost', () => setOffline(true));
+    events.addEventListener('reached', () => setOffline(false));
     addEventListener('hashchange', () => setHash(location.hash));
   }, []);
   const [path] = partsOf(hash);
@@ -65,9 +65,9 @@ function App() {
         )}
       </header>
       <div class="lost" role="alert">
-        {lost && 'Connection to the control plane lost. What is shown may be old.'}
+        {isOffline && 'Connection to the control plane lost. What is shown may be old.'}
       </div>
-      <main key={`${signedIn}${hash}`}>{signedIn ? view(section, id) : <SignIn why={ended} />}</main>
+      <main key={`${signedIn}${hash}`}>{signedIn ? view(section, id) : <SignIn why={endReason} />}</main>
     </>
   );
 }
@@ -81,7 +81,7 @@ function view(section: string, id: string) {
     case 'keys':
       return <KeyDetail keyId={id} />;
     case 'identities':
-      return id === '' ? <Identities /> : <IdentityDetail externalId={decoded(id)} />;
+      return id === '' ? <Identities /> : <IdentityDetail externalId={decodePart(id)} />;
     case 'roles':
       return <Roles />;
     case 'root-keys':
@@ -100,7 +100,7 @@ function view(section: string, id: string) {
 }
 
 /** A part of an address as it was meant; as it stands where it is none. */
-function decoded(part: string): string {
+function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

@@ -16,11 +16,11 @@ const serializers = serializerCompiler()();
  * compile all of them was a third of a control plane's start.
  */
 export const validatorAtFirstCall: FastifySchemaCompiler<object> = ({ schema }) => {
-  let compiled: ReturnType<typeof validators> | undefined;
+  let cache: ReturnType<typeof validators> | undefined;
   const validate: ReturnType<FastifySchemaCompiler<object>> = (data) => {
-    compiled ??= validators({ schema });
-    const isValid = compiled(data) === true;
-    validate.errors = compiled.errors ?? null;
+    cache ??= validators({ schema });
+    const isValid = cache(data) === true;
+    validate.errors = cache.errors ?? null;
     return isValid;
   };
   return validate;
@@ -28,9 +28,9 @@ export const validatorAtFirstCall: FastifySchemaCompiler<object> = ({ schema }) 
 
 /** Makes what writes a response by its schema. */
 export const serializerAtFirstCall: FastifySerializerCompiler<object> = (route) => {
-  let compiled: ReturnType<typeof serializers> | undefined;
+  let cache: ReturnType<typeof serializers> | undefined;
   return (data) => {
-    compiled ??= serializers({ httpStatus: '', ...route });
-    return compiled(data);
+    cache ??= serializers({ httpStatus: '', ...route });
+    return cache(data);
   };
 };

@@ -118,10 +118,10 @@ function refuseOtherPaths(app: App): void {
   const methods = new Map<string, string>();
   app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));
   const noSuchPath = (request: FastifyRequest, reply: FastifyReply) => {
-    const allowed = methods.get(request.url.split('?')[0] ?? '');
-    if (allowed === undefined) return new ApiError('NOT_FOUND', whyNoPath(request.url));
-    reply.header('allow', allowed);
-    return new ApiError('METHOD_NOT_ALLOWED', `this path takes ${allowed} only`);
+    const methodNames = methods.get(request.url.split('?')[0] ?? '');
+    if (methodNames === undefined) return new ApiError('NOT_FOUND', whyNoPath(request.url));
+    reply.header('allow', methodNames);
+    return new ApiError('METHOD_NOT_ALLOWED', `this path takes ${methodNames} only`);
   };
   app.addHook('preParsing', (request, reply, payload, done) => {
     // The body sent to a path that does not exist plays no part in the answer.

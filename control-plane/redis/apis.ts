@@ -68,7 +68,7 @@ export class Apis {
     const { reply, replicated } = await this.#writer.run(
       createScript,
       [head],
-      [nowMs, this.#leaseMs, ...stored(about)],
+      [nowMs, this.#leaseMs, ...encode(about)],
     );
     if (reply !== 'OK') throw new ApiError('CONFLICT', `apiId: ${apiId} is in use or still being deleted`);
     if (!replicated) throw unavailable('the API is not on all replicas yet; read it before trying again');
@@ -77,11 +77,11 @@ export class Apis {
 
   /** Sets what a patch says. @returns what it held before, `null` = none; undefined when there is no such API */
   async update(apiId: string, patch: ApiPatch): Promise<object | undefined> {
-    const { reply, replicated } = await this.#writer.run(updateScript, [apiKeys(apiId).head], stored(patch));
+    const { reply, replicated } = await this.#writer.run(updateScript, [apiKeys(apiId).head], encode(patch));
     const [status, ...before] = reply as string[];
     if (status !== 'OK') return undefined;
     if (!replicated) throw unavailable('the change is not on all replicas yet; send it again');
-    const defaults = NAMES.map((name, i) => [name, before[i] ? parsed(name, before[i]) : null] as const);
+    const defaults = NAMES.map((name, i) => [name, before[i] ? decode(name, before[i]) : null] as const);
     return Object.fromEntries(defaults.filter(([name]) => patch[name] !== undefined));
   }
 
@@ -102,7 +102,7 @@ export class Apis {
     );
     if (!createdAt || deleted) return undefined;
     const protocol = neededBy(s);
-    const about = NAMES.flatMap((name, i) => (defaults[i] ? [[name, parsed(name, defaults[i])]] : []));
+    const about = NAMES.flatMap((name, i) => (defaults[i] ? [[name, decode(name, defaults[i])]] : []));
     return {
       id: apiId,
       ...Object.fromEntries(about),
@@ -151,10 +151,10 @@ export async function createSharedLog(writer: DurableWriter, nowMs: number, leas
 }
 
 /** The fields of the head, and their values, in turn. */
-const stored = (patch: ApiPatch): (string | number)[] =>
+const encode = (patch: ApiPatch): (string | number)[] =>
   NAMES.flatMap((name) => {
     const value = patch[name];
     return value === undefined ? [] : [FIELDS[name], value ?? ''];
   });
 
-const parsed = (name: keyof ApiPatch, text: string) => (name === 'defaultBytes' ? Number(text) : text);
+const decode = (name: keyof ApiPatch, text: string) => (name === 'defaultBytes' ? Number(text) : text);

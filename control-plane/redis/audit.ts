@@ -2,7 +2,7 @@ import { unavailable } from '#shared/contract/errors.ts';
 import { backoffMs, type Clock, pause } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
-import { auditAgain, auditStream } from '#shared/redis/redis-keys.ts';
+import { auditRetryKey, auditStream } from '#shared/redis/redis-keys.ts';
 import { Script } from '#shared/redis/script.ts';
 import { type AuditEvent, type AuditKind, type ListedEvent, readEvent } from '../core/audit-event.ts';
 import { BATCH_LANE, type DurableWriter } from './durable-writer.ts';
@@ -120,12 +120,12 @@ export class Audit {
 
   /** Has an event wait for Redis, or gives it up. */
   #keep(kind: AuditKind, waiting: Waiting, err: unknown): void {
-    const { limits, log, onCount: counted } = this.#options;
+    const { limits, log, onCount } = this.#options;
     const waits = kind === 'done' && this.#waiting.length < limits.waitingMax && !this.#stop.signal.aborted;
     const { requestId, traceId } = waiting.event;
     log.warn({ requestId, traceId, waits, err }, 'an audit event was not recorded');
     if (!waits) {
-      counted(kind, 'lost', 1);
+      onCount(kind, 'lost', 1);
       return;
     }
     this.#waiting.push(waiting);
@@ -147,7 +147,7 @@ export class Audit {
   }
 
   async #write(kind: AuditKind, part: readonly Waiting[], lane?: string): Promise<void> {
-    const keys = [auditStream(kind), auditAgain];
+    const keys = [auditStream(kind), auditRetryKey];
     const events = part.flatMap(({ event, id }) => [JSON.stringify(event), id]);
     const args = [this.#options.limits.eventsMax[kind], ...events];
     const { reply, replicated } = await this.#options.writer.run(recordScript, keys, args, lane);

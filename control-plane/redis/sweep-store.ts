@@ -1,5 +1,5 @@
 import { sequenceOf } from '#shared/contract/protocol.ts';
-import { KEPT, LENGTH_MS } from '#shared/contract/usage.ts';
+import { LENGTH_MS, RETENTION } from '#shared/contract/usage.ts';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import {
   apiKeys,
@@ -119,5 +119,5 @@ export class RedisSweepStore implements SweepStore {
 /** Numbers of the days of which usage is kept, and of the next, should the clock of Redis be ahead. */
 function keptDays(nowMs: number): number[] {
   const today = Math.floor(nowMs / LENGTH_MS.day);
-  return Array.from({ length: KEPT.day + 2 }, (_, i) => today + 1 - i);
+  return Array.from({ length: RETENTION.day + 2 }, (_, i) => today + 1 - i);
 }

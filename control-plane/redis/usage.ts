@@ -1,9 +1,9 @@
 import {
   type Granularity,
-  KEPT,
   LAST_USED,
   LENGTH_MS,
   perUsageField,
+  RETENTION,
   USAGE_COLUMNS,
   type UsageField,
   usageField,
@@ -125,7 +125,7 @@ const OTHER_TAGS = '';
 function numbersOf({ granularity, nowMs, startMs = 0, endMs = nowMs }: UsagePeriod): number[] {
   const numberOf = (timeMs: number) => Math.floor(timeMs / LENGTH_MS[granularity]);
   const last = Math.min(numberOf(endMs), numberOf(nowMs));
-  const first = Math.max(numberOf(startMs), numberOf(nowMs) - KEPT[granularity] + 1);
+  const first = Math.max(numberOf(startMs), numberOf(nowMs) - RETENTION[granularity] + 1);
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => first + i);
 }
 

@@ -6,17 +6,17 @@ import { type ParseArgsConfig, parseArgs } from 'node:util';
  */
 export function scriptArguments<const T extends ParseArgsConfig>(usage: string, config: T) {
   const options = { help: { type: 'boolean', short: 'h' }, ...config.options } as const;
-  let parsed: ReturnType<typeof parseArgs<T>>;
+  let result: ReturnType<typeof parseArgs<T>>;
   try {
-    parsed = parseArgs({ ...config, options }) as ReturnType<typeof parseArgs<T>>;
+    result = parseArgs({ ...config, options }) as ReturnType<typeof parseArgs<T>>;
   } catch (error) {
     return wrongArguments(error instanceof Error ? error.message : String(error), usage);
   }
-  if ((parsed.values as { help?: boolean }).help) {
+  if ((result.values as { help?: boolean }).help) {
     console.log(usage);
     process.exit(0);
   }
-  return parsed;
+  return result;
 }
 
 /** Ends a script whose arguments cannot be used, with the reason, how it is used, and status 2. */

@@ -17,7 +17,7 @@ interface Schema {
 /** One value of a chart: where it is, what it may be, what it is by default, and its comment. */
 export interface ChartValue {
   readonly path: string;
-  readonly allowed: string;
+  readonly rule: string;
   readonly byDefault: string;
   readonly help: string;
 }
@@ -35,26 +35,26 @@ export function chartValues(yaml: string, schemaText: string): ChartValue[] {
   function ofMap(map: YAMLMap, schema: Schema, prefix: string): ChartValue[] {
     const pairs = map.items as Pair[];
     const names = pairs.map(({ key }) => String(key));
-    const known = Object.keys(schema.properties ?? {}).filter((name) => name !== 'global');
-    for (const name of known.filter((name) => !names.includes(name)))
+    const knownNames = Object.keys(schema.properties ?? {}).filter((name) => name !== 'global');
+    for (const name of knownNames.filter((name) => !names.includes(name)))
       throw new Error(`values.schema.json has ${prefix}${name}, and values.yaml has not`);
     return pairs.flatMap(({ key, value }, index) => {
       const path = prefix + names[index];
-      const own = schema.properties?.[names[index] ?? ''];
-      if (!own) throw new Error(`values.yaml has ${path}, and values.schema.json has not`);
+      const property = schema.properties?.[names[index] ?? ''];
+      if (!property) throw new Error(`values.yaml has ${path}, and values.schema.json has not`);
       const help =
         commentOf(isScalar(key) ? key.commentBefore : '') ||
         (index === 0 ? commentOf(map.commentBefore) : '');
       // A value that is an object by its definition, such as resources, is one row.
-      if (isMap(value) && own.properties) {
-        const inner = ofMap(value, own, `${path}.`);
-        return help ? [{ path, allowed: '', byDefault: '', help }, ...inner] : inner;
+      if (isMap(value) && property.properties) {
+        const inner = ofMap(value, property, `${path}.`);
+        return help ? [{ path, rule: '', byDefault: '', help }, ...inner] : inner;
       }
       return [
         {
           path,
-          allowed: allowed(resolve(own)),
-          byDefault: shown(isNode(value) ? value.toJSON() : value),
+          rule: ruleOf(resolve(property)),
+          byDefault: valueText(isNode(value) ? value.toJSON() : value),
           help,
         },
       ];
@@ -66,10 +66,10 @@ export function chartValues(yaml: string, schemaText: string): ChartValue[] {
     return name === undefined ? schema : (root.definitions?.[name] ?? {});
   }
 
-  function allowed(schema: Schema): string {
+  function ruleOf(schema: Schema): string {
     if (schema.title) return schema.title;
     if (schema.enum) return schema.enum.map((each) => (each === '' ? 'empty' : `\`${each}\``)).join(', ');
-    if (schema.type === 'array') return `list: ${allowed(resolve(schema.items ?? {}))}`;
+    if (schema.type === 'array') return `list: ${ruleOf(resolve(schema.items ?? {}))}`;
     if (schema.type === 'boolean') return '`true`, `false`';
     if (schema.type === 'integer')
       return `${schema.minimum ?? 0}${schema.maximum ? `–${schema.maximum}` : ' or more'}`;
@@ -84,7 +84,7 @@ const commentOf = (comment: string | null | undefined) =>
     .join(' ')
     .trim();
 
-const shown = (value: unknown) => {
+const valueText = (value: unknown) => {
   if (value === '') return '';
   return `\`${typeof value === 'object' ? JSON.stringify(value) : String(value)}\``;
 };

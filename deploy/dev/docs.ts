@@ -26,7 +26,7 @@ import { verifierDocument } from './verifier-openapi.ts';
 const ROOT = join(import.meta.dirname, '..', '..');
 
 /** Every file that is generated, wholly or in part, as it should be. */
-export async function documents(): Promise<{ file: string; present: string; wanted: string }[]> {
+export async function documents(): Promise<{ file: string; present: string; content: string }[]> {
   const controlPlaneMetrics = new ControlPlaneMetrics();
   controlPlaneMetrics.watch({
     fence: { pending: 0, oldestMs: 0 },
@@ -73,14 +73,14 @@ export async function documents(): Promise<{ file: string; present: string; want
   };
   const file = 'verifier/openapi.json';
   const present = readFileSync(join(ROOT, file), 'utf8');
-  const document = { file, present, wanted: `${JSON.stringify(verifierDocument, null, 2)}\n` };
+  const document = { file, present, content: `${JSON.stringify(verifierDocument, null, 2)}\n` };
   const withTables = Object.entries(tables).map(([file, parts]) => {
     const present = readFileSync(join(ROOT, file), 'utf8');
-    const wanted = Object.entries(parts).reduce(
+    const content = Object.entries(parts).reduce(
       (text, [name, table]) => replaceTable(text, name, table),
       present,
     );
-    return { file, present, wanted };
+    return { file, present, content };
   });
   return [...withTables, document, verifyKey(), prometheusRule()];
 }
@@ -97,11 +97,11 @@ function verifyKey() {
   const path = join(ROOT, file);
   const { post } = verifierDocument.paths['/v1/keys.verifyKey'] as { post: { description: string } };
   const description = `${VERIFY_ELSEWHERE}\n\n${post.description}`;
-  const shown = { '/v1/keys.verifyKey': { post: { ...post, tags: ['verifier'], description } } };
+  const paths = { '/v1/keys.verifyKey': { post: { ...post, tags: ['verifier'], description } } };
   return {
     file,
     present: existsSync(path) ? readFileSync(path, 'utf8') : '',
-    wanted: `${JSON.stringify(shown, null, 2)}\n`,
+    content: `${JSON.stringify(paths, null, 2)}\n`,
   };
 }
 
@@ -114,7 +114,11 @@ function prometheusRule() {
   const head = '# Generated from deploy/monitoring/alerts.yaml: npm run docs.\n';
   const object =
     'apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: keyfence\nspec:\n';
-  return { file, present: existsSync(path) ? readFileSync(path, 'utf8') : '', wanted: head + object + rules };
+  return {
+    file,
+    present: existsSync(path) ? readFileSync(path, 'utf8') : '',
+    content: head + object + rules,
+  };
 }
 
 function replaceTable(text: string, name: string, table: string): string {
@@ -143,8 +147,7 @@ function settingsTable(settings: Settings): string {
 function valuesTable(chart: string): string {
   const read = (file: string) => readFileSync(join(ROOT, chart, file), 'utf8');
   const rows = chartValues(read('values.yaml'), read('values.schema.json')).map(
-    ({ path, allowed, byDefault, help }) =>
-      `| \`${path}\` | ${allowed} | ${cell(byDefault)} | ${cell(help)} |`,
+    ({ path, rule, byDefault, help }) => `| \`${path}\` | ${rule} | ${cell(byDefault)} | ${cell(help)} |`,
   );
   return ['| value | allowed | default | meaning |', '|---|---|---|---|', ...rows].join('\n');
 }
@@ -207,11 +210,11 @@ const HEADLINES: readonly (readonly [question: string, row: string])[] = [
 
 function numbersTable(): string {
   const sections = JSON.parse(readFileSync(join(ROOT, 'bench/results.json'), 'utf8')) as Section[];
-  const measured = sections.flatMap(({ rows }) => rows);
+  const results = sections.flatMap(({ rows }) => rows);
   const rows = HEADLINES.map(([question, row]) => {
-    const found = measured.find(({ name }) => name === row);
-    if (found === undefined) throw new Error(`bench/results.json has no row "${row}"`);
-    const { value, target = '', met } = found;
+    const result = results.find(({ name }) => name === row);
+    if (result === undefined) throw new Error(`bench/results.json has no row "${row}"`);
+    const { value, target = '', met } = result;
     return `| ${question} | ${value} | ${target}${target === '' || met ? '' : ', **not met**'} |`;
   });
   return ['| | measured | target |', '|---|---|---|', ...rows].join('\n');
@@ -245,7 +248,7 @@ const cell = (text: string) => text.replaceAll('|', '\\|').replaceAll('\n', ' ')
 
 if (import.meta.main) {
   scriptArguments('npm run docs: writes all that is generated in documentation, OpenAPI and manifests', {});
-  for (const { file, present, wanted } of await documents()) {
-    if (present !== wanted) writeFileSync(join(ROOT, file), wanted);
+  for (const { file, present, content } of await documents()) {
+    if (present !== content) writeFileSync(join(ROOT, file), content);
   }
 }

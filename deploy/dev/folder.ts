@@ -28,22 +28,22 @@ export function takeFolder(directory: string): Running | undefined {
   } catch (error) {
     if (!(error as Error).message.includes('locked')) throw error;
     const { pid, controlPlane, verifier } = running(directory) ?? {};
-    const who = controlPlane ? ` (process ${pid}, at ${controlPlane} and ${verifier})` : '';
+    const owner = controlPlane ? ` (process ${pid}, at ${controlPlane} and ${verifier})` : '';
     throw new Error(
-      `another npm start${who} keeps its keys in ${directory}, and was left alone. Use that one; or stop it first, by Ctrl-C there; or give this one a folder and ports of its own: KEYFENCE_DATA, CONTROL_PLANE_PORT, CONTROL_PLANE_ADMIN_PORT, VERIFIER_PORT, VERIFIER_ADMIN_PORT`,
+      `another npm start${owner} keeps its keys in ${directory}, and was left alone. Use that one; or stop it first, by Ctrl-C there; or give this one a folder and ports of its own: KEYFENCE_DATA, CONTROL_PLANE_PORT, CONTROL_PLANE_ADMIN_PORT, VERIFIER_PORT, VERIFIER_ADMIN_PORT`,
     );
   }
-  held.add(lock);
+  locks.add(lock);
   return running(directory);
 }
 
 /** A lock ends when it is collected as garbage. */
-const held = new Set<DatabaseSync>();
+const locks = new Set<DatabaseSync>();
 
 /** Says what runs in the folder, for a second `npm start` and for the doctor; undefined = nothing any more. */
-export function tell(directory: string, what: Running | undefined): void {
-  if (what === undefined) rmSync(fileIn(directory), { force: true });
-  else writeFileSync(fileIn(directory), `${JSON.stringify(what)}\n`, { mode: 0o600 });
+export function tell(directory: string, note: Running | undefined): void {
+  if (note === undefined) rmSync(fileIn(directory), { force: true });
+  else writeFileSync(fileIn(directory), `${JSON.stringify(note)}\n`, { mode: 0o600 });
 }
 
 function running(directory: string): Running | undefined {
@@ -67,29 +67,30 @@ export async function untilFree(
 ): Promise<void> {
   const socket = leftover?.redisUrl?.replace('unix://', '');
   const giveUpAtMs = performance.now() + (leftover ? LEFTOVERS_END_MS_MAX : 0);
-  let said = leftover === undefined;
+  let isReported = leftover === undefined;
   for (;;) {
-    const used = await portsInUse(ports);
+    const portsInUseNow = await portsInUse(ports);
     const redis = socket !== undefined && (await isAnswered(socket));
-    if (used.length === 0 && !redis) return;
-    if (performance.now() > giveUpAtMs) throw new Error(advice(ports, used, leftover, redis));
-    if (!said) console.error('An earlier npm start was killed; waiting until what it left behind has ended.');
-    said = true;
+    if (portsInUseNow.length === 0 && !redis) return;
+    if (performance.now() > giveUpAtMs) throw new Error(advice(ports, portsInUseNow, leftover, redis));
+    if (!isReported)
+      console.error('An earlier npm start was killed; waiting until what it left behind has ended.');
+    isReported = true;
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
 }
 
 function advice(
   ports: Readonly<Record<string, number>>,
-  used: readonly string[],
+  settings: readonly string[],
   leftover: Running | undefined,
   redis: boolean,
 ): string {
   if (redis) {
     return `the Redis of an earlier npm start (process ${leftover?.pid}), which was killed, still runs at ${leftover?.redisUrl}: stop it by redis-cli -s ${leftover?.redisUrl?.replace('unix://', '')} SHUTDOWN`;
   }
-  const places = used.map((name) => `${ports[name]} (${name})`).join(', ');
-  return `in use on 127.0.0.1: port ${places}. Stop what listens there, or choose others: ${used.map((name) => `${name}=${(ports[name] ?? 0) + 100}`).join(' ')} npm start`;
+  const places = settings.map((name) => `${ports[name]} (${name})`).join(', ');
+  return `in use on 127.0.0.1: port ${places}. Stop what listens there, or choose others: ${settings.map((name) => `${name}=${(ports[name] ?? 0) + 100}`).join(' ')} npm start`;
 }
 
 async function portsInUse(ports: Readonly<Record<string, number>>): Promise<string[]> {

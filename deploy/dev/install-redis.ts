@@ -1,7 +1,7 @@
 // Makes sure that there is a redis-server on this machine, or says how to get one.
 import { spawnSync } from 'node:child_process';
 import { scriptArguments } from './arguments.ts';
-import { findRedis } from './redis-server.ts';
+import { redisProgram } from './redis-server.ts';
 
 const INSTALLERS = [
   {
@@ -15,7 +15,7 @@ const INSTALLERS = [
 
 /** Installs redis-server with the system's package manager, where it is missing and that may be done. Exits if not. */
 export function ensureRedis(): void {
-  if (findRedis()) return;
+  if (redisProgram()) return;
   const installer = INSTALLERS.find(({ tool }) => succeeds(`command -v ${tool}`));
   if (!installer) giveUp('Install Redis 7 or newer, or set REDIS_URL.');
   const isRoot = process.getuid?.() === 0 || installer.tool === 'brew';
@@ -25,8 +25,8 @@ export function ensureRedis(): void {
   console.error(`There is no redis-server on this machine. Installing it: ${line}`);
   // A package that starts a service of its own would be none of our business: policy-rc.d's answer is no.
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
-  const done = spawnSync('sh', ['-c', line], { stdio: ['ignore', 2, 2], env });
-  if (done.status !== 0 || !findRedis()) giveUp('That failed. Run it yourself, or set REDIS_URL.');
+  const result = spawnSync('sh', ['-c', line], { stdio: ['ignore', 2, 2], env });
+  if (result.status !== 0 || !redisProgram()) giveUp('That failed. Run it yourself, or set REDIS_URL.');
 }
 
 function succeeds(command: string): boolean {

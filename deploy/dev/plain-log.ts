@@ -8,12 +8,12 @@ export function printPlainly(log: Readable, name: string, print: (line: string) 
 
 /** Of a JSON line of a log the message, its fields and the reason of its error; any other line as it is. */
 export function plainLine(line: string, name: string): string {
-  const said = parse(line);
-  if (said === undefined) return line;
-  const { level, time: _time, process: _process, msg = '', err, ...fields } = said;
+  const entry = parse(line);
+  if (entry === undefined) return line;
+  const { level, time: _time, process: _process, msg = '', err, ...fields } = entry;
   const details = Object.entries(fields).map(([field, value]) => `${field} ${text(value)}`);
-  const what = details.length > 0 ? `${msg} (${details.join(', ')})` : msg;
-  return `${name}: ${LEVELS[String(level)] ?? ''}${[what, ...reasons(err)].join(': ')}`;
+  const sentence = details.length > 0 ? `${msg} (${details.join(', ')})` : msg;
+  return `${name}: ${LEVELS[String(level)] ?? ''}${[sentence, ...reasons(err)].join(': ')}`;
 }
 
 const LEVELS: Readonly<Record<string, string>> = { 40: 'warning: ', 50: 'error: ', 60: 'error: ' };

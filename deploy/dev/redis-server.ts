@@ -18,17 +18,17 @@ const POLL_MS = 20;
 const STOP_MS_MAX = 10_000;
 
 /** Finds a Redis (or Valkey) server on PATH; undefined when there is none. */
-export function findRedis(): string | undefined {
+export function redisProgram(): string | undefined {
   return ['redis-server', 'valkey-server'].find(isThere);
 }
 
-const there = new Set<string>();
+const programs = new Set<string>();
 
 /** Tells whether a program is on PATH. One that was found is not looked for again. */
 function isThere(command: string): boolean {
-  if (!there.has(command) && spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0)
-    there.add(command);
-  return there.has(command);
+  if (!programs.has(command) && spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0)
+    programs.add(command);
+  return programs.has(command);
 }
 
 /**
@@ -37,7 +37,7 @@ function isThere(command: string): boolean {
  * @param options more of redis.conf, as command-line options; they override
  */
 export async function startRedis(directory: string, options: readonly string[] = []): Promise<RedisServer> {
-  const command = findRedis();
+  const command = redisProgram();
   if (!command) throw new Error('no redis-server on PATH');
   mkdirSync(directory, { recursive: true, mode: 0o700 });
   const socket = socketIn(directory);
@@ -50,7 +50,7 @@ export async function startRedis(directory: string, options: readonly string[] =
   server.stdout?.on('data', (chunk: Buffer) => {
     output = (output + chunk.toString()).slice(-4000);
   });
-  const exited = new Promise<void>((resolve) => server.once('exit', () => resolve()));
+  const exit = new Promise<void>((resolve) => server.once('exit', () => resolve()));
   await untilServing(
     socket,
     () => server.exitCode !== null || server.signalCode !== null,
@@ -62,7 +62,7 @@ export async function startRedis(directory: string, options: readonly string[] =
     async stop() {
       server.kill('SIGTERM');
       const timer = setTimeout(() => server.kill('SIGKILL'), STOP_MS_MAX);
-      await exited;
+      await exit;
       clearTimeout(timer);
     },
   };
@@ -74,8 +74,8 @@ export function spawnBound(
   args: readonly string[],
   env: NodeJS.ProcessEnv = process.env,
 ): ChildProcess {
-  const bound = process.platform === 'linux' && isThere('setpriv');
-  const [file, ...all] = bound
+  const isBound = process.platform === 'linux' && isThere('setpriv');
+  const [file, ...all] = isBound
     ? ['setpriv', '--pdeathsig', 'TERM', '--', command, ...args]
     : [command, ...args];
   // A process group of its own: Ctrl-C reaches this process alone, which then stops the others in order.
@@ -88,7 +88,7 @@ function socketIn(directory: string): string {
   return Buffer.byteLength(path) < 100 ? path : join(mkdtempSync(join(tmpdir(), 'keyfence-')), 'redis.sock');
 }
 
-async function untilServing(path: string, ended: () => boolean, output: () => string): Promise<void> {
+async function untilServing(path: string, hasEnded: () => boolean, output: () => string): Promise<void> {
   const redis = new Redis({
     path,
     lazyConnect: true,
@@ -100,7 +100,7 @@ async function untilServing(path: string, ended: () => boolean, output: () => st
   const giveUpAtMs = performance.now() + READY_MS_MAX;
   try {
     for (;;) {
-      if (ended() || performance.now() > giveUpAtMs)
+      if (hasEnded() || performance.now() > giveUpAtMs)
         throw new Error(`redis-server did not start:\n${output()}`);
       try {
         if (redis.status !== 'ready') await redis.connect();

@@ -14,7 +14,7 @@ const OURS =
   /((?:keyfence:|VERSION: |newTag: |\/version: |^version: |^appVersion: ))\d+\.\d+\.\d+(?:-[\w.]+)?(?![\w.])/gm;
 
 /** The changelog with all that was unreleased below a heading of its own. */
-function released(changelog: string, version: string, day: string): string {
+function releaseSection(changelog: string, version: string, day: string): string {
   const [before, after, ...more] = changelog.split('## [Unreleased]\n');
   if (before === undefined || after === undefined || more.length > 0)
     throw new Error('CHANGELOG.md: one heading "## [Unreleased]" is needed');
@@ -27,10 +27,10 @@ const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const change = (file: string, by: (text: string) => string) =>
   writeFileSync(join(ROOT, file), by(readFileSync(join(ROOT, file), 'utf8')));
 
-change('CHANGELOG.md', (text) => released(text, version, new Date().toISOString().slice(0, 10)));
-const deployed = execFileSync('git', ['ls-files', 'deploy/*.yaml', 'deploy/*.md'], {
+change('CHANGELOG.md', (text) => releaseSection(text, version, new Date().toISOString().slice(0, 10)));
+const files = execFileSync('git', ['ls-files', 'deploy/*.yaml', 'deploy/*.md'], {
   cwd: ROOT,
   encoding: 'utf8',
 });
-for (const file of deployed.trim().split('\n'))
+for (const file of files.trim().split('\n'))
   change(file, (text) => text.replace(OURS, (_, before: string) => before + version));

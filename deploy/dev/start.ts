@@ -31,7 +31,7 @@ for (const line of unusedSettings(env)) console.error(`keyfence: ${line}`);
 const children: { name: string; child: ChildProcess }[] = [];
 let redis: RedisServer | undefined;
 let stopping: Promise<void> | undefined;
-let hasTold = false;
+let isReported = false;
 
 process.on('SIGINT', () => void stop(0));
 process.on('SIGTERM', () => void stop(0));
@@ -61,7 +61,7 @@ async function start(): Promise<void> {
     verifier: baseOf(addresses.VERIFIER),
   };
   tell(DATA, bases);
-  hasTold = true;
+  isReported = true;
   if (!env['REDIS_URL']) {
     ensureRedis();
     redis = await startRedis(join(DATA, 'redis'));
@@ -179,19 +179,19 @@ async function fail(what: string): Promise<void> {
 /** Verifier and control plane first, so that they can still leave at Redis. */
 function stop(status: number): Promise<void> {
   stopping ??= (async () => {
-    await Promise.all(children.map(({ child }) => ended(child)));
+    await Promise.all(children.map(({ child }) => untilExit(child)));
     await redis?.stop();
-    if (hasTold) tell(DATA, undefined);
+    if (isReported) tell(DATA, undefined);
     process.exit(status);
   })();
   return stopping;
 }
 
-async function ended(child: ChildProcess): Promise<void> {
+async function untilExit(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
-  const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  const exit = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   child.kill('SIGTERM');
   const timer = setTimeout(() => child.kill('SIGKILL'), STOP_MS_MAX);
-  await exited;
+  await exit;
   clearTimeout(timer);
 }

@@ -67,22 +67,22 @@ process.umask(0o022); // the same modes for everybody
  */
 mkdirSync('build', { recursive: true });
 const work = resolve(mkdtempSync(join('build', 'release-')));
-const [source, made] = [join(work, 'source'), join(work, 'made')];
+const [source, output] = [join(work, 'source'), join(work, 'made')];
 try {
   run('git', ['archive', '--format=tar', '--prefix=source/', `--output=${work}/source.tar`, 'HEAD']);
   run('tar', ['--no-same-permissions', '-xf', join(work, 'source.tar'), '-C', work]);
   symlinkSync(resolve('node_modules'), join(source, 'node_modules'));
-  for (const part of ['npm', 'chart']) mkdirSync(join(made, part), { recursive: true });
+  for (const part of ['npm', 'chart']) mkdirSync(join(output, part), { recursive: true });
   run(process.execPath, ['deploy/image/packages.ts', join(work, 'packages')], source);
   for (const name of readdirSync(join(work, 'packages')))
-    run('npm', ['pack', '--silent', '--pack-destination', join(made, 'npm')], join(work, 'packages', name));
-  writeFileSync(join(made, 'sbom.json'), run(process.execPath, ['deploy/image/sbom.ts'], source));
+    run('npm', ['pack', '--silent', '--pack-destination', join(output, 'npm')], join(work, 'packages', name));
+  writeFileSync(join(output, 'sbom.json'), run(process.execPath, ['deploy/image/sbom.ts'], source));
   tar(join(source, 'deploy/helm'), 'keyfence', join(work, 'chart.tar'));
   const chart = gzipSync(readFileSync(join(work, 'chart.tar')), { level: 9 });
-  writeFileSync(join(made, 'chart', `keyfence-${version}.tgz`), chart);
+  writeFileSync(join(output, 'chart', `keyfence-${version}.tgz`), chart);
   const images = base === undefined ? [] : buildImage(base);
 
-  const files = filesOf(made);
+  const files = filesOf(output);
   const manifest = {
     version,
     revision,
@@ -90,13 +90,13 @@ try {
     madeWith: { node: process.versions.node, npm: run('npm', ['--version']).trim() },
     ...(base === undefined ? {} : { base }),
     images,
-    files: files.map((name) => ({ name, bytes: statSync(join(made, name)).size, sha256: sha256(name) })),
+    files: files.map((name) => ({ name, bytes: statSync(join(output, name)).size, sha256: sha256(name) })),
   };
-  writeFileSync(join(made, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`);
-  const sums = filesOf(made).map((name) => `${sha256(name)}  ${name}\n`);
-  writeFileSync(join(made, 'SHA256SUMS'), sums.join(''));
+  writeFileSync(join(output, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`);
+  const sums = filesOf(output).map((name) => `${sha256(name)}  ${name}\n`);
+  writeFileSync(join(output, 'SHA256SUMS'), sums.join(''));
   // All of it or nothing.
-  cpSync(made, folder, { recursive: true });
+  cpSync(output, folder, { recursive: true });
   process.stdout.write(sums.join(''));
 } finally {
   rmSync(work, { recursive: true });
@@ -112,23 +112,23 @@ function filesOf(path: string): string[] {
 
 function sha256(name: string): string {
   return createHash('sha256')
-    .update(readFileSync(join(made, name)))
+    .update(readFileSync(join(output, name)))
     .digest('hex');
 }
 
 /** Packs a folder so that nothing tells of this machine: names in order, one owner, one time. Needs GNU tar. */
 function tar(parent: string, name: string, target: string): void {
-  const same = ['--sort=name', `--mtime=@${epoch}`, '--owner=0', '--group=0', '--numeric-owner'];
-  run('tar', [...same, '--format=ustar', '--mode=u+rw,go=rX,a-s', '-cf', target, '-C', parent, name]);
+  const options = ['--sort=name', `--mtime=@${epoch}`, '--owner=0', '--group=0', '--numeric-owner'];
+  run('tar', [...options, '--format=ustar', '--mode=u+rw,go=rX,a-s', '-cf', target, '-C', parent, name]);
 }
 
 /** Builds the image for every architecture that this machine can run, and returns what to pin it by. */
 function buildImage(from: string): { platform: string; digest: string }[] {
   const list = `localhost/keyfence-release:${revision}`;
-  const emulated = (name: string) => existsSync(`/proc/sys/fs/binfmt_misc/qemu-${name}`);
+  const isEmulated = (name: string) => existsSync(`/proc/sys/fs/binfmt_misc/qemu-${name}`);
   const platforms = [
-    ...(process.arch === 'x64' || emulated('x86_64') ? ['linux/amd64'] : []),
-    ...(process.arch === 'arm64' || emulated('aarch64') ? ['linux/arm64'] : []),
+    ...(process.arch === 'x64' || isEmulated('x86_64') ? ['linux/amd64'] : []),
+    ...(process.arch === 'arm64' || isEmulated('aarch64') ? ['linux/arm64'] : []),
   ];
   const layout = join(work, 'layout');
   run('buildah', ['manifest', 'create', list]);
@@ -144,8 +144,8 @@ function buildImage(from: string): { platform: string; digest: string }[] {
   } finally {
     run('buildah', ['manifest', 'rm', list]);
   }
-  mkdirSync(join(made, 'image'));
-  tar(layout, '.', join(made, 'image', `keyfence-${version}.oci.tar`));
+  mkdirSync(join(output, 'image'));
+  tar(layout, '.', join(output, 'image', `keyfence-${version}.oci.tar`));
   return digestsOf(layout);
 }
 

@@ -18,10 +18,10 @@ const [target] = scriptArguments(USAGE, { allowPositionals: true }).positionals;
 if (!target) wrongArguments('FOLDER is missing.', USAGE);
 
 // Of the dashboard only what is served, of the verifier what is no module.
-const wanted = (path: string) =>
+const isPackaged = (path: string) =>
   !/\.(d\.ts|md)$|control-plane\/dashboard\/(?!assets)|^verifier\/.*\.ts$/.test(path);
 for (const source of ['control-plane', 'verifier', 'shared', 'package.json']) {
-  cpSync(source, join(target, source), { recursive: true, filter: wanted });
+  cpSync(source, join(target, source), { recursive: true, filter: isPackaged });
 }
 cpSync('deploy/image/healthcheck.ts', join(target, 'healthcheck.ts'));
 for (const file of globSync('{*,{control-plane,shared}/**/*}.ts', { cwd: target })) {

@@ -85,7 +85,7 @@ export function leanNode(): Plugin {
 }
 
 function leanPackages(patches: typeof PATCHES): Plugin {
-  const found = new Set<string>();
+  const modules = new Set<string>();
   return {
     name: 'lean-packages',
     transform(code, id) {
@@ -94,13 +94,13 @@ function leanPackages(patches: typeof PATCHES): Plugin {
         if (!file.test(id)) continue;
         if (!code.includes(from)) throw new Error(`${id}: does not say ${from}`);
         text = text.replaceAll(from, to);
-        found.add(`${file}`);
+        modules.add(`${file}`);
       }
       // Lines stay where they are, so the map of before holds.
       return text === code ? null : { code: text, map: null };
     },
     buildEnd() {
-      const missing = patches.filter(([file]) => !found.has(`${file}`));
+      const missing = patches.filter(([file]) => !modules.has(`${file}`));
       if (missing.length > 0)
         throw new Error(`not in the bundle: ${missing.map(([file]) => file).join(', ')}`);
     },

@@ -113,13 +113,13 @@ function writeTypes(sources: readonly string[], target: string): void {
     writeFileSync(join(work, 'tsconfig.json'), JSON.stringify(config));
     execFileSync(process.execPath, ['node_modules/typescript/bin/tsc', '-p', work], { stdio: 'inherit' });
     // The loop reaches what it adds to the set.
-    const wanted = new Set(sources.map((source) => source.replace(/\.ts$/, '.d.ts')));
-    for (const file of wanted) {
+    const declarations = new Set(sources.map((source) => source.replace(/\.ts$/, '.d.ts')));
+    for (const file of declarations) {
       const text = readFileSync(join(work, file), 'utf8');
       if (/['"]#/.test(text))
         throw new Error(`${file}: a type of an export is not one that applications can name`);
       for (const [, specifier = ''] of text.matchAll(/from '(\.[^']+)\.ts'/g))
-        wanted.add(join(dirname(file), `${specifier}.d.ts`));
+        declarations.add(join(dirname(file), `${specifier}.d.ts`));
       cpSync(join(work, file), join(target, file));
       writeFileSync(join(target, file), text.replace(/(?<=from '\.[^']+\.)ts(?=')/g, 'js'));
     }

@@ -13,9 +13,9 @@ scriptArguments('npm run --silent sbom > FILE: prints the bill of materials of w
 
 const manifest = JSON.parse(readFileSync('package.json', 'utf8'));
 const lock = JSON.parse(readFileSync('package-lock.json', 'utf8'));
-for (const owner of [manifest, lock.packages['']]) {
-  delete owner.devDependencies;
-  delete owner.optionalDependencies;
+for (const packageEntry of [manifest, lock.packages['']]) {
+  delete packageEntry.devDependencies;
+  delete packageEntry.optionalDependencies;
 }
 for (const [path, { dev, optional, devOptional }] of Object.entries<Record<string, unknown>>(lock.packages)) {
   if (dev || optional || devOptional) delete lock.packages[path];

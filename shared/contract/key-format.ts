@@ -73,14 +73,14 @@ export const identityIdOf = (externalId: string): string =>
 /** Beginning of every identity's id, and of no other's. */
 export const IDENTITY = 'identity_';
 
-let drawn = Buffer.alloc(0);
+let randomBuffer = Buffer.alloc(0);
 
 /** Random bytes that nobody else gets; none are kept once they are handed out. */
 function drawBytes(length: number): Buffer {
-  if (drawn.length < length) drawn = randomBytes(Math.max(length, DRAWN_AT_ONCE));
-  const bytes = Buffer.from(drawn.subarray(0, length));
-  drawn.fill(0, 0, length);
-  drawn = drawn.subarray(length);
+  if (randomBuffer.length < length) randomBuffer = randomBytes(Math.max(length, DRAWN_AT_ONCE));
+  const bytes = Buffer.from(randomBuffer.subarray(0, length));
+  randomBuffer.fill(0, 0, length);
+  randomBuffer = randomBuffer.subarray(length);
   return bytes;
 }
 

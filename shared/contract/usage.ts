@@ -3,11 +3,11 @@ import { VERDICT_CODES, VERDICTS, type VerdictCode } from './verdict-codes.ts';
 /** Usage of a key in Redis: a hash with counts of verdicts by the hour and by the day, UTC. */
 
 /** Number of hours and days that are kept. Few enough that Redis keeps a key's usage in the compact form. */
-export const KEPT = { hour: 48, day: 31 } as const;
+export const RETENTION = { hour: 48, day: 31 } as const;
 export const LENGTH_MS = { hour: 3_600_000, day: 86_400_000 } as const;
 
 /** The length of the periods that usage is asked for. */
-export type Granularity = keyof typeof KEPT;
+export type Granularity = keyof typeof RETENTION;
 
 /** The counted kinds of verdict: the letter of their field in Redis, and their name in responses. */
 type Columns = NonNullable<(typeof VERDICTS)[VerdictCode]['usage']>;

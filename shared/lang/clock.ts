@@ -47,13 +47,13 @@ export function holdProcess(): Timer {
 export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
-    const done = () => {
+    const settle = () => {
       timer.cancel();
-      signal?.removeEventListener('abort', done);
+      signal?.removeEventListener('abort', settle);
       resolve();
     };
-    const timer = clock.after(delayMs, done);
-    signal?.addEventListener('abort', done, { once: true });
+    const timer = clock.after(delayMs, settle);
+    signal?.addEventListener('abort', settle, { once: true });
   });
 }
 
@@ -95,9 +95,14 @@ export class Waker {
 }
 
 /** `work`, which goes on either way, or after `limitMs` a rejection with what `expired` returns. */
-export function atMost<T>(clock: Clock, limitMs: number, work: Promise<T>, expired: () => Error): Promise<T> {
+export function atMost<T>(
+  clock: Clock,
+  limitMs: number,
+  work: Promise<T>,
+  timeoutError: () => Error,
+): Promise<T> {
   return new Promise((resolve, reject) => {
-    const timer = clock.after(limitMs, () => reject(expired()));
+    const timer = clock.after(limitMs, () => reject(timeoutError()));
     work.then(
       (value) => {
         timer.cancel();

@@ -6,7 +6,7 @@ export interface Deadline<T> {
   readonly item: T;
   readonly dueMs: number;
   /** True once the deadline has passed. */
-  passed: boolean;
+  hasPassed: boolean;
   place: number;
 }
 
@@ -17,31 +17,31 @@ export interface Deadline<T> {
 export class Deadlines<T> {
   readonly #clock: Clock;
   readonly #limitMs: number;
-  readonly #passed: (item: T) => void;
+  readonly #onPass: (item: T) => void;
   readonly #running = new SlotList<Deadline<T>>();
-  #watched = false;
+  #isWatching = false;
 
-  /** @param passed called with what has not ended after `limitMs` */
-  constructor(clock: Clock, limitMs: number, passed: (item: T) => void) {
+  /** @param onPass called with what has not ended after `limitMs` */
+  constructor(clock: Clock, limitMs: number, onPass: (item: T) => void) {
     this.#clock = clock;
     this.#limitMs = limitMs;
-    this.#passed = passed;
+    this.#onPass = onPass;
   }
 
   /** To be followed by `end` with what it returns. */
   begin(item: T): Deadline<T> {
-    const deadline = { item, dueMs: this.#clock.monotonicMs() + this.#limitMs, passed: false, place: 0 };
+    const deadline = { item, dueMs: this.#clock.monotonicMs() + this.#limitMs, hasPassed: false, place: 0 };
     deadline.place = this.#running.add(deadline);
-    if (!this.#watched) this.#checkAfter(this.#limitMs);
+    if (!this.#isWatching) this.#checkAfter(this.#limitMs);
     return deadline;
   }
 
   end(deadline: Deadline<T>): void {
-    if (!deadline.passed) this.#running.remove(deadline.place);
+    if (!deadline.hasPassed) this.#running.remove(deadline.place);
   }
 
   #checkAfter(ms: number): void {
-    this.#watched = true;
+    this.#isWatching = true;
     this.#clock.after(ms, () => this.#check());
   }
 
@@ -53,12 +53,12 @@ export class Deadlines<T> {
       if (deadline.dueMs <= nowMs) late.push(deadline);
       else nextMs = Math.min(nextMs, deadline.dueMs);
     }
-    this.#watched = false;
+    this.#isWatching = false;
     if (nextMs < Number.POSITIVE_INFINITY) this.#checkAfter(nextMs - nowMs);
     for (const deadline of late) {
       this.end(deadline);
-      deadline.passed = true;
-      this.#passed(deadline.item);
+      deadline.hasPassed = true;
+      this.#onPass(deadline.item);
     }
   }
 }

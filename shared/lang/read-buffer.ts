@@ -54,8 +54,8 @@ const takesBuffer = (handle: unknown): handle is Handle =>
 const names = ((): { buffer: symbol; callback: symbol } | undefined => {
   const callback: OnRead = () => true;
   const probe = new Socket({ onread: { buffer: readBuffer, callback } });
-  const stored = Object.getOwnPropertySymbols(probe);
-  const nameOf = (value: unknown) => stored.find((name) => Reflect.get(probe, name) === value);
+  const symbols = Object.getOwnPropertySymbols(probe);
+  const nameOf = (value: unknown) => symbols.find((name) => Reflect.get(probe, name) === value);
   const [bufferName, callbackName] = [nameOf(readBuffer), nameOf(callback)];
   return bufferName && callbackName && { buffer: bufferName, callback: callbackName };
 })();

@@ -84,20 +84,25 @@ export function deprecations(settings: Settings): string[] {
 }
 
 /** Completes a setting with its explanation, which the documentation shows. */
-interface Unexplained<T> {
+interface SettingWithoutHelp<T> {
   help(text: string): Setting<T>;
   /** The same of a setting that is deprecated. */
   deprecated(text: string): Setting<T>;
 }
 
-const unexplained = <T>(setting: Omit<Setting<T>, 'help'>): Unexplained<T> => ({
+const withoutHelp = <T>(setting: Omit<Setting<T>, 'help'>): SettingWithoutHelp<T> => ({
   help: (help) => ({ ...setting, help }),
   deprecated: (help) => ({ ...setting, help, deprecated: true }),
 });
 
 /** A whole number from `min` to `max`, with its unit. */
-export function integer(min: number, max: number, unit: string, byDefault: number): Unexplained<number> {
-  return unexplained({
+export function integer(
+  min: number,
+  max: number,
+  unit: string,
+  byDefault: number,
+): SettingWithoutHelp<number> {
+  return withoutHelp({
     parse(text) {
       const value = Number(text);
       if (!/^-?\d+$/.test(text) || value < min || value > max) throw new Error(`"${text}" is not allowed`);
@@ -109,18 +114,18 @@ export function integer(min: number, max: number, unit: string, byDefault: numbe
 }
 
 /** A port to listen on; 0 = any free one. */
-export const port = (byDefault: number): Pick<Unexplained<number>, 'help'> => ({
+export const port = (byDefault: number): Pick<SettingWithoutHelp<number>, 'help'> => ({
   help: (text) => integer(0, 65_535, '', byDefault).help(`${text}; 0 = any free one`),
 });
 
 /** Any text; without a default it is required. */
-export function text(byDefault: string | undefined): Unexplained<string> {
-  return unexplained({ parse: (value) => value, default: byDefault, rule: 'text' });
+export function text(byDefault: string | undefined): SettingWithoutHelp<string> {
+  return withoutHelp({ parse: (value) => value, default: byDefault, rule: 'text' });
 }
 
 /** An http:// or https:// address, perhaps with a path to begin at; unset = undefined. */
-export function httpUrl(): Unexplained<URL | undefined> {
-  return unexplained({
+export function httpUrl(): SettingWithoutHelp<URL | undefined> {
+  return withoutHelp({
     parse(value) {
       if (value === '') return undefined;
       const url = URL.canParse(value) ? new URL(value) : undefined;
@@ -135,8 +140,8 @@ export function httpUrl(): Unexplained<URL | undefined> {
 }
 
 /** `true` or `false`. */
-export function flag(byDefault: boolean): Unexplained<boolean> {
-  return unexplained({
+export function flag(byDefault: boolean): SettingWithoutHelp<boolean> {
+  return withoutHelp({
     parse: (value) => oneOf(['true', 'false'], value) === 'true',
     default: String(byDefault),
     rule: 'true or false',
@@ -144,8 +149,8 @@ export function flag(byDefault: boolean): Unexplained<boolean> {
 }
 
 /** One of `values`. */
-export function choice<const T extends string>(values: readonly T[], byDefault: T): Unexplained<T> {
-  return unexplained({
+export function choice<const T extends string>(values: readonly T[], byDefault: T): SettingWithoutHelp<T> {
+  return withoutHelp({
     parse: (value) => oneOf(values, value),
     default: byDefault,
     rule: values.join(', '),
@@ -159,8 +164,8 @@ function oneOf<T extends string>(values: readonly T[], text: string): T {
 }
 
 /** Comma-separated values, each of `pattern`; an empty default is an empty list. */
-export function list(pattern: RegExp, rule: string, byDefault = ''): Unexplained<readonly string[]> {
-  return unexplained({
+export function list(pattern: RegExp, rule: string, byDefault = ''): SettingWithoutHelp<readonly string[]> {
+  return withoutHelp({
     parse(value) {
       const items = value
         .split(',')
@@ -180,8 +185,8 @@ export function secret<T = string>(
   byDefault: string | undefined,
   rule: string,
   parse: (text: string) => T = (text) => text as T,
-): Unexplained<T> {
-  return unexplained({ parse, default: byDefault, rule, secret: true });
+): SettingWithoutHelp<T> {
+  return withoutHelp({ parse, default: byDefault, rule, secret: true });
 }
 
 /** `NAME`, or the content of the file named by `NAME_FILE` without its last line break; both at once is a fault. */

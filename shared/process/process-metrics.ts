@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 
 /** Gauges that prom-client names like counters, which promtool refuses; the same numbers by type remain. */
-const MISNAMED = [
+const RENAMES = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
@@ -12,12 +12,12 @@ const EVENT_LOOP_PRECISION_MS = 10;
 /** A registry to which the metrics of this process and of Node.js are added: CPU, memory, garbage collection, event loop. */
 export function processMetrics(register = new Registry()): Registry {
   collectDefaultMetrics({ register, eventLoopMonitoringPrecision: EVENT_LOOP_PRECISION_MS });
-  for (const name of MISNAMED) register.removeSingleMetric(name);
+  for (const name of RENAMES) register.removeSingleMetric(name);
   return register;
 }
 
 /** Completes a metric with the text that says how to read it. */
-interface Unexplained<Metric> {
+interface MetricWithoutHelp<Metric> {
   help(text: string): Metric;
 }
 
@@ -29,7 +29,7 @@ export function metricMakers(registry: Registry) {
       name: string,
       label?: Label,
       values: readonly string[] = [],
-    ): Unexplained<Counter<Label>> => ({
+    ): MetricWithoutHelp<Counter<Label>> => ({
       help(help) {
         const counter = new Counter({
           name,
@@ -42,7 +42,7 @@ export function metricMakers(registry: Registry) {
       },
     }),
     /** A counter that something else counts; it is read at a scrape. */
-    count: (name: string, read: () => number): Unexplained<Counter> => ({
+    count: (name: string, read: () => number): MetricWithoutHelp<Counter> => ({
       help: (help) =>
         new Counter({
           name,
@@ -55,7 +55,11 @@ export function metricMakers(registry: Registry) {
         }),
     }),
     /** A present state, read at a scrape; `aggregator` joins those of several processes. */
-    gauge: (name: string, read: () => number, aggregator: 'sum' | 'min' = 'sum'): Unexplained<Gauge> => ({
+    gauge: (
+      name: string,
+      read: () => number,
+      aggregator: 'sum' | 'min' = 'sum',
+    ): MetricWithoutHelp<Gauge> => ({
       help: (help) =>
         new Gauge({
           name,

@@ -12,8 +12,8 @@ export class TrustedProxies {
     for (const item of items) {
       const [address = '', bits] = item.split('/', 2);
       const family = familyOf(address);
-      const most = family === 'ipv6' ? 128 : 32;
-      if (isIP(address) === 0 || (bits !== undefined && !(/^\d{1,3}$/.test(bits) && Number(bits) <= most)))
+      const bitsMax = family === 'ipv6' ? 128 : 32;
+      if (isIP(address) === 0 || (bits !== undefined && !(/^\d{1,3}$/.test(bits) && Number(bits) <= bitsMax)))
         throw new Error(`"${item}" is not allowed`);
       if (bits === undefined) this.#list.addAddress(address, family);
       else this.#list.addSubnet(address, Number(bits), family);

@@ -115,7 +115,7 @@ export const callCounter = (caller: string): string => `kf:r:${caller}`;
 /** Streams: what was done, and what was refused, over the management interface. */
 export const auditStream = (of: 'done' | 'refused'): string => `kf:{!audit}:${of}`;
 /** The id of the event that was last written again for its replicas. */
-export const auditAgain = 'kf:{!audit}:again';
+export const auditRetryKey = 'kf:{!audit}:again';
 
 /** Parses what `secretPointer` holds. */
 export function parsePointer(value: string): { apiId: string; keyId: string } {

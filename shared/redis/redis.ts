@@ -199,7 +199,7 @@ export class RedisNodes {
       },
       (error) => {
         this.#deadlines.end(deadline);
-        if (!deadline.passed) throw this.asOutage(redis, error);
+        if (!deadline.hasPassed) throw this.asOutage(redis, error);
         throw unavailable(`Redis did not answer within ${this.#config.REDIS_COMMAND_TIMEOUT_MS} ms`);
       },
     );

@@ -11,13 +11,13 @@ export function writeTogether(stream: Writable): void {
     waits = false;
     stream.uncork();
   };
-  const together = (...written: Parameters<typeof write>) => {
+  const together = (...args: Parameters<typeof write>) => {
     if (!waits) {
       waits = true;
       stream.cork();
       setImmediate(go);
     }
-    return write(...written);
+    return write(...args);
   };
   stream.write = together as typeof stream.write;
 }

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   apiKeys,
   apiList,
-  auditAgain,
+  auditRetryKey,
   auditStream,
   callCounter,
   identityIndexKey,
@@ -48,7 +48,7 @@ const OTHERS = [
   rootKeyIndex,
   rootKeyRecord('hash'),
   auditStream('done'),
-  auditAgain,
+  auditRetryKey,
   callCounter('bootstrap:POST'),
   'kf:{!}:k:x',
   'kf:',

@@ -68,7 +68,7 @@ export class SingleFlight<T, Q, A> {
       for (const deadline of running.waiting) {
         this.#deadlines.end(deadline);
         // Nobody judges a question whose asker was told that it took too long.
-        if (!deadline.passed) settle(deadline.item);
+        if (!deadline.hasPassed) settle(deadline.item);
       }
     };
     this.#options.read(running.digest).then(

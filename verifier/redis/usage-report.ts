@@ -1,4 +1,4 @@
-import { KEPT, USAGE_COLUMNS } from '#shared/contract/usage.ts';
+import { RETENTION, USAGE_COLUMNS } from '#shared/contract/usage.ts';
 import {
   perVerdict,
   VERDICT_CODES,
@@ -156,7 +156,7 @@ export class Usage {
         addScript.run(
           redis,
           [...names, ...keys.map(([{ keyId }]) => usageKey(apiId, keyId))],
-          [KEPT.hour, KEPT.day, LETTERS, call, MARK_S, tagsMax, ...counts, ...tagged],
+          [RETENTION.hour, RETENTION.day, LETTERS, call, MARK_S, tagsMax, ...counts, ...tagged],
         ),
       );
       this.#unconfirmed.delete(apiId);

@@ -6,7 +6,7 @@ import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
 import { list, time } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
-import { paged, printListing } from '../terminal/print-listing.ts';
+import { addPageOptions, printListing } from '../terminal/print-listing.ts';
 import { printUsage } from './usage.ts';
 
 const DEFAULT_PREFIX = [
@@ -45,8 +45,8 @@ export function apiCommands(program: Command, session: Session): void {
     .action(async (apiId: string, { clear = [], ...fields }) => {
       const patch = { ...fields, ...Object.fromEntries(clear.map((field: string) => [field, null])) };
       if (Object.keys(patch).length === 0) throw new CliError('USAGE', 'nothing to change was given');
-      const answer = await session.call<{ apiId: string }>('apis.updateApi', { apiId, ...patch });
-      session.print(answer, () => `updated ${apiId}`);
+      const response = await session.call<{ apiId: string }>('apis.updateApi', { apiId, ...patch });
+      session.print(response, () => `updated ${apiId}`);
     });
 
   addReading(apis, session);
@@ -62,7 +62,7 @@ function addReading(apis: Command, session: Session): void {
       session.print(api, () => list({ ...api, createdAt: time(api.createdAt) }));
     });
 
-  paged(apis.command('list').description('list the APIs that the root key may read'), 'apis').action(
+  addPageOptions(apis.command('list').description('list the APIs that the root key may read'), 'apis').action(
     (options) =>
       printListing<Api>(session, 'apis.listApis', 'apis', options, {
         apiId: ({ id }) => id,
@@ -94,7 +94,7 @@ function addDelete(apis: Command, session: Session): void {
     .action(async (apiId: string, { yes, wait }) => {
       await confirm(`delete ${apiId} and all its keys`, yes === true);
       const waitMs = wait === undefined ? undefined : wait * 1000;
-      const answer = await session.call<{ propagation: ChangeStatus }>('apis.deleteApi', { apiId, waitMs });
-      printChange(session, `deleted ${apiId}`, answer);
+      const response = await session.call<{ propagation: ChangeStatus }>('apis.deleteApi', { apiId, waitMs });
+      printChange(session, `deleted ${apiId}`, response);
     });
 }

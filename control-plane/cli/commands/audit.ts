@@ -3,7 +3,7 @@ import type { ListedEvent } from '../../core/audit-event.ts';
 import { pastMoment } from '../arguments.ts';
 import type { Session } from '../session.ts';
 import { time } from '../terminal/output.ts';
-import { paged, printListing } from '../terminal/print-listing.ts';
+import { addPageOptions, printListing } from '../terminal/print-listing.ts';
 
 /** `keyfence audit` */
 export function auditCommand(program: Command, session: Session): void {
@@ -18,7 +18,7 @@ export function auditCommand(program: Command, session: Session): void {
     .option('--api <apiId>', 'only what was done with this API')
     .option('--key <keyId>', 'only what was done with this key')
     .option('--by <rootKeyId>', 'only what this root key did');
-  paged(audit, 'events').action(({ refused, api, key, by, ...rest }) => {
+  addPageOptions(audit, 'events').action(({ refused, api, key, by, ...rest }) => {
     const query = { ...rest, apiId: api, keyId: key, rootKeyId: by, ...(refused ? { refused } : {}) };
     return printListing<ListedEvent>(session, 'audit.listEvents', 'events', query, {
       time: (event) => time(event.time),

@@ -18,17 +18,17 @@ export function catalogueCommands(program: Command, session: Session): void {
     .option('--description <text>', 'what it is for')
     .action(async (slug: string, { name = slug, description }) => {
       const input = { name, slug, ...(description === undefined ? {} : { description }) };
-      const made = await session.call<{ permissionId: string }>('permissions.createPermission', input);
-      session.print(made, () => list({ ...made }));
+      const permission = await session.call<{ permissionId: string }>('permissions.createPermission', input);
+      session.print(permission, () => list({ ...permission }));
     });
 
   permissions
     .command('list')
     .description('list the catalogue')
     .action(async () => {
-      const all = await session.call<CataloguedPermission[]>('permissions.listPermissions');
-      session.print(all, () =>
-        table(all, {
+      const permissions = await session.call<CataloguedPermission[]>('permissions.listPermissions');
+      session.print(permissions, () =>
+        table(permissions, {
           permission: ({ slug }) => slug,
           name: ({ name, slug }) => (name === slug ? undefined : name),
           description: ({ description }) => description,

@@ -21,8 +21,8 @@ export function doctorCommand(program: Command, session: Session): void {
     });
 }
 
-function line({ check, found, change }: Finding): string {
-  const mark = change === undefined ? styleText('green', '✓') : styleText('red', '✗');
+function line({ check, found: result, change }: Finding): string {
+  const symbol = change === undefined ? styleText('green', '✓') : styleText('red', '✗');
   const advice = change === undefined ? '' : `\n    ${styleText('bold', '→')} ${printable(change)}`;
-  return `${mark} ${check}: ${printable(found)}${advice}`;
+  return `${symbol} ${check}: ${printable(result)}${advice}`;
 }

@@ -43,12 +43,12 @@ const allOf = ({ apis, workspace: sharedLog }: VerifierStatus): readonly Followe
 
 /** Those APIs that a verifier does not answer for from memory, or only by what was before. */
 function trouble(verifiers: readonly VerifierStatus[]): string[] {
-  const followed = verifiers
+  const apiIds = verifiers
     .flatMap((by) => allOf(by).map((each) => ({ id: by.id, ...each })))
     .filter(({ state, lag }) => state !== 'live' || lag > 0);
-  if (followed.length === 0) return [];
+  if (apiIds.length === 0) return [];
   return [
-    table(followed, {
+    table(apiIds, {
       verifier: ({ id }) => id,
       apiId: ({ apiId }) => apiId,
       state: ({ state }) => state,

@@ -9,10 +9,10 @@ import { pages } from '../pages.ts';
 import type { Session } from '../session.ts';
 import { json, list, printable } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
-import { paged, printListing } from '../terminal/print-listing.ts';
+import { addPageOptions, printListing } from '../terminal/print-listing.ts';
 
 type Change = { propagation: ChangeStatus };
-type Made = Change & { identityId: string };
+type CreatedIdentity = Change & { identityId: string };
 const LIMITS = [
   '--ratelimits <json>',
   'limits that all its keys share, JSON: [{"name":"tokens","limit":20000,"duration":3600000}]',
@@ -47,8 +47,8 @@ function addCreate(identities: Command, session: Session): void {
     .option('--disabled', 'no key of it is accepted until it is enabled')
     .action(async (externalId: string, { disabled, wait, ...fields }) => {
       const input = { externalId, ...fields, ...(disabled ? { enabled: false } : {}), ...waitMs(wait) };
-      const made = await session.call<Made>('identities.createIdentity', input);
-      printChange(session, `created ${made.identityId}`, made);
+      const creation = await session.call<CreatedIdentity>('identities.createIdentity', input);
+      printChange(session, `created ${creation.identityId}`, creation);
     });
 }
 
@@ -57,9 +57,9 @@ function addReading(identities: Command, session: Session): void {
     .command('get <externalId>')
     .description('show an identity')
     .action(async (externalId: string) => {
-      const found = await session.call<Identity>('identities.getIdentity', { externalId });
-      const { id, meta, ratelimits, apiIds, ...rest } = found;
-      session.print(found, () =>
+      const identity = await session.call<Identity>('identities.getIdentity', { externalId });
+      const { id, meta, ratelimits, apiIds, ...rest } = identity;
+      session.print(identity, () =>
         list({
           ...{ identityId: id, ...rest, meta: json(meta), ratelimits: json(ratelimits) },
           apiIds: apiIds?.join(' '),
@@ -67,12 +67,13 @@ function addReading(identities: Command, session: Session): void {
       );
     });
 
-  paged(identities.command('list').description('list all identities'), 'identities').action((options) =>
-    printListing<Identity>(session, 'identities.listIdentities', 'identities', options, {
-      identityId: ({ id }) => id,
-      state: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
-      externalId: ({ externalId }) => externalId,
-    }),
+  addPageOptions(identities.command('list').description('list all identities'), 'identities').action(
+    (options) =>
+      printListing<Identity>(session, 'identities.listIdentities', 'identities', options, {
+        identityId: ({ id }) => id,
+        state: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
+        externalId: ({ externalId }) => externalId,
+      }),
   );
 }
 
@@ -109,8 +110,8 @@ function addDisable(identities: Command, session: Session): void {
             { code: 'NOT_FOUND' },
           );
         const input = { externalId, enabled: false, ...waitMs(wait) };
-        const made = await session.call<Made>('identities.createIdentity', input);
-        printChange(session, `disabled ${printable(externalId)}`, made);
+        const creation = await session.call<CreatedIdentity>('identities.createIdentity', input);
+        printChange(session, `disabled ${printable(externalId)}`, creation);
       }
     });
 }
@@ -135,14 +136,14 @@ function addDelete(identities: Command, session: Session): void {
       await confirm(`delete the identity of ${externalId}`, yes === true);
       const { id: identityId } = await session.call<Identity>('identities.getIdentity', { externalId });
       const input = { identityId, ...waitMs(wait) };
-      const answer = await session.call<Change>('identities.deleteIdentity', input);
-      printChange(session, `deleted ${printable(externalId)}`, answer);
+      const response = await session.call<Change>('identities.deleteIdentity', input);
+      printChange(session, `deleted ${printable(externalId)}`, response);
     });
 }
 
 async function hasKeys(session: Session, externalId: string): Promise<boolean> {
   const client = await session.controlPlane();
-  const call: Client['call'] = (...all) => client.call(...all);
+  const call: Client['call'] = (...request) => client.call(...request);
   for await (const { items } of pages<Api>(call, 'apis.listApis', {}, 'apis')) {
     for (const { id: apiId } of items) {
       const input = { apiId, externalId, limit: 1 };
@@ -155,14 +156,14 @@ async function hasKeys(session: Session, externalId: string): Promise<boolean> {
 
 async function update(
   session: Session,
-  done: string,
+  verb: string,
   externalId: string,
   fields: object,
   wait: number | undefined,
 ) {
   const input = { externalId, ...fields, ...waitMs(wait) };
-  const answer = await session.call<Change>('identities.updateIdentity', input);
-  printChange(session, `${done} ${printable(externalId)}`, answer);
+  const response = await session.call<Change>('identities.updateIdentity', input);
+  printChange(session, `${verb} ${printable(externalId)}`, response);
 }
 
 /** `null` = all APIs. */

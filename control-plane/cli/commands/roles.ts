@@ -26,9 +26,9 @@ export function roleCommands(program: Command, session: Session): void {
     .command('list')
     .description('list all roles and what their keys may do')
     .action(async () => {
-      const all = await session.call<Role[]>('permissions.listRoles');
-      session.print(all, () =>
-        table(all, {
+      const roles = await session.call<Role[]>('permissions.listRoles');
+      session.print(roles, () =>
+        table(roles, {
           roleId: ({ id }) => id,
           name: ({ name }) => name,
           permissions: ({ permissions }) => permissions.map(({ name }) => name).join(' '),

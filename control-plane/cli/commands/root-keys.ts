@@ -16,8 +16,8 @@ export function rootKeyCommands(program: Command, session: Session): void {
     )
     .action(async (name: string, { permission: permissions }) => {
       const input = { name, permissions };
-      const made = await session.call<{ rootKeyId: string; key: string }>('rootKeys.createRootKey', input);
-      session.print(made, () => list({ ...made }));
+      const rootKey = await session.call<{ rootKeyId: string; key: string }>('rootKeys.createRootKey', input);
+      session.print(rootKey, () => list({ ...rootKey }));
       session.note('The root key is not kept anywhere and cannot be shown again.');
     });
 
@@ -25,9 +25,9 @@ export function rootKeyCommands(program: Command, session: Session): void {
     .command('list')
     .description('list all root keys, except those of the configuration')
     .action(async () => {
-      const answer = await session.call<{ rootKeys: RootKey[] }>('rootKeys.listRootKeys');
-      session.print(answer, () =>
-        table(answer.rootKeys, {
+      const response = await session.call<{ rootKeys: RootKey[] }>('rootKeys.listRootKeys');
+      session.print(response, () =>
+        table(response.rootKeys, {
           rootKeyId: ({ rootKeyId }) => rootKeyId,
           state: ({ enabled }) => (enabled ? 'enabled' : 'disabled'),
           created: ({ createdAt }) => time(createdAt),
@@ -37,16 +37,16 @@ export function rootKeyCommands(program: Command, session: Session): void {
       );
     });
 
-  for (const [name, enabled, what] of [
+  for (const [name, enabled, help] of [
     ['enable', true, 'accept a root key again'],
     ['disable', false, 'refuse a root key, at once'],
   ] as const) {
     rootKeys
       .command(`${name} <rootKeyId>`)
-      .description(what)
+      .description(help)
       .action(async (rootKeyId: string) => {
-        const answer = await session.call('rootKeys.updateRootKey', { rootKeyId, enabled });
-        session.print(answer, () => `${name}d ${rootKeyId}`);
+        const response = await session.call('rootKeys.updateRootKey', { rootKeyId, enabled });
+        session.print(response, () => `${name}d ${rootKeyId}`);
       });
   }
 }

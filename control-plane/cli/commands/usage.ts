@@ -10,11 +10,11 @@ interface Row extends Readonly<Record<UsageField, number>> {
 
 /** Prints how often something was verified, without the times in which it was not. */
 export async function printUsage(session: Session, operation: string, query: object): Promise<void> {
-  const answer = await session.call<{ verifications: Row[] }>(operation, query);
-  const byTag = answer.verifications.some(({ time: at }) => at === undefined);
-  session.print(answer, () =>
+  const response = await session.call<{ verifications: Row[] }>(operation, query);
+  const byTag = response.verifications.some(({ time: at }) => at === undefined);
+  session.print(response, () =>
     table(
-      answer.verifications.filter((row) => USAGE_COLUMNS.some(({ field }) => row[field] > 0)),
+      response.verifications.filter((row) => USAGE_COLUMNS.some(({ field }) => row[field] > 0)),
       {
         ...(byTag ? { tag: ({ tag }: Row) => tag ?? '(others)' } : { from: ({ time: at }: Row) => time(at) }),
         ...Object.fromEntries(

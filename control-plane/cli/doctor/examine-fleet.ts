@@ -33,8 +33,8 @@ export async function examineFleet(nodes: RedisNodes, verifierId: string | undef
     ...foreignFaults(verifiers, apis),
     ...protocolFaults(verifiers, apis),
   ];
-  const found = `verifiers that report themselves to this Redis: ${verifiers.length}; APIs looked at: ${apis.length}`;
-  return [{ check: 'fleet', found, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
+  const result = `verifiers that report themselves to this Redis: ${verifiers.length}; APIs looked at: ${apis.length}`;
+  return [{ check: 'fleet', found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) }];
 }
 
 async function apiFacts(nodes: RedisNodes): Promise<ApiFacts[]> {
@@ -66,7 +66,7 @@ function syncFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFact
   if (slow.length === 0) return [];
   const periods = [...new Set(slow.map(({ settings }) => settings?.syncPeriodMs))].join(', ');
   return [
-    `${named(slow)} asks Redis every ${periods} ms and may answer for ${leaseMs} ms only, so that callers get 503 in between: set SYNC_PERIOD_MS well below LEASE_MS`,
+    `${namesOf(slow)} asks Redis every ${periods} ms and may answer for ${leaseMs} ms only, so that callers get 503 in between: set SYNC_PERIOD_MS well below LEASE_MS`,
   ];
 }
 
@@ -74,15 +74,15 @@ function foreignFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiF
   return apis
     .filter(({ foreign }) => foreign)
     .flatMap(({ apiId }) => {
-      const known = verifiers.filter(({ settings }) => settings !== undefined);
-      const refusing = known.filter(
-        ({ settings, apis }) => !settings?.foreignKeys && apis.some((followed) => followed.apiId === apiId),
+      const reporters = verifiers.filter(({ settings }) => settings !== undefined);
+      const refusing = reporters.filter(
+        ({ settings, apis }) => !settings?.foreignKeys && apis.some((api) => api.apiId === apiId),
       );
       const keys = `the API ${apiId} has keys of another format`;
-      if (known.length > 0 && known.every(({ settings }) => !settings?.foreignKeys))
+      if (reporters.length > 0 && reporters.every(({ settings }) => !settings?.foreignKeys))
         return [`${keys}, which no verifier accepts: set FOREIGN_KEYS=true there`];
       if (refusing.length > 0)
-        return [`${keys}, which ${named(refusing)} does not accept: set FOREIGN_KEYS=true there`];
+        return [`${keys}, which ${namesOf(refusing)} does not accept: set FOREIGN_KEYS=true there`];
       return [];
     });
 }
@@ -95,11 +95,11 @@ function protocolFaults(verifiers: readonly VerifierStatus[], apis: readonly Api
   const answers503 =
     closed.length > 0 ? `; of ${someOf(closed)}, which need more already, it knows no key` : '';
   return [
-    `${named(old)} speaks protocol ${lowest} and this release ${PROTOCOL}: what only newer verifiers obey is refused with VERIFIERS_TOO_OLD in the APIs that it follows${answers503}: upgrade it`,
+    `${namesOf(old)} speaks protocol ${lowest} and this release ${PROTOCOL}: what only newer verifiers obey is refused with VERIFIERS_TOO_OLD in the APIs that it follows${answers503}: upgrade it`,
   ];
 }
 
-function named(verifiers: readonly VerifierStatus[]): string {
+function namesOf(verifiers: readonly VerifierStatus[]): string {
   return someOf(verifiers.map(({ id, host }) => `${id} on ${host}`));
 }
 

@@ -16,7 +16,7 @@ const rightsScript = new Script(new URL('../../redis/lua/check-rights.lua', impo
 
 const K = 'kf:{!doctor}:x';
 /** Every command of the control plane, as it would be run. */
-const NEEDED = `
+const NECESSARY = `
   hello 3, info server, time, config get x, cluster slots, wait 0 0, eval x 0, evalsha x 0, publish kf:{doctor}:chg x,
   get ${K}, mget ${K}, set ${K} v, del ${K}, exists ${K}, incr ${K}, pexpire ${K} 1, pttl ${K},
   hget ${K} f, hmget ${K} f, hgetall ${K}, hset ${K} f v, hdel ${K} f, hexists ${K} f, hlen ${K}, hvals ${K},
@@ -45,16 +45,16 @@ export async function examineRedis(
   const nodes = connect(config);
   try {
     const servers = await nodes.primaries();
-    const all = await Promise.all(servers.map((redis) => readFacts(nodes, redis)));
-    const [facts] = all;
+    const primaryFacts = await Promise.all(servers.map((redis) => readFacts(nodes, redis)));
+    const [facts] = primaryFacts;
     if (facts === undefined) throw unavailable('the Cluster has no node that owns a slot');
     return [
-      { check: 'Redis', found: `version ${facts.version}, ${config.REDIS_MODE}${numberOf(all)}` },
-      persistenceOf(all),
-      memoryOf(all),
+      { check: 'Redis', found: `version ${facts.version}, ${config.REDIS_MODE}${numberOf(primaryFacts)}` },
+      persistenceOf(primaryFacts),
+      memoryOf(primaryFacts),
       await replicationOf(nodes, facts, config),
-      ...(config.REDIS_MODE === 'cluster' && facts.refusal === undefined ? [coverageOf(all)] : []),
-      await rightsOf(nodes, config),
+      ...(config.REDIS_MODE === 'cluster' && facts.refusal === undefined ? [coverageOf(primaryFacts)] : []),
+      await commandsCheck(nodes, config),
       ...(await strangers(config)),
       ...(await examineFleet(nodes, verifierId)),
     ];
@@ -69,7 +69,8 @@ export async function examineRedis(
 const connect = (config: RedisConfig) =>
   new RedisNodes(config, systemClock, createLogger('control-plane', 'silent'));
 
-const numberOf = (all: readonly RedisFacts[]) => (all.length > 1 ? `, ${all.length} primaries` : '');
+const numberOf = (primaries: readonly RedisFacts[]) =>
+  primaries.length > 1 ? `, ${primaries.length} primaries` : '';
 
 /** An outage, or a refusal, with what Redis or the system said about it. Rejects with what is neither. */
 function reason(error: unknown): string {
@@ -81,79 +82,79 @@ function reason(error: unknown): string {
 
 /** The faults of all servers, each once. */
 function faultsOf(
-  all: readonly RedisFacts[],
+  primaries: readonly RedisFacts[],
   of: (facts: RedisFacts) => readonly string[],
 ): { change?: string } {
-  const faults = [...new Set(all.flatMap(of))];
+  const faults = [...new Set(primaries.flatMap(of))];
   return faults.length === 0 ? {} : { change: faults.join('; ') };
 }
 
 /** The values of a setting at all of them; more than one where they differ. */
-const valuesOf = (all: readonly RedisFacts[], of: (facts: RedisFacts) => string | undefined) =>
-  [...new Set(all.map(of))].join(' and ');
+const valuesOf = (primaries: readonly RedisFacts[], of: (facts: RedisFacts) => string | undefined) =>
+  [...new Set(primaries.map(of))].join(' and ');
 
-function persistenceOf(all: readonly RedisFacts[]): Finding {
+function persistenceOf(primaries: readonly RedisFacts[]): Finding {
   const check = 'persistence';
-  const value = (name: string) => `${name} ${valuesOf(all, ({ settings }) => settings.get(name))}`;
-  const refused = all.find(({ refusal }) => refusal !== undefined)?.refusal;
-  const found =
-    refused === undefined
+  const value = (name: string) => `${name} ${valuesOf(primaries, ({ settings }) => settings.get(name))}`;
+  const refusalText = primaries.find(({ refusal }) => refusal !== undefined)?.refusal;
+  const result =
+    refusalText === undefined
       ? ['appendonly', 'appendfsync', 'no-appendfsync-on-rewrite'].map(value).join(', ')
-      : `not known: CONFIG GET is refused (${refused})`;
-  return { check, found, ...faultsOf(all, crashFaults) };
+      : `not known: CONFIG GET is refused (${refusalText})`;
+  return { check, found: result, ...faultsOf(primaries, crashFaults) };
 }
 
-function memoryOf(all: readonly RedisFacts[]): Finding {
-  const found = valuesOf(all, ({ memoryMax, memoryPolicy }) =>
+function memoryOf(primaries: readonly RedisFacts[]): Finding {
+  const result = valuesOf(primaries, ({ memoryMax, memoryPolicy }) =>
     memoryMax === 0 ? 'no limit' : `at most ${Math.round(memoryMax / 2 ** 20)} MiB, then ${memoryPolicy}`,
   );
-  return { check: 'memory', found, ...faultsOf(all, evictionFaults) };
+  return { check: 'memory', found: result, ...faultsOf(primaries, evictionFaults) };
 }
 
 async function replicationOf(nodes: RedisNodes, { settings }: RedisFacts, config: Config): Promise<Finding> {
-  const wanted = config.REDIS_REPLICAS;
+  const replicas = config.REDIS_REPLICAS;
   const info = await nodes.run(apiList, (redis) => redis.info('replication'));
   const present = Number(/connected_slaves:(\d+)/.exec(info)?.[1] ?? 0);
   const check = 'replication';
-  const found = `${present} replicas; writes wait for ${wanted} (REDIS_REPLICAS)`;
+  const result = `${present} replicas; writes wait for ${replicas} (REDIS_REPLICAS)`;
   const changes = [
-    ...(present < wanted ? [`every write is refused until ${wanted} replicas are there`] : []),
-    ...(present > wanted ? [`a failover can lose a disable: set REDIS_REPLICAS=${present}`] : []),
+    ...(present < replicas ? [`every write is refused until ${replicas} replicas are there`] : []),
+    ...(present > replicas ? [`a failover can lose a disable: set REDIS_REPLICAS=${present}`] : []),
   ];
-  if (wanted > 0 && settings.size > 0) {
+  if (replicas > 0 && settings.size > 0) {
     const lagS = config.REDIS_MIN_REPLICAS_MAX_LAG_S;
     if (settings.get('min-replicas-to-write') === '0') {
       changes.push('a primary that was cut off would go on accepting: set `min-replicas-to-write 1`');
     } else if (settings.get('min-replicas-max-lag') !== String(lagS)) {
-      const there = settings.get('min-replicas-max-lag');
-      changes.push(`set REDIS_MIN_REPLICAS_MAX_LAG_S=${there}, or \`min-replicas-max-lag ${lagS}\``);
+      const maxLag = settings.get('min-replicas-max-lag');
+      changes.push(`set REDIS_MIN_REPLICAS_MAX_LAG_S=${maxLag}, or \`min-replicas-max-lag ${lagS}\``);
     }
   }
-  return { check, found, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) };
+  return { check, found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) };
 }
 
 /** Setting that decides what becomes of the other shards of a Cluster when one is lost. */
-function coverageOf(all: readonly RedisFacts[]): Finding {
-  const value = valuesOf(all, ({ settings }) => settings.get('cluster-require-full-coverage'));
-  const found = `cluster-require-full-coverage ${value}`;
-  if (value === 'no') return { check: 'shards', found };
+function coverageOf(primaries: readonly RedisFacts[]): Finding {
+  const value = valuesOf(primaries, ({ settings }) => settings.get('cluster-require-full-coverage'));
+  const result = `cluster-require-full-coverage ${value}`;
+  if (value === 'no') return { check: 'shards', found: result };
   const change =
     'the loss of one shard stops the APIs of all: `CONFIG SET cluster-require-full-coverage no` on every node';
-  return { check: 'shards', found, change };
+  return { check: 'shards', found: result, change };
 }
 
-async function rightsOf(nodes: RedisNodes, config: Config): Promise<Finding> {
+async function commandsCheck(nodes: RedisNodes, config: Config): Promise<Finding> {
   const check = 'rights';
   const redis = await nodes.connection(apiList);
-  const all = [...NEEDED, ...NEEDLESS];
-  let denied: Set<string>;
+  const commands = [...NECESSARY, ...NEEDLESS];
+  let denials: Set<string>;
   try {
-    const reply = await nodes.within(redis, rightsScript.run(redis, [apiList], all));
-    denied = new Set(reply as string[]);
+    const reply = await nodes.within(redis, rightsScript.run(redis, [apiList], commands));
+    denials = new Set(reply as string[]);
   } catch (error) {
     return { check, found: reason(error), change: `permit +eval and +evalsha on ~kf:*` };
   }
-  const missing = NEEDED.filter((command) => denied.has(command)).map(nameOf);
+  const missing = NECESSARY.filter((command) => denials.has(command)).map(nameOf);
   if (missing.length > 0) {
     return {
       check,
@@ -161,7 +162,7 @@ async function rightsOf(nodes: RedisNodes, config: Config): Promise<Finding> {
       change: `permit ${permit(missing)} on ~kf:* and &kf:*`,
     };
   }
-  const needless = NEEDLESS.filter((command) => !denied.has(command)).map(nameOf);
+  const needless = NEEDLESS.filter((command) => !denials.has(command)).map(nameOf);
   if (needless.length === 0) return { check, found: 'what is needed, and not more' };
   if (isPrivate(config)) return { check, found: 'all; only users of this machine reach its socket' };
   const change = 'give each process a Redis user of its own, limited to what it needs';

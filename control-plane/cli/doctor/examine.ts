@@ -55,9 +55,9 @@ async function examineVerifier(client: Client): Promise<Finding> {
   const check = 'verifier';
   try {
     const code = await verdictOn(generateKey(16), client);
-    const found = `${client.place} answers ${code} about a made-up key`;
+    const result = `${client.place} answers ${code} about a made-up key`;
     const wrong = 'that is no verifier: say in KEYFENCE_VERIFIER_URL where one is';
-    return { check, found, ...(code === 'NOT_FOUND' ? {} : { change: wrong }) };
+    return { check, found: result, ...(code === 'NOT_FOUND' ? {} : { change: wrong }) };
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
     const change = 'start it, or say in KEYFENCE_VERIFIER_URL where it is; 503: it does not reach Redis';
@@ -67,25 +67,29 @@ async function examineVerifier(client: Client): Promise<Finding> {
 
 /** Asks again while there is no verdict, as every caller has to: a first look-up may take too long. */
 async function verdictOn(key: string, client: Client): Promise<string | undefined> {
-  for (let left = VERDICT_TRIES_MAX; ; left--) {
+  for (let tries = VERDICT_TRIES_MAX; ; tries--) {
     try {
       return (await client.call<{ code?: string }>('keys.verifyKey', { key })).code;
     } catch (error) {
-      const undecided = error instanceof CliError && error.code === 'SERVICE_UNAVAILABLE';
-      if (!undecided || left === 1) throw error;
+      const isTransient = error instanceof CliError && error.code === 'SERVICE_UNAVAILABLE';
+      if (!isTransient || tries === 1) throw error;
       await scheduler.wait(VERDICT_RETRY_MS);
     }
   }
 }
 
 /** Nothing where it did not answer. Leases are measured by monotonic clocks; the date decides when keys expire. */
-function clockOf({ dateMs }: Client, who: string): Finding[] {
+function clockOf({ dateMs }: Client, service: string): Finding[] {
   if (dateMs === undefined) return [];
   const offMs = dateMs + 500 - systemClock.wallMs();
-  const check = `${who}'s clock`;
+  const check = `${service}'s clock`;
   if (Math.abs(offMs) <= CLOCK_MS_OFF_MAX) return [{ check, found: `agrees with this machine's` }];
-  const found = `${Math.abs(Math.round(offMs / 1000))} s ${offMs > 0 ? 'ahead of' : 'behind'} this machine's`;
+  const result = `${Math.abs(Math.round(offMs / 1000))} s ${offMs > 0 ? 'ahead of' : 'behind'} this machine's`;
   return [
-    { check, found, change: 'keys expire too early or too late: let NTP set the clocks of both machines' },
+    {
+      check,
+      found: result,
+      change: 'keys expire too early or too late: let NTP set the clocks of both machines',
+    },
   ];
 }

@@ -5,7 +5,7 @@ import { whole } from '../arguments.ts';
 import { CliError } from '../exit.ts';
 import type { Session } from '../session.ts';
 import { count, time } from './output.ts';
-import { ask, canAsk } from './prompt.ts';
+import { canPrompt, prompt } from './prompt.ts';
 
 /** The option for the longest time that the control plane holds its answer. */
 export const waitOption = () =>
@@ -15,9 +15,13 @@ export const waitOption = () =>
   ).argParser(whole(0, 60));
 
 /** Prints the status of a change, and ends with PENDING where it is not complete. */
-export function printChange(session: Session, what: string, answer: { propagation: ChangeStatus }): void {
-  const { propagation } = answer;
-  session.print(answer, () => `${what}: ${describe(propagation)}`);
+export function printChange(
+  session: Session,
+  subject: string,
+  response: { propagation: ChangeStatus },
+): void {
+  const { propagation } = response;
+  session.print(response, () => `${subject}: ${describe(propagation)}`);
   if (!propagation.durable) {
     session.note(
       styleText('yellow', 'A crash of Redis can lose this change; see `keyfence doctor`.', {
@@ -29,10 +33,10 @@ export function printChange(session: Session, what: string, answer: { propagatio
 }
 
 /** Asks for confirmation of something that cannot be undone; without a terminal, `--yes` is required. */
-export async function confirm(what: string, yes: boolean): Promise<void> {
+export async function confirm(action: string, yes: boolean): Promise<void> {
   if (yes) return;
-  if (!canAsk()) throw new CliError('USAGE', `${what} cannot be undone: say --yes`);
-  if ((await ask(`${what}? This cannot be undone. Type yes: `)) !== 'yes') {
+  if (!canPrompt()) throw new CliError('USAGE', `${action} cannot be undone: say --yes`);
+  if ((await prompt(`${action}? This cannot be undone. Type yes: `)) !== 'yes') {
     throw new CliError('INTERRUPTED', 'nothing was done');
   }
 }
@@ -47,17 +51,17 @@ export function describe({
   completeBy,
   laggards,
 }: Propagation & ChangeStatus): string {
-  const all = `${count(verifiers)} ${verifiers === 1 ? 'verifier' : 'verifiers'}`;
+  const verifiersText = `${count(verifiers)} ${verifiers === 1 ? 'verifier' : 'verifiers'}`;
   if (state === 'pending') {
     const late = laggards ? ` Not confirmed by ${laggards.join(', ') || 'its replicas'}.` : '';
     const end = completeBy === undefined ? '' : ` Complete by ${time(completeBy)} at the latest.`;
-    const text = `pending, change ${sequence}: written, but some of ${all} may still answer by what was before.`;
+    const text = `pending, change ${sequence}: written, but some of ${verifiersText} may still answer by what was before.`;
     return styleText('yellow', `${text}${end}${late}`);
   }
-  const how = {
-    acks: `${all} confirmed it, in ${count(waitedMs)} ms`,
+  const reasons = {
+    acks: `${verifiersText} confirmed it, in ${count(waitedMs)} ms`,
     fence: `waited out who did not confirm it, for ${count(waitedMs)} ms; nobody can answer by what was before`,
     none: 'no verifier can answer by what was before',
   };
-  return `${styleText('green', 'complete')}, change ${sequence}: ${how[verifiers > 0 && by ? by : 'none']}.`;
+  return `${styleText('green', 'complete')}, change ${sequence}: ${reasons[verifiers > 0 && by ? by : 'none']}.`;
 }

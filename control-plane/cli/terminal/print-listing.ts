@@ -5,7 +5,7 @@ import type { Session } from '../session.ts';
 import { count, table } from './output.ts';
 
 /** Adds the options of a listing. */
-export const paged = (command: Command, items: string): Command =>
+export const addPageOptions = (command: Command, items: string): Command =>
   command
     .option(`--limit <${items}>`, 'how many at most', whole(1, 1_000_000), 100)
     .option('--cursor <cursor>', 'go on after an earlier listing');

@@ -7,8 +7,8 @@ const BAR_WIDTH = 24;
 /** A line on the terminal that tells how far something is; nothing where standard error is no terminal. */
 export class Progress {
   readonly #startedAtMs = systemClock.monotonicMs();
-  readonly #shown = process.stderr.isTTY === true;
-  #said = '';
+  readonly #isTerminal = process.stderr.isTTY === true;
+  #lastText = '';
   #drawnAtMs = Number.NEGATIVE_INFINITY;
 
   /**
@@ -17,7 +17,7 @@ export class Progress {
    */
   show(share: number | undefined, items: number, text: string): void {
     const nowMs = systemClock.monotonicMs();
-    if (!this.#shown || nowMs - this.#drawnAtMs < REDRAW_MS) return;
+    if (!this.#isTerminal || nowMs - this.#drawnAtMs < REDRAW_MS) return;
     this.#drawnAtMs = nowMs;
     const full = Math.round((share ?? 0) * BAR_WIDTH);
     const bar =
@@ -31,15 +31,15 @@ export class Progress {
 
   /** Says something besides, on a line of its own; the same thing only once. */
   say(text: string): void {
-    if (text === this.#said) return;
-    this.#said = text;
+    if (text === this.#lastText) return;
+    this.#lastText = text;
     this.clear();
     process.stderr.write(`${text}\n`);
   }
 
   /** Takes the line away, so that something else can be printed. */
   clear(): void {
-    if (this.#shown) process.stderr.write('\r\x1b[K');
+    if (this.#isTerminal) process.stderr.write('\r\x1b[K');
     this.#drawnAtMs = Number.NEGATIVE_INFINITY;
   }
 }

@@ -3,26 +3,26 @@ import { Writable } from 'node:stream';
 import { CliError } from '../exit.ts';
 
 /** True on a terminal, where a person can answer. */
-export const canAsk = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true;
+export const canPrompt = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true;
 
 /** Asks on the terminal. Rejects with INTERRUPTED on Ctrl-C and Ctrl-D. */
-export const ask = (question: string): Promise<string> => answer(question, process.stderr);
+export const prompt = (question: string): Promise<string> => readAnswer(question, process.stderr);
 
 /** Asks on the terminal for something that is not to be seen: what is typed is not shown. */
-export async function askSecret(question: string): Promise<string> {
-  const secret = await answer(question, new Writable({ write: (_chunk, _encoding, done) => done() }));
+export async function promptSecret(question: string): Promise<string> {
+  const secret = await readAnswer(question, new Writable({ write: (_chunk, _encoding, done) => done() }));
   process.stderr.write('\n');
   return secret;
 }
 
-async function answer(question: string, echo: NodeJS.WritableStream): Promise<string> {
+async function readAnswer(question: string, echo: NodeJS.WritableStream): Promise<string> {
   // From here on the terminal itself shows nothing of what is typed; so only then the question.
   const lines = createInterface({ input: process.stdin, output: echo, terminal: true, historySize: 0 });
-  const gone = new AbortController();
-  lines.once('SIGINT', () => gone.abort()).once('close', () => gone.abort());
+  const hangUp = new AbortController();
+  lines.once('SIGINT', () => hangUp.abort()).once('close', () => hangUp.abort());
   try {
     if (echo !== process.stderr) process.stderr.write(question);
-    return (await lines.question(question, { signal: gone.signal })).trim();
+    return (await lines.question(question, { signal: hangUp.signal })).trim();
   } catch (error) {
     throw new CliError('INTERRUPTED', 'nothing was entered', { cause: error });
   } finally {

@@ -37,12 +37,12 @@ export class Failure extends Error {
 }
 
 const BASE = new URL('../v1/', document.baseURI);
-const STORED = 'keyfence-root-key';
+const STORAGE_NAME = 'keyfence-root-key';
 const READ_MS_MAX = 15_000;
 /** Above the 60 s for which the API may hold a change. */
 const CHANGE_MS_MAX = 75_000;
 
-let rootKey = sessionStorage.getItem(STORED) ?? '';
+let rootKey = sessionStorage.getItem(STORAGE_NAME) ?? '';
 let clockAheadMs = 0;
 
 /** Events of the session: begun, ended and why, connection lost, connection back. */
@@ -57,15 +57,15 @@ export async function signIn(candidate: string, untilTabCloses: boolean): Promis
   if (!/^[\x21-\x7e]{1,512}$/.test(candidate)) throw new Failure('UNAUTHORIZED', 'this is not a root key');
   await send('apis.listApis', { limit: '1' }, candidate);
   rootKey = candidate;
-  if (untilTabCloses) sessionStorage.setItem(STORED, candidate);
+  if (untilTabCloses) sessionStorage.setItem(STORAGE_NAME, candidate);
   events.dispatchEvent(new CustomEvent('session', { detail: '' }));
 }
 
 /** Forgets the root key. */
-export function signOut(why = ''): void {
+export function signOut(reason = ''): void {
   rootKey = '';
-  sessionStorage.removeItem(STORED);
-  events.dispatchEvent(new CustomEvent('session', { detail: why }));
+  sessionStorage.removeItem(STORAGE_NAME);
+  events.dispatchEvent(new CustomEvent('session', { detail: reason }));
 }
 
 /** Calls the API as who is signed in; ends the session where the root key is no longer accepted. */
@@ -84,14 +84,14 @@ export async function call<Name extends keyof Answers>(
 
 /** Every verifier that reported itself; at most 1,000. */
 export async function listVerifiers(): Promise<Verifier[]> {
-  const found: Verifier[] = [];
+  const verifiers: Verifier[] = [];
   for (let cursor: string | undefined, pages = 0; pages < 10; pages++) {
     const page = await call('fleet.listVerifiers', { cursor });
-    found.push(...page.verifiers);
+    verifiers.push(...page.verifiers);
     cursor = page.cursor;
     if (cursor === undefined) break;
   }
-  return found;
+  return verifiers;
 }
 
 async function send<Name extends keyof Answers>(
@@ -101,9 +101,9 @@ async function send<Name extends keyof Answers>(
 ): Promise<Answers[Name]> {
   const reads = /\.(get|list)/.test(operation);
   const url = new URL(operation, BASE);
-  const given = Object.entries(input).filter(([, value]) => value !== undefined && value !== '');
+  const entries = Object.entries(input).filter(([, value]) => value !== undefined && value !== '');
   if (reads) {
-    for (const [name, value] of given) {
+    for (const [name, value] of entries) {
       if (looksLikeKey(String(value)))
         throw new Failure('BAD_REQUEST', 'this is a key; keys are not sent in addresses, which are logged');
       url.searchParams.set(name, String(value));

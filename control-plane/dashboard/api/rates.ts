@@ -19,15 +19,15 @@ export function useRates(verifiers: readonly Verifier[] | undefined): readonly S
   const [before, setBefore] = useState<readonly Verifier[]>([]);
   useEffect(() => {
     if (!verifiers) return;
-    const gained = verifiers.flatMap((now) => {
+    const gains = verifiers.flatMap((now) => {
       const was = before.find(({ id }) => id === now.id);
       const seconds = was ? (now.reportedAt - was.reportedAt) / 1000 : 0;
       return was && seconds > 0 ? [{ now, was, seconds }] : [];
     });
     setBefore(verifiers);
-    if (gained.length === 0) return;
+    if (gains.length === 0) return;
     const rate = (of: (verifier: Verifier) => number) =>
-      round(gained.reduce((sum, { now, was, seconds }) => sum + (of(now) - of(was)) / seconds, 0));
+      round(gains.reduce((sum, { now, was, seconds }) => sum + (of(now) - of(was)) / seconds, 0));
     const sample: Sample = {
       at: Date.now(),
       memory: rate(({ verdicts }) => verdicts.memory),
@@ -36,7 +36,7 @@ export function useRates(verifiers: readonly Verifier[] | undefined): readonly S
         CODES.map((code) => [code, rate(({ codes }) => codes?.[code] ?? 0)]),
       ) as Sample['codes'],
     };
-    setSamples((all) => [...all, sample].slice(-SAMPLES_MAX));
+    setSamples((samples) => [...samples, sample].slice(-SAMPLES_MAX));
   }, [verifiers]);
   return samples;
 }

@@ -21,4 +21,4 @@ export const KINDS = {
 /** Their codes, in that order. */
 export const CODES = Object.keys(KINDS) as VerdictCode[];
 /** Those that usage counts: all that say something of a key. */
-export const COUNTED = Object.values(KINDS).filter((kind) => kind.field !== undefined);
+export const COUNTERS = Object.values(KINDS).filter((kind) => kind.field !== undefined);

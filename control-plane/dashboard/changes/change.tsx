@@ -129,10 +129,10 @@ async function sendAll(
 ): Promise<WrittenChange> {
   const input = { apiId, keyIds, ...patch, waitMs: QUICK_MS };
   const { results, propagation } = await call('keys.updateKeys', input);
-  const refused = results.filter(({ result }) => result === 'refused').length;
+  const refusals = results.filter(({ result }) => result === 'refused').length;
   const last = results.find((each) => 'sequence' in each && each.sequence === propagation?.sequence);
   if (!propagation || !last) throw new Failure('NOT_FOUND', 'none of these keys is there any more');
-  const missing = refused === 0 ? '' : `, but for ${refused} that could not be changed`;
+  const missing = refusals === 0 ? '' : `, but for ${refusals} that could not be changed`;
   const { keyId } = last;
   const progress = progressOf(keyId, propagation);
   return { keyId, what: `${what}${missing}`, propagation, isOfMany: true, progress };

@@ -25,18 +25,18 @@ export async function* follow(
   const tookMs = () => Math.round(performance.now() - startedAt);
   let [names, { propagation, closesAt, ...sent }] = await Promise.all([
     namesOf(apiId),
-    send().then((written) => {
+    send().then((change) => {
       // By the server's clock, then by ours, which does not jump.
-      const { completeBy } = written.propagation;
+      const { completeBy } = change.propagation;
       const fenceMs =
         completeBy === undefined ? Number.POSITIVE_INFINITY : completeBy - serverNow() + SKEW_MS;
-      return { ...written, closesAt: performance.now() + fenceMs };
+      return { ...change, closesAt: performance.now() + fenceMs };
     }),
   ]);
-  const applied = new Map<string, number>();
+  const appliedTimes = new Map<string, number>();
   const stateOf = (now: Propagation, by: Change['by'], ms: number): Change => {
     const leftMs = by ? 0 : Math.max(0, closesAt - performance.now());
-    const followers = followersOf(now, names, applied, ms);
+    const followers = followersOf(now, names, appliedTimes, ms);
     return { ...sent, propagation: now, by, tookMs: ms, leftMs, followers };
   };
   const finish = (by: 'acks' | 'fence', ms: number) => {
@@ -65,12 +65,12 @@ export async function* follow(
       return;
     }
     // The history still holds it, and every lease from before it has ended: nobody answers by what was before.
-    const fenced = performance.now() >= closesAt ? 'fence' : undefined;
+    const byFence = performance.now() >= closesAt ? 'fence' : undefined;
     // The fence removes a verifier that did not confirm the change, once its lease has ended.
     const isRemoved =
       now.state === 'complete' && now.verifiers < before.verifiers && !!before.laggards?.length;
     if (isRemoved) now = { ...before, durable: now.durable };
-    const by = isRemoved ? 'fence' : now.state === 'complete' ? 'acks' : fenced;
+    const by = isRemoved ? 'fence' : now.state === 'complete' ? 'acks' : byFence;
     yield stateOf(now, by && finish(by, tookMs()), tookMs());
     if (by) return;
   }
@@ -80,14 +80,19 @@ export async function* follow(
 type Names = readonly (readonly [member: string, name: string])[];
 
 /** The verifiers among `names` and any other that is late; `applied` keeps when each was first seen to have applied the change. */
-function followersOf(now: Propagation, names: Names, applied: Map<string, number>, ms: number): Follower[] {
+function followersOf(
+  now: Propagation,
+  names: Names,
+  appliedTimes: Map<string, number>,
+  ms: number,
+): Follower[] {
   const late = new Set(now.state === 'complete' ? [] : (now.laggards ?? names.map(([member]) => member)));
   const allNamed = late.size < LAGGARDS_NAMED_MAX;
-  const strangers = [...late].filter((member) => !names.some(([known]) => known === member));
+  const strangers = [...late].filter((member) => !names.some(([name]) => name === member));
   return [...names, ...strangers.map((member) => [member, `registration ${member}`] as const)].map(
     ([member, name]) => {
-      if (!late.has(member) && allNamed && !applied.has(member)) applied.set(member, ms);
-      const appliedMs = applied.get(member);
+      if (!late.has(member) && allNamed && !appliedTimes.has(member)) appliedTimes.set(member, ms);
+      const appliedMs = appliedTimes.get(member);
       return { member, name, ...(appliedMs === undefined ? {} : { appliedMs }) };
     },
   );
@@ -97,7 +102,7 @@ function followersOf(now: Propagation, names: Names, applied: Map<string, number
 async function namesOf(apiId: string | undefined): Promise<Names> {
   const verifiers = await listVerifiers().catch(() => []);
   return verifiers.flatMap(({ id, host, apis, workspace }) => {
-    const followed = apiId === undefined ? workspace : apis.find((each) => each.apiId === apiId);
-    return followed?.member ? [[followed.member, `${host} ${id.slice(-6)}`] as const] : [];
+    const api = apiId === undefined ? workspace : apis.find((each) => each.apiId === apiId);
+    return api?.member ? [[api.member, `${host} ${id.slice(-6)}`] as const] : [];
   });
 }

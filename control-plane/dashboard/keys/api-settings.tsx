@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { call } from '../api/client.ts';
-import { ActionForm, type Entered, Field } from '../parts/forms.tsx';
+import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 
 interface Defaults {
@@ -33,25 +33,25 @@ export function DefaultFields({ of }: { of?: Defaults }) {
 }
 
 /** The entered defaults; `none` stands for those that are empty. */
-export function enteredDefaults<None>(entered: Entered, none: None) {
-  const [prefix, bytes] = [entered('defaultPrefix'), entered('defaultBytes')];
+export function enteredDefaults<None>(entry: FormEntry, none: None) {
+  const [prefix, bytes] = [entry('defaultPrefix'), entry('defaultBytes')];
   return { defaultPrefix: prefix || none, defaultBytes: bytes ? Number(bytes) : none };
 }
 
 /** An API's name and the defaults of its new keys, to be changed. */
 export function ApiSettings({ apiId }: { apiId: string }) {
   const api = useLoad(() => call('apis.getApi', { apiId }), [apiId]);
-  const [said, setSaid] = useState('');
-  const save = async (entered: Entered) => {
-    const name = entered('name');
-    await call('apis.updateApi', { apiId, ...(name ? { name } : {}), ...enteredDefaults(entered, null) });
-    setSaid('Saved. Keys that exist stay as they are.');
+  const [message, setMessage] = useState('');
+  const save = async (entry: FormEntry) => {
+    const name = entry('name');
+    await call('apis.updateApi', { apiId, ...(name ? { name } : {}), ...enteredDefaults(entry, null) });
+    setMessage('Saved. Keys that exist stay as they are.');
     return undefined;
   };
   return (
     <Loaded of={api}>
       {(of) => (
-        <ActionForm label="Settings of the API" action="Save" run={save} said={said}>
+        <ActionForm label="Settings of the API" action="Save" run={save} message={message}>
           <Field label="Name" name="name" maxLength={256} defaultValue={of.name ?? ''} />
           <DefaultFields of={of} />
         </ActionForm>

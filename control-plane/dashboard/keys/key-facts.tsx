@@ -38,10 +38,10 @@ export function KeyFacts({ of }: { of: Key }) {
         <Time at={of.createdAt} exact />
       </Fact>
       <Fact name="Changed">
-        <Time at={of.updatedAt} none="never" exact />
+        <Time at={of.updatedAt} placeholder="never" exact />
       </Fact>
       <Fact name="Expires">
-        <Time at={of.expires} none="never" exact />
+        <Time at={of.expires} placeholder="never" exact />
       </Fact>
       {of.rerolledTo && (
         <Fact name="Replaced by">
@@ -54,7 +54,7 @@ export function KeyFacts({ of }: { of: Key }) {
         </Fact>
       )}
       <Fact name="Last used">
-        <Time at={of.lastUsedAt} none="no use reported" exact />
+        <Time at={of.lastUsedAt} placeholder="no use reported" exact />
       </Fact>
     </dl>
   );
@@ -63,15 +63,15 @@ export function KeyFacts({ of }: { of: Key }) {
 /** The credits of a key: what is left, what of it is at verifiers, and when more come. */
 export function Credits({ of: { remaining, remainingHeld = 0, remainingLost, refill } }: { of: Key }) {
   if (remaining === undefined) return <p class="quiet">No credits are counted for this key.</p>;
-  const held = Math.min(remainingHeld, remaining);
+  const heldCount = Math.min(remainingHeld, remaining);
   return (
     <div class="panel">
       <Gauge
         label="Credits"
         title={`${remaining.toLocaleString()} credits left`}
         parts={[
-          { name: 'free', tone: 'good', value: remaining - held },
-          { name: 'at verifiers', tone: 'other', value: held },
+          { name: 'free', tone: 'good', value: remaining - heldCount },
+          { name: 'at verifiers', tone: 'other', value: heldCount },
         ]}
         whole={Math.max(1, remaining, refill?.amount ?? 0)}
       />
@@ -79,7 +79,7 @@ export function Credits({ of: { remaining, remainingHeld = 0, remainingLost, ref
         <p>
           Refilled to {refill.amount.toLocaleString()} {refill.interval}
           {refill.refillDay !== undefined && ` on day ${refill.refillDay}`} at 00:00 UTC; last{' '}
-          <Time at={refill.lastRefillAt} none="never" exact />
+          <Time at={refill.lastRefillAt} placeholder="never" exact />
         </p>
       )}
       {remainingLost !== undefined && (

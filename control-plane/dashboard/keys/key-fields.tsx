@@ -3,7 +3,7 @@ import type { KEY_FIELDS } from '#shared/contract/key-record.ts';
 import { Failure, type Key } from '../api/client.ts';
 import type { Apply } from '../changes/change.tsx';
 import { limitOf, limitsOf, limitsText, limitText, parseObject, slugsOf } from '../parts/entered-values.ts';
-import { ActionForm, type Entered, Field } from '../parts/forms.tsx';
+import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
 
 type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'apiIds'>;
 type FieldName = keyof Fields;
@@ -57,8 +57,8 @@ export function enteredOf(field: (name: string) => string, was?: Key): Record<st
     NAMES.map(
       (name) => [name, enteredAs(name, field(name)), enteredAs(name, textOf(name, was).trim())] as const,
     )
-      .filter(([, entered, before]) => JSON.stringify(entered) !== JSON.stringify(before))
-      .map(([name, entered]) => [name, entered]),
+      .filter(([, value, before]) => JSON.stringify(value) !== JSON.stringify(before))
+      .map(([name, value]) => [name, value]),
   );
 }
 
@@ -110,24 +110,24 @@ export function NewKeyFields() {
 
 /** A form that sets the credits of a key, and when they come back. */
 export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
-  const [said, setSaid] = useState('');
+  const [message, setMessage] = useState('');
   const { remaining, refill } = of;
-  const save = async (entered: Entered) => {
-    const credits = entered('remaining');
-    const interval = entered('interval');
-    const plan = interval === '' ? null : planOf(entered, interval);
+  const save = async (entry: FormEntry) => {
+    const credits = entry('remaining');
+    const interval = entry('interval');
+    const plan = interval === '' ? null : planOf(entry, interval);
     const isSame =
       credits === numberText(remaining) &&
       interval === (refill?.interval ?? '') &&
       (plan === null || (plan.amount === refill?.amount && plan.refillDay === refill?.refillDay));
-    setSaid(isSame ? 'Nothing differs.' : '');
+    setMessage(isSame ? 'Nothing differs.' : '');
     if (isSame) return undefined;
     if (credits === '') await apply(of, 'Made unlimited', { remaining: null });
     else await apply(of, 'Credits set', { remaining: whole(credits, 'Credits'), refill: plan });
     return undefined;
   };
   return (
-    <ActionForm label="Set the credits" action="Set" run={save} said={said}>
+    <ActionForm label="Set the credits" action="Set" run={save} message={message}>
       <Whole label="Credits" hint="empty = no limit" name="remaining" of={remaining} />
       <label>
         Refill
@@ -152,11 +152,11 @@ function Whole({ of, ...field }: { label: string; hint: string; name: string; of
 
 const numberText = (value: number | undefined) => (value === undefined ? '' : String(value));
 
-function planOf(entered: Entered, interval: string) {
-  const day = interval === 'monthly' ? entered('refillDay') : '';
+function planOf(entry: FormEntry, interval: string) {
+  const day = interval === 'monthly' ? entry('refillDay') : '';
   return {
     interval,
-    amount: whole(entered('amount'), 'Amount'),
+    amount: whole(entry('amount'), 'Amount'),
     ...(day === '' ? {} : { refillDay: whole(day, 'Date') }),
   };
 }

@@ -17,7 +17,7 @@ export type Filter = Readonly<Record<'name' | 'externalId' | 'enabled' | 'sort',
 export const NO_FILTER: Filter = { name: '', externalId: '', enabled: '', sort: '-createdAt' };
 
 /** Orders that the server has an index of. */
-const INDEXED = { '-createdAt': 'newest first', createdAt: 'oldest first' };
+const INDEX_FIELDS = { '-createdAt': 'newest first', createdAt: 'oldest first' };
 /** Orders without an index, each by what is compared: less comes first, undefined last. */
 const ORDERS: Readonly<Record<string, { text: string; of: (key: Key) => string | number | undefined }>> = {
   name: { text: 'name', of: ({ name }) => name },
@@ -26,7 +26,7 @@ const ORDERS: Readonly<Record<string, { text: string; of: (key: Key) => string |
 };
 
 const ORDER_TEXTS = {
-  ...INDEXED,
+  ...INDEX_FIELDS,
   ...Object.fromEntries(Object.entries(ORDERS).map(([sort, { text }]) => [sort, text])),
 };
 
@@ -36,19 +36,19 @@ interface Matches {
   readonly total: number;
   readonly cursor?: string | undefined;
   /** Most keys that were examined for it; undefined where all match. */
-  readonly examined?: number | undefined;
+  readonly examinedCount?: number | undefined;
   /** The order that was asked for, of which there are too many keys. */
   readonly notBy?: string | undefined;
 }
 
 /** The reader of a search: hears how far it is, and says whether it is to go on. */
 interface Reader {
-  readonly report: (examined: number) => void;
+  readonly report: (count: number) => void;
   readonly wants: () => boolean;
 }
 
 /** Finds a page of keys, in whatever order; in that of creation where there are too many for another. */
-async function findKeys(
+async function searchKeys(
   apiId: string,
   filter: Filter,
   from: string | undefined,
@@ -82,23 +82,23 @@ async function search(
   apiId: string,
   filter: Filter,
   from: string | undefined,
-  wanted: number,
+  pageSize: number,
   reader: Reader,
 ): Promise<Matches> {
   const keys: Key[] = [];
   let [cursor, total, calls] = [from, 0, 0];
   const isPicky = filter.name !== '' || filter.enabled !== '';
   do {
-    const limit = String(Math.min(CALL_KEYS_MAX, wanted - keys.length));
+    const limit = String(Math.min(CALL_KEYS_MAX, pageSize - keys.length));
     const page = await call('apis.listKeys', { apiId, limit, cursor, ...filter });
     keys.push(...page.keys);
     ({ total, cursor } = page);
     calls++;
     if (isPicky) reader.report(Math.min(total, calls * EXAMINED_A_CALL));
-    if (!isPicky && filter.externalId === '' && total > wanted && wanted > PAGE_KEYS) break;
-  } while (cursor !== undefined && keys.length < wanted && calls < CALLS_MAX && reader.wants());
-  const examined = isPicky ? Math.min(total, calls * EXAMINED_A_CALL) : undefined;
-  return { keys, total, cursor, examined };
+    if (!isPicky && filter.externalId === '' && total > pageSize && pageSize > PAGE_KEYS) break;
+  } while (cursor !== undefined && keys.length < pageSize && calls < CALLS_MAX && reader.wants());
+  const examinedCount = isPicky ? Math.min(total, calls * EXAMINED_A_CALL) : undefined;
+  return { keys, total, cursor, examinedCount };
 }
 
 function compare(a: string | number | undefined, b: string | number | undefined): number {
@@ -110,33 +110,33 @@ function compare(a: string | number | undefined, b: string | number | undefined)
 
 /** A page of the keys that match, how many were examined so far, and the way to end the search with what it has found. */
 export function useSearch(apiId: string, filter: Filter, from: string | undefined) {
-  const [examined, setExamined] = useState(0);
-  const running = useRef({ wanted: false });
+  const [examinedCount, setExaminedCount] = useState(0);
+  const running = useRef({ isCurrent: false });
   const stop = () => {
-    running.current.wanted = false;
+    running.current.isCurrent = false;
   };
   useEffect(() => stop, []);
   const page = useLoad(() => {
     stop();
-    const mine = { wanted: true };
-    running.current = mine;
-    setExamined(0);
-    return findKeys(apiId, filter, from, {
-      report: (count) => mine.wanted && setExamined(count),
-      wants: () => mine.wanted,
+    const search = { isCurrent: true };
+    running.current = search;
+    setExaminedCount(0);
+    return searchKeys(apiId, filter, from, {
+      report: (count) => search.isCurrent && setExaminedCount(count),
+      wants: () => search.isCurrent,
     });
   }, [filter, from]);
-  return { page, examined, stop };
+  return { page, examined: examinedCount, stop };
 }
 
 /** Number of keys there are, and how far the search for some of them is. */
 export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
-  const { examined, stop } = of;
+  const { examined: examinedCount, stop } = of;
   const { data: page, busy } = of.page;
-  if (busy && examined >= EXAMINED_A_CALL)
+  if (busy && examinedCount >= EXAMINED_A_CALL)
     return (
       <p class="row">
-        <span class="quiet">Searching: {examined.toLocaleString()} keys examined…</span>
+        <span class="quiet">Searching: {examinedCount.toLocaleString()} keys examined…</span>
         <button type="button" class="small" onClick={stop}>
           Stop here
         </button>
@@ -146,8 +146,8 @@ export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
   return (
     <p class="quiet count" role="status">
       {page.total.toLocaleString()} {page.total === 1 ? 'key' : 'keys'} in this API
-      {page.examined !== undefined &&
-        `; ${page.examined.toLocaleString()} searched for this page${page.cursor ? ', there may be more' : ''}`}
+      {page.examinedCount !== undefined &&
+        `; ${page.examinedCount.toLocaleString()} searched for this page${page.cursor ? ', there may be more' : ''}`}
       {page.notBy !== undefined &&
         `. Newest first: only up to ${ORDERED_MAX.toLocaleString()} keys are ordered by ${page.notBy}, so search for some of them`}
     </p>
@@ -157,13 +157,13 @@ export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
 /** The form by which keys are searched. An id in it leads to its key. */
 export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter: Filter) => void }) {
   const search = (event: Event) => {
-    const entered = fieldsOf(event);
-    const name = entered('name');
+    const entry = fieldsOf(event);
+    const name = entry('name');
     if (/^key_[0-9A-Za-z]{20}$/.test(name)) {
       location.hash = `#/keys/${name}`;
       return;
     }
-    const [externalId, enabled, sort] = [entered('externalId'), entered('enabled'), entered('sort')];
+    const [externalId, enabled, sort] = [entry('externalId'), entry('enabled'), entry('sort')];
     onSearch({ name, externalId, enabled, sort });
   };
   const text = { type: 'search', maxLength: 256 } as const;

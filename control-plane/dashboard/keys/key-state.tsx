@@ -15,7 +15,7 @@ export function KeySwitch({ of, apply }: { of: Key; apply: Apply }) {
   return (
     <Switch
       enabled={of.enabled}
-      called={of.name ?? `${of.start}…`}
+      name={of.name ?? `${of.start}…`}
       change={(enabled, what) => apply(of, what, { enabled }, { enabled: of.enabled })}
     />
   );

@@ -53,7 +53,7 @@ export function KeyTable(props: {
             ),
         },
         { title: 'State', narrow: 'beside', cell: (key) => <KeyState of={key} /> },
-        { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} none="never seen" /> },
+        { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} placeholder="never seen" /> },
         { title: 'Expires', cell: ({ expires }) => expires && <Time at={expires} /> },
         { title: 'Created', narrow: 'none', cell: ({ createdAt }) => <Time at={createdAt} /> },
         {

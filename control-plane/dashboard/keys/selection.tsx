@@ -47,10 +47,10 @@ export function SelectionBar(props: {
   const { busy, run, problem } = useAction();
   const first = useRef<HTMLButtonElement>(null);
   if (props.page.length === 0 && keys.length === 0) return null;
-  const called = keys.length === 1 ? '1 key' : `${keys.length.toLocaleString()} keys`;
+  const keysText = keys.length === 1 ? '1 key' : `${keys.length.toLocaleString()} keys`;
   const change = (enabled: boolean) => () =>
     void run(async () => {
-      await props.change(keys, `${enabled ? 'Enabled' : 'Disabled'} ${called}`, enabled);
+      await props.change(keys, `${enabled ? 'Enabled' : 'Disabled'} ${keysText}`, enabled);
       reset();
       // What was clicked goes away.
       first.current?.focus();
@@ -58,7 +58,7 @@ export function SelectionBar(props: {
   return (
     <fieldset class={`row selection ${keys.length > 0 ? 'chosen' : ''}`} aria-label="Selection">
       <span role="status" class="quiet">
-        {keys.length === 0 ? 'None selected' : `${called} selected`}
+        {keys.length === 0 ? 'None selected' : `${keysText} selected`}
       </span>
       <button ref={first} type="button" class="small" onClick={() => add(props.page)}>
         Select page
@@ -69,10 +69,10 @@ export function SelectionBar(props: {
             Select none
           </button>
           <button type="button" class="small" aria-disabled={busy} onClick={change(false)}>
-            Disable {called}
+            Disable {keysText}
           </button>
           <button type="button" class="small" aria-disabled={busy} onClick={change(true)}>
-            Enable {called}
+            Enable {keysText}
           </button>
         </>
       )}

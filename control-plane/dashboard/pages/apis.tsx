@@ -1,7 +1,7 @@
 import { call } from '../api/client.ts';
 import { DefaultFields, enteredDefaults } from '../keys/api-settings.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
-import { ActionForm, type Entered, Field, Opener } from '../parts/forms.tsx';
+import { ActionForm, Field, type FormEntry, Opener } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
@@ -10,19 +10,19 @@ import { Time } from '../parts/time.tsx';
 import { Traffic } from '../parts/usage.tsx';
 
 /** So few that the traffic of each is asked for. */
-const APIS_SHOWN = '25';
+const PAGE_SIZE = '25';
 
 /** The APIs that the root key may read, and making one. */
 export function Apis() {
   const pages = usePages();
   const apis = useLoad(
-    () => call('apis.listApis', { limit: APIS_SHOWN, cursor: pages.cursor }),
+    () => call('apis.listApis', { limit: PAGE_SIZE, cursor: pages.cursor }),
     [pages.cursor],
   );
-  const create = async (entered: Entered) => {
-    const id = entered('apiId');
-    const named = { name: entered('name'), ...(id ? { apiId: id } : {}) };
-    const { apiId } = await call('apis.createApi', { ...named, ...enteredDefaults(entered, undefined) });
+  const create = async (entry: FormEntry) => {
+    const id = entry('apiId');
+    const names = { name: entry('name'), ...(id ? { apiId: id } : {}) };
+    const { apiId } = await call('apis.createApi', { ...names, ...enteredDefaults(entry, undefined) });
     location.hash = `#/apis/${apiId}`;
     return undefined;
   };

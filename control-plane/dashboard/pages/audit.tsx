@@ -68,15 +68,15 @@ function Search(props: {
 }) {
   const { filter, names, onSearch } = props;
   const search = (event: Event) => {
-    const entered = fieldsOf(event);
+    const entry = fieldsOf(event);
     onSearch({
-      refused: entered('refused'),
-      operation: entered('operation'),
-      keyId: entered('keyId'),
-      apiId: entered('apiId'),
-      rootKeyId: entered('rootKeyId'),
-      since: entered('since'),
-      until: entered('until'),
+      refused: entry('refused'),
+      operation: entry('operation'),
+      keyId: entry('keyId'),
+      apiId: entry('apiId'),
+      rootKeyId: entry('rootKeyId'),
+      since: entry('since'),
+      until: entry('until'),
     });
   };
   return (

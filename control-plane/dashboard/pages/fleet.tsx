@@ -65,7 +65,7 @@ function VerifierTable({ verifiers }: { verifiers: readonly Verifier[] }) {
           number: true,
           cell: ({ keysInMemory }) => keysInMemory.toLocaleString(),
         },
-        { title: 'APIs', cell: (verifier) => <Followed by={verifier} /> },
+        { title: 'APIs', cell: (verifier) => <FollowedApis by={verifier} /> },
       ]}
     />
   );
@@ -98,7 +98,7 @@ function CompletionTimes() {
   );
 }
 
-function Followed({ by }: { by: Verifier }) {
+function FollowedApis({ by }: { by: Verifier }) {
   const { apis, apisNotShown, workspace } = by;
   const following = workspace ? [...apis, workspace] : apis;
   const live = following.filter(({ state }) => state === 'live').length + apisNotShown;

@@ -1,7 +1,7 @@
 import { call, type Identity } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
-import { ActionForm, type Entered, Field, fieldsOf, Opener } from '../parts/forms.tsx';
+import { ActionForm, Field, type FormEntry, fieldsOf, Opener } from '../parts/forms.tsx';
 import { IdentityState, IdentitySwitch, identityPage } from '../parts/identity-state.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -15,7 +15,7 @@ export function Identities() {
     () => call('identities.listIdentities', { limit: '25', cursor: pages.cursor }),
     [pages.cursor],
   );
-  const { applyIdentity, panelOf } = useChange(identities.again);
+  const { applyIdentity, panelOf } = useChange(identities.reload);
   return (
     <Page title="Identities">
       <Opener action="New identity" beside={<Finder />}>
@@ -41,11 +41,11 @@ export function Identities() {
 }
 
 function Finder() {
-  const find = (event: Event) => {
+  const openIdentity = (event: Event) => {
     location.hash = identityPage(fieldsOf(event)('externalId'));
   };
   return (
-    <form class="row" onSubmit={find} aria-label="Find an identity">
+    <form class="row" onSubmit={openIdentity} aria-label="Find an identity">
       <Field
         label="Identity"
         hint="its external id"
@@ -60,8 +60,8 @@ function Finder() {
 }
 
 function NewIdentity({ onDone }: { onDone: () => void }) {
-  const create = async (entered: Entered) => {
-    const externalId = entered('externalId');
+  const create = async (entry: FormEntry) => {
+    const externalId = entry('externalId');
     await call('identities.createIdentity', { externalId });
     location.hash = identityPage(externalId);
     return undefined;

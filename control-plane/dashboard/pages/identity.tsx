@@ -5,7 +5,7 @@ import { KeyState } from '../keys/key-state.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { limitsOf, limitsText, parseObject, slugsOf } from '../parts/entered-values.ts';
-import { ActionForm, type Entered } from '../parts/forms.tsx';
+import { ActionForm, type FormEntry } from '../parts/forms.tsx';
 import { IdentityState, IdentitySwitch } from '../parts/identity-state.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
@@ -21,11 +21,11 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
   const identity = useLoad(() => call('identities.getIdentity', { externalId }), []);
   const keys = useLoad(() => keysOf(externalId), []);
   const [deleting, setDeleting] = useState(false);
-  const { applyIdentity, panelOf } = useChange(identity.again);
+  const { applyIdentity, panelOf } = useChange(identity.reload);
   if (identity.failure?.code === 'NOT_FOUND') {
     return (
       <Page title="No identity yet" way={WAY}>
-        <NewIdentity externalId={externalId} onCreated={identity.again} />
+        <NewIdentity externalId={externalId} onCreated={identity.reload} />
         <h2>Keys</h2>
         <OwnKeys keys={keys} />
       </Page>
@@ -53,7 +53,7 @@ export function IdentityDetail({ externalId }: { externalId: string }) {
             <h2>Keys</h2>
             <OwnKeys keys={keys} />
             <h2>Change</h2>
-            <Edit of={of} onSaved={identity.again} />
+            <Edit of={of} onSaved={identity.reload} />
             <p class="row">
               <button type="button" class="danger" onClick={() => setDeleting(true)}>
                 Delete identity…
@@ -83,10 +83,10 @@ function NewIdentity({ externalId, onCreated }: { externalId: string; onCreated:
 }
 
 function Edit({ of, onSaved }: { of: Identity; onSaved: () => void }) {
-  const save = async (entered: Entered) => {
-    const meta = parseObject('meta', entered('meta') || '{}');
-    const ratelimits = limitsOf('ratelimits', entered('ratelimits'));
-    const apiIds = slugsOf(entered('apiIds'));
+  const save = async (entry: FormEntry) => {
+    const meta = parseObject('meta', entry('meta') || '{}');
+    const ratelimits = limitsOf('ratelimits', entry('ratelimits'));
+    const apiIds = slugsOf(entry('apiIds'));
     const fields = { meta, ratelimits, apiIds: apiIds.length > 0 ? apiIds : null };
     await call('identities.updateIdentity', { identityId: of.id, ...fields });
     onSaved();
@@ -155,7 +155,10 @@ function OwnKeys({ keys }: { keys: ReturnType<typeof useLoad<Key[]>> }) {
             },
             { title: 'API', cell: ({ apiId }) => <a href={`#/apis/${apiId}`}>{apiId}</a> },
             { title: 'By itself', narrow: 'beside', cell: (key) => <KeyState of={key} /> },
-            { title: 'Last use', cell: ({ lastUsedAt }) => <Time at={lastUsedAt} none="never seen" /> },
+            {
+              title: 'Last use',
+              cell: ({ lastUsedAt }) => <Time at={lastUsedAt} placeholder="never seen" />,
+            },
           ]}
         />
       )}

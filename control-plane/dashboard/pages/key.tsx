@@ -8,7 +8,7 @@ import { RotateDialog } from '../keys/rotate.tsx';
 import { Badge } from '../parts/badge.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { Events, useRootKeyNames } from '../parts/events.tsx';
-import { ActionForm, type Entered } from '../parts/forms.tsx';
+import { ActionForm, type FormEntry } from '../parts/forms.tsx';
 import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Usage } from '../parts/usage.tsx';
@@ -16,7 +16,7 @@ import { Usage } from '../parts/usage.tsx';
 /** One key: what is known of it, changing it, how it is used, deleting it. */
 export function KeyDetail({ keyId }: { keyId: string }) {
   const key = useLoad(() => call('keys.getKey', { keyId }), []);
-  const { apply, panelOf } = useChange(key.again);
+  const { apply, panelOf } = useChange(key.reload);
   const events = useLoad(
     () => call('audit.listEvents', { keyId, limit: EVENTS_LIMIT }),
     [key.data?.updatedAt],
@@ -112,16 +112,16 @@ function Ending({ of }: { of: Key }) {
 }
 
 function Edit({ of, apply }: { of: Key; apply: Apply }) {
-  const [said, setSaid] = useState('');
-  const save = async (entered: Entered) => {
-    const patch = enteredOf(entered, of);
-    const nothing = Object.keys(patch).length === 0;
-    setSaid(nothing ? 'Nothing differs.' : '');
-    if (!nothing) await apply(of, 'Saved', patch);
+  const [message, setMessage] = useState('');
+  const save = async (entry: FormEntry) => {
+    const patch = enteredOf(entry, of);
+    const isEmpty = Object.keys(patch).length === 0;
+    setMessage(isEmpty ? 'Nothing differs.' : '');
+    if (!isEmpty) await apply(of, 'Saved', patch);
     return undefined;
   };
   return (
-    <ActionForm label="Change the key" action="Save" run={save} said={said}>
+    <ActionForm label="Change the key" action="Save" run={save} message={message}>
       <KeyFields of={of} />
     </ActionForm>
   );
@@ -146,14 +146,14 @@ const POLL_MS = 500;
 function UnderWay({ keyId, events = [] }: { keyId: string; events?: readonly AuditEvent[] | undefined }) {
   const sequence = events.find((event) => event.sequence !== undefined)?.sequence;
   const wasPending = useRef(false);
-  const look = async () => {
+  const loadKey = async () => {
     if (sequence === undefined) return undefined;
     const { propagation } = await call('keys.getPropagation', { keyId, sequence });
     wasPending.current ||= propagation.state === 'pending';
     return propagation;
   };
   const [isPending, setPending] = useState(false);
-  const { data, failure } = useLoad(look, [sequence, isPending], isPending ? POLL_MS : 0);
+  const { data, failure } = useLoad(loadKey, [sequence, isPending], isPending ? POLL_MS : 0);
   const isLost = failure !== undefined && !failure.passes;
   useEffect(() => setPending(data?.state === 'pending' && !isLost), [data, isLost]);
   if (!data || isLost || !wasPending.current) return null;

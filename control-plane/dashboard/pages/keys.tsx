@@ -9,7 +9,7 @@ import { SelectionBar, useSelection } from '../keys/selection.tsx';
 import { useConditions } from '../parts/conditions.ts';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
-import { ActionForm, type Entered, Opener } from '../parts/forms.tsx';
+import { ActionForm, type FormEntry, Opener } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
@@ -28,15 +28,15 @@ export function Keys({ apiId }: { apiId: string }) {
   const api = useLoad(() => call('apis.getApi', { apiId }), []);
   const search = useSearch(apiId, filter, pages.cursor);
   const keys = search.page;
-  const { apply, applyAll, panelOf, panelsBeside } = useChange(keys.again);
+  const { apply, applyAll, panelOf, panelsBeside } = useChange(keys.reload);
   const selection = useSelection();
   if (api.failure?.code === 'NOT_FOUND' || api.failure?.code === 'BAD_REQUEST')
     return <NoSuchApi apiId={apiId} />;
   const switchAll = (selected: readonly Key[], what: string, enabled: boolean) => {
-    const idsOf = (some: readonly Key[]) => some.map(({ keyId }) => keyId);
-    const changed = idsOf(selected.filter((key) => key.enabled !== enabled));
-    const undo = () => applyAll(apiId, changed, `Undone: ${what}`, { enabled: !enabled });
-    return applyAll(apiId, idsOf(selected), what, { enabled }, changed.length > 0 ? undo : undefined);
+    const idsOf = (keys: readonly Key[]) => keys.map(({ keyId }) => keyId);
+    const keyIds = idsOf(selected.filter((key) => key.enabled !== enabled));
+    const undo = () => applyAll(apiId, keyIds, `Undone: ${what}`, { enabled: !enabled });
+    return applyAll(apiId, idsOf(selected), what, { enabled }, keyIds.length > 0 ? undo : undefined);
   };
   return (
     <Page title={`Keys of ${api.data?.name ?? apiId}`} way={WAY} beside={<CopyId id={apiId} of="the API" />}>
@@ -51,7 +51,7 @@ export function Keys({ apiId }: { apiId: string }) {
           </>
         }
       >
-        {(close) => <NewKey apiId={apiId} onCreated={keys.again} onDone={close} />}
+        {(close) => <NewKey apiId={apiId} onCreated={keys.reload} onDone={close} />}
       </Opener>
       {section === 'settings' && <ApiSettings apiId={apiId} />}
       {section === 'traffic' && (
@@ -126,16 +126,16 @@ function DeleteApi({ apiId, onClose }: { apiId: string; onClose: () => void }) {
 }
 
 function NewKey(props: { apiId: string; onCreated: () => void; onDone: () => void }) {
-  const create = async (entered: Entered) => {
-    const prefix = entered('prefix');
-    const created = await call('keys.createKey', {
+  const create = async (entry: FormEntry) => {
+    const prefix = entry('prefix');
+    const key = await call('keys.createKey', {
       apiId: props.apiId,
-      ...enteredOf(entered),
+      ...enteredOf(entry),
       ...(prefix ? { prefix } : {}),
-      enabled: entered('enabled') === 'on',
+      enabled: entry('enabled') === 'on',
     });
     props.onCreated();
-    return created;
+    return key;
   };
   return (
     <ActionForm label="New key" action="Create key" run={create} onDone={props.onDone}>

@@ -146,8 +146,8 @@ function Line(props: {
 
 function NewLine({ onAdd }: { onAdd: (slugs: readonly string[]) => void }) {
   const add = (event: Event) => {
-    const entered = fieldsOf(event)('slug');
-    onAdd(slugsOf(entered));
+    const slug = fieldsOf(event)('slug');
+    onAdd(slugsOf(slug));
     (event.currentTarget as HTMLFormElement).reset();
   };
   return (

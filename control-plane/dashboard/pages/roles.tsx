@@ -4,7 +4,7 @@ import { call, type Role } from '../api/client.ts';
 import { useChange } from '../changes/change.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
 import { slugsOf } from '../parts/entered-values.ts';
-import { ActionForm, type Entered, Field, Opener } from '../parts/forms.tsx';
+import { ActionForm, Field, type FormEntry, Opener } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Matrix } from './role-matrix.tsx';
@@ -19,7 +19,7 @@ export function Roles() {
   const catalogue = useLoad(() => call('permissions.listPermissions').catch(() => []), []);
   const [text, setText] = useState('');
   const [deleting, setDeleting] = useState<Role>();
-  const { applyRole, panelsBeside } = useChange(roles.again);
+  const { applyRole, panelsBeside } = useChange(roles.reload);
   return (
     <Page title="Roles">
       <Opener
@@ -33,7 +33,7 @@ export function Roles() {
           />
         }
       >
-        {(close) => <NewRole onCreated={roles.again} onDone={close} />}
+        {(close) => <NewRole onCreated={roles.reload} onDone={close} />}
       </Opener>
       {panelsBeside([])}
       {deleting && (
@@ -44,7 +44,7 @@ export function Roles() {
           run={() => call('permissions.deleteRole', { roleId: deleting.id })}
           onDone={() => {
             setDeleting(undefined);
-            roles.again();
+            roles.reload();
           }}
           onClose={() => setDeleting(undefined)}
         >
@@ -54,8 +54,13 @@ export function Roles() {
       <Loaded of={roles}>
         {(all) => (
           <Matches all={all} text={text}>
-            {(some) => (
-              <Matrix roles={some} catalogue={catalogue.data ?? []} change={applyRole} remove={setDeleting} />
+            {(roles) => (
+              <Matrix
+                roles={roles}
+                catalogue={catalogue.data ?? []}
+                change={applyRole}
+                remove={setDeleting}
+              />
             )}
           </Matches>
         )}
@@ -65,9 +70,9 @@ export function Roles() {
 }
 
 function NewRole({ onCreated, onDone }: { onCreated: () => void; onDone: () => void }) {
-  const create = async (entered: Entered) => {
-    const [name, description] = [entered('name'), entered('description')];
-    const permissions = slugsOf(entered('permissions'));
+  const create = async (entry: FormEntry) => {
+    const [name, description] = [entry('name'), entry('description')];
+    const permissions = slugsOf(entry('permissions'));
     await call('permissions.createRole', { name, permissions, ...(description ? { description } : {}) });
     onCreated();
     return undefined;

@@ -4,7 +4,7 @@ import { call, Failure } from '../api/client.ts';
 import { Badge } from '../parts/badge.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
 import { Confirm } from '../parts/dialogs.tsx';
-import { ActionForm, type Entered, Field, Opener, Switch } from '../parts/forms.tsx';
+import { ActionForm, Field, type FormEntry, Opener, Switch } from '../parts/forms.tsx';
 import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
@@ -16,13 +16,13 @@ export function RootKeys() {
   const [disabling, setDisabling] = useState<{ rootKeyId: string; name: string }>();
   const change = async (rootKeyId: string, enabled: boolean) => {
     await call('rootKeys.updateRootKey', { rootKeyId, enabled });
-    rootKeys.again();
+    rootKeys.reload();
     return {};
   };
   return (
     <Page title="Root keys">
       <Opener action="New root key">
-        {(close) => <NewRootKey onCreated={rootKeys.again} onDone={close} />}
+        {(close) => <NewRootKey onCreated={rootKeys.reload} onDone={close} />}
       </Opener>
       {disabling && (
         <DisableRootKey
@@ -56,7 +56,7 @@ export function RootKeys() {
                 cell: ({ rootKeyId, enabled, name }) => (
                   <Switch
                     enabled={enabled}
-                    called={name}
+                    name={name}
                     change={async (isOn) =>
                       isOn ? change(rootKeyId, true) : setDisabling({ rootKeyId, name })
                     }
@@ -104,19 +104,19 @@ function May({ permissions }: { permissions: readonly string[] }) {
 }
 
 function NewRootKey({ onCreated, onDone }: { onCreated: () => void; onDone: () => void }) {
-  const [everything, setEverything] = useState(false);
-  const create = async (entered: Entered) => {
-    const apiId = entered('apiId') || '*';
-    const permissions = everything
+  const [hasAll, setHasAll] = useState(false);
+  const create = async (entry: FormEntry) => {
+    const apiId = entry('apiId') || '*';
+    const permissions = hasAll
       ? ['*']
       : [
-          ...API_ACTIONS.filter(entered).map((action) => `api.${apiId}.${action}`),
-          ...ROOT_ACTIONS.filter(entered).map((action) => `root.*.${action}`),
+          ...API_ACTIONS.filter(entry).map((action) => `api.${apiId}.${action}`),
+          ...ROOT_ACTIONS.filter(entry).map((action) => `root.*.${action}`),
         ];
     if (permissions.length === 0) throw new Failure('BAD_REQUEST', 'permissions: choose at least one');
-    const created = await call('rootKeys.createRootKey', { name: entered('name'), permissions });
+    const rootKey = await call('rootKeys.createRootKey', { name: entry('name'), permissions });
     onCreated();
-    return created;
+    return rootKey;
   };
   return (
     <ActionForm label="New root key" action="Create root key" run={create} onDone={onDone}>
@@ -124,12 +124,12 @@ function NewRootKey({ onCreated, onDone }: { onCreated: () => void; onDone: () =
       <label class="check">
         <input
           type="checkbox"
-          checked={everything}
-          onChange={(event) => setEverything(event.currentTarget.checked)}
+          checked={hasAll}
+          onChange={(event) => setHasAll(event.currentTarget.checked)}
         />{' '}
         May do everything
       </label>
-      {!everything && (
+      {!hasAll && (
         <>
           <Field
             label="For the API"

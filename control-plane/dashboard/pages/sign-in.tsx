@@ -4,7 +4,7 @@ import { useAction } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 
 /** Asks for a root key. */
-export function SignIn({ why }: { why: string }) {
+export function SignIn({ why: reason }: { why: string }) {
   const { busy, run, problem } = useAction();
   const submit = (event: Event) => {
     const field = fieldsOf(event);
@@ -13,7 +13,7 @@ export function SignIn({ why }: { why: string }) {
   return (
     <Page title="Sign in">
       <form class="panel sign-in" onSubmit={submit}>
-        {why && <p role="alert">{why}</p>}
+        {reason && <p role="alert">{reason}</p>}
         <label>
           Root key
           <input name="rootKey" type="password" required autocomplete="off" spellcheck={false} />

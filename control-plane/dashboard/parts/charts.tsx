@@ -33,7 +33,7 @@ export function Bars(props: {
   const scale = (value: number) => HEIGHT * (logarithmic ? Math.log1p(value) / Math.log1p(max) : value / max);
   const places = Math.max(PLACES_MIN, points.length);
   // The newest at the right end, under which its moment stands.
-  const left = (i: number) => (places - points.length + i) * (BAR + GAP);
+  const leftOf = (i: number) => (places - points.length + i) * (BAR + GAP);
   const visible = series.filter((_, i) => points.some(({ values }) => (values[i] ?? 0) > 0));
   return (
     <figure>
@@ -42,7 +42,7 @@ export function Bars(props: {
         <Legend of={visible} />
       </figcaption>
       <div class="axis quiet">
-        {measured(max, unit)}
+        {amountText(max, unit)}
         {logarithmic && ', logarithmic'}
       </div>
       <svg
@@ -50,13 +50,13 @@ export function Bars(props: {
         viewBox={`0 0 ${places * (BAR + GAP)} ${HEIGHT}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${label}: ${points.length} bars, the highest ${measured(max, unit)}`}
+        aria-label={`${label}: ${points.length} bars, the highest ${amountText(max, unit)}`}
       >
         {points.map((point, i) => (
           <Bar
             key={point.title}
             title={describe(point, series, unit)}
-            left={left(i)}
+            left={leftOf(i)}
             heights={point.values.map(scale)}
             series={series}
           />
@@ -145,11 +145,11 @@ function Legend({ of }: { of: readonly Series[] }) {
   );
 }
 
-const measured = (value: number, unit: string) => `${value.toLocaleString()} ${unit}`.trim();
+const amountText = (value: number, unit: string) => `${value.toLocaleString()} ${unit}`.trim();
 
 function describe({ title, values }: Point, series: readonly Series[], unit: string): string {
   const parts = values.flatMap((value, i) =>
-    value > 0 ? [`${measured(value, unit)} ${series[i]?.name ?? ''}`] : [],
+    value > 0 ? [`${amountText(value, unit)} ${series[i]?.name ?? ''}`] : [],
   );
   return `${title}: ${parts.join(', ') || 'none'}`;
 }

@@ -15,22 +15,22 @@ export function partsOf(hash: string): readonly [path: string, query: URLSearchP
 export function useConditions<T extends Readonly<Record<string, string>>>(unset: T) {
   const [conditions, setConditions] = useState<T>(() => {
     const [, query] = partsOf(location.hash);
-    return mapped(unset, (name, value) => query.get(name) ?? value);
+    return mapValues(unset, (name, value) => query.get(name) ?? value);
   });
-  const change = (wanted: T) => {
+  const change = (next: T) => {
     const [path] = partsOf(location.hash);
-    const told = Object.entries(wanted).filter(
+    const entries = Object.entries(next).filter(
       ([name, value]) => value !== unset[name] && !looksLikeKey(value),
     );
-    const query = new URLSearchParams(told).toString();
+    const query = new URLSearchParams(entries).toString();
     // Not a step of its own, and no event: the list is there already.
     history.replaceState(null, '', query ? `${path}?${query}` : path);
-    setConditions(wanted);
+    setConditions(next);
   };
   return [conditions, change] as const;
 }
 
-const mapped = <T extends Readonly<Record<string, string>>>(
+const mapValues = <T extends Readonly<Record<string, string>>>(
   of: T,
   value: (name: string, before: string) => string,
 ): T => Object.fromEntries(Object.entries(of).map(([name, before]) => [name, value(name, before)])) as T;

@@ -4,18 +4,18 @@ const SAID_MS = 2000;
 
 /** An id, and the button that copies it; with `unseen`, the button alone. */
 export function CopyId({ id, of, unseen = false }: { id: string; of: string; unseen?: boolean }) {
-  const [said, setSaid] = useState('');
+  const [message, setMessage] = useState('');
   const code = useRef<HTMLElement>(null);
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(id);
-      setSaid('Copied');
+      setMessage('Copied');
     } catch {
       // No clipboard without HTTPS, or without permission.
       if (code.current) getSelection()?.selectAllChildren(code.current);
-      setSaid('Selected');
+      setMessage('Selected');
     }
-    setTimeout(() => setSaid(''), SAID_MS);
+    setTimeout(() => setMessage(''), SAID_MS);
   };
   return (
     <span class="copy">
@@ -29,7 +29,7 @@ export function CopyId({ id, of, unseen = false }: { id: string; of: string; uns
         aria-label={`Copy the id of ${of}`}
         onClick={() => void copy()}
       >
-        {said || 'Copy'}
+        {message || 'Copy'}
       </button>
     </span>
   );

@@ -48,7 +48,7 @@ export function Events(props: {
           ),
         },
         { title: 'On', cell: ({ on }) => <Subject on={on} names={names} /> },
-        { title: 'What', cell: (event) => <What event={event} /> },
+        { title: 'What', cell: (event) => <Effect event={event} /> },
       ]}
     />
   );
@@ -68,7 +68,7 @@ function Subject({ on, names }: { on: AuditEvent['on']; names: ReadonlyMap<strin
   );
 }
 
-function What({ event }: { event: AuditEvent }) {
+function Effect({ event }: { event: AuditEvent }) {
   const { before, after, sequence, requestId } = event;
   return (
     <details>

@@ -11,7 +11,7 @@ export function fieldsOf(event: Event): (name: string) => string {
 }
 
 /** Values of a form by the names of its fields, texts trimmed. */
-export type Entered = ReturnType<typeof fieldsOf>;
+export type FormEntry = ReturnType<typeof fieldsOf>;
 
 /** A text to enter, under its label. */
 export function Field({
@@ -60,27 +60,27 @@ export function Choice(props: {
 export function ActionForm(props: {
   label: string;
   action: string;
-  run: (entered: Entered) => Promise<{ key: string } | undefined>;
-  said?: string;
+  run: (entry: FormEntry) => Promise<{ key: string } | undefined>;
+  message?: string;
   onDone?: () => void;
   children: ComponentChildren;
 }) {
   const { busy, run, problem } = useAction();
   const [secret, setSecret] = useState<string>();
   const submit = (event: Event) => {
-    const entered = fieldsOf(event);
+    const entry = fieldsOf(event);
     void run(async () => {
-      const made = await props.run(entered);
-      if (made) setSecret(made.key);
+      const result = await props.run(entry);
+      if (result) setSecret(result.key);
       else props.onDone?.();
     });
   };
   if (secret !== undefined) {
-    const stored = () => {
+    const onStored = () => {
       setSecret(undefined);
       props.onDone?.();
     };
-    return <SecretDialog title={`The ${props.label.toLowerCase()}`} secret={secret} onClose={stored} />;
+    return <SecretDialog title={`The ${props.label.toLowerCase()}`} secret={secret} onClose={onStored} />;
   }
   return (
     <form class="panel fields" onSubmit={submit} aria-label={props.label}>
@@ -90,7 +90,7 @@ export function ActionForm(props: {
         <button type="submit" class="main" aria-disabled={busy}>
           {props.action}
         </button>
-        <span role="status">{props.said}</span>
+        <span role="status">{props.message}</span>
       </div>
     </form>
   );
@@ -124,11 +124,11 @@ export function Opener(props: {
 /** The button that disables something, or enables it: for what can be undone. */
 export function Switch(props: {
   enabled: boolean;
-  called: string;
+  name: string;
   change: (enabled: boolean, what: string) => Promise<unknown>;
 }) {
   const { busy, run, problem } = useAction();
-  const { enabled, called, change } = props;
+  const { enabled, name, change } = props;
   const verb = enabled ? 'Disable' : 'Enable';
   return (
     <>
@@ -136,8 +136,8 @@ export function Switch(props: {
         type="button"
         class="small"
         aria-disabled={busy}
-        aria-label={`${verb} ${called}`}
-        onClick={() => void run(() => change(!enabled, `${verb}d ${called}`))}
+        aria-label={`${verb} ${name}`}
+        onClick={() => void run(() => change(!enabled, `${verb}d ${name}`))}
       >
         {verb}
       </button>

@@ -19,7 +19,7 @@ export function IdentitySwitch(props: {
   return (
     <Switch
       enabled={of.enabled}
-      called={of.externalId}
+      name={of.externalId}
       change={(enabled, what) => apply(of, what, enabled, true)}
     />
   );

@@ -9,26 +9,26 @@ export interface Load<T> {
   readonly data: T | undefined;
   readonly failure: Failure | undefined;
   readonly busy: boolean;
-  readonly again: () => void;
+  readonly reload: () => void;
 }
 
 /**
  * Loads when `inputs` change, again every `everyMs` if above 0, and until it succeeds while the connection is lost.
  */
 export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], everyMs = 0): Load<T> {
-  const [state, setState] = useState<Omit<Load<T>, 'again'>>({
+  const [state, setState] = useState<Omit<Load<T>, 'reload'>>({
     data: undefined,
     failure: undefined,
     busy: true,
   });
   const [round, setRound] = useState(0);
-  const again = () => setRound((n) => n + 1);
+  const reload = () => setRound((n) => n + 1);
   // Before the page is drawn, so that what is old is never shown as if it were not being loaded.
   useLayoutEffect(() => {
     let current = true;
     let timer: number | undefined;
     const repeat = (ms: number) => {
-      if (current && ms > 0) timer = window.setTimeout(() => (document.hidden ? repeat(ms) : again()), ms);
+      if (current && ms > 0) timer = window.setTimeout(() => (document.hidden ? repeat(ms) : reload()), ms);
     };
     setState((before) => ({ ...before, busy: true }));
     load().then(
@@ -47,7 +47,7 @@ export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], e
       clearTimeout(timer);
     };
   }, [...inputs, round]);
-  return { ...state, again };
+  return { ...state, reload };
 }
 
 const failureOf = (error: unknown) =>
@@ -58,7 +58,7 @@ export function Loaded<T>({ of, children }: { of: Load<T>; children: (data: T) =
   const { data, failure, busy } = of;
   return (
     <div aria-busy={busy}>
-      {failure && <Problem failure={failure} retry={failure.passes ? 'by itself' : of.again} />}
+      {failure && <Problem failure={failure} retry={failure.passes ? 'by itself' : of.reload} />}
       {data !== undefined && children(data)}
       {data === undefined && !failure && (
         <p class="quiet" role="status">
@@ -69,7 +69,7 @@ export function Loaded<T>({ of, children }: { of: Load<T>; children: (data: T) =
   );
 }
 
-const EXPLAINED: Readonly<Record<string, string>> = {
+const EXPLANATIONS: Readonly<Record<string, string>> = {
   UNREACHABLE: 'Connection lost',
   SERVICE_UNAVAILABLE: 'Not available right now',
   INSUFFICIENT_PERMISSIONS: 'Not permitted',
@@ -85,7 +85,7 @@ const EXPLAINED: Readonly<Record<string, string>> = {
 export function Problem({ failure, retry }: { failure: Failure; retry?: (() => void) | 'by itself' }) {
   return (
     <div class="problem" role="alert">
-      <strong>{EXPLAINED[failure.code] ?? failure.code}</strong>: {failure.message}.
+      <strong>{EXPLANATIONS[failure.code] ?? failure.code}</strong>: {failure.message}.
       {retry === 'by itself' && ' Trying again…'}
       {failure.requestId && <small> Request {failure.requestId}</small>}
       {typeof retry === 'function' && (

@@ -61,12 +61,12 @@ export function Table<Row>(props: {
 /** The arrow keys lead from what is used in a row to the same in the next. */
 function goToNextRow(event: KeyboardEvent): void {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  const used = event.target;
-  if (step === undefined || !(used instanceof HTMLElement) || used.matches('select, textarea, summary'))
+  const control = event.target;
+  if (step === undefined || !(control instanceof HTMLElement) || control.matches('select, textarea, summary'))
     return;
   const table = event.currentTarget as HTMLTableElement;
   const rows = [...table.querySelectorAll('tbody > tr:not(.below)')];
-  const [row, cell] = [used.closest('tr'), used.closest('td')];
+  const [row, cell] = [control.closest('tr'), control.closest('td')];
   if (!row || !cell) return;
   const next = rows[rows.indexOf(row) + step];
   const place = [...row.children].indexOf(cell);

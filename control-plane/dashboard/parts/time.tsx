@@ -11,16 +11,16 @@ const UNITS = [
 ] as const;
 
 /** A moment as a person reads it, the exact one on hover, or beside it with `exact`; `none` where there is none. */
-export function Time(props: { at: number | undefined; none?: string; exact?: boolean }) {
-  const { at, none = '–', exact = false } = props;
+export function Time(props: { at: number | undefined; placeholder?: string; exact?: boolean }) {
+  const { at, placeholder = '–', exact = false } = props;
   // A verifier may report what no calendar holds.
   const date = new Date(at ?? Number.NaN);
-  if (at === undefined || Number.isNaN(date.getTime())) return <span class="quiet none">{none}</span>;
-  const told = EXACT.format(date);
+  if (at === undefined || Number.isNaN(date.getTime())) return <span class="quiet none">{placeholder}</span>;
+  const text = EXACT.format(date);
   const near = relative(at - serverNow());
   return (
-    <time dateTime={date.toISOString()} title={told}>
-      {exact ? told : (near ?? DAY.format(date))}
+    <time dateTime={date.toISOString()} title={text}>
+      {exact ? text : (near ?? DAY.format(date))}
       {exact && near && <small> {near}</small>}
     </time>
   );

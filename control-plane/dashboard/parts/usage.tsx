@@ -1,14 +1,14 @@
 import { useState } from 'preact/hooks';
 import type { Granularity, UsageField } from '#shared/contract/usage.ts';
 import { call } from '../api/client.ts';
-import { COUNTED } from '../api/verdicts.ts';
+import { COUNTERS } from '../api/verdicts.ts';
 import { Bars } from './charts.tsx';
 import { Loaded, useLoad } from './loading.tsx';
 
 const REFRESH_MS = 30_000;
 /** Verdicts of one hour or day, by their kinds. */
 type Counts = Readonly<Record<UsageField, number>>;
-const all = (counts: Counts) => COUNTED.reduce((total, { field }) => total + counts[field], 0);
+const totalOf = (counts: Counts) => COUNTERS.reduce((total, { field }) => total + counts[field], 0);
 
 /** Verdicts by the hour or the day, of a key or of an API. */
 export function Usage(props: {
@@ -42,16 +42,16 @@ export function Usage(props: {
       </fieldset>
       <Loaded of={usage}>
         {({ verifications }) =>
-          verifications.every((at) => all(at) === 0) ? (
+          verifications.every((at) => totalOf(at) === 0) ? (
             <p class="quiet">No verification was reported yet; verifiers report once a minute.</p>
           ) : (
             <Bars
               label={`Verifications by the ${granularity}`}
               unit=""
-              series={COUNTED}
+              series={COUNTERS}
               points={verifications.map((at) => ({
                 title: titleOf.format(at.time),
-                values: COUNTED.map(({ field }) => at[field]),
+                values: COUNTERS.map(({ field }) => at[field]),
               }))}
             />
           )
@@ -69,15 +69,15 @@ export function Traffic({ apiId }: { apiId: string }) {
   // Also where this root key may not see it, which the list need not say in every row.
   if (!usage.data) return <span class="quiet none">{usage.failure ? '–' : '…'}</span>;
   const hours = usage.data.verifications.slice(-DAY_HOURS);
-  const total = hours.reduce((sum, hour) => sum + all(hour), 0);
+  const total = hours.reduce((sum, hour) => sum + totalOf(hour), 0);
   if (total === 0) return <span class="quiet none">none</span>;
-  const refused = total - hours.reduce((sum, { success }) => sum + success, 0);
-  const most = Math.max(...hours.map(all));
+  const refusals = total - hours.reduce((sum, { success }) => sum + success, 0);
+  const highest = Math.max(...hours.map(totalOf));
   return (
     <span class="traffic">
       <svg viewBox={`0 0 ${3 * DAY_HOURS} 20`} aria-hidden="true">
         {hours.map((hour, i) => {
-          const [height, good] = [(20 * all(hour)) / most, (20 * hour.success) / most];
+          const [height, good] = [(20 * totalOf(hour)) / highest, (20 * hour.success) / highest];
           return (
             <g key={hour.time}>
               <rect class="bad" x={3 * i} y={20 - height} width="2" height={height - good} />
@@ -87,7 +87,7 @@ export function Traffic({ apiId }: { apiId: string }) {
         })}
       </svg>{' '}
       {total.toLocaleString()}
-      {refused > 0 && <small> {refused.toLocaleString()} refused</small>}
+      {refusals > 0 && <small> {refusals.toLocaleString()} refused</small>}
     </span>
   );
 }

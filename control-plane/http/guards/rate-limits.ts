@@ -40,13 +40,13 @@ export async function limitRates(
     onLimit: (limit: 'calls' | 'failures' | 'unchecked') => void;
   },
 ): Promise<RateLimits> {
-  const { nodes, clock, onLimit: counted } = options;
+  const { nodes, clock, onLimit } = options;
   class RedisCounters implements FastifyRateLimitStore {
     incr(caller: string, done: Parameters<FastifyRateLimitStore['incr']>[1], windowMs: number): void {
       count(nodes, caller, windowMs).then(
         (result) => done(null, result),
         (error) => {
-          counted('unchecked');
+          onLimit('unchecked');
           done(error);
         },
       );
@@ -70,7 +70,7 @@ export async function limitRates(
         untilMs = nowMs + allowance.ttl;
         if (name === 'failures') over.remember(callerOf(request), untilMs);
       }
-      counted(name);
+      onLimit(name);
       reply.header('retry-after', String(Math.max(1, Math.ceil((untilMs - nowMs) / 1000))));
       throw new ApiError('RATE_LIMITED', `more than ${max} ${name} within a minute`);
     };

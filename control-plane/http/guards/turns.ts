@@ -10,15 +10,15 @@ interface TurnLimits {
 /**
  * Runs at most `atOnce` calls of one root key at once. A call counts until it is answered, or has written and waits for
  * verifiers. Redis does one thing at a time: more at once would make no caller faster, and others slower.
- * @param refused told of each call that found no place to wait; it is answered RATE_LIMITED
+ * @param onRefusal told of each call that found no place to wait; it is answered RATE_LIMITED
  */
-export function takeTurns(app: App, limits: TurnLimits, refused: () => void): void {
+export function takeTurns(app: App, limits: TurnLimits, onRefusal: () => void): void {
   const turns = new Turns(limits);
   app.addHook('preHandler', async ({ call }, reply) => {
     if (!call) return;
     const turn = turns.take(call.caller.rootKeyId);
     if (turn === undefined) {
-      refused();
+      onRefusal();
       reply.header('retry-after', String(RETRY_AFTER_SECONDS));
       throw new ApiError('RATE_LIMITED', `more than ${limits.waitingMax} calls of this root key wait`);
     }

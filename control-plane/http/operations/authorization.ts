@@ -64,10 +64,10 @@ export async function recordNotFound(keys: Keys, apiId: string, keyId: string): 
   if ((await keys.apiOf(keyId)) === undefined || (await keys.isApiDeleted(apiId)))
     return new ApiError('NOT_FOUND', message);
   const lossMessage = `${message}: its id is known, but Redis has no record of it`;
-  const why = 'unless it is being deleted at this moment, the record was evicted or lost';
+  const reason = 'unless it is being deleted at this moment, the record was evicted or lost';
   const advice = 'verifiers that have the key in memory may still accept it; restart them to have it refused';
   return new ApiError(
     'NOT_FOUND',
-    `${lossMessage}; ${why}, and ${advice} (deploy/alerts-control-plane.md: KeyfenceKeysEvicted)`,
+    `${lossMessage}; ${reason}, and ${advice} (deploy/alerts-control-plane.md: KeyfenceKeysEvicted)`,
   );
 }

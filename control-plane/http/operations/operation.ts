@@ -54,8 +54,8 @@ export const operation = <
   Body extends TSchema = TSchema,
   Data extends TSchema = TSchema,
 >(
-  described: Operation<Name, Request, Response, Body, Data>,
-) => described;
+  definition: Operation<Name, Request, Response, Body, Data>,
+) => definition;
 
 /** Tells whether it is a GET with a query. */
 export const isQuery = ({ name }: Pick<Operation, 'name'>): boolean => /\.(get|list)/.test(name);

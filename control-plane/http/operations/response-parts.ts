@@ -27,7 +27,7 @@ export const Propagation = Type.Object({
 const complete = { state: 'complete', by: 'acks', durable: true, verifiers: 2 };
 /** An example of a propagation that is complete. */
 export const propagationExample = { ...complete, sequence: 7, waitedMs: 3.2 };
-export const Propagated = Type.Object(
+export const PropagationResponse = Type.Object(
   { propagation: Propagation },
   { examples: [{ propagation: propagationExample }] },
 );

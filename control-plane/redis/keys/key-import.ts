@@ -60,10 +60,10 @@ export class KeyImport {
 
     const ours = new Set(newIds);
     const isOurs = ({ keyId }: NewRecord) => ours.has(keyId);
-    const refused = statuses.find((status) => status === 'NO_API' || status === 'DELETED');
-    if (refused !== undefined) {
+    const apiRefusal = statuses.find((status) => status === 'NO_API' || status === 'DELETED');
+    if (apiRefusal !== undefined) {
       await this.#forget(records.filter(isOurs));
-      if (refused === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
+      if (apiRefusal === 'NO_API') throw new ApiError('NOT_FOUND', `api ${apiId} not found`);
       throw new ApiError('CONFLICT', `api ${apiId} is being deleted`);
     }
     const outcomes = records.map((record, i): ImportOutcome => {
@@ -73,8 +73,8 @@ export class KeyImport {
     });
     await this.#forget(records.filter((record, i) => outcomes[i]?.result === 'TOO_OLD' && isOurs(record)));
     // Pointers that were there without a record may be those of a key that is being deleted, and go with it.
-    const completed = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ours.has(keyId));
-    await this.#point(completed.flatMap(pointersOf));
+    const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ours.has(keyId));
+    await this.#point(completions.flatMap(pointersOf));
 
     let n = 0;
     return pointers.map((pointer) => {

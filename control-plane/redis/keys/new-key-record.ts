@@ -59,7 +59,7 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
   const { apiId, keyId, createdAt } = record;
   const { head, creations, members } = apiKeys(apiId);
   const { o: externalId = '', m: meta = '', ...plain } = storedFields(record);
-  const own = recordKey(apiId, keyId);
+  const recordPlace = recordKey(apiId, keyId);
   const credits = record.credits
     ? JSON.stringify({ ...record.credits, id: generateId('pool', createdAt) })
     : '';
@@ -70,9 +70,9 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
     keys: [
       head,
       indexOf(apiId, keyId),
-      own,
+      recordPlace,
       metaKey(apiId, keyId),
-      externalId === '' ? own : identityIndexKey(apiId, externalId),
+      externalId === '' ? recordPlace : identityIndexKey(apiId, externalId),
       creations,
       members,
     ],

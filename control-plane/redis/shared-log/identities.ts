@@ -60,14 +60,14 @@ export class Identities {
     const { propagator, writer, clock, leaseMs } = this.#options;
     await this.holdOff(externalId, fields.apiIds);
     const identityId = identityIdOf(externalId);
-    const stored = storedFields({ ...fields, name: externalId });
+    const storedTexts = storedFields({ ...fields, name: externalId });
     const about = {
       apiId: SHARED_LOG,
       operation: 'create',
       keyId: identityId,
       needs: ROLES_PROTOCOL,
     } as const;
-    const write = { ...about, fields: stored };
+    const write = { ...about, fields: storedTexts };
     let propagation = await propagator.apply(write, waitMs, onWritten);
     if (!propagation) {
       await createSharedLog(writer, clock.wallMs(), leaseMs);

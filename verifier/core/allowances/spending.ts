@@ -58,7 +58,7 @@ export class Spender {
       };
       const waiter = {
         get over() {
-          return isOver || deadline.passed;
+          return isOver || deadline.hasPassed;
         },
         again: () => {
           if (waiter.over) return;

@@ -7,9 +7,9 @@ import { CliError } from '../../exit.ts';
 import type { Session } from '../../session.ts';
 import { confirm, printChange, waitOption } from '../../terminal/print-change.ts';
 import { changeCredits } from './credits.ts';
-import { described } from './key-fields.ts';
+import { addFieldOptions } from './key-fields.ts';
 import { changeMany, isMany, manyOptions } from './many-keys.ts';
-import { changeListed } from './permission-lists.ts';
+import { changeList } from './permission-lists.ts';
 import { rerollKey } from './reroll.ts';
 
 type Change = { propagation: ChangeStatus };
@@ -19,11 +19,11 @@ export function addChanges(keys: Command, session: Session): void {
   addUpdate(keys, session);
   addEnableAndDisable(keys, session);
   addDelete(keys, session);
-  addReroll(keys, session);
+  addRotation(keys, session);
 }
 
 function addUpdate(keys: Command, session: Session): void {
-  described(keys.command('update <keyId>').description('change the fields of a key'))
+  addFieldOptions(keys.command('update <keyId>').description('change the fields of a key'))
     .addOption(new Option('--clear <field...>', 'clear a field').choices([...CLEARABLE, ...CREDITS]))
     .addOption(waitOption())
     .action(async (keyId: string, { clear = [], wait, ...fields }) => {
@@ -34,16 +34,20 @@ function addUpdate(keys: Command, session: Session): void {
 }
 
 function addEnableAndDisable(keys: Command, session: Session): void {
-  for (const [name, enabled, what] of [
+  for (const [name, enabled, help] of [
     ['enable', true, 'accept a key again, or many'],
     ['disable', false, 'refuse a key, or many; when this returns, no verifier accepts them any more'],
   ] as const) {
-    manyOptions(keys.command(`${name} [keyId]`).description(what))
+    manyOptions(keys.command(`${name} [keyId]`).description(help))
       .addOption(waitOption())
-      .action((keyId: string | undefined, { wait, ...chosen }) => {
-        if (isMany(keyId, chosen)) {
-          const change = { operation: 'keys.updateKeys', fields: { enabled }, done: `${name}d` } as const;
-          return changeMany(session, chosen, change, msOf(wait));
+      .action((keyId: string | undefined, { wait, ...selection }) => {
+        if (isMany(keyId, selection)) {
+          const change = {
+            operation: 'keys.updateKeys',
+            fields: { enabled },
+            pastTense: `${name}d`,
+          } as const;
+          return changeMany(session, selection, change, msOf(wait));
         }
         return change(session, 'keys.updateKey', `${name}d ${keyId}`, { keyId, enabled }, wait);
       });
@@ -58,20 +62,20 @@ function addDelete(keys: Command, session: Session): void {
   )
     .option('--yes', 'do not ask')
     .addOption(waitOption())
-    .action(async (keyId: string | undefined, { yes, wait, ...chosen }) => {
-      const isOfMany = isMany(keyId, chosen);
-      const { api, owner, file } = chosen;
-      const many = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
-      await confirm(`delete ${isOfMany ? many : keyId}`, yes === true);
+    .action(async (keyId: string | undefined, { yes, wait, ...selection }) => {
+      const isOfMany = isMany(keyId, selection);
+      const { api, owner, file } = selection;
+      const keysText = owner === undefined ? `the keys in ${file}` : `all keys of ${owner} in ${api}`;
+      await confirm(`delete ${isOfMany ? keysText : keyId}`, yes === true);
       if (isOfMany) {
-        const change = { operation: 'keys.deleteKeys', fields: {}, done: 'deleted' } as const;
-        return changeMany(session, chosen, change, msOf(wait));
+        const change = { operation: 'keys.deleteKeys', fields: {}, pastTense: 'deleted' } as const;
+        return changeMany(session, selection, change, msOf(wait));
       }
       return change(session, 'keys.deleteKey', `deleted ${keyId}`, { keyId }, wait);
     });
 }
 
-function addReroll(keys: Command, session: Session): void {
+function addRotation(keys: Command, session: Session): void {
   keys
     .command('reroll <keyId>')
     .description(
@@ -91,8 +95,8 @@ function addReroll(keys: Command, session: Session): void {
       'set, increment or decrement the credits of a key; when this returns, no verifier uses the old ones any more',
     )
     .addOption(waitOption())
-    .action((keyId: string, operation: string, given: string, { wait }) =>
-      changeCredits(session, keyId, operation, given, msOf(wait)),
+    .action((keyId: string, operation: string, amount: string, { wait }) =>
+      changeCredits(session, keyId, operation, amount, msOf(wait)),
     );
 
   keys
@@ -101,7 +105,7 @@ function addReroll(keys: Command, session: Session): void {
       'add, set or remove permissions of a key, such as files.read,files.write; when this returns, no verifier uses the old ones any more',
     )
     .action((keyId: string, operation: string, slugs = '') =>
-      changeListed(session, 'permissions', keyId, operation, slugs),
+      changeList(session, 'permissions', keyId, operation, slugs),
     );
 
   keys
@@ -110,18 +114,18 @@ function addReroll(keys: Command, session: Session): void {
       'add, set or remove roles of a key, such as editor,billing; when this returns, no verifier uses the old ones any more',
     )
     .action((keyId: string, operation: string, names = '') =>
-      changeListed(session, 'roles', keyId, operation, names),
+      changeList(session, 'roles', keyId, operation, names),
     );
 }
 
 async function change(
   session: Session,
   operation: string,
-  what: string,
+  subject: string,
   input: object,
   waitS: number | undefined,
 ) {
-  printChange(session, what, await session.call<Change>(operation, { ...input, waitMs: msOf(waitS) }));
+  printChange(session, subject, await session.call<Change>(operation, { ...input, waitMs: msOf(waitS) }));
 }
 
 const msOf = (seconds: number | undefined) => (seconds === undefined ? undefined : seconds * 1000);

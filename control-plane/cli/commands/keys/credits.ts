@@ -16,20 +16,20 @@ export async function changeCredits(
   session: Session,
   keyId: string,
   operation: string,
-  given: string,
+  amount: string,
   waitMs: number | undefined,
 ): Promise<void> {
   if (!OPERATIONS.includes(operation)) {
     throw new CliError('USAGE', `operation: give one of ${OPERATIONS.join(', ')}`);
   }
-  const value = operation === 'set' && given === 'unlimited' ? null : creditsOf(given);
-  const answer = await session.callPatiently<{ remaining: number | null; propagation: ChangeStatus }>(
+  const value = operation === 'set' && amount === 'unlimited' ? null : creditsOf(amount);
+  const response = await session.callPatiently<{ remaining: number | null; propagation: ChangeStatus }>(
     await session.controlPlane(),
     'keys.updateRemaining',
     { keyId, op: operation, value, operationId: randomUUID(), waitMs },
   );
-  const left = answer.remaining === null ? 'unlimited' : count(answer.remaining);
-  printChange(session, `${keyId}: ${left} credits`, answer);
+  const credits = response.remaining === null ? 'unlimited' : count(response.remaining);
+  printChange(session, `${keyId}: ${credits} credits`, response);
 }
 
 function creditsOf(text: string): number {

@@ -11,7 +11,7 @@ import { Progress } from '../../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 
 /** Progress of an export: the file is whole up to `bytes`. */
-interface Done {
+interface ExportProgress {
   readonly bytes: number;
   readonly keys: number;
   readonly cursor?: string;
@@ -26,7 +26,7 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
   const checkpoint =
     output === undefined
       ? undefined
-      : new Checkpoint<Done>(`${output}.progress`, ['export', apiId, client.base.href]);
+      : new Checkpoint<ExportProgress>(`${output}.progress`, ['export', apiId, client.base.href]);
   const earlier = checkpoint?.read();
   if (earlier) session.note(`Going on after ${count(earlier.keys)} keys.`);
   const file = output === undefined ? undefined : await openTarget(output, earlier?.bytes);
@@ -43,7 +43,7 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
       callPatiently(client, operation, input, stop, say);
     const query = { apiId, cursor: earlier?.cursor };
     for await (const { items, cursor, total } of pages<Key>(call, 'apis.listKeys', query, 'keys')) {
-      const text = Buffer.from(items.map((key) => `${json(exported(key))}\n`).join(''));
+      const text = Buffer.from(items.map((key) => `${json(exportLine(key))}\n`).join(''));
       if (file) await file.write(text, 0, text.length, bytes);
       else if (!process.stdout.write(text)) await once(process.stdout, 'drain');
       bytes += text.length;
@@ -51,8 +51,8 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
       if (cursor) checkpoint?.write({ bytes, keys, cursor });
       progress.show(total ? Math.min(1, keys / total) : undefined, keys - before, `${count(keys)} keys`);
       if (stop.aborted && cursor) {
-        const again = file ? '; run it again to go on' : '';
-        throw new CliError('INTERRUPTED', `stopped after ${count(keys)} keys${again}`);
+        const advice = file ? '; run it again to go on' : '';
+        throw new CliError('INTERRUPTED', `stopped after ${count(keys)} keys${advice}`);
       }
     }
   } finally {
@@ -64,7 +64,7 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
 }
 
 /** A key as it is written: credits that several keys share stand with the latest of them, once. */
-function exported(key: Key): object {
+function exportLine(key: Key): object {
   if (key.rerolledTo === undefined || key.remaining === undefined) return key;
   const { refill: _refill, remainingHeld: _held, remainingLost: _lost, ...others } = key;
   return { ...others, remaining: 0 };

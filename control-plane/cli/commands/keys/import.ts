@@ -14,12 +14,12 @@ const KEYS_PER_CALL = 500;
 const BYTES_PER_CALL = 900_000;
 const CALLS_AT_ONCE = 4;
 /** Bytes of the file before the resumption point that must be unchanged. */
-const MARK_BYTES = 4096;
+const DIGEST_BYTES = 4096;
 
 type Result = { result: 'created' | 'exists' } | { result: 'refused'; code: string; message: string };
 
 /** Progress of an import. */
-interface Done {
+interface ImportProgress {
   /** The last line that is dealt with, and where the next one begins. */
   readonly number: number;
   readonly end: number;
@@ -43,7 +43,8 @@ export async function importKeys(session: Session, apiId: string, file: string, 
   const source = file === '-' ? undefined : await openFile(file);
   const client = await session.controlPlane();
   const checkpoint =
-    source && new Checkpoint<Done>(progressFile ?? `${file}.progress`, ['import', apiId, client.base.href]);
+    source &&
+    new Checkpoint<ImportProgress>(progressFile ?? `${file}.progress`, ['import', apiId, client.base.href]);
   const size = (await source?.stat())?.size;
   const start = await whereToGoOn(session, source, checkpoint);
   const { counts } = start;
@@ -65,10 +66,10 @@ export async function importKeys(session: Session, apiId: string, file: string, 
       for (const [i, batch] of round.entries()) {
         const refusals = tally(counts, batch, outcomes[i] ?? []);
         if (refusals.length > 0) progress.clear();
-        for (const refusal of refusals) process.stderr.write(`${told(session, refusal)}\n`);
+        for (const refusal of refusals) process.stderr.write(`${report(session, refusal)}\n`);
         ({ number, end } = batch.last);
       }
-      if (source) checkpoint?.write({ number, end, mark: await markAt(source, end), counts });
+      if (source) checkpoint?.write({ number, end, mark: await digestBefore(source, end), counts });
       progress.show(size && end / size, number - start.number, `line ${count(number)}`);
       if (stop.aborted)
         throw new CliError('INTERRUPTED', `stopped after line ${number}; run it again to go on`);
@@ -99,12 +100,12 @@ export async function openFile(file: string): Promise<FileHandle> {
 async function whereToGoOn(
   session: Session,
   source: FileHandle | undefined,
-  checkpoint: Checkpoint<Done> | undefined,
-): Promise<Done> {
+  checkpoint: Checkpoint<ImportProgress> | undefined,
+): Promise<ImportProgress> {
   const fresh = { number: 0, end: 0, mark: '', counts: { created: 0, exists: 0, refused: 0, foreign: 0 } };
   const earlier = checkpoint?.read();
   if (!source || !earlier) return fresh;
-  if ((await markAt(source, earlier.end)) !== earlier.mark) {
+  if ((await digestBefore(source, earlier.end)) !== earlier.mark) {
     session.note('The file is another than that of the interrupted run: starting from its beginning.');
     return fresh;
   }
@@ -112,8 +113,8 @@ async function whereToGoOn(
   return earlier;
 }
 
-async function markAt(source: FileHandle, end: number): Promise<string> {
-  const start = Math.max(0, end - MARK_BYTES);
+async function digestBefore(source: FileHandle, end: number): Promise<string> {
+  const start = Math.max(0, end - DIGEST_BYTES);
   const { buffer, bytesRead } = await source.read(Buffer.alloc(end - start), 0, end - start, start);
   return createHash('sha256').update(buffer.subarray(0, bytesRead)).digest('hex');
 }
@@ -148,18 +149,22 @@ async function* rounds(lines: AsyncIterable<InputLine>): AsyncGenerator<Batch[]>
 }
 
 /** Counts what became of a batch. @returns what was refused, by line */
-function tally(counts: Done['counts'], { keys, refusals }: Batch, results: readonly Result[]): Refusal[] {
-  const refused = [...refusals];
+function tally(
+  counts: ImportProgress['counts'],
+  { keys, refusals }: Batch,
+  results: readonly Result[],
+): Refusal[] {
+  const list = [...refusals];
   for (const [i, { line, foreign }] of keys.entries()) {
     const result = results[i];
     if (!result) throw new CliError('BUG', 'the control plane answered for fewer keys than it was sent');
-    if (result.result === 'refused') refused.push({ line, code: result.code, message: result.message });
+    if (result.result === 'refused') list.push({ line, code: result.code, message: result.message });
     else counts[result.result] += 1;
     if (result.result === 'created' && foreign) counts.foreign += 1;
   }
-  counts.refused += refused.length;
-  return refused.sort((a, b) => a.line - b.line);
+  counts.refused += list.length;
+  return list.sort((a, b) => a.line - b.line);
 }
 
-const told = (session: Session, refusal: Refusal) =>
+const report = (session: Session, refusal: Refusal) =>
   session.json ? json(refusal) : `line ${refusal.line}: ${refusal.message} (${refusal.code})`;

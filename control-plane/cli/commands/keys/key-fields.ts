@@ -18,7 +18,7 @@ const parsers = {
 };
 
 /** Adds the options that set the fields of a key. */
-export function described(command: Command): Command {
+export function addFieldOptions(command: Command): Command {
   for (const [name, row] of Object.entries(KEY_FIELDS)) {
     if (!('option' in row)) continue;
     const [argument, help] = row.option;
@@ -35,12 +35,12 @@ export function described(command: Command): Command {
     );
 }
 
-interface Joined {
+interface IdentityReference {
   readonly identity?: { readonly id: string };
 }
 
 /** Prints a key; people see its fields, scripts the answer. */
-export function showKey(session: Session, key: Key & Joined & { lastUsedAt?: number }): void {
+export function showKey(session: Session, key: Key & IdentityReference & { lastUsedAt?: number }): void {
   const { identity, ...fields } = key;
   session.print(key, () =>
     list({

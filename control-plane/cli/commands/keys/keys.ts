@@ -7,14 +7,14 @@ import { CliError } from '../../exit.ts';
 import type { Session } from '../../session.ts';
 import { list, time } from '../../terminal/output.ts';
 import { printChange } from '../../terminal/print-change.ts';
-import { paged, printListing } from '../../terminal/print-listing.ts';
-import { askSecret, canAsk, readInput } from '../../terminal/prompt.ts';
+import { addPageOptions, printListing } from '../../terminal/print-listing.ts';
+import { canPrompt, promptSecret, readInput } from '../../terminal/prompt.ts';
 import { printUsage } from '../usage.ts';
 import { addChanges } from './changes.ts';
 import { credits } from './credits.ts';
 import { exportKeys } from './export.ts';
 import { importKeys } from './import.ts';
-import { described, showKey } from './key-fields.ts';
+import { addFieldOptions, showKey } from './key-fields.ts';
 import { verifyKey } from './verify.ts';
 
 type Change = { propagation: ChangeStatus };
@@ -31,14 +31,16 @@ export function keyCommands(program: Command, session: Session): void {
 }
 
 function addCreate(keys: Command, session: Session): void {
-  described(keys.command('create <apiId>').description('create a key and show its secret, only this once'))
+  addFieldOptions(
+    keys.command('create <apiId>').description('create a key and show its secret, only this once'),
+  )
     .option('--prefix <prefix>', 'beginning of the key, before an underscore')
     .option('--byte-length <bytes>', 'random bytes in the key, 16 to 255', whole(16, 255))
     .option('--disabled', 'refused until it is enabled')
     .action(async (apiId: string, { disabled, ...fields }) => {
       const input = { apiId, ...fields, ...(disabled ? { enabled: false } : {}) };
-      const created = await session.call<{ keyId: string; key: string }>('keys.createKey', input);
-      session.print(created, () => list({ keyId: created.keyId, key: created.key }));
+      const key = await session.call<{ keyId: string; key: string }>('keys.createKey', input);
+      session.print(key, () => list({ keyId: key.keyId, key: key.key }));
       session.note('The key is not kept anywhere and cannot be shown again.');
     });
 }
@@ -70,7 +72,7 @@ function addList(keys: Command, session: Session): void {
     .option('--name <start>', 'only those whose name begins so')
     .option('--external-id <id>', 'only those of one owner')
     .option('--newest', 'the newest first; otherwise the oldest');
-  paged(listing, 'keys').action((apiId: string, { enabled, disabled, newest, ...filter }) => {
+  addPageOptions(listing, 'keys').action((apiId: string, { enabled, disabled, newest, ...filter }) => {
     const query = {
       apiId,
       ...filter,
@@ -103,8 +105,8 @@ function addInspection(keys: Command, session: Session): void {
     .command('propagation <keyId> <sequence>')
     .description('how far an earlier change has come')
     .action(async (keyId: string, sequence: string) => {
-      const answer = await session.call<Change>('keys.getPropagation', { keyId, sequence });
-      printChange(session, keyId, answer);
+      const response = await session.call<Change>('keys.getPropagation', { keyId, sequence });
+      printChange(session, keyId, response);
     });
 
   keys
@@ -116,7 +118,7 @@ function addInspection(keys: Command, session: Session): void {
       '--permissions <query>',
       'what the key must be allowed to do, such as "files.read AND files.write"',
     )
-    .action(async (asked) => verifyKey(session, await givenSecret(session), asked));
+    .action(async (options) => verifyKey(session, await givenSecret(session), options));
 }
 
 function addTransfer(keys: Command, session: Session): void {
@@ -140,8 +142,8 @@ function addTransfer(keys: Command, session: Session): void {
 
 /** The secret of KEYFENCE_KEY, of a prompt or of standard input. */
 async function givenSecret(session: Session): Promise<string> {
-  const given = session.config.KEYFENCE_KEY;
-  const key = given || (canAsk() ? await askSecret('Key: ') : await readInput());
+  const secret = session.config.KEYFENCE_KEY;
+  const key = secret || (canPrompt() ? await promptSecret('Key: ') : await readInput());
   if (!key) throw new CliError('USAGE', 'no key: set KEYFENCE_KEY_FILE, or give it on standard input');
   return key;
 }

@@ -27,7 +27,7 @@ export interface ManyOptions {
 export interface ManyChange {
   readonly operation: 'keys.updateKeys' | 'keys.deleteKeys';
   readonly fields: object;
-  readonly done: string;
+  readonly pastTense: string;
 }
 
 type Result =
@@ -70,14 +70,14 @@ export async function changeMany(
   const client = await session.controlPlane();
   const stop = stopOnInterrupt();
   const progress = new Progress();
-  const tally = new Tally(session, progress, change.done, ids?.length);
+  const tally = new Tally(session, progress, change.pastTense, ids?.length);
   const input = { apiId: api, ...change.fields, waitMs };
-  const call = async (chosen: object): Promise<string | undefined> => {
-    const answer = await patiently(client, change.operation, { ...input, ...chosen }, stop, (text) => {
+  const call = async (selection: object): Promise<string | undefined> => {
+    const response = await patiently(client, change.operation, { ...input, ...selection }, stop, (text) => {
       if (!session.json) progress.say(text);
     });
-    tally.add(answer);
-    return answer.cursor;
+    tally.add(response);
+    return response.cursor;
   };
   try {
     if (ids) await inParts(ids, stop, (keyIds) => call({ keyIds }));
@@ -85,7 +85,7 @@ export async function changeMany(
       let cursor: string | undefined;
       do cursor = await call({ externalId: owner, cursor });
       while (cursor !== undefined && !stop.aborted);
-      if (cursor !== undefined) throw interrupted();
+      if (cursor !== undefined) throw interruption();
     }
   } catch (error) {
     progress.clear();
@@ -96,7 +96,7 @@ export async function changeMany(
   tally.print();
 }
 
-const interrupted = () => new CliError('INTERRUPTED', 'stopped; run it again to go on');
+const interruption = () => new CliError('INTERRUPTED', 'stopped; run it again to go on');
 
 function patiently(
   client: Client,
@@ -124,7 +124,7 @@ async function inParts(
   };
   const ends = await Promise.allSettled(Array.from({ length: CALLS_AT_ONCE }, caller));
   for (const end of ends) if (end.status === 'rejected') throw end.reason;
-  if (at < ids.length) throw interrupted();
+  if (at < ids.length) throw interruption();
 }
 
 /** The ids of a file, each once, in its order; empty lines are left out. */
@@ -152,56 +152,56 @@ async function readIds(file: string): Promise<readonly string[]> {
 class Tally {
   readonly #session: Session;
   readonly #progress: Progress;
-  readonly #done: string;
+  readonly #pastTense: string;
   readonly #total: number | undefined;
-  #changed = 0;
-  #refused = 0;
+  #changes = 0;
+  #refusals = 0;
   #last: Propagation | undefined;
   #pending: Propagation | undefined;
 
   /** @param total how many there will be, where that is known */
-  constructor(session: Session, progress: Progress, done: string, total: number | undefined) {
+  constructor(session: Session, progress: Progress, pastTense: string, total: number | undefined) {
     this.#session = session;
     this.#progress = progress;
-    this.#done = done;
+    this.#pastTense = pastTense;
     this.#total = total;
   }
 
   add({ results, propagation }: Answer): void {
     for (const each of results) {
-      if (each.result !== 'refused') this.#changed++;
+      if (each.result !== 'refused') this.#changes++;
       else this.#tell(each);
     }
     if (propagation && propagation.sequence > (this.#last?.sequence ?? 0)) this.#last = propagation;
     if (propagation?.state === 'pending') this.#pending = propagation;
-    const done = this.#changed + this.#refused;
+    const total = this.#changes + this.#refusals;
     this.#progress.show(
-      this.#total === undefined ? undefined : done / this.#total,
-      done,
-      `${count(done)} keys`,
+      this.#total === undefined ? undefined : total / this.#total,
+      total,
+      `${count(total)} keys`,
     );
   }
 
   #tell({ keyId, code, message }: Extract<Result, { result: 'refused' }>): void {
-    this.#refused++;
+    this.#refusals++;
     this.#progress.clear();
     process.stderr.write(`${this.#session.json ? json({ keyId, code, message }) : message}\n`);
   }
 
   get text(): string {
-    return `${count(this.#changed)} ${this.#changed === 1 ? 'key' : 'keys'} ${this.#done}`;
+    return `${count(this.#changes)} ${this.#changes === 1 ? 'key' : 'keys'} ${this.#pastTense}`;
   }
 
   print(): void {
     const [session, propagation] = [this.#session, this.#pending ?? this.#last];
-    const refused = this.#refused > 0 ? `, ${count(this.#refused)} refused` : '';
+    const refusalsText = this.#refusals > 0 ? `, ${count(this.#refusals)} refused` : '';
     const state = propagation ? `: ${describe(propagation)}` : '.';
-    const summary = { [this.#done]: this.#changed, refused: this.#refused };
+    const summary = { [this.#pastTense]: this.#changes, refused: this.#refusals };
     session.print(
       { ...summary, ...(propagation ? { propagation } : {}) },
-      () => `${this.text}${refused}${state}`,
+      () => `${this.text}${refusalsText}${state}`,
     );
-    if (this.#refused > 0) session.end('DATA');
+    if (this.#refusals > 0) session.end('DATA');
     if (this.#pending) session.end('PENDING');
   }
 }

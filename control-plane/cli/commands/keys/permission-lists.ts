@@ -3,28 +3,28 @@ import { CliError } from '../../exit.ts';
 import type { Session } from '../../session.ts';
 
 /** Operations by what people call them, on the permissions of a key and on its roles. */
-const OPERATIONS: Readonly<Record<string, Readonly<Record<Listed, string>>>> = {
+const OPERATIONS: Readonly<Record<string, Readonly<Record<ListName, string>>>> = {
   add: { permissions: 'keys.addPermissions', roles: 'keys.addRoles' },
   set: { permissions: 'keys.setPermissions', roles: 'keys.setRoles' },
   remove: { permissions: 'keys.removePermissions', roles: 'keys.removeRoles' },
 };
 
 /** A list that a key has. */
-export type Listed = 'permissions' | 'roles';
+export type ListName = 'permissions' | 'roles';
 
-/** Changes the permissions or the roles of a key. @param given with commas between */
-export async function changeListed(
+/** Changes the permissions or the roles of a key. @param text with commas between */
+export async function changeList(
   session: Session,
-  listed: Listed,
+  listName: ListName,
   keyId: string,
   name: string,
-  given: string,
+  text: string,
 ): Promise<void> {
   const operations = Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name] : undefined;
   if (!operations)
     throw new CliError('USAGE', `operation: give one of ${Object.keys(OPERATIONS).join(', ')}`);
-  const all = names(given);
-  if (all.length === 0 && name !== 'set') throw new CliError('USAGE', `${listed}: none were given`);
-  const answer = await session.call<object>(operations[listed], { keyId, [listed]: all });
-  session.print(answer, () => `${keyId}: changed its ${listed}`);
+  const values = names(text);
+  if (values.length === 0 && name !== 'set') throw new CliError('USAGE', `${listName}: none were given`);
+  const response = await session.call<object>(operations[listName], { keyId, [listName]: values });
+  session.print(response, () => `${keyId}: changed its ${listName}`);
 }

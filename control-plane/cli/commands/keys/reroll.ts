@@ -4,7 +4,7 @@ import type { Session } from '../../session.ts';
 import { list, time } from '../../terminal/output.ts';
 import { printChange } from '../../terminal/print-change.ts';
 
-interface Rerolled {
+interface Rotation {
   readonly keyId: string;
   readonly key: string;
   readonly endsAt?: number;
@@ -18,14 +18,14 @@ export async function rerollKey(
   expiration: number,
   waitMs: number | undefined,
 ): Promise<void> {
-  const answer = await session.callPatiently<Rerolled>(await session.controlPlane(), 'keys.rerollKey', {
+  const response = await session.callPatiently<Rotation>(await session.controlPlane(), 'keys.rerollKey', {
     keyId,
     expiration,
     operationId: randomUUID(),
     waitMs,
   });
-  const { keyId: made, key, endsAt } = answer;
+  const { keyId: newKeyId, key, endsAt } = response;
   const old = endsAt === undefined ? 'refused' : `accepted until ${time(endsAt)}`;
-  printChange(session, `${list({ keyId: made, key, [keyId]: old })}\nrerolled ${keyId}`, answer);
+  printChange(session, `${list({ keyId: newKeyId, key, [keyId]: old })}\nrerolled ${keyId}`, response);
   session.note('The key is not kept anywhere and cannot be shown again.');
 }

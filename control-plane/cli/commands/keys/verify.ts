@@ -12,7 +12,7 @@ interface Verdict extends Partial<KeyFields> {
   readonly identity?: object;
 }
 
-interface Asked {
+interface VerifyOptions {
   readonly api?: string;
   readonly cost?: number;
   readonly permissions?: string;
@@ -22,7 +22,7 @@ interface Asked {
 export async function verifyKey(
   session: Session,
   key: string,
-  { api, cost, permissions }: Asked,
+  { api, cost, permissions }: VerifyOptions,
 ): Promise<void> {
   const verdict = await session.callPatiently<Verdict>(session.verifier(), 'keys.verifyKey', {
     ...{ key, apiId: api, ...(cost === undefined ? {} : { remaining: { cost } }) },

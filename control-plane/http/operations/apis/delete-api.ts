@@ -1,7 +1,7 @@
 import { apiNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields, WaitMs } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 
 export const deleteApi = operation({
   name: 'apis.deleteApi',
@@ -10,7 +10,7 @@ export const deleteApi = operation({
     'Answers when the deletion is complete, as updateKey does. The id is free again once its keys are removed.',
   permissions: ['api.<apiId>.delete_api'],
   request: Fields({ apiId: ApiId, waitMs: WaitMs }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { apiId: 'shop' },
   neverShed: true,

@@ -68,14 +68,14 @@ export const listKeys = operation({
     };
     const page = await view.list(apiId, filter, Number(limit), order, from);
     if (!page) throw apiNotFound(apiId);
-    const used = await usage.lastUsedAtOf(
+    const usageTimes = await usage.lastUsedAtOf(
       apiId,
       page.keys.map(({ keyId }) => keyId),
     );
     return {
       keys: await withNames(
         services,
-        page.keys.map((key, i) => ({ ...key, ...lastUsed(used[i]) })),
+        page.keys.map((key, i) => ({ ...key, ...lastUsed(usageTimes[i]) })),
       ),
       total: page.total,
       ...(page.next === undefined ? {} : { cursor: makeCursor(`${order}:${page.next}`) }),

@@ -1,7 +1,7 @@
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 import { IdentityId, identityIdExample, identityNotFound } from './identity.ts';
 
 export const deleteIdentity = operation({
@@ -11,7 +11,7 @@ export const deleteIdentity = operation({
     'Its keys stay, with their own `enabled`, and so one that is disabled cannot be deleted: its keys would be accepted again.',
   permissions: ['root.*.delete_identity'],
   request: Fields({ identityId: IdentityId, waitMs: WaitMs }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { identityId: identityIdExample },
   neverShed: true,

@@ -1,7 +1,7 @@
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { operation } from '../operation.ts';
 import { Fields, SequenceText } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 import { IdentityId, identityNotFound } from './identity.ts';
 
 export const getIdentityPropagation = operation({
@@ -10,7 +10,7 @@ export const getIdentityPropagation = operation({
   description: 'For changes that answered `pending`.',
   permissions: ['root.*.read_identity'],
   request: Fields({ identityId: IdentityId, sequence: SequenceText }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   async handle({ request: { identityId, sequence } }, { propagator }) {
     const propagation = await propagator.status(SHARED_LOG, identityId, Number(sequence));

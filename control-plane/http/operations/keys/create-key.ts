@@ -14,7 +14,7 @@ import { GIVEN_FIELDS, refuseKeptSecrets } from '../v2/key-data.ts';
 import { GivenCredits, limitFields, newCreditFields } from '../v2/limits-and-credits.ts';
 import { keyIdExample } from './key.ts';
 
-const { name, ...described } = OPTIONAL_FIELDS;
+const { name, ...optionalFields } = OPTIONAL_FIELDS;
 
 export const createKey = operation({
   name: 'keys.createKey',
@@ -29,7 +29,7 @@ export const createKey = operation({
       Prefix('Beginning of the key, before an underscore; when absent, the default of its API.'),
     ),
     byteLength: Type.Optional(Bytes('Random bytes in the key; when absent, the default of its API, or 16.')),
-    ...described,
+    ...optionalFields,
     ...NEW_CREDITS,
     enabled: Type.Boolean({ default: true, description: 'false: the key is refused until it is enabled.' }),
   }),

@@ -1,7 +1,7 @@
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, WaitMs } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 import { keyIdExample } from './key.ts';
 
 export const deleteKey = operation({
@@ -10,7 +10,7 @@ export const deleteKey = operation({
   description: 'Answers when the deletion is complete, as updateKey does.',
   permissions: ['api.<apiId>.delete_key'],
   request: Fields({ keyId: KeyId, waitMs: WaitMs }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: { keyId: keyIdExample },
   neverShed: true,

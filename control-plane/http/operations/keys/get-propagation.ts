@@ -1,7 +1,7 @@
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, SequenceText } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 
 export const getPropagation = operation({
   name: 'keys.getPropagation',
@@ -9,7 +9,7 @@ export const getPropagation = operation({
   description: 'For changes that answered `pending`.',
   permissions: ['api.<apiId>.read_key'],
   request: Fields({ keyId: KeyId, sequence: SequenceText }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   async handle({ apiId, request: { keyId, sequence } }, { keys, propagator }) {
     const propagation = await propagator.status(apiId, keyId, Number(sequence));

@@ -76,7 +76,7 @@ export const importKeys = operation({
         good.push({ place, key: { ...key, ...(await idsOf(roleNames)) } });
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;
-        results[place] = refused(error);
+        results[place] = refusal(error);
       }
     }
     const keysToImport = good.map(({ key }) => key);
@@ -121,12 +121,12 @@ function parseKey(value: unknown): KeyToImport {
 }
 
 function resultOf(apiId: string, outcome: ImportOutcome | undefined): Result {
-  if (outcome?.result === 'TOO_OLD') return refused(tooOldError(apiId, outcome.refusal));
+  if (outcome?.result === 'TOO_OLD') return refusal(tooOldError(apiId, outcome.refusal));
   if (outcome && outcome.result !== 'TAKEN') return outcome;
   return { result: 'refused', code: 'CONFLICT', message: 'the secret exists already' };
 }
 
-const refused = ({ code, message }: ApiError): Result => ({ result: 'refused', code, message });
+const refusal = ({ code, message }: ApiError): Result => ({ result: 'refused', code, message });
 
 /** Number of each outcome, for the audit log. */
 function tally(results: readonly Result[]) {

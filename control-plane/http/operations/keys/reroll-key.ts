@@ -71,9 +71,9 @@ export const rerollKey = operation({
     let entry: LogEntry | undefined;
     const write = { apiId, operation: 'update', keyId, fields: {}, successor } as const;
     const propagation = await propagator
-      .apply(write, waitMs, (what) => {
-        entry = what;
-        recordReroll(call, keyId, successor.keyId, what);
+      .apply(write, waitMs, (result) => {
+        entry = result;
+        recordReroll(call, keyId, successor.keyId, result);
       })
       .catch(async (error: unknown) => {
         // Where the outcome is not known, the key may be there.

@@ -4,7 +4,7 @@ import { withoutAliases } from '../aliases.ts';
 import { recordNotFound } from '../authorization.ts';
 import { operation } from '../operation.ts';
 import { Fields, KeyId, WaitMs } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 import { EmptyData, nothingOnceComplete } from '../v2/envelope.ts';
 import { CHANGED_FIELDS as CHANGED_FIELDS_V2 } from '../v2/key-data.ts';
 import { ChangedCredits, changedCreditFields, limitFields } from '../v2/limits-and-credits.ts';
@@ -23,7 +23,7 @@ export const updateKey = operation({
     ...CHANGED_CREDITS,
     waitMs: WaitMs,
   }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT', 'VERIFIERS_TOO_OLD'],
   example: { keyId: keyIdExample, enabled: false },
   neverShed: true,

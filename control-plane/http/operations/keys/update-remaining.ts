@@ -46,9 +46,9 @@ export const updateRemaining = operation({
     const propagation = await propagator.apply(
       { apiId, operation: 'update', keyId, fields: {}, credits: change },
       waitMs,
-      (what) => {
-        entry = what;
-        record(what);
+      (result) => {
+        entry = result;
+        record(result);
       },
     );
     if (!propagation || !entry) throw await recordNotFound(keys, apiId, keyId);

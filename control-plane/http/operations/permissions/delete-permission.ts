@@ -2,7 +2,7 @@ import { unavailable } from '#shared/contract/errors.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 import type { Services } from '../services.ts';
 import { PermissionId, permissionNotFound } from './permission.ts';
 
@@ -16,7 +16,7 @@ export const deletePermission = operation({
     'Answers when it is complete, as updateKey does: no verifier, anywhere, still lets a key do it because of a role. Keys that have it themselves keep it; keys.removePermissions takes it from them.',
   permissions: ['root.*.delete_permission'],
   request: Fields({ permissionId: PermissionId, waitMs: WaitMs }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND'],
   example: { permissionId: 'files.write' },
   neverShed: true,

@@ -2,7 +2,7 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 import { roleIdExample, roleNotFound } from './role.ts';
 
 export const deleteRole = operation({
@@ -12,7 +12,7 @@ export const deleteRole = operation({
     'Answers when it is complete, as updateKey does. Keys that have the role keep its id, which lets them do nothing and is never used again.',
   permissions: ['root.*.delete_role'],
   request: Fields({ roleId: RoleId, waitMs: WaitMs }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND'],
   example: { roleId: roleIdExample },
   neverShed: true,

@@ -2,7 +2,7 @@ import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, SequenceText } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 import { roleNotFound } from './role.ts';
 
 export const getRolePropagation = operation({
@@ -11,7 +11,7 @@ export const getRolePropagation = operation({
   description: 'For changes that answered `pending`.',
   permissions: ['root.*.read_role'],
   request: Fields({ roleId: RoleId, sequence: SequenceText }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   async handle({ request: { roleId, sequence } }, { propagator }) {
     const propagation = await propagator.status(SHARED_LOG, roleId, Number(sequence));

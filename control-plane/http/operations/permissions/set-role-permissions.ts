@@ -4,7 +4,7 @@ import { RoleId } from '../../../core/schemas/role-schemas.ts';
 import { slugsIn } from '../../../core/schemas/slug-schemas.ts';
 import { operation } from '../operation.ts';
 import { Fields, WaitMs } from '../request-parts.ts';
-import { Propagated } from '../response-parts.ts';
+import { PropagationResponse } from '../response-parts.ts';
 import { RolePermissions, roleIdExample, roleNotFound } from './role.ts';
 
 export const setRolePermissions = operation({
@@ -14,7 +14,7 @@ export const setRolePermissions = operation({
     'One change, however many keys have the role. Answers when it is complete, as updateKey does: no verifier, anywhere, still answers by what the role was.',
   permissions: ['root.*.update_role'],
   request: Fields({ roleId: RoleId, permissions: RolePermissions, waitMs: WaitMs }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'VERIFIERS_TOO_OLD'],
   example: { roleId: roleIdExample, permissions: ['articles.read', 'articles.write'] },
   neverShed: true,

@@ -28,12 +28,12 @@ export const createRootKey = operation({
     const { name, permissions } = call.request;
     requireCovered(call.caller, permissions);
     const created = await rootKeys.create(call.caller, name, permissions, clock.wallMs());
-    call.note({ rootKeyId: created.rootKeyId }, { after: { name, permissions: shortened(permissions) } });
+    call.note({ rootKeyId: created.rootKeyId }, { after: { name, permissions: shorten(permissions) } });
     return created;
   },
 });
 
-const shortened = (permissions: readonly string[]) =>
+const shorten = (permissions: readonly string[]) =>
   permissions.length <= PERMISSIONS_SHOWN_MAX
     ? permissions
     : [

@@ -1,7 +1,7 @@
 import { type Static, type TSchema, Type } from 'typebox';
 import { unavailable } from '#shared/contract/errors.ts';
 import { makeCursor, openCursor } from '../cursor.ts';
-import type { Propagated, Propagation } from '../response-parts.ts';
+import type { Propagation, PropagationResponse } from '../response-parts.ts';
 import type { Face } from './face.ts';
 
 /** Parts of every request and answer of the second generation of the interface. */
@@ -20,7 +20,7 @@ export const EmptyData = Type.Object({});
  * Returns the answer of a change that has nothing to say. Throws SERVICE_UNAVAILABLE while the change is not complete, because
  * there is no room to say so: clients then send it again, which waits for it.
  */
-export function nothingOnceComplete({ propagation }: Static<typeof Propagated>) {
+export function nothingOnceComplete({ propagation }: Static<typeof PropagationResponse>) {
   onceComplete(propagation);
   return { data: {} };
 }

@@ -1,7 +1,7 @@
 import { slugsIn } from '../../../../core/schemas/slug-schemas.ts';
 import { operation } from '../../operation.ts';
 import { Fields, WaitMs } from '../../request-parts.ts';
-import { Propagated } from '../../response-parts.ts';
+import { PropagationResponse } from '../../response-parts.ts';
 import { changeList } from './list-change.ts';
 import { permissionsExample, permissionsOfKey } from './permission-list.ts';
 
@@ -12,7 +12,7 @@ export const removePermissions = operation({
     'Answers when the change is complete: no verifier, anywhere, still accepts the key for what was taken away. What it may not do anyway is passed over.',
   permissions: ['api.<apiId>.update_key'],
   request: Fields({ ...permissionsOfKey('What the key may do no longer.'), waitMs: WaitMs }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: permissionsExample,
   neverShed: true,

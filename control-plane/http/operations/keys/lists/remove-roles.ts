@@ -1,6 +1,6 @@
 import { operation } from '../../operation.ts';
 import { Fields, WaitMs } from '../../request-parts.ts';
-import { Propagated } from '../../response-parts.ts';
+import { PropagationResponse } from '../../response-parts.ts';
 import { changeRoles, rolesExample, rolesOfKey } from './role-list.ts';
 
 export const removeRoles = operation({
@@ -10,7 +10,7 @@ export const removeRoles = operation({
     'Answers when the change is complete: no verifier, anywhere, still accepts the key for what only they let it do. Roles that it lacks are passed over.',
   permissions: ['api.<apiId>.update_key'],
   request: Fields({ ...rolesOfKey('Roles that the key loses.'), waitMs: WaitMs }),
-  response: Propagated,
+  response: PropagationResponse,
   errors: ['NOT_FOUND', 'CONFLICT'],
   example: rolesExample,
   neverShed: true,

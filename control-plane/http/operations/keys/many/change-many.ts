@@ -45,10 +45,10 @@ export const ManyResults = <Result extends string>(result: Result, example: obje
 /** The response that `ManyResults` describes. */
 export function manyResults<Result extends string>(
   result: Result,
-  { outcomes: applied, propagation }: ManyOutcomes,
+  { outcomes, propagation }: ManyOutcomes,
   { next }: KeyChoice,
 ) {
-  const results = applied.map(({ keyId, ...outcome }) => {
+  const results = outcomes.map(({ keyId, ...outcome }) => {
     if ('sequence' in outcome) return { result, keyId, sequence: outcome.sequence };
     const { code, message } = outcome.failure;
     return { result: 'refused' as const, keyId, code, message };

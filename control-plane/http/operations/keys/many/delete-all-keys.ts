@@ -40,8 +40,8 @@ export const deleteAllKeys = operation({
     for (let from: number | undefined; ; ) {
       const page = await view.ids(apiId, undefined, MANY_KEYS_MAX, from);
       if (!page) throw apiNotFound(apiId);
-      const { outcomes: applied, propagation } = await deleteMany(call, services, { apiId, ...page }, waitMs);
-      deletedKeys += applied.filter((each) => 'sequence' in each).length;
+      const { outcomes, propagation } = await deleteMany(call, services, { apiId, ...page }, waitMs);
+      deletedKeys += outcomes.filter((each) => 'sequence' in each).length;
       if (propagation) pages.push(propagation);
       call.note({}, { after: { deleted: deletedKeys } });
       if (page.next === undefined) return { deletedKeys, ...together(pages) };
