@@ -23,7 +23,7 @@ const EventSubject = Type.Object({
   permissionId: Type.Optional(Type.String()),
   identityId: Type.Optional(Type.String()),
   externalId: Type.Optional(
-    Type.String({ description: 'The owner of the keys, where they were chosen by it.' }),
+    Type.String({ description: 'The identity of the keys, if it was used to choose them.' }),
   ),
 });
 /** An event of the audit log; `ListedEvent` is its type. */
@@ -59,11 +59,11 @@ export interface Subject {
   readonly roleId?: string;
   readonly permissionId?: string;
   readonly identityId?: string;
-  /** The owner by which keys were chosen. */
+  /** The external id by which keys were chosen. */
   readonly externalId?: string;
 }
 
-/** Changed fields of a call, as `shown` shows them. */
+/** Changed fields of a call, as `auditView` shows them. */
 export interface AuditedEffect {
   readonly before?: object;
   readonly after?: object;

@@ -27,7 +27,7 @@ export interface SweepStore {
   /** At most `limit` ids of APIs in order after `after`; '' = from the start, where the shared log is. */
   ids(after: string, limit: number): Promise<string[]>;
   head(apiId: string): Promise<Head>;
-  /** Creates the shared log if it does not exist: verifiers follow it from the first key with an owner on. */
+  /** Creates the shared log if it does not exist: verifiers follow it from the first key with an `externalId` on. */
   createSharedLog(leaseMs: number): Promise<void>;
   /** One step of changing a lease; whether it was done and all replicas hold it. */
   setLease(apiId: string, step: LeaseStep, leaseMs: number, token: string): Promise<boolean>;

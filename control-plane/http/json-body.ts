@@ -5,7 +5,7 @@ import { checkStrings } from './strings.ts';
 
 /**
  * Reads bodies as JSON, and refuses what would not be stored as it was sent. Bytes that are not UTF-8 and halves of
- * surrogate pairs would each become U+FFFD, so that two owners could become one. Names that change an object's prototype
+ * surrogate pairs would each become U+FFFD, so that two external ids could become one. Names that change an object's prototype
  * are refused too.
  */
 export function readJson(app: FastifyInstance): void {

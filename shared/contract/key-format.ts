@@ -67,7 +67,7 @@ export function generateId(
   return `${kind}_${time}${base62(random(9), 13).slice(1)}`;
 }
 
-/** The id of the identity of this owner: it follows from the owner, so that whoever has a key finds it, or finds that there is none. */
+/** Returns the identity's id. It follows from the external id, so whoever has a key can look its identity up. */
 export const identityIdOf = (externalId: string): string =>
   `${IDENTITY}${hash('sha256', externalId).slice(0, 40)}`;
 /** Beginning of every identity's id, and of no other's. */

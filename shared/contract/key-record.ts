@@ -60,8 +60,8 @@ export const KEY_FIELDS = {
     kind: 'text',
     lengthMax: 256,
     needs: ROLES_PROTOCOL,
-    description: "The owner in the caller's own system.",
-    option: ['<id>', 'the owner in your own system'],
+    description: "The id of its identity in the caller's own system.",
+    option: ['<id>', 'the id of its identity in your own system'],
   },
   meta: {
     letter: 'm',

@@ -59,7 +59,7 @@ export const recordKey = (apiId: string, keyId: string): string => `kf:{${apiId}
 /** String: a `meta` too long for the record's compact encoding. */
 export const metaKey = (apiId: string, keyId: string): string => `kf:{${apiId}}:m:${keyId}`;
 
-/** Sorted set: the keys of one owner by creation number. */
+/** Sorted set: the keys of one identity by creation number. */
 export const identityIndexKey = (apiId: string, externalId: string): string =>
   `kf:{${apiId}}:o:${externalId}`;
 

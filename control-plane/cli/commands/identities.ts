@@ -24,7 +24,7 @@ const META = ['--meta <json>', 'a JSON object that every verification returns', 
 export function identityCommands(program: Command, session: Session): void {
   const identities = program
     .command('identities')
-    .description('identities: customers, each with all keys that have its external id');
+    .description('identities, each with all keys that have its external id');
 
   addCreate(identities, session);
   addReading(identities, session);
@@ -94,7 +94,7 @@ function addDisable(identities: Command, session: Session): void {
   identities
     .command('disable <externalId>')
     .description(
-      'stop a customer: disable its identity, or create a disabled one if there are only keys; when this returns, no verifier accepts any of its keys any more',
+      'disable an identity, or create a disabled one if only keys exist; when this returns, no verifier accepts any of its keys',
     )
     .addOption(waitOption())
     .action(async (externalId: string, { wait }) => {
@@ -102,11 +102,11 @@ function addDisable(identities: Command, session: Session): void {
         await update(session, 'disabled', externalId, { enabled: false }, wait);
       } catch (error) {
         if (!(error instanceof CliError) || error.code !== 'NOT_FOUND') throw error;
-        // An owner without a key is another one mistyped, or an identity's id.
+        // An external id without a key is mistyped, or an identity's id.
         if (!(await hasKeys(session, externalId)))
           throw new CliError(
             'NO',
-            `nothing was done: there is no identity of ${printable(externalId)}, and no key of this owner that the root key may read; say the external id that the keys have, or make a disabled one: identities create --disabled`,
+            `nothing was done: there is no identity of ${printable(externalId)}, and no key of it that the root key may read; say the external id that the keys have, or make a disabled one: identities create --disabled`,
             { code: 'NOT_FOUND' },
           );
         const input = { externalId, enabled: false, ...waitMs(wait) };
@@ -119,7 +119,7 @@ function addDisable(identities: Command, session: Session): void {
 function addEnable(identities: Command, session: Session): void {
   identities
     .command('enable <externalId>')
-    .description('accept the keys of a customer again, except those that are disabled on their own')
+    .description('accept the keys of an identity again, except those that are disabled themselves')
     .addOption(waitOption())
     .action((externalId: string, { wait }) =>
       update(session, 'enabled', externalId, { enabled: true }, wait),

@@ -7,7 +7,7 @@ type Answers = { [Name in Operation['name']]: Static<Extract<Operation, { name: 
 
 /** A key as getKey and listKeys answer it. */
 export type Key = Answers['keys.getKey'];
-/** A customer as getIdentity answers it. */
+/** An identity as getIdentity returns it. */
 export type Identity = Answers['identities.getIdentity'];
 /** A role as listRoles answers it. */
 export type Role = Answers['permissions.listRoles'][number];

@@ -10,7 +10,7 @@ export function IdentityState({ of }: { of: Identity }) {
   return <Badge kind={of.enabled ? 'good' : 'bad'}>{of.enabled ? 'enabled' : 'disabled'}</Badge>;
 }
 
-/** The button that stops a customer, or accepts their keys again; its panel offers to undo that. */
+/** The button that disables an identity, or accepts its keys again; its panel offers to undo that. */
 export function IdentitySwitch(props: {
   of: Identity;
   apply: (identity: Identity, what: string, enabled: boolean, undo: boolean) => Promise<void>;

@@ -102,7 +102,7 @@ export class KeyView {
   }
 
   /**
-   * One page of the ids of an API's keys, or of one owner's, in order of creation, from creation number `from` on; undefined
+   * One page of the ids of an API's keys, or of one identity's, in order of creation, from creation number `from` on; undefined
    * when there is no such API.
    */
   async ids(

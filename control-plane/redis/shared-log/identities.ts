@@ -15,19 +15,19 @@ import type { RecordParts } from './new-shared-record.ts';
 /** APIs that are looked through in one go. */
 const APIS_AT_ONCE = 100;
 
-/** A customer, as people see it. */
+/** An identity as responses show it. */
 export interface Identity {
   readonly id: string;
   readonly externalId: string;
   readonly enabled: boolean;
   readonly meta: object;
-  /** Rate limits that all keys of the owner share. */
+  /** Rate limits that all keys of the identity share. */
   readonly ratelimits: readonly NamedLimit[];
   /** The APIs in which it holds; absent = all. */
   readonly apiIds?: readonly string[];
 }
 
-/** A key as it is shown, with the identity of its owner. */
+/** A key as responses show it, with its identity. */
 type WithIdentity<Shown> = Shown & { readonly identity?: Pick<Identity, 'id' | 'externalId'> };
 
 interface IdentitiesOptions extends RecordParts {
@@ -113,7 +113,7 @@ export class Identities {
     return { identities: keys.map(identityOf), ...rest };
   }
 
-  /** These keys, each with the identity of its owner where there is one that holds in its API. */
+  /** These keys, each with its identity if one exists that holds in its API. */
   async withIdentities<Shown extends Pick<Key, 'apiId' | 'externalId'>>(
     keys: readonly Shown[],
   ): Promise<WithIdentity<Shown>[]> {
@@ -138,8 +138,8 @@ export class Identities {
   }
 
   /**
-   * Sees that no verifier that knows nothing of identities answers for keys of this owner: keys that are older than the gate's rule
-   * for owners did not raise what their API needs. Rejects with BAD_REQUEST where one of `only` is
+   * Sees that no verifier that knows nothing of identities answers for keys of this identity: keys that are older than the gate's rule
+   * for identities did not raise what their API needs. Rejects with BAD_REQUEST where one of `only` is
    * not there, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
    */
   async holdOff(externalId: string, only?: readonly string[]): Promise<void> {

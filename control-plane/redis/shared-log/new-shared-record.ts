@@ -22,7 +22,7 @@ export interface RecordParts {
 /** A record that is to be made: a role or a permission. */
 interface NewRecord {
   readonly kind: 'role' | 'permission';
-  /** Its name in the index of owners, which no other has. */
+  /** Its name in the index of external ids, which no other record has. */
   readonly uniqueName: string;
   readonly fields: Omit<NewFields, 'externalId'>;
   /** The words for one of the kind, and for many, in messages. */
@@ -33,7 +33,7 @@ interface NewRecord {
 
 /**
  * Creates a record of the shared log, of the form that keys have, which no secret leads to; its id.
- * Rejects with `taken` where there is one of that owner, CONFLICT where there is no room, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
+ * Rejects with `conflict` where there is one of that name, CONFLICT where there is no room, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
  */
 export async function createRecord(
   { nodes, writer, log, clock, leaseMs }: RecordParts,
@@ -66,7 +66,7 @@ export async function createRecord(
   throw isFirst ? full() : conflict();
 }
 
-/** The id of the record of this owner; undefined where there is none. */
+/** Returns the id of the record of this name; undefined where there is none. */
 export async function recordOf(nodes: RedisNodes, uniqueName: string): Promise<string | undefined> {
   const index = identityIndexKey(SHARED_LOG, uniqueName);
   const [id] = await nodes.run(index, (redis) => redis.zrange(index, '0', '0'));

@@ -58,7 +58,7 @@ export class Catalogue {
   }
 }
 
-/** Name of a permission in the index of owners: no role, and no identity, is called so. */
+/** Returns the name of a permission in the index of external ids, which no role and no identity has. */
 const uniqueNameOf = (slug: string): string => `#${slug}`;
 
 function permissionOf({ name = '', meta }: Key): CataloguedPermission {

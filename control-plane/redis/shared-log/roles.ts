@@ -24,7 +24,7 @@ interface RolesOptions extends RecordParts {
 
 /**
  * Roles in Redis: records of the shared log, of the form that keys have, which no secret leads to. A role's name is
- * its owner too, so that the index of owners finds it by its name. Changing them is the change log's business.
+ * its external id too, so that the index of external ids leads to it. Changing them is the change log's business.
  */
 export class Roles {
   readonly #options: RolesOptions;

@@ -70,7 +70,7 @@ function addList(keys: Command, session: Session): void {
     .addOption(new Option('--enabled', 'only those that are enabled').conflicts('disabled'))
     .option('--disabled', 'only those that are disabled')
     .option('--name <start>', 'only those whose name begins so')
-    .option('--external-id <id>', 'only those of one owner')
+    .option('--external-id <id>', 'only those of one identity')
     .option('--newest', 'the newest first; otherwise the oldest');
   addPageOptions(listing, 'keys').action((apiId: string, { enabled, disabled, newest, ...filter }) => {
     const query = {

@@ -13,7 +13,7 @@ import { stopOnInterrupt } from './checkpoint.ts';
 import { openFile } from './import.ts';
 
 const KEYS_PER_CALL = 1000;
-/** Calls with ids; an owner's keys come page after page. */
+/** Calls with ids; an identity's keys come page after page. */
 const CALLS_AT_ONCE = 4;
 
 /** The options that choose many keys. */
@@ -44,11 +44,11 @@ interface Answer {
 export function manyOptions(command: Command): Command {
   return command
     .option('--api <apiId>', 'the API of many keys, with --owner or --file')
-    .addOption(new Option('--owner <id>', 'all keys of this owner').conflicts('file'))
+    .addOption(new Option('--owner <id>', 'all keys of this identity, by its external id').conflicts('file'))
     .option('--file <file>', 'the keys whose ids are in a file, one a line; - is standard input');
 }
 
-/** Tells whether many keys are meant. Throws USAGE unless it is either one key, or an API with its owner or file. */
+/** Tells whether many keys are meant. Throws USAGE unless it is either one key, or an API with an identity or a file. */
 export function isMany(keyId: string | undefined, { api, owner, file }: ManyOptions): boolean {
   const chooses = owner !== undefined || file !== undefined;
   if (keyId !== undefined && !chooses && api === undefined) return false;

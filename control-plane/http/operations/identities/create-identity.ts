@@ -13,14 +13,14 @@ export const createIdentity = operation({
   name: 'identities.createIdentity',
   summary: 'Create an identity',
   description:
-    'An identity is one customer: all keys of all APIs with its `externalId`, those that there are and those that come. One change, however many keys that are: it answers when it is complete, as updateKey does. After 503 send it again; 409 then means that the identity is there, and updateIdentity, with the same fields, that every verifier knows it.',
+    'An identity stands for all keys of all APIs with its `externalId`, those that exist and those that are created later. One change, however many keys that are: it answers when it is complete, as updateKey does. After 503 send it again; 409 then means that the identity is there, and updateIdentity, with the same fields, that every verifier knows it.',
   permissions: ['root.*.create_identity'],
   request: Fields({
     externalId: ExternalId,
     ...CHANGEABLE_FIELDS,
     enabled: Type.Boolean({
       default: true,
-      description: 'false: no key of the owner is accepted until it is enabled.',
+      description: 'false: no key of the identity is accepted until it is enabled.',
     }),
     apiIds: Type.Optional(ApiIds),
     waitMs: WaitMs,

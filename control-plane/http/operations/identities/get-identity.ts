@@ -5,7 +5,7 @@ import { IdentityView, identityNotFound, idIn, REFERENCE } from './identity.ts';
 export const getIdentity = operation({
   name: 'identities.getIdentity',
   summary: 'Look at an identity',
-  description: 'By its id, or by the `externalId` of its owner.',
+  description: 'By its id, or by its `externalId`.',
   permissions: ['root.*.read_identity'],
   request: Fields(REFERENCE),
   response: IdentityView,

@@ -18,7 +18,7 @@ export const CHANGEABLE_FIELDS = {
   ratelimits: Type.Optional(
     Ratelimits({
       description:
-        'Rate limits that all keys of the owner share, in all APIs, each obeyed where a verification names it; where a key has one of that name itself, that one counts. `[]` takes all away.',
+        'Rate limits that all keys of the identity share, in all APIs, each obeyed where a verification names it; where a key has one of that name itself, that one counts. `[]` takes all away.',
     }),
   ),
 };
@@ -33,10 +33,10 @@ export const ApiIds = Type.Array(Type.String({ pattern: `^${API_ID_PATTERN}$` })
 
 export const IdentityView = Type.Object({
   id: Id('the identity'),
-  externalId: Type.String({ description: "The owner in the caller's own system." }),
-  enabled: Type.Boolean({ description: 'false: no key of the owner is accepted.' }),
+  externalId: Type.String({ description: "The identity's id in the caller's own system." }),
+  enabled: Type.Boolean({ description: 'false: no key of the identity is accepted.' }),
   meta: Type.Object({}, { additionalProperties: true, description: 'As it was given.' }),
-  ratelimits: Ratelimits({ description: 'Rate limits that all keys of the owner share, in all APIs.' }),
+  ratelimits: Ratelimits({ description: 'Rate limits that all keys of the identity share, in all APIs.' }),
   apiIds: Type.Optional(List(Type.String(), { description: 'The APIs in which it holds; absent = all.' })),
 });
 

@@ -11,16 +11,16 @@ import { ApiIds, CHANGEABLE_FIELDS, IdentityView, identityNotFound, idIn, REFERE
 
 export const updateIdentity = operation({
   name: 'identities.updateIdentity',
-  summary: 'Change an identity, or stop a customer',
+  summary: 'Change an identity, or disable it',
   description:
-    'One change, however many keys the owner has. Answers when it is complete, as updateKey does: with `enabled` false no verifier, anywhere, still accepts any of them. Keys keep their own `enabled`. Who may not read identities is told the id and `propagation` alone.',
+    'One change, however many keys the identity has. Answers when it is complete, as updateKey does: with `enabled` false no verifier, anywhere, still accepts any of them. Keys keep their own `enabled`. A caller that may not read identities gets the id and `propagation` alone.',
   permissions: ['root.*.update_identity'],
   request: Fields({
     ...REFERENCE,
     enabled: Type.Optional(
       Type.Boolean({
         description:
-          'false disables all keys of the owner, in all APIs; true brings back those that are enabled.',
+          'false disables all keys of the identity, in all APIs; true brings back those that are enabled.',
       }),
     ),
     ...CHANGEABLE_FIELDS,

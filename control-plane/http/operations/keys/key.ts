@@ -22,7 +22,10 @@ export const KeyView = Type.Object({
   ...described,
   ...CREDITS_VIEW,
   identity: Type.Optional(
-    Type.Object({ id: Id('the identity'), externalId: Type.String() }, { description: 'Of its owner.' }),
+    Type.Object(
+      { id: Id('the identity'), externalId: Type.String() },
+      { description: 'The identity of its `externalId`.' },
+    ),
   ),
   rerolledTo: Type.Optional(Id('the key that took its place, and shares its credits')),
   rerolledFrom: Type.Optional(Id('the key whose place it took')),
@@ -38,7 +41,7 @@ export const UsedKey = Type.Object({
   ),
 });
 
-/** Keys with what is not in their records: names of their roles, identities of their owners. */
+/** Keys with what is not in their records: names of their roles, their identities. */
 export async function withNames<Shown extends Key>(
   { roles, identities }: Pick<Services, 'roles' | 'identities'>,
   keys: readonly Shown[],

@@ -36,7 +36,7 @@ export const ManyResults = <Result extends string>(result: Result, example: obje
       ),
       propagation: Type.Optional(Propagation),
       cursor: Type.Optional(
-        Type.String({ description: "For the owner's next keys; absent when there are none." }),
+        Type.String({ description: "For the identity's next keys; absent when there are none." }),
       ),
     },
     { examples: [example] },

@@ -13,7 +13,7 @@ export const MANY_KEYS_MAX = 1000;
 /** Longest body of a call that names keys: 1,000 ids of the longest kind, and a meta. */
 export const MANY_KEYS_BYTES_MAX = 131_072;
 
-/** The keys that a call is about, as its request says: by their ids, or by their owner, page after page. */
+/** The keys that a call is about, as its request says: by their ids, or by their identity, page after page. */
 export const CHOICE = {
   apiId: ApiId,
   keyIds: Type.Optional(
@@ -27,7 +27,7 @@ export const CHOICE = {
     Type.String({
       minLength: 1,
       maxLength: 256,
-      description: `Instead of keyIds: the owner whose keys are meant, ${MANY_KEYS_MAX} in a call.`,
+      description: `Instead of keyIds: the identity whose keys are meant, ${MANY_KEYS_MAX} in a call.`,
     }),
   ),
   ownerId: Type.Optional(OwnerId),
@@ -35,7 +35,7 @@ export const CHOICE = {
     Type.String({
       minLength: 1,
       maxLength: 64,
-      description: "For an owner's next keys, from the call before.",
+      description: "For an identity's next keys, from the call before.",
     }),
   ),
 } satisfies TProperties;
@@ -57,7 +57,7 @@ export async function choose(
 ): Promise<KeyChoice> {
   const { apiId, keyIds, externalId, cursor } = withoutAliases(call.request);
   if ((keyIds === undefined) === (externalId === undefined)) {
-    const rule = 'give either these or externalId, the owner whose keys are meant';
+    const rule = 'give either these or externalId, the identity whose keys are meant';
     throw new ApiError('BAD_REQUEST', `keyIds: ${rule}`);
   }
   if (keyIds !== undefined) {

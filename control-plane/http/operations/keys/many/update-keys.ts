@@ -7,13 +7,13 @@ import { CHANGES, keyIdExample, storedChanges } from '../key.ts';
 import { changeMany, ManyResults, manyResults } from './change-many.ts';
 import { CHOICE, choose, MANY_KEYS_BYTES_MAX } from './choice.ts';
 
-const { externalId: _owner, ownerId: _ownerToo, ...changes } = CHANGES;
+const { externalId: _externalId, ownerId: _alias, ...changes } = CHANGES;
 
 export const updateKeys = operation({
   name: 'keys.updateKeys',
   summary: 'Change, disable or enable many keys at once',
   description:
-    'Up to 1,000 keys of an API, by their ids or by their owner. Answers once, when every change is complete, as updateKey does; a key that the API does not have is reported among the results. After 503 any of them may be changed: send it again, which is harmless. Of an owner with more keys the answer has a cursor for the next call. The owner itself cannot be changed here.',
+    'Up to 1,000 keys of an API, by their ids or by their `externalId`. Answers once, when every change is complete, as updateKey does; a key that the API does not have is reported among the results. After 503 any of them may be changed: send it again, which is harmless. For an identity with more keys the answer has a cursor for the next call. The `externalId` itself cannot be changed here.',
   permissions: ['api.<apiId>.update_key'],
   request: Fields({
     ...CHOICE,
