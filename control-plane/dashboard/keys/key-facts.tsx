@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import type { GivenLimit } from '#shared/contract/credits.ts';
+import type { LimitInput } from '#shared/contract/credits.ts';
 import type { Key } from '../api/client.ts';
 import { Gauge } from '../parts/charts.tsx';
 import { CopyId } from '../parts/copy-id.tsx';
@@ -107,7 +107,7 @@ const LENGTHS = [
 ] as const;
 
 /** Such as "5,000 a day" or "100 in 10 seconds". */
-function limitInWords({ limit, duration, async = true }: GivenLimit): string {
+function limitInWords({ limit, duration, async = true }: LimitInput): string {
   const [unit, ms] = LENGTHS.find(([, each]) => duration % each === 0) ?? LENGTHS[4];
   const count = duration / ms;
   const window =

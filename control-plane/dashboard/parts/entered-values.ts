@@ -1,11 +1,11 @@
-import type { GivenLimit, NamedLimit } from '#shared/contract/credits.ts';
+import type { LimitInput, NamedLimit } from '#shared/contract/credits.ts';
 import { Failure } from '../api/client.ts';
 
 const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
 const LIMIT = /^(\d{1,10})\s*\/\s*(\d{1,10})(ms|[smhd])(\s+exact)?$/;
 
 /** A rate limit as people enter it, such as `100/10s`. */
-export function limitText({ limit, duration, async = true }: GivenLimit): string {
+export function limitText({ limit, duration, async = true }: LimitInput): string {
   const [unit, ms] = Object.entries(UNITS).find(([, each]) => duration % each === 0) ?? ['ms', 1];
   return `${limit}/${duration / ms}${unit}${async ? '' : ' exact'}`;
 }
@@ -15,7 +15,7 @@ export const limitsText = (limits: readonly NamedLimit[]): string =>
   limits.map((limit) => `${limit.name} ${limitText(limit)}`).join('\n');
 
 /** Reads what `limitText` says. Throws a Failure which names the field. */
-export function limitOf(field: string, text: string): GivenLimit {
+export function limitOf(field: string, text: string): LimitInput {
   const [, limit, amount, unit, exact] = LIMIT.exec(text) ?? [];
   if (limit === undefined || amount === undefined || unit === undefined)
     throw new Failure('BAD_REQUEST', `${field}: must be calls and a time, such as 100/10s or 5000/1d exact`);
