@@ -28,7 +28,7 @@ export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' 
       `Measured by \`npm run costs\` on ${machine.join('; ')}. At ${costs.idleSyncUs.toFixed(0)} µs each, the idle SYNCs of ${count(mostOfOneApi)} verifiers keep one core of Redis ${percent(BUSY_MAX)} busy.`,
     ].join('\n'),
     'one-api': table(
-      ['verifiers of the API', 'changes a second', 'Redis busy', 'all have acknowledged, p50', 'p99'],
+      ['verifiers of the API', 'changes per second', 'Redis busy', 'until all have acknowledged, p50', 'p99'],
       simulated.map((row) => [
         count(row.verifiers),
         String(row.changesPerSecond),
@@ -44,7 +44,7 @@ export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' 
         'memory of all shards',
         'Redis cores busy',
         'shards',
-        'shards, one verifier a node',
+        'shards with one verifier per node',
       ],
       FLEETS.map(([verifiers, keys]) => {
         const { bytes, cores, shards } = fleet(costs, verifiers, keys);
@@ -60,7 +60,7 @@ export function scalingTables(): Readonly<Record<'costs' | 'one-api' | 'fleets' 
       }),
     ),
     sizing: table(
-      ['keys', 'Redis', 'a verifier with all of them in memory', 'CACHE_KEYS_MAX'],
+      ['keys', 'Redis', 'a verifier with all keys in memory', 'CACHE_KEYS_MAX'],
       [100_000, 1_000_000, 10_000_000, 100_000_000].map((keys) => [
         count(keys),
         gibibytes(keys * costs.bytesPerKey),
@@ -105,20 +105,20 @@ function costRows(costs: Costs): string[][] {
   ];
   return [
     us('creating a key', costs.createUs),
-    us('a change of a key, before anybody hears of it', costs.updateUs),
-    us('… its message, for each verifier of the API', costs.publishUs),
-    us('… its acknowledgement, for each verifier of the API', costs.ackUs),
-    us('a SYNC with nothing new, one a second for each API a verifier follows', costs.idleSyncUs),
-    us('a key that a verifier does not know yet', costs.lookupUs),
+    us('changing a key, without the two rows below', costs.updateUs),
+    us('the message about a change, to each verifier of the API', costs.publishUs),
+    us('the acknowledgement of a change, from each verifier of the API', costs.ackUs),
+    us('a SYNC without changes; a verifier sends one per second for each API that it follows', costs.idleSyncUs),
+    us('the look-up of a key that a verifier does not have in memory', costs.lookupUs),
     [
-      'a key',
-      `${count(Math.round(costs.bytesPerKey))} bytes of Redis; in each verifier that knows it ${VERIFIER_BYTES_PER_KEY} bytes of RSS`,
+      'storing a key',
+      `${count(Math.round(costs.bytesPerKey))} bytes in Redis, and ${VERIFIER_BYTES_PER_KEY} bytes of RSS in each verifier that has the key in memory`,
     ],
     [
       'a verifier',
-      `${count(Math.round(costs.bytesPerVerifier))} bytes of Redis, for its connection and membership`,
+      `${count(Math.round(costs.bytesPerVerifier))} bytes in Redis, for the verifier's connection and registration`,
     ],
-    ['verifyKey from memory, over HTTP', `${costs.verifyUs.toFixed(0)} µs of the verifier, nothing of Redis`],
+    ['verifyKey from memory, over HTTP', `${costs.verifyUs.toFixed(0)} µs of the verifier's CPU time, nothing of Redis`],
   ];
 }
 
