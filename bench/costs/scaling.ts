@@ -108,7 +108,10 @@ function costRows(costs: Costs): string[][] {
     us('changing a key, without the two rows below', costs.updateUs),
     us('the message about a change, to each verifier of the API', costs.publishUs),
     us('the acknowledgement of a change, from each verifier of the API', costs.ackUs),
-    us('a SYNC without changes; a verifier sends one per second for each API that it follows', costs.idleSyncUs),
+    us(
+      'a SYNC without changes; a verifier sends one per second for each API that it follows',
+      costs.idleSyncUs,
+    ),
     us('the look-up of a key that a verifier does not have in memory', costs.lookupUs),
     [
       'storing a key',
@@ -118,7 +121,10 @@ function costRows(costs: Costs): string[][] {
       'a verifier',
       `${count(Math.round(costs.bytesPerVerifier))} bytes in Redis, for the verifier's connection and registration`,
     ],
-    ['verifyKey from memory, over HTTP', `${costs.verifyUs.toFixed(0)} µs of the verifier's CPU time, nothing of Redis`],
+    [
+      'verifyKey from memory, over HTTP',
+      `${costs.verifyUs.toFixed(0)} µs of the verifier's CPU time, nothing of Redis`,
+    ],
   ];
 }
 
