@@ -39,7 +39,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     verdicts: () => metrics.verdictTotals,
   });
   const { verifier, usage } = engine;
-  const counted = metrics.count(verifier, clock);
+  const counter = metrics.count(verifier, clock);
 
   const stopping = new AbortController();
   const start = new Start();
@@ -48,7 +48,7 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
     notReady: () => (stopping.signal.aborted ? 'stopping' : start.missing),
   });
   const adminAddress = await listenAdmin(admin, config.ADMIN_HOST, config.ADMIN_PORT);
-  const listeners = await openListeners({ id: engine.id, verifier: counted, config, clock, log, crowded });
+  const listeners = await openListeners({ id: engine.id, verifier: counter, config, clock, log, crowded });
   watchState(metrics.registry, verifier, apiIds, usage);
   watchServer(metrics.registry, listeners);
   watchUpstreams(metrics.registry, listeners.relays);

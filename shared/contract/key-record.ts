@@ -128,15 +128,17 @@ export type KeyField = keyof Fields;
 export type Letter = Fields[KeyField]['letter'];
 type KindOf<Name extends KeyField> = Fields[Name]['kind'];
 /** Fields that every key has: flags, and objects, which are empty where nothing was set. */
-export type Always = { [Name in KeyField]: KindOf<Name> extends 'flag' | 'object' ? Name : never }[KeyField];
+export type PresentField = {
+  [Name in KeyField]: KindOf<Name> extends 'flag' | 'object' ? Name : never;
+}[KeyField];
 /** Fields that identities have and keys do not. */
 export type IdentityField = { [Name in KeyField]: KindOf<Name> extends 'apis' ? Name : never }[KeyField];
 /** Fields that a key can be without. */
 export type Clearable = { [Name in KeyField]: KindOf<Name> extends 'flag' ? never : Name }[KeyField];
 
 /** Fields of a key as people see them. */
-export type KeyFields = { readonly [Name in Always]: Values[KindOf<Name>] } & {
-  readonly [Name in Exclude<KeyField, Always>]?: Values[KindOf<Name>];
+export type KeyFields = { readonly [Name in PresentField]: Values[KindOf<Name>] } & {
+  readonly [Name in Exclude<KeyField, PresentField>]?: Values[KindOf<Name>];
 };
 /** The same under all their names. */
 export type AliasedFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
@@ -220,11 +222,11 @@ function encodeValue(kind: Kind, value: unknown): string {
 
 /** The fields of a record as people see them, under all their names. */
 export function aliasedFields(fields: StoredFields): AliasedFields {
-  const named = keyFields(fields);
+  const fieldsByName = keyFields(fields);
   const aliases = Object.entries(ALIASES).flatMap(([alias, name]) =>
-    named[name] === undefined ? [] : [[alias, named[name]]],
+    fieldsByName[name] === undefined ? [] : [[alias, fieldsByName[name]]],
   );
-  return { ...named, ...Object.fromEntries(aliases) };
+  return { ...fieldsByName, ...Object.fromEntries(aliases) };
 }
 
 /** The fields of a record as people see them. */

@@ -158,7 +158,7 @@ export function choice<const T extends string>(values: readonly T[], byDefault: 
 }
 
 function oneOf<T extends string>(values: readonly T[], text: string): T {
-  const value = values.find((allowed) => allowed === text);
+  const value = values.find((candidate) => candidate === text);
   if (value === undefined) throw new Error(`"${text}" is not allowed`);
   return value;
 }

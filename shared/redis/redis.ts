@@ -155,12 +155,12 @@ export class RedisNodes {
   async #ownerOf(key: string): Promise<Node> {
     const slot = slotOf(key);
     const find = () => this.#slots.find(({ from, to }) => from <= slot && slot <= to)?.node;
-    const node = find();
-    if (node) return node;
+    const present = find();
+    if (present) return present;
     await this.#loadSlots();
-    const owner = find();
-    if (!owner) throw unavailable('no node of the Redis Cluster owns this slot');
-    return owner;
+    const node = find();
+    if (!node) throw unavailable('no node of the Redis Cluster owns this slot');
+    return node;
   }
 
   async #loadSlots(): Promise<void> {

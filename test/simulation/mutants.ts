@@ -348,8 +348,8 @@ const OF_IDENTITIES: Readonly<Record<string, Mutant>> = {
     file: 'verifier/core/verifier.ts',
     edits: [
       [
-        'if (this.#cache.get(digest) === found && this.#verdicts.isKnown(found)) return found;',
-        'return found;',
+        'if (this.#cache.get(digest) === result && this.#verdicts.isKnown(result)) return result;',
+        'return result;',
       ],
     ],
   },

@@ -28,7 +28,7 @@ export interface Memory {
   update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): readonly string[];
   forget(secretHash: string, keyId: string): readonly string[];
   /** There is no such record. */
-  lacks?(keyId: string, epoch: Epoch): void;
+  putAbsent?(keyId: string, epoch: Epoch): void;
   /** An epoch begins at a place of the log where there are so many identities. */
   begins?(epoch: Epoch, identities: number): void;
 }
@@ -83,56 +83,56 @@ export class Entry {
   readonly keyId: string;
   /** Verdicts that are not reported yet; owned by `Usage`. Here, because beside it no look-up is cheap enough. */
   usage: UnreportedVerdicts;
-  #facts: KeyParts;
+  #parts: KeyParts;
 
   constructor(epoch: Epoch, keyId: string, state: KeyState) {
     this.epoch = epoch;
     // A copy: what was cut out of a reply would keep the whole reply in memory.
     this.keyId = Buffer.from(keyId).toString('latin1');
     this.usage = 0;
-    this.#facts = factsOf(state);
+    this.#parts = partsOf(state);
   }
 
   get enabled(): boolean {
-    return this.#facts.enabled;
+    return this.#parts.enabled;
   }
 
   get expires(): number {
-    return this.#facts.expires;
+    return this.#parts.expires;
   }
 
   get details(): Details | undefined {
-    return this.#facts.details;
+    return this.#parts.details;
   }
 
   get pool(): string {
-    return this.#facts.pool;
+    return this.#parts.pool;
   }
 
   get limits(): readonly Limit[] | undefined {
-    return this.#facts.limits;
+    return this.#parts.limits;
   }
 
   get ownPermissions(): OwnPermissions | undefined {
-    return this.#facts.ownPermissions;
+    return this.#parts.ownPermissions;
   }
 
   get links(): Links | undefined {
-    return this.#facts.links;
+    return this.#parts.links;
   }
 
   get join(): Join | undefined {
-    return this.#facts.join;
+    return this.#parts.join;
   }
 
   /** Only of a key with links. */
   set join(join: Join) {
-    this.#facts.join = join;
+    this.#parts.join = join;
   }
 
   /** Name of the pool of the first of its limits. */
   nameOfFirst(limit: Limit): string {
-    const facts = this.#facts;
+    const facts = this.#parts;
     if (facts.firstPool === '') facts.firstPool = flattenString(limitPool(this.keyId, limit));
     return facts.firstPool;
   }
@@ -143,7 +143,7 @@ export class Entry {
   }
 
   become(state: KeyState): void {
-    this.#facts = factsOf(state);
+    this.#parts = partsOf(state);
   }
 }
 
@@ -168,7 +168,7 @@ function detailsIn({
   return details;
 }
 
-function factsOf(state: KeyState): KeyParts {
+function partsOf(state: KeyState): KeyParts {
   const { enabled, expires, pool } = state;
   const limits = limitsOf(state);
   const isBare = DETAIL_NAMES.every((name) => state[name] === NO_DETAILS[name]);

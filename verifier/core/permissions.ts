@@ -104,20 +104,20 @@ function objectQuery(value: unknown): Query {
       return part;
     }
     if (depth > DEPTH_MAX) throw tooDeep();
-    const [[name, parts] = [], ...others] = Object.entries(Object(part) as object);
-    if (others.length > 0 || (name !== 'and' && name !== 'or') || !Array.isArray(parts) || parts.length === 0)
+    const [[name, parts] = [], ...rest] = Object.entries(Object(part) as object);
+    if (rest.length > 0 || (name !== 'and' && name !== 'or') || !Array.isArray(parts) || parts.length === 0)
       throw new QueryFault('must be a permission, or an object with a list that is not empty, `and` or `or`');
     return combine(
       name === 'and',
-      parts.map((each) => read(each, depth + 1)),
+      parts.map((child) => read(child, depth + 1)),
     );
   };
   return read(value, 1);
 }
 
 function combine(needsAll: boolean, parts: readonly Query[]): Query {
-  const [only] = parts;
-  return parts.length === 1 && only !== undefined ? only : { needsAll, parts };
+  const [part] = parts;
+  return parts.length === 1 && part !== undefined ? part : { needsAll, parts };
 }
 
 /** A query as people write it. */
@@ -134,32 +134,32 @@ class QueryText {
   }
 
   read(): Query {
-    const [only] = this.#tokens;
+    const [token] = this.#tokens;
     // A permission may be called as an operator is.
-    if (this.#tokens.length === 1 && only !== undefined && SLUG.test(only)) return only;
-    const query = this.#any(1);
+    if (this.#tokens.length === 1 && token !== undefined && SLUG.test(token)) return token;
+    const query = this.#disjunction(1);
     if (this.#at < this.#tokens.length)
       throw new QueryFault('expected AND, OR or the end behind a permission');
     return query;
   }
 
-  #any(depth: number): Query {
-    const parts = [this.#all(depth)];
-    while (this.#takes('OR')) parts.push(this.#all(depth));
+  #disjunction(depth: number): Query {
+    const parts = [this.#conjunction(depth)];
+    while (this.#takes('OR')) parts.push(this.#conjunction(depth));
     return combine(false, parts);
   }
 
-  #all(depth: number): Query {
-    const parts = [this.#one(depth)];
-    while (this.#takes('AND')) parts.push(this.#one(depth));
+  #conjunction(depth: number): Query {
+    const parts = [this.#operand(depth)];
+    while (this.#takes('AND')) parts.push(this.#operand(depth));
     return combine(true, parts);
   }
 
-  #one(depth: number): Query {
+  #operand(depth: number): Query {
     const token = this.#tokens[this.#at++];
     if (token === '(') {
       if (depth > DEPTH_MAX) throw tooDeep();
-      const inner = this.#any(depth + 1);
+      const inner = this.#disjunction(depth + 1);
       if (!this.#takes(')')) throw new QueryFault('a parenthesis is not closed');
       return inner;
     }

@@ -23,7 +23,7 @@ interface Options<T, Q, A> {
   readonly waitMs: number;
   read(digest: string): Promise<T>;
   /** May throw; what it still waits for is waited for without this limit. */
-  answer(found: T, question: Q): A | Promise<A>;
+  answer(result: T, question: Q): A | Promise<A>;
   tooSlow(): Error;
 }
 
@@ -52,30 +52,30 @@ export class SingleFlight<T, Q, A> {
       const deadline = this.#deadlines.begin({ question, resolve, reject });
       // Digests are random already.
       const chain = this.#chains[(digest.charCodeAt(0) | (digest.charCodeAt(1) << 8)) % CHAINS] ?? [];
-      for (const running of chain) {
-        if (running.digest === digest) return void running.waiting.push(deadline);
+      for (const lookup of chain) {
+        if (lookup.digest === digest) return void lookup.waiting.push(deadline);
       }
       this.#begin(chain, { digest, waiting: [deadline] });
     });
   }
 
-  #begin(chain: RunningLookup<Q, A>[], running: RunningLookup<Q, A>): void {
-    chain.push(running);
+  #begin(chain: RunningLookup<Q, A>[], lookup: RunningLookup<Q, A>): void {
+    chain.push(lookup);
     this.#size++;
     const end = (settle: (waiter: Waiter<Q, A>) => void) => {
-      chain.splice(chain.indexOf(running), 1);
+      chain.splice(chain.indexOf(lookup), 1);
       this.#size--;
-      for (const deadline of running.waiting) {
+      for (const deadline of lookup.waiting) {
         this.#deadlines.end(deadline);
         // Nobody judges a question whose asker was told that it took too long.
         if (!deadline.hasPassed) settle(deadline.item);
       }
     };
-    this.#options.read(running.digest).then(
-      (found) =>
+    this.#options.read(lookup.digest).then(
+      (result) =>
         end(({ question, resolve, reject }) => {
           try {
-            resolve(this.#options.answer(found, question));
+            resolve(this.#options.answer(result, question));
           } catch (error) {
             reject(error);
           }

@@ -84,7 +84,7 @@ export class Verifier implements VerdictSource {
       clock,
       waitMs: limits.lookupWaitMs,
       read: (digest) => this.#lookUpKey(digest),
-      answer: (found, lookup) => this.#answer(found, lookup),
+      answer: (result, lookup) => this.#answer(result, lookup),
       tooSlow,
     });
     this.#followers = new Followers(options, this.#cache, this.counts.credits);
@@ -164,11 +164,11 @@ export class Verifier implements VerdictSource {
     return this.#lookups.lookUp(digest, lookup);
   }
 
-  #answer(found: Entry | Verdict, lookup: Lookup): Verdict | Promise<Verdict> {
-    if ('code' in found) return found;
-    if (!found.epoch.current || !found.epoch.lease.holds() || !this.#verdicts.isKnown(found))
+  #answer(result: Entry | Verdict, lookup: Lookup): Verdict | Promise<Verdict> {
+    if ('code' in result) return result;
+    if (!result.epoch.current || !result.epoch.lease.holds() || !this.#verdicts.isKnown(result))
       throw unavailable('not in sync with Redis');
-    return this.#verdicts.judge(found, lookup.question) ?? this.#spender.verdict(lookup);
+    return this.#verdicts.judge(result, lookup.question) ?? this.#spender.verdict(lookup);
   }
 
   async #lookUpKey(digest: string): Promise<Entry | Verdict> {
@@ -180,11 +180,11 @@ export class Verifier implements VerdictSource {
       // Beside the look-up; what this does not learn is learnt after it.
       if (former?.links) this.#sharedLog.learn(former, former.links).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        const found = await this.#lookUpOnce(digest);
-        if ('code' in found || found.links === undefined || this.#verdicts.isKnown(found)) return found;
-        await this.#sharedLog.learn(found, found.links);
+        const result = await this.#lookUpOnce(digest);
+        if ('code' in result || result.links === undefined || this.#verdicts.isKnown(result)) return result;
+        await this.#sharedLog.learn(result, result.links);
         // What is out of memory by now no change would reach: it is found again.
-        if (this.#cache.get(digest) === found && this.#verdicts.isKnown(found)) return found;
+        if (this.#cache.get(digest) === result && this.#verdicts.isKnown(result)) return result;
       }
       throw unavailable('the roles of the key, or its owner, change faster than they can be read');
     } finally {
@@ -198,9 +198,10 @@ export class Verifier implements VerdictSource {
     let pointer: Pointer | undefined;
     const { likely } = this.#followers;
     if (likely?.findsKeys) {
-      const found = await likely.fill({ secretHash });
-      if (found === undefined || !('elsewhere' in found)) return found ?? this.#unlessLate(NOT_FOUND, start);
-      pointer = found.elsewhere;
+      const result = await likely.fill({ secretHash });
+      if (result === undefined || !('elsewhere' in result))
+        return result ?? this.#unlessLate(NOT_FOUND, start);
+      pointer = result.elsewhere;
     } else {
       pointer = await this.#directory.lookUp(secretHash);
     }

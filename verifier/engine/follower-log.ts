@@ -24,8 +24,8 @@ export function followerLog(apiId: string, log: Logger): FollowerEvents {
       failing = false;
       log.info({ apiId, position }, 'in touch with Redis again');
     },
-    gap(position, received) {
-      log.debug({ apiId, position, received }, 'a message was missed; synchronising');
+    gap(position, sequence) {
+      log.debug({ apiId, position, received: sequence }, 'a message was missed; synchronising');
     },
     applied({ sequence, keyId }, source) {
       log.debug({ apiId, sequence, keyId, source }, 'change applied');

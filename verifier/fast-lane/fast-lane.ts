@@ -24,8 +24,8 @@ export class FastLane implements Lane {
   constructor(server: Server, options: LaneOptions) {
     this.options = options;
     this.reader = new QuestionReader(options.limits.BODY_BYTES_MAX, options.authz);
-    const [listener, ...others] = server.listeners('connection');
-    if (listener === undefined || others.length > 0) throw new Error('the server is not as Node makes it');
+    const [listener, ...more] = server.listeners('connection');
+    if (listener === undefined || more.length > 0) throw new Error('the server is not as Node makes it');
     server.removeAllListeners('connection');
     server.on('connection', (socket: Socket) => {
       const connection = new LaneConnection(socket, this, (duplex) => void listener.call(server, duplex));

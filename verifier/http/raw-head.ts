@@ -64,10 +64,10 @@ const endsOf = () => ({
   connection: '',
   both: '',
 });
-const [closing, lasting] = [endsOf(), endsOf()];
+const [closing, keptOpen] = [endsOf(), endsOf()];
 
 function makeEnds(keepAliveS: number | undefined): typeof closing {
-  const ends = keepAliveS === undefined ? closing : lasting;
+  const ends = keepAliveS === undefined ? closing : keptOpen;
   const nowS = Math.floor(systemClock.wallMs() / 1000);
   if (nowS !== ends.s || keepAliveS !== ends.keepAliveS) {
     const connection = keepAliveS === undefined ? 'close' : `keep-alive\r\nKeep-Alive: timeout=${keepAliveS}`;

@@ -178,8 +178,8 @@ function readOptions(options: VerifierOptions) {
   faults.push(...ids.map((apiId, i) => apiIdFault(apiId, `apiIds[${i}]`)));
   const connection = typeof redis === 'string' ? { url: redis } : optionsObject(redis, 'redis');
   if (!connection['url']) faults.push('redis.url: required');
-  const found = faults.filter((fault) => fault !== undefined);
-  if (found.length > 0) throw wrongOptions(found);
+  const present = faults.filter((fault) => fault !== undefined);
+  if (present.length > 0) throw wrongOptions(present);
   const config = {
     ...configFrom(engineSettings, rest),
     ...configFrom(redisSettings, connection, { prefix: 'REDIS_', place: 'redis.' }),

@@ -140,9 +140,9 @@ export class Metrics {
         events.disconnected(reason, position);
       },
       resumed: (position) => events.resumed(position),
-      gap: (position, received) => {
+      gap: (position, sequence) => {
         this.#gaps.inc();
-        events.gap(position, received);
+        events.gap(position, sequence);
       },
       applied: (change, source) => {
         this.#applied.inc({ source });

@@ -94,7 +94,7 @@ export class Forwarder {
         responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
         tunnelIdleMs,
         // Those that no key lets pass are one together.
-        holder: entry?.keyId ?? '',
+        keyId: entry?.keyId ?? '',
       });
     } catch (error) {
       throw error instanceof UpstreamError ? gatewayError(error) : error;

@@ -12,11 +12,11 @@ export function mayClimb(target: string): boolean {
   if (!/\.\.|%/.test(path)) return false;
   for (let i = 0; ; i++) {
     if (leads(path)) return true;
-    const decoded = path.replace(/%([0-9a-f]{2})/gi, (_, hex: string) =>
+    const next = path.replace(/%([0-9a-f]{2})/gi, (_, hex: string) =>
       String.fromCharCode(Number.parseInt(hex, 16)),
     );
-    if (decoded === path || i === DECODINGS) return false;
-    path = decoded;
+    if (next === path || i === DECODINGS) return false;
+    path = next;
   }
 }
 

@@ -38,8 +38,8 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
   // Which of several keys in a query counts is for the reference to say.
   const oneKey = !options.authz.sources.includes('query');
   // What passes Node's server by has no span there that the one of its way to the API could belong to.
-  const traced = writtenByTracer().size > 0;
-  const hasLane = limits.FAST_LANE && certificate === undefined && oneKey && !traced;
+  const hasTracer = writtenByTracer().size > 0;
+  const hasLane = limits.FAST_LANE && certificate === undefined && oneKey && !hasTracer;
   const passOn = laneHandler(forwarder, options);
   // A long body may take long; STALL_TIMEOUT_MS bounds the time in which nothing of it comes.
   const ownLimits = { ...limits, REQUEST_TIMEOUT_MS: 0 };

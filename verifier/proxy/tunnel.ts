@@ -5,8 +5,8 @@ import type { Duplex } from 'node:stream';
  * Passes bytes between two connections, at the pace of the slower, until both are closed.
  * @param idleMs both are cut when nothing moved for so long; 0 = never
  */
-export async function join(client: Socket, other: Duplex, idleMs: number): Promise<void> {
-  const [here, there] = [client, other].map((socket, i, both) => {
+export async function join(client: Socket, upstream: Duplex, idleMs: number): Promise<void> {
+  const [clientEnd, upstreamEnd] = [client, upstream].map((socket, i, both) => {
     const peer = both[1 - i];
     socket.on('error', () => socket.destroy());
     return new Promise<void>((resolve) => {
@@ -19,6 +19,6 @@ export async function join(client: Socket, other: Duplex, idleMs: number): Promi
     });
   });
   client.setTimeout(idleMs, () => client.destroy());
-  client.pipe(other).pipe(client);
-  await Promise.all([here, there]);
+  client.pipe(upstream).pipe(client);
+  await Promise.all([clientEnd, upstreamEnd]);
 }

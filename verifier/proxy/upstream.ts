@@ -112,16 +112,16 @@ export class UpstreamPool implements UpstreamStats {
       rawHeaders: readonly string[];
       responseHeaders?: readonly string[];
       tunnelIdleMs?: number | undefined;
-      holder?: string;
+      keyId?: string;
     },
   ): Promise<void> {
     if (this.#path !== '' && mayClimb(options.target)) {
       throw new ApiError('BAD_REQUEST', 'path: must not lead above where it begins');
     }
-    const { holder } = options;
+    const { keyId: holder } = options;
     const place = holder === undefined ? undefined : this.#held.placeOf(holder);
-    const held = place === undefined ? 0 : this.#held.at(place);
-    if (held >= this.#limits.connectionsMax - this.#inFlight)
+    const heldCount = place === undefined ? 0 : this.#held.at(place);
+    if (heldCount >= this.#limits.connectionsMax - this.#inFlight)
       throw this.logFault(new UpstreamError('busy'), options);
     this.#inFlight++;
     if (place !== undefined) this.#held.add(place, 1);
@@ -130,11 +130,11 @@ export class UpstreamPool implements UpstreamStats {
       const upgrade = tunnelIdleMs === undefined ? null : 'websocket';
       const path = this.#path + options.target;
       // `servername` is missing from the types; without it each other Host of a client would cost a new connection.
-      const sent = { method, path, headers, body, upgrade, servername: this.#servername };
+      const upstreamRequest = { method, path, headers, body, upgrade, servername: this.#servername };
       const limit = { clock: this.#clock, timeoutMs: this.#limits.timeoutMs };
       const dispatch = () => {
         const handler = new UpstreamHandler(response, events, responseHeaders, tunnelIdleMs, limit);
-        this.#pool.dispatch(sent, handler);
+        this.#pool.dispatch(upstreamRequest, handler);
         return handler.settled;
       };
       const mayRepeat = body === null && SAFE_METHODS.has(method);

@@ -97,11 +97,11 @@ export class StatusReport {
     };
   }
 
-  async #attempt(what: string, work: () => Promise<void>): Promise<void> {
+  async #attempt(apis: string, work: () => Promise<void>): Promise<void> {
     try {
       await work();
     } catch (error) {
-      this.#options.log.debug({ err: error }, `the verifier could not ${what}`);
+      this.#options.log.debug({ err: error }, `the verifier could not ${apis}`);
     }
   }
 }

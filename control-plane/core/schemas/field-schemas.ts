@@ -10,12 +10,12 @@ import {
 import {
   ALIASES,
   type Alias,
-  type Always,
   CLEARABLE,
   type Clearable,
   type IdentityField,
   KEY_FIELDS,
   type KeyField,
+  type PresentField,
 } from '#shared/contract/key-record.ts';
 
 import { Ratelimit, Ratelimits } from './limit-schemas.ts';
@@ -98,4 +98,6 @@ export const FIELDS_VIEW = Object.fromEntries(
     const schema = kinds[kind]({ description });
     return [name, kind === 'flag' || kind === 'object' ? schema : Type.Optional(schema)];
   }),
-) as { [Name in FieldName]: FieldOf<Name> extends Always ? FieldSchema<Name> : TOptional<FieldSchema<Name>> };
+) as {
+  [Name in FieldName]: FieldOf<Name> extends PresentField ? FieldSchema<Name> : TOptional<FieldSchema<Name>>;
+};

@@ -55,8 +55,8 @@ export function needsOf(
   if (first?.name === DEFAULT_LIMIT && !names(requirements, DEFAULT_LIMIT))
     needs.push({ pool: epoch.pools.get(entry.nameOfFirst(first), first), cost: 1, limit: first });
   for (const { name, cost, own } of requirements.limits) {
-    const limit = own ?? named(limits, name);
-    const shared = limit ?? named(effectivePermissions?.identity?.limits, name);
+    const limit = own ?? limitNamed(limits, name);
+    const shared = limit ?? limitNamed(effectivePermissions?.identity?.limits, name);
     if (!shared) return name;
     const [pools, id] =
       limit || !effectivePermissions?.identity
@@ -68,7 +68,7 @@ export function needsOf(
   return needs;
 }
 
-const named = (limits: readonly Limit[] | undefined, limitName: string): Limit | undefined =>
+const limitNamed = (limits: readonly Limit[] | undefined, limitName: string): Limit | undefined =>
   limits?.find(({ name }) => name === limitName);
 
 const names = ({ limits }: Requirements, limitName: string): boolean =>

@@ -45,7 +45,7 @@ export class AppliedLog {
   #epoch: Epoch | undefined;
   #apiDeleted = false;
   /** Pools of the keys that changed. */
-  readonly #touched = new Set<string>();
+  readonly #changedPools = new Set<string>();
   /** Credits of former names that are being settled. */
   readonly #settling = new Set<Promise<void>>();
 
@@ -126,7 +126,7 @@ export class AppliedLog {
   /** Remembers a key's record that was read at the head of the log; undefined = there is none. */
   remember(epoch: Epoch, keyId: string, [secretAndPool, , ...state]: SyncReply['record']): Entry | undefined {
     if (secretAndPool === undefined) {
-      this.#memory.lacks?.(keyId, epoch);
+      this.#memory.putAbsent?.(keyId, epoch);
       return undefined;
     }
     const { secretHash, pool } = readNamed(secretAndPool);
@@ -152,13 +152,13 @@ export class AppliedLog {
 
   /** Once all that came is applied: who waits for credits is judged by the latest state. */
   #tellPools({ pools }: Epoch): void {
-    const touched = [...this.#touched];
-    this.#touched.clear();
-    for (const pool of touched) pools.applyChange(pool);
+    const changedPools = [...this.#changedPools];
+    this.#changedPools.clear();
+    for (const pool of changedPools) pools.applyChange(pool);
   }
 
   #touch(pools: readonly string[]): void {
-    for (const pool of pools) this.#touched.add(pool);
+    for (const pool of pools) this.#changedPools.add(pool);
   }
 
   #apply(epoch: Epoch, change: Change, source: 'message' | 'sync'): void {
@@ -212,6 +212,6 @@ function decode(change: Change): Effect | undefined {
   }
 }
 
-const numberOf = (mark: CreationMark): number => Number.parseInt(mark, 10) || 0;
+const numberOf = (creationMark: CreationMark): number => Number.parseInt(creationMark, 10) || 0;
 
 const REASONS = { NOREG: 'noreg', DIVERGED: 'diverged', TRIMMED: 'trimmed' } as const;

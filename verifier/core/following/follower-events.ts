@@ -20,7 +20,7 @@ export interface FollowerEvents {
   disconnected(reason: unknown, position: number): void;
   /** In touch again after `disconnected`, without having dropped. */
   resumed(position: number): void;
-  gap(position: number, received: number): void;
+  gap(position: number, sequence: number): void;
   /** A change was applied to memory, in order. */
   applied(change: Change, source: 'message' | 'sync'): void;
 }

@@ -19,7 +19,7 @@ interface SyncResult {
 }
 
 /** A secret that is of no key of this API; `elsewhere` is where its key lies, undefined = it has none. */
-interface Elsewhere {
+interface SecretElsewhere {
   readonly elsewhere: Pointer | undefined;
 }
 
@@ -53,7 +53,7 @@ export class Follower {
   readonly #former = new FormerNames();
   #waiters: PromiseWithResolvers<void>[] = [];
   readonly #stop = new AbortController();
-  #ended: Promise<void> | undefined;
+  #loop: Promise<void> | undefined;
   readonly #waker = new Waker();
   readonly #log: AppliedLog;
 
@@ -122,8 +122,8 @@ export class Follower {
 
   /** Follows until `stop`; never rejects. */
   run(): Promise<void> {
-    this.#ended ??= this.#run();
-    return this.#ended;
+    this.#loop ??= this.#run();
+    return this.#loop;
   }
 
   async #run(): Promise<void> {
@@ -155,7 +155,7 @@ export class Follower {
     this.#waker.wake();
     for (const waiter of this.#waiters.splice(0)) waiter.reject(unavailable('no longer following this API'));
     if (session) await this.#former.leave(session, this.#member);
-    await Promise.all([this.#ended, ...this.#log.settling]);
+    await Promise.all([this.#loop, ...this.#log.settling]);
   }
 
   /** Resolves when LIVE; rejects with SERVICE_UNAVAILABLE when the present attempt to become so fails. */
@@ -178,8 +178,8 @@ export class Follower {
    * @param reference by its secret only where this `findsKeys`
    */
   async fill(reference: { readonly keyId: string }): Promise<Entry | undefined>;
-  async fill(reference: { readonly secretHash: string }): Promise<Entry | Elsewhere | undefined>;
-  async fill(reference: KeyReference): Promise<Entry | Elsewhere | undefined> {
+  async fill(reference: { readonly secretHash: string }): Promise<Entry | SecretElsewhere | undefined>;
+  async fill(reference: KeyReference): Promise<Entry | SecretElsewhere | undefined> {
     for (let attempt = 0; attempt < FILL_ATTEMPTS_MAX; attempt++) {
       await this.whenLive();
       const [session, epoch] = [this.#session, this.#log.epoch];
@@ -198,9 +198,9 @@ export class Follower {
   async #converse(onLive: () => void): Promise<void> {
     const session = await this.#directory.open(this.apiId);
     if (this.#stop.signal.aborted) return session.end('quietly');
-    let ended = false;
+    let hasEnded = false;
     session.onEnd(() => {
-      ended = true;
+      hasEnded = true;
       if (this.#session === session) this.#session = undefined;
       this.#waker.wake();
     });
@@ -212,7 +212,7 @@ export class Follower {
         (pool) => this.#log.epoch?.pools.recall(pool),
       ),
     );
-    for (let dropped = false; !ended && this.#session === session && !this.#stop.signal.aborted; ) {
+    for (let hasDropped = false; !hasEnded && this.#session === session && !this.#stop.signal.aborted; ) {
       this.#waker.reset();
       const startedAtMs = this.#clock.monotonicMs();
       try {
@@ -220,11 +220,11 @@ export class Follower {
         else await this.#sync(session, this.#log.epoch);
       } catch (error) {
         // Dropped: register anew at once, but not in a tight loop.
-        if (ended || this.#log.epoch || dropped) throw error;
-        dropped = true;
+        if (hasEnded || this.#log.epoch || hasDropped) throw error;
+        hasDropped = true;
         continue;
       }
-      dropped = false;
+      hasDropped = false;
       onLive();
       const jitter = 0.9 + 0.2 * this.#random();
       await this.#waker.pause(this.#clock, this.#limits.syncPeriodMs * jitter);

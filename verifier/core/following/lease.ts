@@ -27,9 +27,9 @@ export class Lease {
   }
 
   /** Ends when the first of others does as they are now; what becomes of them later is no matter. */
-  follow(other: Lease, another = other): void {
-    this.#untilMonotonicMs = Math.min(other.#untilMonotonicMs, another.#untilMonotonicMs);
-    this.#untilWallMs = Math.min(other.#untilWallMs, another.#untilWallMs);
+  follow(first: Lease, second = first): void {
+    this.#untilMonotonicMs = Math.min(first.#untilMonotonicMs, second.#untilMonotonicMs);
+    this.#untilWallMs = Math.min(first.#untilWallMs, second.#untilWallMs);
   }
 
   /** Ends the lease now. */

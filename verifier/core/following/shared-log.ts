@@ -75,8 +75,8 @@ export class SharedLog {
     this.#follower ??= this.#follow(SHARED_LOG, this.#records);
     const follower = this.#follower;
     await follower.whenLive();
-    const owner = externalIdOf(entry);
-    const all = owner === '' ? roles : [...roles, identityIdOf(owner)];
+    const externalId = externalIdOf(entry);
+    const all = externalId === '' ? roles : [...roles, identityIdOf(externalId)];
     const missing = all.filter((id) => this.#records.get(id) === undefined);
     // Where none is missing but the lease is over, reading any of them brings another one.
     const ids = missing.length > 0 || follower.canAnswer ? missing : all.slice(0, 1);
@@ -94,8 +94,8 @@ export class SharedLog {
 
   /** One read of a record at a time, however many ask. */
   #read(follower: Follower, id: string): Promise<unknown> {
-    const running = this.#reads.get(id);
-    if (running !== undefined) return running;
+    const present = this.#reads.get(id);
+    if (present !== undefined) return present;
     const read = follower.fill({ keyId: id }).finally(() => this.#reads.delete(id));
     this.#reads.set(id, read);
     return read;
@@ -104,9 +104,9 @@ export class SharedLog {
   #make(entry: Entry, links: Links): JoinOf | undefined {
     const byRoles = links.roles.length === 0 ? undefined : this.#joinOfRoles(links);
     if (byRoles === undefined && links.roles.length > 0) return undefined;
-    const owner = externalIdOf(entry);
-    if (owner === '') return byRoles;
-    const state = this.#records.get(identityIdOf(owner));
+    const externalId = externalIdOf(entry);
+    if (externalId === '') return byRoles;
+    const state = this.#records.get(identityIdOf(externalId));
     if (state === undefined) return undefined;
     const identity = state.identityIn(entry.epoch.apiId);
     if (identity === undefined)
@@ -141,12 +141,12 @@ export class SharedLog {
       names.push(state.record.details?.name ?? '');
       for (const slug of state.record.ownPermissions?.slugs ?? []) slugSet.add(slug);
     }
-    const [first, ...others] = states;
+    const [first, ...rest] = states;
     if (first === undefined) return undefined;
     const slugs = Object.freeze([...slugSet].sort());
     const roles = Object.freeze(names.sort());
     const join = new JoinOf(
-      [first, ...others],
+      [first, ...rest],
       joinPermissions(roles, { slugSet, slugs }, undefined, first.epoch),
     );
     this.#ofRoles.set(links, join);
@@ -249,7 +249,7 @@ class Records implements Memory {
     this.#states.set(entry.keyId, new State(entry.epoch, entry));
   }
 
-  lacks(id: string, epoch: Epoch): void {
+  putAbsent(id: string, epoch: Epoch): void {
     this.#states.set(id, new State(epoch));
   }
 

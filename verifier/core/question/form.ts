@@ -92,8 +92,8 @@ export function object<F extends Forms>(
       const placeOf = (name: string) => (place === '' ? name : `${place}.${name}`);
       const stray = Object.keys(value).find((name) => !Object.hasOwn(parts, name));
       if (stray !== undefined) throw reading.refuse(unknownPart(placeOf(stray), reading.kind));
-      const given = value as Record<string, unknown>;
-      const read = forms.map(([name, form]) => [name, form.read(given[name], placeOf(name), reading)]);
+      const record = value as Record<string, unknown>;
+      const read = forms.map(([name, form]) => [name, form.read(record[name], placeOf(name), reading)]);
       return Object.fromEntries(read) as { [Name in keyof F]: Read<F[Name]> };
     },
   };

@@ -93,8 +93,8 @@ const body = object({ key: required(key), ...PARTS, ...REQUIREMENT_FORMS.field }
 export const QUESTION_SCHEMA = body.schema;
 
 /** Reads a body of verifyKey. Throws what `refuse` makes of a message, which names the field and the rule. */
-export function readQuestion(given: unknown, refuse: Reading['refuse']): Question {
-  const read = body.read(given, '', { refuse, kind: 'field' });
+export function readQuestion(value: unknown, refuse: Reading['refuse']): Question {
+  const read = body.read(value, '', { refuse, kind: 'field' });
   const { key, apiId, tags } = read;
   return { key, apiId, tags, requirements: requirementsFrom(read, 'field'), isRecheck: false };
 }
@@ -102,8 +102,8 @@ export function readQuestion(given: unknown, refuse: Reading['refuse']): Questio
 const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });
 
 /** Reads the rest of a question from options in code, likewise. */
-export function readOptions(given: unknown, refuse: Reading['refuse']): Omit<Question, 'key'> {
-  const read = options.read(given, '', { refuse, kind: 'option' });
+export function readOptions(value: unknown, refuse: Reading['refuse']): Omit<Question, 'key'> {
+  const read = options.read(value, '', { refuse, kind: 'option' });
   const { apiId, tags } = read;
   return { apiId, tags, requirements: requirementsFrom(read, 'option'), isRecheck: false };
 }

@@ -33,7 +33,7 @@ interface Requirement<T, Option extends string = string> {
 }
 
 /** A requirement that fields and options have under one name. */
-const named = <T, Option extends string>(option: Option, form: Form<T>): Requirement<T, Option> => ({
+const sameName = <T, Option extends string>(option: Option, form: Form<T>): Requirement<T, Option> => ({
   ...{ field: option, inBody: form, option, inOptions: form },
   toField: (value) => value,
 });
@@ -87,11 +87,11 @@ const limits = converted(
     LIMITS_MAX,
     'Limits to obey besides the default one, which always is; 400 where the key has none of that name. `limit` and `duration`, together, bring one that the key does not have.',
   ),
-  (asked: readonly LimitRequirement[], place, { refuse }) => {
-    const names = asked.map(({ name }) => name);
-    const twice = names.find((name, i) => names.indexOf(name) < i);
-    if (twice !== undefined) throw refuse(`${place}: ${twice} is there twice`);
-    return asked;
+  (limitList: readonly LimitRequirement[], place, { refuse }) => {
+    const names = limitList.map(({ name }) => name);
+    const double = names.find((name, i) => names.indexOf(name) < i);
+    if (double !== undefined) throw refuse(`${place}: ${double} is there twice`);
+    return limitList;
   },
 );
 
@@ -120,9 +120,9 @@ const permissions: Form<Query> = {
 /** The one table of requirements. Readers of bodies and options, the client and the OpenAPI document follow from a row. */
 const REQUIREMENTS = {
   /** Price in credits, where the key has any. */
-  cost: named('remaining', optional(cost, 1)),
+  cost: sameName('remaining', optional(cost, 1)),
   /** Rate limits that the request is about besides the default one. */
-  limits: named('ratelimits', optional(limits, [])),
+  limits: sameName('ratelimits', optional(limits, [])),
   /** Permissions that the key must have; undefined = none. */
   permissions: within(
     'authorization',

@@ -127,8 +127,8 @@ function nearestValues(limits: readonly LimitOutcome[]): LimitValues {
 
 /** The one limit that clients of the v1 SDK see: the one that refuses, else the default, else the one with the least left. */
 function nearestLimit(limits: readonly LimitOutcome[]): LimitOutcome {
-  const [only] = limits;
-  if (only !== undefined && limits.length === 1) return only;
+  const [first] = limits;
+  if (first !== undefined && limits.length === 1) return first;
   return (
     limits.find(({ exceeded }) => exceeded) ??
     limits.find(({ limit }) => limit.name === DEFAULT_LIMIT) ??
