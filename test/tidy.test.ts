@@ -8,6 +8,7 @@ import {
   longFiles,
   longFunctions,
   namedTwice,
+  noNames,
   sharedNames,
 } from './harness/house-rules.ts';
 import { importsOf, reachedFrom } from './harness/imports.ts';
@@ -235,6 +236,29 @@ test('no two exported types of one program have the same name', () => {
     ['control-plane/dashboard/c.ts', 'export type Status = 2;'],
   ]);
   expect(namedTwice(planted)).toEqual(['Status']);
+});
+
+/** Names of the other kind that are out: a field of what verifiers report. */
+const OUT = ['shared/contract/verifier-status.ts: workspace'];
+
+test('names of the verifier and of what it shares are nouns and verbs, and the words of the glossary', () => {
+  const named = [...sources].filter(([file]) => /^(?:verifier|shared)\//.test(file));
+  expect(noNames(new Map(named))).toEqual(OUT);
+  const planted = [
+    'const { found = 1, deep: [given], ...others } = {};',
+    'function told(asked: string, { who }: { who: string }) {}',
+    'class Rights { #known = 1; what(): void {} constructor(readonly wanted = 1) {} }',
+    'interface A { left: number; shown(): void }',
+    'type Ties = 1; const NOTHING = 0; try {} catch (said) {}',
+    'for (const made of []) ((meant) => meant)(1);',
+    // Not declared here, or something else.
+    'call(one.taken, { begun: 1 }); const foundation = 1; import { nobody as anyKey } from "a";',
+  ];
+  const list =
+    'NOTHING Rights Ties asked found given known left made meant others said shown told wanted what who';
+  expect(noNames(new Map([['a.ts', planted.join('\n')]]))).toEqual(
+    list.split(' ').map((name) => `a.ts: ${name}`),
+  );
 });
 
 test('there are no folders for leftovers', () => {

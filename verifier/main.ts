@@ -30,6 +30,6 @@ stopWithGrace(verifier, config, log);
  */
 function giveMemoryBack(): void {
   setFlagsFromString('--expose-gc');
-  const collect: (how: object) => void = runInNewContext('gc');
+  const collect: (mode: object) => void = runInNewContext('gc');
   collect({ type: 'major', execution: 'sync', flavor: 'last-resort' });
 }

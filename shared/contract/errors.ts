@@ -89,10 +89,10 @@ export function errorBodyV2(code: ErrorCode, message: string, requestId: string)
   const error = { title: title.trim(), detail, status, type: `${ERROR_DOCS_PATH}#${code}` };
   if (code !== 'BAD_REQUEST') return { meta: { requestId }, error };
   const [, field = '', rule = detail] = /^([\w.-]+): (.*)$/s.exec(detail) ?? [];
-  const [what = rule, ...fixes] = rule.split('; ');
+  const [problem = rule, ...fixes] = rule.split('; ');
   const location = field === '' || field === 'body' ? 'body' : `body.${field}`;
   const fix = fixes.length > 0 ? { fix: fixes.join('; ') } : {};
-  return { meta: { requestId }, error: { ...error, errors: [{ location, message: what, ...fix }] } };
+  return { meta: { requestId }, error: { ...error, errors: [{ location, message: problem, ...fix }] } };
 }
 
 const withoutKeys = (message: string) =>

@@ -23,8 +23,8 @@ export const ACCEPTED: readonly Accepted[] = [
   },
   {
     file: 'control-plane/redis/keys/key-import.ts',
-    before: "const found = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ours.has(keyId));",
-    after: "const found = records.filter(({ keyId }, i) => statuses[i] === 'OK' || !ours.has(keyId));",
+    before: "const completed = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ours.has(keyId));",
+    after: "const completed = records.filter(({ keyId }, i) => statuses[i] === 'OK' || !ours.has(keyId));",
     reason: 'Sets pointers that are there already to what they hold, which changes nothing.',
   },
   {
@@ -78,8 +78,8 @@ export const ACCEPTED: readonly Accepted[] = [
   })),
   {
     file: 'verifier/core/permissions.ts',
-    before: "while (this.#takes('OR')) parts.push(this.#all(depth));",
-    after: "while (this.#takes('OR')) parts.unshift(this.#all(depth));",
+    before: "while (this.#takes('OR')) parts.push(this.#conjunction(depth));",
+    after: "while (this.#takes('OR')) parts.unshift(this.#conjunction(depth));",
     reason: 'Any of them will do, in whatever order they are asked.',
   },
   {

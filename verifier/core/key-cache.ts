@@ -30,7 +30,7 @@ export interface Memory {
   /** There is no such record. */
   putAbsent?(keyId: string, epoch: Epoch): void;
   /** An epoch begins at a place of the log where there are so many identities. */
-  begins?(epoch: Epoch, identities: number): void;
+  beginEpoch?(epoch: Epoch, identities: number): void;
 }
 
 /** The rare parts of a key that answers show as they are, apart so that a plain key stays small. */

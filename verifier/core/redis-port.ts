@@ -124,7 +124,7 @@ export interface Session {
   /** Called once when the connection has ended. */
   onEnd(listener: () => void): void;
   /** Ends the conversation; `cut` also ends the connection it runs over, which may be stuck. */
-  end(how: 'quietly' | 'cut'): void;
+  end(mode: 'quietly' | 'cut'): void;
 }
 
 /** Redis, as far as a verifier needs it. */

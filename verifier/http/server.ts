@@ -58,7 +58,7 @@ export function createListener(options: ListenerOptions): Listener {
   let removeSocket: (() => void) | undefined;
   const server = serverOf(options, requests);
   const tooSlow = (socket: Duplex, requestId?: string) =>
-    requests.refuse(socket, new ApiError(...BROKEN.ERR_HTTP_REQUEST_TIMEOUT), requestId);
+    requests.refuse(socket, new ApiError(...BROKEN_REQUESTS.ERR_HTTP_REQUEST_TIMEOUT), requestId);
   const lane = options.lane?.(server, tooSlow);
   server.on('connection', (socket) => {
     sockets.add(socket);
@@ -136,9 +136,9 @@ function serverOf(options: ListenerOptions, requests: OpenRequests): Server {
   server.on('upgrade', (request, socket, head) => serve(request, responseOn(request, socket, head)));
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     const { code = '' } = error;
-    const isHttp = code.startsWith('HPE_') || code in BROKEN;
+    const isHttp = code.startsWith('HPE_') || code in BROKEN_REQUESTS;
     if (!isHttp || !socket.writable) return socket.destroy();
-    const broken: Readonly<Record<string, readonly [ErrorCode, string]>> = BROKEN;
+    const broken: Readonly<Record<string, readonly [ErrorCode, string]>> = BROKEN_REQUESTS;
     const [errorCode, message] = broken[code] ?? ['BAD_REQUEST', 'the request is not valid HTTP'];
     requests.refuse(socket, new ApiError(errorCode, message));
   });
@@ -146,7 +146,7 @@ function serverOf(options: ListenerOptions, requests: OpenRequests): Server {
 }
 
 /** Refusals that Node makes by itself, in the contract's words. */
-const BROKEN = {
+const BROKEN_REQUESTS = {
   HPE_HEADER_OVERFLOW: ['HEADERS_TOO_LARGE', 'headers: over the limit'],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ['PAYLOAD_TOO_LARGE', 'body: chunk extensions over the limit'],
   ERR_HTTP_REQUEST_TIMEOUT: ['REQUEST_TIMEOUT', 'the request did not arrive in time'],

@@ -150,7 +150,7 @@ class SidecarClient implements KeyVerifier {
     try {
       return await this.#postOnce(body, signal);
     } catch (error) {
-      if (!BROKEN.has(codeOf(error)) || signal.aborted) throw error;
+      if (!BROKEN_CONNECTION.has(codeOf(error)) || signal.aborted) throw error;
       return this.#postOnce(body, signal);
     }
   }
@@ -194,7 +194,7 @@ function wrongQuestion(text: string): WrongQuestion | undefined {
   }
 }
 
-const BROKEN: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
+const BROKEN_CONNECTION: ReadonlySet<string> = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 
 const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? (error as Error).name;
 const outage = (message: string) => new VerifierError('SERVICE_UNAVAILABLE', message);

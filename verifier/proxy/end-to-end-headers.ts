@@ -36,9 +36,9 @@ export function endToEndHeaders(
   for (let i = 0; i < raw.length; i += 2) {
     const name = raw[i] ?? '';
     const value = raw[i + 1] ?? '';
-    const lower = name.toLowerCase();
-    const staysBehind = HOP_BY_HOP.has(lower) || (connectionNames.has(lower) && !isNeeded(lower));
-    if (!staysBehind && !drop(lower, value)) headers.push(name, value);
+    const lowerName = name.toLowerCase();
+    const staysBehind = HOP_BY_HOP.has(lowerName) || (connectionNames.has(lowerName) && !isNeeded(lowerName));
+    if (!staysBehind && !drop(lowerName, value)) headers.push(name, value);
   }
   return headers;
 }

@@ -4,11 +4,11 @@ export function leadsTo(url: URL, host: string, port: number): boolean {
   if (urlPort !== port) return false;
   const urlHost = url.hostname.replace(/^\[|\]$/g, '');
   const isLocal = LOOPBACK.has(urlHost);
-  return urlHost === host || (isLocal && (ANY.has(host) || (isIpv4(urlHost) && isIpv4(host))));
+  return urlHost === host || (isLocal && (ANY_ADDRESS.has(host) || (isIpv4(urlHost) && isIpv4(host))));
 }
 
-const ANY: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
-const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '::1', 'localhost', ...ANY]);
+const ANY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '::1', 'localhost', ...ANY_ADDRESS]);
 
 /** Tells whether a host is the loopback of IPv4, where it is a loopback at all. */
 const isIpv4 = (host: string) => host === '127.0.0.1' || host === 'localhost';

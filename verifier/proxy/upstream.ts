@@ -118,8 +118,8 @@ export class UpstreamPool implements UpstreamStats {
     if (this.#path !== '' && mayClimb(options.target)) {
       throw new ApiError('BAD_REQUEST', 'path: must not lead above where it begins');
     }
-    const { keyId: holder } = options;
-    const place = holder === undefined ? undefined : this.#held.placeOf(holder);
+    const { keyId } = options;
+    const place = keyId === undefined ? undefined : this.#held.placeOf(keyId);
     const heldCount = place === undefined ? 0 : this.#held.at(place);
     if (heldCount >= this.#limits.connectionsMax - this.#inFlight)
       throw this.logFault(new UpstreamError('busy'), options);

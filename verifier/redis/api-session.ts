@@ -196,18 +196,18 @@ class RedisSession implements Session {
     else listener();
   }
 
-  end(how: 'quietly' | 'cut'): void {
+  end(mode: 'quietly' | 'cut'): void {
     if (this.#endListener) this.#line.endListeners.delete(this.#endListener);
     for (const [channel, listener] of this.#listeners) {
       if (this.#line.listeners.get(channel) !== listener) continue;
       this.#line.listeners.delete(channel);
-      if (this.#line.open && how === 'quietly') {
+      if (this.#line.open && mode === 'quietly') {
         this.#line.redis.unsubscribe(channel).catch(() => undefined); // the connection may just have ended
       }
     }
     const listener = this.#endListener;
     this.#endListener = undefined;
-    if (how === 'cut') cut(this.#line.redis);
+    if (mode === 'cut') cut(this.#line.redis);
     listener?.();
   }
 

@@ -90,7 +90,7 @@ export class AppliedLog {
       onBehind: () => this.#wake(),
     });
     this.#epoch = { apiId, lease, pools, current: true, used: true };
-    this.#memory.begins?.(this.#epoch, reply.identities);
+    this.#memory.beginEpoch?.(this.#epoch, reply.identities);
   }
 
   /**

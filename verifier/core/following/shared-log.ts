@@ -241,7 +241,7 @@ class Records implements Memory {
     return state?.epoch.current ? state : undefined;
   }
 
-  begins(epoch: Epoch, identities: number): void {
+  beginEpoch(epoch: Epoch, identities: number): void {
     this.#noIdentity = identities === 0 ? new State(epoch) : undefined;
   }
 

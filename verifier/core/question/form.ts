@@ -67,7 +67,7 @@ export const list = <T>(item: Form<T>, maxItems: number, description: string): F
   read(value, place, reading) {
     if (!Array.isArray(value) || value.length > maxItems)
       throw reading.refuse(`${place}: must be a list of at most ${maxItems}`);
-    return value.map((each: unknown, i) => item.read(each, `${place}.${i}`, reading));
+    return value.map((element: unknown, i) => item.read(element, `${place}.${i}`, reading));
   },
 });
 
