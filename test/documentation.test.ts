@@ -315,9 +315,8 @@ test("CONTRIBUTING's way along one request and one key leads where it says", asy
   }
 });
 
-test('a release is made as CONTRIBUTING says: number, changelog, manifests, tag and files', () => {
-  const contributing = readFileSync(join(ROOT, 'CONTRIBUTING.md'), 'utf8');
-  const releasing = /## Releasing[\s\S]*/.exec(contributing)?.[0] ?? '';
+test('a release is made as deploy/releasing.md says: number, changelog, manifests, tag and files', () => {
+  const releasing = readFileSync(join(ROOT, 'deploy/releasing.md'), 'utf8');
   const [recipe = '', check = ''] = [...releasing.matchAll(/```sh\n([\s\S]*?)```/g)].map(
     ([, code]) => code ?? '',
   );
