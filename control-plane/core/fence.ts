@@ -157,13 +157,13 @@ export class Fence {
         await this.#cover(apiId, api.open);
         coverAtMs = this.#clock.monotonicMs() + COVER_PERIOD_MS;
       }
-      const settled = new Set<Open>();
+      const ended = new Set<Open>();
       const lowest = api.open.slice(0, POLL_BATCH);
-      await Promise.all(lowest.map(async (change) => (await this.#inspect(change)) && settled.add(change)));
+      await Promise.all(lowest.map(async (change) => (await this.#inspect(change)) && ended.add(change)));
       // Of many, those after them may be settled as well.
-      goesOn = settled.size === POLL_BATCH;
-      if (settled.size > 0) {
-        api.open = api.open.filter((change) => !settled.has(change));
+      goesOn = ended.size === POLL_BATCH;
+      if (ended.size > 0) {
+        api.open = api.open.filter((change) => !ended.has(change));
         api.latestMs = this.#clock.monotonicMs();
       }
     }
@@ -187,9 +187,9 @@ export class Fence {
       const closing = await this.#log.close(apiId, change);
       if (closing.state === 'LOST') return this.#settle(change, 'lost');
       change.followers = closing.followers;
-      const removed = closing.removed.map((name) => ({ name }));
-      this.#events.killed(apiId, [...removed, ...closing.killed], sequence);
-      if (removed.length > 0) this.#events.reaped(apiId, removed);
+      const removals = closing.removed.map((name) => ({ name }));
+      this.#events.killed(apiId, [...removals, ...closing.killed], sequence);
+      if (removals.length > 0) this.#events.reaped(apiId, removals);
       this.reapLater(apiId, closing.killed, closing.leaseMs);
       return this.#settle(change, 'fence');
     } catch {
@@ -199,11 +199,11 @@ export class Fence {
 
   /** Writes a no-op that all replicas confirm, which proves that they hold everything before it too. */
   async #cover(apiId: string, open: readonly Open[]): Promise<void> {
-    const unreplicated = open.filter((change) => !change.replicated);
+    const changes = open.filter((change) => !change.replicated);
     try {
       const noop = await this.#log.write({ apiId, operation: 'noop', keyId: '', fields: {} });
       if (noop.status !== 'OK' || !noop.replicated) return;
-      for (const change of unreplicated) {
+      for (const change of changes) {
         const { keyId, sequence, hash } = change;
         // A deposed primary may answer this, while the no-op was written at its successor, which lacks the change.
         const question = { apiId, keyId, sequence, hash, replicated: false, names: 0, later: noop };

@@ -81,20 +81,20 @@ export class Propagator {
 
   /**
    * Writes a change and answers when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`.
-   * @param onWritten told what was written, as soon as it is
+   * @param onWrite told what was written, as soon as it is
    * @returns undefined when there is no such key or API
    * Rejects with SERVICE_UNAVAILABLE (not written, or outcome unknown), CONFLICT or VERIFIERS_TOO_OLD.
    */
   async apply(
     write: Write,
     waitMs = Number.POSITIVE_INFINITY,
-    onWritten?: (written: LogEntry) => void,
+    onWrite?: (entry: LogEntry) => void,
   ): Promise<Propagation | undefined> {
     const end = this.#pending.begin(write);
     const startedAtMs = this.#options.clock.monotonicMs();
     const entry = await this.#write(write, end);
     if (!entry) return undefined;
-    onWritten?.(entry);
+    onWrite?.(entry);
     const trackedChange = this.#tracker.begin({ write, entry });
     trackedChange.completion.then(end, end);
 
@@ -127,7 +127,7 @@ export class Propagator {
     } catch (error) {
       throw partialWriteError(error);
     } finally {
-      void Promise.allSettled(trackedChanges.map(({ completion: done }) => done)).then(end);
+      void Promise.allSettled(trackedChanges.map(({ completion }) => completion)).then(end);
     }
     const firsts = trackedChanges.map(({ entry }) => entry);
     const durability = this.#options.durable(apiId);
@@ -253,6 +253,6 @@ export class Propagator {
 
 /** Resolves when all of several changes are complete. */
 async function togetherBy(trackedChanges: readonly TrackedChange[]): Promise<'acks' | 'fence'> {
-  const ends = await Promise.all(trackedChanges.map(({ completion: done }) => done));
+  const ends = await Promise.all(trackedChanges.map(({ completion }) => completion));
   return ends.includes('fence') ? 'fence' : 'acks';
 }

@@ -72,17 +72,16 @@ export class ChangeTracker {
     const { promise, resolve, reject } = Promise.withResolvers<'acks' | 'fence'>();
     promise.catch(() => undefined);
     const trackedChange = newTrackedChange(this.#track(last, changes.length), promise);
-    for (const { write, entry: written } of changes)
-      trackedChange.sequences.set(write.keyId, written.sequence);
+    for (const { write, entry } of changes) trackedChange.sequences.set(write.keyId, entry.sequence);
     this.#accompanyTogether(trackedChange, changes).then(resolve, reject);
     return trackedChange;
   }
 
   async #accompany(
     trackedChange: TrackedChange,
-    { write, entry: written }: WrittenChange,
+    { write, entry: firstEntry }: WrittenChange,
   ): Promise<'acks' | 'fence'> {
-    for (let condition = written.previousVersion; ; ) {
+    for (let condition = firstEntry.previousVersion; ; ) {
       const outcome = await trackedChange.entry.settled;
       if (outcome !== 'lost') return outcome;
       if (!isRefusal(write)) throw new ApiError('CONFLICT', 'the write was lost in a failover of Redis');
@@ -139,9 +138,9 @@ export class ChangeTracker {
   }
 }
 
-const newTrackedChange = (entry: PendingEntry, done: TrackedChange['completion']): TrackedChange => ({
+const newTrackedChange = (entry: PendingEntry, completion: TrackedChange['completion']): TrackedChange => ({
   entry,
-  completion: done,
+  completion,
   failures: new Map(),
   sequences: new Map(),
 });

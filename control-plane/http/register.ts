@@ -32,7 +32,8 @@ export function register(app: App, operations: readonly Operation[], services: S
       method: isQuery(operation) ? 'GET' : 'POST',
       url: `/v1/${name}`,
       schema: schemaOf(operation),
-      handler: async (request) => operation.handle(await authorized(operation, request, services), services),
+      handler: async (request) =>
+        operation.handle(await withAuthorization(operation, request, services), services),
     });
     if (!v2) continue;
     app.route({
@@ -41,7 +42,7 @@ export function register(app: App, operations: readonly Operation[], services: S
       url: `/v2/${v2.name ?? name}`,
       schema: schemaOfFace(operation, v2),
       handler: async (request) => {
-        const call = await authorized(operation, request, services);
+        const call = await withAuthorization(operation, request, services);
         const body = call.request;
         call.request = await v2.toRequest(body, services);
         const response = await operation.handle(call, services);
@@ -53,7 +54,11 @@ export function register(app: App, operations: readonly Operation[], services: S
 }
 
 /** Returns the call of a request whose permissions have been checked, where the operation does not do that itself. Rejects with ApiError. */
-async function authorized(operation: Operation, { call }: FastifyRequest, { keys }: Services): Promise<Call> {
+async function withAuthorization(
+  operation: Operation,
+  { call }: FastifyRequest,
+  { keys }: Services,
+): Promise<Call> {
   if (!call) throw new Error('a route was not behind the hooks');
   if (!operation.authorizesItself) await authorize(operation, call, keys);
   return call;
@@ -64,7 +69,7 @@ function schemaOf(operation: Operation) {
   const { name, id, request, response, summary, description } = operation;
   return {
     ...(isQuery(operation) ? { querystring: request } : { body: request, 'x-example': operation.example }),
-    ...described(operation, { name, ...(id === undefined ? {} : { id }), summary, description }),
+    ...openapiSchema(operation, { name, ...(id === undefined ? {} : { id }), summary, description }),
     response: { 200: response },
   };
 }
@@ -75,12 +80,12 @@ function schemaOfFace(operation: Operation, face: Face) {
   return {
     body: face.request,
     'x-example': face.example,
-    ...described(operation, { name, summary, description }),
+    ...openapiSchema(operation, { name, summary, description }),
     response: { 200: envelope(face) },
   };
 }
 
-function described(
+function openapiSchema(
   { permissions, errors }: Operation,
   { name, id, summary, description }: Pick<Operation, 'name' | 'id' | 'summary' | 'description'>,
 ) {

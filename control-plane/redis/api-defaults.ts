@@ -19,19 +19,19 @@ export class SeenDefaults {
   readonly #texts = new Map<string, string>();
 
   of(apiId: string): string {
-    return this.#texts.get(apiId) ?? NONE;
+    return this.#texts.get(apiId) ?? NO_VALUE;
   }
 
   saw(apiId: string, defaults: string): void {
     this.#texts.delete(apiId);
-    if (defaults === NONE) return;
+    if (defaults === NO_VALUE) return;
     this.#texts.set(apiId, defaults);
     const [oldest] = this.#texts.keys();
     if (this.#texts.size > APIS_MAX && oldest !== undefined) this.#texts.delete(oldest);
   }
 }
 
-const NONE = ' ';
+const NO_VALUE = ' ';
 
 /** Parses `prefix bytes`; each is `''` where there is none. */
 export function parseDefaults(text: string): ApiDefaults {

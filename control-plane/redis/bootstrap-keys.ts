@@ -50,7 +50,7 @@ export class BootstrapWatch {
   readonly #ids: string;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #reported = new Set<string>();
+  readonly #reportedIds = new Set<string>();
   readonly #stop = new AbortController();
   #differing = 0;
 
@@ -90,14 +90,14 @@ export class BootstrapWatch {
     const others = (await this.#nodes.within(redis, reply)) as string[];
     this.#differing = others.length;
     for (const ids of others) {
-      if (this.#reported.has(ids)) continue;
-      this.#reported.add(ids);
+      if (this.#reportedIds.has(ids)) continue;
+      this.#reportedIds.add(ids);
       this.#log.warn(
         { ours: this.#ids.split(','), theirs: ids.split(',') },
         'another control plane has other bootstrap root keys: right during a rotation only',
       );
     }
-    for (const reportedIds of this.#reported)
-      if (!others.includes(reportedIds)) this.#reported.delete(reportedIds);
+    for (const reportedIds of this.#reportedIds)
+      if (!others.includes(reportedIds)) this.#reportedIds.delete(reportedIds);
   }
 }

@@ -172,7 +172,7 @@ export class RedisChangeLog implements BatchedChangeLog {
     const { head, log, members } = apiKeys(apiId);
     const kill = -randomInt(1, KILL_MAX);
     const reply = await this.#read(closeScript, apiId, [head, log, members], [sequence, hash, kill, server]);
-    const [state, followers, leaseMs, removed, ...names] = reply as [
+    const [state, followers, leaseMs, removedCount, ...names] = reply as [
       string,
       number,
       string,
@@ -184,8 +184,8 @@ export class RedisChangeLog implements BatchedChangeLog {
       state: 'INTACT',
       followers,
       leaseMs: Number(leaseMs),
-      removed: names.slice(0, removed),
-      killed: names.slice(removed).map((name) => ({ name, kill })),
+      removed: names.slice(0, removedCount),
+      killed: names.slice(removedCount).map((name) => ({ name, kill })),
     };
   }
 

@@ -56,11 +56,11 @@ export class RedisSweepStore implements SweepStore {
         redis.zrangebyscore(members, '-inf', '(0', 'WITHSCORES'),
       ]),
     );
-    const [sequence, granted, fenced, token, created, deleted] = fields;
+    const [sequence, grantedMs, fencedMs, token, created, deleted] = fields;
     return {
       sequence: sequenceOf(sequence),
-      grantedMs: Number(granted ?? 0),
-      fencedMs: Number(fenced ?? 0),
+      grantedMs: Number(grantedMs ?? 0),
+      fencedMs: Number(fencedMs ?? 0),
       token: token ?? '',
       created: Boolean(created),
       deleted: Boolean(deleted),
@@ -102,10 +102,10 @@ export class RedisSweepStore implements SweepStore {
   }
 
   async forget(apiId: string): Promise<boolean> {
-    const { head, log, members, index, creations, held } = apiKeys(apiId);
+    const { head, log, members, index, creations, held: heldKey } = apiKeys(apiId);
     const { reply } = await this.#writer.run(
       forgetScript,
-      [head, log, members, index, creations, held, apiUsageKey(apiId), tagUsageKey(apiId, '')],
+      [head, log, members, index, creations, heldKey, apiUsageKey(apiId), tagUsageKey(apiId, '')],
       keptDays(this.#now()),
     );
     if (reply !== 1) return false;

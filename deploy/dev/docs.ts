@@ -214,8 +214,8 @@ function numbersTable(): string {
   const rows = HEADLINES.map(([question, row]) => {
     const result = results.find(({ name }) => name === row);
     if (result === undefined) throw new Error(`bench/results.json has no row "${row}"`);
-    const { value, target = '', met } = result;
-    return `| ${question} | ${value} | ${target}${target === '' || met ? '' : ', **not met**'} |`;
+    const { value, target = '', met: isMet } = result;
+    return `| ${question} | ${value} | ${target}${target === '' || isMet ? '' : ', **not met**'} |`;
   });
   return ['| | measured | target |', '|---|---|---|', ...rows].join('\n');
 }

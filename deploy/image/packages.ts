@@ -89,8 +89,8 @@ function writePackage(target: string, pages: string, fields: Readonly<Record<str
   writeFileSync(join(target, 'package.json'), `${JSON.stringify(manifest, null, 2)}\n`);
   for (const page of globSync('*.md', { cwd: pages })) {
     const text = readFileSync(join(pages, page), 'utf8');
-    const own = text.replace(/\[([^\]]+)\]\((?!https?:|#|[\w-]+\.md[)#])[^)]+\)/g, '$1');
-    writeFileSync(join(target, page), own);
+    const packageText = text.replace(/\[([^\]]+)\]\((?!https?:|#|[\w-]+\.md[)#])[^)]+\)/g, '$1');
+    writeFileSync(join(target, page), packageText);
   }
   cpSync('LICENSE', join(target, 'LICENSE'));
 }

@@ -1,6 +1,6 @@
 import { ERRORS, type ErrorCode, errorBody, errorBodyV2 } from './errors.ts';
 
-const RETRIED: ReadonlySet<string> = new Set<ErrorCode>(['RATE_LIMITED', 'SERVICE_UNAVAILABLE']);
+const RETRYABLE: ReadonlySet<string> = new Set<ErrorCode>(['RATE_LIMITED', 'SERVICE_UNAVAILABLE']);
 const RETRY_AFTER = { 'Retry-After': { description: 'Seconds.', schema: { type: 'integer' } } };
 
 const CODE = { type: 'string', enum: Object.keys(ERRORS), description: 'Never renamed, never reused.' };
@@ -54,7 +54,7 @@ const components = (schema: object, example: (code: ErrorCode) => object) => ({
       code,
       {
         description: `${code}. ${ERRORS[code][1]}`,
-        ...(RETRIED.has(code) ? { headers: RETRY_AFTER } : {}),
+        ...(RETRYABLE.has(code) ? { headers: RETRY_AFTER } : {}),
         content: {
           'application/json': { schema: { $ref: '#/components/schemas/Error' }, example: example(code) },
         },

@@ -20,7 +20,7 @@ export function newRequestId(): string {
  * as, and what pairs replies with their requests.
  */
 export function uniqueTexts(): () => string {
-  const own = randomBytes(12).toString('base64url');
+  const newId = randomBytes(12).toString('base64url');
   let next = 0;
-  return () => `${own}.${(next++).toString(36)}`;
+  return () => `${newId}.${(next++).toString(36)}`;
 }

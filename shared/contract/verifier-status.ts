@@ -45,7 +45,7 @@ export interface Following {
 }
 
 /** Most APIs in one report, so that it stays below about 20 KiB. */
-export const APIS_SHOWN_MAX = 100;
+export const APIS_LISTED_MAX = 100;
 
 /** The header by which a verifier's `/openapi.json` tells who it is. */
 export const VERIFIER_ID_HEADER = 'X-Verifier-Id';

@@ -6,7 +6,7 @@ import { LogOutput } from './log-output.ts';
 export type Logger = Pick<pino.Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
 
 const SECRETS = new Set(['key', 'secret', 'rootKey', 'password', 'authorization']);
-const CENSORED = '[redacted]';
+const PLACEHOLDER = '[redacted]';
 
 /**
  * The process's logger: JSON lines on standard output. Fields that could hold a secret are cut out wherever
@@ -54,7 +54,7 @@ function withoutSecrets(fields: Record<string, unknown>, isPart = false): Record
   let safe = fields;
   for (const [name, value] of Object.entries(fields)) {
     const safeValue = SECRETS.has(name)
-      ? CENSORED
+      ? PLACEHOLDER
       : isPart || !isPlain(value)
         ? value
         : withoutSecrets(value, true);

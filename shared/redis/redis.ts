@@ -63,7 +63,7 @@ export class RedisNodes {
   connection(key: string, lane = 'main'): Redis | Promise<Redis> {
     if (this.#closed) return Promise.reject(unavailable('shutting down'));
     if (!this.isCluster) return this.#open(undefined, lane);
-    return this.#ownerOf(key).then((node) => this.#open(node, lane));
+    return this.#nodeOf(key).then((node) => this.#open(node, lane));
   }
 
   /** Ready connections to all primaries: of a Cluster as it is now, else the one. Rejects as `connection` does. */
@@ -152,13 +152,13 @@ export class RedisNodes {
     }
   }
 
-  async #ownerOf(key: string): Promise<Node> {
+  async #nodeOf(key: string): Promise<Node> {
     const slot = slotOf(key);
-    const find = () => this.#slots.find(({ from, to }) => from <= slot && slot <= to)?.node;
-    const present = find();
+    const lookUp = () => this.#slots.find(({ from, to }) => from <= slot && slot <= to)?.node;
+    const present = lookUp();
     if (present) return present;
     await this.#loadSlots();
-    const node = find();
+    const node = lookUp();
     if (!node) throw unavailable('no node of the Redis Cluster owns this slot');
     return node;
   }

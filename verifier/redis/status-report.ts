@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { generateId } from '#shared/contract/key-format.ts';
 import { PROTOCOL } from '#shared/contract/protocol.ts';
 import {
-  APIS_SHOWN_MAX,
+  APIS_LISTED_MAX,
   type FollowedApi,
   type Following,
   type VerifierStatus,
@@ -80,7 +80,7 @@ export class StatusReport {
     const apis = followers
       .map((each) => ({ apiId: each.apiId, ...standingOf(each) }))
       .sort(worstFirst)
-      .slice(0, APIS_SHOWN_MAX);
+      .slice(0, APIS_LISTED_MAX);
     return {
       id: this.id,
       host: hostname(),

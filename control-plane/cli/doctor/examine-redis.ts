@@ -12,7 +12,7 @@ import { crashFaults, evictionFaults, type RedisFacts, readFacts } from '../../r
 import { examineFleet } from './examine-fleet.ts';
 import type { Finding } from './finding.ts';
 
-const rightsScript = new Script(new URL('../../redis/lua/check-rights.lua', import.meta.url));
+const permissionsScript = new Script(new URL('../../redis/lua/check-rights.lua', import.meta.url));
 
 const K = 'kf:{!doctor}:x';
 /** Every command of the control plane, as it would be run. */
@@ -149,7 +149,7 @@ async function commandsCheck(nodes: RedisNodes, config: Config): Promise<Finding
   const commands = [...NECESSARY, ...NEEDLESS];
   let denials: Set<string>;
   try {
-    const reply = await nodes.within(redis, rightsScript.run(redis, [apiList], commands));
+    const reply = await nodes.within(redis, permissionsScript.run(redis, [apiList], commands));
     denials = new Set(reply as string[]);
   } catch (error) {
     return { check, found: reason(error), change: `permit +eval and +evalsha on ~kf:*` };

@@ -3,20 +3,20 @@ import type { operations } from '../../http/operations/index.ts';
 
 type Operation = (typeof operations)[number];
 /** The answer of each operation, by the schema that the server serialises by. */
-type Answers = { [Name in Operation['name']]: Static<Extract<Operation, { name: Name }>['response']> };
+type Responses = { [Name in Operation['name']]: Static<Extract<Operation, { name: Name }>['response']> };
 
 /** A key as getKey and listKeys answer it. */
-export type Key = Answers['keys.getKey'];
+export type Key = Responses['keys.getKey'];
 /** An identity as getIdentity returns it. */
-export type Identity = Answers['identities.getIdentity'];
+export type Identity = Responses['identities.getIdentity'];
 /** A role as listRoles answers it. */
-export type Role = Answers['permissions.listRoles'][number];
+export type Role = Responses['permissions.listRoles'][number];
 /** Progress of a change. */
-export type Propagation = Answers['keys.updateKey']['propagation'];
+export type Propagation = Responses['keys.updateKey']['propagation'];
 /** One management call. */
-export type AuditEvent = Answers['audit.listEvents']['events'][number];
+export type AuditEvent = Responses['audit.listEvents']['events'][number];
 /** A verifier as it reported itself. */
-export type Verifier = Answers['fleet.listVerifiers']['verifiers'][number];
+export type Verifier = Responses['fleet.listVerifiers']['verifiers'][number];
 type Input = Readonly<Record<string, unknown>>;
 
 /** Reason why a call failed: the API's code, or UNREACHABLE where no answer of the API came. */
@@ -69,10 +69,10 @@ export function signOut(reason = ''): void {
 }
 
 /** Calls the API as who is signed in; ends the session where the root key is no longer accepted. */
-export async function call<Name extends keyof Answers>(
+export async function call<Name extends keyof Responses>(
   operation: Name,
   input: Input = {},
-): Promise<Answers[Name]> {
+): Promise<Responses[Name]> {
   try {
     return await send(operation, input, rootKey);
   } catch (error) {
@@ -94,11 +94,11 @@ export async function listVerifiers(): Promise<Verifier[]> {
   return verifiers;
 }
 
-async function send<Name extends keyof Answers>(
+async function send<Name extends keyof Responses>(
   operation: Name,
   input: Input,
   as: string,
-): Promise<Answers[Name]> {
+): Promise<Responses[Name]> {
   const reads = /\.(get|list)/.test(operation);
   const url = new URL(operation, BASE);
   const entries = Object.entries(input).filter(([, value]) => value !== undefined && value !== '');

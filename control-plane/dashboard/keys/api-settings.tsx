@@ -33,9 +33,9 @@ export function DefaultFields({ of }: { of?: Defaults }) {
 }
 
 /** The entered defaults; `none` stands for those that are empty. */
-export function enteredDefaults<None>(entry: FormEntry, none: None) {
+export function enteredDefaults<None>(entry: FormEntry, emptyValue: None) {
   const [prefix, bytes] = [entry('defaultPrefix'), entry('defaultBytes')];
-  return { defaultPrefix: prefix || none, defaultBytes: bytes ? Number(bytes) : none };
+  return { defaultPrefix: prefix || emptyValue, defaultBytes: bytes ? Number(bytes) : emptyValue };
 }
 
 /** An API's name and the defaults of its new keys, to be changed. */

@@ -50,12 +50,12 @@ export function Overview() {
 function Tiles({ verifiers, last }: { verifiers: readonly Verifier[]; last: Sample | undefined }) {
   const memory = sum(verifiers, ({ verdicts }) => verdicts.memory);
   const redis = sum(verifiers, ({ verdicts }) => verdicts.redis);
-  const refused = last && REFUSALS.reduce((total, code) => total + last.codes[code], 0);
+  const refusals = last && REFUSALS.reduce((total, code) => total + last.codes[code], 0);
   const live = verifiers.filter(({ apis }) => apis.every(({ state }) => state === 'live')).length;
   return (
     <dl class="tiles">
       <Tile name="Verifications a second">{last ? number(last.memory + last.redis) : '…'}</Tile>
-      <Tile name="Refused a second">{refused === undefined ? '…' : number(refused)}</Tile>
+      <Tile name="Refused a second">{refusals === undefined ? '…' : number(refusals)}</Tile>
       <Tile name="Answered from memory">
         {share(last && last.memory + last.redis > 0 ? last : { memory, redis })}
       </Tile>

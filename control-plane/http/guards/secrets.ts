@@ -21,9 +21,9 @@ export function refuseSecrets(
 ): void {
   app.addHook('preValidation', async ({ call }) => {
     if (!call) return;
-    const sent = Object(call.request) as object;
-    for (const [field, text] of textsIn(sent)) if (isOurs(text, bootstrapKeys)) throw misplacement(field);
-    for (const [field, text] of Object.entries(sent)) {
+    const body = Object(call.request) as object;
+    for (const [field, text] of textsIn(body)) if (isOurs(text, bootstrapKeys)) throw misplacement(field);
+    for (const [field, text] of Object.entries(body)) {
       if (!CALLER_IDS.has(field) || typeof text !== 'string' || text.length < LENGTH_MIN.foreign) continue;
       if ((await keys.lookUp(hashSecret(text))) !== undefined) throw misplacement(field);
     }
@@ -35,9 +35,9 @@ export const isOurs = (text: string, bootstrapKeys: BootstrapKeys): boolean =>
   isWellFormed(text) ||
   (text.length >= LENGTH_MIN.bootstrap && bootstrapKeys.idOf(hashSecret(text)) !== undefined);
 
-/** The texts of a request, each after the name of the field that holds it, or the list of them; however deep it is. */
-function* textsIn(sent: object): Generator<readonly [field: string, text: string]> {
-  const open: [field: string, value: unknown][] = [['body', sent]];
+/** Yields the texts of a request, each after the name of the field that holds it, or the list of them; however deep it is. */
+function* textsIn(body: object): Generator<readonly [field: string, text: string]> {
+  const open: [field: string, value: unknown][] = [['body', body]];
   for (let each = open.pop(); each !== undefined; each = open.pop()) {
     const [field, value] = each;
     if (typeof value === 'string') yield [field, value];

@@ -124,7 +124,7 @@ export class Call<Request = unknown> {
     await this.#writeRecord;
     if (this.#writeRecord !== undefined && outcome === 'OK') return;
     // Where Redis does not say whether there is the API of a refused call, there is none.
-    const apiId = this.#sent('apiId') ?? '';
+    const apiId = this.#textOf('apiId') ?? '';
     const isApi =
       kind === 'done' || (API_ID.test(apiId) && (await this.#apis.isKnown(apiId).catch(() => false)));
     await this.#audit.record(kind, this.#event(outcome, this.#subject(isApi), this.#effect));
@@ -142,15 +142,15 @@ export class Call<Request = unknown> {
    */
   #subject(isApi = true): Subject {
     const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId'] as const).flatMap((name) => {
-      const id = this.#sent(name);
+      const id = this.#textOf(name);
       return id === undefined ? [] : [[name, name === 'apiId' && isApi ? id : idAsSent(id)]];
     });
     return { ...Object.fromEntries(ids), ...this.#subjectNotes };
   }
 
-  #sent(name: string): string | undefined {
-    const sent: unknown = Object(this.request)[name];
-    return typeof sent === 'string' ? sent : undefined;
+  #textOf(name: string): string | undefined {
+    const value: unknown = Object(this.request)[name];
+    return typeof value === 'string' ? value : undefined;
   }
 }
 

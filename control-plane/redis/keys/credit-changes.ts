@@ -41,8 +41,8 @@ export class Credits {
   }
 
   async #poll(apiId: string, keyId: string): Promise<string[]> {
-    const { members, held } = apiKeys(apiId);
-    const keys = [recordKey(apiId, keyId), members, held];
+    const { members, held: heldKey } = apiKeys(apiId);
+    const keys = [recordKey(apiId, keyId), members, heldKey];
     const { reply } = await this.#writer.run(settleScript, keys, [poolKey(apiId, '')]);
     return reply as string[];
   }

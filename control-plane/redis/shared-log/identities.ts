@@ -55,7 +55,7 @@ export class Identities {
   async create(
     { externalId, ...fields }: Omit<Identity, 'id'>,
     waitMs: number | undefined,
-    onWritten: (written: LogEntry) => void,
+    onWritten: (entry: LogEntry) => void,
   ): Promise<{ readonly identityId: string; readonly propagation: Propagation }> {
     const { propagator, writer, clock, leaseMs } = this.#options;
     await this.holdOff(externalId, fields.apiIds);

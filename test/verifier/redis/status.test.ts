@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { perVerdict } from '../../../shared/contract/verdict-codes.ts';
-import { APIS_SHOWN_MAX, type VerifierStatus } from '../../../shared/contract/verifier-status.ts';
+import { APIS_LISTED_MAX, type VerifierStatus } from '../../../shared/contract/verifier-status.ts';
 import type { RedisNodes } from '../../../shared/redis/redis.ts';
 import type { Verifier } from '../../../verifier/core/verifier.ts';
 import { StatusReport } from '../../../verifier/redis/status-report.ts';
@@ -61,8 +61,8 @@ test('of more APIs than a report has room for it has those in trouble, the worst
     ['short', 'live'],
     ['api_0', 'live'],
   ]);
-  expect(apis).toHaveLength(APIS_SHOWN_MAX);
-  expect(apisNotShown).toBe(followers.length - APIS_SHOWN_MAX);
+  expect(apis).toHaveLength(APIS_LISTED_MAX);
+  expect(apisNotShown).toBe(followers.length - APIS_LISTED_MAX);
   const stopped = report.stop();
   await timeline.run(5000);
   await Promise.all([running, stopped]);

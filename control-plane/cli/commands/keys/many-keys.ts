@@ -34,7 +34,7 @@ type Result =
   | { result: 'updated' | 'deleted' }
   | { result: 'refused'; keyId: string; code: string; message: string };
 
-interface Answer {
+interface ManyResponse {
   readonly results: readonly Result[];
   readonly propagation?: Propagation;
   readonly cursor?: string;
@@ -104,8 +104,8 @@ function patiently(
   input: object,
   stop: AbortSignal,
   say: (text: string) => void,
-): Promise<Answer> {
-  return callPatiently<Answer>(client, operation, input, stop, say);
+): Promise<ManyResponse> {
+  return callPatiently<ManyResponse>(client, operation, input, stop, say);
 }
 
 /** Sends the ids, several calls at once, until they are done or somebody asks to stop. */
@@ -167,7 +167,7 @@ class Tally {
     this.#total = total;
   }
 
-  add({ results, propagation }: Answer): void {
+  add({ results, propagation }: ManyResponse): void {
     for (const each of results) {
       if (each.result !== 'refused') this.#changes++;
       else this.#tell(each);

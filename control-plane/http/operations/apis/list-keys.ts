@@ -50,9 +50,9 @@ export const listKeys = operation({
     data: List(KeyData),
     paged: true,
     example: { apiId: 'shop', limit: 100 },
-    toRequest({ decrypt = false, revalidateKeysCache: _none, limit, ...given }) {
+    toRequest({ decrypt = false, revalidateKeysCache: _cacheOption, limit, ...query }) {
       refuseKeptSecrets({ decrypt });
-      return { ...given, limit: String(limit), sort: 'createdAt' as const };
+      return { ...query, limit: String(limit), sort: 'createdAt' as const };
     },
     toAnswer: ({ keys, cursor }) => ({ data: keys.map(keyDataOf), pagination: pagination(cursor) }),
   },

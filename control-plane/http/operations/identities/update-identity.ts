@@ -36,7 +36,7 @@ export const updateIdentity = operation({
   example: { externalId: 'ada', enabled: false },
   neverShed: true,
   async handle(call, { identities, propagator }) {
-    const { waitMs, identityId: _id, externalId: _owner, ...patch } = call.request;
+    const { waitMs, identityId: _id, externalId: _externalId, ...patch } = call.request;
     checkMeta(patch.meta ?? {});
     checkLimits(patch.ratelimits);
     const fields = storedFields(patch);

@@ -53,10 +53,10 @@ export const createKey = operation({
     }),
     data: Type.Object({ keyId: Id('the key'), key: Secret }),
     example: { apiId: 'shop', name: 'Ada', credits: { remaining: 100 } },
-    toRequest({ recoverable = false, credits, ratelimits, ...given }) {
+    toRequest({ recoverable = false, credits, ratelimits, ...fields }) {
       refuseKeptSecrets({ recoverable });
       const { ratelimit, ...limits } = limitFields(ratelimits ?? []);
-      return { ...given, ...newCreditFields(credits), ...(ratelimit ? { ratelimit } : {}), ...limits };
+      return { ...fields, ...newCreditFields(credits), ...(ratelimit ? { ratelimit } : {}), ...limits };
     },
     toAnswer: (data) => ({ data }),
   },

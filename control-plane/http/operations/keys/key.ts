@@ -12,14 +12,14 @@ import type { Services } from '../services.ts';
 /** An id of a key, for examples. */
 export const keyIdExample = 'key_0mzc9k4q8r2wfXa1Bc2d';
 
-const { enabled, expires, ...described } = FIELDS_VIEW;
+const { enabled, expires, ...fieldViews } = FIELDS_VIEW;
 /** A key as admins see it. */
 export const KeyView = Type.Object({
   id: Id('the key'),
   keyId: Type.String({ description: 'The same.' }),
   apiId: Id('its API'),
   start: Type.String({ description: 'Beginning of the secret.' }),
-  ...described,
+  ...fieldViews,
   ...CREDITS_VIEW,
   identity: Type.Optional(
     Type.Object(

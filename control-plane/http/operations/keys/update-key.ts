@@ -36,8 +36,8 @@ export const updateKey = operation({
     }),
     data: EmptyData,
     example: { keyId: keyIdExample, enabled: false },
-    toRequest({ credits, ratelimits, ...given }) {
-      return { ...given, ...changedCreditFields(credits), ...(ratelimits ? limitFields(ratelimits) : {}) };
+    toRequest({ credits, ratelimits, ...fields }) {
+      return { ...fields, ...changedCreditFields(credits), ...(ratelimits ? limitFields(ratelimits) : {}) };
     },
     toAnswer: nothingOnceComplete,
   },

@@ -6,7 +6,7 @@ import { Fields, Name } from '../request-parts.ts';
 import { Secret } from '../response-parts.ts';
 import { requireCovered } from './coverage.ts';
 
-const PERMISSIONS_SHOWN_MAX = 20;
+const PERMISSIONS_LISTED_MAX = 20;
 
 export const createRootKey = operation({
   name: 'rootKeys.createRootKey',
@@ -34,9 +34,9 @@ export const createRootKey = operation({
 });
 
 const shorten = (permissions: readonly string[]) =>
-  permissions.length <= PERMISSIONS_SHOWN_MAX
+  permissions.length <= PERMISSIONS_LISTED_MAX
     ? permissions
     : [
-        ...permissions.slice(0, PERMISSIONS_SHOWN_MAX),
-        `and ${permissions.length - PERMISSIONS_SHOWN_MAX} more`,
+        ...permissions.slice(0, PERMISSIONS_LISTED_MAX),
+        `and ${permissions.length - PERMISSIONS_LISTED_MAX} more`,
       ];

@@ -6,11 +6,11 @@ import { FIELDS, Id, List, Time } from '../../../core/schemas/field-schemas.ts';
 import { RoleName } from '../../../core/schemas/role-schemas.ts';
 import type { UsedKey } from '../keys/key.ts';
 import {
+  CreditsSchema,
+  creditsView,
   GivenRatelimits,
-  ShownCredits,
-  ShownRatelimits,
-  shownCredits,
-  shownLimits,
+  limitsView,
+  RatelimitsSchema,
 } from './limits-and-credits.ts';
 
 /** A key as the second generation of the interface has it. */
@@ -61,15 +61,15 @@ export const KeyData = Type.Object({
   expires: Type.Optional(expires),
   permissions: Type.Optional(List(Type.String())),
   roles: Type.Optional(List(Type.String({ description: 'The name of a role.' }))),
-  credits: Type.Optional(ShownCredits),
+  credits: Type.Optional(CreditsSchema),
   identity: Type.Optional(Type.Object({ id: Id('the identity'), externalId: Type.String() })),
-  ratelimits: Type.Optional(ShownRatelimits),
+  ratelimits: Type.Optional(RatelimitsSchema),
 });
 
 /** Returns a key that an operation answered, in this form. */
 export function keyDataOf(key: Static<typeof UsedKey>): Static<typeof KeyData> {
   const { keyId, start, enabled, name, meta, externalId, createdAt, updatedAt, lastUsedAt, expires } = key;
-  const limits = shownLimits(keyId, key);
+  const limits = limitsView(keyId, key);
   return {
     ...{ keyId, start, enabled, createdAt },
     ...(name === undefined ? {} : { name }),
@@ -79,7 +79,7 @@ export function keyDataOf(key: Static<typeof UsedKey>): Static<typeof KeyData> {
     ...(expires === undefined ? {} : { expires }),
     ...(key.permissions?.length ? { permissions: key.permissions } : {}),
     ...(key.roles?.length ? { roles: key.roles } : {}),
-    ...shownCredits(key),
+    ...creditsView(key),
     // Who has an external id is an identity, whether or not there is anything else to tell of it.
     ...(externalId === undefined ? {} : { identity: { id: identityIdOf(externalId), externalId } }),
     ...(limits.length > 0 ? { ratelimits: limits } : {}),
@@ -91,12 +91,12 @@ export const Decrypt = Type.Optional(
 );
 
 /** Throws BAD_REQUEST where a caller wants a secret to be kept, or shown again. */
-export function refuseKeptSecrets(given: {
+export function refuseKeptSecrets(request: {
   readonly recoverable?: boolean;
   readonly decrypt?: boolean;
 }): void {
   for (const field of ['recoverable', 'decrypt'] as const)
-    if (given[field])
+    if (request[field])
       throw new ApiError(
         'BAD_REQUEST',
         `${field}: must be false, since only the hash of a secret is kept; reroll a key whose secret is lost`,

@@ -41,7 +41,7 @@ export const GivenRatelimits = Type.Array(
 );
 type GivenRatelimits = Static<typeof GivenRatelimits>;
 
-export const ShownRatelimits = List(
+export const RatelimitsSchema = List(
   Type.Object({
     id: Type.String({ description: "The owner's id and the limit's name." }),
     ...limit,
@@ -50,20 +50,20 @@ export const ShownRatelimits = List(
 );
 
 /** Returns the limits of a key by the names of the operations' fields. Throws BAD_REQUEST. */
-export function limitFields(given: GivenRatelimits) {
-  const first = given.find(({ name }) => name === DEFAULT_LIMIT);
+export function limitFields(limits: GivenRatelimits) {
+  const first = limits.find(({ name }) => name === DEFAULT_LIMIT);
   if (first && !first.autoApply)
     throw new ApiError(
       'BAD_REQUEST',
       `ratelimits: ${DEFAULT_LIMIT} is always obeyed; set its autoApply to true`,
     );
   const { limit = 0, duration = 0 } = first ?? {};
-  const ratelimits = given.filter((each) => each !== first);
+  const ratelimits = limits.filter((each) => each !== first);
   return { ratelimit: first ? { limit, duration } : null, ratelimits };
 }
 
 /** Returns limits as answers show them. */
-export function shownLimits(
+export function limitsView(
   ownerId: string,
   { ratelimit, ratelimits }: Pick<Key, 'ratelimit' | 'ratelimits'>,
 ) {
@@ -106,24 +106,24 @@ export const ChangedCredits = Type.Union([
   ),
   Type.Null(),
 ]);
-export const ShownCredits = Type.Object({
+export const CreditsSchema = Type.Object({
   remaining: Remaining,
   refill: Type.Optional(Type.Object(refill)),
 });
 
 /** Returns new credits by the names of the operations' fields. */
-export function newCreditFields(given: Static<typeof GivenCredits> | undefined) {
-  const { remaining = null, refill: plan } = given ?? {};
+export function newCreditFields(credits: Static<typeof GivenCredits> | undefined) {
+  const { remaining = null, refill: plan } = credits ?? {};
   return { ...(remaining === null ? {} : { remaining }), ...(plan ? { refill: plan } : {}) };
 }
 
 /** Returns changed credits by the names of the operations' fields; null takes all limits of use away. */
-export function changedCreditFields(given: Static<typeof ChangedCredits> | undefined) {
-  return given === null ? { remaining: null } : (given ?? {});
+export function changedCreditFields(credits: Static<typeof ChangedCredits> | undefined) {
+  return credits === null ? { remaining: null } : (credits ?? {});
 }
 
 /** Returns credits as answers show them; nothing where as many are there as are asked for. */
-export function shownCredits({ remaining, refill: plan }: Pick<Key, 'remaining' | 'refill'>) {
+export function creditsView({ remaining, refill: plan }: Pick<Key, 'remaining' | 'refill'>) {
   if (remaining === undefined) return {};
   const { interval, amount, refillDay } = plan ?? {};
   if (!interval || !amount) return { credits: { remaining } };

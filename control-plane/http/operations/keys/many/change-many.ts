@@ -88,10 +88,10 @@ export async function changeMany(
     onWritten(changes) {
       counts[`${operation}d`] = (counts[`${operation}d`] ?? 0) + changes.length;
       record(
-        changes.map(({ write: { keyId }, entry: written }) => ({
+        changes.map(({ write: { keyId }, entry }) => ({
           keyId,
           outcome: 'OK',
-          effect: effectOf(written, fields),
+          effect: effectOf(entry, fields),
         })),
       );
     },
