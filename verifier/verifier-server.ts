@@ -5,7 +5,7 @@ import type { Logger } from '#shared/process/log.ts';
 import { asset } from './assets.ts';
 import type { VerdictSource } from './core/verdict/verdict.ts';
 import { type AuthzSettings, authzRoutes } from './endpoints/authz.ts';
-import { verifyKeyRoute } from './endpoints/verify-key.ts';
+import { V1, V2, verifyKeyRoute } from './endpoints/verify-key.ts';
 import { FastLane } from './fast-lane/fast-lane.ts';
 import type { LaneCounts } from './fast-lane/lane.ts';
 import type { HttpLimits } from './http/http-settings.ts';
@@ -40,7 +40,8 @@ export function createVerifierServer(options: {
   const { verifier, limits, log, authz, routes, crowded, certificate } = options;
   const route = createRouter({
     exact: {
-      '/v1/keys.verifyKey': { POST: verifyKeyRoute(verifier, limits.BODY_BYTES_MAX) },
+      '/v1/keys.verifyKey': { POST: verifyKeyRoute(V1, verifier, limits.BODY_BYTES_MAX) },
+      '/v2/keys.verifyKey': { POST: verifyKeyRoute(V2, verifier, limits.BODY_BYTES_MAX) },
       [ERROR_DOCS_PATH]: {
         GET: (_request, response) => answer(response, 200, 'text/html; charset=utf-8', errorDocsHtml()),
       },

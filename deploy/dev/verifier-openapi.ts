@@ -3,11 +3,13 @@ import {
   ANY_BODY,
   ANY_REQUEST,
   errorComponents,
+  errorComponentsV2,
   errorResponses,
 } from '../../shared/contract/openapi-errors.ts';
 import { codesWhere, VERDICT_CODES, VERDICTS } from '../../shared/contract/verdict-codes.ts';
 import { VERSION } from '../../shared/version.ts';
-import { QUESTION_SCHEMA } from '../../verifier/core/question/question.ts';
+import { QUESTION_SCHEMA, QUESTION_SCHEMA_V2 } from '../../verifier/core/question/question.ts';
+import { DATA_SCHEMAS } from '../../verifier/core/verdict/verdict-body-v2.ts';
 import { VERDICT_FIELDS } from '../../verifier/core/verdict/verdict-fields.ts';
 import { DIALECTS } from '../../verifier/endpoints/dialects.ts';
 
@@ -108,6 +110,40 @@ const gatewayPaths = Object.fromEntries(
   ),
 );
 
+const verdictV2 = {
+  type: 'object',
+  properties: {
+    meta: {
+      type: 'object',
+      properties: { requestId: text('As in X-Request-Id.') },
+      required: ['requestId'],
+    },
+    data: {
+      type: 'object',
+      properties: {
+        valid: verdict.properties.valid,
+        code: { ...verdict.properties.code, description: MEANINGS },
+        ...DATA_SCHEMAS,
+      },
+      required: ['valid', 'code'],
+    },
+  },
+  required: ['meta', 'data'],
+};
+
+/** Errors of the second generation, under names of their own in the one document. */
+const ofV2 = <T>(part: Readonly<Record<string, T>>) =>
+  Object.fromEntries(Object.entries(part).map(([name, value]) => [`${name}V2`, value]));
+const componentsV2 = JSON.parse(
+  JSON.stringify(errorComponentsV2).replaceAll('#/components/schemas/Error', '#/components/schemas/ErrorV2'),
+) as typeof errorComponentsV2;
+const responsesV2 = Object.fromEntries(
+  Object.entries(errorResponses([...ANY_REQUEST, ...ANY_BODY])).map(([status, { $ref }]) => [
+    status,
+    { $ref: `${$ref}V2` },
+  ]),
+);
+
 /** Document that the verifier serves at `/openapi.json`. It is kept as a file, so that the sidecar need not build it. */
 export const verifierDocument = {
   openapi: '3.1.0',
@@ -159,7 +195,44 @@ export const verifierDocument = {
         },
       },
     },
+    '/v2/keys.verifyKey': {
+      post: {
+        tags: ['keys'],
+        operationId: 'verifyKeyV2',
+        summary: 'Verify a key, for clients of the second generation',
+        description:
+          'The same question and the same verdict in the form of `@unkey/api` 2. Every decided outcome is 200, also a refusal.',
+        security: [],
+        requestBody: {
+          required: true,
+          content: {
+            'application/json': {
+              schema: QUESTION_SCHEMA_V2,
+              example: { key: 'shop_2VfUX9rXq0bYt6yqkq7Z4o3dT1bQe', permissions: 'files.read' },
+            },
+          },
+        },
+        responses: {
+          200: {
+            description: 'The verdict.',
+            content: {
+              'application/json': {
+                schema: verdictV2,
+                example: {
+                  meta: { requestId: '0mzc9k4q8r2wfXa1' },
+                  data: { valid: true, code: 'VALID', keyId: 'key_0mzc9k4q8r2wfXa1Bc2d', enabled: true },
+                },
+              },
+            },
+          },
+          ...responsesV2,
+        },
+      },
+    },
     ...gatewayPaths,
   },
-  components: errorComponents,
+  components: {
+    schemas: { ...errorComponents.schemas, ...ofV2(componentsV2.schemas) },
+    responses: { ...errorComponents.responses, ...ofV2(componentsV2.responses) },
+  },
 };

@@ -6,11 +6,16 @@ import { Fleet, ROOT_KEY } from '../harness/fleet.ts';
 /** The client of today, unchanged: all of it speaks `/v2/`. */
 let fleet: Fleet;
 let admin: Unkey;
+/** All of it at one address: that of a verifier, which passes on what is not its own. */
+let gateway: Unkey;
 
 beforeAll(async () => {
-  fleet = await Fleet.start({ env: { USAGE_PERIOD_MS: '100', LOOKUP_WAIT_MS: '5000' } });
-  const serverURL = fleet.controlPlanes[0]?.address ?? '';
-  admin = new Unkey({ rootKey: ROOT_KEY, serverURL, retryConfig: { strategy: 'none' } });
+  fleet = await Fleet.start({ verifiers: 0, env: { USAGE_PERIOD_MS: '100', LOOKUP_WAIT_MS: '5000' } });
+  const controlPlane = fleet.controlPlanes[0]?.address ?? '';
+  await fleet.addVerifier({ CONTROL_PLANE_URL: controlPlane });
+  const client = (serverURL: string) =>
+    new Unkey({ rootKey: ROOT_KEY, serverURL, retryConfig: { strategy: 'none' } });
+  [admin, gateway] = [client(controlPlane), client(fleet.verifiers[0]?.address ?? '')];
 });
 afterAll(() => fleet.stop());
 
@@ -93,6 +98,39 @@ describe('keys', () => {
     });
     const stranger = new Unkey({ rootKey: 'none', serverURL: fleet.controlPlanes[0]?.address ?? '' });
     expect(await refusal(stranger.keys.getKey({ keyId: 'key_none' }))).toMatchObject({ status: 401 });
+  });
+});
+
+test('one address, that of a verifier, is enough: a key is created, verified, disabled, refused, and enabled', async () => {
+  const apiId = randomUUID();
+  const fields = { name: 'Ada', externalId: 'ada', meta: { plan: 'pro' }, permissions: ['files.read'] };
+  const { data } = await gateway.keys.createKey({ apiId, ...fields, credits: { remaining: 3 } });
+  const { keyId, key } = data;
+  const verify = async (more = {}) => (await gateway.keys.verifyKey({ key, ...more })).data;
+  const { externalId, ...same } = fields;
+  expect(await verify({ permissions: 'files.read AND files.read', credits: { cost: 2 } })).toEqual({
+    ...{ valid: true, code: 'VALID', keyId, enabled: true, ...same, credits: 1 },
+    identity: { id: expect.stringMatching(/^identity_/), externalId },
+  });
+  expect(await verify({ permissions: 'files.write' })).toMatchObject({ code: 'INSUFFICIENT_PERMISSIONS' });
+  expect(await verify({ credits: { cost: 2 } })).toMatchObject({ valid: false, code: 'USAGE_EXCEEDED' });
+  expect(await verify({ ratelimits: [{ name: 'own', limit: 5, duration: 60_000 }] })).toMatchObject({
+    ratelimits: [
+      { id: `${keyId}.own`, name: 'own', limit: 5, remaining: 4, exceeded: false, autoApply: false },
+    ],
+  });
+  await gateway.keys.updateKey({ keyId, enabled: false });
+  expect(await verify()).toMatchObject({ valid: false, code: 'DISABLED', enabled: false, keyId });
+  await gateway.keys.updateKey({ keyId, enabled: true, credits: null });
+  expect(await verify({ tags: ['path=/files'] })).toMatchObject({ valid: true, code: 'VALID' });
+  expect((await gateway.keys.verifyKey({ key: 'nobody' })).data).toEqual({ valid: false, code: 'NOT_FOUND' });
+  expect(await refusal(gateway.keys.verifyKey({ key, permissions: 'a AND' }))).toMatchObject({
+    status: 400,
+    error: { errors: [{ location: 'body.permissions' }] },
+  });
+  expect(await refusal(admin.keys.verifyKey({ key }))).toMatchObject({
+    status: 404,
+    error: { detail: expect.stringContaining('verifier') },
   });
 });
 

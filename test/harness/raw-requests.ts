@@ -138,6 +138,7 @@ const question = fc
   .record({
     line: mostly(
       'POST /v1/keys.verifyKey HTTP/1.1',
+      'POST /v2/keys.verifyKey HTTP/1.1',
       'POST /v1/keys.verifyKey HTTP/1.0',
       'POST /v1/keys.verifyKey HTTP/1.0\r\nConnection: keep-alive',
       'POST /v1/keys.verifyKey?a=b HTTP/1.1',

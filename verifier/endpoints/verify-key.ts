@@ -1,14 +1,31 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { unknownPart } from '../core/question/form.ts';
-import { type Question, readQuestion } from '../core/question/question.ts';
-import type { VerdictSource } from '../core/verdict/verdict.ts';
+import { type Question, readQuestion, readQuestionV2 } from '../core/question/question.ts';
+import type { Verdict, VerdictSource } from '../core/verdict/verdict.ts';
 import { verdictBody } from '../core/verdict/verdict-body.ts';
+import { verdictBodyV2 } from '../core/verdict/verdict-body-v2.ts';
 import { readJson } from '../http/json-body.ts';
 import { answerJson } from '../http/respond.ts';
 import type { Handler } from '../http/router.ts';
 
-/** POST /v1/keys.verifyKey, the reference; `fast-lane.ts` answers the common form of it the same way. */
-export function verifyKeyRoute(verifier: VerdictSource, bodyBytesMax: number): Handler {
+/** A generation of verifyKey: how it is asked, and what it answers. */
+interface Generation {
+  /** Reads a body. Throws ApiError BAD_REQUEST naming the field and the rule, never the value. */
+  readonly questionOf: (body: Record<string, unknown>) => Question;
+  readonly verdictBody: (verdict: Verdict, requestId: string) => string;
+}
+export const V1: Generation = { questionOf: (body) => readQuestion(body, badRequest), verdictBody };
+export const V2: Generation = {
+  questionOf: (body) => readQuestionV2(body, badRequest),
+  verdictBody: verdictBodyV2,
+};
+
+/** POST /v1/keys.verifyKey or that of /v2/, the reference; `fast-lane.ts` answers the common form of it the same way. */
+export function verifyKeyRoute(
+  { questionOf, verdictBody }: Generation,
+  verifier: VerdictSource,
+  bodyBytesMax: number,
+): Handler {
   return async (request, response, requestId) => {
     const [parameter] = new URLSearchParams(request.url?.split('?')[1] ?? '').keys();
     if (parameter !== undefined) throw badRequest(unknownPart(parameter, 'query parameter'));
@@ -17,8 +34,5 @@ export function verifyKeyRoute(verifier: VerdictSource, bodyBytesMax: number): H
     answerJson(response, 200, verdictBody(verdict, requestId));
   };
 }
-
-/** Reads a body. Throws ApiError BAD_REQUEST naming the field and the rule, never the value. */
-export const questionOf = (body: Record<string, unknown>): Question => readQuestion(body, badRequest);
 
 const badRequest = (message: string) => new ApiError('BAD_REQUEST', message);

@@ -1,14 +1,14 @@
 import { LRUCache } from 'lru-cache';
 import { API_ID } from '#shared/contract/api-id.ts';
-import { KEY_LENGTH_MAX } from '../core/question/question.ts';
+import { KEY_LENGTH_MAX, type Question } from '../core/question/question.ts';
 import { DEFAULT_REQUIREMENTS, type Requirements } from '../core/question/requirements.ts';
 import type { AuthzSettings } from '../endpoints/authz.ts';
 import { AUTHZ_PREFIX } from '../endpoints/dialects.ts';
-import { questionOf } from '../endpoints/verify-key.ts';
+import { V1, V2 } from '../endpoints/verify-key.ts';
 import { parseJson } from '../http/json-body.ts';
 import { GatewayTargets } from './gateway-target.ts';
 import type { LaneRequest } from './lane-request.ts';
-import { jsonReplies } from './reply.ts';
+import { jsonReplies, jsonRepliesV2, type Replies } from './reply.ts';
 import {
   API_KEY,
   AUTHORIZATION,
@@ -39,8 +39,10 @@ export class QuestionReader {
   readonly #bodyBytesMax: number;
   readonly #authz: AuthzSettings | undefined;
   readonly #targets: GatewayTargets;
-  /** Ends of bodies, from the field behind the key on: an API asks the same few questions about all its keys. */
-  readonly #ends = new LRUCache<string, Requirements>({ max: 1000 });
+  readonly #generations = [
+    generationOf('v1', V1.questionOf, jsonReplies),
+    generationOf('v2', V2.questionOf, jsonRepliesV2),
+  ] as const;
 
   /**
    * @param bodyBytesMax largest body, bytes
@@ -55,23 +57,26 @@ export class QuestionReader {
   /** Reads the request at `at`. */
   read(bytes: Buffer, at: number, request: LaneRequest): Completeness {
     request.length = 0;
-    if (!follows(bytes, at, VERIFY_KEY)) {
-      if (endsIn(bytes, at, VERIFY_KEY)) return 'partial';
+    const [first, second] = this.#generations;
+    const generation = follows(bytes, at, first.line) ? first : second;
+    if (generation === second && !follows(bytes, at, second.line)) {
+      if (endsIn(bytes, at, first.line) || endsIn(bytes, at, second.line)) return 'partial';
       return this.#authz === undefined ? 'for Node' : this.#readAuthz(bytes, at, this.#authz, request);
     }
     const { head } = request;
-    const version = at + VERIFY_KEY.length;
+    const version = at + first.line.length;
     if (!isVersion(bytes, version)) return isPartOfVersion(bytes, version) ? 'partial' : 'for Node';
-    const body = scanHead(bytes, at, VERIFY_KEY.length + VERSION_LENGTH, VERIFY_KEY_HEADERS, head);
+    const body = scanHead(bytes, at, first.line.length + VERSION_LENGTH, VERIFY_KEY_HEADERS, head);
     if (body < 0) return body === PARTIAL ? 'partial' : 'for Node';
     if ((head.headerBits & REQUIRED_HEADERS) !== REQUIRED_HEADERS) return 'for Node';
     const end = body + head.length;
     if (head.length === 0 || head.length > this.#bodyBytesMax) return 'for Node';
-    request.replies = jsonReplies;
+    request.replies = generation.replies;
     request.isLast = isLast(bytes, version, head);
     request.length = end - at;
     if (end > bytes.length) return 'partial';
-    return this.#scanBody(bytes, body, end, request) || parseBody(bytes.subarray(body, end), request)
+    return scanBody(bytes, body, end, generation, request) ||
+      parseBody(bytes.subarray(body, end), generation, request)
       ? 'whole'
       : 'for Node';
   }
@@ -113,59 +118,6 @@ export class QuestionReader {
     request.length = end - at;
     return 'whole';
   }
-
-  /** A body as `JSON.stringify` makes it, or with single spaces as others do: no escapes, nothing but ASCII. */
-  #scanBody(bytes: Buffer, at: number, end: number, request: LaneRequest): boolean {
-    if (!follows(bytes, at, OPEN)) return false;
-    request.key = '';
-    request.apiId = undefined;
-    request.requirements = DEFAULT_REQUIREMENTS;
-    for (let i = at + 1; ; i++) {
-      const isKey = follows(bytes, i, FIELD_KEY);
-      if (!isKey && !follows(bytes, i, FIELD_API_ID)) {
-        const requirements =
-          request.key === '' || bytes[i] !== QUOTE ? undefined : this.#requirementsAt(bytes, i, end);
-        if (requirements !== undefined) request.requirements = requirements;
-        return requirements !== undefined;
-      }
-      i += isKey ? FIELD_KEY.length : FIELD_API_ID.length;
-      if (bytes[i] === SPACE) i++;
-      if (bytes[i++] !== QUOTE) return false;
-      const value = i;
-      while (PLAIN[bytes[i] as number] === 1) i++;
-      if (bytes[i] !== QUOTE) return false;
-      // A field that comes twice, a key of the wrong length and an apiId that breaks its rule are for the validator.
-      if (isKey) {
-        if (request.key !== '' || i === value || i - value > KEY_LENGTH_MAX) return false;
-        request.key = bytes.toString('latin1', value, i);
-      } else {
-        const apiId = bytes.toString('latin1', value, i);
-        if (request.apiId !== undefined || !API_ID.test(apiId)) return false;
-        request.apiId = apiId;
-      }
-      i++;
-      if (bytes[i] === CLOSE) return i + 1 === end && request.key !== '';
-      if (bytes[i] !== COMMA) return false;
-      if (bytes[i + 1] === SPACE) i++;
-    }
-  }
-
-  /** The requirements in the rest of a body, as the reference reads them there; undefined where it says anything else besides. */
-  #requirementsAt(bytes: Buffer, at: number, end: number): Requirements | undefined {
-    if (end - at > END_LENGTH_MAX) return undefined;
-    const text = bytes.toString('latin1', at, end);
-    const present = this.#ends.get(text);
-    if (present) return present;
-    try {
-      const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
-      const { key, apiId, tags, requirements } = questionOf(parseJson(body));
-      if (key !== OTHER_KEY || apiId !== undefined || tags !== undefined) return undefined;
-      this.#ends.set(text, requirements);
-      return requirements;
-    } catch {
-      return undefined;
-    }
-  }
 }
 
 const VERSIONS = [Buffer.from('1\r\n'), Buffer.from('0\r\n')] as const;
@@ -181,7 +133,29 @@ const isPartOfVersion = (bytes: Buffer, at: number) =>
 const isLast = (bytes: Buffer, version: number, head: Head) =>
   bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
 
-const VERIFY_KEY = Buffer.from('POST /v1/keys.verifyKey HTTP/1.');
+/** A generation of verifyKey, as it is read. */
+interface Generation {
+  /** Beginning of a request. */
+  readonly line: Buffer;
+  /** True if a body may say of which API the key must be. */
+  readonly takesApi: boolean;
+  readonly questionOf: (body: Record<string, unknown>) => Question;
+  readonly replies: Replies;
+  /** Ends of bodies, from the field behind the key on: an API asks the same few questions about all its keys. */
+  readonly ends: LRUCache<string, Requirements>;
+}
+
+const generationOf = (
+  name: 'v1' | 'v2',
+  questionOf: Generation['questionOf'],
+  replies: Replies,
+): Generation => ({
+  line: Buffer.from(`POST /${name}/keys.verifyKey HTTP/1.`),
+  takesApi: name === 'v1',
+  ...{ questionOf, replies },
+  ends: new LRUCache({ max: 1000 }),
+});
+
 const GET_AUTHZ = Buffer.from(`GET ${AUTHZ_PREFIX}`);
 const METHOD_LENGTH = 'GET '.length;
 /** One whose end is further is not waited for. */
@@ -213,7 +187,7 @@ const OTHER_KEY = 'x';
 const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
 
 /** Any other body that the reference accepts, read as the reference reads it. */
-function parseBody(body: Buffer, request: LaneRequest): boolean {
+function parseBody(body: Buffer, { questionOf }: Generation, request: LaneRequest): boolean {
   try {
     const { key, apiId, tags, requirements } = questionOf(parseJson(body));
     if (tags !== undefined) return false;
@@ -223,5 +197,69 @@ function parseBody(body: Buffer, request: LaneRequest): boolean {
     return true;
   } catch {
     return false;
+  }
+}
+
+/** A body as `JSON.stringify` makes it, or with single spaces as others do: no escapes, nothing but ASCII. */
+function scanBody(
+  bytes: Buffer,
+  at: number,
+  end: number,
+  generation: Generation,
+  request: LaneRequest,
+): boolean {
+  if (!follows(bytes, at, OPEN)) return false;
+  request.key = '';
+  request.apiId = undefined;
+  request.requirements = DEFAULT_REQUIREMENTS;
+  for (let i = at + 1; ; i++) {
+    const isKey = follows(bytes, i, FIELD_KEY);
+    if (!isKey && !(generation.takesApi && follows(bytes, i, FIELD_API_ID))) {
+      const requirements =
+        request.key === '' || bytes[i] !== QUOTE ? undefined : requirementsAt(bytes, i, end, generation);
+      if (requirements !== undefined) request.requirements = requirements;
+      return requirements !== undefined;
+    }
+    i += isKey ? FIELD_KEY.length : FIELD_API_ID.length;
+    if (bytes[i] === SPACE) i++;
+    if (bytes[i++] !== QUOTE) return false;
+    const value = i;
+    while (PLAIN[bytes[i] as number] === 1) i++;
+    if (bytes[i] !== QUOTE) return false;
+    // A field that comes twice, a key of the wrong length and an apiId that breaks its rule are for the validator.
+    if (isKey) {
+      if (request.key !== '' || i === value || i - value > KEY_LENGTH_MAX) return false;
+      request.key = bytes.toString('latin1', value, i);
+    } else {
+      const apiId = bytes.toString('latin1', value, i);
+      if (request.apiId !== undefined || !API_ID.test(apiId)) return false;
+      request.apiId = apiId;
+    }
+    i++;
+    if (bytes[i] === CLOSE) return i + 1 === end && request.key !== '';
+    if (bytes[i] !== COMMA) return false;
+    if (bytes[i + 1] === SPACE) i++;
+  }
+}
+
+/** The requirements in the rest of a body, as the reference reads them there; undefined where it says anything else besides. */
+function requirementsAt(
+  bytes: Buffer,
+  at: number,
+  end: number,
+  { ends, questionOf }: Generation,
+): Requirements | undefined {
+  if (end - at > END_LENGTH_MAX) return undefined;
+  const text = bytes.toString('latin1', at, end);
+  const present = ends.get(text);
+  if (present) return present;
+  try {
+    const body = Buffer.concat([BEFORE_END, bytes.subarray(at, end)]);
+    const { key, apiId, tags, requirements } = questionOf(parseJson(body));
+    if (key !== OTHER_KEY || apiId !== undefined || tags !== undefined) return undefined;
+    ends.set(text, requirements);
+    return requirements;
+  } catch {
+    return undefined;
   }
 }

@@ -1,6 +1,7 @@
-import type { ApiError } from '#shared/contract/errors.ts';
+import { type ApiError, errorBodyV2 } from '#shared/contract/errors.ts';
 import type { Verdict } from '../core/verdict/verdict.ts';
 import { verdictBody } from '../core/verdict/verdict-body.ts';
+import { verdictBodyV2 } from '../core/verdict/verdict-body-v2.ts';
 import type { GatewayAnswers } from '../endpoints/gateway-answer.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { head, JSON_LINE, refusalAsJson, refusalAsProblem } from '../http/raw-head.ts';
@@ -28,15 +29,30 @@ export interface Replies {
   refusal(error: ApiError, requestId: string, keepAliveS: number | undefined): string;
 }
 
+function addJson(
+  output: Output,
+  body: string,
+  { entry }: Verdict,
+  requestId: string,
+  keepAliveS: number | undefined,
+): void {
+  const bytes = entry?.details === undefined ? body.length : Buffer.byteLength(body);
+  if (bytes !== body.length) output.isAscii = false;
+  output.text += head(200, requestId, JSON_LINE, bytes, keepAliveS) + body;
+}
+
 /** Replies to a client of verifyKey, or to anybody whose question could not be read. */
 export const jsonReplies: Replies = {
-  addVerdict(output, verdict, requestId, keepAliveS) {
-    const body = verdictBody(verdict, requestId);
-    const bytes = verdict.entry?.details === undefined ? body.length : Buffer.byteLength(body);
-    if (bytes !== body.length) output.isAscii = false;
-    output.text += head(200, requestId, JSON_LINE, bytes, keepAliveS) + body;
-  },
+  addVerdict: (output, verdict, requestId, keepAliveS) =>
+    addJson(output, verdictBody(verdict, requestId), verdict, requestId, keepAliveS),
   refusal: refusalAsJson,
+};
+
+/** Replies to a client of verifyKey in the second generation of the interface. */
+export const jsonRepliesV2: Replies = {
+  addVerdict: (output, verdict, requestId, keepAliveS) =>
+    addJson(output, verdictBodyV2(verdict, requestId), verdict, requestId, keepAliveS),
+  refusal: (error, requestId, keepAliveS) => refusalAsJson(error, requestId, keepAliveS, errorBodyV2),
 };
 
 /** Replies to gateways that are answered so. ASCII throughout. */

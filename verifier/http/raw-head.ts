@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
+import { type ApiError, errorBody, type errorBodyV2, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import { systemClock } from '#shared/lang/clock.ts';
 import { flattenString } from '#shared/lang/flatten-string.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
@@ -7,9 +7,17 @@ import { JSON_TYPE } from './respond.ts';
 
 /** Responses as text, written without `node:http` and byte for byte as it sends them. */
 
-/** Refusal in the contract's shape, as `respond.ts` sends it. */
-export function refusalAsJson(error: ApiError, requestId: string, keepAliveS: number | undefined): string {
-  const body = JSON.stringify(errorBody(error.code, error.message, requestId));
+/**
+ * Refusal in the contract's shape, as `respond.ts` sends it.
+ * @param bodyOf makes the body: that of the generation of the interface that was asked
+ */
+export function refusalAsJson(
+  error: ApiError,
+  requestId: string,
+  keepAliveS: number | undefined,
+  bodyOf: typeof errorBody | typeof errorBodyV2 = errorBody,
+): string {
+  const body = JSON.stringify(bodyOf(error.code, error.message, requestId));
   const lines = retryLine(error) + JSON_LINE;
   return head(error.status, requestId, lines, Buffer.byteLength(body), keepAliveS) + body;
 }

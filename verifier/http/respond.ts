@@ -1,5 +1,5 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http';
-import { type ApiError, errorBody, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
+import { type ApiError, errorBody, errorBodyV2, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 
 /** The content type of all but a gateway's answers. */
@@ -54,15 +54,20 @@ export function answerError(
 ): void {
   identify(response, requestId);
   if (error.code === 'SERVICE_UNAVAILABLE') response.setHeader('Retry-After', RETRY_AFTER_SECONDS);
-  const { type, body } = errorBodyOf(error, requestId, isProblem || response.req.url?.startsWith('/authz/'));
+  const { type, body } = errorBodyOf(error, requestId, isProblem, response.req.url ?? '');
   answer(response, error.status, type, body);
 }
 
-function errorBodyOf(error: ApiError, requestId: string, isProblem = false): { type: string; body: string } {
-  const { code, status, message } = error;
-  return isProblem
-    ? { type: PROBLEM_TYPE, body: problemBody({ status, code, requestId }) }
-    : { type: JSON_TYPE, body: JSON.stringify(errorBody(code, message, requestId)) };
+function errorBodyOf(
+  { code, status, message }: ApiError,
+  requestId: string,
+  isProblem: boolean,
+  url: string,
+): { type: string; body: string } {
+  if (isProblem || url.startsWith('/authz/'))
+    return { type: PROBLEM_TYPE, body: problemBody({ status, code, requestId }) };
+  const bodyOf = url.startsWith('/v2/') ? errorBodyV2 : errorBody;
+  return { type: JSON_TYPE, body: JSON.stringify(bodyOf(code, message, requestId)) };
 }
 
 /** Tells whether much may still come of a request that is being answered; a short rest is left to Node to skip. */

@@ -14,7 +14,7 @@ import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 
 export const forwardSettings = {
   CONTROL_PLANE_URL: httpUrl().help(
-    'Address of the control plane. If it is set, the verifier passes every other `/v1/` call on to it, so that clients need one address only',
+    'Address of the control plane. If it is set, the verifier passes every other `/v1/` and `/v2/` call on to it, so that clients need one address only',
   ),
   CONTROL_PLANE_TIMEOUT_MS: integer(1000, 300_000, 'ms', 75_000).deprecated(
     'Longest wait of such a call for an answer. Set it above the 60,000 that an update may be held, and below STALL_TIMEOUT_MS',
@@ -102,27 +102,29 @@ export async function createControlPlaneProxy(
       throw error instanceof UpstreamError ? unavailable(MESSAGES[error.fault], error) : error;
     }
   };
-  return { below: [['/v1/', handler]], stats: controlPlane, close: () => controlPlane.close() };
+  return {
+    below: ['/v1/', '/v2/'].map((prefix) => [prefix, handler] as const),
+    stats: controlPlane,
+    close: () => controlPlane.close(),
+  };
 }
 
 const LOOP = 'CONTROL_PLANE_URL of the verifier leads back to it: say in it where the control plane is';
 
 /** Routes of a verifier without CONTROL_PLANE_URL: operations of the control plane are refused by saying whose they are. */
-export const notForwarded: Routes['below'] = [
-  [
-    '/v1/',
-    ({ url: target = '' }) => {
-      const isOperation = OPERATION.test(target);
-      throw new ApiError('NOT_FOUND', isOperation ? WRONG_SERVER : 'no such path');
-    },
-  ],
-];
+export const notForwarded: Routes['below'] = ['/v1/', '/v2/'].map((prefix) => [
+  prefix,
+  ({ url: target = '' }) => {
+    const isOperation = OPERATION.test(target);
+    throw new ApiError('NOT_FOUND', isOperation ? WRONG_SERVER : 'no such path');
+  },
+]);
 
 const WRONG_SERVER =
   'no such path: this is a verifier, which answers keys.verifyKey only; ask the control plane, or set CONTROL_PLANE_URL here';
 
 /** Calls as the interface names them, so that no other spelling of verifyKey leaves with somebody's key. */
-const OPERATION = /^\/v1\/(?!keys\.verifykey)[a-z]+\.[a-z]+(?:\?|$)/i;
+const OPERATION = /^\/v[12]\/(?!keys\.verifykey)[a-z]+\.[a-z]+(?:\?|$)/i;
 
 const OWN_HEADERS: ReadonlySet<string> = new Set(['host', 'x-forwarded-for', 'x-request-id']);
 

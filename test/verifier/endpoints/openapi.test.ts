@@ -18,7 +18,7 @@ afterAll(() => fleet.stop());
 
 test('the document is OpenAPI 3.1 and says how each operation can end', async () => {
   await document.check();
-  expect(document.operations).toHaveLength(10);
+  expect(document.operations).toHaveLength(11);
   for (const { responses } of document.operations) {
     expect(Object.keys(responses)).toEqual(expect.arrayContaining(['200', '503']));
   }
@@ -47,6 +47,29 @@ test('every verdict is what the document says and no more', async () => {
   expect(await ask(plain.key, 'other')).toBe('FORBIDDEN');
   expect(await ask('nobody')).toBe('NOT_FOUND');
   await fleet.until(async () => (await ask(expiring.key)) === 'EXPIRED');
+});
+
+test('every verdict of the second generation is what the document says and no more', async () => {
+  const apiId = 'documented-v2';
+  const details = { name: 'Ada', externalId: 'ada', meta: { plan: 'pro' }, permissions: ['a'] };
+  const limits = { remaining: 1, ratelimit: { limit: 10, duration: 60_000 } };
+  const keys = await Promise.all(
+    [{}, { ...details, ...limits }, { enabled: false }].map((fields) =>
+      fleet.ok('keys.createKey', { apiId, ...fields }),
+    ),
+  );
+  const operation = document.operations.find(({ operationId }) => operationId === 'verifyKeyV2') as Operation;
+  const codes: string[] = [];
+  for (const key of [...keys.map(({ key }) => key), keys[1]?.key, 'nobody']) {
+    await fleet.verdict(key ?? '', { remaining: { cost: 0 } });
+    const answer = await fleet.post(`${base}/v2/keys.verifyKey`, { key, permissions: 'a' });
+    expect(document.faults(operation, answer)).toEqual([]);
+    codes.push(answer.body.data.code);
+  }
+  expect(codes).toEqual(['INSUFFICIENT_PERMISSIONS', 'VALID', 'DISABLED', 'USAGE_EXCEEDED', 'NOT_FOUND']);
+  const refused = await fleet.post(`${base}/v2/keys.verifyKey`, { key: 'k', apiId });
+  expect(refused).toMatchObject({ status: 400, body: { error: { errors: [{ location: 'body.apiId' }] } } });
+  expect(document.faults(operation, refused)).toEqual([]);
 });
 
 test('every answer to a gateway is what the document says', async () => {

@@ -17,6 +17,9 @@ const reference = verifierSubject({ FAST_LANE: false, BODY_BYTES_MAX: 1024 });
 beforeAll(() => Promise.all([lane.start(), reference.start()]));
 afterAll(() => Promise.all([lane.stop(), reference.stop()]));
 
+/** The same, asked of the second generation of the interface. */
+const asV2 = (text: string) => text.replaceAll('/v1/keys.verifyKey', '/v2/keys.verifyKey');
+
 /** Says the same to both, and checks that nobody could tell them apart. */
 async function same(writes: readonly Buffer[], manner: 'patient' | 'hurried' = 'patient'): Promise<void> {
   const [ours, nodes] = await Promise.all([lane.hear(writes, manner), reference.hear(writes, manner)]);
@@ -27,7 +30,7 @@ const COMMON = verifyKey({ key: 'good' }, ['X-Request-Id: before']);
 const NEXT = verifyKey({ key: 'disabled', apiId: 'payments' }, ['X-Request-Id: after']);
 
 test.each(Object.entries(SHAPES))('%s is read as Node reads it, wherever it stands', async (name, shape) => {
-  for (const text of [shape, COMMON + shape]) await same([Buffer.from(text, 'latin1')]);
+  for (const text of [shape, COMMON + shape, asV2(shape)]) await same([Buffer.from(text, 'latin1')]);
   if (OFFERS.includes(name)) return;
   for (const text of [shape + NEXT, COMMON + shape + NEXT, shape + shape])
     await same([Buffer.from(text, 'latin1')]);
@@ -49,6 +52,7 @@ const CADDY =
   'Host: localhost:3001\r\nUser-Agent: curl/7.88.1\r\nAccept: */*\r\nX-Api-Key: good\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: api\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Uri: /a?b\r\nAccept-Encoding: gzip';
 test.each([
   ['fetch of Node', `POST /v1/keys.verifyKey HTTP/1.1\r\n${FETCH}\r\n\r\n{"key":"good"}`],
+  ['fetch of Node, second generation', `POST /v2/keys.verifyKey HTTP/1.1\r\n${FETCH}\r\n\r\n{"key":"good"}`],
   ['Go', `POST /v1/keys.verifyKey HTTP/1.1\r\n${GO}\r\n\r\n{"key":"good"}`],
   ['nginx', `GET /authz/api/payments/auth-request HTTP/1.1\r\n${NGINX}\r\n\r\n`],
   ['Caddy', `GET /authz/forward-auth?b HTTP/1.1\r\n${CADDY}\r\n\r\n`],
@@ -101,9 +105,36 @@ test.each([
       await same([ask(`{"key":"${key}"${api}`), ask(`{"key":"good"`), ask(`{ "key":"${key}"`)]);
 });
 
+test.each([
+  '"permissions":"a"}',
+  '"permissions":"a AND (b.c OR d)","credits":{"cost":0}}',
+  '"permissions":{"or":["a"]}}',
+  '"credits":{"cost":1},"migrationId":"m"}',
+  '"credits":{}}',
+  '"migrationId":7}',
+  '"ratelimits":[]}',
+  '"apiId":"payments"}',
+  '"authorization":{"permissions":"a"}}',
+  '"remaining":{"cost":1}}',
+  '"tags":["a"]}',
+])('the second generation reads what stands behind a key, %s, as its reference does', async (end) => {
+  const ask = (start: string) => Buffer.from(asV2(verifyKey(`${start},${end}`)));
+  for (const key of ['permitted', 'good', 'rich', 'disabled', 'none', 'down', 'slow-good', 'permitted'])
+    await same([
+      ask(`{"key":"${key}"`),
+      Buffer.from(verifyKey(`{"key":"${key}",${end}`)),
+      ask(`{ "key":"${key}"`),
+    ]);
+});
+
 test('a request that breaks off is told from one that goes on, wherever that is', async () => {
   const [head, body] = CLIENT_SHAPES['LWP, at first, verifyKey'] ?? [];
-  for (const text of [COMMON, SHAPES['a gateway that asks about an API'], `${NEXT}${head}${body}`]) {
+  for (const text of [
+    COMMON,
+    SHAPES['a gateway that asks about an API'],
+    `${NEXT}${head}${body}`,
+    asV2(COMMON),
+  ]) {
     const bytes = Buffer.from(text ?? '');
     for (const manner of ['patient', 'hurried'] as const) {
       for (const end of share(Array.from(bytes.keys()).slice(1), 12))

@@ -272,7 +272,7 @@ describe.each([
 
     test.each([
       '/',
-      '/v2/keys.verifyKey',
+      '/v3/keys.verifyKey',
       '/v1/keys.verifykey',
       '/v1/keys.verifyKey/',
       '//v1/keys.verifyKey',

@@ -59,7 +59,7 @@ describe('one address for the whole interface', () => {
       status: 404,
       body: { error: { code: 'NOT_FOUND', message: expect.stringContaining(message) } },
     });
-    for (const path of ['/v1/keys.verifyKey/', '/v1/', '/v2/keys.getKey'])
+    for (const path of ['/v1/keys.verifyKey/', '/v1/', '/v3/keys.getKey'])
       expect((await fleet.get(`${address}${path}`)).body.error.message, path).toBe('no such path');
   });
 

@@ -1,5 +1,5 @@
 import { API_ID } from '#shared/contract/api-id.ts';
-import { type Form, object, optional, type Reading, required } from './form.ts';
+import { type Form, object, optional, type Reading, required, textLike } from './form.ts';
 import {
   DEFAULT_REQUIREMENTS,
   REQUIREMENT_FORMS,
@@ -97,6 +97,26 @@ export function readQuestion(value: unknown, refuse: Reading['refuse']): Questio
   const read = body.read(value, '', { refuse, kind: 'field' });
   const { key, apiId, tags } = read;
   return { key, apiId, tags, requirements: requirementsFrom(read, 'field'), isRecheck: false };
+}
+
+const bodyV2 = object({
+  key: required(key),
+  tags: PARTS.tags,
+  ...REQUIREMENT_FORMS.fieldV2,
+  migrationId: optional(
+    textLike(/^.{1,256}$/su, 'Of no effect: keys that were migrated are found without it.'),
+    undefined,
+  ),
+});
+
+/** JSON Schema of a body of verifyKey in the second generation of the interface. */
+export const QUESTION_SCHEMA_V2 = bodyV2.schema;
+
+/** Reads such a body. Throws what `refuse` makes of a message, which names the field and the rule. */
+export function readQuestionV2(given: unknown, refuse: Reading['refuse']): Question {
+  const read = bodyV2.read(given, '', { refuse, kind: 'field' });
+  const { key, tags } = read;
+  return { key, apiId: undefined, tags, requirements: requirementsFrom(read, 'fieldV2'), isRecheck: false };
 }
 
 const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });

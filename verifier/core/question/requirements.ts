@@ -16,25 +16,30 @@ import {
   object,
   optional,
   type Read,
-  type Reading,
   required,
   textLike,
   wholeNumber,
 } from './form.ts';
 
-/** A requirement: how a question brings it, in a body of verifyKey and in the options of the library. */
+/** A requirement: how a question brings it, in a body of verifyKey of either generation and in the options of the library. */
 interface Requirement<T, Option extends string = string> {
   readonly field: string;
   readonly inBody: Form<T>;
+  readonly fieldV2: string;
+  readonly inBodyV2: Form<T>;
   readonly option: Option;
   readonly inOptions: Form<T>;
   /** Returns the value of the field that says what an option says. */
   readonly toField: (option: unknown) => unknown;
 }
 
-/** A requirement that fields and options have under one name. */
-const sameName = <T, Option extends string>(option: Option, form: Form<T>): Requirement<T, Option> => ({
-  ...{ field: option, inBody: form, option, inOptions: form },
+/** A requirement that fields and options have under one name, but for bodies of the second generation where it has another there. */
+const sameName = <T, Option extends string>(
+  option: Option,
+  form: Form<T>,
+  fieldV2: string = option,
+): Requirement<T, Option> => ({
+  ...{ field: option, inBody: form, fieldV2, inBodyV2: form, option, inOptions: form },
   toField: (value) => value,
 });
 
@@ -44,12 +49,15 @@ const within = <T, Option extends string>(
   description: string,
   option: Option,
   form: Form<T>,
+  formV2: Form<T>,
 ): Requirement<T | undefined, Option> => ({
   field,
   inBody: optional(
     converted(object({ [option]: required(form) }, description), (outer) => outer[option] as T),
     undefined,
   ),
+  fieldV2: option,
+  inBodyV2: optional(formV2, undefined),
   option,
   inOptions: optional(form, undefined),
   toField: (value) => ({ [option]: value }),
@@ -95,11 +103,13 @@ const limits = converted(
   },
 );
 
+const PERMISSIONS_TEXT = { type: 'string', minLength: 1, maxLength: QUERY_LENGTH_MAX };
+
 const permissions: Form<Query> = {
   schema: {
     description: `A permission; \`{and: […]}\` or \`{or: […]}\` of others; or a text such as \`a AND (b OR c)\`, of at most ${QUERY_LENGTH_MAX} characters. At most ${LEAVES_MAX} permissions and ${DEPTH_MAX} levels. A permission matches \`${SLUG.source}\`, and only itself: \`*\` stands for nothing else.`,
     oneOf: [
-      { type: 'string', minLength: 1, maxLength: QUERY_LENGTH_MAX },
+      PERMISSIONS_TEXT,
       ...['and', 'or'].map((name) => ({
         type: 'object',
         properties: {
@@ -117,10 +127,22 @@ const permissions: Form<Query> = {
   },
 };
 
+/** The same as a text only, as bodies of the second generation have it. */
+const permissionsText: Form<Query> = {
+  schema: {
+    ...PERMISSIONS_TEXT,
+    description: `A permission, or a query such as \`a AND (b OR c)\`. INSUFFICIENT_PERMISSIONS where the key is not allowed to do it.`,
+  },
+  read(value, place, reading) {
+    if (typeof value !== 'string') throw reading.refuse(`${place}: must be a string`);
+    return permissions.read(value, place, reading);
+  },
+};
+
 /** The one table of requirements. Readers of bodies and options, the client and the OpenAPI document follow from a row. */
 const REQUIREMENTS = {
   /** Price in credits, where the key has any. */
-  cost: sameName('remaining', optional(cost, 1)),
+  cost: sameName('remaining', optional(cost, 1), 'credits'),
   /** Rate limits that the request is about besides the default one. */
   limits: sameName('ratelimits', optional(limits, [])),
   /** Permissions that the key must have; undefined = none. */
@@ -129,6 +151,7 @@ const REQUIREMENTS = {
     'What the key must be allowed to do; INSUFFICIENT_PERMISSIONS where it is not.',
     'permissions',
     permissions,
+    permissionsText,
   ),
 };
 
@@ -146,6 +169,7 @@ export const REQUIREMENT_OPTIONS = ROWS.map(([, { option }]) => option as Requir
 /** Forms of what brings requirements. */
 export const REQUIREMENT_FORMS = {
   field: Object.fromEntries(ROWS.map(([, { field, inBody }]) => [field, inBody])),
+  fieldV2: Object.fromEntries(ROWS.map(([, { fieldV2, inBodyV2 }]) => [fieldV2, inBodyV2])),
   option: Object.fromEntries(ROWS.map(([, { option, inOptions }]) => [option, inOptions])),
 };
 
@@ -161,7 +185,7 @@ export const DEFAULT_REQUIREMENTS: Requirements = Object.freeze(
 /** Takes the requirements from all that was read of a body or of options. */
 export function requirementsFrom(
   read: Readonly<Record<string, unknown>>,
-  kind: Reading['kind'],
+  kind: keyof typeof REQUIREMENT_FORMS,
 ): Requirements {
   const nameIn = (row: Requirement<unknown>) => row[kind];
   if (ROWS.every(([name, row]) => read[nameIn(row)] === DEFAULT_REQUIREMENTS[name]))

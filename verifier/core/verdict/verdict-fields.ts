@@ -27,7 +27,7 @@ interface VerdictField<T> {
 }
 
 /** Results by what they were made of, which a change replaces by another. */
-function memoize<From extends object, To>(make: (from: From) => To): (from: From) => To {
+export function memoize<From extends object, To>(make: (from: From) => To): (from: From) => To {
   const results = new WeakMap<From, To>();
   return (from) => {
     let result = results.get(from);

@@ -1,0 +1,100 @@
+import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
+import { identityIdOf } from '#shared/contract/key-format.ts';
+import { perVerdict } from '#shared/contract/verdict-codes.ts';
+import { flattenString } from '#shared/lang/flatten-string.ts';
+import type { LimitOutcome } from '../allowances/allowance.ts';
+import type { Details } from '../key-cache.ts';
+import type { Verdict } from './verdict.ts';
+import { memoize, showsKey, VERDICT_FIELDS, type VerdictWithKey } from './verdict-fields.ts';
+
+/** Returns the body of a verifyKey response in the second generation of the interface. */
+export function verdictBodyV2(verdict: Verdict, requestId: string): string {
+  const start = `{"meta":{"requestId":"${requestId}"},"data":{${STARTS[verdict.code]}`;
+  if (!showsKey(verdict)) return `${start}}}`;
+  const { entry, spending } = verdict;
+  // Written out, since most keys are so.
+  return entry.details === undefined && entry.expires === 0 && spending === undefined
+    ? `${start},"keyId":"${entry.keyId}","enabled":${entry.enabled}}}`
+    : `${start}${fieldsJson(verdict)}}}`;
+}
+
+/** Beginnings of the data. */
+const STARTS = perVerdict(({ status }, code) => flattenString(`"valid":${status === 200},"code":"${code}"`));
+
+const { keyId, enabled, meta, name, permissions, roles, expires, remaining } = VERDICT_FIELDS;
+
+/** Identity of a key's `externalId`, where the shared log has no other facts about it. */
+const identityJson = memoize(({ externalId }: Details) =>
+  externalId === '' ? '' : JSON.stringify({ id: identityIdOf(externalId), externalId }),
+);
+
+/** Fields of the data, in their order: each as the first generation writes it, where nothing else is said. */
+const FIELDS = {
+  keyId,
+  name,
+  meta: {
+    ...meta,
+    json: ({ entry }: VerdictWithKey) => (entry.details?.meta === '{}' ? '' : (entry.details?.meta ?? '')),
+  },
+  expires,
+  credits: remaining,
+  enabled,
+  permissions,
+  roles,
+  identity: {
+    schema: { ...VERDICT_FIELDS.identity.schema, required: ['id', 'externalId'] },
+    json: (verdict: VerdictWithKey) =>
+      VERDICT_FIELDS.identity.json(verdict) ||
+      (verdict.entry.details === undefined ? '' : identityJson(verdict.entry.details)),
+  },
+  ratelimits: {
+    ...VERDICT_FIELDS.ratelimits,
+    json: (verdict: VerdictWithKey) =>
+      verdict.spending?.limits === undefined ? '' : limitsJson(verdict, verdict.spending.limits),
+  },
+};
+
+function limitsJson(
+  { entry, effectivePermissions }: VerdictWithKey,
+  limits: readonly LimitOutcome[],
+): string {
+  let all = '';
+  for (const { limit, remaining, reset, exceeded } of limits) {
+    const isShared = effectivePermissions?.identity?.limits?.includes(limit) === true;
+    const ownerId = isShared ? effectivePermissions?.identity?.id : entry.keyId;
+    const id = `"id":"${ownerId}.${limit.name}","autoApply":${limit.name === DEFAULT_LIMIT}`;
+    all += `${all === '' ? '' : ','}${limit.label}${remaining},"reset":${reset},"exceeded":${exceeded},${id}}`;
+  }
+  return `[${all}]`;
+}
+
+const WRITERS = Object.entries(FIELDS).map(([name, { json }]) => ({
+  label: flattenString(`,"${name}":`),
+  json,
+}));
+
+function fieldsJson(verdict: VerdictWithKey): string {
+  let all = '';
+  for (const { label, json } of WRITERS) {
+    const value = json(verdict);
+    if (value !== '') all += label + value;
+  }
+  return all;
+}
+
+const limitSchema = VERDICT_FIELDS.ratelimits.schema.items;
+/** JSON Schemas of the data's fields besides `valid` and `code`. */
+export const DATA_SCHEMAS = {
+  ...Object.fromEntries(Object.entries(FIELDS).map(([name, { schema }]) => [name, schema])),
+  ratelimits: {
+    ...VERDICT_FIELDS.ratelimits.schema,
+    items: {
+      ...limitSchema,
+      properties: {
+        ...limitSchema.properties,
+        id: { type: 'string', description: "Its owner's id, and its name." },
+        autoApply: { type: 'boolean', description: 'Whether every verification obeys it.' },
+      },
+    },
+  },
+};
