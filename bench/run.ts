@@ -9,6 +9,7 @@ import { plot } from './plot.ts';
 const folders: Readonly<Record<string, string>> = {
   'verify-hit': 'requests',
   'authz-hit': 'requests',
+  v2: 'requests',
   clients: 'requests',
   'fixed-rate': 'requests',
   flood: 'requests',

@@ -5,19 +5,20 @@ import { connect, type Socket } from 'node:net';
 import { type Blocks, cpuUs } from './blocks.ts';
 
 const plan = JSON.parse(readFileSync(process.argv[2] ?? '', 'utf8')) as Blocks;
-const requests = plan.requests.map((each) => Buffer.from(each));
 const servers = await Promise.all(
-  plan.targets.map(async ({ port, pid }) => ({
+  plan.targets.map(async ({ port, pid, requests }) => ({
     pid,
+    requests: requests.map((each) => Buffer.from(each)),
     sockets: await Promise.all(Array.from({ length: plan.connections }, () => opened(port))),
     times: [] as number[],
   })),
 );
 
 for (let block = -plan.warmUp; block < plan.blocks; block++) {
-  for (const { pid, sockets, times } of shuffled(servers)) {
+  for (const server of shuffled(servers)) {
+    const { pid, times } = server;
     const before = cpuUs(pid);
-    await ask(sockets, plan.count, block >= 0);
+    await ask(server, plan.count, block >= 0);
     // The answer is here before the process that sent it rests, and only then does Linux add its time up.
     await new Promise((resolve) => setTimeout(resolve, 1));
     if (block >= 0) times.push((cpuUs(pid) - before) / plan.count);
@@ -33,7 +34,11 @@ async function opened(port: number): Promise<Socket> {
 }
 
 /** Sends so many requests, one at a time on each connection. Their answers are short: each comes in one piece. */
-function ask(sockets: readonly Socket[], count: number, mustPass: boolean): Promise<void> {
+function ask(
+  { sockets, requests }: { readonly sockets: readonly Socket[]; readonly requests: readonly Buffer[] },
+  count: number,
+  mustPass: boolean,
+): Promise<void> {
   return new Promise((resolve, reject) => {
     let [toSend, toCome] = [count, count];
     for (const socket of sockets) {

@@ -5,10 +5,13 @@ import { promisify } from 'node:util';
 import { inDirectory, pinned } from '../harness.ts';
 import { type Contender, LOAD_CORE, wire } from './load.ts';
 
-/** Work of `block-load.ts`: servers that are asked in turns, as requests on the wire. */
+/** Work of `block-load.ts`: servers that are asked in turns, each with its requests as they are on the wire. */
 export interface Blocks {
-  readonly targets: readonly { readonly port: number; readonly pid: number }[];
-  readonly requests: readonly string[];
+  readonly targets: readonly {
+    readonly port: number;
+    readonly pid: number;
+    readonly requests: readonly string[];
+  }[];
   readonly connections: number;
   /** Blocks of each server that are not counted: in them V8 compiles, and caches are filled. */
   readonly warmUp: number;
@@ -18,7 +21,7 @@ export interface Blocks {
 }
 
 /**
- * Processor time of a request, user and system, microseconds: of each contender one for each block. All are asked the same
+ * Processor time of a request, user and system, microseconds: of each contender one for each block. All are asked
  * over connections that stay open, in blocks of some hundredths of a second and in random order, so that whatever else the
  * machine does hits all alike. Unlike throughput, it does not count what the machine does for others.
  */
@@ -28,11 +31,12 @@ export function cpuOfBlocks(
 ): Promise<number[][]> {
   return inDirectory(async (directory) => {
     const plan = join(directory, 'plan.json');
-    const [first] = contenders;
     const blocks: Blocks = {
       ...size,
-      targets: contenders,
-      requests: first?.requests.map((each) => wire(each, first.port)) ?? [],
+      targets: contenders.map(({ port, pid, requests }) => ({
+        ...{ port, pid },
+        requests: requests.map((each) => wire(each, port)),
+      })),
       connections: 32,
     };
     writeFileSync(plan, JSON.stringify(blocks));

@@ -1,0 +1,53 @@
+import { type Benchmark, inDirectory, median } from '../harness.ts';
+import { cpuOfBlocks } from '../load/blocks.ts';
+import { SERVER_CORE, verifyRequest } from '../load/load.ts';
+import { type ServerProcess, startBackend, startVerifier, warm } from '../servers.ts';
+
+const KEYS = 10_000;
+const RATIO_MAX = 1.05;
+const KINDS = [
+  ['POST /v1/keys.verifyKey', '/v1/keys.verifyKey'],
+  ['a second process of the same', '/v1/keys.verifyKey'],
+  ['POST /v2/keys.verifyKey', '/v2/keys.verifyKey'],
+] as const;
+
+/** Measures what verifyKey costs in the second generation of the interface, from memory. */
+const v2: Benchmark = ({ quick }) =>
+  inDirectory(async (directory) => {
+    const size = quick ? { warmUp: 20, blocks: 60, count: 3000 } : { warmUp: 40, blocks: 300, count: 3000 };
+    const backend = await startBackend(directory, KEYS);
+    const servers: ServerProcess[] = [];
+    try {
+      for (const _kind of KINDS) {
+        const server = await startVerifier(backend);
+        servers.push(server);
+        await warm(server, backend.keys);
+      }
+      const times = await cpuOfBlocks(
+        servers.map((server, i) => ({
+          ...server,
+          requests: backend.keys.map((key) => ({ ...verifyRequest(key), path: KINDS[i]?.[1] ?? '' })),
+        })),
+        size,
+      );
+      const first = times[0] ?? [];
+      return {
+        title: 'verifyKey in both generations',
+        about: `Processor time, user and system, of a verifyKey that memory answers; ${KEYS.toLocaleString('en')} keys, 32 connections, each verifier on core ${SERVER_CORE}. In turns, ${size.blocks} blocks of ${size.count.toLocaleString('en')} requests each: medians, and the median of the ratios within each turn.`,
+        rows: KINDS.map(([name], i) => {
+          const own = times[i] ?? [];
+          const ratio = median(own.map((time, turn) => time / (first[turn] ?? Number.NaN)));
+          return {
+            name,
+            value: `${median(own).toFixed(2)} µs (${ratio.toFixed(3)} ×)`,
+            ...(i === 2 ? { target: `≤ ${RATIO_MAX} ×`, met: ratio <= RATIO_MAX } : {}),
+          };
+        }),
+      };
+    } finally {
+      for (const { stop } of servers.reverse()) await stop();
+      await backend.stop();
+    }
+  });
+
+export default v2;
