@@ -113,8 +113,8 @@ const bodyV2 = object({
 export const QUESTION_SCHEMA_V2 = bodyV2.schema;
 
 /** Reads such a body. Throws what `refuse` makes of a message, which names the field and the rule. */
-export function readQuestionV2(given: unknown, refuse: Reading['refuse']): Question {
-  const read = bodyV2.read(given, '', { refuse, kind: 'field' });
+export function readQuestionV2(value: unknown, refuse: Reading['refuse']): Question {
+  const read = bodyV2.read(value, '', { refuse, kind: 'field' });
   const { key, tags } = read;
   return { key, apiId: undefined, tags, requirements: requirementsFrom(read, 'fieldV2'), isRecheck: false };
 }
