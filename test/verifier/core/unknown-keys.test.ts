@@ -90,3 +90,15 @@ test('as many as it has room for are nearly all remembered at once', () => {
   for (const digest of many) unknown.set(digest, NOT_FOUND, 0);
   expect(many.filter((digest) => unknown.get(digest) === NOT_FOUND).length).toBeGreaterThan(900);
 });
+
+test('each of the first three bytes of a digest counts for its place, and places are apart', () => {
+  const unknown = new NegativeCache(
+    65_537,
+    TTL_MS,
+    clockAt(() => 0),
+  );
+  const tail = digestOf('tail').slice(3);
+  const apart = ['\0\0\0', '\x01\0\0', '\0\x01\0', '\0\0\x01'].map((head) => head + tail);
+  for (const digest of apart) unknown.set(digest, FORBIDDEN, 0);
+  expect(apart.map((digest) => unknown.get(digest))).toEqual(apart.map(() => FORBIDDEN));
+});
