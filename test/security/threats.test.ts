@@ -36,10 +36,10 @@ test('every listener is on a loopback address by default', () => {
 test('configured root keys are compared as digests and in constant time', () => {
   const uses = read('control-plane/redis/bootstrap-keys.ts')
     .split('\n')
-    .filter((line) => line.includes('this.#known') && !line.includes('this.#known ='));
+    .filter((line) => line.includes('this.#keys') && !line.includes('this.#keys ='));
   expect(uses).toEqual([
     expect.stringContaining('.map(({ id }) => id)'),
-    expect.stringMatching(/\.filter\(.*timingSafeEqual\(known\.digest, digest\)/),
+    expect.stringMatching(/\.filter\(.*timingSafeEqual\(key\.digest, digest\)/),
   ]);
 });
 
