@@ -67,7 +67,7 @@ function App() {
       <div class="lost" role="alert">
         {isOffline && 'Connection to the control plane lost. What is shown may be old.'}
       </div>
-      <main key={`${signedIn}${hash}`}>{signedIn ? view(section, id) : <SignIn why={endReason} />}</main>
+      <main key={`${signedIn}${hash}`}>{signedIn ? view(section, id) : <SignIn reason={endReason} />}</main>
     </>
   );
 }

@@ -28,9 +28,9 @@ export function takeFolder(directory: string): Running | undefined {
   } catch (error) {
     if (!(error as Error).message.includes('locked')) throw error;
     const { pid, controlPlane, verifier } = running(directory) ?? {};
-    const owner = controlPlane ? ` (process ${pid}, at ${controlPlane} and ${verifier})` : '';
+    const holder = controlPlane ? ` (process ${pid}, at ${controlPlane} and ${verifier})` : '';
     throw new Error(
-      `another npm start${owner} keeps its keys in ${directory}, and was left alone. Use that one; or stop it first, by Ctrl-C there; or give this one a folder and ports of its own: KEYFENCE_DATA, CONTROL_PLANE_PORT, CONTROL_PLANE_ADMIN_PORT, VERIFIER_PORT, VERIFIER_ADMIN_PORT`,
+      `another npm start${holder} keeps its keys in ${directory}, and was left alone. Use that one; or stop it first, by Ctrl-C there; or give this one a folder and ports of its own: KEYFENCE_DATA, CONTROL_PLANE_PORT, CONTROL_PLANE_ADMIN_PORT, VERIFIER_PORT, VERIFIER_ADMIN_PORT`,
     );
   }
   locks.add(lock);

@@ -10,7 +10,7 @@ Gives the changelog, the images of deploy/ and the chart the number that package
 
 const ROOT = join(import.meta.dirname, '..', '..');
 /** The number of a release where it stands for Keyfence: behind an image's name, or as the value of one of these. */
-const OURS =
+const VERSION_LINE =
   /((?:keyfence:|VERSION: |newTag: |\/version: |^version: |^appVersion: ))\d+\.\d+\.\d+(?:-[\w.]+)?(?![\w.])/gm;
 
 /** The changelog with all that was unreleased below a heading of its own. */
@@ -33,4 +33,4 @@ const files = execFileSync('git', ['ls-files', 'deploy/*.yaml', 'deploy/*.md'], 
   encoding: 'utf8',
 });
 for (const file of files.trim().split('\n'))
-  change(file, (text) => text.replace(OURS, (_, before: string) => before + version));
+  change(file, (text) => text.replace(VERSION_LINE, (_, before: string) => before + version));

@@ -171,8 +171,8 @@ Ctrl-C stops everything. Keys are kept in ${DATA}.
 `;
 }
 
-async function fail(what: string): Promise<void> {
-  console.error(`keyfence: ${what}`);
+async function fail(message: string): Promise<void> {
+  console.error(`keyfence: ${message}`);
   await stop(1);
 }
 

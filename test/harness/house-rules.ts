@@ -31,7 +31,7 @@ function parse(file: string, text: string): object {
 const NO_NAMES = new Set(
   [
     'asked given found known told shown said made meant taken left begun lent heard brought came wanted needed chosen',
-    'nobody somebody anybody everybody nothing something anything everything none one other another others',
+    'nobody somebody anybody everybody nothing something anything everything none',
     'these those ours mine theirs which who what how why',
     'ties rights grants claims owner customer workspace journey trail loan lender decider ordinary isagain terms',
   ].flatMap((words) => words.split(' ')),

@@ -29,7 +29,7 @@ export const Time = (description: string) =>
 
 export const List = <Item extends TSchema>(item: Item, options: TArrayOptions = {}) =>
   Type.Immutable(Type.Array(item, options));
-export const Id = (what: string) => Type.String({ description: `The id of ${what}.` });
+export const Id = (thing: string) => Type.String({ description: `The id of ${thing}.` });
 export const Cursor = Type.Optional(
   Type.String({ description: 'For the next page; absent on the last one.' }),
 );

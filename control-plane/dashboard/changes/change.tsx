@@ -13,7 +13,7 @@ const PANELS_MAX = 5;
  */
 export type Apply = (
   key: { keyId: string; apiId: string },
-  what: string,
+  headline: string,
   patch: object,
   undo?: object,
 ) => Promise<void>;
@@ -22,7 +22,7 @@ export type Apply = (
 type ApplyAll = (
   apiId: string,
   keyIds: readonly string[],
-  what: string,
+  headline: string,
   patch: object,
   undo?: () => Promise<void>,
 ) => Promise<void>;
@@ -33,21 +33,21 @@ type ApplyAll = (
  */
 export function useChange(onWritten: () => void) {
   const { begin, ...panels } = useWatch(onWritten);
-  const apply: Apply = (key, what, patch, undo) =>
+  const apply: Apply = (key, headline, patch, undo) =>
     begin(key.apiId, async () => {
       const { keyId } = key;
       const { propagation } = await call('keys.updateKey', { keyId, ...patch, waitMs: QUICK_MS });
       return {
-        ...{ keyId, what, propagation, progress: progressOf(keyId, propagation) },
-        undo: undo && (() => apply(key, `Undone: ${what}`, undo)),
+        ...{ keyId, headline, propagation, progress: progressOf(keyId, propagation) },
+        undo: undo && (() => apply(key, `Undone: ${headline}`, undo)),
       };
     });
-  const applyAll: ApplyAll = (apiId, keyIds, what, patch, undo) =>
-    begin(apiId, async () => ({ ...(await sendAll(apiId, keyIds, what, patch)), undo }));
+  const applyAll: ApplyAll = (apiId, keyIds, headline, patch, undo) =>
+    begin(apiId, async () => ({ ...(await sendAll(apiId, keyIds, headline, patch)), undo }));
   /** Says all that the keys of a role may do, and offers to say again what they might `before`. */
   const applyRole = (
     roleId: string,
-    what: string,
+    headline: string,
     permissions: readonly string[],
     before?: readonly string[],
   ): Promise<void> =>
@@ -56,22 +56,27 @@ export function useChange(onWritten: () => void) {
       const { propagation } = await call('permissions.setRolePermissions', input);
       const { sequence } = propagation;
       return {
-        ...{ keyId: roleId, what, propagation },
+        ...{ keyId: roleId, headline, propagation },
         progress: () => call('permissions.getRolePropagation', { roleId, sequence }),
-        undo: before && (() => applyRole(roleId, `Undone: ${what}`, before)),
+        undo: before && (() => applyRole(roleId, `Undone: ${headline}`, before)),
       };
     });
   /** Disables an identity, or enables it. @param undo whether that is offered to be taken back */
-  const applyIdentity = (identity: Identity, what: string, enabled: boolean, undo: boolean): Promise<void> =>
+  const applyIdentity = (
+    identity: Identity,
+    headline: string,
+    enabled: boolean,
+    undo: boolean,
+  ): Promise<void> =>
     begin(undefined, async () => {
       const { id: identityId } = identity;
       const input = { identityId, enabled, waitMs: QUICK_MS };
       const { propagation } = await call('identities.updateIdentity', input);
       const { sequence } = propagation;
       return {
-        ...{ keyId: identityId, what, propagation },
+        ...{ keyId: identityId, headline, propagation },
         progress: () => call('identities.getIdentityPropagation', { identityId, sequence }),
-        undo: undo ? () => applyIdentity(identity, `Undone: ${what}`, !enabled, false) : undefined,
+        undo: undo ? () => applyIdentity(identity, `Undone: ${headline}`, !enabled, false) : undefined,
       };
     });
   return { apply, applyAll, applyRole, applyIdentity, ...panels };
@@ -124,7 +129,7 @@ function useWatch(onWritten: () => void) {
 async function sendAll(
   apiId: string,
   keyIds: readonly string[],
-  what: string,
+  headline: string,
   patch: object,
 ): Promise<WrittenChange> {
   const input = { apiId, keyIds, ...patch, waitMs: QUICK_MS };
@@ -135,7 +140,7 @@ async function sendAll(
   const missing = refusals === 0 ? '' : `, but for ${refusals} that could not be changed`;
   const { keyId } = last;
   const progress = progressOf(keyId, propagation);
-  return { keyId, what: `${what}${missing}`, propagation, isOfMany: true, progress };
+  return { keyId, headline: `${headline}${missing}`, propagation, isOfMany: true, progress };
 }
 
 const progressOf =

@@ -8,7 +8,7 @@ import { duration } from '../parts/time.tsx';
 export interface Change {
   /** Of the role or the identity, where it is one. */
   readonly keyId: string;
-  readonly what: string;
+  readonly headline: string;
   readonly propagation: Propagation;
   /** undefined = on its way. */
   readonly by: 'acks' | 'fence' | undefined;
@@ -36,7 +36,7 @@ export interface Follower {
 
 /** The panel of a change: who has applied it, who has not, and until when that matters. */
 export function Fence({ change }: { change: Change }) {
-  const { what, propagation, by, tookMs, leftMs, followers, failure, undo } = change;
+  const { headline, propagation, by, tookMs, leftMs, followers, failure, undo } = change;
   const goesOn = !by && (failure?.passes ?? true);
   const panel = useRef<HTMLElement>(null);
   return (
@@ -48,10 +48,10 @@ export function Fence({ change }: { change: Change }) {
     >
       <div class="row">
         <span role="status">
-          <strong>{what}.</strong> {summary(change)}
+          <strong>{headline}.</strong> {summary(change)}
         </span>
         {/* The button goes away once it is done. */}
-        {undo && <Undo key={what} undo={undo} onClick={() => panel.current?.focus()} />}
+        {undo && <Undo key={headline} undo={undo} onClick={() => panel.current?.focus()} />}
       </div>
       {goesOn && (
         <p>

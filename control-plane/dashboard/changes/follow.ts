@@ -9,7 +9,7 @@ const HISTORY_MAX = 60;
 const SKEW_MS = 500;
 
 /** A change that was written, and the way to ask how far it is. */
-export interface WrittenChange extends Pick<Change, 'keyId' | 'what' | 'undo' | 'isOfMany' | 'progress'> {
+export interface WrittenChange extends Pick<Change, 'keyId' | 'headline' | 'undo' | 'isOfMany' | 'progress'> {
   readonly propagation: Propagation;
 }
 
@@ -101,8 +101,8 @@ function followersOf(
 /** The verifiers that follow an API, or roles and identities where there is none; nobody where this root key may not see the fleet. */
 async function namesOf(apiId: string | undefined): Promise<Names> {
   const verifiers = await listVerifiers().catch(() => []);
-  return verifiers.flatMap(({ id, host, apis, workspace }) => {
-    const api = apiId === undefined ? workspace : apis.find((each) => each.apiId === apiId);
+  return verifiers.flatMap(({ id, host, apis, workspace: sharedLog }) => {
+    const api = apiId === undefined ? sharedLog : apis.find((each) => each.apiId === apiId);
     return api?.member ? [[api.member, `${host} ${id.slice(-6)}`] as const] : [];
   });
 }

@@ -16,7 +16,7 @@ export function KeySwitch({ of, apply }: { of: Key; apply: Apply }) {
     <Switch
       enabled={of.enabled}
       name={of.name ?? `${of.start}…`}
-      change={(enabled, what) => apply(of, what, { enabled }, { enabled: of.enabled })}
+      change={(enabled, headline) => apply(of, headline, { enabled }, { enabled: of.enabled })}
     />
   );
 }

@@ -99,8 +99,8 @@ function CompletionTimes() {
 }
 
 function FollowedApis({ by }: { by: Verifier }) {
-  const { apis, apisNotShown, workspace } = by;
-  const following = workspace ? [...apis, workspace] : apis;
+  const { apis, apisNotShown, workspace: sharedLog } = by;
+  const following = sharedLog ? [...apis, sharedLog] : apis;
   const live = following.filter(({ state }) => state === 'live').length + apisNotShown;
   const all = following.length + apisNotShown;
   if (all === 0) return <span class="quiet">none yet</span>;
@@ -118,9 +118,9 @@ function FollowedApis({ by }: { by: Verifier }) {
           </li>
         ))}
         {apisNotShown > 0 && <li>and {apisNotShown} more</li>}
-        {workspace && (
+        {sharedLog && (
           <li>
-            Roles and identities: <Standing of={workspace} />
+            Roles and identities: <Standing of={sharedLog} />
           </li>
         )}
       </ul>

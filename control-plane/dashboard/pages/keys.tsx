@@ -32,11 +32,11 @@ export function Keys({ apiId }: { apiId: string }) {
   const selection = useSelection();
   if (api.failure?.code === 'NOT_FOUND' || api.failure?.code === 'BAD_REQUEST')
     return <NoSuchApi apiId={apiId} />;
-  const switchAll = (selected: readonly Key[], what: string, enabled: boolean) => {
+  const switchAll = (selected: readonly Key[], headline: string, enabled: boolean) => {
     const idsOf = (keys: readonly Key[]) => keys.map(({ keyId }) => keyId);
     const keyIds = idsOf(selected.filter((key) => key.enabled !== enabled));
-    const undo = () => applyAll(apiId, keyIds, `Undone: ${what}`, { enabled: !enabled });
-    return applyAll(apiId, idsOf(selected), what, { enabled }, keyIds.length > 0 ? undo : undefined);
+    const undo = () => applyAll(apiId, keyIds, `Undone: ${headline}`, { enabled: !enabled });
+    return applyAll(apiId, idsOf(selected), headline, { enabled }, keyIds.length > 0 ? undo : undefined);
   };
   return (
     <Page title={`Keys of ${api.data?.name ?? apiId}`} way={WAY} beside={<CopyId id={apiId} of="the API" />}>

@@ -11,7 +11,7 @@ type Edits = Readonly<Record<string, readonly string[]>>;
 type Ticks = ReturnType<typeof useTicks>;
 type ChangeRole = (
   roleId: string,
-  what: string,
+  headline: string,
   permissions: readonly string[],
   before: readonly string[],
 ) => Promise<void>;

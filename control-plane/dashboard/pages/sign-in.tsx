@@ -4,7 +4,7 @@ import { useAction } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 
 /** Asks for a root key. */
-export function SignIn({ why: reason }: { why: string }) {
+export function SignIn({ reason }: { reason: string }) {
   const { busy, run, problem } = useAction();
   const submit = (event: Event) => {
     const field = fieldsOf(event);

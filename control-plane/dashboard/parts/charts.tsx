@@ -56,7 +56,7 @@ export function Bars(props: {
           <Bar
             key={point.title}
             title={describe(point, series, unit)}
-            left={leftOf(i)}
+            offset={leftOf(i)}
             heights={point.values.map(scale)}
             series={series}
           />
@@ -80,17 +80,22 @@ export function Bars(props: {
   );
 }
 
-function Bar(props: { title: string; left: number; heights: readonly number[]; series: readonly Series[] }) {
-  const { title, left, heights, series } = props;
+function Bar(props: {
+  title: string;
+  offset: number;
+  heights: readonly number[];
+  series: readonly Series[];
+}) {
+  const { title, offset, heights, series } = props;
   let top = HEIGHT;
   return (
     <g>
       <title>{title}</title>
-      <rect class="back" x={left} width={BAR + GAP} height={HEIGHT} />
+      <rect class="back" x={offset} width={BAR + GAP} height={HEIGHT} />
       {heights.map((height, i) => {
         top -= height;
         const { name = '', tone = '' } = series[i] ?? {};
-        return height > 0 && <rect key={name} class={tone} x={left} y={top} width={BAR} height={height} />;
+        return height > 0 && <rect key={name} class={tone} x={offset} y={top} width={BAR} height={height} />;
       })}
     </g>
   );
@@ -105,7 +110,7 @@ export function Gauge(props: {
 }) {
   const { label, title, parts, whole } = props;
   const text = parts.map(({ name, value }) => `${value.toLocaleString()} ${name}`);
-  let left = 0;
+  let offset = 0;
   return (
     <figure>
       <figcaption>
@@ -122,8 +127,8 @@ export function Gauge(props: {
         <rect class="quiet" width="1" height="1" />
         {parts.map(({ name, tone, value }) => {
           const width = value / whole;
-          left += width;
-          return <rect key={name} class={tone} x={left - width} width={width} height="1" />;
+          offset += width;
+          return <rect key={name} class={tone} x={offset - width} width={width} height="1" />;
         })}
       </svg>
     </figure>

@@ -125,7 +125,7 @@ export function Opener(props: {
 export function Switch(props: {
   enabled: boolean;
   name: string;
-  change: (enabled: boolean, what: string) => Promise<unknown>;
+  change: (enabled: boolean, headline: string) => Promise<unknown>;
 }) {
   const { busy, run, problem } = useAction();
   const { enabled, name, change } = props;

@@ -13,14 +13,14 @@ export function IdentityState({ of }: { of: Identity }) {
 /** The button that disables an identity, or accepts its keys again; its panel offers to undo that. */
 export function IdentitySwitch(props: {
   of: Identity;
-  apply: (identity: Identity, what: string, enabled: boolean, undo: boolean) => Promise<void>;
+  apply: (identity: Identity, headline: string, enabled: boolean, undo: boolean) => Promise<void>;
 }) {
   const { of, apply } = props;
   return (
     <Switch
       enabled={of.enabled}
       name={of.externalId}
-      change={(enabled, what) => apply(of, what, enabled, true)}
+      change={(enabled, headline) => apply(of, headline, enabled, true)}
     />
   );
 }

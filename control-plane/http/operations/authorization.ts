@@ -24,9 +24,9 @@ export async function authorize({ permissions }: Operation, call: Call, keys: Ke
 }
 
 /** Throws NOT_FOUND where the caller may do nothing on this API, INSUFFICIENT_PERMISSIONS where not this. */
-export function requireApi(caller: Caller, apiId: string, action: ApiAction, what = `api ${apiId}`): void {
+export function requireApi(caller: Caller, apiId: string, action: ApiAction, subject = `api ${apiId}`): void {
   if (!caller.permissions.touches(apiId))
-    throw new MaskedNotFound(`${what} not found`, 'INSUFFICIENT_PERMISSIONS');
+    throw new MaskedNotFound(`${subject} not found`, 'INSUFFICIENT_PERMISSIONS');
   if (!caller.permissions.allows(apiId, action)) {
     throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId}.${action}`);
   }
@@ -47,10 +47,10 @@ async function apiOfKey(call: Call, keyId: string, keys: Keys): Promise<string> 
 }
 
 /** The NOT_FOUND of something that could be on an API that the caller does not see. */
-export const absence = ({ permissions }: Caller, what: string): ApiError =>
+export const absence = ({ permissions }: Caller, subject: string): ApiError =>
   permissions.touchesAll()
-    ? new ApiError('NOT_FOUND', `${what} not found`)
-    : new MaskedNotFound(`${what} not found`, 'NOT_FOUND');
+    ? new ApiError('NOT_FOUND', `${subject} not found`)
+    : new MaskedNotFound(`${subject} not found`, 'NOT_FOUND');
 
 /** The NOT_FOUND of an API that the caller may know of. */
 export const apiNotFound = (apiId: string): ApiError => new ApiError('NOT_FOUND', `api ${apiId} not found`);

@@ -58,8 +58,8 @@ export class KeyImport {
     await this.#point(records.map(({ keyId }) => [idPointer(keyId), apiId]));
     const statuses = await this.#createRecords(apiId, records);
 
-    const ours = new Set(newIds);
-    const isOurs = ({ keyId }: NewRecord) => ours.has(keyId);
+    const ownIds = new Set(newIds);
+    const isOurs = ({ keyId }: NewRecord) => ownIds.has(keyId);
     const apiRefusal = statuses.find((status) => status === 'NO_API' || status === 'DELETED');
     if (apiRefusal !== undefined) {
       await this.#forget(records.filter(isOurs));
@@ -73,7 +73,7 @@ export class KeyImport {
     });
     await this.#forget(records.filter((record, i) => outcomes[i]?.result === 'TOO_OLD' && isOurs(record)));
     // Pointers that were there without a record may be those of a key that is being deleted, and go with it.
-    const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ours.has(keyId));
+    const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ownIds.has(keyId));
     await this.#point(completions.flatMap(pointersOf));
 
     let n = 0;
