@@ -54,71 +54,15 @@ interface Verifier {
 export function simulate(costs: Costs, verifiers: number, changesPerSecond: number): OneApi {
   const length = Math.max(SIMULATED_MIN, (CHANGES_MIN * 1_000_000) / changesPerSecond);
   const random = generator(verifiers + changesPerSecond);
-  const travel = () => NETWORK + random() * HANDLING_MAX;
-  const agenda = new Agenda();
-  /** When each change came, and how many verifiers have not acknowledged it. */
-  const changes: { at: number; missing: number }[] = [];
-  const took: number[] = [];
-  let freeAt = 0;
-  let worked = 0;
-  /** Redis works for this long as soon as it is free; returns when it is done. */
-  const serve = (now: number, duration: number) => {
-    worked += duration;
-    freeAt = Math.max(freeAt, now) + duration;
-    return freeAt;
-  };
-  const sync = (now: number, verifier: Verifier): void => {
-    if (verifier.syncing) {
-      verifier.again = true;
-      return;
-    }
-    verifier.syncing = true;
-    const position = verifier.applied;
-    agenda.add(now + travel(), (arrived) => {
-      const done = serve(arrived, position > verifier.acknowledged ? costs.ackUs : costs.idleSyncUs);
-      for (const change of changes.slice(verifier.acknowledged, position)) {
-        if (--change.missing === 0) took.push((done - change.at) / 1000);
-      }
-      verifier.acknowledged = position;
-      agenda.add(done + travel(), (replied) => {
-        verifier.syncing = false;
-        if (verifier.again) sync(replied, verifier);
-        verifier.again = false;
-      });
-    });
-  };
-
-  const all = Array.from(
-    { length: verifiers },
-    (): Verifier => ({ applied: 0, acknowledged: 0, syncing: false, again: false }),
-  );
-  for (const verifier of all) {
-    const tick = (now: number) => {
-      if (now > length) return;
-      sync(now, verifier);
-      agenda.add(now + SYNC_PERIOD * (0.9 + 0.2 * random()), tick);
-    };
-    agenda.add(random() * SYNC_PERIOD, tick);
-  }
-  const change = (now: number) => {
-    const sequence = changes.push({ at: now, missing: verifiers });
-    const done = serve(now, costs.updateUs + verifiers * costs.publishUs);
-    for (const verifier of all) {
-      agenda.add(done + travel(), (arrived) => {
-        verifier.applied = Math.max(verifier.applied, sequence);
-        sync(arrived, verifier);
-      });
-    }
-  };
+  const simulation = new Simulation(costs, random);
+  const all = simulation.addVerifiers(verifiers, length);
   for (let at = 0; ; ) {
     at += (-Math.log(1 - random()) * 1_000_000) / changesPerSecond;
     if (at > length) break;
-    agenda.add(at, change);
+    simulation.addChange(at, all);
   }
-
-  const endedAt = agenda.run();
-  took.sort((a, b) => a - b);
-  const percentile = (share: number) => took[Math.floor((took.length - 1) * share)] ?? Number.NaN;
+  const { endedAt, worked, tookMs } = simulation.run();
+  const percentile = (share: number) => tookMs[Math.floor((tookMs.length - 1) * share)] ?? Number.NaN;
   return {
     verifiers,
     changesPerSecond,
@@ -126,6 +70,96 @@ export function simulate(costs: Costs, verifiers: number, changesPerSecond: numb
     p50Ms: percentile(0.5),
     p99Ms: percentile(0.99),
   };
+}
+
+/** One run: its agenda, Redis, and the changes that verifiers have not acknowledged yet. */
+class Simulation {
+  readonly #costs: Costs;
+  readonly #random: () => number;
+  readonly #agenda = new Agenda();
+  /** When each change came, and how many verifiers have not acknowledged it. */
+  readonly #changes: { at: number; missing: number }[] = [];
+  readonly #tookMs: number[] = [];
+  /** When Redis is done with all that it was sent. */
+  #freeAt = 0;
+  /** Time for which Redis worked. */
+  #worked = 0;
+
+  constructor(costs: Costs, random: () => number) {
+    this.#costs = costs;
+    this.#random = random;
+  }
+
+  /** Adds verifiers that send an idle SYNC about once a second, until `length`. */
+  addVerifiers(count: number, length: number): Verifier[] {
+    const all = Array.from(
+      { length: count },
+      (): Verifier => ({ applied: 0, acknowledged: 0, syncing: false, again: false }),
+    );
+    for (const verifier of all) {
+      const tick = (now: number) => {
+        if (now > length) return;
+        this.#sync(now, verifier);
+        this.#agenda.add(now + SYNC_PERIOD * (0.9 + 0.2 * this.#random()), tick);
+      };
+      this.#agenda.add(this.#random() * SYNC_PERIOD, tick);
+    }
+    return all;
+  }
+
+  /** Adds a change, of which each verifier gets a message. */
+  addChange(at: number, verifiers: readonly Verifier[]): void {
+    const { updateUs, publishUs } = this.#costs;
+    this.#agenda.add(at, (now) => {
+      const sequence = this.#changes.push({ at: now, missing: verifiers.length });
+      const done = this.#serve(now, updateUs + verifiers.length * publishUs);
+      for (const verifier of verifiers) {
+        this.#agenda.add(done + this.#travel(), (arrived) => {
+          verifier.applied = Math.max(verifier.applied, sequence);
+          this.#sync(arrived, verifier);
+        });
+      }
+    });
+  }
+
+  /** Plays until nothing is left to do. */
+  run(): { readonly endedAt: number; readonly worked: number; readonly tookMs: readonly number[] } {
+    const endedAt = this.#agenda.run();
+    return { endedAt, worked: this.#worked, tookMs: this.#tookMs.sort((a, b) => a - b) };
+  }
+
+  #travel(): number {
+    return NETWORK + this.#random() * HANDLING_MAX;
+  }
+
+  /** Has Redis work for this long as soon as it is free; returns when it is done. */
+  #serve(now: number, duration: number): number {
+    this.#worked += duration;
+    this.#freeAt = Math.max(this.#freeAt, now) + duration;
+    return this.#freeAt;
+  }
+
+  #sync(now: number, verifier: Verifier): void {
+    if (verifier.syncing) {
+      verifier.again = true;
+      return;
+    }
+    verifier.syncing = true;
+    const { ackUs, idleSyncUs } = this.#costs;
+    const position = verifier.applied;
+    this.#agenda.add(now + this.#travel(), (arrived) => {
+      const done = this.#serve(arrived, position > verifier.acknowledged ? ackUs : idleSyncUs);
+      for (const change of this.#changes.slice(verifier.acknowledged, position)) {
+        if (--change.missing === 0) this.#tookMs.push((done - change.at) / 1000);
+      }
+      verifier.acknowledged = position;
+      this.#agenda.add(done + this.#travel(), (replied) => {
+        verifier.syncing = false;
+        if (verifier.again) this.#sync(replied, verifier);
+        verifier.again = false;
+      });
+    });
+  }
 }
 
 type Event = { readonly at: number; readonly run: (now: number) => void };

@@ -10,7 +10,6 @@ export const TOO_LONG = {
     'bench/changes/propagation.ts: propagation',
     'bench/compared/peers.ts: peers',
     'bench/costs/costs.ts: measure',
-    'bench/costs/simulated-redis.ts: simulate',
     'bench/requests/flood.ts: flood',
     'bench/requests/limits.ts: exchanges',
     'verifier/fast-lane/scan-head.ts: scanHead',
