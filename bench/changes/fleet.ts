@@ -1,8 +1,9 @@
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { startRedis } from '../../deploy/dev/redis-server.ts';
-import { type Benchmark, inDirectory, percentile, startProcess } from '../harness.ts';
-import { startControlPlane } from '../servers.ts';
+import { type Benchmark, inDirectory, percentile, type Row, type Running, startProcess } from '../harness.ts';
+import { redisCpuOf } from '../redis-cpu.ts';
+import { type ControlPlane, startControlPlane } from '../servers.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const PROCESSES = 4;
@@ -15,85 +16,26 @@ const fleet: Benchmark = ({ quick }) =>
     const server = await startRedis(join(directory, 'redis'));
     const redis = new Redis({ path: server.url.replace('unix://', '') });
     const controlPlane = await startControlPlane({ REDIS_URL: server.url });
-    const { call } = controlPlane;
-    const { keyId } = await call('keys.createKey', { apiId: API });
-    const disable = async (enabled: boolean) => {
-      const startedAt = performance.now();
-      const { propagation } = await call('keys.updateKey', { keyId, enabled, waitMs: 30_000 });
-      return { ms: performance.now() - startedAt, propagation };
-    };
-    const start = (pace: 'in-turn' | 'at-once') =>
-      Promise.all(
-        Array.from({ length: PROCESSES }, () =>
-          startProcess(
-            [
-              process.execPath,
-              join(ROOT, 'bench/changes/followers.ts'),
-              String(count / PROCESSES),
-              API,
-              pace,
-            ],
-            { REDIS_URL: server.url },
-            'live',
-          ),
-        ),
-      );
-    let followers: Awaited<ReturnType<typeof start>> = [];
+    const start = (pace: Pace) => startFollowers(server.url, count, pace);
+    let followers: Followers = [];
     try {
+      const { keyId = '' } = await controlPlane.call('keys.createKey', { apiId: API });
       followers = await start('in-turn');
-      const idle = await busy(
-        redis,
-        () => new Promise((resolve) => setTimeout(resolve, quick ? 3000 : 10_000)),
-      );
-      const ms: number[] = [];
-      const changing = await busy(redis, async () => {
-        for (let i = 0; i < (quick ? 20 : 100); i++) {
-          const done = await disable(i % 2 === 0);
-          if (done.propagation?.by !== 'acks' || done.propagation.verifiers !== count)
-            throw new Error(JSON.stringify(done.propagation));
-          ms.push(done.ms);
-        }
+      const rest = () => new Promise((resolve) => setTimeout(resolve, quick ? 3000 : 10_000));
+      const { share: idleShare } = await redisCpuOf(redis, rest);
+      const times = quick ? 20 : 100;
+      let ms: number[] = [];
+      const changing = await redisCpuOf(redis, async () => {
+        ms = await timesOfChanges(controlPlane, keyId, times, count);
       });
       for (const each of followers) await each.stop();
-      const waits: number[] = [];
-      const joining = { isOver: false };
-      const startedAt = performance.now();
-      const beside = async () => {
-        while (!joining.isOver) {
-          const askedAt = performance.now();
-          await call('keys.createKey', { apiId: 'another' });
-          waits.push(performance.now() - askedAt);
-        }
-      };
-      let joinedMs = 0;
-      const restart = await busy(redis, async () => {
-        const others = beside();
+      const restart = await restartAll(redis, controlPlane, async () => {
         followers = await start('at-once');
-        joinedMs = performance.now() - startedAt;
-        joining.isOver = true;
-        await others;
       });
-      const p50 = percentile(ms, 0.5);
       return {
         title: 'A large fleet',
         about: `${count.toLocaleString('en')} verifiers of one API without HTTP, in ${PROCESSES} processes, each with connections of its own; one control plane, one Redis (AOF, fsync always), all on this machine: they share its cores, which a real fleet does not. Nothing pinned.`,
-        rows: [
-          { name: 'idle: Redis', value: `${percent(idle.share)} of a core` },
-          {
-            name: `updateKey → complete by acks of all: p50 / p99, ${ms.length} of them`,
-            value: `${p50.toFixed(0)} / ${percentile(ms, 0.99).toFixed(0)} ms, Redis ${(changing.cpuMs / ms.length).toFixed(1)} ms of CPU each`,
-            target: 'p50 ≤ 150 ms',
-            met: p50 <= 150,
-          },
-          {
-            name: 'all restarted at once: until the last one follows again',
-            value: `${(joinedMs / 1000).toFixed(1)} s, of it the start of ${PROCESSES} processes; Redis ${(restart.cpuMs / count).toFixed(2)} ms of CPU each, ${percent(restart.share)} of a core`,
-          },
-          {
-            name: `createKey of another API meanwhile: p50 / p99 / longest, ${waits.length} of them`,
-            value: `${percentile(waits, 0.5).toFixed(1)} / ${percentile(waits, 0.99).toFixed(0)} / ${Math.max(...waits).toFixed(0)} ms`,
-          },
-        ],
+        rows: rowsOf({ count, ms, idleShare, changeCpuMs: changing.ms / times, restart }),
       };
     } finally {
       for (const each of followers) await each.stop();
@@ -103,18 +45,87 @@ const fleet: Benchmark = ({ quick }) =>
     }
   });
 
-/** What Redis spends while something is done. */
-async function busy(redis: Redis, work: () => Promise<unknown>) {
-  const [before, startedAt] = [await cpuMs(redis), performance.now()];
-  await work();
-  const spent = (await cpuMs(redis)) - before;
-  return { cpuMs: spent, share: spent / (performance.now() - startedAt) };
+type Pace = 'in-turn' | 'at-once';
+type Followers = readonly Running<unknown>[];
+
+const startFollowers = (url: string, count: number, pace: Pace): Promise<Followers> =>
+  Promise.all(
+    Array.from({ length: PROCESSES }, () =>
+      startProcess(
+        [process.execPath, join(ROOT, 'bench/changes/followers.ts'), String(count / PROCESSES), API, pace],
+        { REDIS_URL: url },
+        'live',
+      ),
+    ),
+  );
+
+/** Changes a key so many times, and returns how long each change took until all verifiers had confirmed it, milliseconds. */
+async function timesOfChanges(
+  { call }: ControlPlane,
+  keyId: string,
+  times: number,
+  verifiers: number,
+): Promise<number[]> {
+  const ms: number[] = [];
+  for (let i = 0; i < times; i++) {
+    const startedAt = performance.now();
+    const { propagation } = await call('keys.updateKey', { keyId, enabled: i % 2 !== 0, waitMs: 30_000 });
+    ms.push(performance.now() - startedAt);
+    if (propagation?.by !== 'acks' || propagation.verifiers !== verifiers)
+      throw new Error(JSON.stringify(propagation));
+  }
+  return ms;
 }
 
-async function cpuMs(redis: Redis): Promise<number> {
-  const info = await redis.info('cpu');
-  const of = (name: string) => Number(new RegExp(`${name}:(\\S+)`).exec(info)?.[1]);
-  return (of('used_cpu_user') + of('used_cpu_sys')) * 1000;
+/** Measures a start of all followers at once, and what another caller of the control plane waits meanwhile. */
+async function restartAll(redis: Redis, { call }: ControlPlane, start: () => Promise<void>) {
+  const waits: number[] = [];
+  let isOver = false;
+  const beside = async () => {
+    while (!isOver) {
+      const startedAt = performance.now();
+      await call('keys.createKey', { apiId: 'another' });
+      waits.push(performance.now() - startedAt);
+    }
+  };
+  const startedAt = performance.now();
+  let joinedMs = 0;
+  const cpu = await redisCpuOf(redis, async () => {
+    const calls = beside();
+    await start();
+    joinedMs = performance.now() - startedAt;
+    isOver = true;
+    await calls;
+  });
+  return { ...cpu, waits, joinedMs };
+}
+
+function rowsOf(measured: {
+  readonly count: number;
+  readonly ms: readonly number[];
+  readonly idleShare: number;
+  readonly changeCpuMs: number;
+  readonly restart: Awaited<ReturnType<typeof restartAll>>;
+}): Row[] {
+  const { count, ms, idleShare, changeCpuMs, restart } = measured;
+  const p50 = percentile(ms, 0.5);
+  return [
+    { name: 'idle: Redis', value: `${percent(idleShare)} of a core` },
+    {
+      name: `updateKey → complete by acks of all: p50 / p99, ${ms.length} of them`,
+      value: `${p50.toFixed(0)} / ${percentile(ms, 0.99).toFixed(0)} ms, Redis ${changeCpuMs.toFixed(1)} ms of CPU each`,
+      target: 'p50 ≤ 150 ms',
+      met: p50 <= 150,
+    },
+    {
+      name: 'all restarted at once: until the last one follows again',
+      value: `${(restart.joinedMs / 1000).toFixed(1)} s, of it the start of ${PROCESSES} processes; Redis ${(restart.ms / count).toFixed(2)} ms of CPU each, ${percent(restart.share)} of a core`,
+    },
+    {
+      name: `createKey of another API meanwhile: p50 / p99 / longest, ${restart.waits.length} of them`,
+      value: `${percentile(restart.waits, 0.5).toFixed(1)} / ${percentile(restart.waits, 0.99).toFixed(0)} / ${Math.max(...restart.waits).toFixed(0)} ms`,
+    },
+  ];
 }
 
 const percent = (share: number) => `${(share * 100).toFixed(1)} %`;

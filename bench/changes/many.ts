@@ -1,6 +1,15 @@
 import { Redis } from 'ioredis';
 import { type Benchmark, inDirectory, median, percentile, type Row } from '../harness.ts';
-import { type Backend, complete, inParallel, startBackend, startVerifier, warm } from '../servers.ts';
+import { redisCpuOf } from '../redis-cpu.ts';
+import {
+  type Backend,
+  type BenchVerifier,
+  complete,
+  inParallel,
+  startBackend,
+  startVerifier,
+  warm,
+} from '../servers.ts';
 import { SingleDisables } from './single-disables.ts';
 
 const KEYS = 10_000;
@@ -20,9 +29,7 @@ const many: Benchmark = ({ quick }) =>
     const verifiers = await Promise.all(
       Array.from({ length: VERIFIERS }, () => startVerifier({ env }, undefined, false)),
     );
-    const seconds: number[] = [];
-    const scriptUs: number[] = [];
-    const cpuMs: number[] = [];
+    const measured = { seconds: [] as number[], scriptUs: [] as number[], cpuMs: [] as number[] };
     const others = new SingleDisables({
       address: backend.address,
       keyIds: await Promise.all(
@@ -41,20 +48,16 @@ const many: Benchmark = ({ quick }) =>
       for (let round = 0; round < (quick ? 2 : 10); round++) {
         await setAll(backend, true);
         await redis.config('RESETSTAT');
-        const before = await cpuOf(redis);
-        others.begin();
-        const startedAt = performance.now();
-        await setAll(backend, false);
-        seconds.push((performance.now() - startedAt) / 1000);
-        add(meanwhile, await others.end());
-        cpuMs.push((await cpuOf(redis)) - before);
-        scriptUs.push(await meanScriptUs(redis));
-        for (const verifier of verifiers) {
-          await inParallel(KEYS, async (i) => {
-            const { code } = await verifier.verify(backend.keys[i] ?? '');
-            if (code !== 'DISABLED') throw new Error(`${code} after the disable was complete`);
-          });
-        }
+        const cpu = await redisCpuOf(redis, async () => {
+          others.begin();
+          const startedAt = performance.now();
+          await setAll(backend, false);
+          measured.seconds.push((performance.now() - startedAt) / 1000);
+          add(meanwhile, await others.end());
+        });
+        measured.cpuMs.push(cpu.ms);
+        measured.scriptUs.push(await meanScriptUs(redis));
+        await checkRefused(verifiers, backend.keys);
       }
     } finally {
       redis.disconnect();
@@ -62,36 +65,57 @@ const many: Benchmark = ({ quick }) =>
       await Promise.all(verifiers.map((verifier) => verifier.stop()));
       await backend.stop();
     }
-    const held = ['the same API', 'another API'].map((name, i): Row => {
-      const [usually = [], then = []] = [usual[i], meanwhile[i]];
-      const [usualP99, p99] = [percentile(usually, 0.99), percentile(then, 0.99)];
-      const heldUpMs = p99 - median(usually);
-      return {
-        name: `a disable of another key of ${name} meanwhile: p50 / p99, ${then.length} of them`,
-        value: `${median(then).toFixed(1)} / ${p99.toFixed(1)} ms; otherwise ${median(usually).toFixed(1)} / ${usualP99.toFixed(1)} ms: p99 ${(p99 / usualP99).toFixed(1)} ×, held up by ${heldUpMs.toFixed(1)} ms`,
-        target: 'held up (p99 less the usual p50) by ≤ 2 × its usual p99',
-        met: heldUpMs <= 2 * usualP99,
-      };
+    return { title: 'Many keys at once', about: ABOUT, rows: rowsOf({ ...measured, usual, meanwhile }) };
+  });
+
+const ABOUT = `${KEYS.toLocaleString('en')} keys of one API disabled by ${KEYS / KEYS_PER_CALL} calls of keys.updateKeys, ${CALLS_AT_ONCE} at once, through one control plane; one Redis (AOF, fsync always), ${VERIFIERS} verifiers that have every key in memory and are asked for each afterwards. Meanwhile one caller each, in a thread of their own, changes another key, again and again. Nothing pinned.`;
+
+/** What was measured: of each round, and of single disables as usual and meanwhile, for each of APIS, milliseconds. */
+interface Measured {
+  readonly seconds: number[];
+  readonly scriptUs: number[];
+  readonly cpuMs: number[];
+  readonly usual: readonly (readonly number[])[];
+  readonly meanwhile: readonly (readonly number[])[];
+}
+
+/** Asks every verifier for every key, which was disabled before. */
+async function checkRefused(verifiers: readonly BenchVerifier[], keys: readonly string[]): Promise<void> {
+  for (const verifier of verifiers) {
+    await inParallel(KEYS, async (i) => {
+      const { code } = await verifier.verify(keys[i] ?? '');
+      if (code !== 'DISABLED') throw new Error(`${code} after the disable was complete`);
     });
-    const slowest = Math.max(...seconds);
+  }
+}
+
+function rowsOf({ seconds, scriptUs, cpuMs, usual, meanwhile }: Measured): Row[] {
+  const held = ['the same API', 'another API'].map((name, i): Row => {
+    const [usually = [], then = []] = [usual[i], meanwhile[i]];
+    const [usualP99, p99] = [percentile(usually, 0.99), percentile(then, 0.99)];
+    const heldUpMs = p99 - median(usually);
     return {
-      title: 'Many keys at once',
-      about: `${KEYS.toLocaleString('en')} keys of one API disabled by ${KEYS / KEYS_PER_CALL} calls of keys.updateKeys, ${CALLS_AT_ONCE} at once, through one control plane; one Redis (AOF, fsync always), ${VERIFIERS} verifiers that have every key in memory and are asked for each afterwards. Meanwhile one caller each, in a thread of their own, changes another key, again and again. Nothing pinned.`,
-      rows: [
-        {
-          name: `disabled until refused everywhere: median / slowest of ${seconds.length}`,
-          value: `${median(seconds).toFixed(2)} / ${slowest.toFixed(2)} s`,
-          target: 'median ≤ 2 s',
-          met: median(seconds) <= 2,
-        },
-        ...held,
-        {
-          name: 'Redis meanwhile: share of a core / mean of a script',
-          value: `${Math.round(median(cpuMs) / median(seconds) / 10)} % / ${Math.round(median(scriptUs))} µs`,
-        },
-      ],
+      name: `a disable of another key of ${name} meanwhile: p50 / p99, ${then.length} of them`,
+      value: `${median(then).toFixed(1)} / ${p99.toFixed(1)} ms; otherwise ${median(usually).toFixed(1)} / ${usualP99.toFixed(1)} ms: p99 ${(p99 / usualP99).toFixed(1)} ×, held up by ${heldUpMs.toFixed(1)} ms`,
+      target: 'held up (p99 less the usual p50) by ≤ 2 × its usual p99',
+      met: heldUpMs <= 2 * usualP99,
     };
   });
+  const slowest = Math.max(...seconds);
+  return [
+    {
+      name: `disabled until refused everywhere: median / slowest of ${seconds.length}`,
+      value: `${median(seconds).toFixed(2)} / ${slowest.toFixed(2)} s`,
+      target: 'median ≤ 2 s',
+      met: median(seconds) <= 2,
+    },
+    ...held,
+    {
+      name: 'Redis meanwhile: share of a core / mean of a script',
+      value: `${Math.round(median(cpuMs) / median(seconds) / 10)} % / ${Math.round(median(scriptUs))} µs`,
+    },
+  ];
+}
 
 async function setAll({ call, keyIds }: Backend, enabled: boolean): Promise<void> {
   const parts = Array.from({ length: KEYS / KEYS_PER_CALL }, (_, i) =>
@@ -107,13 +131,6 @@ async function setAll({ call, keyIds }: Backend, enabled: boolean): Promise<void
 
 function add(to: number[][], each: readonly number[][]): void {
   for (const [i, taken] of each.entries()) to[i]?.push(...taken);
-}
-
-/** CPU time of Redis up to now, milliseconds. */
-async function cpuOf(redis: Redis): Promise<number> {
-  const info = await redis.info('cpu');
-  const of = (name: string) => Number(new RegExp(`${name}:(\\S+)`).exec(info)?.[1]);
-  return (of('used_cpu_user') + of('used_cpu_sys')) * 1000;
 }
 
 /** The mean time of a script since the statistics were reset, microseconds. */

@@ -8,12 +8,13 @@ import {
   findNginxLua,
   freePort,
   interleave,
+  type LoadRequest,
   loadPanels,
   SERVER_CORE,
   throughputRows,
   verifyRequest,
 } from '../load/load.ts';
-import { type ServerProcess, startBackend, startVerifier, warm } from '../servers.ts';
+import { type Backend, type ServerProcess, startBackend, startVerifier, warm } from '../servers.ts';
 import { buildGo, buildRust, startHaproxy, startNginx, startPeer, startProgram } from '../start-peers.ts';
 
 const KEYS = 10_000;
@@ -26,50 +27,17 @@ const peers: Benchmark = ({ quick }) =>
     install();
     const rounds = quick ? 1 : 5;
     const backend = await startBackend(directory, KEYS);
-    const { keys, keysFile, redisPath } = backend;
+    const { keys } = backend;
     const redisPort = String(freePort());
     const redis = await startRedis(join(directory, 'peers'), ['--port', redisPort, '--appendonly', 'no']);
     const servers: ServerProcess[] = [];
     const contenders: Contender[] = [];
-    const add = <T extends ServerProcess>(server: T, requests = keys.map(verifyRequest)): T => {
+    const add: Add = (server, requests = keys.map(verifyRequest)) => {
       servers.push(server);
       contenders.push({ name: server.name, port: server.port, pid: server.pid, requests });
-      return server;
     };
     try {
-      await warm(add(await startVerifier(backend)), keys);
-      const nginx = findNginxLua();
-      if (nginx) add(await startNginx(nginx, directory, keysFile));
-      const go = buildGo('net-http.go', directory);
-      if (go) add(await startProgram("Go's net/http, minimal", go, keysFile));
-      const rust = buildRust('hyper');
-      if (rust) add(await startProgram("Rust's hyper in one thread, minimal", rust, keysFile));
-      add(await startPeer('minimal node:http handler', 'minimal-http.ts', keysFile));
-      add(await startPeer('Fastify + one Redis GET', 'fastify-redis.ts', keysFile, redisPath));
-      add(
-        await startPeer(
-          'better-auth, API keys in Redis',
-          'better-auth.mjs',
-          keysFile,
-          redis.url.replace('unix://', ''),
-        ),
-      );
-      const gateway = await startPeer(
-        'express-gateway key-auth, credentials in Redis',
-        'express-gateway.mjs',
-        redisPort,
-        String(CREDENTIALS),
-      );
-      add(
-        gateway,
-        gateway.headers.map((Authorization) => ({ method: 'GET', path: '/', headers: { Authorization } })),
-      );
-      if (spawnSync('haproxy', ['-v']).error === undefined) {
-        add(
-          await startHaproxy(directory, keys),
-          keys.map((key) => ({ method: 'GET', path: '/', headers: { 'X-Api-Key': key } })),
-        );
-      }
+      await startAll(add, { directory, backend, redisPort, redisUrl: redis.url });
       const loads = await interleave(contenders, rounds, quick ? 2 : 3);
       return {
         title: 'Beside other projects',
@@ -83,6 +51,52 @@ const peers: Benchmark = ({ quick }) =>
       await backend.stop();
     }
   });
+
+type Add = (server: ServerProcess, requests?: readonly LoadRequest[]) => void;
+
+/** Starts all that are here, one after the other. */
+async function startAll(
+  add: Add,
+  parts: { directory: string; backend: Backend; redisPort: string; redisUrl: string },
+): Promise<void> {
+  const { directory, backend, redisPort, redisUrl } = parts;
+  const { keys, keysFile, redisPath } = backend;
+  const verifier = await startVerifier(backend);
+  add(verifier);
+  await warm(verifier, keys);
+  const nginx = findNginxLua();
+  if (nginx) add(await startNginx(nginx, directory, keysFile));
+  const go = buildGo('net-http.go', directory);
+  if (go) add(await startProgram("Go's net/http, minimal", go, keysFile));
+  const rust = buildRust('hyper');
+  if (rust) add(await startProgram("Rust's hyper in one thread, minimal", rust, keysFile));
+  add(await startPeer('minimal node:http handler', 'minimal-http.ts', keysFile));
+  add(await startPeer('Fastify + one Redis GET', 'fastify-redis.ts', keysFile, redisPath));
+  add(
+    await startPeer(
+      'better-auth, API keys in Redis',
+      'better-auth.mjs',
+      keysFile,
+      redisUrl.replace('unix://', ''),
+    ),
+  );
+  const gateway = await startPeer(
+    'express-gateway key-auth, credentials in Redis',
+    'express-gateway.mjs',
+    redisPort,
+    String(CREDENTIALS),
+  );
+  add(
+    gateway,
+    gateway.headers.map((Authorization) => ({ method: 'GET', path: '/', headers: { Authorization } })),
+  );
+  if (spawnSync('haproxy', ['-v']).error === undefined) {
+    add(
+      await startHaproxy(directory, keys),
+      keys.map((key) => ({ method: 'GET', path: '/', headers: { 'X-Api-Key': key } })),
+    );
+  }
+}
 
 /** Says how soon a server answered, and what it has in memory, its children too, once it was loaded. */
 function startRow({ name, pid, readyMs }: ServerProcess): Row {

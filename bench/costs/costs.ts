@@ -27,64 +27,66 @@ function measure(quick: boolean): Promise<Costs> {
     const redis = new Redis({ path: backend.redisPath });
     const meter = new Meter(redis);
     try {
-      const keys = quick ? 2000 : 10_000;
-      const before = await meter.memoryBytes();
-      const made = await inParallel(keys, () => backend.call('keys.createKey', { apiId: 'bench' })).then(
-        (all) => all.map(({ key = '', keyId = '' }) => ({ key, keyId })),
-      );
-      const bytesPerKey = ((await meter.memoryBytes()) - before) / keys;
-      const createUs = await meter.perItem(keys / 4, () =>
-        inParallel(keys / 4, () => backend.call('keys.createKey', { apiId: 'other' })),
-      );
-      const lookupUs = await lookups(backend, meter, made.map(({ key }) => key).slice(0, 5000));
-
-      const changes = quick ? 100 : 500;
-      const change = async () => {
-        for (let i = 0; i < changes; i++) {
-          const { propagation } = await backend.call('keys.updateKey', {
-            keyId: made[0]?.keyId,
-            enabled: i % 2 === 0,
-          });
-          if (propagation?.by !== 'acks') throw new Error('not complete by acks');
-        }
-      };
-      await change();
-      const updateUs = await meter.perItem(changes, change);
-
-      const idleMs = quick ? 3000 : 10_000;
-      const idle = () => meter.perItem(1, () => new Promise((resolve) => setTimeout(resolve, idleMs)));
-      const [aloneUs, empty] = [await idle(), await meter.memoryBytes()];
-      const count = 200;
-      const subscribers = Array.from({ length: count }, () => new Redis({ path: backend.redisPath }));
-      await Promise.all(subscribers.map((each) => each.subscribe(apiKeys('bench').channel)));
-      const publishUs = ((await meter.perItem(changes, change)) - updateUs) / count;
-      for (const each of subscribers) each.disconnect();
-
-      const few = await startFollowers(backend, count);
-      const ackUs = ((await meter.perItem(changes, change)) - updateUs) / count - publishUs;
-      await few.stop();
-      const crowd = quick ? count : 1000;
-      const many = await startFollowers(backend, crowd, 'other');
-      const idleSyncUs = ((await idle()) - aloneUs) / crowd / (idleMs / verifierLimits.syncPeriodMs);
-      const bytesPerVerifier = ((await meter.memoryBytes()) - empty) / crowd;
-      await many.stop();
-      const verifyUs = await verifications(backend, quick ? 2 : 5);
-      return {
-        createUs,
-        updateUs,
-        publishUs,
-        ackUs,
-        idleSyncUs,
-        lookupUs,
-        bytesPerKey,
-        bytesPerVerifier,
-        verifyUs,
-      };
+      const { keys, ...costs } = await costsOfKeys(backend, meter, quick ? 2000 : 10_000);
+      const change = () => changeKey(backend, keys[0]?.keyId ?? '', quick ? 100 : 500);
+      const others = await costsOfFollowers(backend, meter, change, quick);
+      return { ...costs, ...others, verifyUs: await verifications(backend, quick ? 2 : 5) };
     } finally {
       redis.disconnect();
       await backend.stop();
     }
   });
+}
+
+/** Measures what it takes to create a key, to keep it, and to look it up. */
+async function costsOfKeys(backend: Backend, meter: Meter, count: number) {
+  const before = await meter.memoryBytes();
+  const created = await inParallel(count, () => backend.call('keys.createKey', { apiId: 'bench' }));
+  const keys = created.map(({ key = '', keyId = '' }) => ({ key, keyId }));
+  const bytesPerKey = ((await meter.memoryBytes()) - before) / count;
+  const createUs = await meter.perItem(count / 4, () =>
+    inParallel(count / 4, () => backend.call('keys.createKey', { apiId: 'other' })),
+  );
+  const lookupUs = await lookups(backend, meter, keys.map(({ key }) => key).slice(0, 5000));
+  return { keys, bytesPerKey, createUs, lookupUs };
+}
+
+/** Changes a key so many times, one after the other; returns how often. */
+async function changeKey(backend: Backend, keyId: string, times: number): Promise<number> {
+  for (let i = 0; i < times; i++) {
+    const { propagation } = await backend.call('keys.updateKey', { keyId, enabled: i % 2 === 0 });
+    if (propagation?.by !== 'acks') throw new Error('not complete by acks');
+  }
+  return times;
+}
+
+/** Measures what a change takes, and what verifiers that follow the API add to it and take when idle. */
+async function costsOfFollowers(
+  backend: Backend,
+  meter: Meter,
+  change: () => Promise<number>,
+  quick: boolean,
+) {
+  const changes = await change();
+  const updateUs = await meter.perItem(changes, change);
+  const idleMs = quick ? 3000 : 10_000;
+  const idle = () => meter.perItem(1, () => new Promise((resolve) => setTimeout(resolve, idleMs)));
+  const [aloneUs, empty] = [await idle(), await meter.memoryBytes()];
+  const count = 200;
+  const subscribers = Array.from({ length: count }, () => new Redis({ path: backend.redisPath }));
+  await Promise.all(subscribers.map((each) => each.subscribe(apiKeys('bench').channel)));
+  const publishUs = ((await meter.perItem(changes, change)) - updateUs) / count;
+  for (const each of subscribers) each.disconnect();
+
+  const few = await startFollowers(backend, count);
+  const ackUs = ((await meter.perItem(changes, change)) - updateUs) / count - publishUs;
+  await few.stop();
+  const crowd = quick ? count : 1000;
+  const many = await startFollowers(backend, crowd, 'other');
+  const idleSyncUs = ((await idle()) - aloneUs) / crowd / (idleMs / verifierLimits.syncPeriodMs);
+  const bytesPerVerifier = ((await meter.memoryBytes()) - empty) / crowd;
+  await many.stop();
+  return { updateUs, publishUs, ackUs, idleSyncUs, bytesPerVerifier };
 }
 
 function startFollowers(backend: Backend, count: number, apiId = 'bench') {

@@ -11,6 +11,7 @@ import { creditCounts, Pools } from '../../verifier/core/allowances/pools.ts';
 import { RedisDirectory } from '../../verifier/redis/api-session.ts';
 import { type Benchmark, inDirectory, median, pin, type Row } from '../harness.ts';
 import { interleave, type Loads, SERVER_CORE, verifyRequest } from '../load/load.ts';
+import { redisCpuOf } from '../redis-cpu.ts';
 import { type Backend, inParallel, startBackend, startVerifier, warm } from '../servers.ts';
 import { startPeer } from '../start-peers.ts';
 import { verifierLimits } from '../verifier-options.ts';
@@ -101,64 +102,23 @@ function ratioRow(loads: ReadonlyMap<string, Loads>, ours: string, theirs: strin
 
 /** Measures what a fleet with many hot keys asks of Redis. */
 async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
-  const { verifiers, keys, callsPerSecond } = FLEET;
   const config = loadConfig(redisSettings, { REDIS_URL: backend.env['REDIS_URL'] ?? '' });
   const nodes = new RedisNodes(config, systemClock, createLogger('verifier', 'silent'));
   const redis = new Redis({ path: backend.redisPath });
-  const counts = creditCounts();
-  let turns = 0;
   try {
-    const directory = new RedisDirectory(nodes, 0, systemClock);
-    const session = await directory.open('bench');
-    const fleet: Pools[] = [];
-    for (let i = 0; i < verifiers; i++) {
-      const member = `2.bench-${i}`;
-      await session.register(member, `nonce-${i}`);
-      fleet.push(
-        new Pools({
-          ...{ member, clock: systemClock, sliceMs: verifierLimits.creditsSliceMs, counts },
-          exchange: (name, asked) => {
-            turns += asked.length;
-            return directory.exchange('bench', name, asked);
-          },
-          onBehind: () => undefined,
-        }),
-      );
-    }
-    const window = { limit: MANY, durationMs: HOUR_MS, isExact: false };
-    let [calls, waits] = [0, 0];
-    const take = (pool: Pool) => {
-      const nowMs = systemClock.monotonicMs();
-      const isEnough = pool.look(1, nowMs) === 'enough';
-      if (isEnough) pool.take(1, nowMs);
-      return isEnough;
-    };
-    const ask = (pools: Pools, key: number) => {
-      const pool = pools.get(`hot-${key}.${HOUR_MS}.default`, window);
-      calls++;
-      if (take(pool)) return;
-      waits++;
-      pool.ask({ over: false, again: () => take(pool), fail: () => undefined }, 1);
-    };
-    const run = async (ms: number) => {
-      const endsAtMs = performance.now() + ms;
-      for (let round = performance.now(); round < endsAtMs; round += 1000 / callsPerSecond) {
-        for (const pools of fleet) for (let key = 0; key < keys; key++) ask(pools, key);
-        await pause(systemClock, Math.max(1, round + 1000 / callsPerSecond - performance.now()));
-      }
-    };
-    await run(5000); // until each has its slice
-    [turns, calls, waits] = [0, 0, 0];
-    const [cpuMs, startedAtMs] = [await cpuOf(redis), performance.now()];
-    const before = counts.exchanges;
-    await run(seconds * 1000);
+    const fleet = await HotFleet.start(new RedisDirectory(nodes, 0, systemClock));
+    await fleet.run(5000); // until each has its slice
+    const before = fleet.counts();
+    const startedAtMs = performance.now();
+    const { share } = await redisCpuOf(redis, () => fleet.run(seconds * 1000));
     const tookMs = performance.now() - startedAtMs;
-    const share = ((await cpuOf(redis)) - cpuMs) / tookMs;
-    const each = (count: number) => Math.round((count * 1000) / tookMs).toLocaleString('en');
+    const after = fleet.counts();
+    const [calls, waits] = [after.calls - before.calls, after.waits - before.waits];
+    const rate = (count: number) => Math.round((count * 1000) / tookMs).toLocaleString('en');
     return [
       {
-        name: `${verifiers} verifiers × ${keys.toLocaleString('en')} hot keys`,
-        value: `${each(calls)} calls/s, of them ${((100 * waits) / calls).toFixed(2)} % waited for Redis; ${each(turns)} exchanges/s in ${each(counts.exchanges - before)} calls of Redis, ${(share * 100).toFixed(1)} % of its core`,
+        name: `${FLEET.verifiers} verifiers × ${FLEET.keys.toLocaleString('en')} hot keys`,
+        value: `${rate(calls)} calls/s, of them ${((100 * waits) / calls).toFixed(2)} % waited for Redis; ${rate(after.turns - before.turns)} exchanges/s in ${rate(after.exchanges - before.exchanges)} calls of Redis, ${(share * 100).toFixed(1)} % of its core`,
       },
     ];
   } finally {
@@ -167,10 +127,65 @@ async function exchanges(backend: Backend, seconds: number): Promise<Row[]> {
   }
 }
 
-async function cpuOf(redis: Redis): Promise<number> {
-  const info = await redis.info('cpu');
-  const of = (name: string) => Number(new RegExp(`${name}:(\\S+)`).exec(info)?.[1]);
-  return (of('used_cpu_user') + of('used_cpu_sys')) * 1000;
+/** Verifiers without HTTP, each with the same hot keys. */
+class HotFleet {
+  readonly #credits = creditCounts();
+  readonly #members: Pools[] = [];
+  #turns = 0;
+  #calls = 0;
+  #waits = 0;
+
+  static async start(directory: RedisDirectory): Promise<HotFleet> {
+    const fleet = new HotFleet();
+    const session = await directory.open('bench');
+    for (let i = 0; i < FLEET.verifiers; i++) {
+      const member = `2.bench-${i}`;
+      await session.register(member, `nonce-${i}`);
+      fleet.#members.push(
+        new Pools({
+          ...{ member, clock: systemClock, sliceMs: verifierLimits.creditsSliceMs, counts: fleet.#credits },
+          exchange: (name, turns) => {
+            fleet.#turns += turns.length;
+            return directory.exchange('bench', name, turns);
+          },
+          onBehind: () => undefined,
+        }),
+      );
+    }
+    return fleet;
+  }
+
+  /** Uses every key of every verifier as often as FLEET says, for so long. */
+  async run(ms: number): Promise<void> {
+    const periodMs = 1000 / FLEET.callsPerSecond;
+    const endsAtMs = performance.now() + ms;
+    for (let round = performance.now(); round < endsAtMs; round += periodMs) {
+      for (const pools of this.#members) for (let key = 0; key < FLEET.keys; key++) this.#use(pools, key);
+      await pause(systemClock, Math.max(1, round + periodMs - performance.now()));
+    }
+  }
+
+  counts() {
+    const [turns, calls, waits] = [this.#turns, this.#calls, this.#waits];
+    return { turns, calls, waits, exchanges: this.#credits.exchanges };
+  }
+
+  #use(pools: Pools, key: number): void {
+    const pool = pools.get(`hot-${key}.${HOUR_MS}.default`, WINDOW);
+    this.#calls++;
+    if (take(pool)) return;
+    this.#waits++;
+    pool.ask({ over: false, again: () => take(pool), fail: () => undefined }, 1);
+  }
+}
+
+const WINDOW = { limit: MANY, durationMs: HOUR_MS, isExact: false };
+
+function take(pool: Pool): boolean {
+  const nowMs = systemClock.monotonicMs();
+  const isEnough = pool.look(1, nowMs) === 'enough';
+  if (isEnough) pool.take(1, nowMs);
+  return isEnough;
 }
 
 export default limits;
