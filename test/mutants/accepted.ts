@@ -23,8 +23,10 @@ export const ACCEPTED: readonly Accepted[] = [
   },
   {
     file: 'control-plane/redis/keys/key-import.ts',
-    before: "const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ownIds.has(keyId));",
-    after: "const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' || !ownIds.has(keyId));",
+    before:
+      "const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ownIds.has(keyId));",
+    after:
+      "const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' || !ownIds.has(keyId));",
     reason: 'Sets pointers that are there already to what they hold, which changes nothing.',
   },
   {
