@@ -1,9 +1,9 @@
 #!lua
--- RIGHTS: which of some commands the user of this connection may not run. Runs none of them.
+-- RIGHTS: finds which of some commands the user of this connection may not run. Runs none of them.
 --
--- KEYS 1 any key of ours; it says only which node is asked
+-- KEYS 1 any key of Keyfence; it only selects the node
 -- ARGV commands with their arguments, words separated by spaces
--- Returns those of ARGV that are not permitted, or not known
+-- Returns those commands that are forbidden or unknown
 local denied = {}
 for _, text in ipairs(ARGV) do
   local words = {}

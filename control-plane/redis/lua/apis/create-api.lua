@@ -1,9 +1,9 @@
 #!lua
 -- Creates an API with an empty log.
 --
--- KEYS 1 head  2 where followers may have been granted a lease before it (lease.lua): members
--- ARGV 1 now, Unix ms  2 lease, ms  3… field, value pairs, as update-api.lua has them
--- Returns 'OK' | 'EXISTS' (in use, or being swept)
+-- KEYS 1 head  2 members, for a log that followers may have leased before it was created (lease.lua)
+-- ARGV 1 now, Unix ms  2 lease, ms  3… field, value pairs, as in update-api.lua
+-- Returns 'OK' | 'EXISTS' (the id is in use, or its deleted API is being swept)
 if redis.call('HEXISTS', KEYS[1], 'c') == 1 then return 'EXISTS' end
 local fence = ARGV[2]
 if KEYS[2] and redis.call('ZCARD', KEYS[2]) > 0 and tonumber(fence) < 10000 then fence = '10000' end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- Changes the lease of an API in the order that keeps fences right: fences must wait for the longest lease
--- that may be alive. Raising: `fence-first`, then (on all replicas) `grant`. Lowering: `grant`, then, one old
--- fence later, `fence-last`, which does nothing if anybody set the lease in between.
+-- Changes the lease of an API in the order that keeps fences right: a fence must wait for the longest lease that may
+-- be alive. To raise it: `fence-first`, then (when that is on all replicas) `grant`. To lower it: `grant`, then, one
+-- old fence later, `fence-last`, which does nothing if another call set the lease in between.
 --
 -- KEYS 1 head
 -- ARGV 1 step  2 lease, ms  3 token of this change

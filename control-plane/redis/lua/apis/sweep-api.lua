@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Removes records of a deleted API, whose pointers the caller has removed already.
+-- Removes records of a deleted API. The caller has removed their pointers.
 --
 -- KEYS 1 head  2 index
 -- ARGV 1 record prefix  2 long-meta prefix  3 owner-index prefix  4… keyIds

@@ -1,9 +1,9 @@
 #!lua
--- Changes an API's name and what its new keys are made with. No entry of its log: verifiers know none of it.
+-- Changes an API's name and the defaults of its new keys. Writes no log entry, because verifiers use neither.
 --
 -- KEYS 1 head
 -- ARGV field, value pairs: name, prefix, bytes; value '' clears
--- Returns {'OK', and what name, prefix, bytes held before, '' = none} | {'NOT_FOUND'}
+-- Returns {'OK', previous name, prefix, bytes ('' = none)} | {'NOT_FOUND'}
 local created, deleted, name, prefix, bytes =
   unpack(redis.call('HMGET', KEYS[1], 'c', 'deleted', 'name', 'prefix', 'bytes'))
 if not created or deleted then return {'NOT_FOUND'} end

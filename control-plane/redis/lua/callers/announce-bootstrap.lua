@@ -1,8 +1,8 @@
 #!lua
--- Says which bootstrap root keys a control plane has, by their ids, and tells which others were said lately.
+-- Announces the ids of a control plane's bootstrap root keys and returns the recent announcements of others.
 --
 -- KEYS 1 announcements
--- ARGV 1 own ids, comma-separated and sorted  2 now, Unix ms  3 what was last said before is forgotten, Unix ms
+-- ARGV 1 own ids, comma-separated and sorted  2 now, Unix ms  3 time before which announcements are dropped, Unix ms
 -- Returns the announcements of others, the latest 10
 redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. ARGV[3])) do

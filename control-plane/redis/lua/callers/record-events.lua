@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
--- Appends to the audit log, which keeps at least the latest events. allow-oom: what may be changed on a Redis that is
--- full may be written down there, too; the streams' lengths bound it.
+-- Appends to the audit log, which keeps at least the latest events. allow-oom: a full Redis still accepts some
+-- changes, and they must be recorded too; the maximum length of the stream bounds the memory.
 --
--- KEYS 1 stream  2 what is set in place of writing an event twice
--- ARGV 1 events kept  2… of each event: JSON, and its id where it was written before and not confirmed; '' = it was not
+-- KEYS 1 stream  2 key that is written when an event need not be written again
+-- ARGV 1 events to keep  2… for each event: its JSON, and its id if an earlier write was not confirmed, else ''
 -- Returns the events' ids
 local ids = {}
 for i = 2, #ARGV, 2 do
   local event, id = ARGV[i], ARGV[i + 1]
   if id ~= '' then
-    -- A failover may have taken it, and given its id to another.
+    -- A failover may have lost the event and given its id to another event.
     local there = redis.call('XRANGE', KEYS[1], id, id)[1]
     if there and there[2][2] == event then
-      -- Replicas are waited for up to the latest write of who waits.
+      -- The caller waits until replicas have the latest write of its connection, so there must be one.
       redis.call('SET', KEYS[2], id)
     else
       id = ''

@@ -1,9 +1,9 @@
--- What a change does to the credits of a key; write-change.lua says how it is asked for.
+-- Applies a change to the credits of a key; write-change.lua describes the change.
 --
--- base: beginning of the API's names; pool: of the key before, if it has one; asked: as a table
--- Returns the pool after it ('' = none, nil = as before), what is left and whether some is owed, as write-change.lua returns both
+-- base: prefix of the API's names; pool: the key's pool before the change, if any; asked: the change, as a table
+-- Returns the pool after it ('' = none, nil = unchanged), the credits left and whether some are owed, as in write-change.lua
 local function changeCredits(base, pool, asked)
-  -- Of a key that shares them: what was done to another's.
+  -- Another key of the pool was changed; this key joins the pool of that key.
   if asked.op == 'join' then return asked.id, '', '' end
   local credits = creditsOf(base .. 'members', base .. 'held')
   local pools = base .. 'q:'
@@ -16,7 +16,7 @@ local function changeCredits(base, pool, asked)
     if r == '' then r, t = nil, nil else t = select(2, credits.refillOf(r)) end
   end
   if asked.op == 'set' or asked.op == 'none' then
-    -- A fresh pool: what anybody has of the one before is worth nothing once its name is replaced.
+    -- Start a fresh pool: slices of the old pool become worthless once its name is replaced.
     local refilled = redis.call('HMGET', name, 'f')[1]
     if pool then redis.call('DEL', name) end
     after = ''
@@ -28,7 +28,7 @@ local function changeCredits(base, pool, asked)
     end
   else
     b, h = credits.clamp(name, b, h)
-    -- Doubles tell numbers apart up to 9e15, and what holders have is added to this.
+    -- Doubles are exact up to 9e15, and the slices of holders are added to this number.
     if asked.op == 'increment' then b = math.min(b + asked.value, 4e15)
     elseif asked.op == 'decrement' then
       b, h = credits.clamp(name, b - asked.value, h)

@@ -1,12 +1,12 @@
--- Changes of credits that were named, so that one which is sent again is not made again: the latest of each key, for an hour.
+-- Remembers named changes of credits, so that a repeated call changes nothing: the latest of each key, for an hour.
 --
--- name: of the hash of a key: what names a change → Unix ms, what it was, and what was answered
+-- name: of the key's hash: name of a change → Unix ms, the change, and its answer
 -- Returns two functions
 local function operationsOf(name)
   local KEPT, KEPT_MS = 32, 3600000
 
-  -- Returns nothing where there is no such change | false where it was another one | what was answered. Writes in any case, so that
-  -- who waits for replicas waits for the change that was made before.
+  -- Returns nil if the name is unknown | false if it named a different change | the answer to the first call. Always writes if the
+  -- name is known, so that a caller who waits for replicas also waits for the first call's change.
   local function answered(id, asked, now)
     local known = redis.call('HGET', name, id)
     if not known then return nil end

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Ends a decrement that took off more than Redis had, once every live holder has given back what it can.
+-- Ends a decrement that took more credits than Redis had, once every live holder has given back what it can.
 --
 -- KEYS 1 record  2 members  3 held
--- ARGV 1 how pools are named, up to their own name
--- Returns {'1' when nobody holds anything that the pool lacks, credits left}; {} when there is no such pool
+-- ARGV 1 prefix of the pools' names
+-- Returns {'1' when no holder has credits that the pool lacks, else '0', credits left}; {} when there is no such pool
 -- include ../../../../shared/redis/credits.lua
 local name = ARGV[1] .. (redis.call('HGET', KEYS[1], 'q') or '')
 local b, h, r, t = unpack(redis.call('HMGET', name, 'b', 'h', 'r', 't'))

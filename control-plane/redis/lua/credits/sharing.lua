@@ -1,8 +1,9 @@
--- Keys that share a pool of credits. It names them in `k` once there was more than one, and lives as long as any of them.
+-- Keeps the list of keys that share a pool of credits. The pool's field `k` names them once there was more than one;
+-- the pool lives as long as any of them.
 --
--- Returns two functions, on the name of a pool
+-- Returns two functions that take the name of a pool
 local function sharingOf()
-  -- Returns the ids of the keys that `k` names
+  -- Returns the ids of the keys in `k`
   local function of(pool)
     local keyIds = {}
     for keyId in string.gmatch(redis.call('HMGET', pool, 'k')[1] or '', '%S+') do keyIds[#keyIds + 1] = keyId end

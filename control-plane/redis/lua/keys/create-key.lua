@@ -1,18 +1,18 @@
 #!lua
--- Creates a key's record, after its two pointers exist. Not a log entry, for no older state of it can be cached. But what
--- is cached of it must not outlive it where a failover or a restored backup takes it away again, so every creation leaves
--- a mark (creation.lua).
+-- Creates a key's record, after its two pointers exist. Writes no log entry, because no older state of the key can be
+-- cached. But a cached state must not outlive the key when a failover or a restored backup takes the key away. So
+-- every creation leaves a mark (creation.lua).
 --
--- KEYS 1 head  2 index  3 record  4 long meta  5 owner index (the record again where the key has no owner)  6 creations
+-- KEYS 1 head  2 index  3 record  4 long meta  5 owner index (the record again if the key has no owner)  6 creations
 --      7 members
--- ARGV 1 keyId  2 now, Unix ms  3 '1' = create the API where it is not there  4 lease, ms  5 meta  6 externalId
---      7 '1' = of another format than ours  8 creations to keep  9 digest of all that the key is created with
---      10 protocol that followers need for it
---      11 the API's default prefix and length that the secret was made with, '*' = it needed none
---      12 its credits, JSON {id: unique, value, refill: '' = none}; '' = as many as are asked for  13… field, value pairs of the record
+-- ARGV 1 keyId  2 now, Unix ms  3 '1' = create the API if it does not exist  4 lease, ms  5 meta  6 externalId
+--      7 '1' = the secret has a foreign format  8 creations to keep  9 digest of everything that the key is created with
+--      10 protocol that followers need for the key
+--      11 the API's default prefix and length that the secret was made with, '*' = it used no default
+--      12 its credits, JSON {id: unique, value, refill: '' = none}; '' = unlimited  13… field, value pairs of the record
 -- Returns 'OK' | 'NO_API' | 'DELETED' (the API is being swept) | 'EXISTS'
 --         | {'TOO_OLD', number of followers that are too old, name of each of the first, …}
---         | {'OTHER_DEFAULTS', prefix and length as they are}: the secret is to be made again
+--         | {'OTHER_DEFAULTS', current prefix and length}: the defaults changed; make another secret
 -- include ../log/gate.lua
 -- include ../../../../shared/redis/credits.lua
 -- include creation.lua

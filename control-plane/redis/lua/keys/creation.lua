@@ -1,7 +1,7 @@
--- Numbers a new key and leaves the mark of its creation: its number and a hash over it and all before it, which SYNC compares.
--- Keys from before there were marks count as one prefix with an empty hash.
+-- Numbers a new key and leaves its creation mark: its number and a hash over this and all earlier creations, which
+-- SYNC compares. Keys that were created before there were marks count as one prefix with an empty hash.
 --
--- head, creations: their names; kept: creations to keep; content: digest of all that the key is created with
+-- head, creations: their names; kept: creations to keep; content: digest of everything that the key is created with
 -- Returns the number
 local function addCreation(head, creations, kept, content)
   local n, last = unpack(redis.call('HMGET', head, 'n', 'g'))

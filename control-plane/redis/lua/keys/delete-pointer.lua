@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Deletes a pointer, if it still holds this value: never another key's.
+-- Deletes a pointer if it still holds this value, so that it never deletes another key's pointer.
 --
 -- KEYS 1 pointer
 -- ARGV 1 value

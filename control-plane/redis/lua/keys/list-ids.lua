@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Ids of an API's keys in order of creation, all as they were at one moment. Not flagged `no-writes`: a deposed primary
--- must not tell what was.
+-- Lists the ids of an API's keys in order of creation, as of one moment. Not flagged `no-writes`, so that a deposed
+-- primary refuses to answer.
 --
--- KEYS 1 head  2 the index to go through: that of the API, or an owner's
--- ARGV 1 creation number to begin with, '' = the first  2 most ids
--- Returns {} where there is no such API | {creation number to go on from or '', id, …}
+-- KEYS 1 head  2 the index to read: the API's or an owner's
+-- ARGV 1 creation number to begin with, '' = the first  2 maximum number of ids
+-- Returns {} if there is no such API | {creation number to continue from or '', id, …}
 local created, deleted = unpack(redis.call('HMGET', KEYS[1], 'c', 'deleted'))
 if not created or deleted then return {} end
 local from, limit = unpack(ARGV)

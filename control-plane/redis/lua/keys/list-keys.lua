@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- One page of an API's keys in order of creation, all as they were at one moment. Not flagged `no-writes`: a deposed primary
--- must not tell what was.
+-- Lists one page of an API's keys in order of creation, as of one moment. Not flagged `no-writes`, so that a deposed
+-- primary refuses to answer.
 --
--- KEYS 1 head  2 index  3 the index to go through: that one, or an owner's
+-- KEYS 1 head  2 index  3 the index to read: the same, or an owner's
 -- ARGV 1 record prefix  2 long-meta prefix  3 'asc' | 'desc'  4 creation number to begin with, '' = the first
---      5 most keys of the page  6 most keys examined  7 enabled: '1' | '0' | '' = either  8 what names begin with
---      9… letters of what to tell of a key besides meta
--- Returns {} where there is no such API | {keys of the API, creation number to go on from or '', and for each key
---   {keyId, meta, what each letter holds, and what credits.lua sees of its pool}, '' = none}
+--      5 maximum number of keys on the page  6 maximum number of keys examined  7 enabled: '1' | '0' | '' = either
+--      8 prefix of the keys' names  9… letters of the fields to return besides meta
+-- Returns {} if there is no such API | {number of keys of the API, creation number to continue from or '', and for each key
+--   {keyId, meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none}
 -- include ../../../../shared/redis/credits.lua
 local head, index, source = unpack(KEYS)
 local records, metas, order, from, limit, most, enabled, prefix = unpack(ARGV)

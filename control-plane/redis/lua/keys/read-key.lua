@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Reads one key whole, as it was at one moment. Not flagged `no-writes`: a deposed primary must not tell what was.
+-- Reads a whole key as of one moment. Not flagged `no-writes`, so that a deposed primary refuses to answer.
 --
 -- KEYS 1 head  2 record  3 its long meta
--- ARGV letters of what to tell besides meta
--- Returns {} where there is no such key | {meta, what each letter holds, and what credits.lua sees of its pool}, '' = none
+-- ARGV letters of the fields to return besides meta
+-- Returns {} if there is no such key | {meta, value of each letter, and what `look` of credits.lua returns for its pool}, '' = none
 -- include ../../../../shared/redis/credits.lua
 if redis.call('HEXISTS', KEYS[1], 'deleted') == 1 then return {} end
 local f = redis.call('HMGET', KEYS[2], 'p', 'M', 'm', unpack(ARGV))

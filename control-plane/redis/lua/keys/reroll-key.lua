@@ -1,19 +1,20 @@
 #!lua
--- REROLL: a key that takes another's place, with all that this one has, and the end of that one, atomically. The new key's two
--- pointers exist. Credits are not copied: both keys name the same pool.
+-- REROLL: creates a key that replaces another and has all its fields, and sets when the old key ends, atomically. The
+-- new key's two pointers exist. Credits are not copied: both keys name the same pool.
 --
 -- KEYS 1 head  2 log  3 index  4 record  5 long meta  6 members  7 creations  8 new record  9 new long meta
 -- ARGV 1 keyId  2 channel  3 now, Unix ms  4 log length to keep  5 longest payload, bytes
 --      6 condition: the record's version must equal it, '' = any  7 owner-index prefix
---      8 new keyId  9 hash of its secret  10 beginning of it  11 its random bytes, '' = as many as are usual
---      12 when the old key ends at the latest, Unix ms  13 creations to keep  14 most keys that may share a pool
---      15 name of this call where it is sent again, a space, and how long the old key is given; '' = none. Within an hour the
---         key that it made before is replaced, unless that one was rerolled
+--      8 new keyId  9 hash of its secret  10 the secret's first characters  11 its random bytes, '' = the usual number
+--      12 latest end of the old key, Unix ms  13 creations to keep  14 maximum number of keys that share a pool
+--      15 name of this call, a space, and how long the old key stays valid; '' = none. A repeated call within an hour
+--         replaces the key that the first call made, unless that key was itself rerolled
 --      16 digest of the new key's id and secret
--- Returns {'OK', when the old key ends, '' or the key that was deleted and the hash of its secret, what write-change.lua returns from the sequence on}
---         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: nothing is left to be rerolled
---         | {'REUSED'}: its name is that of a call that gave another time
---         | {'REROLLED', the key that took its place} | {'SHARED', keys that share its credits}: too many
+-- Returns {'OK', when the old key ends, '' or the key that was deleted and the hash of its secret, what write-change.lua
+--         returns from the sequence on}
+--         | {'NOT_FOUND'} | {'CONFLICT'} | {'ENDED'}: the key has expired, so there is nothing to reroll
+--         | {'REUSED'}: an earlier call of this name gave another time
+--         | {'REROLLED', the key that replaced it} | {'SHARED', keys that share its credits}: too many
 -- include ../log/gate.lua
 -- include ../log/server.lua
 -- include ../../../../shared/redis/credits.lua
@@ -45,8 +46,9 @@ if redis.call('EXISTS', new) == 1 then return {'CONFLICT'} end
 local sharing = sharingOf()
 local sharers = pool and sharing(base .. 'q:' .. pool) or {}
 
--- Of a call that is sent again the first answer was lost: nobody has that key. It still has what the old one had.
--- Where too many share the credits, the first that was rerolled and has ended makes room.
+-- If the call is repeated, the first answer was lost and nobody has the secret that it made, so that key is replaced.
+-- It still has the fields that the old key had. If too many keys share the credits, the first that was rerolled and
+-- has ended is deleted.
 local source, sourceLong, deleted = record, long, isAgain and successor
 if isAgain then
   source, sourceLong = base .. 'k:' .. successor, base .. 'm:' .. successor
@@ -86,7 +88,7 @@ if pool then
   redis.call('HSET', base .. 'q:' .. pool, 'k', table.concat(sharers, ' '))
 end
 
--- The old key's change comes last: whoever has it has all.
+-- The old key's change comes last: a follower that has it has all of them.
 local function write(operation, id, ...)
   return change({head, log, index, base .. 'k:' .. id, base .. 'm:' .. id, members},
     {operation, id, channel, now, maxlen, longest, '', owners, '1', ...})

@@ -1,7 +1,8 @@
--- One change of a key or an API: in its record, in the API's log and as a message.
+-- Writes one change of a key or an API: to its record, to the API's log and as a message.
 --
--- keys, args: as write-change.lua has them; returns what that returns
--- A key's fields, as shared/contract/key-record.ts orders them; m may lie apart.
+-- keys, args, returned value: see write-change.lua
+--
+-- FIELDS: the fields of a key, in the order of shared/contract/key-record.ts; a long m is stored apart.
 local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A'}
 local server = serverId()
 local function change(keys, args)
@@ -57,7 +58,8 @@ local function change(keys, args)
   if refusal then return refusal end
   local sharing, leave = sharingOf()
 
-  -- A pool is replaced for all keys that share it. The others come first, so that whoever has this change has theirs.
+  -- A pool is replaced for all keys that share it. The other keys come first, so that a follower that has this change
+  -- has theirs.
   if asked and pool and (asked.op == 'set' or asked.op == 'none') then
     local join = '{"op":"join","id":"' .. (asked.op == 'set' and asked.id or '') .. '"}'
     for _, other in ipairs(sharing(base .. 'q:' .. pool)) do
@@ -70,9 +72,8 @@ local function change(keys, args)
     s, h = tonumber(string.match(before or '0', '%d+$')), h or ''
   end
 
-  -- The record after the change: the log entry, appended first, holds the whole new state.
-  -- Behind the hash of the secret stands the pool of the credits, and what was done to them: two changes that are not the
-  -- same must not look the same in two histories.
+  -- Append the log entry, which holds the whole new state, before the record is written. The pool of the credits and
+  -- a digest of their change follow the secret's hash: two different changes must not look the same in two histories.
   local named, left, owed = secretHash, '', ''
   if asked then
     patch.q, left, owed = changeCredits(base, pool, asked)
@@ -81,12 +82,12 @@ local function change(keys, args)
   local payload = ''
   local isState = operation == 'update' or operation == 'create'
   if isState then
-    -- In an API that needs more than the first protocol as `set:2` and so on, which nobody takes for less.
+    -- In an API that needs a later protocol, the word is `set:2` and so on, which no older follower accepts.
     local state = {prefix == '' and 'set' or 'set:' .. string.match(prefix, '%d+'), named}
     for i, field in ipairs(FIELDS) do state[i + 2] = patch[field] or old[i] or '' end
     payload = cjson.encode(state)
     if #payload > tonumber(longest) then
-      -- With a digest of the state: equal hashes must mean equal records, also after a failover.
+      -- The digest of the state: equal hashes must mean equal records, also after a failover.
       payload = cjson.encode({'forget', named, redis.sha1hex(payload)})
     end
   elseif operation == 'delete' then
@@ -127,7 +128,7 @@ local function change(keys, args)
   elseif operation == 'delete' then
     redis.call('DEL', record, long)
     if pool then leave(base .. 'q:' .. pool, keyId) end
-    -- Whose successor is gone may have another one.
+    -- The deleted key may have replaced another key, which may now be rerolled again.
     if predecessor and redis.call('HGET', base .. 'k:' .. predecessor, 'T') == keyId then
       redis.call('HDEL', base .. 'k:' .. predecessor, 'T', 'Y')
     end
@@ -137,7 +138,8 @@ local function change(keys, args)
     redis.call('HSET', head, 'deleted', now)
   end
 
-  -- How many identities there are is changed by entries alone: whoever is at this one knows whether there is any.
+  -- Only log entries change the number of identities, so a follower that is at this entry knows whether there are
+  -- any.
   if string.sub(keyId, 1, 9) == 'identity_' and operation ~= 'update' then
     redis.call('HSET', head, 'ids', redis.call('ZCARD', index))
   end

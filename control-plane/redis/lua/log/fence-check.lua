@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
--- Tells how far a change has come. Not flagged `no-writes`, so that a deposed primary does not answer.
+-- Tells how far a change has come. Not flagged `no-writes`, so that a deposed primary refuses to answer.
 --
 -- KEYS 1 head  2 log  3 members
--- ARGV 1 sequence  2 its hash ('' = unknown, then 3 decides)  3 its keyId
---      4 '1' = the caller knows that it is on all replicas  5 how many of the laggards to name
---      6 sequence of a later change that the log must hold too  7 its hash, '' = there is none
--- Returns {'LOST'} when the history does not hold the change, or the log not the later one,
---         else {'INTACT', or 'TRIMMED' when the log does not reach back to it, so that nothing is known; followers, laggards, Lf, highest sequence known to be on all replicas, name, …}
+-- ARGV 1 sequence  2 its hash ('' = unknown; then 3 identifies the change)  3 its keyId
+--      4 '1' = the caller knows that it is on all replicas  5 how many laggards to name
+--      6 sequence of a later change that the log must hold too  7 its hash, '' = none
+-- Returns {'LOST'} if the history lacks the change, or the later change,
+--         else {'INTACT', or 'TRIMMED' if the log no longer reaches back to the change, so that nothing is known; followers,
+--         laggards, Lf, highest sequence known to be on all replicas, name of a laggard, …}
 local head, log, members = unpack(KEYS)
 local sequence, hash, keyId, durable, limit, later, laterHash = unpack(ARGV)
 
@@ -23,13 +24,13 @@ if laterHash ~= '' then
   local found = redis.call('XRANGE', log, later .. '-0', later .. '-0')[1]
   if not found or found[2][2] ~= laterHash then return {'LOST'} end
 end
--- Only of a change that is there: this may be a deposed primary that trimmed its own past that place.
+-- Only if the entry exists: this may be a deposed primary that trimmed its own log past that sequence.
 if entry and durable == '1' and tonumber(d or 0) < tonumber(sequence) then
   redis.call('HSET', head, 'd', sequence)
   d = sequence
 end
 
--- A score above the head is nobody's acknowledgement: such a follower is behind as well.
+-- A score above the head acknowledges nothing real, so that follower is a laggard as well.
 local behind = {{'-inf', '(' .. sequence}, {'(' .. s, '+inf'}}
 local laggards, names = 0, {}
 for _, range in ipairs(behind) do

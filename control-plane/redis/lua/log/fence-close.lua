@@ -1,17 +1,21 @@
 #!lua flags=allow-oom
--- Completes a change by fence: no lease from before it can be alive on the caller's clock. A follower that has not
--- acknowledged it and was granted no lease since is removed, because it holds none. Any other that has not acknowledged
--- it is killed (a score below 0: its next SYNC is refused). That one still counts as a laggard; the caller removes it one
--- fence later (reap-members), because it may hold a lease granted after this change.
--- A score says what was granted: at a whole number nothing beyond what is acknowledged, at a half more (sync.lua). But a
--- failover may lose the half and keep the change. So only the server that wrote the change believes it, and only of followers whose
--- protocol has it.
--- The score of a kill names the kill: a failover may lose one and somebody kill the same follower anew, and what
--- waited for the lost kill must not remove it too early. One that is killed already keeps its kill.
+-- Completes a change by fence: on the caller's clock, no lease granted before the change can be alive. A follower
+-- that has not acknowledged the change and has been granted no lease since then is removed, because it has no lease.
+-- Any other follower that has not acknowledged it is killed (a score below 0: its next SYNC is refused). A killed
+-- follower still counts as a laggard; the caller removes it one fence later (reap-members), because it may have a
+-- lease granted after this change.
+--
+-- The score tells what a follower was granted. A whole number: nothing beyond what it acknowledged. A half: more
+-- (sync.lua). But a failover may lose the half and keep the change. So the half is trusted only on the server that
+-- wrote the change, and only for followers whose protocol writes it.
+--
+-- The score of a kill identifies the kill: a failover may lose a kill and another caller kill the same follower
+-- again, and the caller who waited for the lost kill must not remove the follower too early. A follower that is
+-- already killed keeps its score.
 --
 -- KEYS 1 head  2 log  3 members
--- ARGV 1 sequence  2 its hash  3 the kill: a random integer below 0  4 id of the server that wrote it, '' = unknown
--- Returns {'LOST'} | {'INTACT', followers, Lf, how many this removed, name of each, …, name of each that this killed, …}
+-- ARGV 1 sequence  2 its hash  3 the kill: a random integer below 0  4 id of the server that wrote the change, '' = unknown
+-- Returns {'LOST'} | {'INTACT', followers, Lf, how many were removed, name of each, …, name of each that was killed, …}
 -- include server.lua
 local head, log, members = unpack(KEYS)
 local sequence, hash, kill, writer = unpack(ARGV)
@@ -26,7 +30,7 @@ if entry and entry[2][2] ~= hash then return {'LOST'} end
 local isWriter = writer ~= '' and writer == serverId()
 local followers = redis.call('ZCARD', members)
 local removed, killed = {}, {}
--- Also whoever has a score above the head, which is nobody's acknowledgement.
+-- The second range: a score above the head acknowledges nothing real.
 for _, range in ipairs({{0, '(' .. sequence}, {'(' .. s, '+inf'}}) do
   local from, to = unpack(range)
   local behind = redis.call('ZRANGEBYSCORE', members, from, to, 'WITHSCORES')

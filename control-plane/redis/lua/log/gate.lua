@@ -1,11 +1,11 @@
--- The gate: raises the protocol that an API needs of its followers, where a write brings what those of an older one do
--- not obey. An older follower that comes later brings scripts of its own, so the head's `s` becomes more than a number
--- (`2:15` instead of `15`): every script of a release without the gate fails at it. Its verifiers can neither register
--- nor synchronise, its control planes can write nothing.
+-- The gate: raises the protocol that an API needs of its followers, before a write that followers of an older
+-- protocol would not obey. An older follower that registers later brings its own scripts. So the head's `s` becomes
+-- more than a number (`2:15` instead of `15`), at which every script of a release without the gate fails: its
+-- verifiers can neither register nor synchronise, and its control planes can write nothing.
 --
 -- head, members: their names; s: the head's `s`; needs: the protocol that the write needs
--- Returns what the head's `s` begins with from now on
---         | nothing, and as a second what to answer, when older followers are registered: nothing was written
+-- Returns the prefix of the head's `s` from now on
+--         | nil and a reply for the caller if older followers are registered: nothing was written
 local function gate(head, members, s, needs)
   local prefix = string.match(s or '', '^%d+:') or ''
   if needs <= (tonumber(string.match(prefix, '%d+')) or 1) then return prefix end

@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- WRITE, of several keys of an API: the same change of each, one after the other and nothing in between.
+-- WRITE for several keys of an API: makes the same change to each, one after the other, with nothing in between.
 --
 -- KEYS 1 head  2 log  3 index  4 members  5… record and long meta of each key
--- ARGV 1 number of keys  2… of each its id and its condition, and then what write-change.lua has, which these replace
+-- ARGV 1 number of keys  2… the id and the condition of each key, then the arguments of write-change.lua; those two replace
+--        its 2 and 7
 -- Returns what write-change.lua returns, for each key
 -- include gate.lua
 -- include server.lua
