@@ -1,19 +1,19 @@
-/** Defaults of an API's new keys, for what the caller does not say. */
+/** An API's defaults for new keys, used where the caller gives no value. */
 export interface ApiDefaults {
   readonly defaultPrefix?: string;
-  /** Random bytes. */
+  /** Number of random bytes. */
   readonly defaultBytes?: number;
 }
 
-/** Random bytes of a key for which neither the caller nor the API says how many. */
+/** Number of random bytes of a key, if neither the caller nor the API sets one. */
 export const BYTES = 16;
 
-/** APIs of which the defaults are remembered; of others they are learnt again. */
+/** The maximum number of APIs whose defaults are remembered; the oldest are dropped and read again. */
 const APIS_MAX = 1000;
 
 /**
- * The defaults of APIs as they were last seen, `prefix bytes`. create-key.lua compares them with those of the API and
- * creates nothing where they differ. So reading them costs no call, and an outdated one is never used.
+ * The last known defaults of APIs, as `prefix bytes`. create-key.lua compares them with the API's own and
+ * creates nothing if they differ. So knowing the defaults costs no call, and outdated ones are never used.
  */
 export class SeenDefaults {
   readonly #texts = new Map<string, string>();
@@ -33,7 +33,7 @@ export class SeenDefaults {
 
 const NO_VALUE = ' ';
 
-/** Parses `prefix bytes`; each is `''` where there is none. */
+/** Parses `prefix bytes`; an empty part means that there is no default. */
 export function parseDefaults(text: string): ApiDefaults {
   const [prefix, bytes] = text.split(' ');
   return { ...(prefix ? { defaultPrefix: prefix } : {}), ...(bytes ? { defaultBytes: Number(bytes) } : {}) };

@@ -16,33 +16,39 @@ export interface Api extends ApiDefaults {
   readonly id: string;
   readonly name?: string;
   readonly createdAt: number;
-  /** Number of its keys. */
+  /** Number of the API's keys. */
   readonly keys: number;
-  /** Some of its keys were imported and are of another format, found only by verifiers with FOREIGN_KEYS on. */
+  /**
+   * True if the API has imported keys of a foreign format, which only verifiers with FOREIGN_KEYS on can
+   * find.
+   */
   readonly foreignKeys?: true;
-  /** The protocol that its verifiers must speak, where that is more than the first. */
+  /** The protocol that the API's verifiers must speak, if it is above 1. */
   readonly protocol?: number;
 }
 
-/** Changes of an API; `null` clears. */
+/** Changes to an API; `null` clears a field. */
 export interface ApiPatch {
   readonly name?: string;
   readonly defaultPrefix?: string | null;
   readonly defaultBytes?: number | null;
 }
 
-/** The fields of the head that a patch sets, in the order in which update-api.lua returns what they held. */
+/**
+ * The fields of the head that a patch sets, in the order in which update-api.lua returns their previous
+ * values.
+ */
 const FIELDS = { name: 'name', defaultPrefix: 'prefix', defaultBytes: 'bytes' } as const;
 const NAMES = Object.keys(FIELDS) as (keyof ApiPatch)[];
 
 /** One page of a listing. */
 interface ApiPage {
   readonly apis: readonly Api[];
-  /** The id to go on after; undefined on the last page. */
+  /** The id after which the next page begins; undefined on the last page. */
   readonly next?: string;
 }
 
-/** APIs in Redis. Deleting one is a change of its log; the sweep does the rest. */
+/** APIs in Redis. Deleting an API is a change of its log; the sweep does the rest. */
 export class Apis {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;
@@ -56,7 +62,7 @@ export class Apis {
     this.#leaseMs = leaseMs;
   }
 
-  /** Rejects with CONFLICT where the id is in use or still being deleted. */
+  /** Rejects with CONFLICT if the id is in use or its deleted API is still being swept. */
   async create(
     request: ApiDefaults & { name: string; apiId?: string },
   ): Promise<{ apiId: string; name: string } & ApiDefaults> {
@@ -75,7 +81,10 @@ export class Apis {
     return { apiId, ...about };
   }
 
-  /** Sets what a patch says. @returns what it held before, `null` = none; undefined when there is no such API */
+  /**
+   * Applies a patch. @returns the previous values of the patched fields, `null` = none; undefined if there is
+   * no such API
+   */
   async update(apiId: string, patch: ApiPatch): Promise<object | undefined> {
     const { reply, replicated } = await this.#writer.run(updateScript, [apiKeys(apiId).head], encode(patch));
     const [status, ...before] = reply as string[];
@@ -85,13 +94,13 @@ export class Apis {
     return Object.fromEntries(defaults.filter(([name]) => patch[name] !== undefined));
   }
 
-  /** Tells whether there is an API of this id, or was until its keys are swept. */
+  /** Tells whether an API of this id exists, or is deleted but not yet swept. */
   async isKnown(apiId: string): Promise<boolean> {
     const { head } = apiKeys(apiId);
     return (await this.#nodes.run(head, (redis) => redis.hexists(head, 'c'))) === 1;
   }
 
-  /** undefined when there is none, or it is deleted. */
+  /** Returns undefined if the API does not exist or is deleted. */
   async get(apiId: string): Promise<Api | undefined> {
     const { head, index } = apiKeys(apiId);
     const [[createdAt, deleted, foreign, s, ...defaults], keys] = await this.#nodes.run(head, (redis) =>
@@ -113,7 +122,9 @@ export class Apis {
     };
   }
 
-  /** One page of all APIs in order. It may be short: ids of deleted ones count towards `limit`. */
+  /**
+   * One page of all APIs, ordered by id. It may be short, because ids of deleted APIs count towards `limit`.
+   */
   async list(after: string, limit: number): Promise<ApiPage> {
     const ids = await this.ids(after, limit + 1);
     const page = ids.slice(0, limit);
@@ -121,7 +132,7 @@ export class Apis {
     return { apis: await this.#getAll(page), ...(next === undefined ? {} : { next }) };
   }
 
-  /** One page of those of these APIs that there are. */
+  /** One page of those `ids` that exist as APIs. */
   async among(ids: readonly string[], after: string, limit: number): Promise<ApiPage> {
     const page = await this.#getAll(ids.filter((apiId) => apiId > after));
     const apis = page.slice(0, limit);
@@ -135,8 +146,8 @@ export class Apis {
   }
 
   /**
-   * Ids of APIs in order, deleted ones and ones that never came to be among them.
-   * @param after the id to go on after; '' = from the start
+   * Ids of APIs in order, including deleted APIs and APIs whose creation failed.
+   * @param after the id after which the page begins; '' = from the start
    */
   async ids(after: string, limit: number): Promise<string[]> {
     const from = `(${after}`; // no id is empty
@@ -150,7 +161,7 @@ export async function createSharedLog(writer: DurableWriter, nowMs: number, leas
   await writer.run(createScript, [head, members], [nowMs, leaseMs]);
 }
 
-/** The fields of the head, and their values, in turn. */
+/** The fields of the head and their values, alternating. */
 const encode = (patch: ApiPatch): (string | number)[] =>
   NAMES.flatMap((name) => {
     const value = patch[name];

@@ -9,7 +9,7 @@ import { BATCH_LANE, type DurableWriter } from './durable-writer.ts';
 
 const recordScript = new Script(new URL('./lua/callers/record-events.lua', import.meta.url));
 
-/** Conditions on the events of a listing; all must hold. */
+/** Conditions on the events of a listing; an event must meet all. */
 export interface AuditFilter {
   readonly operation?: string;
   readonly apiId?: string;
@@ -18,33 +18,33 @@ export interface AuditFilter {
   readonly rootKeyId?: string;
 }
 
-/** Most events that one page examines. */
+/** The maximum number of events that one page examines. */
 const EXAMINED_MAX = 1000;
 const EXAMINED_AT_ONCE = 200;
-/** Events that one run of the script writes: more would keep Redis from others for longer. */
+/** Events that one run of the script writes: more would block Redis for longer. */
 const WRITTEN_AT_ONCE = 50;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5000;
 
-/** Number of events that are kept. */
+/** Limits on the number of events kept. */
 export interface AuditLimits {
-  /** Each stream keeps at least this many. */
+  /** The minimum number of events that each stream keeps. */
   readonly eventsMax: Readonly<Record<AuditKind, number>>;
-  /** Most that wait in memory for Redis to take them. */
+  /** The maximum number of events that wait in memory for Redis. */
   readonly waitingMax: number;
 }
 
-/** An event that Redis has not taken, or not on all replicas. */
+/** An event that is not in Redis yet, or not on all replicas. */
 interface Waiting {
   readonly event: AuditEvent;
   /** Id of the event at the primary; '' = not known to be there. */
   id: string;
 }
 
-/** Told what became of events. */
+/** A callback that learns what became of events. */
 type OnCount = (kind: AuditKind, result: 'written' | 'late' | 'lost', events: number) => void;
 
-/** Events of calls that are answered at the same time, on their way to Redis together. */
+/** Events of calls that are answered at the same time, written to Redis together. */
 interface EventBatch {
   readonly events: AuditEvent[];
   readonly completion: Promise<void>;
@@ -59,7 +59,7 @@ interface AuditOptions {
   readonly log: Logger;
 }
 
-/** The audit log: two streams in Redis that keep the latest events each, and the process's log. */
+/** The audit log: two streams in Redis, each with the latest events, and the process's log. */
 export class Audit {
   readonly #options: AuditOptions;
   readonly #batches = new Map<AuditKind, EventBatch>();
@@ -72,10 +72,11 @@ export class Audit {
   }
 
   /**
-   * Records an event, as durably as changes are, and never rejects: what has been done is done, whether or not it can
-   * be written down. Where Redis does not take what was done, it waits in memory until Redis does, and may then be
-   * listed twice where an answer of Redis was lost; what was refused, and what finds too many waiting already, is given
-   * up. Either way it stands in the process's log, like every event. Those of one turn of the event loop are written together.
+   * Records an event as durably as a change, and never rejects: the operation is done, whether or not its
+   * event can be recorded. Every event also goes to the process's log. If Redis does not accept an event of a
+   * completed operation, the event waits in memory and is written later; it may then be listed twice, if only
+   * the reply of Redis was lost. Events of refused operations do not wait, and neither do events beyond the
+   * limit. The events of one turn of the event loop are written together.
    */
   record(kind: AuditKind, event: AuditEvent): Promise<void> {
     let batch = this.#batches.get(kind);
@@ -93,7 +94,7 @@ export class Audit {
     return batch.completion;
   }
 
-  /** As `record`, for events of one call, in their order. */
+  /** Records the events of one call in their order, as `record` does. */
   async recordAll(kind: AuditKind, events: readonly AuditEvent[]): Promise<void> {
     for (const event of events) this.#say(kind, event);
     await this.#record(kind, events, BATCH_LANE);
@@ -107,7 +108,7 @@ export class Audit {
         await this.#write(kind, part, lane);
         this.#options.onCount(kind, 'written', part.length);
       } catch (error) {
-        // Those after it too, which keeps their order, and would have to wait for an answer that does not come again.
+        // Keep the events after it too: that preserves their order, and their writes would fail as well.
         for (const waiting of queue.slice(at)) this.#keep(kind, waiting, error);
         return;
       }
@@ -118,7 +119,7 @@ export class Audit {
     this.#options.log.info({ audit: event }, `audit: ${kind}`);
   }
 
-  /** Has an event wait for Redis, or gives it up. */
+  /** Lets an event wait for Redis, or gives it up. */
   #keep(kind: AuditKind, waiting: Waiting, err: unknown): void {
     const { limits, log, onCount } = this.#options;
     const waits = kind === 'done' && this.#waiting.length < limits.waitingMax && !this.#stop.signal.aborted;
@@ -132,12 +133,15 @@ export class Audit {
     this.#catchingUp ??= this.#catchUp();
   }
 
-  /** Events that wait in memory for Redis to take them. */
+  /** Number of events that wait in memory for Redis. */
   get waiting(): number {
     return this.#waiting.length;
   }
 
-  /** Tries once more to record what waits; what Redis still does not take is lost but for the process's log. */
+  /**
+   * Tries once more to record the waiting events; those that Redis does not accept remain only in the
+   * process's log.
+   */
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#catchingUp;
@@ -179,9 +183,9 @@ export class Audit {
   }
 
   /**
-   * One page of events, the latest first. Examines at most EXAMINED_MAX, so that a page may be short and still
-   * have a `next`.
-   * @param before the id of the event to go on before
+   * One page of events, the latest first. Examines at most EXAMINED_MAX events, so a page may be short and
+   * still have a `next`.
+   * @param before the id of the event before which the page begins
    * @param sinceMs Unix milliseconds; older events are left out
    * @param untilMs Unix milliseconds; newer events are left out
    */

@@ -9,10 +9,10 @@ import { Script } from '#shared/redis/script.ts';
 const announceScript = new Script(new URL('./lua/callers/announce-bootstrap.lua', import.meta.url));
 
 const PERIOD_MS = 30_000;
-/** An announcement that was not repeated for so long is of a process that is gone. */
+/** Age at which an announcement is dropped, because its process has stopped repeating it. */
 const FORGOTTEN_AFTER_MS = 90_000;
 
-/** The root keys of the configuration. Kept as digests; told by ids that do not lead back to them. */
+/** The root keys of the configuration. Only digests are kept; the ids do not reveal the keys. */
 export class BootstrapKeys {
   readonly #keys: readonly { readonly digest: Buffer; readonly id: string }[];
 
@@ -20,30 +20,34 @@ export class BootstrapKeys {
     this.#keys = keys.map((key) => ({ digest: Buffer.from(hashSecret(key)), id: idOf(key) }));
   }
 
-  /** In order, each once. */
+  /** The ids, sorted and without duplicates. */
   get ids(): readonly string[] {
     return [...new Set(this.#keys.map(({ id }) => id))].sort();
   }
 
   /**
-   * The id of the one with this hash; undefined = it is none of them.
-   * @param secretHash as `hashSecret` gives it
+   * The id of the root key with this hash; undefined = the configuration has no such key.
+   * @param secretHash as `hashSecret` returns it
    */
   idOf(secretHash: string): string | undefined {
     const digest = Buffer.from(secretHash);
-    // Every one is compared, in constant time.
+    // Compare all of them, each in constant time.
     return this.#keys.filter((key) => timingSafeEqual(key.digest, digest))[0]?.id;
   }
 }
 
-/** Short, so that it is a name and not a hash to guess the key by; of another input than the hashes that are stored. */
+/**
+ * The id is short, so that it cannot serve to guess the key, and it hashes another input than the stored
+ * hashes.
+ */
 function idOf(key: string): string {
   return `bootstrap_${createHash('sha256').update(`keyfence bootstrap root key ${key}`).digest('hex').slice(0, 8)}`;
 }
 
 /**
- * Notices control planes of the same Redis that have other root keys in their configuration: a rotation that is under way,
- * or one that stopped half-way. Each says which it has, and looks at what others said lately.
+ * Detects control planes on the same Redis with other root keys in their configuration: a rotation that is
+ * under way, or one that stopped half-way. Each control plane announces the ids of its keys and reads the
+ * recent announcements of the others.
  */
 export class BootstrapWatch {
   readonly #nodes: RedisNodes;
@@ -61,12 +65,12 @@ export class BootstrapWatch {
     this.#log = log;
   }
 
-  /** Number of other sets of root keys that control planes have, as of the last look. */
+  /** Number of differing sets of root keys that the last comparison found. */
   get differing(): number {
     return this.#differing;
   }
 
-  /** Looks until `stop`; never rejects. */
+  /** Compares until `stop`; never rejects. */
   async run(): Promise<void> {
     while (!this.#stop.signal.aborted) {
       try {

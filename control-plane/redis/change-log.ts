@@ -25,19 +25,21 @@ const checkScript = new Script(new URL('./lua/log/fence-check.lua', import.meta.
 const closeScript = new Script(new URL('./lua/log/fence-close.lua', import.meta.url));
 const reapScript = new Script(new URL('./lua/log/reap-members.lua', import.meta.url));
 
-/** Entries that every log keeps at least; a follower that slept through more starts anew. */
+/** The minimum number of entries that a log keeps; a follower that missed more starts afresh. */
 const LOG_ENTRIES = 10_000;
 /**
- * Pace of a batch, at most 8,300 keys a second: a part takes Redis a few milliseconds, and what others write meanwhile
- * still finds room in the log. At full speed, a single change beside it took three times as long as usual
+ * Pace of a batch, at most 8,300 keys a second: a part takes Redis a few milliseconds, and the log keeps room
+ * for other writers. At full speed, a single change beside a batch took three times as long as usual
  * (bench/changes/many.ts).
  */
 export const BATCH_LIMITS = { partMax: 100, periodMs: 12, giveWayMs: 25, lagMax: 0.8 * LOG_ENTRIES };
-/** Keys that one run of the script changes: more would keep Redis from others for longer than a millisecond. */
+/** Keys that one run of the script changes: more would block Redis for longer than a millisecond. */
 const WRITTEN_AT_ONCE = 25;
-/** A longer new state goes into the log as "forget this key". */
+/** Size above which a new state is logged as "forget this key". */
 const PAYLOAD_BYTES_MAX = 1024;
-/** Kills are told apart by a random number below this: scores are doubles, and randomInt ends here. */
+/**
+ * Upper bound of the random number that identifies a kill: scores are doubles, and randomInt allows no more.
+ */
 const KILL_MAX = 2 ** 48;
 
 /** The change logs in real Redis. */
@@ -50,7 +52,7 @@ export class RedisChangeLog implements BatchedChangeLog {
 
   /**
    * @param now Unix milliseconds, for `updatedAt`
-   * @param newPool the name of a pool that never was
+   * @param newPool returns a name that no pool ever had
    */
   constructor(
     nodes: RedisNodes,
@@ -87,7 +89,7 @@ export class RedisChangeLog implements BatchedChangeLog {
 
   async lag(apiId: string): Promise<number> {
     const { head, members } = apiKeys(apiId);
-    // The score first: what is acknowledged in between makes the lag look longer, never shorter.
+    // Read the score first: an acknowledgement in between then makes the lag look longer, never shorter.
     const [slowest, sequence] = await this.#nodes.run(head, (redis) =>
       Promise.all([
         redis.zrangebyscore(members, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, 1),
@@ -121,7 +123,7 @@ export class RedisChangeLog implements BatchedChangeLog {
     };
   }
 
-  /** The call that makes the same change of several keys. */
+  /** The script call that makes the same change to several keys. */
   #callOfAll(alike: readonly [Write, ...Write[]]): ScriptCall {
     const [{ apiId }] = alike;
     const { keys, args } = this.#call({ ...alike[0], keyId: '' });
@@ -204,7 +206,7 @@ export class RedisChangeLog implements BatchedChangeLog {
   }
 }
 
-/** Changes in their order, and together those that are the same one of several keys. */
+/** Groups writes that make the same change to different keys; the order is kept. */
 function together(writes: readonly Write[]): [Write, ...Write[]][] {
   const groups: [Write, ...Write[]][] = [];
   for (const write of writes) {
@@ -220,14 +222,16 @@ const isAlike = (a: Write, b: Write): boolean =>
   a.operation === b.operation &&
   a.fields === b.fields &&
   a.needs === b.needs &&
-  // Each key has credits of its own.
+  // Each key has its own credits.
   a.credits === undefined &&
   b.credits === undefined;
 
 const neededForWrite = ({ needs = 1, fields, credits }: Write): number =>
   Math.max(needs, neededFor(fields), credits && credits.op !== 'none' ? CREDITS_PROTOCOL : 1);
 
-/** The refusal of a script that found older followers (gate.lua); undefined where it found none. */
+/**
+ * The refusal of a script that found followers of an older protocol (gate.lua); undefined if it found none.
+ */
 export function tooOldOf(reply: unknown, needs: number): TooOld | undefined {
   const [status, followers, ...names] = Array.isArray(reply) ? reply : [];
   return status === 'TOO_OLD' ? { status, needs, followers, names } : undefined;
@@ -256,7 +260,10 @@ function outcomeOf(write: Write, reply: unknown, replicated: boolean): LogEntry 
   };
 }
 
-/** A sorted set's score as Redis writes it. Not `Number`, which knows no `-inf`: no kill of ours, but somebody's by hand. */
+/**
+ * Parses a sorted set's score as Redis writes it. `Number` cannot parse `-inf`, which no kill of ours uses
+ * but an operator may set.
+ */
 export const parseScore = (text: string | undefined): number =>
   text === '-inf' ? Number.NEGATIVE_INFINITY : Number(text);
 

@@ -7,15 +7,16 @@ import { crashFaults, evictionFaults, type RedisFacts, readFacts } from './serve
 const PERIOD_MS = 5000;
 const RETRY_MS = 500;
 
-/** One server, as it was when we last looked at it. */
+/** The last inspection of one server. */
 interface Inspection {
   readonly facts: RedisFacts;
   readonly faults: readonly string[];
 }
 
 /**
- * Checks whether Redis keeps what it acknowledges. Only `durable` in our answers depends on it: each answer looks at the
- * server of its write, after the write. A look at all servers every 5 s serves the metrics and the log.
+ * Checks whether acknowledged writes survive in Redis. Only `durable` in responses depends on it: after its
+ * write, each call inspects the server that made the write. An inspection of all servers every 5 s serves the
+ * metrics and the log.
  */
 export class DurabilityCheck {
   readonly #nodes: RedisNodes;
@@ -27,15 +28,15 @@ export class DurabilityCheck {
     Redis,
     { running: Promise<Inspection>; next: Promise<Inspection> | undefined }
   >();
-  /** Servers seen without an append-only file, by their run; until they are seen with a complete one. */
+  /** Run ids of servers that were seen without an append-only file and not yet with a complete one. */
   readonly #off = new WeakMap<Redis, string>();
   #report: string | undefined;
   #evictedKeys = 0;
-  /** True from the first answer of Redis on. */
+  /** True once Redis has answered. */
   reached = false;
-  /** True if Redis answered the last look. */
+  /** True if Redis answered the last inspection. */
   answering = false;
-  /** True if all servers kept what they acknowledge, at the last look. */
+  /** True if the last inspection found all servers durable. */
   durable = false;
 
   constructor(nodes: RedisNodes, replicas: number, clock: Clock, log: Logger) {
@@ -45,12 +46,12 @@ export class DurabilityCheck {
     this.#log = log;
   }
 
-  /** Keys that the servers threw away to make room, since they started; at the last look. */
+  /** Keys that the servers have evicted since they started, as of the last inspection. */
   get evictedKeys(): number {
     return this.#evictedKeys;
   }
 
-  /** Looks until `stop`; never rejects. */
+  /** Inspects until `stop`; never rejects. */
   async run(): Promise<void> {
     while (!this.#stop.signal.aborted) {
       try {
@@ -71,8 +72,9 @@ export class DurabilityCheck {
   }
 
   /**
-   * Tells whether the server that owns `key` keeps what it acknowledged before this call, as far as it is for its
-   * settings: by a look that begins now or later. Never rejects: where nothing is known, it is false.
+   * Tells whether the settings of the server that owns `key` make its acknowledged writes durable. Uses an
+   * inspection that begins now or later, never an earlier result. Never rejects; false if the inspection
+   * fails.
    */
   async keeps(key: string): Promise<boolean> {
     try {
@@ -84,7 +86,10 @@ export class DurabilityCheck {
     }
   }
 
-  /** One look at a server at a time, however many ask; who asks during one gets the next. */
+  /**
+   * Inspects a server once at a time, however many callers wait; a call during an inspection gets the next
+   * one.
+   */
   #inspectAfterNow(redis: Redis): Promise<Inspection> {
     const inspections = this.#inspections.get(redis);
     if (inspections === undefined) {
@@ -100,7 +105,7 @@ export class DurabilityCheck {
     return inspections.next;
   }
 
-  /** Forgets a look that ended, and follows the one that begins in its place. */
+  /** Forgets an inspection that ended, and follows the next one, if any. */
   #follow(redis: Redis, inspection: Promise<Inspection>): void {
     const end = () => {
       const next = this.#inspections.get(redis)?.next;
@@ -120,7 +125,10 @@ export class DurabilityCheck {
     };
   }
 
-  /** True if its append-only file is off, or was and is not complete yet, as far as looks saw. A restart reads what it has. */
+  /**
+   * True if the append-only file is off, or was seen off in this run and is not complete yet. A restart reads
+   * what is on the disk.
+   */
   #wasOff(redis: Redis, { settings, runId, rewriting }: RedisFacts): boolean {
     const appendOnly = settings.get('appendonly');
     if (appendOnly === 'no') this.#off.set(redis, runId);
@@ -128,7 +136,7 @@ export class DurabilityCheck {
     return this.#off.has(redis);
   }
 
-  /** Rejects where a server did not answer; what the others said counts all the same. */
+  /** Rejects if a server did not answer; the answers of the others are still used. */
   async #inspectAll(): Promise<void> {
     const servers = await this.#nodes.primaries();
     const results = await Promise.allSettled(servers.map((redis) => this.#inspectAfterNow(redis)));
@@ -143,7 +151,7 @@ export class DurabilityCheck {
     this.durable = inspections.every(({ faults }) => faults.length === 0);
   }
 
-  /** Says what was found at start, and whenever it is something else. */
+  /** Logs the findings at the start and whenever they change. */
   #say(inspections: readonly (Inspection & { server: string })[]): void {
     const wrong = inspections.filter(({ faults }) => faults.length > 0);
     const report = JSON.stringify(wrong.map(({ server, faults }) => [server, faults]));

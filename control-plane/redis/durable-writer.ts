@@ -2,17 +2,20 @@ import type { Redis } from 'ioredis';
 import type { RedisNodes } from '#shared/redis/redis.ts';
 import { type Script, type ScriptCall, WAIT_MS } from '#shared/redis/script.ts';
 
-/** WAIT blocks its connection, so where there are replicas writes take turns on this many. */
+/**
+ * Number of connections that writes share by turns if there are replicas, because WAIT blocks its connection.
+ */
 const WRITE_LANES = 8;
-/** Connections of batches, so that nothing else waits behind them on its own. */
+/** Connections of batches, so that single writes do not wait behind them. */
 export const BATCH_LANE = 'batch';
 
 /** Outcome of a write; `short` = not on all replicas. */
 export type WriteResult = 'replicated' | 'short' | 'failed';
 
 /**
- * Runs a writing script where `key` lies and, with replicas, waits on the same connection until they hold it.
- * @returns the reply, and whether all of `replicas` confirmed
+ * Runs a writing script on the node that has `key` and, if there are replicas, waits on the same connection
+ * until they have the write.
+ * @returns the reply, and whether all `replicas` confirmed
  */
 export class DurableWriter {
   readonly #nodes: RedisNodes;
@@ -26,12 +29,14 @@ export class DurableWriter {
     this.#count = count;
   }
 
-  /** True where what `run` is called for in one go is done in that order: on one connection to one server. */
+  /**
+   * True if calls of `run` in one tick run in their order, because they share one connection to one server.
+   */
   get inOrder(): boolean {
     return this.#replicas === 0 && !this.#nodes.isCluster;
   }
 
-  /** @param lane of the connection, where it is to be one of its own */
+  /** @param lane names a separate connection, if the call needs its own */
   async run(
     script: Script,
     keys: readonly string[],
@@ -64,15 +69,15 @@ export class DurableWriter {
     return { reply, replicated: confirmed >= this.#replicas };
   }
 
-  /** As `run`, once for each call, in one round trip to each node. Replies are in the order of the calls. */
+  /** Runs the script once per call, in one round trip to each node. Replies are in the order of the calls. */
   runAll(script: Script, calls: readonly ScriptCall[]) {
     const lane = this.#replicas === 0 ? BATCH_LANE : this.#lane();
     return this.#countOutcomes(calls, this.#runAll(script, calls, lane));
   }
 
   /**
-   * As `runAll` at the node of the first call, but each when the one before is done, so that others come in between. All go
-   * over one connection: a server that has what the last wrote has it all.
+   * Runs the calls one after the other on the node of the first, so that other writes come in between. All
+   * use one connection: a server that has the last write has all of them.
    */
   runInTurn(script: Script, calls: readonly ScriptCall[]) {
     return this.#countOutcomes(calls, this.#runInTurn(script, calls));

@@ -23,7 +23,7 @@ const following = {
 };
 const FollowedApi = Type.Object({ apiId: Type.String(), ...following });
 
-/** A verifier as it reported itself; `VerifierStatus` is its type. */
+/** A verifier's report about itself; `VerifierStatus` is its type. */
 export const Verifier = Type.Object({
   id: Type.String({
     pattern: '^verifier_[0-9A-Za-z]{20}$',
@@ -69,7 +69,7 @@ export const Verifier = Type.Object({
   ),
 });
 
-/** Reports of verifiers about themselves. A report without the right form is ignored. */
+/** Reports of verifiers about themselves. A malformed report is ignored. */
 export class FleetView {
   readonly #nodes: RedisNodes;
 
@@ -78,10 +78,10 @@ export class FleetView {
   }
 
   /**
-   * The verifiers that reported lately, in order of their start. A page may be short: ids whose report expired
-   * count towards `limit`.
-   * @param after the id to go on after; '' = from the start
-   * @returns `next`: the id to go on after; undefined on the last page
+   * The verifiers that reported lately, in order of their start. A page may be short, because ids whose
+   * report expired count towards `limit`.
+   * @param after the id after which the page begins; '' = from the start
+   * @returns `next`: the id after which the next page begins; undefined on the last page
    */
   async list(after: string, limit: number): Promise<{ verifiers: VerifierStatus[]; next?: string }> {
     const from = after === '' ? '-' : `(${after}`;

@@ -13,13 +13,13 @@ const readScript = new Script(new URL('./lua/callers/read-root-key.lua', import.
 
 const ROOT_KEY_BYTES = 24;
 const ROOT_KEY_PREFIX = 'kfroot';
-/** Most root keys, so that listing them is one answer. */
+/** The maximum number of root keys, so that one response can list them. */
 const ROOT_KEYS_MAX = 1000;
 
-/** Most root keys of which each made the next. */
+/** The maximum length of a chain of root keys, each of which created the next. */
 const ANCESTORS_MAX = 8;
 
-/** A root key as admins see it: never its secret, never its hash. */
+/** A root key as admins see it: never its secret or the hash of its secret. */
 export interface RootKey {
   readonly rootKeyId: string;
   readonly name: string;
@@ -32,7 +32,10 @@ export interface RootKey {
 export interface Caller {
   readonly rootKeyId: string;
   readonly permissions: Permissions;
-  /** Ids of the root keys of which each made the next, and the last the caller's; none where the configuration's made it. */
+  /**
+   * Ids of the root keys that led to the caller's: each created the next, and the last created the caller's.
+   * Empty if a key of the configuration created it.
+   */
   readonly ancestors: readonly string[];
 }
 
@@ -41,7 +44,7 @@ interface RootKeyRecord extends RootKey {
   readonly ancestors: readonly string[];
 }
 
-/** Root keys: those of the configuration, and those kept in Redis, only as SHA-256. */
+/** The root keys of the configuration, and those in Redis, which are stored only as SHA-256. */
 export class RootKeys {
   readonly #nodes: RedisNodes;
   readonly #writer: DurableWriter;
@@ -54,7 +57,9 @@ export class RootKeys {
     this.#bootstrap = bootstrap;
   }
 
-  /** The caller behind an Authorization header. Reads Redis on every call. Rejects with UNAUTHORIZED. */
+  /**
+   * Identifies the caller by the Authorization header. Reads Redis on every call. Rejects with UNAUTHORIZED.
+   */
   async authenticate(authorization: string | undefined): Promise<Caller> {
     const token = /^Bearer +([\x21-\x7e]{1,512}) *$/i.exec(authorization ?? '')?.[1];
     if (!authorization) throw new ApiError('UNAUTHORIZED', 'Authorization: required, as "Bearer <root key>"');
@@ -63,7 +68,7 @@ export class RootKeys {
     const bootstrapId = this.#bootstrap.idOf(secretHash);
     if (bootstrapId !== undefined)
       return { rootKeyId: bootstrapId, permissions: new Permissions(['*']), ancestors: [] };
-    // Those in Redis are all of our format: what is made up is refused by arithmetic.
+    // All root keys in Redis have our format, so a made-up key fails its checksum without a look-up.
     const rootKey = isWellFormed(token) ? await this.#read(secretHash) : undefined;
     if (!rootKey?.enabled)
       throw new ApiError('UNAUTHORIZED', 'Authorization: the root key is unknown or disabled');
@@ -79,7 +84,7 @@ export class RootKeys {
     return { rootKeyId, permissions: new Permissions(rootKey.permissions), ancestors };
   }
 
-  /** @returns the secret too, which is not kept */
+  /** @returns the secret too, which is not stored */
   async create(by: Caller, name: string, permissions: readonly string[], nowMs: number) {
     const isBootstrap = this.#bootstrap.ids.includes(by.rootKeyId);
     const ancestors = isBootstrap ? [] : [...by.ancestors, by.rootKeyId];
@@ -117,7 +122,7 @@ export class RootKeys {
     return { rootKeyId, key };
   }
 
-  /** @returns undefined when there is none */
+  /** @returns undefined if there is no such root key */
   async get(rootKeyId: string): Promise<RootKey | undefined> {
     const secretHash = await this.#nodes.run(rootKeyIndex, (redis) => redis.hget(rootKeyIndex, rootKeyId));
     return secretHash ? this.#read(secretHash) : undefined;

@@ -5,21 +5,21 @@ import { infoLine } from '#shared/redis/redis-fault.ts';
 
 /** State and settings of one Redis server. */
 export interface RedisFacts {
-  /** Changes at each start of the server. */
+  /** An id that changes whenever the server starts. */
   readonly runId: string;
   readonly version: string;
-  /** Settings that decide what it keeps; empty where it does not show them. */
+  /** Settings on which durability depends; empty if the server does not show them. */
   readonly settings: ReadonlyMap<string, string>;
-  /** Its reason not to show them, in its own words; undefined = it shows them. */
+  /** The server's error message if it does not show its settings; undefined = it shows them. */
   readonly refusal: string | undefined;
-  /** True if it rewrites its append-only file, is about to, or failed to the last time. */
+  /** True if the server is rewriting its append-only file, is about to, or failed the last time. */
   readonly rewriting: boolean;
-  /** True if that file was rewritten at least once. */
+  /** True if the append-only file was rewritten at least once. */
   readonly rewritten: boolean;
   /** Memory limit, bytes; 0 = none. */
   readonly memoryMax: number;
   readonly memoryPolicy: string;
-  /** Keys that it evicted since it started. */
+  /** Number of keys evicted since the server started. */
   readonly evicted: number;
 }
 
@@ -32,9 +32,9 @@ const SETTINGS = [
   'cluster-require-full-coverage',
 ] as const;
 
-/** Asks one server. Rejects with SERVICE_UNAVAILABLE. */
+/** Reads the facts of one server. Rejects with SERVICE_UNAVAILABLE. */
 export async function readFacts(nodes: RedisNodes, redis: Redis): Promise<RedisFacts> {
-  // In this order: a setting takes effect over time, and only the later look shows that it did.
+  // Keep this order: a setting takes effect gradually, and only a later INFO shows that it did.
   const [{ settings, refusal }, info] = await Promise.all([
     settingsOf(nodes, redis),
     nodes.within(redis, redis.info('server', 'memory', 'stats', 'persistence')),
@@ -55,7 +55,7 @@ export async function readFacts(nodes: RedisNodes, redis: Redis): Promise<RedisF
   };
 }
 
-/** A refusal is the server's answer; an outage is none. */
+/** Reads the settings. A refusal by the server is a result; an outage is an error. */
 async function settingsOf(
   nodes: RedisNodes,
   redis: Redis,
@@ -70,10 +70,13 @@ async function settingsOf(
   }
 }
 
-/** Reasons why this server could lose an acknowledged write that no replica has, each with the setting to change. */
+/**
+ * Reasons why this server could lose an acknowledged write that no replica has, each with the setting to
+ * change.
+ */
 export function crashFaults(
   { settings, refusal, rewriting, rewritten }: RedisFacts,
-  /** True if the append-only file was seen to be off, and not seen to be complete since. */
+  /** True if the append-only file was seen off, and has not been seen complete since. */
   wasOff = false,
 ): string[] {
   if (refusal !== undefined)
@@ -89,7 +92,8 @@ export function crashFaults(
     faults.push(
       'a crash while the append-only file is rewritten can lose acknowledged writes: set `no-appendfsync-on-rewrite no`',
     );
-  // Turned on while it runs, Redis writes a file first that has all that there is; until then a restart reads none.
+  // If it is turned on while Redis runs, Redis first writes a complete file; until then a restart reads no
+  // data.
   if (settings.get('appendonly') === 'yes' && rewriting && (wasOff || !rewritten))
     faults.push(
       'a crash can lose everything until the append-only file is complete, which it is not while Redis writes the first one after `appendonly yes`: wait, and look into the log of Redis if this goes on',
@@ -97,7 +101,7 @@ export function crashFaults(
   return faults;
 }
 
-/** Reasons why replicas could lose it too: keys that are evicted. */
+/** Reasons why writes could be lost in spite of replicas: evicted keys. */
 export function evictionFaults({ memoryMax, memoryPolicy, evicted }: RedisFacts): string[] {
   const faults: string[] = [];
   if (memoryMax > 0 && memoryPolicy !== 'noeviction')

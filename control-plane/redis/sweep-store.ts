@@ -22,7 +22,7 @@ const setLeaseScript = new Script(new URL('./lua/apis/set-lease.lua', import.met
 const sweepScript = new Script(new URL('./lua/apis/sweep-api.lua', import.meta.url));
 const forgetScript = new Script(new URL('./lua/apis/forget-api.lua', import.meta.url));
 
-/** Records of a deleted API removed by one script. */
+/** Number of records of a deleted API that one run of the script removes. */
 const SWEEP_BATCH = 500;
 
 /** The sweep store in real Redis. */
@@ -85,7 +85,8 @@ export class RedisSweepStore implements SweepStore {
 
   async removeKeys(apiId: string): Promise<boolean> {
     const { head, index } = apiKeys(apiId);
-    // Asked for last: somebody may have ended the API and created it anew, and these be its new keys.
+    // Read `deleted` last: meanwhile another process may have finished the deletion and created the API
+    // again, and these may be its new keys.
     const [keyIds, deleted] = await this.#nodes.run(head, (redis) =>
       Promise.all([redis.zrange(index, '0', String(SWEEP_BATCH - 1)), redis.hget(head, 'deleted')]),
     );
@@ -110,13 +111,13 @@ export class RedisSweepStore implements SweepStore {
     );
     if (reply !== 1) return false;
     await this.#nodes.run(apiList, (redis) => redis.zrem(apiList, apiId));
-    // Somebody may have created it anew in between.
+    // Another caller may have created the API again in between.
     if ((await this.head(apiId)).created) await this.#keys.listApi(apiId);
     return true;
   }
 }
 
-/** Numbers of the days of which usage is kept, and of the next, should the clock of Redis be ahead. */
+/** Numbers of the days whose usage is kept, and of the next day in case the clock of Redis is ahead. */
 function keptDays(nowMs: number): number[] {
   const today = Math.floor(nowMs / LENGTH_MS.day);
   return Array.from({ length: RETENTION.day + 2 }, (_, i) => today + 1 - i);

@@ -13,16 +13,16 @@ import { apiUsageKey, tagUsageKey, usageKey } from '#shared/redis/redis-keys.ts'
 
 type UsageCounts = Readonly<Record<UsageField, number>>;
 
-/** Verdicts with one tag, or with all others. */
+/** Verdicts with one tag, or with all other tags. */
 export type TagUsage = UsageCounts & ({ readonly tag: string } | { readonly other: true });
 
 /** Verdicts in one hour or day. */
 export interface UsageBucket extends UsageCounts {
-  /** Its beginning, Unix milliseconds. */
+  /** Start of the bucket, Unix milliseconds. */
   readonly time: number;
 }
 
-/** Use of keys, as verifiers reported it. Anything but a number counts as 0. */
+/** The usage of keys, as verifiers reported it. A value that is not a number counts as 0. */
 export class UsageView {
   readonly #nodes: RedisNodes;
 
@@ -30,13 +30,13 @@ export class UsageView {
     this.#nodes = nodes;
   }
 
-  /** Unix milliseconds of the latest report of an accepted verification; undefined = none that is still known. */
+  /** Time of the latest reported accepted verification, Unix milliseconds; undefined if none is known. */
   async lastUsedAt(apiId: string, keyId: string): Promise<number | undefined> {
     const usage = usageKey(apiId, keyId);
     return count(await this.#nodes.run(usage, (redis) => redis.hget(usage, LAST_USED))) || undefined;
   }
 
-  /** As `lastUsedAt`, for a page of an API's keys. */
+  /** The same for a page of an API's keys, in their order. */
   async lastUsedAtOf(apiId: string, keyIds: readonly string[]): Promise<(number | undefined)[]> {
     const usages = keyIds.map((keyId) => usageKey(apiId, keyId));
     return this.#nodes.run(usageKey(apiId, ''), async (redis) =>
@@ -47,8 +47,8 @@ export class UsageView {
   }
 
   /**
-   * One bucket for each hour or day that lies in the time asked for, at least in part, and of which counts are kept: of one
-   * key, or of all keys of the API together.
+   * One bucket for each hour or day that overlaps the period and whose counts are kept, for one key or for
+   * all keys of the API together.
    */
   async series(apiId: string, keyId: string | undefined, time: UsagePeriod): Promise<UsageBucket[]> {
     const usage = keyId === undefined ? apiUsageKey(apiId) : usageKey(apiId, keyId);
@@ -60,7 +60,10 @@ export class UsageView {
     }));
   }
 
-  /** One bucket for each such day, of the verdicts with one tag. Those that were counted as others are in none. */
+  /**
+   * One bucket for each day, of the verdicts with one tag. Verdicts that were counted under "other" are not
+   * included.
+   */
   async seriesOfTag(
     apiId: string,
     tag: string,
@@ -84,8 +87,8 @@ export class UsageView {
   }
 
   /**
-   * The verdicts of those days by tag, the most used first; last those with others, for which there was no room that day or
-   * is none among the `limit`.
+   * The verdicts of the days by tag, the most used first. The last entry has all other verdicts: tags beyond
+   * `limit`, and tags for which a day had no room.
    */
   async byTag(apiId: string, limit: number, time: Omit<UsagePeriod, 'granularity'>): Promise<TagUsage[]> {
     const totals = new Map<string, UsageCounts>();
@@ -110,7 +113,7 @@ export class UsageView {
   }
 }
 
-/** Time of which usage is asked for, Unix milliseconds. */
+/** The period of a usage report. */
 export interface UsagePeriod {
   readonly granularity: Granularity;
   readonly nowMs: number;
@@ -118,10 +121,10 @@ export interface UsagePeriod {
   readonly endMs?: number | undefined;
 }
 
-/** Key of the others in a map by tag; no tag is empty. */
+/** The map key for all other tags; no tag is empty. */
 const OTHER_TAGS = '';
 
-/** The hours or days of the time asked for, as far as they are kept, by their numbers since 1970. */
+/** The hours or days of the period whose counts are kept, as numbers since 1970. */
 function numbersOf({ granularity, nowMs, startMs = 0, endMs = nowMs }: UsagePeriod): number[] {
   const numberOf = (timeMs: number) => Math.floor(timeMs / LENGTH_MS[granularity]);
   const last = Math.min(numberOf(endMs), numberOf(nowMs));

@@ -9,7 +9,7 @@ const settleScript = new Script(new URL('../lua/credits/settle-credits.lua', imp
 const GIVEN_BACK_MS = 1000;
 const POLL_PERIOD_MS = 10;
 
-/** Ends decrements that took off more than Redis had at hand. */
+/** Ends decrements that took more credits than Redis had. */
 export class Credits {
   readonly #writer: DurableWriter;
   readonly #clock: Clock;
@@ -20,9 +20,9 @@ export class Credits {
   }
 
   /**
-   * Waits until every verifier that is in touch has given back what it had. The change must be complete. One that does not
-   * say anything in time leaves the debt to the next change.
-   * @returns credits left; undefined when there are none to count any more
+   * Waits until every connected verifier has given back what it held. The change must be complete. If a
+   * verifier does not answer in time, the debt remains until the next change.
+   * @returns credits left; undefined if the key no longer has counted credits
    */
   async settle(apiId: string, keyId: string): Promise<number | undefined> {
     const untilMs = this.#clock.monotonicMs() + GIVEN_BACK_MS;
@@ -34,7 +34,7 @@ export class Credits {
     }
   }
 
-  /** Tells whether nobody holds anything that the key's credits lack. */
+  /** Tells whether no holder still has credits that the pool lacks. */
   async isSettled(apiId: string, keyId: string): Promise<boolean> {
     const [isSettled = '1'] = await this.#poll(apiId, keyId);
     return isSettled === '1';

@@ -15,10 +15,13 @@ import {
   recordCall,
 } from './new-key-record.ts';
 
-/** A key that was made elsewhere: its secret's hash, and the rest of its record. */
+/** A key that was made elsewhere: the hash of its secret, and the rest of its record. */
 export type KeyToImport = Omit<NewRecord, 'apiId' | 'keyId' | 'createdAt'>;
 
-/** Outcome for one key; `TAKEN` = the secret belongs to a key of another API, `TOO_OLD` = verifiers are too old for it. */
+/**
+ * Outcome for one key; `TAKEN` = the secret belongs to a key of another API, `TOO_OLD` = some verifiers are
+ * too old for it.
+ */
 export type ImportOutcome =
   | { readonly result: 'created' | 'exists'; readonly keyId: string }
   | { readonly result: 'TAKEN' }
@@ -31,7 +34,7 @@ interface KeyImportOptions {
   readonly limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
 }
 
-/** Takes in keys that were made elsewhere, known only by the hash of their secret. */
+/** Imports keys that were made elsewhere, of which only the hash of the secret is known. */
 export class KeyImport {
   readonly #options: KeyImportOptions;
 
@@ -40,10 +43,11 @@ export class KeyImport {
   }
 
   /**
-   * Creates what is not there yet, in a few round trips for all together, and says for each key what became of it. Safe to
-   * call again: a secret that is there keeps its key, and one that an interrupted call left half-way is finished.
-   * Rejects with NOT_FOUND (no such API and none is made), CONFLICT (the API is being deleted), and then nothing was
-   * created; or with SERVICE_UNAVAILABLE, and then any part of it may have been.
+   * Creates the keys that do not exist yet, in a few round trips for all together, and returns an outcome for
+   * each. The call can be repeated: an existing secret keeps its key, and a half-made import is finished.
+   * Rejects with NOT_FOUND (no such API, and none is created) or CONFLICT (the API is being deleted), in
+   * which case nothing was created, or with SERVICE_UNAVAILABLE, in which case any part may have been
+   * created.
    */
   async run(apiId: string, keys: readonly KeyToImport[]): Promise<ImportOutcome[]> {
     const nowMs = this.#options.clock.wallMs();
@@ -72,7 +76,7 @@ export class KeyImport {
       return { result: statuses[i] === 'OK' ? 'created' : 'exists', keyId: record.keyId };
     });
     await this.#forget(records.filter((record, i) => outcomes[i]?.result === 'TOO_OLD' && isOurs(record)));
-    // Pointers that were there without a record may be those of a key that is being deleted, and go with it.
+    // Existing pointers without a record may belong to a key that is being deleted, and vanish with it.
     const completions = records.filter(({ keyId }, i) => statuses[i] === 'OK' && !ownIds.has(keyId));
     await this.#point(completions.flatMap(pointersOf));
 
@@ -83,7 +87,7 @@ export class KeyImport {
     });
   }
 
-  /** @returns what each pointer holds now */
+  /** @returns the value that each pointer now holds */
   async #point(pointers: readonly (readonly [pointer: string, value: string])[]): Promise<string[]> {
     const calls = pointers.map(([pointer, value]) => ({ keys: [pointer], args: [value] }));
     const { replies, replicated } = await this.#options.writer.runAll(pointerScript, calls);
@@ -104,7 +108,7 @@ export class KeyImport {
     return create(true);
   }
 
-  /** Takes back the pointers of keys that could not be created. */
+  /** Removes the pointers of keys that could not be created. */
   async #forget(records: readonly NewRecord[]): Promise<void> {
     const calls = records.flatMap(pointersOf).map(([pointer, value]) => ({ keys: [pointer], args: [value] }));
     await this.#options.writer.runAll(deletePointerScript, calls);

@@ -8,17 +8,17 @@ const readScript = new Script(new URL('../lua/keys/read-key.lua', import.meta.ur
 const idsScript = new Script(new URL('../lua/keys/list-ids.lua', import.meta.url));
 const listScript = new Script(new URL('../lua/keys/list-keys.lua', import.meta.url));
 
-/** Credits of a key, where it has any. */
+/** Credits of a key that has credits. */
 interface CreditsView {
   readonly remaining?: number;
   readonly refill?: Refill & { readonly lastRefillAt?: number };
-  /** Part of them that verifiers hold. */
+  /** The part of `remaining` that verifiers hold. */
   readonly remainingHeld?: number;
-  /** Credits that crashed verifiers took with them. */
+  /** Credits that crashed verifiers held and that are lost. */
   readonly remainingLost?: number;
 }
 
-/** A key as admins see it: never its secret, never its hash. */
+/** A key as admins see it: never its secret or the hash of its secret. */
 export type Key = AliasedFields &
   CreditsView & {
     readonly id: string;
@@ -27,13 +27,13 @@ export type Key = AliasedFields &
     readonly start: string;
     readonly createdAt: number;
     readonly updatedAt?: number;
-    /** The key that took its place. */
+    /** The key that replaced this one. */
     readonly rerolledTo?: string;
-    /** The key whose place it took. */
+    /** The key that this one replaced. */
     readonly rerolledFrom?: string;
   };
 
-/** Conditions on the keys of a listing; all must hold. */
+/** Conditions on the keys of a listing; a key must meet all. */
 export interface KeyFilter {
   readonly enabled?: boolean;
   readonly externalId?: string;
@@ -43,20 +43,20 @@ export interface KeyFilter {
 /** One page of a listing. */
 export interface KeyPage {
   readonly keys: readonly Key[];
-  /** All keys of the API, whatever the filter. */
+  /** Number of all keys of the API, whatever the filter. */
   readonly total: number;
-  /** The creation number to go on from; undefined on the last page. */
+  /** The creation number at which the next page begins; undefined on the last page. */
   readonly next?: number;
 }
 
 /** Letters of the fields that the scripts return besides meta. */
 const LETTERS = ['s', 'c', 'u', 'T', 'F', ...KEY_LETTERS.filter((letter) => letter !== 'm')];
-/** Most keys that one page examines under a filter that has no index. */
+/** The maximum number of keys that one page examines under a filter without an index. */
 const EXAMINED_MAX = 1000;
 
 /**
- * Reads keys from Redis. Each call is one script, so its answer was true at one moment. Separate reads could miss a meta that
- * a change moves between the record and a key of its own.
+ * Reads keys from Redis. Each call runs one script, so that its result was true at one moment. Separate reads
+ * could miss a meta that a change moves between the record and its own Redis key.
  */
 export class KeyView {
   readonly #nodes: RedisNodes;
@@ -65,7 +65,7 @@ export class KeyView {
     this.#nodes = nodes;
   }
 
-  /** undefined when there is no such key. */
+  /** Returns undefined if there is no such key. */
   async get(apiId: string, keyId: string): Promise<Key | undefined> {
     const { head } = apiKeys(apiId);
     const keys = [head, recordKey(apiId, keyId), metaKey(apiId, keyId)];
@@ -74,9 +74,9 @@ export class KeyView {
   }
 
   /**
-   * One page of an API's keys, or of what else `index` lists, in order of creation, from creation number `from` on; undefined
-   * when there is no such API.
-   * Examines at most EXAMINED_MAX keys, so a page under a filter may be short and still have a `next`.
+   * One page of the keys of an API, or of another `index`, in order of creation, beginning at creation number
+   * `from`; undefined if there is no such API. Examines at most EXAMINED_MAX keys, so a filtered page may be
+   * short and still have a `next`.
    */
   async list(
     apiId: string,
@@ -102,8 +102,8 @@ export class KeyView {
   }
 
   /**
-   * One page of the ids of an API's keys, or of one identity's, in order of creation, from creation number `from` on; undefined
-   * when there is no such API.
+   * One page of the ids of the keys of an API, or of one identity in it, in order of creation, beginning at
+   * creation number `from`; undefined if there is no such API.
    */
   async ids(
     apiId: string,
@@ -123,7 +123,7 @@ export class KeyView {
   }
 }
 
-/** @param values of meta, then of LETTERS */
+/** @param values meta, then the values of LETTERS */
 function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly string[]): Key {
   const {
     s = '',
@@ -147,7 +147,7 @@ function keyOf(apiId: string, keyId: string, [m = '', ...values]: readonly strin
   };
 }
 
-/** @param values as credits.lua tells them; none where there are no credits */
+/** @param values as `look` of credits.lua returns them; empty if the key has no credits */
 function creditsOf([remaining, plan = '', refilledAt, heldText, lostText]: readonly string[]): CreditsView {
   if (!remaining) return {};
   const refill = refillOf(plan);

@@ -31,7 +31,7 @@ import {
 /** A key to be created. */
 export interface NewKey extends NewFields {
   readonly apiId: string;
-  /** The API's default where it is absent, and so is the next. */
+  /** If absent, the API's default applies; the same holds for `byteLength`. */
   readonly prefix?: string;
   readonly byteLength?: number;
 }
@@ -42,7 +42,7 @@ export interface PointedKey {
   readonly secretHash: string;
 }
 
-/** Secrets that are made anew because the API's defaults changed meanwhile, before the caller is told to try again. */
+/** How many secrets are made, if the API's defaults keep changing, before the caller must try again. */
 const TRIES = 5;
 
 interface KeysOptions {
@@ -53,7 +53,7 @@ interface KeysOptions {
   readonly limits: { readonly leaseMs: number; readonly apiAutoCreate: boolean };
 }
 
-/** Keys in Redis: creating and finding them. Changing them is the change log's business, showing them KeyView's. */
+/** Keys in Redis: creates and finds them. The change log changes them, and KeyView shows them. */
 export class Keys {
   readonly #options: KeysOptions;
   readonly #defaults = new SeenDefaults();
@@ -63,9 +63,9 @@ export class Keys {
   }
 
   /**
-   * Creates a key, which every verifier knows from the moment this resolves.
-   * Rejects with NOT_FOUND (no such API and none is made), CONFLICT (the API is being deleted), VERIFIERS_TOO_OLD or
-   * SERVICE_UNAVAILABLE, and then nobody has the secret and what was written is undone where it can be.
+   * Creates a key, which every verifier accepts from the moment this resolves. Rejects with NOT_FOUND (no
+   * such API, and none is created), CONFLICT (the API is being deleted), VERIFIERS_TOO_OLD or
+   * SERVICE_UNAVAILABLE; then nobody has the secret, and what was written is undone as far as possible.
    */
   async create(key: NewKey): Promise<{ keyId: string; key: string }> {
     for (let tries = 0; tries < TRIES; tries++) {
@@ -76,7 +76,7 @@ export class Keys {
     throw unavailable('the defaults of the API change all the time; nothing was created');
   }
 
-  /** @returns the API's defaults, where they are other ones, and then nothing was created */
+  /** @returns the API's current defaults, if `defaults` were outdated and nothing was created */
   async #createWith(defaults: string, key: NewKey): Promise<{ keyId: string; key: string } | string> {
     const { byteLength, prefix, ...fields } = key;
     const { apiId } = key;
@@ -91,7 +91,7 @@ export class Keys {
     const record = { ...fields, ...about, ...defaultsNeed, ...(bytes === BYTES ? {} : { bytes }) };
     try {
       const pointers = this.point(apiId, { keyId, secretHash });
-      // The record comes after both of them in either case.
+      // The record must come after both pointers.
       if (!this.#options.writer.inOrder) await pointers;
       let [reply] = await Promise.all([this.#createRecord(record, false), pointers]);
       if (reply === 'NO_API' && this.#options.limits.apiAutoCreate) {
@@ -115,13 +115,15 @@ export class Keys {
     }
   }
 
-  /** The API that a key is of; undefined when the id is unknown. A deleted key may still point to its API. */
+  /** The API of a key; undefined if the id is unknown. A deleted key may still point to its API. */
   async apiOf(keyId: string): Promise<string | undefined> {
     const pointer = idPointer(keyId);
     return (await this.#options.nodes.run(pointer, (redis) => redis.get(pointer))) ?? undefined;
   }
 
-  /** The place of the key with this secret; undefined when there is none. A deleted key may still be found. */
+  /**
+   * The API and id of the key with this secret; undefined if there is none. A deleted key may still be found.
+   */
   async lookUp(secretHash: string): Promise<{ apiId: string; keyId: string } | undefined> {
     const pointer = secretPointer(secretHash);
     const value = await this.#options.nodes.run(pointer, (redis) => redis.get(pointer));
@@ -134,7 +136,7 @@ export class Keys {
     return (await this.#options.nodes.run(head, (redis) => redis.hexists(head, 'deleted'))) === 1;
   }
 
-  /** The sequence of a key's latest change; 0 when it never had one, undefined when there is no such key. */
+  /** The sequence of a key's latest change; 0 if it never changed, undefined if there is no such key. */
   async lastSequence(apiId: string, keyId: string): Promise<number | undefined> {
     const record = recordKey(apiId, keyId);
     const [secretHash, version] = await this.#options.nodes.run(record, (redis) =>
@@ -143,7 +145,10 @@ export class Keys {
     return secretHash ? Number((version ?? '0').split('-')[0]) : undefined;
   }
 
-  /** A list that a key has, with the version of its record, on which a change of it can be conditional; undefined = there is no record. */
+  /**
+   * A list field of a key and the version of the key's record, for a conditional change; undefined if there
+   * is no record.
+   */
   async listOf(
     apiId: string,
     keyId: string,
@@ -156,7 +161,10 @@ export class Keys {
     return secretHash ? { values: slugsOf(text ?? ''), version: version ?? '0' } : undefined;
   }
 
-  /** Sets the pointers of a key, whose record comes after both. Rejects with CONFLICT or SERVICE_UNAVAILABLE. */
+  /**
+   * Sets both pointers of a key; its record must come after them. Rejects with CONFLICT or
+   * SERVICE_UNAVAILABLE.
+   */
   async point(apiId: string, { keyId, secretHash }: PointedKey): Promise<void> {
     await Promise.all([
       this.#point(secretPointer(secretHash), formatPointer(apiId, keyId)),
@@ -164,7 +172,7 @@ export class Keys {
     ]);
   }
 
-  /** Takes a deleted key's pointers away. They lead nowhere already, so failing to is harmless. */
+  /** Deletes a deleted key's pointers. They already lead nowhere, so a failure is harmless. */
   async forgetPointers(apiId: string, keyId: string, secretHash: string): Promise<void> {
     await Promise.all([
       this.#options.writer.run(
@@ -182,12 +190,12 @@ export class Keys {
     return (await this.#options.nodes.run(record, (redis) => redis.hget(record, 'p'))) ?? undefined;
   }
 
-  /** Makes listApis know an API that is about to be created. */
+  /** Adds an API that is about to be created to the list that listApis reads. */
   async listApi(apiId: string): Promise<void> {
     await this.#options.nodes.run(apiList, (redis) => redis.zadd(apiList, 0, apiId));
   }
 
-  /** The same for several keys, in their order. */
+  /** The hashes of the secrets of several keys, in their order. */
   async secretHashesOf(apiId: string, keyIds: readonly string[]): Promise<(string | undefined)[]> {
     const hashes = await this.#options.nodes.run(recordKey(apiId, ''), (redis) =>
       Promise.all(keyIds.map((keyId) => redis.hget(recordKey(apiId, keyId), 'p'))),
@@ -196,8 +204,9 @@ export class Keys {
   }
 
   /**
-   * `forgetPointers` of keys that were just deleted. An import of the same secret may have brought a key back under
-   * the pointers that it found; it sets them again after its record, and this gives them back where it came too late.
+   * Deletes the pointers of keys that were just deleted. An import of the same secret may have recreated a
+   * key under the existing pointers. The import sets them again after its record, and this method restores
+   * them if it deleted them after that.
    */
   async forgetDeleted(apiId: string, deleted: readonly PointedKey[]): Promise<void> {
     const pointers = deleted.flatMap(({ keyId, secretHash }) => [
@@ -231,7 +240,7 @@ export class Keys {
       await this.#options.log.write({ apiId, operation: 'delete', keyId, fields: {} });
       await this.forgetPointers(apiId, keyId, secretHash);
     } catch {
-      return; // Redis is away; what remains is a key whose secret nobody has
+      return; // Redis is away; a key remains whose secret nobody has
     }
   }
 }

@@ -11,49 +11,49 @@ import type { NewCredits } from '../../core/schemas/credit-schemas.ts';
 export const createScript = new Script(new URL('../lua/keys/create-key.lua', import.meta.url));
 /** Sets pointers, which come before the record. */
 export const pointerScript = new Script(new URL('../lua/keys/set-pointer.lua', import.meta.url));
-/** Takes pointers away, unless they are another key's. */
+/** Deletes pointers, unless they point to another key. */
 export const deletePointerScript = new Script(new URL('../lua/keys/delete-pointer.lua', import.meta.url));
 
 /**
- * Creations that every API remembers at least. More than an import makes in the time of a lease: a follower that missed
- * more starts anew.
+ * The minimum number of creations that an API remembers, above the number that an import makes within a
+ * lease. A follower that missed more starts afresh.
  */
 export const CREATIONS_KEPT = 100_000;
-/** Of the digest of a creation, hexadecimal characters. */
+/** Length of the digest of a creation, in hexadecimal characters. */
 const DIGEST_LENGTH = 32;
 
 /** Fields that a key is created with. */
 export type NewFields = Partial<KeyFields> &
   Pick<KeyFields, 'enabled'> & {
     readonly credits?: NewCredits;
-    /** The protocol that verifiers must speak for it, where its fields do not tell; see protocol.ts. */
+    /** The protocol that verifiers must speak for the key, if its fields do not imply it; see protocol.ts. */
     readonly needs?: number;
   };
 
-/** A key to be written. */
+/** A record to be written. */
 export interface NewRecord extends NewFields {
   readonly apiId: string;
   readonly keyId: string;
   readonly secretHash: string;
-  /** Beginning of the secret, which may be shown. */
+  /** First characters of the secret, which may be shown. */
   readonly start: string;
-  /** Random bytes of the secret, where they are not as many as usual. */
+  /** Random bytes of the secret, if not the usual number. */
   readonly bytes?: number | undefined;
   /** Unix milliseconds. */
   readonly createdAt: number;
-  /** Of another format than ours, so that verifiers look it up only where FOREIGN_KEYS is on. */
+  /** True if the secret has a foreign format, so that verifiers look it up only with FOREIGN_KEYS on. */
   readonly foreign: boolean;
-  /** Defaults of the API that the secret was made with; undefined = it needed none. */
+  /** Defaults of the API that the secret was made with; undefined = it used none. */
   readonly defaults?: string;
 }
 
-/** The protocol that verifiers must speak to obey all that a key is created with. */
+/** The protocol that verifiers must speak to obey everything that a key is created with. */
 export const neededForNew = (record: NewRecord): number =>
   Math.max(record.needs ?? 1, neededFor(storedFields(record)), record.credits ? CREDITS_PROTOCOL : 1);
 
 /**
  * The call of `createScript` that creates a record.
- * @param createApi whether the API is to be created too, where it is not there
+ * @param createApi true to create the API if it does not exist
  */
 export function recordCall(record: NewRecord, createApi: boolean, leaseMs: number): ScriptCall {
   const { apiId, keyId, createdAt } = record;
@@ -94,7 +94,10 @@ export function recordCall(record: NewRecord, createApi: boolean, leaseMs: numbe
   };
 }
 
-/** Digest of what a key is created with. Made here, since Redis has only one thread for all: two creations have the same only where they are the same. */
+/**
+ * The digest of everything that a key is created with; equal digests mean equal creations. It is computed
+ * here because Redis has only one thread for all callers.
+ */
 export function digestOf(content: readonly (string | number)[]): string {
   return hash('sha256', JSON.stringify(content)).slice(0, DIGEST_LENGTH);
 }

@@ -3,15 +3,18 @@ import { Script, type ScriptCall } from '#shared/redis/script.ts';
 import type { LogEntry, Successor, WriteRefusal } from '../../core/change-log-port.ts';
 import { CREATIONS_KEPT, digestOf } from './new-key-record.ts';
 
-/** Makes a successor; `rerollCall` makes its arguments. */
+/** Creates a successor; `rerollCall` makes its arguments. */
 export const rerollScript = new Script(new URL('../lua/keys/reroll-key.lua', import.meta.url));
 
-/** Keys that share a pool of credits: where it is replaced, each of them is changed in one step. */
+/**
+ * The maximum number of keys that share a pool of credits: if the pool is replaced, all of them change in one
+ * step.
+ */
 const SHARING_MAX = 100;
 
 /**
  * The call of `rerollScript`.
- * @param write that of write-change.lua for the key that is rerolled
+ * @param write the call of write-change.lua for the key to be rerolled
  */
 export function rerollCall(apiId: string, write: ScriptCall, successor: Successor): ScriptCall {
   const { keyId, secretHash, start, bytes = '', latestMs, operationId } = successor;
@@ -19,14 +22,17 @@ export function rerollCall(apiId: string, write: ScriptCall, successor: Successo
   return {
     keys: [...write.keys, apiKeys(apiId).creations, recordKey(apiId, keyId), metaKey(apiId, keyId)],
     args: [
-      // Without the operation, and from what only write-change.lua is told on.
+      // Leave out the operation, and the arguments from 9 on, which only write-change.lua takes.
       ...write.args.slice(1, 8),
       ...[keyId, secretHash, start, bytes, latestMs, CREATIONS_KEPT, SHARING_MAX, operationId, content],
     ],
   };
 }
 
-/** Reads what the script answered: why nothing was written, or what was, and what write-change.lua answers for it. */
+/**
+ * Parses the script's reply: either the refusal, or the outcome and the part that write-change.lua returns
+ * for the change.
+ */
 export function rerolledOf(reply: unknown): {
   readonly refusal?: WriteRefusal;
   readonly rerolled?: Pick<LogEntry, 'rerolled'>;

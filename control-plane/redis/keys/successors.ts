@@ -6,16 +6,18 @@ import type { Successor } from '../../core/change-log-port.ts';
 import { BYTES, parseDefaults } from '../api-defaults.ts';
 import type { Keys } from './keys.ts';
 
-/** A secret that is to take the place of a key's, and whose record is not written yet. */
+/** A secret that will replace that of a key; its record is not written yet. */
 export interface PreparedSuccessor {
   readonly secret: string;
   readonly successor: Omit<Successor, 'latestMs' | 'operationId'>;
 }
 
-/** Beginning of a key as we make it, whoever made it: its prefix, and characters of the random part. */
+/**
+ * First characters of a secret in our format, whoever made it: its prefix, and characters of the random part.
+ */
 const START = /^(?:([A-Za-z0-9_]{1,16})_)?[0-9A-Za-z]{4}$/;
 
-/** Secrets for keys that are rerolled. */
+/** Makes secrets for keys that are rerolled. */
 export class Successors {
   readonly #nodes: RedisNodes;
   readonly #keys: Keys;
@@ -28,8 +30,9 @@ export class Successors {
   }
 
   /**
-   * A secret like that of a key, with the pointers of another key that is to have it; undefined where there is no such key.
-   * What was imported without the beginning of its secret gets one as its API makes them. Rejects with SERVICE_UNAVAILABLE.
+   * Makes a secret like that of a key and sets the pointers of the new key that will have it; undefined if
+   * there is no such key. For a key that was imported without its first characters, the secret follows the
+   * API's defaults. Rejects with SERVICE_UNAVAILABLE.
    */
   async prepare(apiId: string, keyId: string): Promise<PreparedSuccessor | undefined> {
     const [record, { head }] = [recordKey(apiId, keyId), apiKeys(apiId)];
@@ -53,7 +56,7 @@ export class Successors {
     return { secret, successor };
   }
 
-  /** Takes an offer back, unless the key is there. Failing to is harmless: nobody has the secret. */
+  /** Deletes the pointers again, unless the new key exists. A failure is harmless: nobody has the secret. */
   async withdraw(apiId: string, { successor: { keyId, secretHash } }: PreparedSuccessor): Promise<void> {
     if ((await this.#keys.lastSequence(apiId, keyId)) !== undefined) return;
     await this.#keys.forgetPointers(apiId, keyId, secretHash);

@@ -12,7 +12,7 @@ import { type Apis, createSharedLog } from '../apis.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import type { RecordParts } from './new-shared-record.ts';
 
-/** APIs that are looked through in one go. */
+/** Number of APIs that are read in one step. */
 const APIS_AT_ONCE = 100;
 
 /** An identity as responses show it. */
@@ -23,7 +23,7 @@ export interface Identity {
   readonly meta: object;
   /** Rate limits that all keys of the identity share. */
   readonly ratelimits: readonly NamedLimit[];
-  /** The APIs in which it holds; absent = all. */
+  /** The APIs in which the identity applies; absent = all. */
   readonly apiIds?: readonly string[];
 }
 
@@ -37,9 +37,9 @@ interface IdentitiesOptions extends RecordParts {
 }
 
 /**
- * Identities in Redis: records of the shared log, of the form that keys have, which no secret leads to. An identity's id
- * follows from its `externalId`, so no key names its identity: verifiers join the two. All changes are entries of the shared log,
- * creations too.
+ * Identities in Redis: records of the shared log in the form of keys, without a secret. An identity's id is
+ * derived from its `externalId`, so keys need not name their identity: verifiers join the two. All changes,
+ * including creations, are entries of the shared log.
  */
 export class Identities {
   readonly #options: IdentitiesOptions;
@@ -49,8 +49,9 @@ export class Identities {
   }
 
   /**
-   * Creates an identity; its propagation, as that of a change.
-   * Rejects with CONFLICT where there is one, BAD_REQUEST where one of its APIs is not there, or VERIFIERS_TOO_OLD, and then nothing was created, or with SERVICE_UNAVAILABLE.
+   * Creates an identity; its propagation is reported like that of a change. Rejects with CONFLICT (the
+   * identity exists), BAD_REQUEST (one of its APIs does not exist) or VERIFIERS_TOO_OLD, in which case
+   * nothing was created, or with SERVICE_UNAVAILABLE.
    */
   async create(
     { externalId, ...fields }: Omit<Identity, 'id'>,
@@ -83,8 +84,8 @@ export class Identities {
   }
 
   /**
-   * The version that the record of an identity must have when it is deleted; undefined where there is no such identity.
-   * Rejects with CONFLICT where it is disabled: its keys would be accepted again.
+   * The version that an identity's record must have to be deleted; undefined if there is no such identity.
+   * Rejects with CONFLICT if the identity is disabled, because its keys would be accepted again.
    */
   async toDelete(identityId: string): Promise<string | undefined> {
     const record = recordKey(SHARED_LOG, identityId);
@@ -97,7 +98,7 @@ export class Identities {
     return version;
   }
 
-  /** One page of identities in order of creation, from the sequence `from` on. */
+  /** One page of identities in order of creation, beginning at the sequence `from`. */
   async list(
     limit: number,
     from?: number,
@@ -113,7 +114,7 @@ export class Identities {
     return { identities: keys.map(identityOf), ...rest };
   }
 
-  /** These keys, each with its identity if one exists that holds in its API. */
+  /** The keys, each with its identity if one exists that applies in the key's API. */
   async withIdentities<Shown extends Pick<Key, 'apiId' | 'externalId'>>(
     keys: readonly Shown[],
   ): Promise<WithIdentity<Shown>[]> {
@@ -138,9 +139,9 @@ export class Identities {
   }
 
   /**
-   * Sees that no verifier that knows nothing of identities answers for keys of this identity: keys that are older than the gate's rule
-   * for identities did not raise what their API needs. Rejects with BAD_REQUEST where one of `only` is
-   * not there, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
+   * Ensures that no verifier that does not know identities answers for keys of this identity. Keys that are
+   * older than identities did not raise the protocol of their API, so this does. Rejects with BAD_REQUEST (an
+   * API of `only` does not exist), VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
    */
   async holdOff(externalId: string, only?: readonly string[]): Promise<void> {
     const { apis, nodes, log } = this.#options;

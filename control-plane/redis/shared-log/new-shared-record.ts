@@ -10,7 +10,7 @@ import { tooOldOf } from '../change-log.ts';
 import type { DurableWriter } from '../durable-writer.ts';
 import { createScript, type NewFields, neededForNew, recordCall } from '../keys/new-key-record.ts';
 
-/** Parts that records of the shared log are made with. */
+/** The parts that create records of the shared log. */
 export interface RecordParts {
   readonly nodes: RedisNodes;
   readonly writer: DurableWriter;
@@ -19,21 +19,22 @@ export interface RecordParts {
   readonly leaseMs: number;
 }
 
-/** A record that is to be made: a role or a permission. */
+/** A record to be created: a role or a permission. */
 interface NewRecord {
   readonly kind: 'role' | 'permission';
-  /** Its name in the index of external ids, which no other record has. */
+  /** The record's name in the index of external ids, which no other record has. */
   readonly uniqueName: string;
   readonly fields: Omit<NewFields, 'externalId'>;
-  /** The words for one of the kind, and for many, in messages. */
+  /** The kind's name in messages, singular and plural. */
   readonly nouns: { readonly singular: string; readonly plural: string };
-  /** The index that it is in, and how many there may be. */
+  /** The index that lists the kind, and its maximum size. */
   readonly room: { readonly index: string; readonly max: number };
 }
 
 /**
- * Creates a record of the shared log, of the form that keys have, which no secret leads to; its id.
- * Rejects with `conflict` where there is one of that name, CONFLICT where there is no room, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE.
+ * Creates a record of the shared log, in the form of a key but without a secret, and returns its id. Rejects
+ * with the error of `conflict` (the name exists), CONFLICT (the index is full), VERIFIERS_TOO_OLD or
+ * SERVICE_UNAVAILABLE.
  */
 export async function createRecord(
   { nodes, writer, log, clock, leaseMs }: RecordParts,
@@ -58,7 +59,7 @@ export async function createRecord(
   const refusal = tooOldOf(reply, neededForNew(record));
   if (refusal) throw tooOldError(SHARED_LOG, refusal);
   if (!replicated) throw unavailable(`not all replicas confirmed; ${nouns.singular} may have been created`);
-  // Of those that were made at once the first stay.
+  // If several were created at the same time, the first remain.
   const isFirst = (await recordOf(nodes, uniqueName)) === keyId;
   const over = await nodes.run(room.index, (redis) => redis.zrange(room.index, String(room.max), '-1'));
   if (isFirst && !over.includes(keyId)) return keyId;
@@ -66,7 +67,7 @@ export async function createRecord(
   throw isFirst ? full() : conflict();
 }
 
-/** Returns the id of the record of this name; undefined where there is none. */
+/** Returns the id of the record of this name; undefined if there is none. */
 export async function recordOf(nodes: RedisNodes, uniqueName: string): Promise<string | undefined> {
   const index = identityIndexKey(SHARED_LOG, uniqueName);
   const [id] = await nodes.run(index, (redis) => redis.zrange(index, '0', '0'));

@@ -3,13 +3,13 @@ import { indexOf, SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import { createRecord, type RecordParts, recordOf } from './new-shared-record.ts';
 
-/** Most permissions in the catalogue, so that listing them is one answer. */
+/** The maximum number of permissions in the catalogue, so that one response can list them. */
 const PERMISSIONS_MAX = 1000;
 const INDEX = indexOf(SHARED_LOG, 'permission_');
 
 /** A permission of the catalogue, as people see it. */
 export interface CataloguedPermission {
-  /** The permission itself, by which keys and roles have it. */
+  /** The permission itself, as keys and roles have it. */
   readonly slug: string;
   readonly name: string;
   readonly description?: string;
@@ -20,8 +20,8 @@ interface CatalogueOptions extends RecordParts {
 }
 
 /**
- * The catalogue of permissions in Redis: names and descriptions for people, which no verdict goes by. Records of the
- * shared log, as roles are.
+ * The catalogue of permissions in Redis: names and descriptions for people; no verdict depends on it. Its
+ * entries are records of the shared log, like roles.
  */
 export class Catalogue {
   readonly #options: CatalogueOptions;
@@ -30,7 +30,7 @@ export class Catalogue {
     this.#options = options;
   }
 
-  /** Creates a permission. Rejects with CONFLICT where there is one of that slug, or with SERVICE_UNAVAILABLE. */
+  /** Creates a permission. Rejects with CONFLICT if the slug exists, or with SERVICE_UNAVAILABLE. */
   async create({ slug, name, description }: CataloguedPermission): Promise<void> {
     const conflict = () => new ApiError('CONFLICT', `slug: there is a permission ${slug} already`);
     const fields = { name, enabled: true, meta: { slug, ...(description ? { description } : {}) } };
@@ -40,7 +40,7 @@ export class Catalogue {
     await createRecord(this.#options, record, conflict);
   }
 
-  /** The id of a permission's record; undefined where it is not in the catalogue. */
+  /** The id of a permission's record; undefined if the permission is not in the catalogue. */
   idOf(slug: string): Promise<string | undefined> {
     return recordOf(this.#options.nodes, uniqueNameOf(slug));
   }
@@ -51,14 +51,14 @@ export class Catalogue {
     return record ? permissionOf(record) : undefined;
   }
 
-  /** All of them, in order of creation. */
+  /** Lists all permissions in order of creation. */
   async list(): Promise<CataloguedPermission[]> {
     const page = await this.#options.view.list(SHARED_LOG, {}, PERMISSIONS_MAX, 'asc', undefined, INDEX);
     return page?.keys.map(permissionOf) ?? [];
   }
 }
 
-/** Returns the name of a permission in the index of external ids, which no role and no identity has. */
+/** Returns the name of a permission in the index of external ids, which no role or identity can have. */
 const uniqueNameOf = (slug: string): string => `#${slug}`;
 
 function permissionOf({ name = '', meta }: Key): CataloguedPermission {

@@ -7,7 +7,7 @@ import type { GivenRole } from '../../core/schemas/role-schemas.ts';
 import type { Key, KeyView } from '../keys/key-view.ts';
 import { createRecord, type RecordParts, recordOf } from './new-shared-record.ts';
 
-/** Most roles, so that listing them is one answer. */
+/** The maximum number of roles, so that one response can list them. */
 const ROLES_MAX = 1000;
 
 /** A role as people see it. */
@@ -23,8 +23,8 @@ interface RolesOptions extends RecordParts {
 }
 
 /**
- * Roles in Redis: records of the shared log, of the form that keys have, which no secret leads to. A role's name is
- * its external id too, so that the index of external ids leads to it. Changing them is the change log's business.
+ * Roles in Redis: records of the shared log in the form of keys, without a secret. A role's name is also its
+ * external id, so that the index of external ids leads to it. The change log changes them.
  */
 export class Roles {
   readonly #options: RolesOptions;
@@ -33,7 +33,10 @@ export class Roles {
     this.#options = options;
   }
 
-  /** Creates a role; its id. Rejects with CONFLICT where there is one of that name, VERIFIERS_TOO_OLD or SERVICE_UNAVAILABLE. */
+  /**
+   * Creates a role and returns its id. Rejects with CONFLICT (the name exists), VERIFIERS_TOO_OLD or
+   * SERVICE_UNAVAILABLE.
+   */
   async create(role: {
     readonly name: string;
     readonly description?: string;
@@ -52,18 +55,20 @@ export class Roles {
     return record && roleOf(record);
   }
 
-  /** All of them, in order of creation. */
+  /** Lists all roles in order of creation. */
   async list(): Promise<Role[]> {
     const page = await this.#options.view.list(SHARED_LOG, {}, ROLES_MAX, 'asc');
     return page?.keys.map(roleOf) ?? [];
   }
 
-  /** The id of the role of this name; undefined where there is none. */
+  /** The id of the role of this name; undefined if there is none. */
   idOf(name: string): Promise<string | undefined> {
     return recordOf(this.#options.nodes, name);
   }
 
-  /** Ids of roles that a call names, in their order. Rejects with NOT_FOUND where there is one of them no more. */
+  /**
+   * Ids of the roles that a call names, in their order. Rejects with NOT_FOUND if one of them does not exist.
+   */
   async idsOf(references: readonly GivenRole[]): Promise<string[]> {
     return Promise.all(
       references.map(async (role, i) => {
@@ -76,14 +81,17 @@ export class Roles {
     );
   }
 
-  /** Change of a key's record that a call asks for; `{}` where it does not name roles. Rejects as `idsOf`. */
+  /**
+   * The change to a key's roles that a call requests; `{}` if the call does not mention roles. Rejects like
+   * `idsOf`.
+   */
   async patchOf(
     references: readonly GivenRole[] | null | undefined,
   ): Promise<{ readonly roles?: readonly string[] | null }> {
     return references === undefined ? {} : { roles: references && (await this.idsOf(references)) };
   }
 
-  /** These keys with the names of their roles instead of the ids, in alphabetical order; roles that were deleted are left out. */
+  /** The keys with the names of their roles instead of the ids, sorted; deleted roles are left out. */
   async withRoleNames<Shown extends Pick<Key, 'roles'>>(keys: readonly Shown[]): Promise<Shown[]> {
     const ids = [...new Set(keys.flatMap(({ roles = [] }) => roles))];
     const roleNames = await this.namesOf(ids);
@@ -93,13 +101,13 @@ export class Roles {
     );
   }
 
-  /** Those of these ids that a role has. */
+  /** Those ids that belong to an existing role. */
   async existing(ids: readonly string[]): Promise<string[]> {
     const names = await this.namesOf(ids);
     return ids.filter((_, i) => names[i] !== undefined);
   }
 
-  /** Names of the roles of these ids, in their order; undefined where there is none. */
+  /** Names of the roles of these ids, in their order; undefined for a role that does not exist. */
   async namesOf(ids: readonly string[]): Promise<(string | undefined)[]> {
     const names = await this.#options.nodes.run(recordKey(SHARED_LOG, ''), (redis) =>
       Promise.all(ids.map((id) => redis.hget(recordKey(SHARED_LOG, id), KEY_FIELDS.name.letter))),
@@ -107,7 +115,7 @@ export class Roles {
     return names.map((name) => name ?? undefined);
   }
 
-  /** Changes that take a permission from the roles that have it, each on the condition that the role is as it was. */
+  /** Writes that remove a permission from every role that has it, each conditional on the role's version. */
   async without(slug: string): Promise<Write[]> {
     const { index } = apiKeys(SHARED_LOG);
     const { permissions } = KEY_FIELDS;
