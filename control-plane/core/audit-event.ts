@@ -48,10 +48,10 @@ export const Event = Type.Object({
   ),
 });
 
-/** Kind of event: a call that did something or may have, or one that was refused. */
+/** The kind of an event: a call that had or may have had an effect, or a refused call. */
 export type AuditKind = 'done' | 'refused';
 
-/** Subject of an event; each id where it is known. */
+/** The subject of an event; contains the ids that are known. */
 export interface Subject {
   readonly apiId?: string;
   readonly keyId?: string;
@@ -59,21 +59,21 @@ export interface Subject {
   readonly roleId?: string;
   readonly permissionId?: string;
   readonly identityId?: string;
-  /** The external id by which keys were chosen. */
+  /** The external id by which the keys were chosen. */
   readonly externalId?: string;
 }
 
-/** Changed fields of a call, as `auditView` shows them. */
+/** The fields that a call changed, as `auditView` shows them. */
 export interface AuditedEffect {
   readonly before?: object;
   readonly after?: object;
-  /** Of the change in its API's log. */
+  /** Sequence of the change in its API's log. */
   readonly sequence?: number;
 }
 
-/** One management call. Holds no key, no hash and no meta. */
+/** One management call. Contains no key, no hash of a key, and no meta. */
 export interface AuditEvent extends AuditedEffect {
-  /** Arrival of the call, Unix milliseconds. */
+  /** Time at which the call arrived, Unix milliseconds. */
   readonly time: number;
   readonly requestId: string;
   readonly traceId?: string;
@@ -83,17 +83,17 @@ export interface AuditEvent extends AuditedEffect {
   readonly on: Subject;
 }
 
-/** An event as it is listed; ids sort by when events were recorded. */
+/** An event as it is listed; ids sort by the time of recording. */
 export interface ListedEvent extends Omit<AuditEvent, 'outcome'> {
   readonly id: string;
   readonly outcome: string;
-  /** Some of what was stored does not fit; it is left out, or `unknown` stands in its place. */
+  /** True if the stored event is damaged; malformed parts are left out or replaced by `unknown`. */
   readonly incomplete?: true;
 }
 
 const UNKNOWN = 'unknown';
 
-/** An event as it was stored. Where it does not have an event's form, as far as it has. */
+/** Parses a stored event. Of a damaged event, keeps the well-formed parts. */
 export function readEvent(id: string, text: string | undefined): ListedEvent {
   const event: Record<string, unknown> = { ...parseObject(text), id };
   if (Value.Check(Event, event)) return event;
@@ -115,11 +115,11 @@ function parseObject(text: string | undefined): Record<string, unknown> {
     const value: unknown = JSON.parse(text ?? '');
     return typeof value === 'object' && value !== null ? { ...value } : {};
   } catch {
-    return {}; // damaged; all that is known is when it was recorded
+    return {}; // damaged; only the time of recording is known
   }
 }
 
-/** The parts of `value` that have the form that `properties` ask for, each by itself. */
+/** Returns those properties of `value` that match their schema in `properties`, each checked on its own. */
 function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown): object {
   return Object.fromEntries(
     Object.entries(Object(value)).filter(([name, part]) => {
@@ -129,17 +129,23 @@ function fitting(properties: Readonly<Record<string, TSchema>>, value: unknown):
   );
 }
 
-/** Forms of ids that Keyfence makes; nobody chooses such a text as a secret. */
+/** The form of ids that Keyfence makes; nobody chooses such a text as a secret. */
 const ID = /^(?:(?:key|api|root|role|identity|permission)_[0-9A-Za-z]{20}|bootstrap_[0-9a-f]{8})$/;
 
-/** Returns an id that a caller sent as it may be written down: of what has no id's form, and may be a secret, its length and a hash. */
+/**
+ * Returns what may be logged of an id that a caller sent: the id, or only its length and a hash if it does
+ * not have the form of an id, because then it may be a secret.
+ */
 export function idAsSent(id: string): string {
   if (ID.test(id)) return id;
   const { bytes, sha256 } = summaryOf(id);
   return `(${bytes} bytes, sha256 ${sha256})`;
 }
 
-/** Fields of a key's record as the audit log shows them: of meta only its length and a hash to compare it by. */
+/**
+ * Returns the fields of a key's record for the audit log; meta is replaced by its length and a hash for
+ * comparison.
+ */
 export const auditView = (fields: StoredFields): object => auditedFields(fields, summaryOf);
 
 function summaryOf(text: string): { readonly bytes: number; readonly sha256: string } {

@@ -4,24 +4,27 @@ import type { BatchedChangeLog, Write } from './change-log-port.ts';
 import type { ChangeTracker, TrackedChange, WrittenChange } from './tracked-change.ts';
 import { writeError } from './write-error.ts';
 
-/** The pace of a batch, so that it keeps nobody else waiting. */
+/** The pace of a batch, so that other callers need not wait for it. */
 export interface BatchLimits {
-  /** Changes written in one go. */
+  /** Maximum number of changes written together. */
   readonly partMax: number;
-  /** A part of an API begins no sooner than this after the one before, milliseconds: the machine has time for others. */
+  /** Minimum time between the starts of two parts of an API, milliseconds: leaves time for other work. */
   readonly periodMs: number;
-  /** The longest wait after them for followers to catch up, milliseconds: other changes come in between. */
+  /** Maximum wait after a part for followers to catch up, milliseconds: lets other changes in between. */
   readonly giveWayMs: number;
-  /** A live follower that is behind by more changes is waited for, or the log would no longer reach back to it. */
+  /**
+   * Number of changes by which a live follower may be behind before the batch waits for it, so that the log
+   * still reaches back to it.
+   */
   readonly lagMax: number;
-  /** The longest wait for such a follower, milliseconds. It ends when a fence kills it. */
+  /** Maximum wait for such a follower, milliseconds. The wait ends when a fence kills the follower. */
   readonly lagWaitMs: number;
 }
 
-/** Told of each part what became of it, as soon as it is known. */
+/** Callbacks that report the outcome of each part as soon as it is known. */
 export interface BatchEvents {
   onWritten?(changes: readonly WrittenChange[]): void;
-  /** The write failed, and any of them may be in the log. */
+  /** The write failed, so any of its changes may be in the log. */
   onUnknown?(writes: readonly Write[]): void;
   /** The last part is written. */
   onEnd?(): void;
@@ -38,12 +41,14 @@ interface BatchesOptions {
 }
 
 /**
- * Writes many changes of an API, part after part. Those of one API stand in line, whichever call they are of, so that no more
- * than one part is before what others write.
+ * Writes many changes of an API, part after part. The batches of one API share a queue, whichever call they
+ * belong to, so that a single write waits for at most one part.
  */
 export class Batches {
   readonly #options: BatchesOptions;
-  /** Of each API that has a line: its end, and whether every follower has applied what was written before it. */
+  /**
+   * The end of each API's queue; resolves to whether every follower has applied everything written before it.
+   */
   readonly #lines = new Map<string, Promise<boolean>>();
 
   constructor(options: BatchesOptions) {
@@ -51,10 +56,10 @@ export class Batches {
   }
 
   /**
-   * Writes changes of one API, of a key each.
-   * @param trackedChanges takes up those that begin, also where it rejects
-   * @returns why keys were not changed, by their ids
-   * Rejects with SERVICE_UNAVAILABLE, and then any of them may have been written.
+   * Writes changes of one API, each to a different key.
+   * @param trackedChanges receives the changes that begin, even if this rejects
+   * @returns the reasons why keys were not changed, by their ids. Rejects with SERVICE_UNAVAILABLE; then any
+   * of the changes may have been written.
    */
   async write(
     writes: readonly Write[],
@@ -93,7 +98,7 @@ export class Batches {
     return { trackedChange: last && this.#options.tracker.beginTogether(changes, last), refusals };
   }
 
-  /** Waits until every live follower would still find its place in the log after one more part. */
+  /** Waits until one more part would not push any live follower's place out of the log. */
   async #room(apiId: string): Promise<void> {
     const { log, clock, limits, stop } = this.#options;
     const startedAtMs = clock.monotonicMs();
@@ -108,7 +113,10 @@ export class Batches {
     }
   }
 
-  /** The next in line comes when this is done, its period is over, and followers have caught up or time is up. */
+  /**
+   * Runs `work` in turn. The next turn begins when this one is done, its period is over, and followers have
+   * caught up or the wait has timed out.
+   */
   async #queue<T extends { readonly trackedChange: TrackedChange | undefined }>(
     apiId: string,
     work: (caughtUp: boolean) => Promise<T>,
@@ -132,7 +140,7 @@ export class Batches {
     if (limits.periodMs > 0) await pause(clock, limits.periodMs, stop);
   }
 
-  /** Waits until every follower has applied a part, or time is up; whether they have. */
+  /** Waits until every follower has applied a part or the wait times out; returns whether they have. */
   async #giveWay(trackedChange: TrackedChange | undefined): Promise<boolean> {
     if (!trackedChange) return false;
     const { clock, limits } = this.#options;
@@ -148,7 +156,7 @@ export class Batches {
   }
 }
 
-/** The outcome of a batch that failed halfway, for its caller. */
+/** The error that the caller of a batch gets if it failed halfway. */
 export function partialWriteError(error: unknown): unknown {
   if (!(error instanceof ApiError) || error.code !== 'SERVICE_UNAVAILABLE') return error;
   return unavailable(`${error.message}; any of the keys may have been changed: send the call again`, error);

@@ -1,62 +1,73 @@
 import type { StoredFields } from '#shared/contract/key-record.ts';
 
-/** A change of a key's credits. A refill of `''` is none, an absent one stays as it was. */
+/** A change to a key's credits. An empty refill removes the plan; an absent refill keeps it. */
 export type CreditsChange = CreditsOperation & {
-  /** Name of the change, where it may be sent again: it is made once. */
+  /** A name of the change, for calls that may be repeated: the change is made once. */
   readonly operation?: string;
 };
 type CreditsOperation =
   | { readonly op: 'set'; readonly value: number; readonly refill?: string }
   | { readonly op: 'increment' | 'decrement'; readonly value: number }
   | { readonly op: 'refill'; readonly refill: string }
-  /** From now on as many as are asked for. */
+  /** Removes the limit: credits are not counted any more. */
   | { readonly op: 'none' };
 
-/** A key that takes the place of another one, whose change this is. */
+/** A key that replaces the key of this change. */
 export interface Successor {
   readonly keyId: string;
   readonly secretHash: string;
-  /** Beginning of the secret, which may be shown. */
+  /** First characters of the secret, which may be shown. */
   readonly start: string;
-  /** Random bytes of the secret, where they are not as many as usual. */
+  /** Random bytes of the secret, if not the usual number. */
   readonly bytes: number | undefined;
-  /** When the other key ends at the latest, Unix milliseconds; one that ends before stays so. */
+  /** Latest end of the replaced key, Unix milliseconds; an earlier end stays. */
   readonly latestMs: number;
-  /** Name of the call where it is sent again: the key that it made before is replaced. `''` = none. */
+  /** Name of the call. A repeated call replaces the key that the first call made. `''` = none. */
   readonly operationId: string;
 }
 
 /** One change to be written. Values are as stored; `''` clears a field. */
 export interface Write {
   readonly apiId: string;
-  /** `create` makes a record of which followers may remember that there is none: an identity. Keys are made without an entry. */
+  /**
+   * `create` makes a record whose absence followers may remember: an identity. Keys are created without a log
+   * entry.
+   */
   readonly operation: 'create' | 'update' | 'delete' | 'noop' | 'api-deleted';
-  /** Empty where the operation is about the whole API. */
+  /** Empty if the operation concerns the whole API. */
   readonly keyId: string;
   readonly fields: StoredFields;
-  /** Of an update. */
+  /** Only in an update. */
   readonly credits?: CreditsChange;
-  /** Of an update of nothing else. */
+  /** Only in an update that changes nothing else. */
   readonly successor?: Successor;
-  /** Refuse (CONFLICT) unless the record's version, or for `noop` the log's sequence, is this. */
+  /**
+   * The write is refused with CONFLICT unless the record's version (for `noop`: the log's sequence) equals
+   * this.
+   */
   readonly condition?: string;
-  /** The protocol that followers must speak for it, where its fields do not tell; see protocol.ts. */
+  /**
+   * The protocol that followers must speak to obey the change, if its fields do not imply it; see
+   * protocol.ts.
+   */
   readonly needs?: number;
 }
 
-/** Followers are registered that speak an older protocol than a write needs: nothing was written. */
+/**
+ * A refusal because registered followers speak an older protocol than the write needs: nothing was written.
+ */
 export interface TooOld {
   readonly status: 'TOO_OLD';
   readonly needs: number;
   readonly followers: number;
-  /** Names of the first of them. */
+  /** Names of the first of these followers. */
   readonly names: readonly string[];
 }
 
 /**
- * Outcome of a write that was not made. UNLIMITED: the key has no credits that could be changed so.
- * REUSED: another change had the name of this one. EXISTS: what was to be created is there. No successor can be made
- * of one that has ENDED, was REROLLED already, or whose credits are SHARED by too many.
+ * The reason why a write was refused. UNLIMITED: the key has no credits that could be changed this way.
+ * REUSED: another change had this name. EXISTS: the record to be created exists. A key that has ENDED, was
+ * already REROLLED, or whose credits too many keys have SHARED cannot be rerolled.
  */
 export type WriteRefusal =
   | { readonly status: 'NOT_FOUND' | 'EXISTS' | 'CONFLICT' | 'UNLIMITED' | 'REUSED' | 'ENDED' }
@@ -71,47 +82,54 @@ export interface LogEntry {
   readonly hash: string;
   /** The longest lease that may have been granted before this write, milliseconds. */
   readonly leaseMs: number;
-  /** Id of the server that wrote it, which no other has and it has until it restarts or is deposed; `''` = unknown. */
+  /**
+   * Id of the server that wrote the change, unique, and constant until the server restarts or is deposed;
+   * `''` = unknown.
+   */
   readonly server: string;
-  /** The record's version before it. */
+  /** The record's version before the change. */
   readonly previousVersion: string;
-  /** The record's fields before it, for the audit log; all empty where it is about no key. */
+  /** The record's fields before the change, for the audit log; all empty if the change concerns no key. */
   readonly before?: StoredFields;
-  /** Credits after a change of them. */
+  /** The credits after a change to them. */
   readonly credits?: {
     readonly remaining: number;
-    /** True if holders are to give some back before the change is whole (`settleCredits`). */
+    /** True if holders must give some back before the change is complete (`settleCredits`). */
     readonly isOwed: boolean;
   };
-  /** Present where a successor was made. */
+  /** Present if a successor was made. */
   readonly rerolled?: {
-    /** When the key itself ends, as stored. */
+    /** When the replaced key ends, as stored. */
     readonly expires: string;
-    /** The key that an earlier call of the same name had made, and which is deleted. */
+    /** The key that an earlier call of the same name had made; it was deleted. */
     readonly deleted: { readonly keyId: string; readonly secretHash: string } | undefined;
   };
-  /** True if every required replica confirmed it; always true where none is required. */
+  /** True if every required replica confirmed the change; always true if none is required. */
   readonly replicated: boolean;
 }
 
 /**
- * State of a change in the log. LOST: a failover took it, and the log now tells another history. TRIMMED: the log no
- * longer reaches back to it, so that only who saw it on all replicas knows that it is there.
+ * State of a change in the log. LOST: a failover lost the change, and the log has another history. TRIMMED:
+ * the log no longer reaches back to the change, so only a process that saw it on all replicas knows that it
+ * exists.
  */
 export type LogStatus =
   | { readonly state: 'LOST' }
   | {
       readonly state: 'INTACT' | 'TRIMMED';
       readonly followers: number;
-      /** Followers that have not acknowledged it, killed ones among them. */
+      /** Followers that have not acknowledged the change, including killed ones. */
       readonly laggards: number;
       readonly leaseMs: number;
-      /** The highest sequence that some control plane saw on all replicas. */
+      /** The highest sequence that any control plane saw on all replicas. */
       readonly replicatedSequence: number;
       readonly names: readonly string[];
     };
 
-/** A follower whose next SYNC is refused, and which kill that was: a failover may lose one and another follow. */
+/**
+ * A follower whose next SYNC is refused, and the kill that caused it: a failover may lose a kill, and another
+ * may follow.
+ */
 export interface KilledFollower {
   readonly name: string;
   readonly kill: number;
@@ -124,45 +142,53 @@ export type Closing =
       readonly state: 'INTACT';
       readonly followers: number;
       readonly leaseMs: number;
-      /** Those that this attempt killed. */
+      /** Followers that this attempt killed. */
       readonly killed: readonly KilledFollower[];
-      /** Names of those that it removed, because they can hold no lease. */
+      /** Names of the followers that this attempt removed because they can have no lease. */
       readonly removed: readonly string[];
     };
 
 /**
- * The change logs of all APIs, as the control plane uses them. Every method acts atomically on the primary and
- * rejects with SERVICE_UNAVAILABLE when it is out of reach, deposed or refuses; a `write` that rejects has
- * either not happened or its outcome is unknown, as the message says, and is never repeated by itself.
+ * The change logs of all APIs, as the control plane uses them. Every method acts atomically on the primary
+ * and rejects with SERVICE_UNAVAILABLE if the primary is unreachable, deposed or refuses. A rejected `write`
+ * either did not happen or has an unknown outcome, as its message says; it is never repeated automatically.
  */
 export interface ChangeLog {
   write(write: Write): Promise<LogEntry | WriteRefusal>;
-  /** @param change `hash` may be empty when unknown; then the entry's keyId identifies it */
+  /** @param change `hash` may be empty if unknown; then the entry's keyId identifies the change */
   check(change: {
     readonly apiId: string;
     readonly sequence: number;
     readonly hash: string;
     readonly keyId: string;
-    /** True if the caller saw it on all replicas; recorded for others. */
+    /** True if the caller saw the change on all replicas; recorded for other callers. */
     readonly replicated: boolean;
-    /** Number of laggards to name. */
+    /** Maximum number of laggards to name. */
     readonly names: number;
-    /** Later change that the same log must hold too, or else the answer is LOST: proves where the answer comes from. */
+    /**
+     * A later change that the same log must also hold, else the answer is LOST; proves which history answers.
+     */
     readonly later?: Pick<LogEntry, 'sequence' | 'hash'>;
   }): Promise<LogStatus>;
-  /** Removes or kills every follower that has not acknowledged the change, if the history still holds it. */
+  /**
+   * Removes or kills every follower that has not acknowledged the change, if the history still holds the
+   * change.
+   */
   close(apiId: string, change: Pick<LogEntry, 'sequence' | 'hash' | 'server'>): Promise<Closing>;
-  /** Removes followers, unless they are no longer killed, or by another kill. */
+  /** Removes followers, except those that are no longer killed, or were killed again. */
   reap(apiId: string, killed: readonly KilledFollower[]): Promise<number>;
 }
 
-/** A change log that takes many changes of one API in one go, each an ordinary change. */
+/** A change log that accepts many changes of one API together; each is an ordinary change. */
 export interface BatchedChangeLog extends ChangeLog {
   /**
-   * Writes changes of one API, of a key each, one after the other on one connection: a history that has one of them has
-   * those before it. Rejects when any of them failed, and then any may have been written.
+   * Writes changes of one API, each to a different key, one after the other on one connection: a history with
+   * one of them has all before it. Rejects if any of them failed; then any may have been written.
    */
   writeAll(writes: readonly Write[]): Promise<readonly (LogEntry | WriteRefusal)[]>;
-  /** Changes that the slowest follower has not acknowledged, killed ones apart: they begin anew in any case. */
+  /**
+   * The number of changes that the slowest live follower has not acknowledged. Killed followers do not count,
+   * because they start afresh anyway.
+   */
   lag(apiId: string): Promise<number>;
 }

@@ -1,20 +1,20 @@
 import { type Clock, pause, Waker } from '#shared/lang/clock.ts';
 import type { ChangeLog, KilledFollower, LogEntry } from './change-log-port.ts';
 
-/** End of a change: complete by acks or by fence, or `lost` in a failover, also where that can no longer be excluded. */
+/** The end of a change: complete by acks or by fence, or `lost` if a failover lost it or may have. */
 export type FenceOutcome = 'acks' | 'fence' | 'lost';
 
-/** A change on its way to every follower. */
+/** A change that not every follower is known to have. */
 export interface PendingEntry {
   readonly apiId: string;
   readonly keyId: string;
   readonly sequence: number;
   readonly hash: string;
-  /** Settles once, possibly never while Redis is away. */
+  /** Settles once; possibly never while Redis is away. */
   readonly settled: Promise<FenceOutcome>;
   /** Latest time of completion by fence, on the monotonic clock, milliseconds. */
   readonly closesAtMs: number;
-  /** As of the last look. */
+  /** As of the last check. */
   readonly replicated: boolean;
   readonly followers: number;
 }
@@ -24,7 +24,7 @@ export interface FenceEvents {
   settled(outcome: FenceOutcome, apiId: string, sequence: number, tookMs: number): void;
   /** Followers did not acknowledge a change in time. */
   killed(apiId: string, followers: readonly Pick<KilledFollower, 'name'>[], sequence: number): void;
-  /** Followers of which that was told are no longer waited for. */
+  /** Changes no longer wait for followers that `killed` reported. */
   reaped(apiId: string, followers: readonly Pick<KilledFollower, 'name'>[]): void;
 }
 
@@ -33,7 +33,7 @@ const DRIFT = 0.03;
 const ROUNDING_MS = 10;
 
 /**
- * F: how long after a write no unacknowledged lease from before it can be alive, milliseconds.
+ * Returns F: the time after a write until no unacknowledged lease from before it can be alive, milliseconds.
  * @param leaseMs the longest lease that may have been granted
  * @param deposedMs how long a deposed primary may still grant leases
  */
@@ -41,13 +41,13 @@ export function fenceMs(leaseMs: number, deposedMs: number): number {
   return leaseMs + deposedMs + Math.ceil(DRIFT * leaseMs) + ROUNDING_MS;
 }
 
-/** Changes are looked at again when a quarter of the time since the latest of them has passed anew. */
+/** The delay until changes are checked again, as a share of the time since the latest of them. */
 const POLL_SHARE = 0.25;
 const POLL_DELAY_MIN_MS = 1;
 const POLL_DELAY_MAX_MS = 250;
-/** Changes of one API looked at in one go. */
+/** Number of changes of one API that are checked together. */
 const POLL_BATCH = 16;
-/** A write that was not seen on all replicas is covered by a later one; tried again this often. */
+/** Period of the no-ops that cover writes not seen on all replicas. */
 const COVER_PERIOD_MS = 1000;
 
 interface Open extends PendingEntry {
@@ -55,15 +55,15 @@ interface Open extends PendingEntry {
   followers: number;
   readonly server: string;
   readonly startedAtMs: number;
-  /** Number of changes that are complete with it. */
+  /** Number of changes that complete together with this one. */
   readonly changes: number;
   readonly settle: (outcome: FenceOutcome) => void;
 }
 
 /**
- * Waits until changes are complete: every registered follower has acknowledged them, or no unacknowledged
- * lease can still be alive on this process's monotonic clock. A change is complete only while the history
- * holds it and all replicas do.
+ * Waits until changes are complete: either every registered follower has acknowledged them, or no
+ * unacknowledged lease can still be alive on this process's monotonic clock. A change is complete only while
+ * the history and all replicas hold it.
  */
 export class Fence {
   readonly #log: ChangeLog;
@@ -82,20 +82,20 @@ export class Fence {
     this.#events = events;
   }
 
-  /** Changes that are not complete yet. */
+  /** Number of changes that are not complete yet. */
   get pending(): number {
     return this.#pending;
   }
 
-  /** Age of the oldest of them, milliseconds; 0 without any. */
+  /** Age of the oldest incomplete change, milliseconds; 0 if there is none. */
   get oldestMs(): number {
     const starts = [...this.#apis.values()].flatMap(({ open }) => open.map((change) => change.startedAtMs));
     return starts.length === 0 ? 0 : this.#clock.monotonicMs() - starts.reduce((a, b) => Math.min(a, b));
   }
 
   /**
-   * Begins to watch a change; to be called as soon as its write returned.
-   * @param changes how many are complete with it: those that were written with it, and before it
+   * Begins to watch a change; call it as soon as the write returns.
+   * @param changes number of changes that complete together: this one and those written just before it
    */
   track(apiId: string, keyId: string, entry: LogEntry, changes = 1): PendingEntry {
     const { promise, resolve } = Promise.withResolvers<FenceOutcome>();
@@ -128,18 +128,21 @@ export class Fence {
     return open;
   }
 
-  /** Stops watching; what is open stays unsettled. */
+  /** Stops watching; open changes stay unsettled. */
   stop(): void {
     this.#stop.abort();
     for (const { waker } of this.#apis.values()) waker.wake();
   }
 
-  /** Removes killed followers one fence from now, because they may hold a lease granted after the change. */
+  /** Removes killed followers one fence from now, because they may have a lease granted after the change. */
   reapLater(apiId: string, killed: readonly KilledFollower[], leaseMs: number): void {
     if (killed.length > 0) void this.#reap(apiId, killed, fenceMs(leaseMs, this.#deposedMs));
   }
 
-  /** Acknowledgements are ordered, so only the lowest open changes of an API need a look. */
+  /**
+   * Checks the lowest open changes of an API until none is open. Acknowledgements are ordered, so the others
+   * need no check.
+   */
   async #poll(apiId: string): Promise<void> {
     const api = this.#apis.get(apiId);
     let coverAtMs = this.#clock.monotonicMs() + COVER_PERIOD_MS;
@@ -160,7 +163,7 @@ export class Fence {
       const ended = new Set<Open>();
       const lowest = api.open.slice(0, POLL_BATCH);
       await Promise.all(lowest.map(async (change) => (await this.#inspect(change)) && ended.add(change)));
-      // Of many, those after them may be settled as well.
+      // If a whole batch is settled, the changes after it may be settled too.
       goesOn = ended.size === POLL_BATCH;
       if (ended.size > 0) {
         api.open = api.open.filter((change) => !ended.has(change));
@@ -170,7 +173,7 @@ export class Fence {
     this.#apis.delete(apiId);
   }
 
-  /** One look at one change; whether it is settled. Redis being away settles nothing. */
+  /** Checks one change and returns whether it is settled. An outage of Redis settles nothing. */
   async #inspect(change: Open): Promise<boolean> {
     const { apiId, keyId, sequence, hash, replicated } = change;
     try {
@@ -180,7 +183,8 @@ export class Fence {
       change.followers = logStatus.followers;
       if (logStatus.replicatedSequence >= sequence) change.replicated = true;
       if (!change.replicated) return false;
-      // Of a trimmed change a deposed primary would say the same: its members follow another history.
+      // A deposed primary would give the same answer about a trimmed change, although its members follow
+      // another history.
       const isHere = logStatus.state === 'INTACT';
       if (isHere && logStatus.laggards === 0) return this.#settle(change, 'acks');
       if (this.#clock.monotonicMs() < change.closesAtMs) return false;
@@ -193,11 +197,11 @@ export class Fence {
       this.reapLater(apiId, closing.killed, closing.leaseMs);
       return this.#settle(change, 'fence');
     } catch {
-      return false; // out of reach or deposed: it stays open, and is looked at again
+      return false; // unreachable or deposed: the change stays open and is checked again
     }
   }
 
-  /** Writes a no-op that all replicas confirm, which proves that they hold everything before it too. */
+  /** Writes a no-op that all replicas confirm, which proves that they have every earlier write too. */
   async #cover(apiId: string, open: readonly Open[]): Promise<void> {
     const changes = open.filter((change) => !change.replicated);
     try {
@@ -205,7 +209,7 @@ export class Fence {
       if (noop.status !== 'OK' || !noop.replicated) return;
       for (const change of changes) {
         const { keyId, sequence, hash } = change;
-        // A deposed primary may answer this, while the no-op was written at its successor, which lacks the change.
+        // A deposed primary may answer this check, while its successor has the no-op but lacks the change.
         const question = { apiId, keyId, sequence, hash, replicated: false, names: 0, later: noop };
         const logStatus = await this.#log.check(question);
         if (logStatus.state === 'INTACT' && sequence < noop.sequence) change.replicated = true;

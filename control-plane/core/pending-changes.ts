@@ -1,16 +1,16 @@
 import { unavailable } from '#shared/contract/errors.ts';
 import type { Write } from './change-log-port.ts';
 
-/** Most changes of one API that are not complete. */
+/** Limits on the incomplete changes of one API. */
 export interface PendingLimits {
   readonly changesMax: number;
-  /** Of disables and deletes, which do not count among the others: who fills up one must not stop the other. */
+  /** Limit on disables and deletes, which are counted apart so that neither kind can block the other. */
   readonly refusalsMax: number;
 }
 
 type Kind = 'changes' | 'refusals';
 
-/** Changes that are under way, by API, so that one API's cannot stand in the way of another's. */
+/** Counts incomplete changes by API, so that one API's changes cannot block another's. */
 export class PendingChanges {
   readonly #limits: PendingLimits;
   readonly #counts = new Map<string, number>();
@@ -20,9 +20,10 @@ export class PendingChanges {
   }
 
   /**
-   * Counts a change from now on. Throws SERVICE_UNAVAILABLE where its API has too many.
-   * @param changes of its kind at once; more than the API may have count as those, so that they are let through alone
-   * @returns to be called once, when the change is complete or was not made
+   * Counts changes from now on. Throws SERVICE_UNAVAILABLE if their API has too many.
+   * @param changes number of changes that begin together; if above the limit, they count as the limit, so
+   * that they run alone
+   * @returns a function to call once, when the changes are complete or were not made
    */
   begin(write: Pick<Write, 'apiId' | 'operation' | 'fields' | 'successor'>, changes = 1): () => void {
     const kind: Kind = isRefusal(write) ? 'refusals' : 'changes';
@@ -46,7 +47,7 @@ export class PendingChanges {
   }
 }
 
-/** Tells whether a lost write would let a key through that the caller wanted refused. */
+/** Tells whether losing the write would let a key through that the caller wants refused. */
 export function isRefusal({
   operation,
   fields,

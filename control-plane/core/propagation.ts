@@ -7,25 +7,28 @@ import { PendingChanges, type PendingLimits } from './pending-changes.ts';
 import { ChangeTracker, type TrackedChange, type TrackerEvents } from './tracked-change.ts';
 import { writeError } from './write-error.ts';
 
-/** Progress of a change, as updateKey answers it. */
+/** Progress of a change, as updateKey returns it. */
 export interface Propagation {
   readonly state: 'complete' | 'pending';
-  /** `acks`: every registered verifier has applied it. `fence`: those that had not can no longer answer. */
+  /**
+   * `acks`: every registered verifier has applied the change. `fence`: verifiers that have not can no longer
+   * answer.
+   */
   readonly by?: 'acks' | 'fence';
   readonly sequence: number;
   /**
-   * True if the write survives what the configuration promises (fsync; all replicas), by a look at its server that began
-   * after the write.
+   * True if the write is as durable as the configuration promises (fsync; all replicas), as an inspection of
+   * its server after the write found.
    */
   readonly durable: boolean;
-  /** Followers registered for the API, as of the last look. */
+  /** Number of followers registered for the API, as of the last check. */
   readonly verifiers: number;
   readonly waitedMs: number;
-  /** Pending only: when it will be complete at the latest if Redis stays in reach, Unix milliseconds. */
+  /** Only while pending: the latest time of completion if Redis stays reachable, Unix milliseconds. */
   readonly completeBy?: number;
 }
 
-/** A change looked at later: with the followers that have not acknowledged it, the first 100 of them. */
+/** The state of an earlier change, with the first 100 followers that have not acknowledged it. */
 export interface ChangeStatus extends Propagation {
   readonly laggards?: readonly string[];
 }
@@ -37,9 +40,9 @@ export type ChangeOutcome =
 
 const LAGGARDS_NAMED_MAX = 100;
 
-/** Limits of the waiting, and what counts as written. */
+/** Limits on waiting, and the condition for a write to count. */
 export interface PropagationLimits {
-  /** The longest that a caller is held, milliseconds. */
+  /** Maximum time for which a caller waits, milliseconds. */
   readonly fenceWaitMs: number;
   readonly pending: PendingLimits;
   /** True if writes must be on replicas. */
@@ -54,21 +57,23 @@ interface PropagatorOptions {
   readonly limits: PropagationLimits;
   readonly durable: (apiId: string) => boolean | Promise<boolean>;
   readonly events: TrackerEvents;
-  /** From 0 to below 1 at each call: backoff. */
+  /** Returns a random number from 0 to below 1, for the backoff. */
   readonly chance?: () => number;
 }
 
-/** Writes changes and holds the answer until they are complete: the one way changes reach verifiers. */
+/**
+ * Writes changes and delays the response until they are complete. Changes reach verifiers in no other way.
+ */
 export class Propagator {
   readonly #options: PropagatorOptions;
   readonly #pending: PendingChanges;
   readonly #tracker: ChangeTracker;
   readonly #batches: Batches;
   readonly #stop = new AbortController();
-  /** Of each caller that is held, its wait. */
+  /** The waits of delayed callers. */
   readonly #waiters = new Set<Waker>();
 
-  /** @param durable whether Redis keeps what it acknowledged of that API before this call; never rejects */
+  /** @param durable whether writes to that API before this call are durable; never rejects */
   constructor(options: PropagatorOptions) {
     this.#options = options;
     this.#pending = new PendingChanges(options.limits.pending);
@@ -80,10 +85,10 @@ export class Propagator {
   }
 
   /**
-   * Writes a change and answers when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`.
-   * @param onWrite told what was written, as soon as it is
-   * @returns undefined when there is no such key or API
-   * Rejects with SERVICE_UNAVAILABLE (not written, or outcome unknown), CONFLICT or VERIFIERS_TOO_OLD.
+   * Writes a change and resolves when it is complete, or after `min(waitMs, FENCE_WAIT_MS)` with `pending`.
+   * @param onWrite is called with the log entry as soon as it is written
+   * @returns undefined if there is no such key or API. Rejects with SERVICE_UNAVAILABLE (not written, or
+   * outcome unknown), CONFLICT or VERIFIERS_TOO_OLD.
    */
   async apply(
     write: Write,
@@ -101,16 +106,16 @@ export class Propagator {
     const first = trackedChange.entry;
     const durability = this.#options.durable(write.apiId);
     const by = await this.#hold(trackedChange.completion, waitMs);
-    // Written again after a failover, it is on another server.
+    // If it was written again after a failover, it is on another server.
     const durable = await (trackedChange.entry === first ? durability : this.#options.durable(write.apiId));
     return this.#report([trackedChange], by, durable, startedAtMs);
   }
 
   /**
-   * Writes changes of one API, of a key each, and answers once: when all are complete, with the propagation of the last, and
-   * with what became of each.
-   * @returns without `propagation` where nothing was changed
-   * Rejects with SERVICE_UNAVAILABLE, and then any of them may have been written.
+   * Writes changes of one API, each to a different key, and resolves once all are complete, with the
+   * propagation of the last change and the outcome of each.
+   * @returns no `propagation` if nothing was changed. Rejects with SERVICE_UNAVAILABLE; then any of the
+   * changes may have been written.
    */
   async applyAll(
     writes: readonly [Write, ...Write[]],
@@ -132,7 +137,7 @@ export class Propagator {
     const firsts = trackedChanges.map(({ entry }) => entry);
     const durability = this.#options.durable(apiId);
     const completion = togetherBy(trackedChanges);
-    completion.catch(() => undefined); // the caller may have its answer already
+    completion.catch(() => undefined); // the caller may already have the response
     const by = await this.#hold(completion, waitMs);
     const isFirstWrite = trackedChanges.every(({ entry }, i) => entry === firsts[i]);
     const durable = await (isFirstWrite ? durability : this.#options.durable(apiId));
@@ -145,7 +150,10 @@ export class Propagator {
     return { outcomes, propagation: this.#report(trackedChanges, by, durable, startedAtMs) };
   }
 
-  /** Tells how much of its time a call has left that waits more than once, milliseconds; undefined = it set no limit. */
+  /**
+   * Returns a function that returns the rest of a call's waiting time, milliseconds, for calls that wait more
+   * than once; undefined = no limit.
+   */
   remainingTime(waitMs: number | undefined): () => number | undefined {
     const { clock } = this.#options;
     if (waitMs === undefined) return () => undefined;
@@ -155,8 +163,9 @@ export class Propagator {
 
   /**
    * Status of an earlier change, whichever control plane wrote it.
-   * @param isLatest whether the key's record says that this is its latest change, so that it is there for certain
-   * @returns undefined when the key never had one; rejects with CONFLICT when a failover took it, or may have
+   * @param isLatest true if the key's record names this change as its latest, so that it certainly exists
+   * @returns undefined if the key does not exist; rejects with CONFLICT if a failover lost the change, or may
+   * have
    */
   async status(
     apiId: string,
@@ -190,14 +199,17 @@ export class Propagator {
     };
   }
 
-  /** Answers every held call with `pending`; what is on its way goes on at other control planes' sweeps. */
+  /**
+   * Answers every waiting call with `pending`; the sweeps of other control planes continue with incomplete
+   * changes.
+   */
   stop(): void {
     this.#stop.abort();
     for (const waiter of this.#waiters) waiter.wake();
     this.#options.fence.stop();
   }
 
-  /** undefined when there is no such key or API. Tells `ended` where nothing was written that is under way now. */
+  /** Writes a change; undefined if there is no such key or API. Calls `end` if no change began. */
   async #write(write: Write, end: () => void): Promise<LogEntry | undefined> {
     try {
       const result = await this.#options.log.write(write);
@@ -211,7 +223,7 @@ export class Propagator {
     }
   }
 
-  /** @param by how all became complete; undefined = they are not, or not all of them */
+  /** @param by how all changes became complete; undefined if some are not complete */
   #report(
     trackedChanges: readonly TrackedChange[],
     by: 'acks' | 'fence' | undefined,
@@ -235,7 +247,8 @@ export class Propagator {
   }
 
   /**
-   * The result, if it comes within `waitMs` and FENCE_WAIT_MS; undefined if it does not, or this process stops.
+   * Returns the result if it comes within `waitMs` and FENCE_WAIT_MS; undefined if it does not, or if this
+   * process stops.
    */
   async #hold<T>(settling: Promise<T>, waitMs: number): Promise<T | undefined> {
     const holdMs = Math.min(waitMs, this.#options.limits.fenceWaitMs);
@@ -251,7 +264,7 @@ export class Propagator {
   }
 }
 
-/** Resolves when all of several changes are complete. */
+/** Resolves when all changes are complete. */
 async function togetherBy(trackedChanges: readonly TrackedChange[]): Promise<'acks' | 'fence'> {
   const ends = await Promise.all(trackedChanges.map(({ completion }) => completion));
   return ends.includes('fence') ? 'fence' : 'acks';

@@ -1,6 +1,6 @@
 import { API_ID_PATTERN } from '#shared/contract/api-id.ts';
 
-/** Actions that can be permitted on an API, or on all of them. */
+/** Actions that can be permitted on one API, or on all. */
 export const API_ACTIONS = [
   'create_key',
   'read_key',
@@ -11,7 +11,7 @@ export const API_ACTIONS = [
   'update_api',
   'delete_api',
 ] as const;
-/** Actions on what belongs to no API. */
+/** Actions on anything that belongs to no API. */
 export const ROOT_ACTIONS = [
   'create_root_key',
   'read_root_key',
@@ -33,10 +33,10 @@ export const ROOT_ACTIONS = [
 
 /** An action on an API and its keys. */
 export type ApiAction = (typeof API_ACTIONS)[number];
-/** An action on root keys, roles, and all else that belongs to no API. */
+/** An action on root keys, roles, and everything else that belongs to no API. */
 export type RootAction = (typeof ROOT_ACTIONS)[number];
 
-/** `*`, `api.<apiId|*>.<action>` or `root.*.<action>`. */
+/** The form of a permission: `*`, `api.<apiId|*>.<action>` or `root.*.<action>`. */
 export const PERMISSION_PATTERN = `^(\\*|api\\.(\\*|${API_ID_PATTERN})\\.(${API_ACTIONS.join('|')})|root\\.\\*\\.(${ROOT_ACTIONS.join('|')}))$`;
 
 /** The permissions of a root key. */
@@ -47,17 +47,17 @@ export class Permissions {
     this.#slugs = new Set(granted);
   }
 
-  /** Tells whether `action` is allowed on this API; on all of them where `apiId` is `*`. */
+  /** Tells whether `action` is allowed on this API, or on all APIs if `apiId` is `*`. */
   allows(apiId: string, action: ApiAction): boolean {
     return this.#has('*') || this.#has(`api.*.${action}`) || this.#has(`api.${apiId}.${action}`);
   }
 
-  /** Tells whether any action is allowed on this API, so that the caller may know that it exists. */
+  /** Tells whether any action is allowed on this API, so that the caller may know that the API exists. */
   touches(apiId: string): boolean {
     return API_ACTIONS.some((action) => this.allows(apiId, action));
   }
 
-  /** The APIs on which `action` is allowed, in order; undefined = on all. */
+  /** The ids of the APIs on which `action` is allowed, sorted; undefined = all APIs. */
   apisWith(action: ApiAction): string[] | undefined {
     if (this.allows('*', action)) return undefined;
     const names = [...this.#slugs].map((permission) => permission.split('.'));
@@ -73,7 +73,7 @@ export class Permissions {
     return this.#has('*') || this.#has(`root.*.${action}`);
   }
 
-  /** Tells whether all `others` are allowed: nobody can hand out more than they have. */
+  /** Tells whether all `others` are allowed: callers can grant only permissions that they have. */
   covers(others: Iterable<string>): boolean {
     return [...others].every((permission) => {
       if (this.#has('*') || this.#has(permission)) return true;

@@ -6,23 +6,26 @@ import type { ChangeLog, KilledFollower } from './change-log-port.ts';
 import { type Fence, fenceMs } from './fence.ts';
 import type { Head, LeaseStep, SweepStore } from './sweep-port.ts';
 
-/** Rest between two looks at a page of APIs, and the page's size: bounds what the sweep costs Redis. */
+/** Pause between two pages of APIs, and the size of a page; together they bound the sweep's load on Redis. */
 const TICK_MS = 1000;
 const APIS_PER_TICK = 200;
-/** A log idle for this long, with followers, gets a no-op, so that crashed ones are found before a disable waits for them. */
+/**
+ * Time after which an idle log with followers gets a no-op, so that crashed followers are found before a
+ * disable has to wait for them.
+ */
 const IDLE_MS = 30_000;
 
 /** Observations of an API by this control plane, on its own monotonic clock. */
 interface Observation {
   sequence: number;
   sinceMs: number;
-  /** Followers found killed, by name and kill, and since when. */
+  /** Killed followers, by name and kill, and when this process first saw each. */
   killed: Map<string, { killed: KilledFollower; sinceMs: number }>;
-  /** Time at which this process first saw nothing left to sweep of the deleted API. */
+  /** Time at which this process first saw that the deleted API had no keys left. */
   emptySinceMs?: number;
-  /** Of this process's own change of the lease. */
+  /** Token of this process's own change of the lease. */
   leaseToken?: string;
-  /** A lowered lease that fences may follow once it was seen unchanged for one old fence. */
+  /** A lowered lease, which fences may use once it was seen unchanged for one old fence. */
   lowering?: { token: string; sinceMs: number };
 }
 
@@ -34,14 +37,14 @@ interface SweepOptions {
   readonly logger: Logger;
   readonly leaseMs: number;
   readonly deposedMs: number;
-  /** Names a change of the lease, so that no other is taken for it. */
+  /** Returns a unique name for a change of the lease. */
   readonly token?: () => string;
 }
 
 /**
- * Maintains APIs in the background: finds crashed followers by no-ops and removes them, brings in a changed
- * lease, takes deleted APIs apart. Every control plane does it; nothing is locked, because
- * each step is either conditional or harmless to repeat, and every wait is on the waiting process's own clock.
+ * Maintains APIs in the background: finds crashed followers with no-ops and removes them, applies a changed
+ * lease, and removes deleted APIs. Every control plane does this without locks, because each step is either
+ * conditional or harmless to repeat, and every process waits on its own clock.
  */
 export class Sweep {
   readonly #options: SweepOptions;
@@ -98,14 +101,14 @@ export class Sweep {
     if (head.members > 0 && nowMs - observation.sinceMs >= IDLE_MS) await this.#ping(apiId, head.sequence);
   }
 
-  /** A no-op, unless somebody else wrote first. Its fence kills who does not answer. */
+  /** Writes a no-op, unless another write came first. Its fence kills followers that do not answer. */
   async #ping(apiId: string, sequence: number): Promise<void> {
     const write = { apiId, operation: 'noop', keyId: '', fields: {}, condition: String(sequence) } as const;
     const result = await this.#options.log.write(write);
     if (result.status === 'OK') this.#options.fence.track(apiId, '', result);
   }
 
-  /** Removes followers that this process has seen killed for one fence of its own. */
+  /** Removes followers that this process has seen killed for one fence on its own clock. */
   async #reapKilled(apiId: string, head: Head, observation: Observation, nowMs: number): Promise<void> {
     const fence = fenceMs(head.fencedMs, this.#options.deposedMs);
     observation.killed = new Map(
@@ -123,8 +126,9 @@ export class Sweep {
   }
 
   /**
-   * Brings the configured lease in. The process that started last decides, by the start time (of its own clock)
-   * that leads the token; so control planes with different leases, as in a roll-out, never take turns.
+   * Applies the configured lease. The process that started last decides: the token begins with its start time
+   * (on its own clock). So control planes with different leases, as in a roll-out, do not overwrite each
+   * other in turns.
    */
   async #changeLease(apiId: string, head: Head, observation: Observation): Promise<void> {
     const { logger, leaseMs } = this.#options;
@@ -147,7 +151,7 @@ export class Sweep {
     await set('fence-last', head.token);
   }
 
-  /** One batch of a deleted API's keys; at the end, two fences later, the API itself. */
+  /** Removes one batch of a deleted API's keys; two fences after the last batch, removes the API. */
   async #takeApart(apiId: string, head: Head, observation: Observation, nowMs: number): Promise<void> {
     if (await this.#options.store.removeKeys(apiId)) return;
     observation.emptySinceMs ??= nowMs;

@@ -9,30 +9,33 @@ const REWRITE_FIRST_MS = 50;
 const REWRITE_MAX_MS = 2000;
 const REWRITE_ATTEMPTS_MAX = 50;
 
-/** A change that was asked for, and as it is in the log. */
+/** A change as requested, and its entry in the log. */
 export interface WrittenChange {
   readonly write: Write;
   readonly entry: LogEntry;
 }
 
-/** A change on its way, or several that were written together; `now` is replaced when it had to be written again. */
+/**
+ * An incomplete change, or several that were written together; `entry` is replaced if the change is written
+ * again.
+ */
 export interface TrackedChange {
-  /** Of several, the last one. */
+  /** The entry; of several changes, the last. */
   entry: PendingEntry;
   /**
-   * Settles when every change is complete, or can not be. Rejects with CONFLICT where a failover took the write of the one
-   * change and another one came after it.
+   * Settles when every change is complete, or cannot become so. Rejects with CONFLICT if a failover lost the
+   * write of a single change and another write came after it.
    */
   readonly completion: Promise<'acks' | 'fence'>;
-  /** Of several: those of which `done` would reject by itself, by their keys. */
+  /** Of several changes: the errors of those that failed, by key. */
   readonly failures: Map<string, ApiError>;
-  /** Of several: the sequence under which each key's change is in the log by now. */
+  /** Of several changes: the current sequence of each key's change in the log. */
   readonly sequences: Map<string, number>;
 }
 
 /** Events of tracked changes, for logs and metrics. */
 export interface TrackerEvents {
-  /** A disable or delete that a failover took was written again, or could not be. */
+  /** A disable or delete that a failover lost was written again, or could not be. */
   rewritten(apiId: string, keyId: string, outcome: 'written' | 'conflict' | 'given up'): void;
 }
 
@@ -41,12 +44,12 @@ interface TrackerOptions {
   readonly fence: Fence;
   readonly clock: Clock;
   readonly events: TrackerEvents;
-  /** From 0 to below 1 at each call: backoff. */
+  /** Returns a random number from 0 to below 1, for the backoff. */
   readonly chance: () => number;
   readonly stop: AbortSignal;
 }
 
-/** Accompanies changes until they are complete: a refusal that a failover took is written again. */
+/** Follows changes until they are complete: a disable or delete that a failover lost is written again. */
 export class ChangeTracker {
   readonly #options: TrackerOptions;
 
@@ -54,19 +57,19 @@ export class ChangeTracker {
     this.#options = options;
   }
 
-  /** Accompanies one change from its write on. */
+  /** Follows one change from its write on. */
   begin(change: WrittenChange): TrackedChange {
     const { promise, resolve, reject } = Promise.withResolvers<'acks' | 'fence'>();
-    promise.catch(() => undefined); // the caller may have its answer already
+    promise.catch(() => undefined); // the caller may already have the response
     const trackedChange = newTrackedChange(this.#track(change), promise);
     this.#accompany(trackedChange, change).then(resolve, reject);
     return trackedChange;
   }
 
   /**
-   * Accompanies changes that were written one after the other on one connection. Whoever has the last has all, so only
-   * the last is watched. Where a failover took it, those before it may still be there, and each is then accompanied by
-   * itself.
+   * Follows changes that were written one after the other on one connection. A follower with the last change
+   * has all, so only the last is watched. If a failover lost the last change, earlier ones may still exist,
+   * so each is then followed on its own.
    */
   beginTogether(changes: readonly WrittenChange[], last: WrittenChange): TrackedChange {
     const { promise, resolve, reject } = Promise.withResolvers<'acks' | 'fence'>();

@@ -2,7 +2,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { SHARED_LOG } from '#shared/redis/redis-keys.ts';
 import type { TooOld, Write, WriteRefusal } from './change-log-port.ts';
 
-/** The error of a change that was not written. */
+/** Returns the error for a change that was refused. */
 export function writeError(
   { apiId, keyId }: Pick<Write, 'apiId' | 'keyId'>,
   outcome: WriteRefusal,
@@ -28,7 +28,7 @@ export function writeError(
   return new ApiError('NOT_FOUND', keyId ? `key ${keyId} not found` : `api ${apiId} not found`);
 }
 
-/** The error of a write that needs a later protocol than that of verifiers which follow the API. */
+/** Returns the error for a write that needs a later protocol than some verifiers of the API speak. */
 export function tooOldError(apiId: string, { needs, followers, names }: TooOld): ApiError {
   const log = apiId === SHARED_LOG ? 'the shared log' : `api ${apiId}`;
   const more = followers > names.length ? ` and ${followers - names.length} more` : '';

@@ -22,7 +22,7 @@ const Refill = Type.Object(
   { additionalProperties: false, description: 'When credits come back by themselves.' },
 );
 
-/** Credits as createKey takes them. */
+/** Credits in a request of createKey. */
 export const NEW_CREDITS = {
   remaining: Type.Optional(
     Credits(0, 'Credits: each verification costs one, or what it says. Absent: as many as are asked for.'),
@@ -30,7 +30,7 @@ export const NEW_CREDITS = {
   refill: Type.Optional(Refill),
 };
 
-/** Credits as updateKey takes them. */
+/** Credits in a request of updateKey. */
 export const CHANGED_CREDITS = {
   remaining: Type.Optional(
     Type.Union([Credits(0, 'Credits from now on.'), Type.Null()], {
@@ -48,7 +48,7 @@ export const CREDITS_OPERATION = {
   }),
 };
 
-/** Credits as a key shows them. */
+/** Credits of a key in responses. */
 export const CREDITS_VIEW = {
   remaining: Type.Optional(Type.Integer({ minimum: 0, description: 'Credits left. Absent: no limit.' })),
   refill: Type.Optional(
@@ -72,11 +72,11 @@ export const CREDITS_VIEW = {
 /** Credits that a key is created with. */
 export interface NewCredits {
   readonly value: number;
-  /** As it is stored; `''` = none. */
+  /** The refill as it is stored; `''` = none. */
   readonly refill: string;
 }
 
-/** Throws BAD_REQUEST naming the field and the rule. */
+/** Returns the credits that a request sets. Throws BAD_REQUEST that names the field and the rule. */
 export function newCredits(request: {
   readonly remaining?: number | undefined;
   readonly refill?: Static<typeof Refill> | undefined;
@@ -87,7 +87,10 @@ export function newCredits(request: {
   return undefined;
 }
 
-/** Change that updateKey asks for; undefined = the credits stay as they are. Throws BAD_REQUEST. */
+/**
+ * Returns the change that an updateKey request makes; undefined = the credits stay as they are. Throws
+ * BAD_REQUEST.
+ */
 export function creditsChange(request: {
   readonly remaining?: number | null | undefined;
   readonly refill?: Static<typeof Refill> | null | undefined;

@@ -21,7 +21,7 @@ import {
 import { Ratelimit, Ratelimits } from './limit-schemas.ts';
 import { Slugs } from './slug-schemas.ts';
 
-/** Schemas of the fields that several answers have. */
+/** Schemas of fields that several responses have. */
 
 export const Sequence = Type.Integer({ minimum: 0, description: "A change's place in its API's log." });
 export const Time = (description: string) =>
@@ -60,7 +60,10 @@ const boundsOf = {
   limits: {},
   slugs: {},
 };
-/** Taken apart for their order in the document only; a new field is among the others. Of roles people give and see names, and records have ids; no key has `apiIds`. */
+/**
+ * Some fields are named here only to fix their order in the document; new fields join `others`. People name
+ * roles where records have ids; no key has `apiIds`.
+ */
 const { enabled, expires, name, meta, externalId, apiIds: _apiIds, ...others } = KEY_FIELDS;
 const aliases = Object.entries(ALIASES).map(([alias, of]) => {
   const description = `Another name of \`${of}\`, for clients of the v1 SDK.`;
@@ -72,16 +75,16 @@ const clearable: readonly string[] = [
   ...Object.entries(ALIASES).flatMap(([alias, of]) => (CLEARABLE.some((name) => name === of) ? alias : [])),
 ];
 
-/** The fields of a key as requests give them, under each of their names. */
+/** The fields of a key in requests, under each of their names. */
 export const FIELDS = Object.fromEntries(
   rows.map(([name, { kind, description, ...row }]) => {
     const lengthLimit = 'lengthMax' in row ? { maxLength: row.lengthMax } : {};
     return [name, kinds[kind]({ ...boundsOf[kind], ...lengthLimit, description })];
   }),
 ) as { [Name in FieldName]: FieldSchema<Name> };
-/** The same, where any of them may be absent. */
+/** The same, each optional. */
 export const OPTIONAL_FIELDS = Type.Partial(Type.Object(FIELDS)).properties;
-/** The same, where `null` clears. */
+/** The same, each optional, where `null` clears a field. */
 export const CHANGED_FIELDS = Object.fromEntries(
   Object.entries(FIELDS).map(([name, schema]) => [
     name,
@@ -92,7 +95,7 @@ export const CHANGED_FIELDS = Object.fromEntries(
     FieldOf<Name> extends Clearable ? TUnion<[FieldSchema<Name>, TNull]> : FieldSchema<Name>
   >;
 };
-/** The fields of a key as answers show them. */
+/** The fields of a key in responses. */
 export const FIELDS_VIEW = Object.fromEntries(
   rows.map(([name, { kind, description }]) => {
     const schema = kinds[kind]({ description });

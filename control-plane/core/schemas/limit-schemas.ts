@@ -31,7 +31,7 @@ const strict = { additionalProperties: false } as const;
 
 /** Schema of a key's default limit. */
 export const Ratelimit = (options: TSchemaOptions) => Type.Object(limit, { ...strict, ...options });
-/** Schema of its other limits. */
+/** Schema of a key's other limits. */
 export const Ratelimits = (options: TSchemaOptions) =>
   Type.Immutable(
     Type.Array(
@@ -49,7 +49,7 @@ export const Ratelimits = (options: TSchemaOptions) =>
     ),
   );
 
-/** Throws BAD_REQUEST where two limits have one name, or one is called as the default. */
+/** Throws BAD_REQUEST if two limits have the same name, or one has the name of the default limit. */
 export function checkLimits(limits: readonly { readonly name: string }[] | null | undefined): void {
   const names = (limits ?? []).map(({ name }) => name);
   if (names.includes(DEFAULT_LIMIT))

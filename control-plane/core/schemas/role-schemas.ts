@@ -12,7 +12,7 @@ export const RoleId = Type.String({
   description: "A role's id, as createRole returned it.",
 });
 
-/** Schema of roles as calls about a key name them: by their names, or in an object, as clients of the v1 SDK do. */
+/** Schema of roles in calls about a key: a name, or an object as clients of the v1 SDK send it. */
 export const GivenRoles = (options: TSchemaOptions) =>
   Type.Array(
     Type.Union([
@@ -23,5 +23,5 @@ export const GivenRoles = (options: TSchemaOptions) =>
     { maxItems: SLUGS_MAX, ...options },
   );
 
-/** A role as a call about a key names it. */
+/** A role in a call about a key. */
 export type GivenRole = Static<ReturnType<typeof GivenRoles>>[number];

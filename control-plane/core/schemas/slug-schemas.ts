@@ -13,7 +13,9 @@ export const Slugs = (options: TSchemaOptions) =>
     }),
   );
 
-/** Schema of permissions as calls about them name them: by themselves, or in an object, as clients of the v1 SDK do. */
+/**
+ * Schema of permissions in calls about permissions: a slug, or an object as clients of the v1 SDK send it.
+ */
 export const GivenSlugs = (options: TSchemaOptions) =>
   Type.Array(
     Type.Union([
@@ -33,7 +35,7 @@ export const GivenSlugs = (options: TSchemaOptions) =>
     { maxItems: SLUGS_MAX, ...options },
   );
 
-/** Permissions that a call names. Throws BAD_REQUEST where one has no name. */
+/** Returns the permissions that a call names. Throws BAD_REQUEST if one has no name. */
 export function slugsIn(references: Static<ReturnType<typeof GivenSlugs>>): string[] {
   return references.map((reference, i) => {
     const slug =
