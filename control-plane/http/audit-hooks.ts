@@ -10,15 +10,16 @@ import { isChange } from './operations/operation.ts';
 import type { App } from './server.ts';
 
 /**
- * Makes a `Call` of every request to an operation, and records those that change something, or try to, and those that were refused for want of
- * permission, or to a caller who was not told whether that was why. The answer waits for it, so that who has an answer finds it listed. Not recorded: what somebody with
- * the permission merely read, calls over a rate limit, and those that met an outage before they did anything. Recorded again:
- * those that had written, and could not end well.
+ * Makes a `Call` of every request to an operation, and records calls in the audit log before they are
+ * answered, so that a caller with an answer finds the call listed. Recorded are changes, attempted changes,
+ * calls refused for lack of a permission, and calls whose NOT_FOUND may hide such a refusal. Not recorded are
+ * permitted reads, calls over a rate limit, and calls that an outage ended before they did anything. A call
+ * that wrote something and then failed is recorded twice.
  */
 export function recordCalls(app: App, audit: Audit, apis: Pick<Apis, 'isKnown'>, clock: Clock): void {
   app.decorateRequest('call', undefined);
   app.addHook('onRequest', (request, _reply, done) => {
-    // By the route: in the URL that was sent any letter may be escaped.
+    // Use the route: in the URL as it was sent, any letter may be escaped.
     const { operation } = request.routeOptions.config;
     if (operation && !request.is404) {
       const address = request.ip ?? 'unknown';
@@ -37,7 +38,7 @@ export function recordCalls(app: App, audit: Audit, apis: Pick<Apis, 'isKnown'>,
   });
   app.addHook('onSend', async (request, _reply, payload) => {
     const kind = kindOf(request);
-    if (!request.call?.isLetThrough) takeBody(request); // it may have been refused before validation
+    if (!request.call?.isLetThrough) takeBody(request); // the request may have been refused before validation
     if (kind !== undefined) await request.call?.recordEnd(kind, outcomeOf(request));
     return payload;
   });
@@ -52,7 +53,7 @@ function outcomeOf({ failure }: FastifyRequest) {
   return failure?.code ?? 'OK';
 }
 
-/** undefined = not to be recorded. */
+/** Returns the kind of event for a request; undefined = do not record it. */
 function kindOf(request: FastifyRequest): AuditKind | undefined {
   const { operation } = request.routeOptions.config;
   if (!operation || !request.call) return undefined;

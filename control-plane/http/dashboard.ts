@@ -5,8 +5,8 @@ import type { App } from './server.ts';
 const ASSETS = join(import.meta.dirname, '..', 'dashboard', 'assets');
 
 /**
- * Scripts and styles are files of ours, it talks to this server only, and no text can become markup or code: whatever
- * somebody put into a name or a meta, and whatever a bug makes of it.
+ * The dashboard loads scripts and styles only from this server and talks only to this server. No text can
+ * become markup or code, whatever a name or a meta contains and whatever bug the dashboard has.
  */
 const CSP = [
   "default-src 'none'",
@@ -21,19 +21,22 @@ const CSP = [
   "trusted-types 'none'",
 ].join('; ');
 
-/** Serves the dashboard, as `npm run dashboard` built it, at `/dashboard/`, where `/` leads; it is a client of the API like any other. */
+/**
+ * Serves the dashboard, built by `npm run dashboard`, at `/dashboard/`, and redirects `/` there. The
+ * dashboard is an ordinary client of the API.
+ */
 export async function serveDashboard(app: App): Promise<void> {
   app.get('/', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
   app.get('/dashboard', { schema: { hide: true } }, async (_request, reply) => reply.redirect('dashboard/'));
   await app.register(async (scope) => {
     scope.addHook('onRequest', async (_request, reply) => {
-      // no-cache: kept, but asked about each time, so that nobody goes on with yesterday's
+      // no-cache: browsers keep files but revalidate them, so that nobody uses an outdated version
       reply.header('content-security-policy', CSP).header('cache-control', 'no-cache');
     });
     await scope.register(fastifyStatic, {
       root: ASSETS,
       prefix: '/dashboard/',
-      // A route for each file, so that every other path is answered as it always was.
+      // Register a route for each file, so that every other path keeps its usual answer.
       wildcard: false,
       cacheControl: false,
       decorateReply: false,

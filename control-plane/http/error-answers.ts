@@ -15,7 +15,7 @@ import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { faultText } from './faults.ts';
 import { LINGER_MS } from './guards/connections.ts';
 
-/** The error that refused a request; an ApiError where one was thrown. */
+/** The error that refused a request; an ApiError if one was thrown. */
 interface Failure {
   readonly code: ErrorCode;
   readonly message: string;
@@ -24,14 +24,14 @@ interface Failure {
 declare module 'fastify' {
   interface FastifyRequest {
     failure: Failure | undefined;
-    /** Of the caller's trace, where it says that it is in one (W3C Trace Context). */
+    /** Trace id of the caller, if the request has one (W3C Trace Context). */
     traceId: string | undefined;
   }
 }
 
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** Our codes for Fastify's own refusals. */
+/** Error codes for refusals by Fastify itself. */
 const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: ['UNSUPPORTED_MEDIA_TYPE', 'Content-Type: must be application/json'],
   FST_ERR_CTP_BODY_TOO_LARGE: ['PAYLOAD_TOO_LARGE', 'body: over the limit'],
@@ -42,12 +42,12 @@ const FASTIFY_CODES: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   FST_ERR_MAX_PARAM_LENGTH: ['URI_TOO_LONG', 'path: over the limit'],
 };
 
-/** The ids by which logs and the audit log name a request. */
+/** Returns the ids by which logs and the audit log identify a request. */
 export function namesOf({ id, traceId }: FastifyRequest): { requestId: string; traceId?: string } {
   return { requestId: id, ...(traceId === undefined ? {} : { traceId }) };
 }
 
-/** Answers a request with an error of ours, whatever was thrown. */
+/** Answers a request with one of our errors, whatever was thrown. */
 export function answerError(
   error: FastifyError | ApiError,
   request: FastifyRequest,
@@ -68,7 +68,7 @@ export function answerError(
     .send(JSON.stringify((isV2(request) ? errorBodyV2 : errorBody)(code, message, request.id)));
 }
 
-/** Tells whether a request is of the second generation of the interface, whose errors have another shape. */
+/** Tells whether a request is for version 2 of the interface, whose errors have another shape. */
 const isV2 = ({ url }: FastifyRequest) => url.startsWith('/v2/');
 
 function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Failure {
@@ -76,9 +76,9 @@ function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Fai
   if (error.validation) return { code: 'BAD_REQUEST', message: explain(error, request) };
   const fastifyCode = FASTIFY_CODES[error.code];
   if (fastifyCode) return { code: fastifyCode[0], message: fastifyCode[1] };
-  // secure-json-parse and body parsers refuse with a status of their own
+  // secure-json-parse and body parsers set their own status
   if (error.statusCode === 400) return { code: 'BAD_REQUEST', message: 'body: is not acceptable JSON' };
-  // So does what serves files: a path out of its folder, a range or a condition that cannot be met.
+  // So does the file server: a path outside its folder, or a range or condition that cannot be met.
   if (error.statusCode === 403 || error.statusCode === 404)
     return { code: 'NOT_FOUND', message: 'no such path' };
   if (error.statusCode !== undefined && error.statusCode > 400 && error.statusCode < 500) {
@@ -87,14 +87,14 @@ function meaningOf(error: FastifyError | ApiError, request: FastifyRequest): Fai
   return { code: 'INTERNAL_SERVER_ERROR', message: 'something went wrong on our side' };
 }
 
-/** `field: rule` of the first thing that is wrong. */
+/** Returns `field: rule` for the first fault. */
 function explain(error: FastifyError, request: FastifyRequest): string {
   const part = error.validationContext === 'querystring' ? 'query' : (error.validationContext ?? 'body');
   const faults = request.routeOptions.schema ? error.validation : undefined;
   return faultText(faults, part, part === 'query' ? 'query parameter' : 'field');
 }
 
-/** Answers a request that HTTP itself refuses, which still gets JSON of our shape. */
+/** Answers a request that violates HTTP, with JSON in the usual shape. */
 export function answerBrokenRequest(
   this: FastifyInstance,
   error: NodeJS.ErrnoException,
@@ -113,7 +113,7 @@ export function answerBrokenRequest(
   answerRaw(socket, code, message);
 }
 
-/** Answers where there is no request to answer, and closes: within LINGER_MS, whatever the client does. */
+/** Answers on a bare socket and closes it within LINGER_MS, whatever the client does. */
 export function answerRaw(socket: Duplex, code: ErrorCode, message: string): void {
   const requestId = newRequestId();
   const body = JSON.stringify(errorBody(code, message, requestId));
@@ -122,6 +122,6 @@ export function answerRaw(socket: Duplex, code: ErrorCode, message: string): voi
     `HTTP/1.1 ${status} ${code}\r\nContent-Type: ${JSON_TYPE}\r\nContent-Length: ${Buffer.byteLength(body)}\r\n` +
       `X-Request-Id: ${requestId}\r\nConnection: close\r\n\r\n${body}`,
   );
-  // Nothing else would end a connection whose client keeps its side open.
+  // Otherwise a client that keeps its side open would keep the connection.
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }

@@ -2,7 +2,10 @@ import type { FastifySchemaValidationError } from 'fastify';
 
 type Fault = Pick<FastifySchemaValidationError, 'keyword' | 'instancePath' | 'params' | 'message'>;
 
-/** The first fault of a validation as `field: rule`. Never the value, which might be a secret. */
+/**
+ * Returns the first fault of a validation as `field: rule`. Never contains the value, which might be a
+ * secret.
+ */
 export function faultText(faults: readonly Fault[] | null | undefined, whole: string, part: string): string {
   const fault = faults?.[0];
   if (!faults || !fault) return `${whole}: is wrong`;
@@ -16,7 +19,7 @@ export function faultText(faults: readonly Fault[] | null | undefined, whole: st
   return `${path || whole}: ${fault.message ?? 'is wrong'}`;
 }
 
-/** The values that may stand where a fault is; each that was tried is a fault of its own. */
+/** Lists the values allowed at the place of a fault; each value that was tried is a separate fault. */
 function listOf(faults: readonly Fault[], { instancePath }: Fault): string {
   return faults
     .filter((fault) => fault.keyword === 'const' && fault.instancePath === instancePath)

@@ -4,9 +4,9 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { checkStrings } from './strings.ts';
 
 /**
- * Reads bodies as JSON, and refuses what would not be stored as it was sent. Bytes that are not UTF-8 and halves of
- * surrogate pairs would each become U+FFFD, so that two external ids could become one. Names that change an object's prototype
- * are refused too.
+ * Parses bodies as JSON, and refuses what could not be stored as it was sent. Bytes that are not UTF-8 and
+ * unpaired surrogates would become U+FFFD, so that two external ids could become the same. Names that change
+ * an object's prototype are refused too.
  */
 export function readJson(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error');
@@ -27,7 +27,7 @@ function isJson(text: string): boolean {
     JSON.parse(text.replace(/^\ufeff/, ''));
     return true;
   } catch {
-    return false; // the parser's own refusal says so
+    return false; // the parser's own error says so
   }
 }
 

@@ -12,7 +12,9 @@ import {
 import { VERSION } from '#shared/version.ts';
 import type { App } from './server.ts';
 
-/** Scripts and styles are files of ours; nothing inline, nothing from elsewhere, and it talks to nobody else. */
+/**
+ * The page loads scripts and styles only from this server, has no inline code, and talks only to this server.
+ */
 const REFERENCE_CSP = {
   'default-src': "'none'",
   'script-src': "'self'",
@@ -24,9 +26,12 @@ const REFERENCE_CSP = {
   'frame-ancestors': "'none'",
 };
 
-/** The page's own look: that of the dashboard, on phones and in the dark too. */
+/** The page's style: like the dashboard's, also on phones and in dark mode. */
 const STYLE = readFileSync(new URL('./openapi.css', import.meta.url), 'utf8');
-/** Additions to the library's page: the width of phones, the reader's colour scheme, and the dashboard's header. */
+/**
+ * Additions to the library's page: the viewport for phones, the reader's colour scheme, and the dashboard's
+ * header.
+ */
 const SCRIPT = `
 const width = document.createElement('meta');
 width.name = 'viewport';
@@ -61,14 +66,14 @@ const mend = () => {
 new MutationObserver(mend).observe(document.body, { childList: true, subtree: true });
 mend();
 `;
-/** The verifier's operation, for people who look for it here; written by `npm run docs`. */
+/** The verifier's operation, for people who look for it in this reference; written by `npm run docs`. */
 const VERIFY_KEY = JSON.parse(readFileSync(new URL('./verify-key.json', import.meta.url), 'utf8')) as object;
 
-/** A document of one generation of the interface. */
+/** The document of one version of the interface. */
 interface Generation {
   readonly below: `/${string}/`;
   readonly title: string;
-  /** Of Fastify, which makes the document. */
+  /** Fastify's decorator that makes the document. */
   readonly decorator: 'swagger' | 'swaggerV2';
   readonly components: object;
 }
@@ -86,7 +91,10 @@ declare module 'fastify' {
   }
 }
 
-/** Documents the routes that are added after it: at `/openapi.json` and `/openapi-v2.json` for machines, at `/docs` for people. */
+/**
+ * Documents the routes that are added later: at `/openapi.json` and `/openapi-v2.json` for machines, at
+ * `/docs` for people.
+ */
 export async function documentRoutes(app: App): Promise<void> {
   for (const generation of [V1, V2]) await app.register(swagger, optionsOf(generation));
   await app.register(swaggerUi, {
@@ -96,7 +104,7 @@ export async function documentRoutes(app: App): Promise<void> {
       layout: 'BaseLayout',
       docExpansion: 'list',
       tryItOutEnabled: true,
-      // Of the library's, one whose colours can be read.
+      // The library's theme whose colours are legible.
       syntaxHighlight: { theme: 'obsidian' },
     },
     theme: {
@@ -153,9 +161,12 @@ function optionsOf({ below, title, decorator, components }: Generation): Fastify
 
 const ANY_CALL: readonly ErrorCode[] = ['UNAUTHORIZED', 'INSUFFICIENT_PERMISSIONS', 'RATE_LIMITED'];
 
-/** Adds what each operation can end in. Not as schemas of routes: errors are serialised by themselves. */
+/**
+ * Adds the errors of each operation. They are not in the routes' schemas, because errors are serialised
+ * separately.
+ */
 function withErrors(document: object, errors: object): object {
-  // A copy: routes are validated by the same schemas.
+  // Copy the document, because its schemas also validate the routes.
   const { paths, components, ...rest } = JSON.parse(JSON.stringify(document)) as {
     paths: Record<string, Record<string, Operation>>;
     components: object;
@@ -176,7 +187,10 @@ function withErrors(document: object, errors: object): object {
   return { ...rest, components: { ...components, ...errors }, paths };
 }
 
-/** A field with a default need not be sent: validation fills it in, so the code always sees it. */
+/**
+ * Makes fields with a default optional in the document: validation fills them in, so the code always sees
+ * them.
+ */
 function requireNoDefaults(schema: Schema): void {
   const { required, properties = {}, items } = schema;
   if (required) schema.required = required.filter((name) => properties[name]?.default === undefined);

@@ -14,12 +14,14 @@ declare module 'fastify' {
     call: Call | undefined;
   }
   interface FastifyContextConfig {
-    /** The operation that the route is for. */
+    /** The operation that the route serves. */
     operation?: Operation;
   }
 }
 
-/** Adds the routes of each operation, whose answers need all hooks: it comes after them. */
+/**
+ * Adds the routes of each operation. Call it after all hooks are registered, because the routes need them.
+ */
 export function register(app: App, operations: readonly Operation[], services: Services): void {
   for (const operation of operations) {
     const { name, bodyBytesMax, v2 } = operation;
@@ -53,7 +55,10 @@ export function register(app: App, operations: readonly Operation[], services: S
   }
 }
 
-/** Returns the call of a request whose permissions have been checked, where the operation does not do that itself. Rejects with ApiError. */
+/**
+ * Returns the call of a request after checking its permissions, unless the operation does so itself. Rejects
+ * with ApiError.
+ */
 async function withAuthorization(
   operation: Operation,
   { call }: FastifyRequest,
@@ -64,7 +69,9 @@ async function withAuthorization(
   return call;
 }
 
-/** The operation as Fastify validates and serialises it, and as the reference documents it. */
+/**
+ * Returns the schema by which Fastify validates and serialises the operation and the reference documents it.
+ */
 function schemaOf(operation: Operation) {
   const { name, id, request, response, summary, description } = operation;
   return {
@@ -74,7 +81,7 @@ function schemaOf(operation: Operation) {
   };
 }
 
-/** The same of its form in the second generation of the interface. */
+/** Returns the same for the operation's form in version 2 of the interface. */
 function schemaOfFace(operation: Operation, face: Face) {
   const { name = operation.name, summary = operation.summary, description = operation.description } = face;
   return {

@@ -2,18 +2,18 @@ import ajvCompiler from '@fastify/ajv-compiler';
 import serializerCompiler from '@fastify/fast-json-stringify-compiler';
 import type { FastifySchemaCompiler, FastifySerializerCompiler } from 'fastify';
 
-/** Fastify's defaults would coerce types and drop unknown fields, and so promise what we do not do. */
+/** Fastify's defaults would coerce types and drop unknown fields, contrary to the contract. */
 const RULES = { coerceTypes: false, removeAdditional: false, useDefaults: true, allErrors: false } as const;
-/** The schemas are constants, and the tests hold the document that is made of them to OpenAPI's own schema. */
+/** The schemas are constants, and tests check the resulting document against OpenAPI's own schema. */
 const customOptions = { ...RULES, validateSchema: false } as const;
 
-// One each for the process: servers that ask for the same schema share what it was compiled to.
+// One of each per process: servers with the same schema share the compiled result.
 const validators = ajvCompiler()({}, { customOptions });
 const serializers = serializerCompiler()();
 
 /**
- * Makes what checks a request by its schema. It compiles at the route's first call, as `serializerAtFirstCall` does: to
- * compile all of them was a third of a control plane's start.
+ * Returns a validator that compiles its schema at the first call of its route: compiling all of them took a
+ * third of a control plane's start.
  */
 export const validatorAtFirstCall: FastifySchemaCompiler<object> = ({ schema }) => {
   let cache: ReturnType<typeof validators> | undefined;
@@ -26,7 +26,7 @@ export const validatorAtFirstCall: FastifySchemaCompiler<object> = ({ schema }) 
   return validate;
 };
 
-/** Makes what writes a response by its schema. */
+/** Returns a serializer that compiles its schema at the first call of its route. */
 export const serializerAtFirstCall: FastifySerializerCompiler<object> = (route) => {
   let cache: ReturnType<typeof serializers> | undefined;
   return (data) => {

@@ -1,4 +1,7 @@
-/** Headers of every answer. Strict-Transport-Security is a promise for a whole domain, which whoever speaks TLS in front may make. */
+/**
+ * Headers of every response. Strict-Transport-Security is a promise for a whole domain, so it is left to the
+ * proxy that terminates TLS.
+ */
 export const SECURITY_HEADERS = {
   'content-security-policy': "default-src 'none';base-uri 'none';form-action 'none';frame-ancestors 'none'",
   'cross-origin-opener-policy': 'same-origin',

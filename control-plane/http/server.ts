@@ -14,12 +14,13 @@ import { readJson } from './json-body.ts';
 import type { HttpLimits } from './limits.ts';
 import { serializerAtFirstCall, validatorAtFirstCall } from './schema-compilers.ts';
 
-/** The Fastify instance with our defaults, which routes are added to. */
+/** The Fastify instance with our defaults, to which routes are added. */
 export type App = ReturnType<typeof createApp>;
 
 /**
- * Fastify with the contract's rules: strict validation, one error shape on every path, a request id on all.
- * @param isSecret tells whether a client's own id must not be written down
+ * Creates a Fastify server with the contract's rules: strict validation, one shape of errors on every path, a
+ * request id on every response.
+ * @param isSecret tells whether a request id that a client sent is a secret and must not be logged
  */
 export function createServer(
   config: HttpLimits,
@@ -66,7 +67,8 @@ function createApp(config: HttpLimits, log: FastifyBaseLogger, isSecret: (text: 
     exposeHeadRoutes: false,
     http: {
       maxHeaderSize: config.HEADER_BYTES_MAX,
-      // Node takes the longer of the two for the whole request, and has 60 s for the head by itself; and it looks every 30 s.
+      // Node takes the longer of the two for the whole request, has a separate 60 s default for the head, and
+      // checks only every 30 s.
       headersTimeout: config.REQUEST_TIMEOUT_MS,
       connectionsCheckingInterval: 1000,
     },
@@ -75,10 +77,10 @@ function createApp(config: HttpLimits, log: FastifyBaseLogger, isSecret: (text: 
   }).withTypeProvider<TypeBoxTypeProvider>();
 }
 
-/** Answers what comes to the server and never becomes a request of Fastify's. */
+/** Answers requests that the server receives but that never reach Fastify's routes. */
 function answerWithoutRequest({ server }: App, log: FastifyBaseLogger): void {
-  // Emitted for a connection that could not be accepted, as when there are too many open files. Without a listener the process
-  // would end.
+  // Emitted if a connection could not be accepted, for example because too many files are open. Without a
+  // listener the process would end.
   server.on('error', (err) => server.listening && log.error({ err }, 'a connection was not accepted'));
   server.on('checkExpectation', (_request, response) => {
     const requestId = newRequestId();
@@ -89,7 +91,7 @@ function answerWithoutRequest({ server }: App, log: FastifyBaseLogger): void {
     response.writeHead(ERRORS.EXPECTATION_FAILED[0], head).end(body);
   });
   server.on('connect', (_request, socket) => {
-    // Node has let go of it: an error that nobody listens to would end the process.
+    // Node no longer handles this socket's errors: an error without a listener would end the process.
     socket.on('error', () => socket.destroy());
     answerRaw(socket, 'NOT_FOUND', 'no such path');
   });
@@ -113,7 +115,7 @@ function logRequests(app: App, log: FastifyBaseLogger): void {
   });
 }
 
-/** Answers 404 where there is no such path, 405 where it takes another method. */
+/** Answers 404 if the path does not exist, 405 if it takes another method. */
 function refuseOtherPaths(app: App): void {
   const methods = new Map<string, string>();
   app.addHook('onRoute', ({ url, method }) => void methods.set(url, String(method)));
@@ -124,14 +126,14 @@ function refuseOtherPaths(app: App): void {
     return new ApiError('METHOD_NOT_ALLOWED', `this path takes ${methodNames} only`);
   };
   app.addHook('preParsing', (request, reply, payload, done) => {
-    // The body sent to a path that does not exist plays no part in the answer.
+    // The body of a request to an unknown path does not affect the answer.
     if (request.is404) done(noSuchPath(request, reply));
     else done(null, payload);
   });
   app.setNotFoundHandler((request, reply) => answerError(noSuchPath(request, reply), request, reply));
 }
 
-/** Groups of operations of the hosted service that are about its hosting. */
+/** Groups of operations of the hosted service that concern its hosting. */
 const HOSTING =
   /^\/v2\/(apps|deployments?|deploy|domains|environments|gateway|github|internal|portal|projects)\./;
 

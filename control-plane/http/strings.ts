@@ -1,9 +1,9 @@
 import { ApiError } from '#shared/contract/errors.ts';
 
-/** The form of a string that can be stored exactly as it was sent. */
+/** The rule for strings that can be stored exactly as they were sent. */
 const RULE = 'must be well-formed Unicode';
 
-/** Throws BAD_REQUEST naming the field in which, at any depth, a string or a name is not well-formed. */
+/** Throws BAD_REQUEST that names the field in which a string or a name, at any depth, is not well-formed. */
 export function checkStrings(body: unknown): void {
   if (typeof body !== 'object' || body === null) return;
   for (const [field, value] of Object.entries(body)) {
@@ -12,7 +12,7 @@ export function checkStrings(body: unknown): void {
   }
 }
 
-/** Without recursion: how deep a body may be is judged later. */
+/** Tells whether all strings are well-formed. Not recursive, because the depth of a body is checked later. */
 function isWellFormed(whole: unknown): boolean {
   const stack = [whole];
   while (stack.length > 0) {

@@ -4,7 +4,10 @@ import type { App } from '../server.ts';
 import type { Connections } from './connections.ts';
 import type { RateLimits } from './rate-limits.ts';
 
-/** Finds out who asks, before anything else of a call is looked at, and holds callers and strangers to their rate limits. */
+/**
+ * Identifies the caller before anything else of a call is processed, and applies rate limits to callers and
+ * strangers.
+ */
 export function authenticate(
   app: App,
   parts: { rootKeys: RootKeys; connections: Connections; rates: RateLimits },

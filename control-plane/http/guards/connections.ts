@@ -3,27 +3,31 @@ import { BlockList, isIPv6, type Server, type Socket } from 'node:net';
 import { normalizeIP } from '@fastify/rate-limit';
 import type { HttpLimits } from '../limits.ts';
 
-/** Longest time that the client of a refused connection has to close its side before it is cut, ms. */
+/** Time that the client of a refused connection has to close its side before the connection is cut, ms. */
 export const LINGER_MS = 1000;
 
-/** The bound for which a connection was closed: that of one address, of all strangers, or of everybody together. */
+/** The limit for which a connection was closed: per address, for all strangers, or for all connections. */
 export type ConnectionBound = 'address' | 'strangers' | 'all';
 
 interface Connection {
   readonly socket: Socket;
-  /** The address that it counts for: of IPv6 the first 64 bits. undefined = a trusted proxy's, which counts for none. */
+  /**
+   * The address that the connection counts for; for IPv6, its first 64 bits. undefined = a trusted proxy,
+   * which does not count.
+   */
   readonly source: string | undefined;
-  /** True until a call with a valid root key has come on it. */
+  /** True until a call with a valid root key arrives on it. */
   isStranger: boolean;
-  /** Requests that are not answered. */
+  /** Number of unanswered requests. */
   requests: number;
 }
 
 /**
- * Bounds the connections of a server so that strangers cannot keep admins out. A connection is a stranger's until a call
- * with a valid root key comes on it, and again after one without; those of trusted proxies are nobody's. Strangers have
- * at most half of all. A new connection is let in as long as another can be closed for it: the oldest stranger's of the
- * address that has most of them, or else one that waits for nothing. So an admin gets in, however many stay silent.
+ * Bounds the connections of a server so that strangers cannot keep admins out. A connection is a stranger's
+ * until a call with a valid root key arrives on it, and again after a call without one. Connections of
+ * trusted proxies are never strangers'. Strangers may have at most half of all connections. At a limit, a new
+ * connection is accepted if another can be closed for it: the oldest connection of the stranger address that
+ * has the most, or else an idle one. So an admin gets in, however many silent connections there are.
  */
 export class Connections {
   readonly #limits: HttpLimits;
@@ -31,15 +35,15 @@ export class Connections {
   readonly #closed: (bound: ConnectionBound) => void;
   readonly #proxies = new BlockList();
   readonly #bySocket = new WeakMap<object, Connection>();
-  /** Strangers' by their source, the oldest first. */
+  /** Strangers' connections by source, the oldest first. */
   readonly #strangers = new Map<string, Set<Connection>>();
-  /** All others, the one whose last call is the longest ago first. */
+  /** All other connections; the one whose last call is longest ago comes first. */
   readonly #admitted = new Set<Connection>();
-  /** Number of each source's, strangers' or not. */
+  /** Number of connections of each source, strangers' or not. */
   readonly #perSource = new Map<string, number>();
   #strangersCount = 0;
 
-  /** @param closed told of each connection that was closed because there were too many */
+  /** @param closed is called for each connection that was closed because of a limit */
   constructor(limits: HttpLimits, closed: (bound: ConnectionBound) => void) {
     this.#limits = limits;
     this.#strangersMax = Math.ceil(limits.CONNECTIONS_MAX / 2);
@@ -52,12 +56,12 @@ export class Connections {
     }
   }
 
-  /** Connections on which no call with a valid root key has come. */
+  /** Number of connections on which no call with a valid root key has arrived. */
   get strangers(): number {
     return this.#strangersCount;
   }
 
-  /** All others. */
+  /** Number of all other connections. */
   get admitted(): number {
     return this.#admitted.size;
   }
@@ -73,7 +77,7 @@ export class Connections {
     });
   }
 
-  /** Takes note of whether a call on this connection came with a valid root key. */
+  /** Records whether a call on this connection came with a valid root key. */
   classify(socket: object, isAdmin: boolean): void {
     const connection = this.#bySocket.get(socket);
     if (!connection || !this.#leave(connection)) return;
@@ -82,7 +86,7 @@ export class Connections {
   }
 
   #add(socket: Socket): void {
-    // Node remembers an address that was asked for; of a caller who has hung up by then there is none to be had.
+    // Read the address now, because Node then remembers it; after a caller hangs up, it is not available.
     const address = socket.remoteAddress ?? '';
     const isProxy = address !== '' && this.#proxies.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
     const source = isProxy ? undefined : normalizeIP(address);
@@ -105,7 +109,10 @@ export class Connections {
       this.#closeOne('all', newcomer, this.#mostOfOneSource());
   }
 
-  /** Closes the first of these strangers' but the newcomer, or else an idle one, or else the newcomer. */
+  /**
+   * Closes the oldest of these strangers' connections except the newcomer, or else an idle one, or else the
+   * newcomer.
+   */
   #closeOne(
     bound: ConnectionBound,
     newcomer: Connection,
@@ -116,7 +123,7 @@ export class Connections {
     const victim = oldest === newcomer ? (this.#idle(source) ?? newcomer) : oldest;
     this.#closed(bound);
     this.#remove(victim);
-    // The kernel would keep a silent stranger's for a minute more.
+    // Otherwise the kernel would keep a silent connection for another minute.
     if (victim.isStranger) victim.socket.resetAndDestroy();
     else victim.socket.destroy();
   }
@@ -141,7 +148,7 @@ export class Connections {
     this.#strangersCount++;
   }
 
-  /** @returns false where it is gone already */
+  /** @returns false if the connection has already left */
   #leave(connection: Connection): boolean {
     const { source = '', isStranger } = connection;
     if (!isStranger) return this.#admitted.delete(connection);

@@ -6,13 +6,13 @@ import type { App } from '../server.ts';
 
 const SAMPLE_MS = 500;
 
-/** Of a route, as its `config`: it is answered under load too. */
+/** A route's `config` for routes that are answered even under load. */
 export const neverShed = { pressureHandler: () => undefined };
 
 /**
- * Security headers on every answer, and 503 for new calls while the event loop goes on lagging, before anything is
- * spent on them.
- * @param options.delayMsMax mean delay of the event loop from which on calls are refused; 0 = never
+ * Adds security headers to every response. While the event loop lags, refuses new calls with 503 before they
+ * cost anything.
+ * @param options.delayMsMax mean delay of the event loop above which calls are refused; 0 = never
  */
 export async function protect(
   app: App,
@@ -28,7 +28,7 @@ export async function protect(
   await app.register(underPressure, {
     maxEventLoopDelay: options.delayMsMax,
     sampleInterval: SAMPLE_MS,
-    // One pause of the process shows in one sample, and is over by then; load shows in the next one too.
+    // A single pause of the process shows in one sample and is then over; load shows in the next sample too.
     pressureHandler: async () => {
       const nowMs = clock.monotonicMs();
       if (nowMs - seenMs > 2 * SAMPLE_MS) sinceMs = nowMs;

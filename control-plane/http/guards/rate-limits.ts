@@ -11,23 +11,29 @@ import type { App } from '../server.ts';
 const countScript = new Script(new URL('../../redis/lua/callers/count-call.lua', import.meta.url));
 
 const WINDOW_MS = 60_000;
-/** Most addresses over their limit that are remembered; calls from further ones are counted at Redis each time. */
+/**
+ * Maximum number of remembered addresses over their limit; calls from other addresses are counted in Redis
+ * each time.
+ */
 const ADDRESSES_MAX = 10_000;
 
-/** The limits on callers. Each rejects with RATE_LIMITED, after setting `Retry-After`. */
+/**
+ * Limits on callers. Each method sets `Retry-After` and rejects with RATE_LIMITED if the limit is exceeded.
+ */
 export interface RateLimits {
-  /** To be asked for each call with a valid root key. */
+  /** Counts a call with a valid root key. */
   countCall(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** To be asked for each call without one. */
+  /** Counts a call without a valid root key. */
   countFailure(request: FastifyRequest, reply: FastifyReply): Promise<void>;
 }
 
 /**
- * Counts calls in Redis, for all control planes together: of a root key, those that read and those that change each by
- * themselves, so that whoever lists too much can still disable a key; and of an address, those without a valid root key.
- * An address over its limit is still let in with one, or somebody behind the same proxy could lock it out. Where Redis
- * does not count, everybody is let through: a limit must not become the outage that it is there to prevent.
- * @param options.callsMax of each kind per root key and minute; 0 = no limit
+ * Counts calls in Redis, for all control planes together. For each root key, reads and changes are counted
+ * separately, so that a caller who lists too much can still disable a key. For each address, calls without a
+ * valid root key are counted. An address over its limit may still call with a valid root key; otherwise one
+ * client behind a proxy could lock out the others. If Redis cannot count, every call is let through: a limit
+ * must not cause the outage that it should prevent.
+ * @param options.callsMax per root key, kind and minute; 0 = no limit
  * @param options.failuresMax per address and minute; 0 = no limit
  */
 export async function limitRates(
@@ -90,11 +96,14 @@ export async function limitRates(
   };
 }
 
-/** Addresses that are over their limit, the first remembered first: a flood from one costs Redis nothing. */
+/**
+ * Addresses over their limit, the first remembered first, so that a flood from one address costs Redis
+ * nothing.
+ */
 class OverLimit {
   readonly #untilMs = new Map<string, number>();
 
-  /** When the minute of an address ends; 0 = it is not remembered. */
+  /** When the minute of an address ends; 0 = the address is not remembered. */
   untilMs(address: string): number {
     return this.#untilMs.get(address) ?? 0;
   }

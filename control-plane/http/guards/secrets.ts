@@ -4,16 +4,17 @@ import type { BootstrapKeys } from '../../redis/bootstrap-keys.ts';
 import type { Keys } from '../../redis/keys/keys.ts';
 import type { App } from '../server.ts';
 
-/** Fields that hold what a caller likes, a secret, or its hash. */
+/** Fields that may contain anything, a secret, or the hash of a secret. */
 const FREE = new Set(['meta', 'key', 'sha256']);
-/** Fields with ids that callers choose, so that something new may be written down under them. */
+/** Fields with ids that callers choose, which may become part of new records. */
 const CALLER_IDS = new Set(['apiId', 'externalId', 'ownerId', 'slug']);
-/** Shorter texts are no secrets: root keys of the configuration, and keys that were made elsewhere. */
+/** Minimum lengths of secrets: root keys of the configuration, and keys that were made elsewhere. */
 const LENGTH_MIN = { bootstrap: 32, foreign: 16 };
 
 /**
- * Refuses calls that have a secret where an id or a name belongs, before anything of them is written down: keys and root
- * keys of our format by their checksum, root keys of the configuration, and keys that were made elsewhere and imported.
+ * Refuses calls with a secret in the place of an id or a name, before any part of the call is recorded. It
+ * recognises keys and root keys in our format by their checksum, and also root keys of the configuration and
+ * imported keys.
  */
 export function refuseSecrets(
   app: App,
@@ -30,12 +31,14 @@ export function refuseSecrets(
   });
 }
 
-/** Tells whether a text is a key or a root key of our format, or a root key of the configuration. */
+/** Tells whether a text is a key or a root key in our format, or a root key of the configuration. */
 export const isOurs = (text: string, bootstrapKeys: BootstrapKeys): boolean =>
   isWellFormed(text) ||
   (text.length >= LENGTH_MIN.bootstrap && bootstrapKeys.idOf(hashSecret(text)) !== undefined);
 
-/** Yields the texts of a request, each after the name of the field that holds it, or the list of them; however deep it is. */
+/**
+ * Yields every string of a request, at any depth, with the name of the field that contains it or its list.
+ */
 function* textsIn(body: object): Generator<readonly [field: string, text: string]> {
   const open: [field: string, value: unknown][] = [['body', body]];
   for (let each = open.pop(); each !== undefined; each = open.pop()) {

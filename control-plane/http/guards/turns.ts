@@ -8,9 +8,10 @@ interface TurnLimits {
 }
 
 /**
- * Runs at most `atOnce` calls of one root key at once. A call counts until it is answered, or has written and waits for
- * verifiers. Redis does one thing at a time: more at once would make no caller faster, and others slower.
- * @param onRefusal told of each call that found no place to wait; it is answered RATE_LIMITED
+ * Runs at most `atOnce` calls of one root key at the same time. A call counts until it is answered, or has
+ * written and only waits for verifiers. Redis does one thing at a time, so more concurrent calls would speed
+ * up no caller and slow down others.
+ * @param onRefusal is called for each call that finds the queue full and is answered RATE_LIMITED
  */
 export function takeTurns(app: App, limits: TurnLimits, onRefusal: () => void): void {
   const turns = new Turns(limits);
@@ -24,7 +25,7 @@ export function takeTurns(app: App, limits: TurnLimits, onRefusal: () => void): 
     }
     call.turn = await turn;
   });
-  // `onResponse` would not come for a client that has gone.
+  // `onResponse` would not fire for a client that has gone.
   app.addHook('onSend', ({ call }, _reply, payload, done) => {
     call?.giveTurnBack();
     done(null, payload);
@@ -32,8 +33,8 @@ export function takeTurns(app: App, limits: TurnLimits, onRefusal: () => void): 
 }
 
 /**
- * Bounds how many calls of one caller run at once; its further calls wait, in order. A flood of one caller so puts
- * little before Redis, and the calls of others do not wait behind it.
+ * Bounds how many calls of one caller run at the same time; further calls wait in order. So a flood from one
+ * caller sends little to Redis, and other callers do not wait behind it.
  */
 export class Turns {
   readonly #limits: TurnLimits;
@@ -44,8 +45,8 @@ export class Turns {
   }
 
   /**
-   * Resolves when it is the caller's turn, with what gives the turn back; more than once has no effect.
-   * @returns undefined where so many of the caller's wait already
+   * Resolves when it is the caller's turn, to a function that ends the turn; calling it again has no effect.
+   * @returns undefined if too many calls of the caller are waiting
    */
   take(caller: string): Promise<() => void> | undefined {
     const line = this.#callers.get(caller) ?? { running: 0, waiting: [] };
@@ -58,7 +59,7 @@ export class Turns {
     return new Promise((resolve) => line.waiting.push(() => resolve(this.#giveBack(caller, line))));
   }
 
-  /** Makes what gives one turn back, to whoever waits the longest. */
+  /** Returns a function that ends one turn and starts that of the call that has waited longest. */
   #giveBack(caller: string, line: { running: number; readonly waiting: (() => void)[] }): () => void {
     let isTaken = true;
     return () => {

@@ -1,7 +1,10 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import { ALIASES, type Alias } from '#shared/contract/key-record.ts';
 
-/** The fields of a request, each by its own name. Throws BAD_REQUEST where two names of one say different things. */
+/**
+ * Renames aliases in a request to the fields' own names. Throws BAD_REQUEST if two names of a field have
+ * different values.
+ */
 export function withoutAliases<Given extends object>(request: Given): Omit<Given, Alias> {
   const fields: Record<string, unknown> = Object.fromEntries(Object.entries(request));
   for (const [alias, name] of Object.entries(ALIASES)) {

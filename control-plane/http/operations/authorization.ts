@@ -6,7 +6,7 @@ import type { Call } from './call.ts';
 import { MaskedNotFound } from './masked-not-found.ts';
 import type { Operation } from './operation.ts';
 
-/** Throws unless the caller has the permissions of the operation, and notes the API that the call is on. */
+/** Throws unless the caller has the operation's permissions, and notes the API of the call. */
 export async function authorize({ permissions }: Operation, call: Call, keys: Keys): Promise<void> {
   const { apiId, keyId } = call.request as { readonly apiId?: string; readonly keyId?: string };
   const ofKey = apiId === undefined && keyId !== undefined;
@@ -23,7 +23,10 @@ export async function authorize({ permissions }: Operation, call: Call, keys: Ke
   }
 }
 
-/** Throws NOT_FOUND where the caller may do nothing on this API, INSUFFICIENT_PERMISSIONS where not this. */
+/**
+ * Throws NOT_FOUND if the caller has no permission on this API, INSUFFICIENT_PERMISSIONS if only this one is
+ * missing.
+ */
 export function requireApi(caller: Caller, apiId: string, action: ApiAction, subject = `api ${apiId}`): void {
   if (!caller.permissions.touches(apiId))
     throw new MaskedNotFound(`${subject} not found`, 'INSUFFICIENT_PERMISSIONS');
@@ -38,7 +41,7 @@ function requireRoot(caller: Caller, action: RootAction): void {
   }
 }
 
-/** The API of a key; a key of an API that the caller has nothing to do with is not there. */
+/** The API of a key. Throws NOT_FOUND if the id is unknown. */
 async function apiOfKey(call: Call, keyId: string, keys: Keys): Promise<string> {
   const apiId = await keys.apiOf(keyId);
   if (apiId === undefined) throw absence(call.caller, `key ${keyId}`);
@@ -46,18 +49,19 @@ async function apiOfKey(call: Call, keyId: string, keys: Keys): Promise<string> 
   return apiId;
 }
 
-/** The NOT_FOUND of something that could be on an API that the caller does not see. */
+/** The NOT_FOUND error for something that could be in an API that the caller may not see. */
 export const absence = ({ permissions }: Caller, subject: string): ApiError =>
   permissions.touchesAll()
     ? new ApiError('NOT_FOUND', `${subject} not found`)
     : new MaskedNotFound(`${subject} not found`, 'NOT_FOUND');
 
-/** The NOT_FOUND of an API that the caller may know of. */
+/** The NOT_FOUND error for an API that the caller may know of. */
 export const apiNotFound = (apiId: string): ApiError => new ApiError('NOT_FOUND', `api ${apiId} not found`);
 
 /**
- * The NOT_FOUND of a key whose id leads to an API that has no record of it. Deleting takes the id away too, so that,
- * unless a delete is under way, Redis lost the record and verifiers may go on by what they have in memory.
+ * The NOT_FOUND error for a key whose id leads to an API without a record of it. A deletion also removes the
+ * id; so, unless a deletion is under way, Redis has lost the record, and verifiers may still use the state in
+ * their memory.
  */
 export async function recordNotFound(keys: Keys, apiId: string, keyId: string): Promise<ApiError> {
   const message = `key ${keyId} not found`;

@@ -16,37 +16,40 @@ import type { Caller } from '../../redis/root-keys.ts';
 
 /** The facts of a call that are known when it arrives. */
 type Arrival = Pick<AuditEvent, 'time' | 'requestId' | 'traceId' | 'operation'> & {
-  /** Address of the caller, taken on arrival: after a hang-up the connection has none. */
+  /** Address of the caller, read on arrival: after a hang-up the connection has no address. */
   readonly address: string;
 };
 
-/** The audit log, as far as it is written to. */
+/** The writing half of the audit log. */
 type Recorder = Pick<Audit, 'record' | 'recordAll'>;
 
 /** One of many keys that a call changes. */
 export interface AuditedKey {
   readonly keyId: string;
-  /** `SERVICE_UNAVAILABLE`: it may have been changed. */
+  /** `SERVICE_UNAVAILABLE`: the key may have been changed. */
   readonly outcome: 'OK' | 'SERVICE_UNAVAILABLE';
   readonly effect: AuditedEffect;
 }
 
-/** One management call, from its arrival to its answer: who asks, for what, and what the audit log is to say of it. */
+/**
+ * One management call, from its arrival to its response: the caller, the request, and notes for the audit
+ * log.
+ */
 export class Call<Request = unknown> {
   readonly address: string;
   readonly log: Pick<Logger, 'warn'>;
-  /** The body or the query; before the handler runs, as it was sent. */
+  /** The body or the query; as it was sent until the handler runs. */
   request: Request;
-  /** The API that it acts on, as authorization found it. */
+  /** The API that the call acts on, as authorization found it. */
   apiId = '';
-  /** Ends its turn, so that the next call of the same root key begins; set when the turn begins. */
+  /** Ends the call's turn, so that the next call of the same root key begins; set when the turn begins. */
   turn: (() => void) | undefined;
-  /** True once the handler runs: from then on an outage leaves the outcome unknown. */
+  /** True once the handler runs: from then on, an outage leaves the outcome unknown. */
   isLetThrough = false;
   #caller: Caller | undefined;
   #subjectNotes: Subject = {};
   #effect: AuditedEffect = {};
-  /** Settles when it is recorded as done, where it has written what it was asked for. */
+  /** Settles when a call that has made its change is recorded as done. */
   #writeRecord: Promise<void> | undefined;
   #recordedKeys = Promise.resolve();
   readonly #arrival: Arrival;
@@ -66,7 +69,7 @@ export class Call<Request = unknown> {
     this.log = parts.log;
   }
 
-  /** The root key that asks. Throws before authentication. */
+  /** The root key of the caller. Throws before authentication. */
   get caller(): Caller {
     if (!this.#caller) throw new Error('a call was not behind authentication');
     return this.#caller;
@@ -76,28 +79,33 @@ export class Call<Request = unknown> {
     this.#caller = caller;
   }
 
-  /** The caller's id; undefined before authentication. */
+  /** The id of the caller's root key; undefined before authentication. */
   get rootKeyId(): string | undefined {
     return this.#caller?.rootKeyId;
   }
 
-  /** Lets the next call of the same root key begin: this one has written what it writes, and waits for others. */
+  /**
+   * Lets the next call of the same root key begin, because this one has written and only waits for others.
+   */
   giveTurnBack(): void {
     this.turn?.();
   }
 
-  /** Adds to what the audit log is to say of the call. */
+  /** Adds notes for the audit log. */
   note(on: Subject, effect: AuditedEffect = {}): void {
     this.#subjectNotes = { ...this.#subjectNotes, ...on };
     this.#effect = { ...this.#effect, ...effect };
   }
 
-  /** Records the call, which has written its change, while it waits until that is complete. */
+  /** Records a call that has written its change, while it waits for completion. */
   recordWrite(): void {
     this.#writeRecord = this.#audit.record('done', this.#event('OK', this.#subject(), this.#effect));
   }
 
-  /** Records keys that the call changed, or may have, after those of before; resolves when all of them are recorded. */
+  /**
+   * Records keys that the call changed or may have changed, after those recorded before; resolves when all
+   * are recorded.
+   */
   recordKeys(keys: readonly AuditedKey[] = []): Promise<void> {
     if (keys.length === 0) return this.#recordedKeys;
     const { apiId } = this.#subject();
@@ -108,7 +116,10 @@ export class Call<Request = unknown> {
     return this.#recordedKeys;
   }
 
-  /** For a change that was written: gives the turn back, and records what was before, and what is now; nothing where it was deleted. */
+  /**
+   * Returns a callback for a written change: it ends the turn and records the fields before and after the
+   * change. Without `fields`, the key was deleted.
+   */
   recordChange(fields?: StoredFields, credits?: CreditsChange) {
     return (entry: Pick<LogEntry, 'sequence' | 'before'>) => {
       this.giveTurnBack();
@@ -118,12 +129,15 @@ export class Call<Request = unknown> {
     };
   }
 
-  /** Records how the call ended, unless that was recorded when it had written; resolves when all of it is recorded. */
+  /**
+   * Records how the call ended, unless its success was already recorded; resolves when everything is
+   * recorded.
+   */
   async recordEnd(kind: AuditKind, outcome: AuditEvent['outcome']): Promise<void> {
     await this.recordKeys();
     await this.#writeRecord;
     if (this.#writeRecord !== undefined && outcome === 'OK') return;
-    // Where Redis does not say whether there is the API of a refused call, there is none.
+    // If Redis does not say whether the API of a refused call exists, assume that it does not.
     const apiId = this.#textOf('apiId') ?? '';
     const isApi =
       kind === 'done' || (API_ID.test(apiId) && (await this.#apis.isKnown(apiId).catch(() => false)));
@@ -137,8 +151,8 @@ export class Call<Request = unknown> {
   }
 
   /**
-   * The ids that the caller sent, which may not have been judged yet, and those that were noted.
-   * @param isApi whether there is an API of the id that was sent
+   * The ids that the caller sent, perhaps before validation, and those that were noted.
+   * @param isApi whether an API with the id that was sent exists
    */
   #subject(isApi = true): Subject {
     const ids = (['apiId', 'keyId', 'rootKeyId', 'roleId', 'identityId'] as const).flatMap((name) => {
@@ -154,7 +168,7 @@ export class Call<Request = unknown> {
   }
 }
 
-/** The fields of a key before a change and after it; none after it where it was deleted. */
+/** Returns the fields of a key before and after a change; only those before if the key was deleted. */
 export function effectOf(
   { sequence, before }: Pick<LogEntry, 'sequence' | 'before'>,
   fields?: StoredFields,

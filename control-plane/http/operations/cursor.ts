@@ -1,16 +1,17 @@
 import { ApiError } from '#shared/contract/errors.ts';
 
 /**
- * A place in a listing, which clients hand back as it is. They can decode it: it may hold only what the same caller is told
- * anyway.
+ * Encodes a place in a listing, which clients send back unchanged. They can decode it, so it may contain only
+ * what the same caller may know anyway.
  */
 export function makeCursor(place: string): string {
   return Buffer.from(place).toString('base64url');
 }
 
 /**
- * The matched parts of the place in a cursor. Throws BAD_REQUEST where it is of another listing.
- * @param listing the operation that gives such cursors, as clients call it
+ * Decodes a cursor and returns the matched groups of its place. Throws BAD_REQUEST if it belongs to another
+ * listing.
+ * @param listing the name of the operation that returns such cursors, as clients call it
  */
 export function openCursor(cursor: string, place: RegExp, listing: string): readonly string[] {
   const match = place.exec(Buffer.from(cursor, 'base64url').toString());

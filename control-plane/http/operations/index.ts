@@ -46,7 +46,7 @@ import { createRootKey } from './root-keys/create-root-key.ts';
 import { listRootKeys } from './root-keys/list-root-keys.ts';
 import { updateRootKey } from './root-keys/update-root-key.ts';
 
-/** All that can be asked of the control plane, in the order in which the reference shows it. */
+/** All operations of the control plane, in the order of the reference. */
 export const operations = [
   createKey,
   updateKey,

@@ -1,8 +1,9 @@
 import { ApiError } from '#shared/contract/errors.ts';
 
 /**
- * NOT_FOUND for a caller who does not see every API: either nothing is there, or a permission is missing. Only the audit
- * log says which. Both leave an event; otherwise the time of the answer would tell them apart.
+ * NOT_FOUND for a caller who may not see every API: either there is no such thing, or a permission is
+ * missing. Only the audit log says which. Both cases record an event; otherwise the response time would tell
+ * them apart.
  */
 export class MaskedNotFound extends ApiError {
   /** Outcome in the audit log. */

@@ -1,12 +1,12 @@
 import { ApiError } from '#shared/contract/errors.ts';
 
 const BYTES_MAX = 8192;
-/** Common JSON parsers accept this depth; verifiers hand metas to programs of every kind. */
+/** Common JSON parsers accept this depth; verifiers pass metas on to programs of every kind. */
 const DEPTH_MAX = 32;
 
-/** Throws BAD_REQUEST where a meta is too deep or too long, or has a number that JSON cannot hold. */
+/** Throws BAD_REQUEST if a meta is too deep or too long, or has a number that JSON cannot represent. */
 export function checkMeta(meta: object): void {
-  // Depth first: JSON.stringify is recursive and fails on its own where the meta is too deep.
+  // Check the depth first: JSON.stringify is recursive and would fail on a deep meta.
   if (isDeeper(meta, DEPTH_MAX)) {
     throw new ApiError('BAD_REQUEST', `meta: must be at most ${DEPTH_MAX} levels deep`);
   }
@@ -22,7 +22,7 @@ function isDeeper(value: unknown, levels: number): boolean {
   return levels === 0 || Object.values(value).some((part) => isDeeper(part, levels - 1));
 }
 
-/** Tells whether there is a number that was read as infinite, and would be written as null. */
+/** Tells whether there is a number that was parsed as infinite, and would be written as null. */
 const hasInfinity = (value: unknown): boolean =>
   typeof value === 'object' && value !== null
     ? Object.values(value).some(hasInfinity)

@@ -5,10 +5,15 @@ import type { Call } from './call.ts';
 import type { Services } from './services.ts';
 import type { Face } from './v2/face.ts';
 
-/** A permission as documents write it: on the API that a call is about, or on what belongs to no API. */
+/**
+ * A permission as documents write it: on the API that a call concerns, or on things that belong to no API.
+ */
 export type Permission = `api.<apiId>.${ApiAction}` | `root.*.${RootAction}`;
 
-/** One thing that can be asked of the control plane. Its path, its document, its check of permissions and its audit events follow from it. */
+/**
+ * One operation of the control plane. Its path, documentation, permission check and audit events follow from
+ * this definition.
+ */
 export interface Operation<
   Name extends string = string,
   Request extends TSchema = TSchema,
@@ -16,37 +21,43 @@ export interface Operation<
   Body extends TSchema = TSchema,
   Data extends TSchema = TSchema,
 > {
-  /** `<group>.<method>`. Where the method begins with get or list, it is a GET with a query; any other is a POST with a body. */
+  /**
+   * `<group>.<method>`. A method that begins with get or list is a GET with a query; any other is a POST with
+   * a body.
+   */
   readonly name: Name;
-  /** The id in documents, where its method's name is also another's. */
+  /** The id in documents, if another group has a method of the same name. */
   readonly id?: string;
   readonly summary: string;
   readonly description: string;
-  /** Permissions that the root key needs, all of them. They are checked before `handle`, on the API of the `apiId` or the `keyId` in the request. */
+  /**
+   * All permissions that the root key needs. They are checked before `handle`, on the API of the request's
+   * `apiId` or `keyId`.
+   */
   readonly permissions: readonly [Permission, ...Permission[]];
-  /** `handle` checks the permissions, because the request alone does not tell on which API. */
+  /** True if `handle` checks the permissions, because the request alone does not determine the API. */
   readonly authorizesItself?: true;
   readonly request: Request;
   readonly response: Response;
   /** Errors of this operation besides those of every call. */
   readonly errors: readonly ErrorCode[];
-  /** A body that is taken as it is. */
+  /** A valid body. */
   readonly example?: object;
-  /** It changes nothing though it is a POST, since what it is asked about may not stand in a URL. */
+  /** True if the operation changes nothing and is a POST only because its input must not appear in a URL. */
   readonly reads?: true;
-  /** It is answered under load too, because it may be what stops a stolen key. */
+  /** True if the operation is answered even under load, because it may be what stops a stolen key. */
   readonly neverShed?: true;
-  /** Longest body, where that is not BODY_BYTES_MAX. */
+  /** Maximum size of the body, bytes, if it is not BODY_BYTES_MAX. */
   readonly bodyBytesMax?: number;
-  /** `handle` judges the parts of its body one by one, and calls `checkStrings` for each. */
+  /** True if `handle` validates the items of its body one by one, and calls `checkStrings` for each. */
   readonly checksStrings?: true;
-  /** Its form in the second generation of the interface, where it has one. */
+  /** The operation's form in version 2 of the interface, if it has one. */
   readonly v2?: Face<Static<Request>, Static<Response>, Body, Data>;
-  /** Does it. Knows neither path nor HTTP. Rejects with ApiError. */
+  /** Executes the operation. Depends on neither path nor HTTP. Rejects with ApiError. */
   handle(call: Call<Static<Request>>, services: Services): Promise<Static<Response>>;
 }
 
-/** Returns the operation as it is, with the types of its schemas. */
+/** Returns the operation unchanged, with the types of its schemas. */
 export const operation = <
   const Name extends string,
   Request extends TSchema,
@@ -57,9 +68,9 @@ export const operation = <
   definition: Operation<Name, Request, Response, Body, Data>,
 ) => definition;
 
-/** Tells whether it is a GET with a query. */
+/** Tells whether the operation is a GET with a query. */
 export const isQuery = ({ name }: Pick<Operation, 'name'>): boolean => /\.(get|list)/.test(name);
 
-/** Tells whether it changes something. */
+/** Tells whether the operation changes something. */
 export const isChange = (operation: Pick<Operation, 'name' | 'reads'>): boolean =>
   !isQuery(operation) && !operation.reads;

@@ -4,7 +4,7 @@ import { FIELDS } from '../../core/schemas/field-schemas.ts';
 
 /** Parts that requests have in common. */
 
-/** Schema of a request: an unknown field is refused. */
+/** Schema of a request that refuses unknown fields. */
 export const Fields = <Properties extends TProperties>(fields: Properties) =>
   Type.Object(fields, { additionalProperties: false });
 
@@ -14,7 +14,7 @@ export const KeyId = Type.String({
   description: "A key's id, as createKey returned it.",
 });
 export const { name: Name, externalId: ExternalId, ownerId: OwnerId } = FIELDS;
-/** The longest wait for a change: `waitMs`. */
+/** The maximum wait for a change: `waitMs`. */
 export const WaitMs = Type.Optional(
   Type.Integer({
     minimum: 0,
@@ -22,7 +22,7 @@ export const WaitMs = Type.Optional(
     description: 'Longest time to hold the answer until the change is complete, ms.',
   }),
 );
-/** A change's place in its log, in a query, whose values are texts. */
+/** A change's sequence in a query, where all values are strings. */
 export const SequenceText = Type.String({
   pattern: '^[1-9][0-9]{0,14}$',
   description: 'The `sequence` that the change answered.',
@@ -34,7 +34,7 @@ export const OperationId = (description: string) =>
 export const Prefix = (description: string) => Type.String({ pattern: '^[A-Za-z0-9_]{1,16}$', description });
 export const Bytes = (description: string) => Type.Integer({ minimum: 16, maximum: 255, description });
 
-/** Number of items in a page, as a query's text. */
+/** Number of items in a page, as a string in a query. */
 export const Limit = (items: string) =>
   Type.String({
     pattern: '^([1-9][0-9]?|100)$',
@@ -46,9 +46,9 @@ export const PageCursor = (form: { pattern: string } | { minLength: number; maxL
 
 export const Moment = (description: string) =>
   Type.Optional(Type.String({ pattern: '^[0-9]{1,15}$', description: `Unix milliseconds; ${description}` }));
-/** Unix milliseconds of a `Moment`. */
+/** Returns the Unix milliseconds of a `Moment`. */
 export const timeOf = (ms: string | undefined) => (ms === undefined ? undefined : Number(ms));
-/** The time for which counts are asked. */
+/** The period of a usage report. */
 export const period = {
   granularity: Type.Union([Type.Literal('hour'), Type.Literal('day')], {
     default: 'day',

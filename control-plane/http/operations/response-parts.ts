@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { perUsageField } from '#shared/contract/usage.ts';
 import { Id, List, Sequence, Time } from '../../core/schemas/field-schemas.ts';
 
-/** Parts that responses have in common: the single source of their serialisation and documentation. */
+/** Parts that responses have in common, from which their serialisation and documentation are made. */
 
 export const Count = (description: string) => Type.Integer({ minimum: 0, description });
 
@@ -25,7 +25,7 @@ export const Propagation = Type.Object({
   ),
 });
 const complete = { state: 'complete', by: 'acks', durable: true, verifiers: 2 };
-/** An example of a propagation that is complete. */
+/** An example of a complete propagation. */
 export const propagationExample = { ...complete, sequence: 7, waitedMs: 3.2 };
 export const PropagationResponse = Type.Object(
   { propagation: Propagation },

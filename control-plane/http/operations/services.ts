@@ -14,7 +14,7 @@ import type { Catalogue } from '../../redis/shared-log/permissions.ts';
 import type { Roles } from '../../redis/shared-log/roles.ts';
 import type { UsageView } from '../../redis/usage.ts';
 
-/** All that operations act on. */
+/** Everything that operations act on. */
 export interface Services {
   readonly apis: Apis;
   readonly audit: Audit;
@@ -31,6 +31,6 @@ export interface Services {
   readonly successors: Successors;
   readonly usage: UsageView;
   readonly view: KeyView;
-  /** The longest time for which a call of many steps goes on, milliseconds. */
+  /** Maximum duration of a call of many steps, milliseconds. */
   readonly holdMs: number;
 }

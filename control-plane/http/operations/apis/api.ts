@@ -5,13 +5,13 @@ import type { Call } from '../call.ts';
 import { Bytes, Prefix } from '../request-parts.ts';
 import { Count } from '../response-parts.ts';
 
-/** Defaults of an API's new keys, as requests have them. */
+/** An API's defaults for new keys, in requests. */
 export const DEFAULTS = {
   defaultPrefix: Prefix('The `prefix` of keys that are created without one.'),
   defaultBytes: Bytes('The `byteLength` of keys that are created without one.'),
 };
 
-/** The same as responses have them. */
+/** The same in responses. */
 export const DEFAULTS_VIEW = {
   defaultPrefix: Type.Optional(Type.String({ description: 'The `prefix` of keys created without one.' })),
   defaultBytes: Type.Optional(Type.Integer({ description: 'The `byteLength` of keys created without one.' })),
@@ -37,6 +37,6 @@ export const ApiView = Type.Object({
   ),
 });
 
-/** An API as a caller may see it: the number of its keys is for who may read them. */
+/** Returns an API as the caller may see it: the number of its keys requires the permission to read keys. */
 export const seenBy = ({ permissions }: Call['caller'], { keys, ...api }: Api) =>
   permissions.allows(api.id, 'read_key') ? { ...api, keys } : api;

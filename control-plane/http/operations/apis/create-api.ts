@@ -22,7 +22,7 @@ export const createApi = operation({
   example: { name: 'Shop', apiId: 'shop' },
   async handle(call, { apis }) {
     const { apiId, ...about } = call.request;
-    // An API that is not there yet is no secret.
+    // Whether an API of this id exists need not be hidden here, so say which permission is missing.
     if (!call.caller.permissions.allows(apiId ?? '*', 'create_api')) {
       throw new ApiError('INSUFFICIENT_PERMISSIONS', `the root key needs api.${apiId ?? '*'}.create_api`);
     }

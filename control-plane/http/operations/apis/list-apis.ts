@@ -6,7 +6,7 @@ import { operation } from '../operation.ts';
 import { Fields, Limit, PageCursor } from '../request-parts.ts';
 import { ApiView, seenBy } from './api.ts';
 
-/** The id to go on after, which is of an API that the caller may read. */
+/** The id after which the page begins; the caller may read that API. */
 const PLACE = new RegExp(`^after:(${API_ID_PATTERN})$`);
 
 export const listApis = operation({
@@ -21,8 +21,8 @@ export const listApis = operation({
   async handle({ request, caller }, { apis }) {
     const [after = ''] = request.cursor === undefined ? [] : openCursor(request.cursor, PLACE, 'listApis');
     const limit = Number(request.limit);
-    // A caller who may read only some APIs causes no look at others: neither a cursor nor how long it takes nor
-    // a page that is short then tells that they are there.
+    // If the caller may read only some APIs, read no others. Then neither a cursor nor the time taken nor a
+    // short page reveals that others exist.
     const readableIds = caller.permissions.apisWith('read_api');
     const page = readableIds ? await apis.among(readableIds, after, limit) : await apis.list(after, limit);
     return {

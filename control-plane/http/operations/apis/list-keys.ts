@@ -11,7 +11,10 @@ import { ApiId, ExternalId, Fields, Limit, OwnerId, PageCursor } from '../reques
 import { PageCursor as PageCursorV2, PageLimit, pagination } from '../v2/envelope.ts';
 import { Decrypt, KeyData, keyDataOf, refuseKeptSecrets } from '../v2/key-data.ts';
 
-/** The order, and the creation number to go on from. Of the API it tells no more than `total` does. */
+/**
+ * The order, and the creation number at which the page begins. It reveals no more about the API than `total`
+ * does.
+ */
 const PLACE = /^(asc|desc):(\d{1,15})$/;
 
 export const listKeys = operation({

@@ -12,7 +12,7 @@ export const IdentityId = Type.String({
 });
 export const identityIdExample = 'identity_0mzc9k4q8r2wfXa1Bc2d';
 
-/** The fields of an identity as createIdentity and updateIdentity take them. */
+/** The fields of an identity that createIdentity and updateIdentity take. */
 export const CHANGEABLE_FIELDS = {
   meta: Type.Optional(FIELDS.meta),
   ratelimits: Type.Optional(
@@ -23,7 +23,7 @@ export const CHANGEABLE_FIELDS = {
   ),
 };
 
-/** A tenant has few APIs; who has many leaves this out. */
+/** A tenant has few APIs; an identity for more leaves this out. */
 const APIS_MAX = 100;
 export const ApiIds = Type.Array(Type.String({ pattern: `^${API_ID_PATTERN}$` }), {
   ...{ minItems: 1, maxItems: APIS_MAX, uniqueItems: true },
@@ -40,10 +40,10 @@ export const IdentityView = Type.Object({
   apiIds: Type.Optional(List(Type.String(), { description: 'The APIs in which it holds; absent = all.' })),
 });
 
-/** The identity that a call is about. */
+/** The identity that a call concerns. */
 export const REFERENCE = { identityId: Type.Optional(IdentityId), externalId: Type.Optional(ExternalId) };
 
-/** Returns its id. Throws BAD_REQUEST where it is named in no way or in two. */
+/** Returns the identity's id. Throws BAD_REQUEST unless exactly one of the two is given. */
 export function idIn({
   identityId,
   externalId,
@@ -53,5 +53,5 @@ export function idIn({
   return identityId ?? identityIdOf(externalId ?? '');
 }
 
-/** The error for an identity that is not there. */
+/** The error for an identity that does not exist. */
 export const identityNotFound = () => new ApiError('NOT_FOUND', 'there is no such identity');

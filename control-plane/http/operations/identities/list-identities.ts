@@ -6,7 +6,7 @@ import { Fields, Limit, PageCursor } from '../request-parts.ts';
 import { Count } from '../response-parts.ts';
 import { IdentityView } from './identity.ts';
 
-/** The creation number to go on from. */
+/** The creation number at which the page begins. */
 const PLACE = /^identity:(\d{1,15})$/;
 
 export const listIdentities = operation({

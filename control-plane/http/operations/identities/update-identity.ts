@@ -44,7 +44,7 @@ export const updateIdentity = operation({
     const identityId = idIn(call.request);
     call.note({ identityId });
     if (patch.apiIds !== undefined) {
-      // An identity that is to hold in other APIs meets their verifiers.
+      // In additional APIs, the identity meets other verifiers, which must support it.
       const present = await identities.get(identityId);
       if (present) await identities.holdOff(present.externalId, patch.apiIds ?? undefined);
     }

@@ -14,7 +14,7 @@ import { checkMeta } from '../meta.ts';
 import { operation } from '../operation.ts';
 import { ApiId, Fields } from '../request-parts.ts';
 
-/** A key that was made elsewhere. Only hashes travel. */
+/** A key that was made elsewhere; only its hash is sent. */
 const ImportedKey = Fields({
   sha256: Type.String({
     pattern: '^([0-9a-fA-F]{64}|[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])$',
@@ -51,7 +51,7 @@ export const importKeys = operation({
   permissions: ['api.<apiId>.create_key'],
   request: Fields({
     apiId: ApiId,
-    // Anything else is refused in its own place among the results, and does not spoil the others.
+    // An invalid item is refused in its own place among the results and does not affect the others.
     keys: Type.Array(Type.Union([ImportedKey, Type.Unknown()]), { minItems: 1, maxItems: 500 }),
   }),
   response: Type.Object({
@@ -62,7 +62,7 @@ export const importKeys = operation({
     apiId: 'shop',
     keys: [{ sha256: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08', name: 'Ada' }],
   },
-  // 500 keys with 2 KiB each; callers with longer metas send fewer at once.
+  // 500 keys with 2 KiB each; callers with longer metas send fewer keys per call.
   bodyBytesMax: 1_048_576,
   checksStrings: true,
   async handle(call, { keyImport, roles }) {
@@ -87,7 +87,7 @@ export const importKeys = operation({
   },
 });
 
-/** Looks up the ids of keys' roles, once for all keys of a call that have the same. */
+/** Looks up role ids, once for all keys of a call with the same roles. */
 function roleIdCache(roles: Roles) {
   const cache = new Map<string, Promise<string[]>>();
   return async (names: readonly string[] | undefined) => {
@@ -98,7 +98,7 @@ function roleIdCache(roles: Roles) {
   };
 }
 
-/** One key of the body; throws BAD_REQUEST naming the field and the rule. */
+/** Parses one key of the body. Throws BAD_REQUEST that names the field and the rule. */
 function parseKey(value: unknown): KeyToImport {
   checkStrings(value);
   if (!validate(value)) throw new ApiError('BAD_REQUEST', faultText(validate.errors, 'key', 'field'));
@@ -128,7 +128,7 @@ function resultOf(apiId: string, outcome: ImportOutcome | undefined): Result {
 
 const refusal = ({ code, message }: ApiError): Result => ({ result: 'refused', code, message });
 
-/** Number of each outcome, for the audit log. */
+/** Counts each outcome, for the audit log. */
 function tally(results: readonly Result[]) {
   const count = (kind: Result['result']) => results.filter(({ result }) => result === kind).length;
   return { created: count('created'), exists: count('exists'), refused: count('refused') };

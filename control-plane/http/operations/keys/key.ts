@@ -41,7 +41,7 @@ export const UsedKey = Type.Object({
   ),
 });
 
-/** Keys with what is not in their records: names of their roles, their identities. */
+/** Adds to keys what their records do not contain: the names of their roles, and their identities. */
 export async function withNames<Shown extends Key>(
   { roles, identities }: Pick<Services, 'roles' | 'identities'>,
   keys: readonly Shown[],
@@ -49,7 +49,7 @@ export async function withNames<Shown extends Key>(
   return identities.withIdentities(await roles.withRoleNames(keys));
 }
 
-/** When a key was last used, as its field. */
+/** The field with the time when a key was last used. */
 export const lastUsed = (lastUsedAt: number | undefined) => (lastUsedAt === undefined ? {} : { lastUsedAt });
 
 const { enabled: _enabled, permissions: _permissions, roles: _roles, ...changedAlike } = CHANGED_FIELDS;
@@ -64,13 +64,15 @@ export const CHANGES = {
   ),
 };
 
-/** Changes of a key's fields as requests have them. */
+/** Changes to a key's fields, as requests contain them. */
 type Changes = Omit<KeyPatch, 'permissions' | 'roles'> & {
   readonly permissions?: Parameters<typeof slugsIn>[0] | null;
   readonly roles?: readonly GivenRole[] | null;
 };
 
-/** Returns changes of a key as they are stored. Rejects with BAD_REQUEST naming the field and the rule. */
+/**
+ * Returns changes to a key as they are stored. Rejects with BAD_REQUEST that names the field and the rule.
+ */
 export async function storedChanges(
   roles: Services['roles'],
   { permissions, roles: roleNames, ...fields }: Changes,

@@ -12,9 +12,9 @@ import { Propagation, propagationExample, Secret } from '../response-parts.ts';
 import type { Services } from '../services.ts';
 import { keyIdExample } from './key.ts';
 
-/** 100 years. */
+/** 100 years, in milliseconds. */
 const EXPIRATION_MAX = 3_155_760_000_000;
-/** Before every clock: whoever knows of it refuses the key, whatever its own says. */
+/** A time that is in the past on every clock: every verifier that has the change refuses the key. */
 const ENDED_MS = 1;
 
 export const rerollKey = operation({
@@ -62,7 +62,7 @@ export const rerollKey = operation({
   async handle(call, { keys, successors, propagator, clock }) {
     const { apiId } = call;
     const { keyId, expiration, operationId: name, waitMs } = call.request;
-    // As a hash: a secret that somebody sends in its place is kept nowhere.
+    // Store only a hash, in case a caller sends a secret by mistake.
     const operationId = name === undefined ? '' : `${hashSecret(name)} ${expiration}`;
     const latestMs = expiration === 0 ? ENDED_MS : clock.wallMs() + expiration;
     const prepared = await successors.prepare(apiId, keyId);
@@ -76,7 +76,7 @@ export const rerollKey = operation({
         recordReroll(call, keyId, successor.keyId, result);
       })
       .catch(async (error: unknown) => {
-        // Where the outcome is not known, the key may be there.
+        // If the outcome is unknown, the key may exist.
         const isRefused = error instanceof ApiError && error.code !== 'SERVICE_UNAVAILABLE';
         if (isRefused) await successors.withdraw(apiId, prepared).catch(() => undefined);
         throw error;
@@ -100,7 +100,7 @@ export const rerollKey = operation({
   },
 });
 
-/** Takes away the pointers of a key that a repeated call replaced. */
+/** Deletes the pointers of a key that a repeated call replaced. */
 async function forgetDeleted({ apiId, log }: Call, keys: Services['keys'], { rerolled }: LogEntry) {
   const { deleted } = rerolled ?? {};
   if (!deleted) return;
@@ -109,7 +109,7 @@ async function forgetDeleted({ apiId, log }: Call, keys: Services['keys'], { rer
   });
 }
 
-/** Gives the turn back, and records what became of both keys; the new one has an event of its own. */
+/** Ends the turn, and records the outcome for both keys; the new key gets its own event. */
 function recordReroll(call: Call, keyId: string, rerolledTo: string, entry: LogEntry): void {
   const { sequence, before, rerolled } = entry;
   call.giveTurnBack();

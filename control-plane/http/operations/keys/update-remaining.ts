@@ -38,7 +38,7 @@ export const updateRemaining = operation({
   async handle(call, { keys, credits, propagator }) {
     const { apiId } = call;
     const { keyId, op, value, operationId, waitMs } = call.request;
-    // As a hash: a secret that somebody sends in its place is kept nowhere.
+    // Store only a hash, in case a caller sends a secret by mistake.
     const operation = operationId === undefined ? {} : { operation: hashSecret(operationId) };
     const change = { ...changeOf(op, value), ...operation };
     let entry: LogEntry | undefined;

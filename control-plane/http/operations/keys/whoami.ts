@@ -26,7 +26,7 @@ export const whoami = operation({
   async handle(call, services) {
     const { keys, view } = services;
     const place = await keys.lookUp(hashSecret(call.request.key));
-    // No message tells anything of the secret.
+    // The message must reveal nothing about the secret.
     if (place === undefined) throw absence(call.caller, 'key');
     call.note(place);
     const { apiId, keyId } = place;

@@ -6,7 +6,7 @@ import { PropagationResponse } from '../response-parts.ts';
 import type { Services } from '../services.ts';
 import { PermissionId, permissionNotFound } from './permission.ts';
 
-/** Times that a permission is taken from roles which change meanwhile, before the caller is told. */
+/** Maximum number of attempts to remove a permission from roles that change in between. */
 const TRIES = 20;
 
 export const deletePermission = operation({
@@ -36,7 +36,7 @@ export const deletePermission = operation({
   },
 });
 
-/** @returns the ids of the roles that it was taken from */
+/** Removes a permission from all roles. @returns the ids of the roles that had it */
 async function takeFromRoles(
   slug: string,
   leftMs: () => number | undefined,

@@ -16,5 +16,5 @@ export const PermissionView = Type.Object({
 /** A permission as responses show it. */
 export const permissionView = (permission: CataloguedPermission) => ({ id: permission.slug, ...permission });
 
-/** The error for a permission that the catalogue lacks. */
+/** The error for a permission that is not in the catalogue. */
 export const permissionNotFound = (slug: string) => new ApiError('NOT_FOUND', `permission ${slug} not found`);

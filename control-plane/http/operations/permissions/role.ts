@@ -10,9 +10,9 @@ export const RoleView = Type.Object({
   description: Type.Optional(Type.String({ description: 'What it is for.' })),
   permissions: List(Type.Object(Permissions.items.properties), { description: 'What its keys may do.' }),
 });
-/** The permissions of a role, as requests have them. */
+/** The permissions of a role, in requests. */
 export const RolePermissions = GivenSlugs({ description: 'What its keys may do, and nothing else.' });
 export const roleIdExample = 'role_0mzc9k4q8r2wfXa1Bc2d';
 
-/** The error for an id that no role has. */
+/** The error for a role that does not exist. */
 export const roleNotFound = (roleId: string) => new ApiError('NOT_FOUND', `role ${roleId} not found`);

@@ -1,7 +1,10 @@
 import { ApiError } from '#shared/contract/errors.ts';
 import type { Caller } from '../../../redis/root-keys.ts';
 
-/** Throws unless the caller has all of these permissions: nobody can hand out, or decide over, more than they may do themselves. */
+/**
+ * Throws unless the caller has all these permissions: callers can neither grant nor manage more than they
+ * have.
+ */
 export function requireCovered({ permissions }: Caller, slugs: readonly string[]): void {
   if (!permissions.covers(slugs)) {
     throw new ApiError('INSUFFICIENT_PERMISSIONS', 'the root key lacks some of these permissions itself');

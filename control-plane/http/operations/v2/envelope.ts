@@ -4,7 +4,7 @@ import { makeCursor, openCursor } from '../cursor.ts';
 import type { Propagation, PropagationResponse } from '../response-parts.ts';
 import type { Face } from './face.ts';
 
-/** Parts of every request and answer of the second generation of the interface. */
+/** Parts of every request and response of version 2 of the interface. */
 
 const Meta = Type.Object({
   requestId: Type.String({ description: 'The id by which logs name the request.' }),
@@ -13,12 +13,13 @@ const Pagination = Type.Object({
   cursor: Type.Optional(Type.String({ description: 'For the next page.' })),
   hasMore: Type.Boolean({ description: 'true: there is a next page.' }),
 });
-/** Data of an answer that has nothing to say. */
+/** Data of a response without content. */
 export const EmptyData = Type.Object({});
 
 /**
- * Returns the answer of a change that has nothing to say. Throws SERVICE_UNAVAILABLE while the change is not complete, because
- * there is no room to say so: clients then send it again, which waits for it.
+ * Returns an empty response to a complete change. Throws SERVICE_UNAVAILABLE while the change is not
+ * complete, because the response has no room to say so: clients then repeat the call, which waits for the
+ * change.
  */
 export function nothingOnceComplete({ propagation }: Static<typeof PropagationResponse>) {
   onceComplete(propagation);
@@ -33,7 +34,7 @@ export function onceComplete({ state, sequence }: Static<typeof Propagation>): v
     );
 }
 
-/** Schema of an answer. */
+/** Schema of a response. */
 export const envelope = ({ data, paged }: Pick<Face, 'data' | 'paged'>): TSchema =>
   Type.Object({ meta: Meta, data, ...(paged ? { pagination: Pagination } : {}) });
 
@@ -46,13 +47,15 @@ export const PageCursor = Type.Optional(
   Type.String({ minLength: 1, maxLength: 512, description: '`pagination.cursor` of the page before.' }),
 );
 
-/** Tells where a page ends. */
+/** Returns the pagination for a response. */
 export const pagination = (cursor: string | undefined) =>
   cursor === undefined ? { hasMore: false } : { cursor, hasMore: true };
 
 const PLACE = /^v2:([0-9]{1,6})$/;
 
-/** Returns one page of a list that is read whole. Throws BAD_REQUEST where the cursor is of another listing. */
+/**
+ * Returns one page of a list that is read whole. Throws BAD_REQUEST if the cursor belongs to another listing.
+ */
 export function pageOf<Item>(
   all: readonly Item[],
   { limit, cursor }: { readonly limit: number; readonly cursor?: string },

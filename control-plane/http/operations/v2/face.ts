@@ -8,15 +8,15 @@ export interface Pagination {
   readonly hasMore: boolean;
 }
 
-/** An answer of an operation in the form of its face. */
+/** The response of an operation in the form of its face. */
 export interface FaceAnswer<Data> {
   readonly data: Data;
   readonly pagination?: Pagination;
 }
 
 /**
- * The form that an operation has in the second generation of the interface, `POST /v2/<name>`: its own request and data, and
- * what turns them into the operation's and back. The rule itself stands in the operation's `handle` alone.
+ * The form of an operation in version 2 of the interface, `POST /v2/<name>`: its own request and data, and their
+ * translation into the operation's and back. The logic itself is only in the operation's `handle`.
  */
 export interface Face<
   Request = unknown,
@@ -24,19 +24,22 @@ export interface Face<
   Body extends TSchema = TSchema,
   Data extends TSchema = TSchema,
 > {
-  /** Its name, where that is not the operation's. */
+  /** The name in version 2, if it differs from the operation's. */
   readonly name?: string;
   readonly summary?: string;
   readonly description?: string;
   readonly request: Body;
   readonly data: Data;
-  /** Answers have a `pagination`. */
+  /** True if responses have a `pagination`. */
   readonly paged?: true;
-  /** A body that is taken as it is. */
+  /** A valid body. */
   readonly example: object;
-  /** Returns the operation's request. The permissions are checked before, where the operation leaves that to others. Rejects with ApiError. */
+  /**
+   * Returns the operation's request. Permissions were checked before, unless the operation authorizes itself.
+   * Rejects with ApiError.
+   */
   toRequest(body: Static<Body>, services: Services): Request | Promise<Request>;
-  /** Returns what the operation answered, in this form. */
+  /** Translates the operation's response into this form. */
   toAnswer(
     response: Response,
     context: { readonly body: Static<Body>; readonly call: Call; readonly services: Services },

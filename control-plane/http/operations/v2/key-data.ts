@@ -13,7 +13,7 @@ import {
   RatelimitsSchema,
 } from './limits-and-credits.ts';
 
-/** A key as the second generation of the interface has it. */
+/** A key in version 2 of the interface. */
 
 const { name, meta, externalId, expires } = FIELDS;
 /** Permissions that a request names. */
@@ -38,7 +38,7 @@ export const GIVEN_FIELDS = {
   ratelimits: Type.Optional(GivenRatelimits),
 };
 
-/** The fields of a key that updateKey changes, where null clears. */
+/** The fields of a key that updateKey changes; null clears a field. */
 export const CHANGED_FIELDS = {
   name: Type.Optional(Type.Union([name, Type.Null()])),
   externalId: Type.Optional(Type.Union([externalId, Type.Null()])),
@@ -66,7 +66,7 @@ export const KeyData = Type.Object({
   ratelimits: Type.Optional(RatelimitsSchema),
 });
 
-/** Returns a key that an operation answered, in this form. */
+/** Translates a key from an operation's response into this form. */
 export function keyDataOf(key: Static<typeof UsedKey>): Static<typeof KeyData> {
   const { keyId, start, enabled, name, meta, externalId, createdAt, updatedAt, lastUsedAt, expires } = key;
   const limits = limitsView(keyId, key);
@@ -80,7 +80,7 @@ export function keyDataOf(key: Static<typeof UsedKey>): Static<typeof KeyData> {
     ...(key.permissions?.length ? { permissions: key.permissions } : {}),
     ...(key.roles?.length ? { roles: key.roles } : {}),
     ...creditsView(key),
-    // Who has an external id is an identity, whether or not there is anything else to tell of it.
+    // Every external id is an identity, even if no record of the identity exists.
     ...(externalId === undefined ? {} : { identity: { id: identityIdOf(externalId), externalId } }),
     ...(limits.length > 0 ? { ratelimits: limits } : {}),
   };
@@ -90,7 +90,7 @@ export const Decrypt = Type.Optional(
   Type.Boolean({ description: 'true is refused: secrets are kept nowhere, so none can be shown again.' }),
 );
 
-/** Throws BAD_REQUEST where a caller wants a secret to be kept, or shown again. */
+/** Throws BAD_REQUEST if a request asks for a secret to be stored, or shown again. */
 export function refuseKeptSecrets(request: {
   readonly recoverable?: boolean;
   readonly decrypt?: boolean;

@@ -12,7 +12,7 @@ import { ApiError } from '#shared/contract/errors.ts';
 import { List } from '../../../core/schemas/field-schemas.ts';
 import type { Key } from '../../../redis/keys/key-view.ts';
 
-/** Rate limits and credits as the second generation of the interface has them. */
+/** Rate limits and credits in version 2 of the interface. */
 
 const limit = {
   name: Type.String({ pattern: LIMIT_NAME.source, description: 'By which a verification asks for it.' }),
@@ -36,7 +36,7 @@ export const GivenRatelimits = Type.Array(
     },
     { additionalProperties: false },
   ),
-  // The one called `default` is kept apart.
+  // The limit named `default` is stored separately.
   { maxItems: LIMITS_MAX + 1, description: 'All rate limits; `[]` takes all away.' },
 );
 type GivenRatelimits = Static<typeof GivenRatelimits>;
@@ -49,7 +49,7 @@ export const RatelimitsSchema = List(
   }),
 );
 
-/** Returns the limits of a key by the names of the operations' fields. Throws BAD_REQUEST. */
+/** Translates the limits of a key into the operations' fields. Throws BAD_REQUEST. */
 export function limitFields(limits: GivenRatelimits) {
   const first = limits.find(({ name }) => name === DEFAULT_LIMIT);
   if (first && !first.autoApply)
@@ -62,7 +62,7 @@ export function limitFields(limits: GivenRatelimits) {
   return { ratelimit: first ? { limit, duration } : null, ratelimits };
 }
 
-/** Returns limits as answers show them. */
+/** Returns limits as responses show them. */
 export function limitsView(
   ownerId: string,
   { ratelimit, ratelimits }: Pick<Key, 'ratelimit' | 'ratelimits'>,
@@ -111,18 +111,18 @@ export const CreditsSchema = Type.Object({
   refill: Type.Optional(Type.Object(refill)),
 });
 
-/** Returns new credits by the names of the operations' fields. */
+/** Translates new credits into the operations' fields. */
 export function newCreditFields(credits: Static<typeof GivenCredits> | undefined) {
   const { remaining = null, refill: plan } = credits ?? {};
   return { ...(remaining === null ? {} : { remaining }), ...(plan ? { refill: plan } : {}) };
 }
 
-/** Returns changed credits by the names of the operations' fields; null takes all limits of use away. */
+/** Translates changed credits into the operations' fields; null removes the limit on use. */
 export function changedCreditFields(credits: Static<typeof ChangedCredits> | undefined) {
   return credits === null ? { remaining: null } : (credits ?? {});
 }
 
-/** Returns credits as answers show them; nothing where as many are there as are asked for. */
+/** Returns credits as responses show them; empty if use is unlimited. */
 export function creditsView({ remaining, refill: plan }: Pick<Key, 'remaining' | 'refill'>) {
   if (remaining === undefined) return {};
   const { interval, amount, refillDay } = plan ?? {};

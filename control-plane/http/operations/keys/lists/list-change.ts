@@ -6,16 +6,19 @@ import { recordNotFound } from '../../authorization.ts';
 import type { Call } from '../../call.ts';
 import type { Services } from '../../services.ts';
 
-/** Times that a change is made anew because another one of the same key came first, before the caller is told. */
+/** Maximum number of attempts while other changes of the same key come first. */
 const TRIES = 20;
 
-/** A key's list after its change. */
+/** A key's list after the change. */
 interface ChangedList {
   readonly values: readonly string[];
   readonly propagation: Propagation;
 }
 
-/** Writes what becomes of a key's list, on the condition that it still is what it was. Rejects as `Propagator.apply`. */
+/**
+ * Changes a key's list, on the condition that the key has not changed in between. Rejects like
+ * `Propagator.apply`.
+ */
 export async function changeList(
   call: Call<{ readonly keyId: string; readonly waitMs?: number }>,
   { keys, propagator }: Pick<Services, 'keys' | 'propagator'>,
@@ -43,7 +46,10 @@ export async function changeList(
   }
 }
 
-/** The list once its change is complete. The response has room for nothing else, so the call is finished when it is answered. */
+/**
+ * Returns the list once its change is complete. The response has no room for a propagation, so the change
+ * must be complete before it is sent.
+ */
 export function withDefaults({ values, propagation: { state, sequence } }: ChangedList): readonly string[] {
   if (state === 'complete') return values;
   throw unavailable(

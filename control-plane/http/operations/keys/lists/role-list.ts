@@ -17,7 +17,7 @@ export const KeyRoles = Type.Array(
   { description: 'All roles that the key has now.' },
 );
 
-/** Changes a key's roles as `changeList` does, by the ids of those that the call names. */
+/** Changes a key's roles like `changeList`, given the ids of the roles that the call names. */
 export async function changeRoles(
   call: Call<{ readonly keyId: string; readonly roles: readonly GivenRole[]; readonly waitMs?: number }>,
   services: Services,
@@ -27,12 +27,12 @@ export async function changeRoles(
   const namedIds = await roles.idsOf(call.request.roles);
   return changeList(call, services, 'roles', (present) => {
     const ids = [...new Set(become(present, namedIds))];
-    // Those that were deleted take nobody's place.
+    // Deleted roles do not count towards the limit.
     return ids.length > SLUGS_MAX ? roles.existing(ids) : ids;
   });
 }
 
-/** Roles as responses list them, without those that were deleted. */
+/** Roles as responses list them, without deleted roles. */
 export async function listedRoles({ roles }: Pick<Services, 'roles'>, ids: readonly string[]) {
   const names = await roles.namesOf(ids);
   return ids.flatMap((id, i) => (names[i] === undefined ? [] : [{ id, name: names[i] }]));

@@ -18,7 +18,7 @@ interface ManyOutcomes {
   readonly propagation?: Progress;
 }
 
-/** Schema of what became of many keys. */
+/** Schema of the outcomes for many keys. */
 export const ManyResults = <Result extends string>(result: Result, example: object) =>
   Type.Object(
     {
@@ -62,7 +62,7 @@ export function manyResults<Result extends string>(
 
 /**
  * Writes the change of each key, waits for all together, and notes them for the audit log.
- * @param fields their changes; undefined = they are deleted
+ * @param fields the changes to each key; undefined = delete the keys
  */
 export async function changeMany(
   call: Call,
@@ -108,7 +108,7 @@ export async function changeMany(
   return result;
 }
 
-/** Deletes keys as `changeMany` does, and then the pointers that lead to them. */
+/** Deletes keys like `changeMany`, and then the pointers that lead to them. */
 export async function deleteMany(
   call: Call,
   { keys, propagator }: Pick<Services, 'keys' | 'propagator'>,

@@ -8,12 +8,12 @@ import { openCursor } from '../../cursor.ts';
 import { ApiId, type Fields, KeyId, OwnerId } from '../../request-parts.ts';
 import type { Services } from '../../services.ts';
 
-/** Most keys that one call changes. */
+/** Maximum number of keys that one call changes. */
 export const MANY_KEYS_MAX = 1000;
-/** Longest body of a call that names keys: 1,000 ids of the longest kind, and a meta. */
+/** Maximum body of a call that names keys: 1,000 ids of the maximum length, and a meta. */
 export const MANY_KEYS_BYTES_MAX = 131_072;
 
-/** The keys that a call is about, as its request says: by their ids, or by their identity, page after page. */
+/** The fields that choose the keys of a call: by their ids, or by their identity, page after page. */
 export const CHOICE = {
   apiId: ApiId,
   keyIds: Type.Optional(
@@ -40,17 +40,20 @@ export const CHOICE = {
   ),
 } satisfies TProperties;
 
-/** Keys of an API that were chosen, each once, and the creation number to go on from. */
+/** Chosen keys of an API without duplicates, and the creation number at which the next page begins. */
 export interface KeyChoice {
   readonly apiId: string;
   readonly keyIds: readonly string[];
   readonly next?: number;
 }
 
-/** The creation number to go on from. */
+/** The creation number at which the page begins. */
 const PLACE = /^owner:(\d{1,15})$/;
 
-/** Rejects with BAD_REQUEST where keys are chosen in no way or in two, with NOT_FOUND where there is no such API. */
+/**
+ * Returns the chosen keys. Rejects with BAD_REQUEST unless keys are chosen in exactly one way, with NOT_FOUND
+ * if there is no such API.
+ */
 export async function choose(
   call: Call<Static<ReturnType<typeof Fields<typeof CHOICE>>>>,
   { view, apis }: Pick<Services, 'view' | 'apis'>,

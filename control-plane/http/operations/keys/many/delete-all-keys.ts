@@ -54,7 +54,7 @@ export const deleteAllKeys = operation({
   },
 });
 
-/** The last of several changes, complete only where all are. */
+/** Returns the last propagation; its state is complete only if all are. */
 function together(changes: readonly Progress[]): { readonly propagation?: Progress } {
   const last = changes.at(-1);
   if (!last) return {};
