@@ -42,7 +42,7 @@ export interface PointedKey {
   readonly secretHash: string;
 }
 
-/** How many secrets are made, if the API's defaults keep changing, before the caller must try again. */
+/** Maximum number of secrets made while the API's defaults keep changing; then the caller must try again. */
 const TRIES = 5;
 
 interface KeysOptions {
