@@ -21,22 +21,22 @@ import { makeParts } from './parts.ts';
 
 /** A control plane process, from its start until `stop`. */
 export interface ControlPlane {
-  /** Its address, as `http://host:port`. */
+  /** Address of the server, as `http://host:port`. */
   readonly address: string;
   readonly adminAddress: string;
   /**
-   * Goes on answering for `drainMs`, not ready any more and closing each connection after its answer; then answers
-   * held calls with `pending`, finishes requests in flight and closes everything.
+   * Becomes not ready, keeps answering for `drainMs` while it closes each connection after its response, then
+   * answers waiting calls with `pending`, finishes the requests in flight and closes everything.
    */
   stop(drainMs?: number): Promise<void>;
 }
 
-/** The reason why it is not ready before the first answer of Redis. */
+/** Returns the reason why the process is not ready before Redis first answers. */
 function notAnswered({ trouble }: RedisNodes): string {
   return `Redis has not answered yet${trouble ? `: ${trouble}` : ''}`;
 }
 
-/** A control plane that listens. Redis need not be there yet: until it is, requests get 503. */
+/** Starts a control plane. Redis need not be available yet: until it is, requests get 503. */
 export async function startControlPlane(
   config: Config,
   clock: Clock,
@@ -83,7 +83,7 @@ export async function startControlPlane(
   };
 }
 
-/** Adds all that stands between a request and its operation, in the order in which a request meets it. */
+/** Adds the hooks between a request and its operation, in the order in which a request passes them. */
 async function addHooks(
   app: App,
   parts: ReturnType<typeof makeParts> & {

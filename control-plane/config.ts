@@ -58,7 +58,7 @@ export const settings = {
   ...httpSettings,
 };
 
-/** A control plane's settings, read and checked. */
+/** A control plane's settings, parsed and validated. */
 export type Config = ConfigOf<typeof settings>;
 
 function parseRootKeys(text: string): readonly string[] {

@@ -8,7 +8,7 @@ import type { BootstrapWatch } from './redis/bootstrap-keys.ts';
 import type { DurabilityCheck } from './redis/durability.ts';
 import type { WriteResult } from './redis/durable-writer.ts';
 
-/** Parts of the control plane of which metrics tell. */
+/** The parts of the control plane that metrics observe. */
 interface MeasuredParts {
   readonly fence: Pick<Fence, 'pending' | 'oldestMs'>;
   readonly durability: Pick<DurabilityCheck, 'answering' | 'durable' | 'evictedKeys'>;
@@ -78,7 +78,7 @@ export class Metrics {
     );
 
   constructor() {
-    // A series must be there before its first event, or a rate misses that one.
+    // A series must exist before its first event, or a rate misses that event.
     for (const outcome of ['acks', 'fence', 'lost']) this.#propagation.zero({ outcome });
     for (const result of ['written', 'late', 'lost']) {
       this.audit.inc({ kind: 'done', result }, 0);
@@ -86,7 +86,7 @@ export class Metrics {
     }
   }
 
-  /** Values that are read when somebody asks. */
+  /** Registers gauges whose values are read when they are scraped. */
   watch({ fence, durability, audit, bootstrapWatch, connections }: MeasuredParts): void {
     const { gauge } = this.#make;
     gauge('keyfence_connections_strangers', () => connections.strangers).help(
@@ -118,7 +118,7 @@ export class Metrics {
     );
   }
 
-  /** A writing script ran, or did not. */
+  /** Counts the result of a writing script. */
   readonly wrote = (result: WriteResult): void => this.#writes.inc({ result });
 
   readonly fenceEvents = (log: {

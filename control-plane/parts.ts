@@ -27,7 +27,7 @@ import { Roles } from './redis/shared-log/roles.ts';
 import { RedisSweepStore } from './redis/sweep-store.ts';
 import { UsageView } from './redis/usage.ts';
 
-/** The parts on which all others stand. */
+/** The parts on which all others depend. */
 interface Base {
   readonly config: Config;
   readonly clock: Clock;
@@ -35,11 +35,16 @@ interface Base {
   readonly metrics: Metrics;
 }
 
-/** A deposed primary goes on until its own lag check notices; 2 s cover that check's period. */
+/**
+ * Time for which a deposed primary may go on: until its own lag check notices; 2 s cover that check's period.
+ */
 const deposedMsOf = ({ REDIS_REPLICAS, REDIS_MIN_REPLICAS_MAX_LAG_S }: Config) =>
   REDIS_REPLICAS > 0 ? (REDIS_MIN_REPLICAS_MAX_LAG_S + 2) * 1000 : 0;
 
-/** Makes all that a control plane does its work with. What goes on by itself, as the sweep, begins when it is run. */
+/**
+ * Creates the working parts of a control plane. Background work, such as the sweep, begins only when it is
+ * run.
+ */
 export function makeParts(base: Base) {
   const { config, clock, log } = base;
   const coherence = makeCoherence(base);
@@ -60,7 +65,7 @@ export function makeParts(base: Base) {
   return { nodes, fence, durability, bootstrapKeys, bootstrapWatch, sweep, services };
 }
 
-/** Makes what writes changes and waits until they are complete. */
+/** Creates the parts that write changes and wait until they are complete. */
 function makeCoherence({ config, clock, log, metrics }: Base) {
   const replicas = config.REDIS_REPLICAS;
   const nodes = new RedisNodes(config, clock, log);
@@ -84,7 +89,7 @@ function makeCoherence({ config, clock, log, metrics }: Base) {
   return { nodes, writer, changes, durability, fence, propagator };
 }
 
-/** Makes what operations act on. */
+/** Creates the services that operations act on. */
 function makeServices(
   { config, clock, log, metrics }: Base,
   { nodes, writer, changes, propagator }: ReturnType<typeof makeCoherence>,

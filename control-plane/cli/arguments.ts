@@ -4,12 +4,15 @@ import { systemClock } from '#shared/lang/clock.ts';
 
 const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** A moment as Unix milliseconds: those themselves, ISO 8601, or from now on `+90m`, `+12h`, `+30d`. */
+/**
+ * Parses a time: Unix milliseconds, ISO 8601, or relative to now: `+90m`, `+12h`, `+30d`. Returns Unix
+ * milliseconds.
+ */
 export function moment(text: string): number {
   return momentOf(text, '+');
 }
 
-/** A moment that is over: Unix milliseconds, ISO 8601, or until now `-90m`, `-12h`, `-30d`. */
+/** Parses a time in the past: Unix milliseconds, ISO 8601, or relative to now: `-90m`, `-12h`, `-30d`. */
 export function pastMoment(text: string): number {
   const ms = momentOf(text, '-');
   if (ms > systemClock.wallMs())
@@ -33,7 +36,7 @@ function momentOf(text: string, sign: '+' | '-'): number {
   return ms;
 }
 
-/** A time in milliseconds: `0`, `90m`, `12h`, `30d`. */
+/** Parses a duration: `0`, `90m`, `12h`, `30d`. Returns milliseconds. */
 export function span(text: string): number {
   const [, amount, unit] = /^(\d{1,6})([mhd])$/.exec(text) ?? [];
   if (text === '0') return 0;
@@ -41,18 +44,18 @@ export function span(text: string): number {
   return Number(amount) * UNIT_MS[unit as keyof typeof UNIT_MS];
 }
 
-/** A JSON object. */
+/** Parses a JSON object. */
 export function jsonObject(text: string): object {
   try {
     const value: unknown = JSON.parse(text);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   } catch {
-    // said below
+    // reported below
   }
   throw new InvalidArgumentError('Give a JSON object.');
 }
 
-/** A rate limit, such as `100/10s`; null = none. */
+/** Parses a rate limit, such as `100/10s`; null = none. */
 export function rateLimit(text: string): LimitInput | null {
   if (text === 'none') return null;
   const [, limit, amount, unit] = /^(\d{1,10})\/(\d{1,7})([smhd])$/.exec(text) ?? [];
@@ -62,21 +65,21 @@ export function rateLimit(text: string): LimitInput | null {
   return { limit: Number(limit), duration };
 }
 
-/** Names with commas between; none where it is empty. */
+/** Parses names separated by commas; an empty text has no names. */
 export const names = (text: string): string[] => text.split(',').filter((name) => name !== '');
 
-/** A list as JSON. */
+/** Parses a JSON array. */
 export function jsonList(text: string): unknown[] {
   try {
     const value: unknown = JSON.parse(text);
     if (Array.isArray(value)) return value;
   } catch {
-    // said below
+    // reported below
   }
   throw new InvalidArgumentError('Give a list as JSON.');
 }
 
-/** A whole number from `min` to `max`. */
+/** Returns a parser for whole numbers from `min` to `max`. */
 export const whole = (min: number, max: number) => (text: string) => {
   const value = Number(text);
   if (!/^\d{1,15}$/.test(text) || value < min || value > max) {
@@ -85,7 +88,7 @@ export const whole = (min: number, max: number) => (text: string) => {
   return value;
 };
 
-/** When credits come back: `daily:<credits>`, `monthly:<credits>` or `monthly:<credits>:<day>`. */
+/** Parses a refill: `daily:<credits>`, `monthly:<credits>` or `monthly:<credits>:<day>`. */
 export function refillPlan(text: string): Refill {
   const [, interval, amount, day] = /^(daily|monthly):(\d{1,15})(?::(\d{1,2}))?$/.exec(text) ?? [];
   const refillDay = day === undefined ? undefined : Number(day);

@@ -2,16 +2,19 @@ import { ERRORS, type ErrorCode } from '#shared/contract/errors.ts';
 import { VERIFIER_ID_HEADER } from '#shared/contract/verifier-status.ts';
 import { CliError, EXIT_OF } from './exit.ts';
 
-/** Above the 60 s that a control plane may hold a change for its fence. */
+/** Longer than the 60 s for which a control plane may wait for a change. */
 const CALL_MS_MAX = 75_000;
 
-/** An operation of every control plane, which never answers 404. */
+/** An operation that every control plane has and that never answers 404. */
 const ALWAYS_THERE = 'apis.listApis';
 
-/** Calls one process over HTTP. Follows no redirect, so that the root key goes nowhere else, and sends nothing twice. */
+/**
+ * Calls one process over HTTP. Follows no redirect, so that the root key goes nowhere else, and never repeats
+ * a call.
+ */
 export class Client {
   readonly base: URL;
-  /** The clock of who answered last: the `Date` header as Unix milliseconds, in whole seconds. */
+  /** The clock of the server that answered last: its `Date` header as Unix milliseconds, in whole seconds. */
   dateMs: number | undefined;
   readonly #service: 'control plane' | 'verifier';
   readonly #rootKey: string | undefined;
@@ -23,9 +26,8 @@ export class Client {
   }
 
   /**
-   * One operation, such as `keys.getKey`; what is undefined in `input` is not sent.
-   * @returns the answer's body, trusted to be of the documented shape
-   * Rejects with CliError.
+   * Calls one operation, such as `keys.getKey`; undefined values in `input` are not sent.
+   * @returns the response's body, trusted to have the documented shape. Rejects with CliError.
    */
   async call<T>(operation: string, input: object = {}): Promise<T> {
     const reads = /\.(get|list)/.test(operation);
@@ -54,21 +56,21 @@ export class Client {
     });
   }
 
-  /** Tells whether a 404 comes from the right server, so that the thing asked for does not exist. */
+  /** Tells whether a 404 comes from the right service, so that the requested thing does not exist. */
   async #isExpectedService(operation: string): Promise<boolean> {
-    // Verifying answers 200 about keys that there are not.
+    // A verifier answers 200 about keys that do not exist.
     if (this.#service === 'verifier' || operation === ALWAYS_THERE) return false;
     const response = await this.#send(ALWAYS_THERE, { limit: 1 }, true);
     await response.arrayBuffer().catch((error: unknown) => this.#outOfReach(error, true));
     return response.status !== 404;
   }
 
-  /** Its address, as people write it. */
+  /** The address of the service, as people write it. */
   get place(): string {
     return `${this.base.origin}${this.#path}`;
   }
 
-  /** The path that all of its paths are below, without a slash at the end; mostly empty. */
+  /** The prefix of all paths, without a slash at the end; usually empty. */
   get #path(): string {
     return this.base.pathname.replace(/\/+$/, '');
   }
@@ -84,7 +86,7 @@ export class Client {
     return `${this.place} is no ${service}; it answers as ${otherService} does: say in ${setting} where the ${service} is`;
   }
 
-  /** The id of a verifier, as the fleet's list has it; undefined where it tells none. */
+  /** The verifier's id, as in the list of the fleet; undefined if the verifier does not report it. */
   async verifierId(): Promise<string | undefined> {
     const url = new URL(`${this.#path}/openapi.json`, this.base);
     const options: RequestInit = { redirect: 'error', signal: AbortSignal.timeout(CALL_MS_MAX) };
@@ -123,6 +125,6 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined; // not ours; the caller says so
+    return undefined; // not the expected service; the caller reports it
   }
 }

@@ -3,7 +3,7 @@ import type { Session } from './session.ts';
 
 const SHELLS = ['bash', 'zsh'] as const;
 
-/** `keyfence completion` */
+/** Adds `keyfence completion`. */
 export function completionCommand(program: Command, session: Session): void {
   program
     .command('completion')
@@ -15,7 +15,7 @@ export function completionCommand(program: Command, session: Session): void {
     });
 }
 
-/** Every command by its words, from `''` for the program on, with what may come after it. */
+/** Lists every command by its words (`''` for the program) with the words that may follow. */
 function candidates(command: Command, path = ''): [path: string, words: string][] {
   const options = command.options.flatMap(({ long }) => (long ? [long] : []));
   const choices = command.registeredArguments[0]?.argChoices ?? [];
@@ -33,7 +33,7 @@ function candidates(command: Command, path = ''): [path: string, words: string][
   ];
 }
 
-/** Branches of a `case` on the words typed so far, the longest first. */
+/** Returns branches of a `case` on the words typed so far, the longest first. */
 const cases = (program: Command, then: (words: string) => string) =>
   candidates(program)
     .toSorted(([a], [b]) => b.length - a.length)

@@ -1,6 +1,6 @@
 import type { ErrorCode } from '#shared/contract/errors.ts';
 
-/** Exit statuses of the command line, for scripts; never renumbered. From 64 on as in sysexits.h. */
+/** Exit statuses of the command line, for scripts; never renumbered. From 64 on they follow sysexits.h. */
 export const EXITS = {
   OK: [0, 'Done. `keys verify`: the key is valid. `doctor`: nothing to change.'],
   NO: [
@@ -35,12 +35,12 @@ export const EXITS = {
 /** Name of an exit status. */
 export type Exit = keyof typeof EXITS;
 
-/** An error meant for the person or script that ran the command. The message must hold no secret. */
+/** An error for the person or script that ran the command. The message must contain no secret. */
 export class CliError extends Error {
   readonly exit: Exit;
   readonly code: string;
   readonly requestId: string | undefined;
-  /** Milliseconds after which trying again makes sense, where the server said so. */
+  /** Time after which a retry makes sense, milliseconds, if the server gave one. */
   readonly retryAfterMs: number | undefined;
 
   constructor(
@@ -57,7 +57,7 @@ export class CliError extends Error {
   }
 }
 
-/** Exit status for an error of a server. */
+/** Exit status for each error of a server. */
 export const EXIT_OF: Readonly<Record<ErrorCode, Exit>> = {
   BAD_REQUEST: 'USAGE',
   UNAUTHORIZED: 'NOT_PERMITTED',

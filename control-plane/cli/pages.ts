@@ -4,12 +4,12 @@ const PAGE_MAX = 100;
 
 interface Page<T> {
   readonly items: readonly T[];
-  /** With which to go on after it; the last page has none. */
+  /** Cursor of the next page; undefined on the last page. */
   readonly cursor: string | undefined;
   readonly total: number | undefined;
 }
 
-/** Pages of a listing, each as it comes, until `limit` items or the end. */
+/** Yields the pages of a listing as they arrive, until `limit` items or the end. */
 export async function* pages<T>(
   call: Client['call'],
   operation: string,
@@ -29,7 +29,7 @@ export async function* pages<T>(
   } while (cursor !== undefined && remainder > 0);
 }
 
-/** Up to `limit` items of a listing at once, with the cursor for more. */
+/** Returns up to `limit` items of a listing, with the cursor for more. */
 export async function collect<T>(
   client: Client,
   operation: string,

@@ -12,7 +12,7 @@ import { rootKeyCommands } from './commands/root-keys.ts';
 import { completionCommand } from './completion.ts';
 import { Session } from './session.ts';
 
-/** The whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
+/** Creates the whole command line. Parsing throws CommanderError or CliError, and never ends the process. */
 export function createProgram(session = new Session()): Command {
   const program = new Command('keyfence')
     .description('Manages Keyfence: keys, roles, identities, APIs, root keys and the fleet of verifiers.')
@@ -20,7 +20,7 @@ export function createProgram(session = new Session()): Command {
     .option('--json', 'answer with one line of JSON, and put errors as JSON on standard error')
     .exitOverride()
     .showSuggestionAfterError()
-    // A text behind `=`, or in a place where nothing belongs, may be a secret.
+    // A value after `=`, or a superfluous argument, may be a secret.
     .configureOutput({
       outputError: (text, write) => write(`keyfence: ${text.replace(/=\S*|(?<=but got \d+): .*/g, '…')}`),
     })

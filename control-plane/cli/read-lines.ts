@@ -1,22 +1,22 @@
 import { isUtf8 } from 'node:buffer';
 
-/** Longest line that is read: 8 KiB of meta and all else of a key fit well. */
+/** Maximum length of a line: enough for 8 KiB of meta and all other fields of a key. */
 export const LINE_BYTES_MAX = 65_536;
 
 /** One line of a file, without its line break. */
 export interface InputLine {
-  /** From 1 on. */
+  /** Line number, from 1. */
   readonly number: number;
-  /** Beginning of the next line, bytes from the start of the file. */
+  /** Offset of the next line, in bytes from the start of the file. */
   readonly end: number;
   /** undefined = longer than LINE_BYTES_MAX, or not UTF-8. */
   readonly text: string | undefined;
 }
 
 /**
- * The lines of a file, in memory bounded by a chunk and LINE_BYTES_MAX.
+ * Yields the lines of a file; memory is bounded by a chunk and LINE_BYTES_MAX.
  * @param chunks the file from `after.end` on
- * @param after the line before the first one
+ * @param after the line before the first
  */
 export async function* readLines(
   chunks: AsyncIterable<Buffer>,

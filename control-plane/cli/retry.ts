@@ -5,14 +5,15 @@ import { CliError } from './exit.ts';
 
 const RETRY_FIRST_MS = 200;
 const RETRY_MAX_MS = 5000;
-/** About a minute and a half in all, and longer where the server asks for it. */
+/** About a minute and a half in total, and longer if the server asks for it. */
 const RETRIES_MAX = 20;
-/** About a second in all: what somebody waits for at a terminal. */
+/** About a second in total: short enough for a person at a terminal. */
 export const RETRIES_FEW = 3;
 
 /**
- * As `client.call`, for what may be sent again: while the server is out of reach, cannot decide or asks for patience,
- * says so and tries again. Rejects with the last failure after `retriesMax`, or soon after `stop`.
+ * Calls an operation that may be repeated: while the server is unreachable, cannot decide or asks to retry
+ * later, reports that and retries. Rejects with the last failure after `retriesMax` retries, or soon after
+ * `stop`.
  */
 export async function callPatiently<T>(
   client: Client,
@@ -30,7 +31,7 @@ export async function callPatiently<T>(
       if (attempt === retriesMax || stop.aborted) throw error;
       const ownMs = backoffMs(attempt, RETRY_FIRST_MS, RETRY_MAX_MS, Math.random);
       say(`${error.message}; trying again`);
-      // If asked to stop meanwhile, the next attempt is the last one.
+      // If `stop` aborts during the wait, the next attempt is the last.
       await scheduler.wait(Math.max(error.retryAfterMs ?? 0, ownMs), { signal: stop }).catch(() => undefined);
     }
   }

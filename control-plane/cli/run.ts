@@ -5,7 +5,7 @@ import { createProgram } from './program.ts';
 import type { Session } from './session.ts';
 import { json, printable } from './terminal/output.ts';
 
-/** Runs the command that the arguments of this process name. Never rejects: the session knows how it ended. */
+/** Runs the command in this process's arguments. Never rejects; the session sets the exit status. */
 export async function run(session: Session): Promise<void> {
   try {
     if (process.argv.some((argument) => argument.split('=').some(isWellFormed))) {
@@ -18,10 +18,10 @@ export async function run(session: Session): Promise<void> {
   }
 }
 
-/** Says on standard error what went wrong, and has the process end with its status. */
+/** Reports an error on standard error and sets the exit status. */
 export function end(session: Session, error: unknown): void {
   if (error instanceof CommanderError) {
-    if (error.exitCode !== 0) session.end('USAGE'); // it has said itself what is wrong
+    if (error.exitCode !== 0) session.end('USAGE'); // commander has already reported the error
     return;
   }
   const { exit, code, message, requestId } =

@@ -8,21 +8,21 @@ import { type RunningStart, readRunningStart } from './started.ts';
 import { json } from './terminal/output.ts';
 import { canPrompt, promptSecret } from './terminal/prompt.ts';
 
-/** One run of the command line: whom it talks to, how it prints, and how it ends. */
+/** One run of the command line: the services it calls, its output, and its exit status. */
 export class Session {
   /** True with `--json`: output is for scripts. */
   json = false;
   #config: CliConfig | undefined;
 
-  /** Read when first asked for, so that help needs no environment. */
+  /** The configuration, read at first use, so that help needs no environment. */
   get config(): CliConfig {
     this.#config ??= loadConfigOrExit(settings, () => []);
     return this.#config;
   }
 
   /**
-   * As `config`, but what is not set is that of an `npm start` on this machine, where one runs.
-   * @returns `redisUrl` of its private Redis
+   * Like `config`, but with the defaults of a running `npm start` of this machine, if there is one.
+   * @returns `redisUrl` of its private Redis too
    */
   get configOrStarted(): CliConfig & { readonly redisUrl: string | undefined } {
     const { KEYFENCE_DATA } = this.config;
@@ -44,7 +44,10 @@ export class Session {
     return { ...config, KEYFENCE_ROOT_KEY, redisUrl: running.redisUrl };
   }
 
-  /** The control plane, called with the root key; asks for it on a terminal. Rejects with NOT_PERMITTED. */
+  /**
+   * The control plane, called with the root key; prompts for the key on a terminal. Rejects with
+   * NOT_PERMITTED.
+   */
   async controlPlane(): Promise<Client> {
     const { KEYFENCE_URL: url, KEYFENCE_ROOT_KEY: configuredKey } = this.config;
     const rootKey = configuredKey || (canPrompt() ? await promptSecret(`Root key for ${url.origin}: `) : '');
@@ -60,7 +63,9 @@ export class Session {
     return (await this.controlPlane()).call<T>(operation, input);
   }
 
-  /** Calls what may be sent again, and again for about as long as somebody waits at a terminal. */
+  /**
+   * Calls an operation that may be repeated, with retries for about as long as a person waits at a terminal.
+   */
   callPatiently<T>(client: Client, operation: string, input: object): Promise<T> {
     const { signal } = new AbortController();
     return callPatiently<T>(client, operation, input, signal, (text) => this.note(text), RETRIES_FEW);
@@ -70,17 +75,17 @@ export class Session {
     return new Client(this.config.KEYFENCE_VERIFIER_URL, 'verifier');
   }
 
-  /** Prints an answer on standard output: for scripts `value` as one line of JSON, for people `text`. */
+  /** Prints a result on standard output: `value` as one line of JSON for scripts, `text` for people. */
   print(value: unknown, text: () => string): void {
     process.stdout.write(`${this.json ? json(value) : text()}\n`);
   }
 
-  /** Says something besides the answer, on standard error; not to scripts. */
+  /** Prints a remark on standard error, for people only. */
   note(text: string): void {
     if (!this.json) process.stderr.write(`${text}\n`);
   }
 
-  /** The status with which the run will end, unless an error comes. */
+  /** Sets the exit status, which an error may still replace. */
   end(exit: Exit): void {
     process.exitCode = EXITS[exit][0];
   }

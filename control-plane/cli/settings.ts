@@ -1,6 +1,6 @@
 import { type ConfigOf, type Setting, secret, text } from '#shared/process/load-config.ts';
 
-/** Environment variables of the command line; `doctor` reads the control plane's REDIS_… too. */
+/** Environment variables of the command line; `doctor` also reads the control plane's REDIS_… variables. */
 export const settings = {
   KEYFENCE_URL: address('http://127.0.0.1:3000', 'Address of the control plane'),
   KEYFENCE_VERIFIER_URL: address(
@@ -28,7 +28,7 @@ function address(byDefault: string, help: string): Setting<URL> {
       if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search) {
         throw new Error('is not allowed');
       }
-      // Every call begins with it; who wrote it meant the same place.
+      // Every call adds this path, so a user who wrote it meant the same address.
       url.pathname = url.pathname.replace(/\/v1\/?$/, '/');
       return url;
     },

@@ -1,20 +1,20 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** The note that `npm start` leaves in its folder while it runs. */
+/** The note that `npm start` keeps in its folder while it runs. */
 export interface RunningStart {
   readonly controlPlane: string;
   readonly verifier: string;
-  /** Of its private Redis, where it has one. */
+  /** URL of its private Redis, if it has one. */
   readonly redisUrl?: string;
-  /** The one that it made, where that can be read. */
+  /** File with the root key that `npm start` made, if readable. */
   readonly rootKeyFile: string;
 }
 
-/** The folder in which `npm start` keeps its data unless KEYFENCE_DATA says otherwise. */
+/** The folder in which `npm start` keeps its data unless KEYFENCE_DATA names another. */
 const FOLDER = join(import.meta.dirname, '..', '..', '.keyfence');
 
-/** The running `npm start` of this machine, as its folder tells; undefined = none is known. */
+/** Returns the running `npm start` of this machine, as its folder describes it; undefined = none is known. */
 export function readRunningStart(folder: string): RunningStart | undefined {
   const directory = folder || FOLDER;
   try {
@@ -24,6 +24,6 @@ export function readRunningStart(folder: string): RunningStart | undefined {
     >;
     return { ...note, rootKeyFile: join(directory, 'root-key') };
   } catch {
-    return undefined; // it does not run, or this is no place where it would
+    return undefined; // it does not run, or not with this folder
   }
 }

@@ -19,7 +19,7 @@ const DEFAULT_BYTES = [
   whole(16, 255),
 ] as const;
 
-/** `keyfence apis …` */
+/** Adds `keyfence apis …`. */
 export function apiCommands(program: Command, session: Session): void {
   const apis = program.command('apis').description('APIs: what keys are for');
 

@@ -5,7 +5,7 @@ import type { Session } from '../session.ts';
 import { time } from '../terminal/output.ts';
 import { addPageOptions, printListing } from '../terminal/print-listing.ts';
 
-/** `keyfence audit` */
+/** Adds `keyfence audit`. */
 export function auditCommand(program: Command, session: Session): void {
   const audit = program
     .command('audit')

@@ -5,7 +5,7 @@ import type { Session } from '../session.ts';
 import { list, table } from '../terminal/output.ts';
 import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 
-/** `keyfence permissions …` */
+/** Adds `keyfence permissions …`. */
 export function catalogueCommands(program: Command, session: Session): void {
   const permissions = program
     .command('permissions')

@@ -4,7 +4,10 @@ import type { Finding } from '../doctor/finding.ts';
 import type { Session } from '../session.ts';
 import { printable } from '../terminal/output.ts';
 
-/** `keyfence doctor`. What it needs is loaded only then: the other commands have no use for a Redis client. */
+/**
+ * Adds `keyfence doctor`. Its modules are loaded only when it runs, because no other command needs a Redis
+ * client.
+ */
 export function doctorCommand(program: Command, session: Session): void {
   program
     .command('doctor')

@@ -6,7 +6,7 @@ import { collect } from '../pages.ts';
 import type { Session } from '../session.ts';
 import { count, table } from '../terminal/output.ts';
 
-/** `keyfence fleet` */
+/** Adds `keyfence fleet`. */
 export function fleetCommand(program: Command, session: Session): void {
   program
     .command('fleet')
@@ -37,11 +37,11 @@ function verifierTable(verifiers: readonly VerifierStatus[]): string {
   });
 }
 
-/** All that a verifier follows, roles and identities under the name of no API. */
+/** Everything that a verifier follows; the shared log appears as another API. */
 const allOf = ({ apis, workspace: sharedLog }: VerifierStatus): readonly FollowedApi[] =>
   sharedLog ? [...apis, { apiId: SHARED_LOG, ...sharedLog }] : apis;
 
-/** Those APIs that a verifier does not answer for from memory, or only by what was before. */
+/** Tables of the APIs for which a verifier has no lease, or is behind. */
 function trouble(verifiers: readonly VerifierStatus[]): string[] {
   const apiIds = verifiers
     .flatMap((by) => allOf(by).map((each) => ({ id: by.id, ...each })))
@@ -60,7 +60,7 @@ function trouble(verifiers: readonly VerifierStatus[]): string[] {
   ];
 }
 
-/** Milliseconds as people read them, in the largest unit that fits. */
+/** Formats milliseconds in the largest fitting unit. */
 function age(ms: number): string {
   const s = Math.max(0, Math.round(ms / 1000));
   if (s < 120) return `${s} s`;

@@ -20,7 +20,7 @@ const LIMITS = [
 ] as const;
 const META = ['--meta <json>', 'a JSON object that every verification returns', jsonObject] as const;
 
-/** `keyfence identities …` */
+/** Adds `keyfence identities …`. */
 export function identityCommands(program: Command, session: Session): void {
   const identities = program
     .command('identities')
@@ -102,7 +102,7 @@ function addDisable(identities: Command, session: Session): void {
         await update(session, 'disabled', externalId, { enabled: false }, wait);
       } catch (error) {
         if (!(error instanceof CliError) || error.code !== 'NOT_FOUND') throw error;
-        // An external id without a key is mistyped, or an identity's id.
+        // An external id without a key is mistyped, or is really the id of an identity.
         if (!(await hasKeys(session, externalId)))
           throw new CliError(
             'NO',
@@ -166,7 +166,7 @@ async function update(
   printChange(session, `${verb} ${printable(externalId)}`, response);
 }
 
-/** `null` = all APIs. */
+/** Parses ids of APIs; `null` = all APIs. */
 const namesOrAll = (text: string) => (names(text).length > 0 ? names(text) : null);
 
 const waitMs = (seconds: number | undefined) => (seconds === undefined ? {} : { waitMs: seconds * 1000 });

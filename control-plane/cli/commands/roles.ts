@@ -8,7 +8,7 @@ import { confirm, printChange, waitOption } from '../terminal/print-change.ts';
 
 type Change = { propagation: ChangeStatus };
 
-/** `keyfence roles …` */
+/** Adds `keyfence roles …`. */
 export function roleCommands(program: Command, session: Session): void {
   const roles = program.command('roles').description('roles: lists of permissions that many keys share');
 

@@ -3,7 +3,7 @@ import type { RootKey } from '../../redis/root-keys.ts';
 import type { Session } from '../session.ts';
 import { list, table, time } from '../terminal/output.ts';
 
-/** `keyfence root-keys …` */
+/** Adds `keyfence root-keys …`. */
 export function rootKeyCommands(program: Command, session: Session): void {
   const rootKeys = program.command('root-keys').description('root keys: who may manage all this');
 

@@ -2,13 +2,13 @@ import { USAGE_COLUMNS, type UsageField } from '#shared/contract/usage.ts';
 import type { Session } from '../session.ts';
 import { count, table, time } from '../terminal/output.ts';
 
-/** Verdicts of an hour or a day, or with one tag or all others. */
+/** Verdicts of an hour or a day, or with one tag or all other tags. */
 interface Row extends Readonly<Record<UsageField, number>> {
   readonly time?: number;
   readonly tag?: string;
 }
 
-/** Prints how often something was verified, without the times in which it was not. */
+/** Prints how often something was verified, leaving out periods without verdicts. */
 export async function printUsage(session: Session, operation: string, query: object): Promise<void> {
   const response = await session.call<{ verifications: Row[] }>(operation, query);
   const byTag = response.verifications.some(({ time: at }) => at === undefined);

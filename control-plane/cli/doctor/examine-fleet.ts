@@ -5,24 +5,24 @@ import { apiKeys, apiList } from '#shared/redis/redis-keys.ts';
 import { FleetView } from '../../redis/fleet.ts';
 import type { Finding } from './finding.ts';
 
-/** Most APIs that are looked at, and most verifiers. */
+/** Maximum number of APIs and of verifiers that are examined. */
 const APIS_MAX = 1000;
 const VERIFIERS_MAX = 1000;
 const NAMED_MAX = 5;
 
-/** Facts about an API that must fit the settings of verifiers. */
+/** Facts about an API that the settings of verifiers must fit. */
 interface ApiFacts {
   readonly apiId: string;
   readonly leaseMs: number;
-  /** True if some of its keys are not in our format. */
+  /** True if some of the API's keys have a foreign format. */
   readonly foreign: boolean;
-  /** The protocol that its verifiers must speak. */
+  /** The protocol that the API's verifiers must speak. */
   readonly needs: number;
 }
 
 /**
- * Checks that the verifiers of this Redis fit together, and that the verifier that was asked is one of them.
- * @param verifierId who answered as the verifier; undefined = nobody, or an earlier version
+ * Checks that the verifiers of this Redis fit together, and that the verifier that answered is one of them.
+ * @param verifierId id of the verifier that answered; undefined = none answered, or an earlier version did
  */
 export async function examineFleet(nodes: RedisNodes, verifierId: string | undefined): Promise<Finding[]> {
   const { verifiers } = await new FleetView(nodes).list('', VERIFIERS_MAX);
@@ -59,7 +59,10 @@ function strangerAmong(verifiers: readonly VerifierStatus[], verifierId: string 
   ];
 }
 
-/** A lease is renewed by each SYNC; with fewer of them, it runs out in between. */
+/**
+ * Finds verifiers that SYNC too rarely: each SYNC renews the lease, so with a longer period it expires in
+ * between.
+ */
 function syncFaults(verifiers: readonly VerifierStatus[], apis: readonly ApiFacts[]): string[] {
   const leaseMs = Math.min(...apis.map(({ leaseMs }) => leaseMs).filter((ms) => ms > 0));
   const slow = verifiers.filter(({ settings }) => (settings?.syncPeriodMs ?? 0) >= leaseMs);

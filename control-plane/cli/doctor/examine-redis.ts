@@ -15,7 +15,7 @@ import type { Finding } from './finding.ts';
 const permissionsScript = new Script(new URL('../../redis/lua/check-rights.lua', import.meta.url));
 
 const K = 'kf:{!doctor}:x';
-/** Every command of the control plane, as it would be run. */
+/** Every command of the control plane, in the form in which it is run. */
 const NECESSARY = `
   hello 3, info server, time, config get x, cluster slots, wait 0 0, eval x 0, evalsha x 0, publish kf:{doctor}:chg x,
   get ${K}, mget ${K}, set ${K} v, del ${K}, exists ${K}, incr ${K}, pexpire ${K} 1, pttl ${K},
@@ -25,16 +25,16 @@ const NECESSARY = `
   xadd ${K} * f v, xrange ${K} - +, xrevrange ${K} + -`
   .trim()
   .split(/,\s+/);
-/** Commands that no process of ours uses. */
+/** Commands that no Keyfence process uses. */
 const NEEDLESS = ['get other', 'flushall', 'config set x y', 'keys *', 'acl list', 'shutdown'];
 
 const { REDIS_MIN_REPLICAS_MAX_LAG_S } = settings;
 type Config = RedisConfig & { readonly REDIS_MIN_REPLICAS_MAX_LAG_S: number };
 
 /**
- * Looks at Redis as the control plane reaches it, by the control plane's own settings.
- * @param startedUrl of the Redis that `npm start` runs on this machine, for where REDIS_URL is not set
- * @param verifierId who answered as the verifier
+ * Examines Redis as the control plane reaches it, with the control plane's settings.
+ * @param startedUrl URL of the Redis that `npm start` runs on this machine, the default for REDIS_URL
+ * @param verifierId id of the verifier that answered
  */
 export async function examineRedis(
   startedUrl: string | undefined,
@@ -72,7 +72,7 @@ const connect = (config: RedisConfig) =>
 const numberOf = (primaries: readonly RedisFacts[]) =>
   primaries.length > 1 ? `, ${primaries.length} primaries` : '';
 
-/** An outage, or a refusal, with what Redis or the system said about it. Rejects with what is neither. */
+/** Describes an outage or a refusal, in the words of Redis or the system. Rethrows any other error. */
 function reason(error: unknown): string {
   if (error instanceof ApiError)
     return error.cause ? `${error.message}: ${troubleOf(error.cause)}` : error.message;
@@ -80,7 +80,7 @@ function reason(error: unknown): string {
   throw error;
 }
 
-/** The faults of all servers, each once. */
+/** The faults of all servers without duplicates. */
 function faultsOf(
   primaries: readonly RedisFacts[],
   of: (facts: RedisFacts) => readonly string[],
@@ -89,7 +89,7 @@ function faultsOf(
   return faults.length === 0 ? {} : { change: faults.join('; ') };
 }
 
-/** The values of a setting at all of them; more than one where they differ. */
+/** The values of a setting on all servers; more than one if they differ. */
 const valuesOf = (primaries: readonly RedisFacts[], of: (facts: RedisFacts) => string | undefined) =>
   [...new Set(primaries.map(of))].join(' and ');
 
@@ -133,7 +133,7 @@ async function replicationOf(nodes: RedisNodes, { settings }: RedisFacts, config
   return { check, found: result, ...(changes.length > 0 ? { change: changes.join('; ') } : {}) };
 }
 
-/** Setting that decides what becomes of the other shards of a Cluster when one is lost. */
+/** Checks the setting that decides whether the other shards of a Cluster keep working when one is lost. */
 function coverageOf(primaries: readonly RedisFacts[]): Finding {
   const value = valuesOf(primaries, ({ settings }) => settings.get('cluster-require-full-coverage'));
   const result = `cluster-require-full-coverage ${value}`;

@@ -7,12 +7,12 @@ import type { Session } from '../session.ts';
 import { examineRedis } from './examine-redis.ts';
 import type { Finding } from './finding.ts';
 
-/** The Date header has whole seconds; more than this is a clock that is wrong. */
+/** The Date header has whole seconds; a greater difference means that a clock is wrong. */
 const CLOCK_MS_OFF_MAX = 2000;
 const VERDICT_TRIES_MAX = 5;
 const VERDICT_RETRY_MS = 200;
 
-/** Everything that the doctor looks at. Changes nothing. Never rejects for what it finds. */
+/** Runs all checks of the doctor. Changes nothing. Faults are findings, not rejections. */
 export async function examine(session: Session): Promise<Finding[]> {
   const {
     KEYFENCE_URL: url,
@@ -50,7 +50,7 @@ async function examineControlPlane(client: Client, hasRootKey: boolean): Promise
   }
 }
 
-/** Asks about a key that nobody has. */
+/** Asks for a verdict on a made-up key. */
 async function examineVerifier(client: Client): Promise<Finding> {
   const check = 'verifier';
   try {
@@ -65,7 +65,7 @@ async function examineVerifier(client: Client): Promise<Finding> {
   }
 }
 
-/** Asks again while there is no verdict, as every caller has to: a first look-up may take too long. */
+/** Asks again while there is no verdict, as every caller must: a first look-up may take too long. */
 async function verdictOn(key: string, client: Client): Promise<string | undefined> {
   for (let tries = VERDICT_TRIES_MAX; ; tries--) {
     try {
@@ -78,7 +78,10 @@ async function verdictOn(key: string, client: Client): Promise<string | undefine
   }
 }
 
-/** Nothing where it did not answer. Leases are measured by monotonic clocks; the date decides when keys expire. */
+/**
+ * Compares a server's clock with this machine's; no finding if the server did not answer. Leases use
+ * monotonic clocks; the wall clock decides when keys expire.
+ */
 function clockOf({ dateMs }: Client, service: string): Finding[] {
   if (dateMs === undefined) return [];
   const offMs = dateMs + 500 - systemClock.wallMs();

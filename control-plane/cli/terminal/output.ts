@@ -1,8 +1,8 @@
 import { styleText } from 'node:util';
 
 /**
- * Text that others wrote, safe to show: control characters and those that reorder text are escaped as in JSON, so that
- * a key's name cannot drive the terminal. JSON text stays the same JSON.
+ * Makes foreign text safe to show: escapes control characters and characters that reorder text as JSON does,
+ * so that a key's name cannot control the terminal. JSON text stays equivalent JSON.
  */
 export function printable(text: string): string {
   return text.replace(
@@ -11,12 +11,12 @@ export function printable(text: string): string {
   );
 }
 
-/** One line of JSON, safe to show. */
+/** Formats one line of JSON that is safe to show. */
 export const json = (value: unknown): string => printable(JSON.stringify(value));
 
 type Cell = string | number | boolean | undefined;
 
-/** A line for each item, in columns under their names; a cell that is undefined is a dash. */
+/** Formats a line for each item, in named columns; an undefined cell is shown as a dash. */
 export function table<T>(items: readonly T[], columns: Readonly<Record<string, (item: T) => Cell>>): string {
   const names = Object.keys(columns);
   const cells = items.map((item) => Object.values(columns).map((of) => printable(String(of(item) ?? '–'))));
@@ -29,7 +29,7 @@ export function table<T>(items: readonly T[], columns: Readonly<Record<string, (
   return [styleText('bold', line(names)), ...cells.map(line)].join('\n');
 }
 
-/** Names and values, one a line; what is undefined is left out. */
+/** Formats names and values, one per line; undefined values are left out. */
 export function list(fields: Readonly<Record<string, Cell>>): string {
   const present = Object.entries(fields).filter(([, value]) => value !== undefined);
   const width = Math.max(...present.map(([name]) => name.length));
@@ -38,10 +38,10 @@ export function list(fields: Readonly<Record<string, Cell>>): string {
     .join('\n');
 }
 
-/** Unix milliseconds as people read them, in UTC. */
+/** Formats Unix milliseconds for people, in UTC. */
 export function time(ms: number | undefined): string | undefined {
   return ms === undefined ? undefined : new Date(ms).toISOString();
 }
 
-/** With thousands apart. */
+/** Formats a number with thousands separators. */
 export const count = (n: number): string => n.toLocaleString('en');

@@ -7,14 +7,14 @@ import type { Session } from '../session.ts';
 import { count, time } from './output.ts';
 import { canPrompt, prompt } from './prompt.ts';
 
-/** The option for the longest time that the control plane holds its answer. */
+/** The option for the maximum time that the control plane waits before it answers. */
 export const waitOption = () =>
   new Option(
     '--wait <seconds>',
     'longest wait for every verifier; default: the limit of the server',
   ).argParser(whole(0, 60));
 
-/** Prints the status of a change, and ends with PENDING where it is not complete. */
+/** Prints the status of a change; the exit status is PENDING if it is not complete. */
 export function printChange(
   session: Session,
   subject: string,
@@ -32,7 +32,7 @@ export function printChange(
   if (propagation.state === 'pending') session.end('PENDING');
 }
 
-/** Asks for confirmation of something that cannot be undone; without a terminal, `--yes` is required. */
+/** Asks for confirmation of something that cannot be undone; without a terminal, requires `--yes`. */
 export async function confirm(action: string, yes: boolean): Promise<void> {
   if (yes) return;
   if (!canPrompt()) throw new CliError('USAGE', `${action} cannot be undone: say --yes`);

@@ -11,8 +11,8 @@ export const addPageOptions = (command: Command, items: string): Command =>
     .option('--cursor <cursor>', 'go on after an earlier listing');
 
 /**
- * Prints up to `limit` items of a listing as a table of `columns`, and says how to go on.
- * @param field of the answer that holds the items
+ * Prints up to `limit` items of a listing as a table of `columns`, and how to continue.
+ * @param field the response's field with the items
  */
 export async function printListing<T>(
   session: Session,

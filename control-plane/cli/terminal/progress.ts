@@ -4,7 +4,7 @@ import { count } from './output.ts';
 const REDRAW_MS = 100;
 const BAR_WIDTH = 24;
 
-/** A line on the terminal that tells how far something is; nothing where standard error is no terminal. */
+/** A progress line on the terminal; prints nothing if standard error is not a terminal. */
 export class Progress {
   readonly #startedAtMs = systemClock.monotonicMs();
   readonly #isTerminal = process.stderr.isTTY === true;
@@ -12,8 +12,8 @@ export class Progress {
   #drawnAtMs = Number.NEGATIVE_INFINITY;
 
   /**
-   * @param share how much is done, 0..1; undefined = unknown
-   * @param items done since the start of this run
+   * @param share the completed part, 0..1; undefined = unknown
+   * @param items number done since the start of this run
    */
   show(share: number | undefined, items: number, text: string): void {
     const nowMs = systemClock.monotonicMs();
@@ -29,7 +29,7 @@ export class Progress {
     process.stderr.write(`\r\x1b[K${line.slice(0, (process.stderr.columns || 80) - 1)}`);
   }
 
-  /** Says something besides, on a line of its own; the same thing only once. */
+  /** Prints a message on its own line, unless it repeats the last one. */
   say(text: string): void {
     if (text === this.#lastText) return;
     this.#lastText = text;
@@ -37,7 +37,7 @@ export class Progress {
     process.stderr.write(`${text}\n`);
   }
 
-  /** Takes the line away, so that something else can be printed. */
+  /** Removes the progress line, so that something else can be printed. */
   clear(): void {
     if (this.#isTerminal) process.stderr.write('\r\x1b[K');
     this.#drawnAtMs = Number.NEGATIVE_INFINITY;

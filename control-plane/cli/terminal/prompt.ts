@@ -5,10 +5,10 @@ import { CliError } from '../exit.ts';
 /** True on a terminal, where a person can answer. */
 export const canPrompt = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true;
 
-/** Asks on the terminal. Rejects with INTERRUPTED on Ctrl-C and Ctrl-D. */
+/** Asks a question on the terminal. Rejects with INTERRUPTED on Ctrl-C and Ctrl-D. */
 export const prompt = (question: string): Promise<string> => readAnswer(question, process.stderr);
 
-/** Asks on the terminal for something that is not to be seen: what is typed is not shown. */
+/** Asks for a secret on the terminal, without echoing what is typed. */
 export async function promptSecret(question: string): Promise<string> {
   const secret = await readAnswer(question, new Writable({ write: (_chunk, _encoding, done) => done() }));
   process.stderr.write('\n');
@@ -16,7 +16,7 @@ export async function promptSecret(question: string): Promise<string> {
 }
 
 async function readAnswer(question: string, echo: NodeJS.WritableStream): Promise<string> {
-  // From here on the terminal itself shows nothing of what is typed; so only then the question.
+  // From here on the terminal does not echo, so print the question only now.
   const lines = createInterface({ input: process.stdin, output: echo, terminal: true, historySize: 0 });
   const hangUp = new AbortController();
   lines.once('SIGINT', () => hangUp.abort()).once('close', () => hangUp.abort());

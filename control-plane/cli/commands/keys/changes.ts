@@ -14,7 +14,7 @@ import { rerollKey } from './reroll.ts';
 
 type Change = { propagation: ChangeStatus };
 
-/** The commands of `keyfence keys …` that change keys which exist. */
+/** Adds the commands of `keyfence keys …` that change existing keys. */
 export function addChanges(keys: Command, session: Session): void {
   addUpdate(keys, session);
   addEnableAndDisable(keys, session);

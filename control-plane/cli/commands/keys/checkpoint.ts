@@ -1,18 +1,18 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { CliError } from '../../exit.ts';
 
-/** Progress of a long run, kept in a file beside its input or output, from which the next run goes on. */
+/** Progress of a long run, in a file beside its input or output, from which the next run continues. */
 export class Checkpoint<State extends object> {
   readonly file: string;
   readonly #of: string;
 
-  /** @param of what the run is about; a state of anything else is not gone on from */
+  /** @param of identifies the run; the state of another run is ignored */
   constructor(file: string, of: readonly string[]) {
     this.file = file;
     this.#of = of.join(' ');
   }
 
-  /** undefined where there is none, or it is of another run. */
+  /** Returns undefined if there is no state, or it belongs to another run. */
   read(): State | undefined {
     let text: string;
     try {
@@ -43,13 +43,13 @@ export class Checkpoint<State extends object> {
   }
 }
 
-/** A file that cannot be used, as an error for who named it. */
+/** Returns the error for a file that cannot be used. */
 export function fileError(file: string, error: unknown): CliError {
   const code = (error as NodeJS.ErrnoException).code ?? 'unknown error';
   return new CliError('USAGE', `${file} cannot be used: ${code}`, { cause: error });
 }
 
-/** Ctrl-C asks to stop at the next good moment; the second one stops at once. */
+/** Returns a signal that aborts on the first Ctrl-C; the second Ctrl-C ends the process immediately. */
 export function stopOnInterrupt(): AbortSignal {
   const stop = new AbortController();
   process.once('SIGINT', () => stop.abort());

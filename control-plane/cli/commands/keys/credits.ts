@@ -8,10 +8,13 @@ import { count } from '../../terminal/output.ts';
 import { printChange } from '../../terminal/print-change.ts';
 
 const OPERATIONS = ['set', 'increment', 'decrement'];
-/** Reads an amount of credits. */
+/** Parses an amount of credits. */
 export const credits = whole(0, CREDITS_MAX);
 
-/** `keyfence keys credits`. Sent again by its own name where no answer comes, so that it is made once. */
+/**
+ * Runs `keyfence keys credits`. If no response comes, it repeats the call under the same operation id, so
+ * that the change is made once.
+ */
 export async function changeCredits(
   session: Session,
   keyId: string,

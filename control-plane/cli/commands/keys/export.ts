@@ -10,7 +10,7 @@ import { count, json } from '../../terminal/output.ts';
 import { Progress } from '../../terminal/progress.ts';
 import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 
-/** Progress of an export: the file is whole up to `bytes`. */
+/** Progress of an export: the file is complete up to `bytes`. */
 interface ExportProgress {
   readonly bytes: number;
   readonly keys: number;
@@ -18,8 +18,8 @@ interface ExportProgress {
 }
 
 /**
- * `keyfence keys export`: every key of an API in the order of creation, one JSON object a line, page by page. Into a
- * file it goes on after an interruption, and each key is in it once.
+ * Runs `keyfence keys export`: writes every key of an API in order of creation, one JSON object per line,
+ * page by page. An export into a file continues after an interruption, and contains each key once.
  */
 export async function exportKeys(session: Session, apiId: string, output?: string): Promise<void> {
   const client = await session.controlPlane();
@@ -63,14 +63,14 @@ export async function exportKeys(session: Session, apiId: string, output?: strin
   if (file) session.print({ keys }, () => `${count(keys)} keys exported`);
 }
 
-/** A key as it is written: credits that several keys share stand with the latest of them, once. */
+/** A key as it is written: credits that several keys share appear once, with the latest of these keys. */
 function exportLine(key: Key): object {
   if (key.rerolledTo === undefined || key.remaining === undefined) return key;
   const { refill: _refill, remainingHeld: _held, remainingLost: _lost, ...others } = key;
   return { ...others, remaining: 0 };
 }
 
-/** The file, cut to what is known to be whole; a new one is readable by its owner alone. */
+/** Opens the file, truncated to its complete part; a new file is readable only by its owner. */
 async function openTarget(output: string, bytes: number | undefined): Promise<FileHandle> {
   try {
     const file = await open(output, bytes === undefined ? 'wx' : 'r+', 0o600);

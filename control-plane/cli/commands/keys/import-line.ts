@@ -1,26 +1,26 @@
 import { hashSecret, isWellFormed, startOf } from '#shared/contract/key-format.ts';
 import { type InputLine, LINE_BYTES_MAX } from '../../read-lines.ts';
 
-/** A key as it is to be sent, and where it stood. */
+/** A key to be sent, and its line. */
 export interface Candidate {
   readonly line: number;
   readonly foreign: boolean;
   readonly body: object;
 }
 
-/** Reason why a line was refused. Contains nothing of the line but names of fields. */
+/** The reason why a line was refused. Of the line it contains only names of fields. */
 export interface Refusal {
   readonly line: number;
   readonly code: string;
   readonly message: string;
 }
 
-/** Longest key that a verifier can be asked about. */
+/** Maximum length of a key that a verifier accepts. */
 const KEY_LENGTH_MAX = 512;
 
 /**
- * One line of an import: `{"key"}`, which is hashed here and goes no further, or `{"sha256"}`, with the fields that
- * the server knows beside it and judges.
+ * Parses one line of an import: either `{"key"}`, which is hashed here and sent nowhere, or `{"sha256"}`,
+ * with further fields, which the server validates.
  * @returns undefined for an empty line
  */
 export function readCandidate({ number, text }: InputLine): Candidate | Refusal | undefined {
@@ -38,7 +38,7 @@ export function readCandidate({ number, text }: InputLine): Candidate | Refusal 
     return refuse(`key: must be 1 to ${KEY_LENGTH_MAX} printable ASCII characters`);
   }
   const foreign = !isWellFormed(key);
-  // The part of a foreign key that may be shown is unknown: it has a start only where the line gives one.
+  // Which part of a foreign key may be shown is unknown: it has a start only if the line gives one.
   const start = foreign ? {} : { start: startOf(key) };
   return { line: number, foreign, body: { ...start, ...rest, foreign, sha256: hashSecret(key) } };
 }
@@ -50,6 +50,6 @@ function parseObject(json: string): Record<string, unknown> | undefined {
       ? (value as Record<string, unknown>)
       : undefined;
   } catch {
-    return undefined; // the caller says so; the parser's message would repeat the line
+    return undefined; // reported by the caller; the parser's message would repeat the line
   }
 }

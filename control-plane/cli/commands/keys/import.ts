@@ -10,7 +10,7 @@ import { Checkpoint, fileError, stopOnInterrupt } from './checkpoint.ts';
 import { type Candidate, type Refusal, readCandidate } from './import-line.ts';
 
 const KEYS_PER_CALL = 500;
-/** Below the server's limit of 1 MiB for one call. */
+/** Below the server's limit of 1 MiB per call. */
 const BYTES_PER_CALL = 900_000;
 const CALLS_AT_ONCE = 4;
 /** Bytes of the file before the resumption point that must be unchanged. */
@@ -20,10 +20,10 @@ type Result = { result: 'created' | 'exists' } | { result: 'refused'; code: stri
 
 /** Progress of an import. */
 interface ImportProgress {
-  /** The last line that is dealt with, and where the next one begins. */
+  /** The last line that is done, and the offset of the next. */
   readonly number: number;
   readonly end: number;
-  /** SHA-256 of the MARK_BYTES before `end`. */
+  /** SHA-256 of the DIGEST_BYTES before `end`. */
   readonly mark: string;
   readonly counts: { created: number; exists: number; refused: number; foreign: number };
 }
@@ -35,9 +35,9 @@ interface Batch {
 }
 
 /**
- * `keyfence keys import`: sends the keys of a file by their hashes, 500 a call, and goes on after an interruption.
- * Everything up to the line in the checkpoint is dealt with; what was sent after it is sent again, and is then there
- * already. Standard input cannot be read twice and has no checkpoint.
+ * Runs `keyfence keys import`: sends the hashes of the keys in a file, 500 per call, and continues after an
+ * interruption. Every line up to the checkpoint is done; later lines that were sent are sent again, and their
+ * keys exist by then. Standard input cannot be read twice, so it has no checkpoint.
  */
 export async function importKeys(session: Session, apiId: string, file: string, progressFile?: string) {
   const source = file === '-' ? undefined : await openFile(file);
@@ -87,7 +87,7 @@ export async function importKeys(session: Session, apiId: string, file: string, 
   if (refused > 0) session.end('DATA');
 }
 
-/** Opens a regular file to read. Rejects with USAGE where it cannot be. */
+/** Opens a regular file for reading. Rejects with USAGE if that fails. */
 export async function openFile(file: string): Promise<FileHandle> {
   const source = await open(file, 'r').catch((error: unknown) => {
     throw fileError(file, error);
@@ -119,7 +119,10 @@ async function digestBefore(source: FileHandle, end: number): Promise<string> {
   return createHash('sha256').update(buffer.subarray(0, bytesRead)).digest('hex');
 }
 
-/** Batches of what fits into one call, CALLS_AT_ONCE of them together; they cover all lines without a gap. */
+/**
+ * Groups lines into batches that fit into one call, CALLS_AT_ONCE batches per round; they cover all lines
+ * without a gap.
+ */
 async function* rounds(lines: AsyncIterable<InputLine>): AsyncGenerator<Batch[]> {
   let round: Batch[] = [];
   let keys: Candidate[] = [];
@@ -148,7 +151,7 @@ async function* rounds(lines: AsyncIterable<InputLine>): AsyncGenerator<Batch[]>
   if (round.length > 0) yield round;
 }
 
-/** Counts what became of a batch. @returns what was refused, by line */
+/** Counts the outcomes of a batch. @returns its refusals, by line */
 function tally(
   counts: ImportProgress['counts'],
   { keys, refusals }: Batch,

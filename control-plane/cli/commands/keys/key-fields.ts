@@ -39,7 +39,7 @@ interface IdentityReference {
   readonly identity?: { readonly id: string };
 }
 
-/** Prints a key; people see its fields, scripts the answer. */
+/** Prints a key: its fields for people, the response for scripts. */
 export function showKey(session: Session, key: Key & IdentityReference & { lastUsedAt?: number }): void {
   const { identity, ...fields } = key;
   session.print(key, () =>
@@ -62,7 +62,7 @@ export function showKey(session: Session, key: Key & IdentityReference & { lastU
   );
 }
 
-/** The fields of a key as people read them; undefined where there is none. */
+/** The fields of a key as people read them; undefined for a field without a value. */
 export function fieldTexts(key: Partial<KeyFields>): Record<string, string | undefined> {
   const names = Object.keys(KEY_FIELDS) as KeyField[];
   return Object.fromEntries(names.map((name) => [name, textOf(key[name], KEY_FIELDS[name].kind)]));
@@ -75,7 +75,7 @@ function textOf(value: unknown, kind: Kind): string | undefined {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
-/** A number as people read it. */
+/** Formats a number for people. */
 export const numberText = (value: number | undefined) => (value === undefined ? undefined : count(value));
 
 const refillOf = ({ interval, amount, refillDay }: Refill) =>

@@ -19,7 +19,7 @@ import { verifyKey } from './verify.ts';
 
 type Change = { propagation: ChangeStatus };
 
-/** `keyfence keys …` */
+/** Adds `keyfence keys …`. */
 export function keyCommands(program: Command, session: Session): void {
   const keys = program.command('keys').description('keys: who may call your APIs');
   addCreate(keys, session);
@@ -140,7 +140,7 @@ function addTransfer(keys: Command, session: Session): void {
     .action((apiId: string, { output }) => exportKeys(session, apiId, output));
 }
 
-/** The secret of KEYFENCE_KEY, of a prompt or of standard input. */
+/** Reads a secret from KEYFENCE_KEY, a prompt or standard input. */
 async function givenSecret(session: Session): Promise<string> {
   const secret = session.config.KEYFENCE_KEY;
   const key = secret || (canPrompt() ? await promptSecret('Key: ') : await readInput());

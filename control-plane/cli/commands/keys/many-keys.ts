@@ -13,7 +13,7 @@ import { stopOnInterrupt } from './checkpoint.ts';
 import { openFile } from './import.ts';
 
 const KEYS_PER_CALL = 1000;
-/** Calls with ids; an identity's keys come page after page. */
+/** Concurrent calls with ids; an identity's keys are changed page after page. */
 const CALLS_AT_ONCE = 4;
 
 /** The options that choose many keys. */
@@ -23,7 +23,7 @@ export interface ManyOptions {
   readonly file?: string;
 }
 
-/** A change of many keys: the operation, its fields besides those that choose, and what it does in a word. */
+/** A change of many keys: the operation, its fields besides those that choose keys, and its past tense. */
 export interface ManyChange {
   readonly operation: 'keys.updateKeys' | 'keys.deleteKeys';
   readonly fields: object;
@@ -48,7 +48,10 @@ export function manyOptions(command: Command): Command {
     .option('--file <file>', 'the keys whose ids are in a file, one a line; - is standard input');
 }
 
-/** Tells whether many keys are meant. Throws USAGE unless it is either one key, or an API with an identity or a file. */
+/**
+ * Tells whether many keys are chosen. Throws USAGE unless the options choose either one key, or an API with
+ * an identity or a file.
+ */
 export function isMany(keyId: string | undefined, { api, owner, file }: ManyOptions): boolean {
   const chooses = owner !== undefined || file !== undefined;
   if (keyId !== undefined && !chooses && api === undefined) return false;
@@ -57,8 +60,8 @@ export function isMany(keyId: string | undefined, { api, owner, file }: ManyOpti
 }
 
 /**
- * Changes many keys, 1,000 a call, each of which answers when it is complete everywhere. Doing it again is harmless: after a
- * failure or an interruption the same command finishes it.
+ * Changes many keys, 1,000 per call; each call returns when its changes are complete everywhere. Repetition
+ * is harmless: after a failure or an interruption, the same command finishes the work.
  */
 export async function changeMany(
   session: Session,
@@ -108,7 +111,7 @@ function patiently(
   return callPatiently<ManyResponse>(client, operation, input, stop, say);
 }
 
-/** Sends the ids, several calls at once, until they are done or somebody asks to stop. */
+/** Sends the ids, several calls at a time, until all are done or `stop` aborts. */
 async function inParts(
   ids: readonly string[],
   stop: AbortSignal,
@@ -127,7 +130,7 @@ async function inParts(
   if (at < ids.length) throw interruption();
 }
 
-/** The ids of a file, each once, in its order; empty lines are left out. */
+/** Reads the ids of a file in order, without duplicates and empty lines. */
 async function readIds(file: string): Promise<readonly string[]> {
   const source = file === '-' ? undefined : await openFile(file);
   const ids = new Set<string>();
@@ -148,7 +151,7 @@ async function readIds(file: string): Promise<readonly string[]> {
   return [...ids];
 }
 
-/** Counts outcomes, tells of each refused key, and sums up. */
+/** Counts outcomes, reports each refused key, and prints a summary. */
 class Tally {
   readonly #session: Session;
   readonly #progress: Progress;
@@ -159,7 +162,7 @@ class Tally {
   #last: Propagation | undefined;
   #pending: Propagation | undefined;
 
-  /** @param total how many there will be, where that is known */
+  /** @param total the expected number of keys, if known */
   constructor(session: Session, progress: Progress, pastTense: string, total: number | undefined) {
     this.#session = session;
     this.#progress = progress;

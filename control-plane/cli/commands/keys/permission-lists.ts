@@ -2,17 +2,20 @@ import { names } from '../../arguments.ts';
 import { CliError } from '../../exit.ts';
 import type { Session } from '../../session.ts';
 
-/** Operations by what people call them, on the permissions of a key and on its roles. */
+/**
+ * Maps the words that users type (add, set, remove) to operations, for the permissions and for the roles of a
+ * key.
+ */
 const OPERATIONS: Readonly<Record<string, Readonly<Record<ListName, string>>>> = {
   add: { permissions: 'keys.addPermissions', roles: 'keys.addRoles' },
   set: { permissions: 'keys.setPermissions', roles: 'keys.setRoles' },
   remove: { permissions: 'keys.removePermissions', roles: 'keys.removeRoles' },
 };
 
-/** A list that a key has. */
+/** A list of a key. */
 export type ListName = 'permissions' | 'roles';
 
-/** Changes the permissions or the roles of a key. @param text with commas between */
+/** Changes the permissions or the roles of a key. @param text the values, separated by commas */
 export async function changeList(
   session: Session,
   listName: ListName,

@@ -11,7 +11,10 @@ interface Rotation {
   readonly propagation: Propagation;
 }
 
-/** `keyfence keys reroll`. Sent again by its own name where no answer comes, so that only one key is made. */
+/**
+ * Runs `keyfence keys reroll`. If no response comes, it repeats the call under the same operation id, so that
+ * only one key is made.
+ */
 export async function rerollKey(
   session: Session,
   keyId: string,

@@ -18,7 +18,7 @@ interface VerifyOptions {
   readonly permissions?: string;
 }
 
-/** `keyfence keys verify`. A verifier that cannot decide yet is asked again. */
+/** Runs `keyfence keys verify`. If a verifier cannot decide yet, it asks again. */
 export async function verifyKey(
   session: Session,
   key: string,
