@@ -99,7 +99,7 @@ function view(section: string, id: string) {
   }
 }
 
-/** A part of an address as it was meant; as it stands where it is none. */
+/** Decodes a part of an address; returns it unchanged if it is malformed. */
 function decodePart(part: string): string {
   try {
     return decodeURIComponent(part);

@@ -1,7 +1,10 @@
 import { join } from 'node:path';
 import type { UserConfig } from 'vite';
 
-/** `npm run dashboard` writes assets/, which is committed, so that starting needs no build; a test compares. */
+/**
+ * The build of the dashboard: `npm run dashboard` writes assets/, which is committed, so that a start needs
+ * no build; a test compares the two.
+ */
 export default {
   root: import.meta.dirname,
   // Relative, so that it works behind a proxy that adds a path.

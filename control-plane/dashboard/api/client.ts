@@ -2,24 +2,24 @@ import type { Static } from 'typebox';
 import type { operations } from '../../http/operations/index.ts';
 
 type Operation = (typeof operations)[number];
-/** The answer of each operation, by the schema that the server serialises by. */
+/** The response of each operation, from the schema by which the server serialises it. */
 type Responses = { [Name in Operation['name']]: Static<Extract<Operation, { name: Name }>['response']> };
 
-/** A key as getKey and listKeys answer it. */
+/** A key as getKey and listKeys return it. */
 export type Key = Responses['keys.getKey'];
 /** An identity as getIdentity returns it. */
 export type Identity = Responses['identities.getIdentity'];
-/** A role as listRoles answers it. */
+/** A role as listRoles returns it. */
 export type Role = Responses['permissions.listRoles'][number];
 /** Progress of a change. */
 export type Propagation = Responses['keys.updateKey']['propagation'];
-/** One management call. */
+/** A management call, as the audit log lists it. */
 export type AuditEvent = Responses['audit.listEvents']['events'][number];
-/** A verifier as it reported itself. */
+/** A verifier's report about itself. */
 export type Verifier = Responses['fleet.listVerifiers']['verifiers'][number];
 type Input = Readonly<Record<string, unknown>>;
 
-/** Reason why a call failed: the API's code, or UNREACHABLE where no answer of the API came. */
+/** The reason why a call failed: the API's code, or UNREACHABLE if the API did not answer. */
 export class Failure extends Error {
   readonly code: string;
   readonly requestId: string | undefined;
@@ -30,7 +30,7 @@ export class Failure extends Error {
     this.requestId = requestId;
   }
 
-  /** True if it may pass by itself soon. */
+  /** True if the failure may pass soon without any action. */
   get passes(): boolean {
     return ['UNREACHABLE', 'SERVICE_UNAVAILABLE', 'RATE_LIMITED'].includes(this.code);
   }
@@ -39,20 +39,26 @@ export class Failure extends Error {
 const BASE = new URL('../v1/', document.baseURI);
 const STORAGE_NAME = 'keyfence-root-key';
 const READ_MS_MAX = 15_000;
-/** Above the 60 s for which the API may hold a change. */
+/** Longer than the 60 s for which the API may wait for a change. */
 const CHANGE_MS_MAX = 75_000;
 
 let rootKey = sessionStorage.getItem(STORAGE_NAME) ?? '';
 let clockAheadMs = 0;
 
-/** Events of the session: begun, ended and why, connection lost, connection back. */
+/** Events of the session: begun, ended (with the reason), connection lost, connection restored. */
 export const events = new EventTarget();
-/** True if there is a root key that the API accepted once. */
+/** Tells whether there is a root key that the API has accepted. */
 export const isSignedIn = () => rootKey !== '';
-/** The server's clock, Unix milliseconds, up to a second late: what its times are compared with. */
+/**
+ * Returns the server's clock, Unix milliseconds, at most a second late; times from the server are compared
+ * with it.
+ */
 export const serverNow = () => Date.now() + clockAheadMs;
 
-/** Rejects with a Failure where the root key is not accepted. It is kept in memory, or until the tab is closed. */
+/**
+ * Signs in with a root key, which is kept in memory or until the tab is closed. Rejects with a Failure if the
+ * API refuses the key.
+ */
 export async function signIn(candidate: string, untilTabCloses: boolean): Promise<void> {
   if (!/^[\x21-\x7e]{1,512}$/.test(candidate)) throw new Failure('UNAUTHORIZED', 'this is not a root key');
   await send('apis.listApis', { limit: '1' }, candidate);
@@ -68,7 +74,9 @@ export function signOut(reason = ''): void {
   events.dispatchEvent(new CustomEvent('session', { detail: reason }));
 }
 
-/** Calls the API as who is signed in; ends the session where the root key is no longer accepted. */
+/**
+ * Calls the API with the root key of the signed-in user; ends the session if the key is no longer accepted.
+ */
 export async function call<Name extends keyof Responses>(
   operation: Name,
   input: Input = {},
@@ -82,7 +90,7 @@ export async function call<Name extends keyof Responses>(
   }
 }
 
-/** Every verifier that reported itself; at most 1,000. */
+/** Lists every verifier that reported itself; at most 1,000. */
 export async function listVerifiers(): Promise<Verifier[]> {
   const verifiers: Verifier[] = [];
   for (let cursor: string | undefined, pages = 0; pages < 10; pages++) {
@@ -140,7 +148,7 @@ async function send<Name extends keyof Responses>(
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
-/** Tells by its checksum whether a text is a key: the last 6 characters are the CRC-32 of those before them. */
+/** Tells by its checksum whether a text is a key: the last 6 characters are the CRC-32 of the others. */
 export function looksLikeKey(text: string): boolean {
   if (!/^(?:\w{1,16}_)?[0-9A-Za-z]{22,350}$/.test(text)) return false;
   let crc = -1;

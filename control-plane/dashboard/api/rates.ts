@@ -4,16 +4,16 @@ import type { Verifier } from './client.ts';
 import { CODES } from './verdicts.ts';
 
 const SAMPLES_MAX = 60;
-/** Verdicts a second between two reports of each verifier, all together. */
+/** Verdicts per second between two reports of each verifier, summed over all verifiers. */
 export interface Sample {
   readonly at: number;
   readonly memory: number;
   readonly redis: number;
-  /** By what they were; all 0 where verifiers are too old to say. */
+  /** Rates by verdict; all 0 if the verifiers are too old to report them. */
   readonly codes: Readonly<Record<VerdictCode, number>>;
 }
 
-/** Samples of the verdicts a second, since this page was opened. */
+/** Returns samples of the verdicts per second since this page was opened. */
 export function useRates(verifiers: readonly Verifier[] | undefined): readonly Sample[] {
   const [samples, setSamples] = useState<readonly Sample[]>([]);
   const [before, setBefore] = useState<readonly Verifier[]>([]);

@@ -1,13 +1,13 @@
 import type { VERDICTS, VerdictCode } from '#shared/contract/verdict-codes.ts';
 
-/** Name and colour (in style/) of a kind of verdict, and its count in usage, as the server calls it. */
+/** A kind of verdict: its name, its colour (in style/), and the usage field that counts it on the server. */
 type Kind<Code extends VerdictCode> = {
   readonly name: string;
   readonly tone: string;
   readonly field: (typeof VERDICTS)[Code]['usage'] extends { field: infer Name } ? Name : undefined;
 };
 
-/** The kinds of verdicts, in the order in which they are drawn. */
+/** The kinds of verdicts, in the order in which charts show them. */
 export const KINDS = {
   VALID: { name: 'allowed', tone: 'good', field: 'success' },
   DISABLED: { name: 'disabled', tone: 'bad', field: 'disabled' },
@@ -18,7 +18,7 @@ export const KINDS = {
   FORBIDDEN: { name: 'of another API', tone: 'foreign', field: 'forbidden' },
   NOT_FOUND: { name: 'unknown key', tone: 'quiet', field: undefined },
 } as const satisfies { [Code in VerdictCode]: Kind<Code> };
-/** Their codes, in that order. */
+/** Their codes, in the same order. */
 export const CODES = Object.keys(KINDS) as VerdictCode[];
-/** Those that usage counts: all that say something of a key. */
+/** The kinds that usage counts: all verdicts about an existing key. */
 export const COUNTERS = Object.values(KINDS).filter((kind) => kind.field !== undefined);

@@ -3,13 +3,17 @@ import { call, Failure, type Identity, type Propagation } from '../api/client.ts
 import { type Change, Fence } from './fence.tsx';
 import { follow, type WrittenChange } from './follow.ts';
 
-/** Time for which the API may hold its answer, in which verifiers that can be reached apply the change. */
+/**
+ * Time for which the API may wait before it answers; verifiers that can be reached apply the change within
+ * it.
+ */
 const QUICK_MS = 100;
 const PANELS_MAX = 5;
 
 /**
- * Makes a change of a key. Resolves when it was written; rejects with a Failure where it was not, or may not have been.
- * @param undo the patch that takes it back; absent where that is not offered
+ * Changes a key. Resolves when the change is written; rejects with a Failure if it was not written, or may
+ * not have been.
+ * @param undo the patch that reverts the change; absent if undoing is not offered
  */
 export type Apply = (
   key: { keyId: string; apiId: string },
@@ -18,7 +22,7 @@ export type Apply = (
   undo?: object,
 ) => Promise<void>;
 
-/** The same for several keys of an API at once: one change to watch, that of the last. `undo` takes it back. */
+/** The same for several keys of an API together; only the last change is watched. `undo` reverts all. */
 type ApplyAll = (
   apiId: string,
   keyIds: readonly string[],
@@ -28,8 +32,8 @@ type ApplyAll = (
 ) => Promise<void>;
 
 /**
- * Makes changes of keys and watches them until they are complete; shows the latest of each key.
- * @param onWritten called when a change was written, and again when it is complete
+ * Changes keys and follows the changes until they are complete; shows the latest change of each key.
+ * @param onWritten is called when a change is written, and again when it is complete
  */
 export function useChange(onWritten: () => void) {
   const { begin, ...panels } = useWatch(onWritten);
@@ -44,7 +48,7 @@ export function useChange(onWritten: () => void) {
     });
   const applyAll: ApplyAll = (apiId, keyIds, headline, patch, undo) =>
     begin(apiId, async () => ({ ...(await sendAll(apiId, keyIds, headline, patch)), undo }));
-  /** Says all that the keys of a role may do, and offers to say again what they might `before`. */
+  /** Sets all permissions of a role, and offers to restore those `before`. */
   const applyRole = (
     roleId: string,
     headline: string,
@@ -61,7 +65,7 @@ export function useChange(onWritten: () => void) {
         undo: before && (() => applyRole(roleId, `Undone: ${headline}`, before)),
       };
     });
-  /** Disables an identity, or enables it. @param undo whether that is offered to be taken back */
+  /** Disables or enables an identity. @param undo whether to offer undoing it */
   const applyIdentity = (
     identity: Identity,
     headline: string,
@@ -82,7 +86,7 @@ export function useChange(onWritten: () => void) {
   return { apply, applyAll, applyRole, applyIdentity, ...panels };
 }
 
-/** Watches changes until they are complete, and draws the latest of each key. */
+/** Follows changes until they are complete, and renders the latest of each key. */
 function useWatch(onWritten: () => void) {
   const [changes, setChanges] = useState<readonly Change[]>([]);
   const isGone = useRef(false);
@@ -113,12 +117,12 @@ function useWatch(onWritten: () => void) {
       if (change.by) onWritten();
     }
   };
-  /** The panel of a key's change, for a place beside the key. */
+  /** The panel of a key's change, to show beside the key. */
   const panelOf = (keyId: string) => {
     const change = changes.find((each) => each.keyId === keyId && !each.isOfMany);
     return change && <Fence key={change.keyId} change={change} />;
   };
-  /** The panels of the changes that have no place beside one of these keys. */
+  /** The panels of the changes that are not shown beside one of these keys. */
   const panelsBeside = (keyIds: readonly string[]) =>
     changes
       .filter(({ keyId, isOfMany }) => isOfMany || !keyIds.includes(keyId))

@@ -4,37 +4,37 @@ import { Badge } from '../parts/badge.tsx';
 import { Problem, useAction } from '../parts/loading.tsx';
 import { duration } from '../parts/time.tsx';
 
-/** A change of a key, a role or an identity on its way to every verifier. */
+/** A change of a key, a role or an identity, and how far it has come. */
 export interface Change {
-  /** Of the role or the identity, where it is one. */
+  /** Id of the key, the role or the identity. */
   readonly keyId: string;
   readonly headline: string;
   readonly propagation: Propagation;
-  /** undefined = on its way. */
+  /** undefined = not complete yet. */
   readonly by: 'acks' | 'fence' | undefined;
   readonly tookMs: number;
-  /** Until it is complete by fence at the latest. */
+  /** Time until completion by fence at the latest, milliseconds. */
   readonly leftMs: number;
   readonly followers: readonly Follower[];
   readonly failure?: Failure;
-  /** Takes it back; undefined = not offered. */
+  /** Reverts the change; undefined = not offered. */
   readonly undo?: (() => Promise<void>) | undefined;
-  /** Of several keys at once. */
+  /** True for a change of several keys. */
   readonly isOfMany?: boolean;
-  /** Asks how far it has come. */
+  /** Asks the API how far the change has come. */
   readonly progress: () => Promise<{ readonly propagation: Propagation }>;
 }
 
-/** A verifier that follows the space of a change. */
+/** A verifier that follows the API of a change, or the shared log. */
 export interface Follower {
-  /** Of the registration, as laggards are named. */
+  /** Name of the registration, as in `laggards`. */
   readonly member: string;
   readonly name: string;
   /** undefined = it has not applied the change yet. */
   readonly appliedMs?: number;
 }
 
-/** The panel of a change: who has applied it, who has not, and until when that matters. */
+/** The panel of a change: which verifiers have applied it, which have not, and until when they matter. */
 export function Fence({ change }: { change: Change }) {
   const { headline, propagation, by, tookMs, leftMs, followers, failure, undo } = change;
   const goesOn = !by && (failure?.passes ?? true);
@@ -50,7 +50,7 @@ export function Fence({ change }: { change: Change }) {
         <span role="status">
           <strong>{headline}.</strong> {summary(change)}
         </span>
-        {/* The button goes away once it is done. */}
+        {/* The button disappears once the change is undone. */}
         {undo && <Undo key={headline} undo={undo} onClick={() => panel.current?.focus()} />}
       </div>
       {goesOn && (

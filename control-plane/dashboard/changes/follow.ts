@@ -5,10 +5,13 @@ const POLL_MS = 200;
 const NAMES_EVERY = 10;
 const LAGGARDS_NAMED_MAX = 100;
 const HISTORY_MAX = 60;
-/** Assumed difference between the control plane's clock and that of a proxy, which may have dated the answer. */
+/**
+ * Assumed difference between the clocks of the control plane and of a proxy, which may have set the Date
+ * header.
+ */
 const SKEW_MS = 500;
 
-/** A change that was written, and the way to ask how far it is. */
+/** A written change, and the function that asks how far it has come. */
 export interface WrittenChange extends Pick<Change, 'keyId' | 'headline' | 'undo' | 'isOfMany' | 'progress'> {
   readonly propagation: Propagation;
 }
@@ -26,7 +29,7 @@ export async function* follow(
   let [names, { propagation, closesAt, ...sent }] = await Promise.all([
     namesOf(apiId),
     send().then((change) => {
-      // By the server's clock, then by ours, which does not jump.
+      // Take the time left from the server's clock, and measure it with our monotonic clock.
       const { completeBy } = change.propagation;
       const fenceMs =
         completeBy === undefined ? Number.POSITIVE_INFINITY : completeBy - serverNow() + SKEW_MS;
@@ -64,7 +67,8 @@ export async function* follow(
       if (error.passes) continue;
       return;
     }
-    // The history still holds it, and every lease from before it has ended: nobody answers by what was before.
+    // The history still holds the change, and every lease from before it has ended: no verifier answers from
+    // the earlier state.
     const byFence = performance.now() >= closesAt ? 'fence' : undefined;
     // The fence removes a verifier that did not confirm the change, once its lease has ended.
     const isRemoved =
@@ -76,10 +80,13 @@ export async function* follow(
   }
 }
 
-/** Verifiers by their registrations, as laggards are named. */
+/** Verifiers by the names of their registrations, as in `laggards`. */
 type Names = readonly (readonly [member: string, name: string])[];
 
-/** The verifiers among `names` and any other that is late; `applied` keeps when each was first seen to have applied the change. */
+/**
+ * Returns the verifiers in `names` and any other laggard; `appliedTimes` records when each was first seen to
+ * have applied the change.
+ */
 function followersOf(
   now: Propagation,
   names: Names,
@@ -98,7 +105,10 @@ function followersOf(
   );
 }
 
-/** The verifiers that follow an API, or roles and identities where there is none; nobody where this root key may not see the fleet. */
+/**
+ * Returns the verifiers that follow an API, or the shared log if `apiId` is undefined; none if this root key
+ * may not see the fleet.
+ */
 async function namesOf(apiId: string | undefined): Promise<Names> {
   const verifiers = await listVerifiers().catch(() => []);
   return verifiers.flatMap(({ id, host, apis, workspace: sharedLog }) => {

@@ -8,7 +8,7 @@ interface Defaults {
   readonly defaultBytes?: number;
 }
 
-/** Inputs for the defaults of an API's new keys, when it is made and later. */
+/** Inputs for an API's defaults for new keys, in the forms that create and change an API. */
 export function DefaultFields({ of }: { of?: Defaults }) {
   return (
     <>
@@ -32,13 +32,13 @@ export function DefaultFields({ of }: { of?: Defaults }) {
   );
 }
 
-/** The entered defaults; `none` stands for those that are empty. */
+/** Returns the entered defaults, with `emptyValue` in place of empty ones. */
 export function enteredDefaults<None>(entry: FormEntry, emptyValue: None) {
   const [prefix, bytes] = [entry('defaultPrefix'), entry('defaultBytes')];
   return { defaultPrefix: prefix || emptyValue, defaultBytes: bytes ? Number(bytes) : emptyValue };
 }
 
-/** An API's name and the defaults of its new keys, to be changed. */
+/** A form that changes an API's name and its defaults for new keys. */
 export function ApiSettings({ apiId }: { apiId: string }) {
   const api = useLoad(() => call('apis.getApi', { apiId }), [apiId]);
   const [message, setMessage] = useState('');

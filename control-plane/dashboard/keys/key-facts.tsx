@@ -6,7 +6,7 @@ import { CopyId } from '../parts/copy-id.tsx';
 import { identityPage } from '../parts/identity-state.tsx';
 import { Time } from '../parts/time.tsx';
 
-/** The fields of a key, each with its name. */
+/** The fields of a key, each with its label. */
 export function KeyFacts({ of }: { of: Key }) {
   return (
     <dl class="panel">
@@ -60,7 +60,7 @@ export function KeyFacts({ of }: { of: Key }) {
   );
 }
 
-/** The credits of a key: what is left, what of it is at verifiers, and when more come. */
+/** The credits of a key: what is left, how much of that verifiers hold, and the refill. */
 export function Credits({ of: { remaining, remainingHeld = 0, remainingLost, refill } }: { of: Key }) {
   if (remaining === undefined) return <p class="quiet">No credits are counted for this key.</p>;
   const heldCount = Math.min(remainingHeld, remaining);
@@ -106,7 +106,7 @@ const LENGTHS = [
   ['millisecond', 1],
 ] as const;
 
-/** Such as "5,000 a day" or "100 in 10 seconds". */
+/** Formats a limit, such as "5,000 a day" or "100 in 10 seconds". */
 function limitInWords({ limit, duration, async = true }: LimitInput): string {
   const [unit, ms] = LENGTHS.find(([, each]) => duration % each === 0) ?? LENGTHS[4];
   const count = duration / ms;

@@ -8,7 +8,7 @@ import { ActionForm, Field, type FormEntry } from '../parts/forms.tsx';
 type Fields = Omit<typeof KEY_FIELDS, 'enabled' | 'apiIds'>;
 type FieldName = keyof Fields;
 
-/** The fields of a key that people fill in: their kinds, as the server knows them, and how the form names them. */
+/** The fields of a key in the form: their kinds, as on the server, and their labels. */
 const FIELDS: {
   readonly [Name in FieldName]: readonly [kind: Fields[Name]['kind'], label: string, hint?: string];
 } = {
@@ -25,7 +25,7 @@ const FIELDS: {
 const LONG: ReadonlySet<string> = new Set(['object', 'slugs', 'limits']);
 const NAMES = Object.keys(FIELDS) as FieldName[];
 
-/** Inputs for the fields of a key, when it is made and later. */
+/** Inputs for the fields of a key, in the forms that create and change a key. */
 export function KeyFields({ of }: { of?: Key }) {
   return NAMES.map((name) => {
     const [kind, label, hint] = FIELDS[name];
@@ -49,8 +49,8 @@ export function KeyFields({ of }: { of?: Key }) {
 }
 
 /**
- * The entered fields, as createKey takes them; with `was`, only those that differ, as updateKey takes them: null clears.
- * Throws a Failure where one cannot be sent.
+ * Returns the entered fields for createKey; with `was`, only those that differ, for updateKey, where null
+ * clears a field. Throws a Failure if a value is not valid.
  */
 export function enteredOf(field: (name: string) => string, was?: Key): Record<string, unknown> {
   return Object.fromEntries(
@@ -62,7 +62,7 @@ export function enteredOf(field: (name: string) => string, was?: Key): Record<st
   );
 }
 
-/** The text of a field's input. */
+/** Returns the text of a field's input. */
 function textOf(name: FieldName, key: Key | undefined): string {
   if (name === 'ratelimit') return key?.ratelimit ? limitText(key.ratelimit) : '';
   if (name === 'ratelimits') return limitsText(key?.ratelimits ?? []);
@@ -74,7 +74,7 @@ function textOf(name: FieldName, key: Key | undefined): string {
   return Object.keys(value).length > 0 ? JSON.stringify(value, null, 2) : '';
 }
 
-/** The value that a text stands for; null = none. */
+/** Returns the value of an input's text; null = none. */
 function enteredAs(name: FieldName, text: string): unknown {
   if (text === '') return null;
   const [kind] = FIELDS[name];
@@ -85,12 +85,12 @@ function enteredAs(name: FieldName, text: string): unknown {
   return kind === 'object' ? parseObject(name, text) : text;
 }
 
-/** As `datetime-local` wants it: the local time, to the second. */
+/** Formats a time for `datetime-local`: local time, to the second. */
 function localText(at: number): string {
   return new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }
 
-/** The fields of a key that are asked for when it is made. */
+/** The inputs of the form that creates a key. */
 export function NewKeyFields() {
   return (
     <>
@@ -108,7 +108,7 @@ export function NewKeyFields() {
   );
 }
 
-/** A form that sets the credits of a key, and when they come back. */
+/** A form that sets the credits and the refill of a key. */
 export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
   const [message, setMessage] = useState('');
   const { remaining, refill } = of;
@@ -145,7 +145,7 @@ export function CreditFields({ of, apply }: { of: Key; apply: Apply }) {
   );
 }
 
-/** A whole number to enter. */
+/** An input for a whole number. */
 function Whole({ of, ...field }: { label: string; hint: string; name: string; of: number | undefined }) {
   return <Field inputMode="numeric" defaultValue={numberText(of)} {...field} />;
 }

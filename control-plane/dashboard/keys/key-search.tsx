@@ -4,11 +4,11 @@ import { Choice, Field, fieldsOf } from '../parts/forms.tsx';
 import { useLoad } from '../parts/loading.tsx';
 
 const PAGE_KEYS = 25;
-/** Keys that the server examines a call, where it has no index for what is searched. */
+/** Number of keys that the server examines per call if no index serves the search. */
 const EXAMINED_A_CALL = 1000;
-/** Most calls for one page of matches, after which its reader decides. */
+/** Maximum number of calls for one page of matches; then the reader decides. */
 const CALLS_MAX = 200;
-/** Most keys that are ordered by what the server has no index of: they are all loaded for it. */
+/** Maximum number of keys sorted in an order without an index, because all of them are loaded. */
 const ORDERED_MAX = 1000;
 const CALL_KEYS_MAX = 100;
 
@@ -16,9 +16,9 @@ const CALL_KEYS_MAX = 100;
 export type Filter = Readonly<Record<'name' | 'externalId' | 'enabled' | 'sort', string>>;
 export const NO_FILTER: Filter = { name: '', externalId: '', enabled: '', sort: '-createdAt' };
 
-/** Orders that the server has an index of. */
+/** Orders for which the server has an index. */
 const INDEX_FIELDS = { '-createdAt': 'newest first', createdAt: 'oldest first' };
-/** Orders without an index, each by what is compared: less comes first, undefined last. */
+/** Orders without an index, each with the value to compare: ascending, undefined last. */
 const ORDERS: Readonly<Record<string, { text: string; of: (key: Key) => string | number | undefined }>> = {
   name: { text: 'name', of: ({ name }) => name },
   lastUsedAt: { text: 'last use', of: ({ lastUsedAt }) => lastUsedAt && -lastUsedAt },
@@ -30,24 +30,27 @@ const ORDER_TEXTS = {
   ...Object.fromEntries(Object.entries(ORDERS).map(([sort, { text }]) => [sort, text])),
 };
 
-/** A page of keys that match, searched for on the server. */
+/** A page of matching keys. */
 interface Matches {
   readonly keys: readonly Key[];
   readonly total: number;
   readonly cursor?: string | undefined;
-  /** Most keys that were examined for it; undefined where all match. */
+  /** Maximum number of keys examined for the page; undefined if all keys match. */
   readonly examinedCount?: number | undefined;
-  /** The order that was asked for, of which there are too many keys. */
+  /** The requested order, if there are too many keys for it. */
   readonly notBy?: string | undefined;
 }
 
-/** The reader of a search: hears how far it is, and says whether it is to go on. */
+/** The observer of a search: receives its progress, and says whether to continue. */
 interface Reader {
   readonly report: (count: number) => void;
   readonly wants: () => boolean;
 }
 
-/** Finds a page of keys, in whatever order; in that of creation where there are too many for another. */
+/**
+ * Finds a page of keys in the requested order; in order of creation if there are too many keys for another
+ * order.
+ */
 async function searchKeys(
   apiId: string,
   filter: Filter,
@@ -58,7 +61,7 @@ async function searchKeys(
   if (!order) return search(apiId, filter, from, PAGE_KEYS, reader);
   const byCreation = { ...filter, sort: NO_FILTER.sort };
   const place = Number(from ?? 0);
-  // Only where there were too many does the server go on from somewhere.
+  // Only the order of creation, used for too many keys, has a cursor of the server.
   const isPlace = Number.isSafeInteger(place);
   const matches = isPlace ? await search(apiId, byCreation, undefined, ORDERED_MAX, reader) : undefined;
   if (!matches || matches.cursor !== undefined)
@@ -75,8 +78,8 @@ async function searchKeys(
 }
 
 /**
- * Asks until there are as many keys as wanted, or there are no more, or the reader has enough, or for `CALLS_MAX` calls. The
- * server examines some keys a call where it has no index.
+ * Calls the server until it has as many keys as wanted, or there are no more, or the reader stops it, or
+ * `CALLS_MAX` is reached. Without an index, the server examines some keys per call.
  */
 async function search(
   apiId: string,
@@ -108,7 +111,10 @@ function compare(a: string | number | undefined, b: string | number | undefined)
     : String(a).localeCompare(String(b), undefined, { numeric: true });
 }
 
-/** A page of the keys that match, how many were examined so far, and the way to end the search with what it has found. */
+/**
+ * Returns a page of matching keys, the number of keys examined so far, and a function that ends the search
+ * with what it has found.
+ */
 export function useSearch(apiId: string, filter: Filter, from: string | undefined) {
   const [examinedCount, setExaminedCount] = useState(0);
   const running = useRef({ isCurrent: false });
@@ -129,7 +135,7 @@ export function useSearch(apiId: string, filter: Filter, from: string | undefine
   return { page, examined: examinedCount, stop };
 }
 
-/** Number of keys there are, and how far the search for some of them is. */
+/** The number of keys, and the progress of the search. */
 export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
   const { examined: examinedCount, stop } = of;
   const { data: page, busy } = of.page;
@@ -154,7 +160,7 @@ export function SearchState({ of }: { of: ReturnType<typeof useSearch> }) {
   );
 }
 
-/** The form by which keys are searched. An id in it leads to its key. */
+/** The form that searches keys. If the user enters the id of a key, it opens that key. */
 export function Search({ filter, onSearch }: { filter: Filter; onSearch: (filter: Filter) => void }) {
   const search = (event: Event) => {
     const entry = fieldsOf(event);

@@ -7,7 +7,7 @@ import { Time } from '../parts/time.tsx';
 import { KeyState, KeySwitch } from './key-state.tsx';
 import type { useSelection } from './selection.tsx';
 
-/** A page of the keys of an API, each to be selected, opened and changed. */
+/** A page of an API's keys, which can be selected, opened and changed. */
 export function KeyTable(props: {
   page: { readonly keys: readonly Key[]; readonly total: number; readonly cursor?: string | undefined };
   selection: ReturnType<typeof useSelection>;

@@ -15,14 +15,15 @@ const GRACES: Readonly<Record<string, number>> = {
 
 type Successor = Awaited<ReturnType<typeof call<'keys.rerollKey'>>>;
 
-/** Gives a key a successor, whose secret it shows once, and says when the key itself ends. */
+/** A dialog that creates a successor of a key, shows its secret once, and says when the key itself ends. */
 export function RotateDialog({ of, onClose }: { of: Key; onClose: () => void }) {
   const { busy, run, problem } = useAction();
   const [expiration, setExpiration] = useState(0);
-  // The same for all tries that give the same time: one whose answer was lost leaves no key behind that nobody has.
+  // Keep the same name for all tries with the same expiration: if a response is lost, the next try replaces
+  // the key that nobody has.
   const [name] = useState(() => crypto.getRandomValues(new Uint32Array(4)).join('-'));
   const [successor, setSuccessor] = useState<Successor>();
-  // The dialog that asks closes when the other one takes its place.
+  // True once the next dialog replaces this one, which closes then.
   const isDone = useRef(false);
   const submit = (event: Event) => {
     event.preventDefault();

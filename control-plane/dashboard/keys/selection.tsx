@@ -2,16 +2,16 @@ import { useRef, useState } from 'preact/hooks';
 import type { Key } from '../api/client.ts';
 import { useAction } from '../parts/loading.tsx';
 
-/** Most keys that one call changes. */
+/** Maximum number of keys that one call changes. */
 const KEYS_MAX = 1000;
 
-/** Keys that are chosen to be changed together, on whatever page they are. */
+/** Holds the keys that are selected to be changed together, on whatever page they are. */
 export function useSelection() {
   const [keys, setKeys] = useState<readonly Key[]>([]);
   return {
     keys,
     reset: () => setKeys([]),
-    /** The box before a key. */
+    /** The checkbox of a key. */
     box: (key: Key) => {
       const isChosen = keys.some(({ keyId }) => keyId === key.keyId);
       return (
@@ -29,7 +29,7 @@ export function useSelection() {
         </label>
       );
     },
-    /** Chooses all of these, besides those that are chosen. */
+    /** Adds keys to the selection. */
     add: (more: readonly Key[]) => {
       const all = new Map([...keys, ...more].map((key) => [key.keyId, key]));
       setKeys([...all.values()].slice(0, KEYS_MAX));
@@ -37,7 +37,7 @@ export function useSelection() {
   };
 }
 
-/** The bar of what can be done with the selected keys, and with the selection. */
+/** The bar with the actions on the selected keys. */
 export function SelectionBar(props: {
   selection: ReturnType<typeof useSelection>;
   page: readonly Key[];
@@ -52,7 +52,7 @@ export function SelectionBar(props: {
     void run(async () => {
       await props.change(keys, `${enabled ? 'Enabled' : 'Disabled'} ${keysText}`, enabled);
       reset();
-      // What was clicked goes away.
+      // The clicked button disappears, so move the focus.
       first.current?.focus();
     });
   return (

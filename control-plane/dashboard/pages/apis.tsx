@@ -9,10 +9,10 @@ import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 import { Traffic } from '../parts/usage.tsx';
 
-/** So few that the traffic of each is asked for. */
+/** Small, because each API on the page needs a call for its traffic. */
 const PAGE_SIZE = '25';
 
-/** The APIs that the root key may read, and making one. */
+/** A page with the APIs that the root key may read, and a form to create one. */
 export function Apis() {
   const pages = usePages();
   const apis = useLoad(

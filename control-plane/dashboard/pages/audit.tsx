@@ -114,7 +114,7 @@ function Search(props: {
   );
 }
 
-/** An API to enter, or to choose of the first that there are. */
+/** An input for an API's id, which suggests the first APIs. */
 function ApiField({ value }: { value: string }) {
   const apis = useLoad(() => call('apis.listApis', { limit: APIS_OFFERED }).catch(() => ({ apis: [] })), []);
   return (
@@ -138,5 +138,5 @@ function ApiField({ value }: { value: string }) {
   );
 }
 
-/** Unix milliseconds of what a field for a moment holds; undefined = nothing. */
+/** Returns the Unix milliseconds of a datetime input; undefined = empty. */
 const momentOf = (text: string) => (text === '' ? undefined : Math.max(0, new Date(text).getTime()));

@@ -11,7 +11,7 @@ import { Time } from '../parts/time.tsx';
 
 const REFRESH_MS = 2000;
 
-/** The verifiers as they reported themselves lately, how much they answer, and how quickly changes reached them. */
+/** The verifiers' recent reports, their verdicts per second, and how quickly changes became complete. */
 export function Fleet() {
   const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
   return (
@@ -71,7 +71,7 @@ function VerifierTable({ verifiers }: { verifiers: readonly Verifier[] }) {
   );
 }
 
-/** Times that changes made in this tab took to be complete. */
+/** A chart of the times that changes made in this tab took to become complete. */
 function CompletionTimes() {
   if (history.length === 0)
     return (
@@ -136,7 +136,7 @@ function Standing({ of: { state, position, lag, leaseRemainingMs } }: { of: Foll
   );
 }
 
-/** Verdicts a second between two reports, since this page was opened. */
+/** A chart of verdicts per second between two reports, since this page was opened. */
 function Rates({ verifiers }: { verifiers: readonly Verifier[] }) {
   const samples = useRates(verifiers);
   if (samples.length === 0) return null;

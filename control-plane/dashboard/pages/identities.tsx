@@ -8,7 +8,10 @@ import { Page } from '../parts/page.tsx';
 import { usePages } from '../parts/paging.tsx';
 import { type Column, Table } from '../parts/table.tsx';
 
-/** The identities, each of all keys with one external id; finding one, making one, and stopping them. */
+/**
+ * A page to list, find, create, disable and enable identities, each of which covers all keys with one
+ * external id.
+ */
 export function Identities() {
   const pages = usePages();
   const identities = useLoad(

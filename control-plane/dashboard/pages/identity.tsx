@@ -13,10 +13,10 @@ import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 
 const WAY = [['#/identities', 'Identities']] as const;
-/** Most APIs whose keys of an identity are listed. */
+/** Maximum number of APIs whose keys of an identity are listed. */
 const APIS_MAX = 100;
 
-/** One identity: whether its keys are accepted, what verifications return of it, the limits that its keys share, and its keys. */
+/** A page for one identity: its state, its meta, the limits that its keys share, and its keys. */
 export function IdentityDetail({ externalId }: { externalId: string }) {
   const identity = useLoad(() => call('identities.getIdentity', { externalId }), []);
   const keys = useLoad(() => keysOf(externalId), []);
@@ -127,7 +127,7 @@ function DeleteIdentity({ of, onClose }: { of: Identity; onClose: () => void }) 
   );
 }
 
-/** The keys of an identity in the APIs that this root key may see. */
+/** Returns the keys of an identity in the APIs that this root key may see. */
 async function keysOf(externalId: string): Promise<Key[]> {
   const { apis } = await call('apis.listApis', { limit: String(APIS_MAX) });
   const pages = await Promise.all(apis.map(({ id: apiId }) => call('apis.listKeys', { apiId, externalId })));

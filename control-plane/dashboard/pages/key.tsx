@@ -13,7 +13,7 @@ import { type Load, Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Usage } from '../parts/usage.tsx';
 
-/** One key: what is known of it, changing it, how it is used, deleting it. */
+/** A page for one key: its fields, usage and history, with forms to change, rotate and delete it. */
 export function KeyDetail({ keyId }: { keyId: string }) {
   const key = useLoad(() => call('keys.getKey', { keyId }), []);
   const { apply, panelOf } = useChange(key.reload);
@@ -142,7 +142,7 @@ function History({ events }: { events: Load<{ events: readonly AuditEvent[] }> }
 
 const POLL_MS = 500;
 
-/** The latest change, where it is not complete and somebody else made it, or this page before it was loaded again. */
+/** The latest change, if it is not complete and was not made on this page since it was loaded. */
 function UnderWay({ keyId, events = [] }: { keyId: string; events?: readonly AuditEvent[] | undefined }) {
   const sequence = events.find((event) => event.sequence !== undefined)?.sequence;
   const wasPending = useRef(false);
@@ -169,7 +169,7 @@ function UnderWay({ keyId, events = [] }: { keyId: string; events?: readonly Aud
   );
 }
 
-/** The verifiers that answer for a key of this API from memory, and how far they are. */
+/** The verifiers that answer from memory for keys of this API, and how up to date each is. */
 function Holders({ apiId }: { apiId: string }) {
   const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
   return (

@@ -19,7 +19,7 @@ const WAY = [['#/apis', 'APIs']] as const;
 const SECTIONS = { traffic: 'Traffic', settings: 'Settings' } as const;
 type Section = keyof typeof SECTIONS;
 
-/** The keys of an API: to find, make, disable and enable, one or several at once. */
+/** A page for the keys of an API: find, create, disable and enable them, one or several at a time. */
 export function Keys({ apiId }: { apiId: string }) {
   const [filter, setFilter] = useConditions(NO_FILTER);
   const [section, setSection] = useState<Section>();
@@ -94,7 +94,7 @@ function NoSuchApi({ apiId }: { apiId: string }) {
   );
 }
 
-/** The buttons that open a section, and close it. */
+/** The buttons that open and close sections. */
 function Sections({ open, onChange }: { open: Section | undefined; onChange: (section?: Section) => void }) {
   return (Object.keys(SECTIONS) as Section[]).map((section) => (
     <button

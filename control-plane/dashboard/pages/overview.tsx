@@ -11,12 +11,12 @@ import { duration } from '../parts/time.tsx';
 const REFRESH_MS = 2000;
 const EVENTS_REFRESH_MS = 10_000;
 const EVENTS_LIMIT = '8';
-/** A report later than this is worth a look; each is due every few seconds. */
+/** Age of a report that needs attention; a report is due every few seconds. */
 const LATE_MS = 20_000;
 
 const REFUSALS = CODES.filter((code) => code !== 'VALID');
 
-/** The service right now: what verifiers answer, what needs attention, what was changed last. */
+/** The current state of the service: verdicts, what needs attention, and the latest changes. */
 export function Overview() {
   const verifiers = useLoad(listVerifiers, [], REFRESH_MS);
   const samples = useRates(verifiers.data);
@@ -126,7 +126,7 @@ function Tile({ name, children }: { name: string; children: ComponentChildren })
   );
 }
 
-/** Troubles that an operator should look at, in words. */
+/** Describes problems that an operator should look at. */
 function troublesOf(verifiers: readonly Verifier[]): string[] {
   if (verifiers.length === 0)
     return ['No verifier reports itself: nobody verifies keys, or none reaches Redis.'];
@@ -151,7 +151,7 @@ function troublesOf(verifiers: readonly Verifier[]): string[] {
     : [`Verifiers are of ${versions.size} versions: ${[...versions].join(', ')}.`, ...each];
 }
 
-/** The share of verdicts that came from memory. */
+/** Formats the share of verdicts that came from memory. */
 const share = ({ memory, redis }: { memory: number; redis: number }) =>
   memory + redis === 0 ? '–' : `${((100 * memory) / (memory + redis)).toFixed(1)} %`;
 

@@ -5,7 +5,7 @@ import { slugsOf } from '../parts/entered-values.ts';
 import { Field, fieldsOf } from '../parts/forms.tsx';
 import { useAction } from '../parts/loading.tsx';
 
-/** Permissions that are ticked by role, where they are not those that the role has. */
+/** Ticked permissions by role, for roles whose ticks differ from their permissions. */
 type Edits = Readonly<Record<string, readonly string[]>>;
 
 type Ticks = ReturnType<typeof useTicks>;
@@ -19,7 +19,7 @@ type ChangeRole = (
 const namesOf = ({ permissions }: Role) => permissions.map(({ name }) => name);
 const isSame = (a: readonly string[], b: readonly string[]) => [...a].sort().join() === [...b].sort().join();
 
-/** The ticks of the matrix, role by role, until they are sent. */
+/** Holds the ticks of the matrix, by role, until they are saved. */
 function useTicks(change: ChangeRole) {
   const [edits, setEdits] = useState<Edits>({});
   const of = (role: Role) => edits[role.id] ?? namesOf(role);
@@ -37,9 +37,10 @@ function useTicks(change: ChangeRole) {
 }
 
 /**
- * A line for each permission, a column for each role. What is ticked is sent role by role, each as one change.
- * @param props.catalogue permissions that have lines in any case, with what they are for
- * @param props.change says all that the keys of a role may do, and what they might before
+ * A table with a line for each permission and a column for each role. The ticks are saved role by role, each
+ * as one change.
+ * @param props.catalogue permissions that always have a line, with their descriptions
+ * @param props.change sets all permissions of a role, given also the previous ones
  */
 export function Matrix(props: {
   roles: readonly Role[];

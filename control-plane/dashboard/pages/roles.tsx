@@ -9,13 +9,13 @@ import { Loaded, useLoad } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 import { Matrix } from './role-matrix.tsx';
 
-/** Most roles that stand beside each other. */
+/** Maximum number of roles shown side by side. */
 const COLUMNS_MAX = 12;
 
-/** The roles and what each may do, as one matrix. */
+/** A page with the roles and their permissions as one matrix. */
 export function Roles() {
   const roles = useLoad(() => call('permissions.listRoles'), []);
-  // Who may not see the catalogue sees the roles all the same.
+  // A user who may not see the catalogue still sees the roles.
   const catalogue = useLoad(() => call('permissions.listPermissions').catch(() => []), []);
   const [text, setText] = useState('');
   const [deleting, setDeleting] = useState<Role>();
@@ -92,7 +92,7 @@ function NewRole({ onCreated, onDone }: { onCreated: () => void; onDone: () => v
   );
 }
 
-/** The roles that have a text in them, as a matrix of as many as there is room for. */
+/** The roles that contain a text, as a matrix of at most COLUMNS_MAX columns. */
 function Matches(props: {
   all: readonly Role[];
   text: string;

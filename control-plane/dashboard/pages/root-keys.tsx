@@ -10,7 +10,10 @@ import { Page } from '../parts/page.tsx';
 import { Table } from '../parts/table.tsx';
 import { Time } from '../parts/time.tsx';
 
-/** The root keys, what each may do, and making one. Those of the configuration are not listed. */
+/**
+ * A page with the root keys and their permissions, and a form to create one. Root keys of the configuration
+ * are not listed.
+ */
 export function RootKeys() {
   const rootKeys = useLoad(() => call('rootKeys.listRootKeys'), []);
   const [disabling, setDisabling] = useState<{ rootKeyId: string; name: string }>();

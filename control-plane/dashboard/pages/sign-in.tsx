@@ -3,7 +3,7 @@ import { fieldsOf } from '../parts/forms.tsx';
 import { useAction } from '../parts/loading.tsx';
 import { Page } from '../parts/page.tsx';
 
-/** Asks for a root key. */
+/** A page that asks for a root key. */
 export function SignIn({ reason }: { reason: string }) {
   const { busy, run, problem } = useAction();
   const submit = (event: Event) => {

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 
-/** One word on a state: told by its text, not by its colour alone. */
+/** A one-word state, conveyed by its text and not by its colour alone. */
 export function Badge({ kind, children }: { kind: 'good' | 'bad' | 'warn'; children: ComponentChildren }) {
   return <span class={`badge ${kind}`}>{children}</span>;
 }

@@ -1,10 +1,10 @@
 const HEIGHT = 100;
 const BAR = 10;
 const GAP = 2;
-/** So that few bars are not wide ones. */
+/** Minimum number of places, so that a few bars are not wide. */
 const PLACES_MIN = 30;
 
-/** One kind of what is counted; `tone` is its colour in style.css. */
+/** One kind of counted things; `tone` is its colour in style.css. */
 export interface Series {
   readonly name: string;
   readonly tone: string;
@@ -17,8 +17,8 @@ export interface Point {
 }
 
 /**
- * Stacked bars, with a legend, and with the numbers as a table for who cannot see them.
- * @param props.logarithmic for times, where the slow ones would otherwise hide the quick ones; one value a point then
+ * Stacked bars with a legend, and with the numbers as a table for users who cannot see the bars.
+ * @param props.logarithmic for times, so that slow ones do not hide quick ones; then each point has one value
  */
 export function Bars(props: {
   label: string;
@@ -32,7 +32,7 @@ export function Bars(props: {
   const max = Math.max(1, ...sums);
   const scale = (value: number) => HEIGHT * (logarithmic ? Math.log1p(value) / Math.log1p(max) : value / max);
   const places = Math.max(PLACES_MIN, points.length);
-  // The newest at the right end, under which its moment stands.
+  // The newest point is at the right end, above its time.
   const leftOf = (i: number) => (places - points.length + i) * (BAR + GAP);
   const visible = series.filter((_, i) => points.some(({ values }) => (values[i] ?? 0) > 0));
   return (
@@ -101,7 +101,7 @@ function Bar(props: {
   );
 }
 
-/** One bar that parts of a whole share, with a legend. */
+/** One bar divided into parts of a whole, with a legend. */
 export function Gauge(props: {
   label: string;
   title: string;

@@ -1,16 +1,16 @@
 import { useState } from 'preact/hooks';
 import { looksLikeKey } from '../api/client.ts';
 
-/** The path of an address' hash, and its query: conditions of a list. */
+/** Splits the hash of an address into its path and its query, which contains the conditions of a list. */
 export function partsOf(hash: string): readonly [path: string, query: URLSearchParams] {
   const [path = '', query = ''] = hash.split('?');
   return [path, new URLSearchParams(query)];
 }
 
 /**
- * The conditions of a list, kept in the page's address, so that they hold again after a reload and on the way back. What looks
- * like a key never goes there.
- * @param unset what each is where the address says nothing
+ * Holds the conditions of a list in the page's address, so that they survive a reload and the back button.
+ * Texts that look like keys never go there.
+ * @param unset the conditions for an address without any
  */
 export function useConditions<T extends Readonly<Record<string, string>>>(unset: T) {
   const [conditions, setConditions] = useState<T>(() => {
@@ -23,7 +23,7 @@ export function useConditions<T extends Readonly<Record<string, string>>>(unset:
       ([name, value]) => value !== unset[name] && !looksLikeKey(value),
     );
     const query = new URLSearchParams(entries).toString();
-    // Not a step of its own, and no event: the list is there already.
+    // No new history entry and no event: the list is already shown.
     history.replaceState(null, '', query ? `${path}?${query}` : path);
     setConditions(next);
   };

@@ -2,7 +2,7 @@ import { useRef, useState } from 'preact/hooks';
 
 const SAID_MS = 2000;
 
-/** An id, and the button that copies it; with `unseen`, the button alone. */
+/** An id with a button that copies it; with `unseen`, only the button. */
 export function CopyId({ id, of, unseen = false }: { id: string; of: string; unseen?: boolean }) {
   const [message, setMessage] = useState('');
   const code = useRef<HTMLElement>(null);
@@ -11,7 +11,7 @@ export function CopyId({ id, of, unseen = false }: { id: string; of: string; uns
       await navigator.clipboard.writeText(id);
       setMessage('Copied');
     } catch {
-      // No clipboard without HTTPS, or without permission.
+      // The clipboard needs HTTPS and permission.
       if (code.current) getSelection()?.selectAllChildren(code.current);
       setMessage('Selected');
     }

@@ -4,7 +4,7 @@ import type { Propagation } from '../api/client.ts';
 import { useAction } from './loading.tsx';
 import { Time } from './time.tsx';
 
-/** A modal dialog. `onClose` also where somebody presses Escape, unless it must be answered. */
+/** A modal dialog. `onClose` also runs if the user presses Escape, unless `mustAnswer` is set. */
 export function Dialog(props: {
   title: string;
   onClose: () => void;
@@ -16,7 +16,7 @@ export function Dialog(props: {
   useEffect(() => {
     const element = dialog.current;
     element?.showModal();
-    // Gives the focus back to where it was.
+    // Closing restores the focus.
     return () => element?.close();
   }, []);
   return (
@@ -34,8 +34,9 @@ export function Dialog(props: {
 }
 
 /**
- * Asks before something is deleted for good, waits until it is complete, and says until when it may not be.
- * @param props.word a word to type before it can be done; undefined = none
+ * Asks for confirmation before a permanent deletion, waits until the deletion is complete, and says by when
+ * if it is not.
+ * @param props.word a word that the user must type first; undefined = none
  */
 export function Confirm(props: {
   title: string;
@@ -106,7 +107,7 @@ function Word(props: { word: string; text: string; onInput: (text: string) => vo
   );
 }
 
-/** A secret, this once. */
+/** A dialog that shows a secret once. */
 export function SecretDialog(props: {
   title: string;
   secret: string;
@@ -120,7 +121,7 @@ export function SecretDialog(props: {
       await navigator.clipboard.writeText(props.secret);
       setNotice('Copied.');
     } catch {
-      // No clipboard without HTTPS, or without permission.
+      // The clipboard needs HTTPS and permission.
       field.current?.select();
       setNotice('Selected: copy it with your keyboard.');
     }

@@ -4,17 +4,17 @@ import { Failure } from '../api/client.ts';
 const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 } as const;
 const LIMIT = /^(\d{1,10})\s*\/\s*(\d{1,10})(ms|[smhd])(\s+exact)?$/;
 
-/** A rate limit as people enter it, such as `100/10s`. */
+/** Formats a rate limit as people enter it, such as `100/10s`. */
 export function limitText({ limit, duration, async = true }: LimitInput): string {
   const [unit, ms] = Object.entries(UNITS).find(([, each]) => duration % each === 0) ?? ['ms', 1];
   return `${limit}/${duration / ms}${unit}${async ? '' : ' exact'}`;
 }
 
-/** Several of them, a line each behind their names. */
+/** Formats named rate limits, one per line. */
 export const limitsText = (limits: readonly NamedLimit[]): string =>
   limits.map((limit) => `${limit.name} ${limitText(limit)}`).join('\n');
 
-/** Reads what `limitText` says. Throws a Failure which names the field. */
+/** Parses the form that `limitText` writes. Throws a Failure that names the field. */
 export function limitOf(field: string, text: string): LimitInput {
   const [, limit, amount, unit, exact] = LIMIT.exec(text) ?? [];
   if (limit === undefined || amount === undefined || unit === undefined)
@@ -23,14 +23,14 @@ export function limitOf(field: string, text: string): LimitInput {
   return { limit: Number(limit), duration, async: exact === undefined };
 }
 
-/** Reads what `limitsText` says. Throws a Failure which names the field. */
+/** Parses the form that `limitsText` writes. Throws a Failure that names the field. */
 export const limitsOf = (field: string, text: string): NamedLimit[] =>
   text.split('\n').flatMap((line) => {
     const [name, ...rest] = line.trim().split(/\s+/);
     return name ? [{ name, ...limitOf(`${field}: ${name}`, rest.join(' ')) }] : [];
   });
 
-/** Reads a JSON object that a person entered. Throws a Failure that names the field. */
+/** Parses a JSON object that a user entered. Throws a Failure that names the field. */
 export function parseObject(name: string, text: string): object {
   try {
     const value: unknown = JSON.parse(text);
@@ -41,5 +41,5 @@ export function parseObject(name: string, text: string): object {
   throw new Failure('BAD_REQUEST', `${name}: must be a JSON object, such as {"plan": "pro"}`);
 }
 
-/** Names that a person entered, with commas or spaces between. */
+/** Parses names that a user entered, separated by commas or spaces. */
 export const slugsOf = (text: string): string[] => text.split(/[\s,]+/).filter((slug) => slug !== '');

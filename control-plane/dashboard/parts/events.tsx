@@ -4,7 +4,7 @@ import { useLoad } from './loading.tsx';
 import { Table } from './table.tsx';
 import { Time } from './time.tsx';
 
-/** Names of the root keys by their ids; none where this root key may not list them. */
+/** Loads the names of the root keys by their ids; empty if this root key may not list them. */
 export function useRootKeyNames(): ReadonlyMap<string, string> {
   const list = async () => {
     const { rootKeys } = await call('rootKeys.listRootKeys').catch(() => ({ rootKeys: [] }));

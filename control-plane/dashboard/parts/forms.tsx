@@ -3,17 +3,17 @@ import { useRef, useState } from 'preact/hooks';
 import { SecretDialog } from './dialogs.tsx';
 import { useAction } from './loading.tsx';
 
-/** The values of a form, texts trimmed. */
+/** Returns the trimmed values of a submitted form. */
 export function fieldsOf(event: Event): (name: string) => string {
   event.preventDefault();
   const data = new FormData(event.currentTarget as HTMLFormElement);
   return (name) => String(data.get(name) ?? '').trim();
 }
 
-/** Values of a form by the names of its fields, texts trimmed. */
+/** The values of a form by field name, trimmed. */
 export type FormEntry = ReturnType<typeof fieldsOf>;
 
-/** A text to enter, under its label. */
+/** A text input with its label. */
 export function Field({
   label,
   hint,
@@ -28,7 +28,7 @@ export function Field({
   );
 }
 
-/** A choice in a search form, which searches at once. */
+/** A choice in a search form; changing it starts the search. */
 export function Choice(props: {
   label: string;
   name: string;
@@ -54,8 +54,9 @@ export function Choice(props: {
 }
 
 /**
- * A form that does one thing, says what went wrong, and shows the secret once that comes of it.
- * @param props.onDone told when it was done, and a secret stored; a form that made something goes away then
+ * A form that runs one action, shows its error, and shows once any secret that it returns.
+ * @param props.onDone is called after the action, and after the user has stored the secret; a form that
+ * creates something then closes
  */
 export function ActionForm(props: {
   label: string;
@@ -96,7 +97,7 @@ export function ActionForm(props: {
   );
 }
 
-/** A row of buttons, the first of which opens a form; what it does closes it. */
+/** A row of buttons, the first of which opens a form; the form closes when it is done. */
 export function Opener(props: {
   action: string;
   beside?: ComponentChildren;
@@ -121,7 +122,7 @@ export function Opener(props: {
   );
 }
 
-/** The button that disables something, or enables it: for what can be undone. */
+/** A button that disables or enables something that can be undone. */
 export function Switch(props: {
   enabled: boolean;
   name: string;

@@ -2,15 +2,15 @@ import type { Identity } from '../api/client.ts';
 import { Badge } from './badge.tsx';
 import { Switch } from './forms.tsx';
 
-/** The address of an identity's page. */
+/** Returns the address of an identity's page. */
 export const identityPage = (externalId: string): string => `#/identities/${encodeURIComponent(externalId)}`;
 
-/** Enabled or disabled. */
+/** A badge: enabled or disabled. */
 export function IdentityState({ of }: { of: Identity }) {
   return <Badge kind={of.enabled ? 'good' : 'bad'}>{of.enabled ? 'enabled' : 'disabled'}</Badge>;
 }
 
-/** The button that disables an identity, or accepts its keys again; its panel offers to undo that. */
+/** The button that disables or enables an identity; its panel offers to undo that. */
 export function IdentitySwitch(props: {
   of: Identity;
   apply: (identity: Identity, headline: string, enabled: boolean, undo: boolean) => Promise<void>;

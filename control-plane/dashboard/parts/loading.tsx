@@ -4,7 +4,7 @@ import { Failure } from '../api/client.ts';
 
 const RETRY_MS = 2000;
 
-/** Something loaded from the API; `data` stays while it is loaded again. */
+/** The state of something loaded from the API; `data` stays while it is reloaded. */
 export interface Load<T> {
   readonly data: T | undefined;
   readonly failure: Failure | undefined;
@@ -12,9 +12,7 @@ export interface Load<T> {
   readonly reload: () => void;
 }
 
-/**
- * Loads when `inputs` change, again every `everyMs` if above 0, and until it succeeds while the connection is lost.
- */
+/** Loads when `inputs` change, every `everyMs` if above 0, and repeatedly while the connection is lost. */
 export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], everyMs = 0): Load<T> {
   const [state, setState] = useState<Omit<Load<T>, 'reload'>>({
     data: undefined,
@@ -23,7 +21,7 @@ export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], e
   });
   const [round, setRound] = useState(0);
   const reload = () => setRound((n) => n + 1);
-  // Before the page is drawn, so that what is old is never shown as if it were not being loaded.
+  // Before the page is drawn, so that outdated data never appears without the sign that it is being reloaded.
   useLayoutEffect(() => {
     let current = true;
     let timer: number | undefined;
@@ -53,7 +51,7 @@ export function useLoad<T>(load: () => Promise<T>, inputs: readonly unknown[], e
 const failureOf = (error: unknown) =>
   error instanceof Failure ? error : new Failure('INTERNAL', String(error));
 
-/** Loaded data, or the reason why there is none. */
+/** Shows loaded data, or the reason why there is none. */
 export function Loaded<T>({ of, children }: { of: Load<T>; children: (data: T) => ComponentChildren }) {
   const { data, failure, busy } = of;
   return (
@@ -81,7 +79,7 @@ const EXPLANATIONS: Readonly<Record<string, string>> = {
   UNAUTHORIZED: 'Root key not accepted',
 };
 
-/** An error, in words and with the request id that the log knows it by. */
+/** Describes an error, with the request id under which logs have it. */
 export function Problem({ failure, retry }: { failure: Failure; retry?: (() => void) | 'by itself' }) {
   return (
     <div class="problem" role="alert">
@@ -97,7 +95,7 @@ export function Problem({ failure, retry }: { failure: Failure; retry?: (() => v
   );
 }
 
-/** Runs one action at a time and keeps why it failed. */
+/** Runs one action at a time and keeps the error of the last. */
 export function useAction() {
   const [busy, setBusy] = useState(false);
   const [failure, setFailure] = useState<Failure>();

@@ -1,10 +1,10 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 
-/** A step of the way back: where it leads, and what it is called. */
+/** A step of the way back: its address and its name. */
 export type Crumb = readonly [hash: string, name: string];
 
-/** A view: its heading takes the focus, so that a screen reader says where one is. */
+/** A page. Its heading takes the focus, so that a screen reader announces it. */
 export function Page(props: {
   title: string;
   way?: readonly Crumb[];

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 
-/** Cursors, with the way back. */
+/** Holds the cursors of a listing, so that the user can page back. */
 export function usePages() {
   const [cursors, setCursors] = useState<readonly string[]>([]);
   return {

@@ -1,18 +1,18 @@
 import type { ComponentChildren } from 'preact';
 
-/** A column of a table: what stands in it for a row. */
+/** A column of a table: the content of its cell for a row. */
 export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => ComponentChildren;
-  /** Its place in a card where there is no room: its first line, beside that, or nowhere. */
+  /** Its place when rows become cards for lack of room: the first line, beside that, or nowhere. */
   readonly narrow?: 'box' | 'first' | 'beside' | 'none';
-  /** Numbers stand on the right. */
+  /** Numbers are aligned to the right. */
   readonly number?: boolean;
 }
 
 /**
- * A table that becomes a list of small cards where there is no room. The arrow keys go from row to row.
- * @param props.below shown in a row of its own below
+ * A table that becomes a list of small cards for lack of room. The arrow keys move from row to row.
+ * @param props.below content of an additional row below a row
  */
 export function Table<Row>(props: {
   label: string;
@@ -58,7 +58,7 @@ export function Table<Row>(props: {
   );
 }
 
-/** The arrow keys lead from what is used in a row to the same in the next. */
+/** Moves the focus from a control to the same control in the next row, for arrow keys. */
 function goToNextRow(event: KeyboardEvent): void {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   const control = event.target;

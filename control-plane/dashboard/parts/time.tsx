@@ -10,10 +10,13 @@ const UNITS = [
   ['day', 86_400_000, 30],
 ] as const;
 
-/** A moment as a person reads it, the exact one on hover, or beside it with `exact`; `none` where there is none. */
+/**
+ * A time relative to now, with the exact time on hover, or only the exact time with `exact`; shows
+ * `placeholder` if `at` is undefined.
+ */
 export function Time(props: { at: number | undefined; placeholder?: string; exact?: boolean }) {
   const { at, placeholder = '–', exact = false } = props;
-  // A verifier may report what no calendar holds.
+  // A verifier may report a time that no calendar has.
   const date = new Date(at ?? Number.NaN);
   if (at === undefined || Number.isNaN(date.getTime())) return <span class="quiet none">{placeholder}</span>;
   const text = EXACT.format(date);
@@ -26,7 +29,7 @@ export function Time(props: { at: number | undefined; placeholder?: string; exac
   );
 }
 
-/** Such as "5 minutes ago"; undefined beyond a month. */
+/** Formats a relative time, such as "5 minutes ago"; undefined beyond a month. */
 function relative(ms: number): string | undefined {
   for (const [unit, length, max] of UNITS) {
     const count = Math.round(ms / length);
@@ -36,5 +39,5 @@ function relative(ms: number): string | undefined {
   return undefined;
 }
 
-/** A length of time: milliseconds below a second, seconds above. */
+/** Formats a duration: milliseconds below a second, seconds above. */
 export const duration = (ms: number) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);

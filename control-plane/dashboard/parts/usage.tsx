@@ -10,7 +10,7 @@ const REFRESH_MS = 30_000;
 type Counts = Readonly<Record<UsageField, number>>;
 const totalOf = (counts: Counts) => COUNTERS.reduce((total, { field }) => total + counts[field], 0);
 
-/** Verdicts by the hour or the day, of a key or of an API. */
+/** Verdicts of a key or of an API, by hour or day. */
 export function Usage(props: {
   load: (
     granularity: Granularity,
@@ -63,10 +63,13 @@ export function Usage(props: {
 
 const DAY_HOURS = 24;
 
-/** Verdicts of the last 24 hours of an API: how many, how many of them refusals, and how they came. */
+/**
+ * Verdicts of an API in the last 24 hours: how many, how many of them refusals, and how they are spread over
+ * time.
+ */
 export function Traffic({ apiId }: { apiId: string }) {
   const usage = useLoad(() => call('apis.getVerifications', { apiId, granularity: 'hour' }), [], REFRESH_MS);
-  // Also where this root key may not see it, which the list need not say in every row.
+  // Also if this root key may not see them, which the list need not say in every row.
   if (!usage.data) return <span class="quiet none">{usage.failure ? '–' : '…'}</span>;
   const hours = usage.data.verifications.slice(-DAY_HOURS);
   const total = hours.reduce((sum, hour) => sum + totalOf(hour), 0);
