@@ -16,15 +16,18 @@ export interface RunningVerifier extends Addresses {
   readonly adminAddress: string;
   readonly verdictsGiven: number;
   /**
-   * Goes on answering for `drainMs`, not ready any more and closing each connection after its answer; then finishes
-   * requests in flight, and leaves every API so that no change waits for this process.
+   * Reports not ready, goes on answering for `drainMs`, and closes each connection after its next answer.
+   * Then finishes the requests in flight, and leaves every API so that no change waits for this process.
    */
   stop(drainMs?: number): Promise<void>;
 }
 
 const READY_POLL_MS = 2;
 
-/** A verifier that listens. Redis need not be there yet: until it is, the process is not ready and answers 503. */
+/**
+ * Starts a verifier that listens. Redis may still be out of reach: until Redis answers, the process is not
+ * ready and answers 503.
+ */
 export async function startVerifier(config: Config, clock: Clock, log: Logger): Promise<RunningVerifier> {
   const metrics = new Metrics();
   const { crowded } = metrics;
@@ -82,12 +85,12 @@ export async function startVerifier(config: Config, clock: Clock, log: Logger): 
   };
 }
 
-/** A start of the process, which waits for Redis. */
+/** The start of the process, which waits for Redis. */
 class Start {
-  /** undefined = nothing; traffic may come. */
+  /** The reason why the verifier is not ready; undefined = it is ready. */
   missing: string | undefined = 'Redis has not answered yet';
 
-  /** Resolves with true when nothing is missing any more, with false where `stopping` comes first. */
+  /** Resolves with true when nothing is missing any more, or with false if `stopping` aborts first. */
   async isDone(engine: Engine, clock: Clock, stopping: AbortSignal): Promise<boolean> {
     while (this.missing !== undefined && !stopping.aborted) {
       this.missing = await engine.missing();

@@ -43,10 +43,10 @@ export const settings = {
   ...grpcSettings,
 };
 
-/** A verifier's settings, read and checked. */
+/** The verifier's settings, after parsing and checking. */
 export type Config = ConfigOf<typeof settings>;
 
-/** Returns what is wrong with the settings together. */
+/** Returns the faults of settings that do not fit together. */
 export function configFaults(config: Config): string[] {
   return [...redisFaults(config), ...tlsFaults(config), ...forwardFaults(config), ...proxyFaults(config)];
 }

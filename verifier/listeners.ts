@@ -15,33 +15,36 @@ import { createVerifierServer } from './verifier-server.ts';
 
 /** The addresses of a verifier. */
 export interface Addresses {
-  /** As `http://host:port`, or `https:`. */
+  /** `http://host:port`, or `https:`. */
   readonly address: string;
-  /** In front of the API, in proxy mode; likewise. */
+  /** Address of proxy mode, in front of the API, in the same form. */
   readonly proxyAddress: string | undefined;
-  /** For Envoy, as `host:port`. */
+  /** Address for Envoy's gRPC, as `host:port`. */
   readonly grpcAddress: string | undefined;
 }
 
-/** Everything that a verifier is asked at. */
+/** All listeners of a verifier process. */
 export interface Listeners extends Addresses {
-  /** Being received or looked up; what is passed on in proxy mode is in `relays`. */
+  /** Requests that are being received or looked up. Requests that proxy mode passes on are in `relays`. */
   readonly requestsInFlight: number;
-  /** Counts of all fast lanes together. */
+  /** Sums over all fast lanes. */
   readonly lane: Readonly<LaneCounts>;
-  /** Requests passed on, by the name of their server. */
+  /** Statistics of the requests passed on, keyed by the name of the upstream server. */
   readonly relays: Readonly<Record<string, UpstreamStats>>;
-  /** Tells health checks that traffic may come. */
+  /** Makes health checks report that traffic may come. */
   ready(): void;
-  /** From now on every answer says `Connection: close`, and health checks are told to turn away. */
+  /** From now on every answer says `Connection: close`, and health checks report not ready. */
   drain(): void;
-  /** Answers what has arrived and closes; what is still open after `graceMs` is cut. */
+  /**
+   * Answers the requests that have arrived, then closes. Cuts connections that are still open after
+   * `graceMs`.
+   */
   close(graceMs: number): Promise<void>;
 }
 
 /**
- * Listens at all that the configuration names. Each way of asking gets the same `verifier`.
- * @param options.id of this process, as the fleet's list names it
+ * Opens every listener that the configuration names. All of them use the same `verifier`.
+ * @param options.id id of this process in the fleet's list
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
  */
 export async function openListeners(options: {
@@ -105,7 +108,7 @@ export async function openListeners(options: {
   };
 }
 
-/** Counts of several lanes together, as they are whenever somebody reads them. */
+/** Returns the sums of the counts of several lanes, computed at each read. */
 function sumOf(lanes: readonly Readonly<LaneCounts>[]): Readonly<LaneCounts> {
   const sum = (count: keyof LaneCounts) => lanes.reduce((total, lane) => total + lane[count], 0);
   return {
@@ -121,7 +124,7 @@ function sumOf(lanes: readonly Readonly<LaneCounts>[]): Readonly<LaneCounts> {
   };
 }
 
-/** Counts of an upstream that is not configured, so that its series exist all the same. */
+/** Statistics of an upstream that is not configured, so that its metric series exist all the same. */
 const NO_RELAY: UpstreamStats = {
   inFlight: 0,
   faults: { busy: 0, unreachable: 0, late: 0, cut: 0, invalid: 0 },

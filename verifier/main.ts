@@ -8,16 +8,17 @@ import { stopWithGrace } from '#shared/process/stopping.ts';
 import { startVerifier } from './app.ts';
 import { configFaults, settings } from './config.ts';
 
-/** Time after which the start is over. */
+/** Time after which the process no longer counts as starting. */
 const STARTED_MS = 1000;
 
 const config = loadConfigOrExit(settings, configFaults);
 const log = createLogger('verifier', config.LOG_LEVEL);
 for (const sentence of deprecations(settings)) log.warn(sentence);
 const verifier = await startOrExit(startVerifier(config, systemClock, log));
-// After a quiet time V8's young generation is small. Doubled each time, as V8 does, it took 40 s of floods and more to be
-// as large as before, with up to four times the scavenges (Node 24.21, `--trace-gc`). Not earlier: what survives the start
-// would make it large for nothing.
+// After a quiet time V8's young generation is small. By default V8 doubles it each time. Under a flood the
+// generation then took more than 40 s to grow back, with up to four times the scavenges (Node 24.21,
+// `--trace-gc`). The flag is not set earlier, because the objects that survive the start would then enlarge
+// the generation needlessly.
 systemClock.after(STARTED_MS, () => {
   if (verifier.verdictsGiven === 0) giveMemoryBack();
   setFlagsFromString('--semi-space-growth-factor=8');
@@ -25,8 +26,9 @@ systemClock.after(STARTED_MS, () => {
 stopWithGrace(verifier, config, log);
 
 /**
- * Gives the system back what the start took and nothing needs any more, 11 of 76 MiB (Node 24.21). V8 does so by itself only where
- * memory runs short. It takes some 40 ms, in which nobody is answered: so only where nobody has asked yet.
+ * Returns to the system the memory that only the start needed, 11 of 76 MiB (Node 24.21). V8 itself does this
+ * only when memory runs short. The collection blocks all answers for some 40 ms, so it runs only if nobody
+ * has asked yet.
  */
 function giveMemoryBack(): void {
   setFlagsFromString('--expose-gc');

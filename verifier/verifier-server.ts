@@ -14,18 +14,18 @@ import { createRouter, type Routes } from './http/router.ts';
 import { createListener, type Listener } from './http/server.ts';
 import type { Certificate } from './http/tls.ts';
 
-/** The listener that verifyKey is asked at. */
+/** The listener that answers verifyKey. */
 export interface VerifierServer extends Listener {
   readonly lane: Readonly<LaneCounts>;
 }
 
 /**
- * The HTTP contract of the verifier.
- * @param options.id of this process, as the fleet's list names it; told with the OpenAPI document
- * @param options.authz undefined = gateways are not answered
- * @param options.routes more than verifyKey, the error page and what gateways ask
+ * Creates the verifier's HTTP server, with verifyKey, the gateways' checks and the documents.
+ * @param options.id id of this process in the fleet's list; sent with the OpenAPI document
+ * @param options.authz undefined = gateways get no answer
+ * @param options.routes further routes besides verifyKey, the error page and the gateways' checks
  * @param options.crowded called for each request refused because of REQUESTS_IN_FLIGHT_MAX
- * @param options.certificate with it the listener speaks HTTPS, and has no fast lane
+ * @param options.certificate if present, the listener speaks HTTPS and has no fast lane
  */
 export function createVerifierServer(options: {
   id?: string;
@@ -75,5 +75,5 @@ export function createVerifierServer(options: {
   return Object.assign(listener, { lane });
 }
 
-/** Written by `npm run docs`. */
+/** The document that `npm run docs` writes. */
 const OPENAPI = readFileSync(asset('openapi.json'), 'utf8');

@@ -1,4 +1,4 @@
-/** Pattern of an API's id, to build others from. */
+/** The pattern of an API's id, as a part of other patterns. */
 export const API_ID_PATTERN = '[A-Za-z0-9_-]{1,64}';
-/** An API's id, whole. */
+/** Matches an API's id. */
 export const API_ID = new RegExp(`^${API_ID_PATTERN}$`);

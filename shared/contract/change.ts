@@ -2,8 +2,8 @@ import { decodeState, KEY_LETTERS, type KeyState } from './key-record.ts';
 import { PROTOCOL } from './protocol.ts';
 
 /**
- * One entry of an API's change log. `hash` covers the whole history up to here
- * (SHA-1 over the previous hash, sequence, keyId and payload), so equal position and hash mean equal prefix.
+ * An entry of an API's change log. `hash` covers the whole history up to this entry (SHA-1 over the previous
+ * hash, sequence, keyId and payload), so equal position and hash mean equal prefix.
  */
 export interface Change {
   readonly sequence: number;
@@ -13,12 +13,12 @@ export interface Change {
   readonly payload: string;
 }
 
-/** A change as published: with the hash of its predecessor, so that a receiver can tell it is the next one. */
+/** A published change, with the hash of its predecessor, by which a receiver recognizes the next change. */
 export interface PublishedChange extends Change {
   readonly previousHash: string;
 }
 
-/** Parses `sequence|previousHash|hash|keyId|payload`; undefined when it is not of that form. */
+/** Parses `sequence|previousHash|hash|keyId|payload`; undefined = the message has another form. */
 export function parsePublished(message: string): PublishedChange | undefined {
   const match = /^(\d{1,15})\|([0-9a-f]{0,40})\|([0-9a-f]{40})\|([A-Za-z0-9_]*)\|(.*)$/s.exec(message);
   if (!match) return undefined;
@@ -29,21 +29,27 @@ export function parsePublished(message: string): PublishedChange | undefined {
 /** The effect of a change on a follower's memory. */
 export type Effect =
   | { readonly kind: 'set'; readonly secretHash: string; readonly state: KeyState }
-  /** The key is gone, or its new state was too long for the log: forget what is cached. */
+  /** The key was deleted, or its new state was too long for the log: the follower must forget the key. */
   | { readonly kind: 'forget'; readonly secretHash: string; readonly pool: string }
   | { readonly kind: 'api-deleted' }
   | { readonly kind: 'nothing' };
 
-/** In an API that needs a protocol above the first, new states are of a kind that tells it. */
+/** The kind of a new state. If the API needs a protocol above the first, the kind contains it. */
 const SET = /^set(?::(\d{1,3}))?$/;
 
-/** Reads `<secret hash>`, behind which the name of its pool of credits may stand, and more that does not matter. */
+/**
+ * Parses `<secret hash>`, which may be followed by the name of the pool of credits. Ignores anything else
+ * behind them.
+ */
 export function readNamed(text: string): { secretHash: string; pool: string } {
   const [secretHash = '', pool = ''] = text.split(' ');
   return { secretHash, pool };
 }
 
-/** Decodes a change's payload, as written by write-change.lua. Throws when it is damaged, or of a later protocol. */
+/**
+ * Decodes the payload of a change, as write-change.lua wrote it. Throws if the payload is damaged or of a
+ * later protocol.
+ */
 export function effectOf(change: Change): Effect {
   if (change.payload === '') return { kind: 'nothing' };
   const fields: unknown = JSON.parse(change.payload);
@@ -55,7 +61,7 @@ export function effectOf(change: Change): Effect {
   const { secretHash, pool } = readNamed(secretAndPool);
   const set = SET.exec(kind);
   if (set && Number(set[1] ?? 1) <= PROTOCOL && secretHash) {
-    // An older control plane tells fewer fields than the record may hold.
+    // An older control plane wrote fewer fields than the record may have.
     if (state.length < KEY_LETTERS.length) return { kind: 'forget', secretHash, pool };
     return { kind: 'set', secretHash, state: decodeState(state, pool) };
   }

@@ -1,6 +1,6 @@
 import { isWellFormed } from './key-format.ts';
 
-/** Every error a client can meet: its status, and what it means and what to do, for the documentation. */
+/** All errors that a client can get: the status, the meaning and what to do, for the documentation. */
 export const ERRORS = {
   BAD_REQUEST: [400, 'The body, the query or a field is wrong; the message names the field and the rule.'],
   UNAUTHORIZED: [
@@ -37,10 +37,10 @@ export const ERRORS = {
   GATEWAY_TIMEOUT: [504, 'In proxy mode only: the API behind the verifier did not answer in time.'],
 } as const satisfies Record<string, readonly [status: number, meaning: string]>;
 
-/** A code by which clients tell errors apart; never renamed, never reused. */
+/** A code by which clients distinguish errors. It is never renamed and never reused. */
 export type ErrorCode = keyof typeof ERRORS;
 
-/** An error meant for the client. The message must hold no secret; `cause` goes to the log only. */
+/** An error for the client. The message must not contain a secret. Only the log shows `cause`. */
 export class ApiError extends Error {
   readonly code: ErrorCode;
 
@@ -55,20 +55,20 @@ export class ApiError extends Error {
   }
 }
 
-/** An outage: nothing could be decided. Clients see 503 with `Retry-After`. */
+/** Returns the error for an outage: no decision was possible. Clients get 503 with `Retry-After`. */
 export function unavailable(message: string, cause?: unknown): ApiError {
   return new ApiError('SERVICE_UNAVAILABLE', message, cause === undefined ? undefined : { cause });
 }
 
-/** Seconds a client should wait after a 503. */
+/** Seconds that a client should wait after a 503. */
 export const RETRY_AFTER_SECONDS = 1;
 
 /** The path at which both processes serve the meaning of every code. */
 export const ERROR_DOCS_PATH = '/docs/errors';
 
 /**
- * The body of every error response. Messages repeat ids and names of fields that the caller sent; where somebody put a
- * key in their place, it is cut out.
+ * Returns the body of every error response. Messages repeat ids and field names from the request. If a caller
+ * put a key in their place, it is removed.
  */
 export function errorBody(code: ErrorCode, message: string, requestId: string) {
   const docs = `${ERROR_DOCS_PATH}#${code}`;
@@ -76,8 +76,8 @@ export function errorBody(code: ErrorCode, message: string, requestId: string) {
 }
 
 /**
- * The same in the second generation of the interface. A refused field, which the message names before a colon, is listed in
- * `errors`; what the message says after a semicolon is how to mend it.
+ * Returns the body of an error response in v2 of the interface. `errors` lists the refused field, which the
+ * message names before a colon. The part of the message after a semicolon is the fix.
  */
 export function errorBodyV2(code: ErrorCode, message: string, requestId: string) {
   const [status] = ERRORS[code];
@@ -98,7 +98,7 @@ export function errorBodyV2(code: ErrorCode, message: string, requestId: string)
 const withoutKeys = (message: string) =>
   message.replace(/[0-9A-Za-z_]{28,}/g, (word) => (isWellFormed(word) ? '[a key]' : word));
 
-/** The page at `ERROR_DOCS_PATH`. */
+/** Returns the page at `ERROR_DOCS_PATH`. */
 export function errorDocsHtml(): string {
   const sections = Object.entries(ERRORS).map(
     ([code, [status, meaning]]) =>

@@ -1,7 +1,7 @@
 import { type LimitInput, type RateLimit, wholeLimit } from './credits.ts';
 import { PERMISSIONS_PROTOCOL, ROLES_PROTOCOL, slugsOf, slugsText } from './slugs.ts';
 
-/** Kinds of values that a field of a key can have. */
+/** The kinds of values of a key's fields. */
 interface Values {
   flag: boolean;
   /** Unix milliseconds. */
@@ -11,30 +11,34 @@ interface Values {
   limit: LimitInput;
   limits: readonly (LimitInput & Pick<RateLimit, 'name'>)[];
   slugs: readonly string[];
-  /** Ids of APIs, of an identity alone: no key has them. */
+  /** Ids of APIs. Only identities have such a field. */
   apis: readonly string[];
 }
-/** Kind of a value. */
+/** The kind of a value. */
 export type Kind = keyof Values;
 
 interface Row {
   /** Name of the field in the record in Redis. */
   readonly letter: string;
   readonly kind: Kind;
-  /** Of texts: most characters. */
+  /** Maximum length of a text, in characters. */
   readonly lengthMax?: number;
-  /** Meaning, for documentation. */
+  /** Meaning, for the documentation. */
   readonly description: string;
-  /** The command line's option for it: its argument, and its help. */
+  /** Argument and help of the command line's option for the field. */
   readonly option?: readonly [argument: string, help: string];
-  /** The protocol that verifiers must speak to obey it (protocol.ts); 1 where absent. A write that sets it is refused while older ones follow. */
+  /**
+   * The protocol that verifiers need for this field (protocol.ts); default 1. A write that sets the field is
+   * refused while older verifiers follow the API.
+   */
   readonly needs?: number;
 }
 
 /**
- * The fields of a key that people set and change: the single place that says so. Requests, answers, changes, the audit log,
- * verdicts, the command line and the documentation follow from the rows. A change carries every field to the verifiers, in
- * this order, so a new one comes last. The scripts write-change.lua and sync.lua list the letters too; a test compares them.
+ * The fields of a key that users set and change. This is their only definition: requests, answers, changes,
+ * the audit log, verdicts, the command line and the documentation are derived from its rows. A change
+ * contains every field in this order, so a new field must come last. The scripts write-change.lua and
+ * sync.lua list the letters too; a test compares them.
  */
 export const KEY_FIELDS = {
   enabled: {
@@ -114,43 +118,49 @@ export const KEY_FIELDS = {
   },
 } as const satisfies Readonly<Record<string, Row>>;
 
-/** Other names of fields, for clients that know them by those: taken in requests, and shown beside the field itself. */
+/**
+ * Other names of fields, for clients that know these names. Requests may use them, and answers show them
+ * beside the fields.
+ */
 export const ALIASES = { ownerId: 'externalId' } as const satisfies Readonly<
   Record<string, keyof typeof KEY_FIELDS>
 >;
-/** Other name of a field. */
+/** Another name of a field. */
 export type Alias = keyof typeof ALIASES;
 
 type Fields = typeof KEY_FIELDS;
-/** Name of a field, as people write it. */
+/** The name of a field in requests and answers. */
 export type KeyField = keyof Fields;
-/** Name of a field in the record in Redis. */
+/** The name of a field in the record in Redis. */
 export type Letter = Fields[KeyField]['letter'];
 type KindOf<Name extends KeyField> = Fields[Name]['kind'];
-/** Fields that every key has: flags, and objects, which are empty where nothing was set. */
+/** Fields that every key has: flags and objects. An object is empty if it was never set. */
 export type PresentField = {
   [Name in KeyField]: KindOf<Name> extends 'flag' | 'object' ? Name : never;
 }[KeyField];
-/** Fields that identities have and keys do not. */
+/** Fields that only identities have. */
 export type IdentityField = { [Name in KeyField]: KindOf<Name> extends 'apis' ? Name : never }[KeyField];
-/** Fields that a key can be without. */
+/** Fields that a key may lack. */
 export type Clearable = { [Name in KeyField]: KindOf<Name> extends 'flag' ? never : Name }[KeyField];
 
-/** Fields of a key as people see them. */
+/** The fields of a key in requests and answers. */
 export type KeyFields = { readonly [Name in PresentField]: Values[KindOf<Name>] } & {
   readonly [Name in Exclude<KeyField, PresentField>]?: Values[KindOf<Name>];
 };
-/** The same under all their names. */
+/** The fields of a key under all their names. */
 export type AliasedFields = KeyFields & { readonly [Name in Alias]?: KeyFields[(typeof ALIASES)[Name]] };
-/** Fields that are to be set; `null` clears. */
+/** Fields to set; `null` clears a field. */
 export type KeyPatch = {
   readonly [Name in KeyField]?: Values[KindOf<Name>] | (Name extends Clearable ? null : never);
 };
-/** Fields by their letters, as stored: `''` stands for none. */
+/** Stored fields by their letters; `''` = no value. */
 export type StoredFields = Readonly<Partial<Record<Letter, string>>>;
-/** Fields as a verifier keeps them: a time of 0 and a text of `''` stand for none, objects and limits are JSON text, permissions as they are stored. */
+/**
+ * Fields in a verifier's memory. A time of 0 and a text of `''` mean no value; objects and limits are JSON
+ * text; permissions are as stored.
+ */
 export type KeyState = { readonly [Name in KeyField]: States[KindOf<Name>] } & {
-  /** Name of the pool from which its credits come; `''` = as many as are asked for. */
+  /** Name of the pool with the key's credits; `''` = unlimited credits. */
   readonly pool: string;
 };
 interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 'apis'> {
@@ -162,31 +172,33 @@ interface States extends Omit<Values, 'object' | 'limit' | 'limits' | 'slugs' | 
 }
 
 const rows = Object.entries(KEY_FIELDS) as [KeyField, Row & { letter: Letter }][];
-/** Name of a field that is a text. */
+/** The name of a text field. */
 export type TextField = {
   [Name in KeyField]: KindOf<Name> extends 'text' ? Name : never;
 }[KeyField];
-/** Texts of a key, in the order of the rows, and the same under their other names. */
+/** The text fields of a key, in the order of the rows, and again under their other names. */
 export const TEXT_FIELDS = [
   ...rows.flatMap(([name, { kind }]) => (kind === 'text' ? [[name, name]] : [])),
   ...Object.entries(ALIASES),
 ].map(([label, name]) => ({ label, name })) as readonly { label: string; name: TextField }[];
 /** Letters of the fields, in the order of the rows. */
 export const KEY_LETTERS: readonly Letter[] = rows.map(([, { letter }]) => letter);
-/** The letter of a record's pool of credits, which changes with them and which nobody sets or sees. */
+/**
+ * The letter of a record's pool of credits. It changes with the credits; users can neither set nor see it.
+ */
 export const POOL = 'q';
-/** Names of the fields that a key can be without. */
+/** Names of the fields that a key may lack. */
 export const CLEARABLE = rows.flatMap(([name, { kind }]) =>
   kind === 'flag' || kind === 'apis' ? [] : [name],
 ) as Exclude<Clearable, IdentityField>[];
 
-/** The protocol that verifiers need to obey these fields; what is cleared needs nothing. */
+/** Returns the protocol that verifiers need for these fields. A cleared field needs none. */
 export function neededFor(fields: StoredFields, table: Readonly<Record<string, Row>> = KEY_FIELDS): number {
   const texts: Readonly<Record<string, string>> = fields;
   return Math.max(1, ...Object.values(table).map(({ letter, needs = 1 }) => (texts[letter] ? needs : 1)));
 }
 
-/** Other fields of the record in Redis, by their letters; each is written by us only. */
+/** Other fields of the record in Redis, by their letters. Only Keyfence sets them. */
 export const RECORD_FACTS = {
   p: 'SHA-256 of the secret.',
   s: 'The beginning of the secret, for people who look for a key.',
@@ -202,7 +214,7 @@ export const RECORD_FACTS = {
   M: '`1` if `meta` is longer than 64 bytes and lies in a key of its own.',
 } as const;
 
-/** Fields of a patch, as they are stored. */
+/** Returns the fields of a patch in their stored form. */
 export function storedFields(patch: KeyPatch): StoredFields {
   const entries = rows.flatMap(([name, { letter, kind }]) => {
     const value = patch[name];
@@ -217,10 +229,10 @@ function encodeValue(kind: Kind, value: unknown): string {
   if (kind === 'limit') return JSON.stringify(wholeLimit(value as Values['limit']));
   if (kind !== 'object' && kind !== 'limits') return String(value);
   const text = JSON.stringify(kind === 'limits' ? (value as Values['limits']).map(wholeLimit) : value);
-  return text === '{}' || text === '[]' ? '' : text; // nothing is not stored
+  return text === '{}' || text === '[]' ? '' : text; // empty values are not stored
 }
 
-/** The fields of a record as people see them, under all their names. */
+/** Returns the fields of a record for an answer, under all their names. */
 export function aliasedFields(fields: StoredFields): AliasedFields {
   const fieldsByName = keyFields(fields);
   const aliases = Object.entries(ALIASES).flatMap(([alias, name]) =>
@@ -229,7 +241,7 @@ export function aliasedFields(fields: StoredFields): AliasedFields {
   return { ...fieldsByName, ...Object.fromEntries(aliases) };
 }
 
-/** The fields of a record as people see them. */
+/** Returns the fields of a record for an answer. */
 export function keyFields(fields: StoredFields): KeyFields {
   const values = fieldValues((letter, kind) => {
     const text = fields[letter] ?? '';
@@ -239,7 +251,9 @@ export function keyFields(fields: StoredFields): KeyFields {
   return values as KeyFields;
 }
 
-/** The stored fields that are given, as the audit log shows them: `null` is none, and of objects there is a summary. */
+/**
+ * Returns the given stored fields for the audit log: `null` = no value; an object is replaced by a summary.
+ */
 export function auditedFields(fields: StoredFields, summaryOf: (text: string) => object): object {
   return fieldValues((letter, kind) => {
     const text = fields[letter];
@@ -249,13 +263,13 @@ export function auditedFields(fields: StoredFields, summaryOf: (text: string) =>
   });
 }
 
-/** A value for each field by its name; those that are undefined are left out. */
+/** Returns a value for each field by its name, without undefined values. */
 function fieldValues(ofField: (letter: Letter, kind: Kind) => unknown): object {
   const values = rows.map(([name, { letter, kind }]) => [name, ofField(letter, kind)] as const);
   return Object.fromEntries(values.filter(([, value]) => value !== undefined));
 }
 
-/** A verifier's state from stored values in the order of the rows; absent ones are none. */
+/** Decodes a verifier's state from stored values in the order of the rows. A missing value means no value. */
 export function decodeState(values: readonly string[], pool = ''): KeyState {
   const state: Record<string, unknown> = {};
   for (const [i, [name, { kind }]] of rows.entries()) {

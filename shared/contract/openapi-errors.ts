@@ -63,19 +63,19 @@ const components = (schema: object, example: (code: ErrorCode) => object) => ({
   ),
 });
 
-/** Schemas of errors, the same in every OpenAPI document of ours; its `components`. */
+/** The `components` with the errors' schemas, the same in all OpenAPI documents of the project. */
 export const errorComponents = components(schemaV1, (code) => errorBody(code, '…', EXAMPLE_ID));
-/** The same of the second generation of the interface. */
+/** The same `components` for v2 of the interface. */
 export const errorComponentsV2 = components(schemaV2, (code) => errorBodyV2(code, '…', EXAMPLE_ID));
 
-/** The `responses` of an operation that can end in these errors. */
+/** Returns the `responses` of an operation with these errors. */
 export function errorResponses(codes: readonly ErrorCode[]): Record<string, { readonly $ref: string }> {
   return Object.fromEntries(
     codes.map((code) => [String(ERRORS[code][0]), { $ref: `#/components/responses/${code}` }]),
   );
 }
 
-/** Errors that any request can end in. */
+/** Errors that any request can get. */
 export const ANY_REQUEST: readonly ErrorCode[] = [
   'BAD_REQUEST',
   'REQUEST_TIMEOUT',

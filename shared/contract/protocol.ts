@@ -1,19 +1,23 @@
 /**
- * The protocol that this code speaks: what a verifier obeys, and a control plane may write. Verifiers of before there was
- * a number speak 1. One who reads what it does not know would ignore it, so whatever only newer verifiers obey declares
- * the protocol that it needs (`needs` of a field's row, or of a write), and the scripts hold older ones off.
- * - 2: this gate; credits, rate limits.
+ * The protocol of this code: what a verifier understands, and a control plane may write. Verifiers from
+ * before the protocol had a number speak 1. An older reader would ignore anything it does not know. So
+ * everything that needs newer verifiers declares the protocol that it needs (`needs` of a field's row, or of
+ * a write), and the scripts refuse older verifiers.
+ * - 2: the check of the protocol; credits, rate limits.
  * - 3: permissions.
  * - 4: roles, identities.
  */
 export const PROTOCOL = 4;
 
-/** The name under which a verifier registers; the scripts read the protocol from it. */
+/** Returns the name under which a verifier registers. The scripts read the protocol from it. */
 export const memberName = (text: string): string => `${PROTOCOL}.${text}`;
 
-/** The number of the last change, from the head's `s`: `15`, or `2:15` in an API that needs protocol 2. */
+/**
+ * Returns the number of the last change, from the head's `s`: `15`, or `2:15` in an API that needs protocol
+ * 2.
+ */
 export const sequenceOf = (s: string | null | undefined): number => Number(s?.split(':').at(-1) ?? 0);
 
-/** The protocol that an API needs of its verifiers, from its head's `s`. */
+/** Returns the protocol that an API needs, from the head's `s`. */
 export const neededBy = (s: string | null | undefined): number =>
   s?.includes(':') ? Number(s.split(':')[0]) : 1;

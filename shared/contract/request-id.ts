@@ -4,20 +4,20 @@ const WELL_FORMED = /^[A-Za-z0-9._-]{1,128}$/;
 const BOOT = randomBytes(8).toString('hex');
 let count = 0;
 
-/** The client's own request id when it is well-formed, else one that no other process and no other request has. */
+/** Returns the client's request id if it is well-formed, otherwise a new one. */
 export function requestIdFrom(header: string | string[] | undefined): string {
   return typeof header === 'string' && WELL_FORMED.test(header) ? header : newRequestId();
 }
 
-/** Unique by process and count: cheap, and not a secret. */
+/** Returns an id that no other process and no other request has. It is cheap, and not secret. */
 export function newRequestId(): string {
   count = (count + 1) % 0x1_0000_0000_0000;
   return `${BOOT}${count.toString(36)}`;
 }
 
 /**
- * Texts that no other process has, and that none can guess who has not seen one of them: what followers are registered
- * as, and what pairs replies with their requests.
+ * Returns a function that creates unique texts, for the names of followers and to pair replies with requests.
+ * No other process has the same texts, and nobody can guess one without having seen another.
  */
 export function uniqueTexts(): () => string {
   const newId = randomBytes(12).toString('base64url');

@@ -1,8 +1,8 @@
 import { ApiError } from './errors.ts';
 
 /**
- * Turns whatever was thrown into the error that the client is told. An ApiError stays as it is. Anything else is a fault of
- * this process: it is logged here, under the one message that the runbook names, and the client hears 500.
+ * Converts a thrown value to the error for the client. Returns an ApiError unchanged. Anything else is a bug
+ * in this process: it is logged here, under the only message that the runbook names, and the client gets 500.
  */
 export function toApiError(
   err: unknown,
@@ -14,5 +14,5 @@ export function toApiError(
   return new ApiError('INTERNAL_SERVER_ERROR', 'something went wrong on our side', { cause: err });
 }
 
-/** Log message of an error that nobody foresaw. */
+/** Log message of an unexpected error. */
 export const UNHANDLED = 'unhandled error';

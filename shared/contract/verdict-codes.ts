@@ -1,18 +1,21 @@
-/** Everything in which one verdict differs from another. */
+/** The properties in which verdicts differ. */
 interface VerdictRow {
-  /** HTTP status that a gateway is answered with; 200 lets the caller pass. */
+  /** HTTP status of the answer to a gateway; 200 lets the caller pass. */
   readonly status: 200 | 401 | 403 | 429;
-  /** Tells a person what the verdict means. A gateway may hand it on to its client. */
+  /** The meaning of the verdict, for humans. A gateway may pass it on to its client. */
   readonly sentence: string;
-  /** True if the response shows the key; otherwise it tells nothing about it. */
+  /** True = the response shows the key; false = it reveals nothing about the key. */
   readonly showsKey: boolean;
-  /** Its counter in usage: a letter in Redis, a field in responses. undefined = there is no key to count it for. */
+  /**
+   * The counter in usage: a letter in Redis, a field in responses. undefined = there is no key to count for.
+   */
   readonly usage: { readonly letter: string; readonly field: string } | undefined;
 }
 
 /**
- * The one table of verdicts: what a decided verification can say of a key. An outage is not among them: it is an error.
- * VALID comes first, because usage dates a key's last use by its first column.
+ * The only table of verdicts, the possible results of a decided verification. An outage is not among them,
+ * because it is an error. VALID comes first, because usage reads the time of a key's last use from the first
+ * column.
  */
 export const VERDICTS = {
   VALID: {
@@ -65,7 +68,7 @@ export const VERDICTS = {
   },
 } as const satisfies Record<string, VerdictRow>;
 
-/** The name of a verdict. Never renamed, never reused. */
+/** The name of a verdict. It is never renamed and never reused. */
 export type VerdictCode = keyof typeof VERDICTS;
 
 /** Codes of verdicts that refuse a key and show it. */
@@ -76,19 +79,19 @@ export type RefusalCode = {
       ? Code
       : never;
 }[VerdictCode];
-/** Codes of verdicts that tell nothing of a key. */
+/** Codes of verdicts that reveal nothing about a key. */
 export type SilentCode = {
   [Code in VerdictCode]: (typeof VERDICTS)[Code] extends { showsKey: false } ? Code : never;
 }[VerdictCode];
 
-/** Every code, in the table's order. */
+/** All codes, in the table's order. */
 export const VERDICT_CODES = Object.keys(VERDICTS) as readonly VerdictCode[];
 
-/** Codes of the rows that `chosen` accepts. */
+/** Returns the codes of the rows that `accepts` accepts. */
 export const codesWhere = (accepts: (row: VerdictRow) => boolean): VerdictCode[] =>
   VERDICT_CODES.filter((code) => accepts(VERDICTS[code]));
 
-/** A value for each code, made from its row. */
+/** Returns a value for each code, created from its row. */
 export function perVerdict<T>(make: (row: VerdictRow, code: VerdictCode) => T): Record<VerdictCode, T> {
   return Object.fromEntries(VERDICT_CODES.map((code) => [code, make(VERDICTS[code], code)])) as Record<
     VerdictCode,

@@ -1,51 +1,54 @@
 import type { VerdictCounts } from './verdict-codes.ts';
 
-/** A verifier's report about itself, for people to look at; nothing decides on it. */
+/** A verifier's report about itself, for humans; no decision depends on it. */
 export interface VerifierStatus {
-  /** Id of the process; another after a restart. Ids sort by start. */
+  /** Id of the process, which changes with each start. Ids sort by start. */
   readonly id: string;
   readonly host: string;
   readonly version: string;
-  /** The protocol that it speaks (protocol.ts); absent where the verifier is of an earlier version, which is 1. */
+  /** The protocol that the verifier speaks (protocol.ts); absent = 1, an earlier version. */
   readonly protocol?: number;
   /** Unix milliseconds, on the verifier's clock. */
   readonly startedAt: number;
   readonly reportedAt: number;
-  /** Verdicts since the start, by where they came from; the hit rate is memory ÷ both. */
+  /** Verdicts since the start, by source; the hit rate is memory ÷ both. */
   readonly verdicts: { readonly memory: number; readonly redis: number };
-  /** Verdicts since the start, by what they were; absent, or without some of them, where the verifier is of an earlier version. */
+  /** Verdicts since the start, by code. An earlier version of the verifier lacks some or all of them. */
   readonly codes?: Partial<VerdictCounts>;
   readonly keysInMemory: number;
-  /** Settings that must fit those of others; absent where the verifier is of an earlier version. */
+  /** Settings that must fit those of other processes; absent in an earlier version of the verifier. */
   readonly settings?: { readonly foreignKeys: boolean; readonly syncPeriodMs: number };
-  /** The followed APIs, those in trouble first, the first `APIS_SHOWN_MAX` of them. */
+  /** The first `APIS_LISTED_MAX` of the followed APIs, those in trouble first. */
   readonly apis: readonly FollowedApi[];
-  /** Followed APIs that are not among `apis`. */
+  /** Number of followed APIs that `apis` lacks. */
   readonly apisNotShown: number;
-  /** Roles and identities, followed as an API is; absent where no key needed them yet. */
+  /** The shared log of roles and identities, followed like an API; absent = no key needed it yet. */
   readonly workspace?: Following;
 }
 
-/** A verifier's state in one API. */
+/** The state of a verifier in one API. */
 export interface FollowedApi extends Following {
   readonly apiId: string;
 }
 
-/** State of what a verifier follows. */
+/** The state of a follower. */
 export interface Following {
-  /** The name of the registration, as `propagation.laggards` gives it; empty before the first. */
+  /** The follower's name, as in `propagation.laggards`; empty before the first registration. */
   readonly member: string;
-  /** live: answers from memory. fenced: in sync until its lease ran out. joining: not in sync yet, or not any more. */
+  /**
+   * live: answers from memory. fenced: in sync, but its lease is over. joining: not in sync yet, or no
+   * longer.
+   */
   readonly state: 'live' | 'fenced' | 'joining';
   /** The sequence of the last change applied. */
   readonly position: number;
-  /** Changes known to exist and not applied yet. */
+  /** Number of changes known to exist and not applied yet. */
   readonly lag: number;
   readonly leaseRemainingMs: number;
 }
 
-/** Most APIs in one report, so that it stays below about 20 KiB. */
+/** Maximum number of APIs in one report, so that it stays below about 20 KiB. */
 export const APIS_LISTED_MAX = 100;
 
-/** The header by which a verifier's `/openapi.json` tells who it is. */
+/** The header in which a verifier's `/openapi.json` sends the verifier's id. */
 export const VERIFIER_ID_HEADER = 'X-Verifier-Id';

@@ -4,17 +4,18 @@ export interface Timer {
 }
 
 /**
- * The one source of time, handed to everything that reads a clock or waits, so that tests step it.
- * All values are milliseconds.
+ * The only source of time. Everything that reads a clock or waits gets it as an argument, so that tests can
+ * step it. All values are milliseconds.
  */
 export interface Clock {
-  /** Never goes back and does not follow changes of the system's date; fractional. */
+  /** Returns a fractional time that never goes back and does not follow changes of the system's date. */
   monotonicMs(): number;
-  /** Unix time. May jump in either direction. */
+  /** Returns Unix time, which may jump in either direction. */
   wallMs(): number;
   /**
-   * Calls `run` once, no earlier than `delayMs` from now. Does not keep the process alive. What the network has brought by
-   * then is read first, so that a process that was held up does not take its own lateness for somebody else's.
+   * Calls `run` once, no earlier than `delayMs` from now, and does not keep the process alive. Data that the
+   * network has delivered by then is read first: a process that was held up must not blame a peer for its own
+   * lateness.
    */
   after(delayMs: number, run: () => void): Timer;
 }
@@ -37,13 +38,16 @@ export const systemClock: Clock = {
   },
 };
 
-/** Keeps the process alive until it is cancelled: for what somebody waits for while only such timers run. */
+/**
+ * Keeps the process alive until the timer is cancelled. Needed while somebody waits and only timers of
+ * `Clock` are running.
+ */
 export function holdProcess(): Timer {
   const timer = setInterval(() => undefined, 2 ** 30);
   return { cancel: () => clearInterval(timer) };
 }
 
-/** Resolves after `delayMs`, or at once with `signal`. Never rejects. */
+/** Resolves after `delayMs`, or immediately when `signal` aborts. Never rejects. */
 export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
@@ -58,26 +62,30 @@ export function pause(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
 }
 
 /**
- * Pauses that may be ended early, one after the other. `pause` with an AbortController does the same, but an abort makes an
- * error with a stack trace, 20 µs: too much for what happens with every message or call.
+ * A series of pauses, one at a time, each of which `wake` can end early. `pause` with an AbortController does
+ * the same, but each abort creates an error with a stack trace. That takes 20 µs, too long for every message
+ * or call.
  */
 export class Waker {
   #isWoken = false;
   #timer: Timer | undefined;
   #resolve: (() => void) | undefined;
 
-  /** Ends the present pause, or else the next one at once. */
+  /** Ends the current pause. If there is none, the next pause ends immediately. */
   wake(): void {
     this.#isWoken = true;
     this.#end();
   }
 
-  /** Forgets that it was woken. */
+  /** Forgets earlier calls of `wake`. */
   reset(): void {
     this.#isWoken = false;
   }
 
-  /** Resolves after `delayMs`, or when woken since `reset`. Never rejects. One at a time. */
+  /**
+   * Resolves after `delayMs`, or when `wake` was called since the last `reset`. Never rejects. Only one pause
+   * may run at a time.
+   */
   pause(clock: Clock, delayMs: number): Promise<void> {
     return new Promise((resolve) => {
       if (this.#isWoken) return resolve();
@@ -94,7 +102,10 @@ export class Waker {
   }
 }
 
-/** `work`, which goes on either way, or after `limitMs` a rejection with what `expired` returns. */
+/**
+ * Settles as `work` does, or rejects with the error from `timeoutError` after `limitMs`. Does not stop
+ * `work`.
+ */
 export function atMost<T>(
   clock: Clock,
   limitMs: number,
@@ -116,7 +127,7 @@ export function atMost<T>(
   });
 }
 
-/** Capped exponential backoff with full jitter over its upper half; `attempt` counts from 0. */
+/** Returns a capped exponential backoff, with jitter over its upper half; `attempt` counts from 0. */
 export function backoffMs(attempt: number, firstMs: number, maxMs: number, random: () => number): number {
   const ceiling = Math.min(maxMs, firstMs * 2 ** Math.min(attempt, 30));
   return ceiling / 2 + (ceiling / 2) * random();

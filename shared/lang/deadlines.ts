@@ -1,7 +1,7 @@
 import type { Clock } from './clock.ts';
 import { SlotList } from './slot-list.ts';
 
-/** One thing that must end in time. */
+/** An item that must end in time. */
 export interface Deadline<T> {
   readonly item: T;
   readonly dueMs: number;
@@ -11,8 +11,8 @@ export interface Deadline<T> {
 }
 
 /**
- * Deadlines of one length for what comes and goes with every request: they share a timer, which costs a request less
- * than one of its own.
+ * Deadlines of equal length that are set and cleared with every request. They share one timer, which is
+ * cheaper than one timer per request.
  */
 export class Deadlines<T> {
   readonly #clock: Clock;
@@ -21,14 +21,14 @@ export class Deadlines<T> {
   readonly #running = new SlotList<Deadline<T>>();
   #isWatching = false;
 
-  /** @param onPass called with what has not ended after `limitMs` */
+  /** @param onPass called with each item that has not ended after `limitMs` */
   constructor(clock: Clock, limitMs: number, onPass: (item: T) => void) {
     this.#clock = clock;
     this.#limitMs = limitMs;
     this.#onPass = onPass;
   }
 
-  /** To be followed by `end` with what it returns. */
+  /** Starts a deadline for `item`. The caller passes the returned deadline to `end`. */
   begin(item: T): Deadline<T> {
     const deadline = { item, dueMs: this.#clock.monotonicMs() + this.#limitMs, hasPassed: false, place: 0 };
     deadline.place = this.#running.add(deadline);

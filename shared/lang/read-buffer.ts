@@ -1,20 +1,24 @@
 import { Socket } from 'node:net';
 
-/** Bytes that one read brings at most; what Node itself reads at once. */
+/** The maximum number of bytes per read, the same as in Node itself. */
 const READ_BYTES_MAX = 65_536;
 
-/** Told that `length` bytes are at the start of `readBuffer`, where the next read of any socket overwrites them. */
+/**
+ * Called when `length` new bytes are at the start of `readBuffer`. The next read of any socket overwrites
+ * them.
+ */
 type OnRead = (length: number) => boolean;
 
 /** The memory into which the sockets of `readIntoBuffer` read. */
 export const readBuffer = Buffer.allocUnsafeSlow(READ_BYTES_MAX);
 
 /**
- * Has a connected socket read into `readBuffer` from now on, and call `onRead` instead of emitting `data`; `onRead`
- * returns false to read no more for now. Node otherwise makes and frees a buffer of 64 KiB for each read, 3 µs. For
- * sockets that one opens oneself this is the documented option `onread` of `net.Socket`; those that a server accepted or
- * a library opened get the same by the names that the option is found to have been stored under.
- * @returns false where this Node.js has no such names; then nothing was done
+ * Makes a connected socket read into `readBuffer` from now on. The socket then calls `onRead` instead of
+ * emitting `data`; `onRead` returns false to pause reading. Without this, Node allocates and frees a buffer
+ * of 64 KiB for each read, which takes 3 µs. For a socket that the caller opens itself, this is the
+ * documented option `onread` of `net.Socket`. A socket that a server accepted or a library opened has no such
+ * option, so this function sets the same internal properties. It finds their names with a probe socket.
+ * @returns false if this version of Node.js lacks these properties; the socket is then unchanged
  */
 export function readIntoBuffer(socket: Socket, onRead: OnRead): boolean {
   const handle: unknown = Reflect.get(socket, '_handle');
@@ -25,15 +29,18 @@ export function readIntoBuffer(socket: Socket, onRead: OnRead): boolean {
 }
 
 /**
- * Has a connected socket read likewise, and its readers get copies of what comes. Does nothing over TLS, where it was
- * not tried.
+ * Makes a connected socket read into `readBuffer`, and passes copies of the data to the socket's readers.
+ * Does nothing over TLS, where this is untested.
  */
 export function readCopies(socket: Socket): void {
   if ('encrypted' in socket) return;
   readIntoBuffer(socket, (length) => socket.push(Buffer.from(readBuffer.subarray(0, length))));
 }
 
-/** Returns `bytes` from `at` on, as a copy where they lie in the shared memory and must be kept. */
+/**
+ * Returns `bytes` from `at` on. Returns a copy if `bytes` lies in the shared memory, which the next read
+ * overwrites.
+ */
 export function restOf(bytes: Buffer, at: number): Buffer {
   if (bytes.buffer !== readBuffer.buffer) return bytes.subarray(at);
   const copy = Buffer.allocUnsafe(bytes.length - at);

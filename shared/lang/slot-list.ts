@@ -1,7 +1,8 @@
 /**
- * Things that come and go with every request, to be gone through now and then. Not a Set, with which what was in it
- * survives scavenges for long (measured: "Garbage" in verifier/request-path.md). Presumably because V8 gives a Set that keeps filling
- * and emptying a new table every few changes, each reachable from the one before.
+ * A collection of objects that are added and removed with every request, and occasionally iterated. A Set
+ * keeps its former members alive over many scavenges (measured: "Garbage" in verifier/request-path.md). The
+ * probable reason is that V8 gives a Set that keeps filling and emptying a new table every few changes, and
+ * each table is reachable from the one before.
  */
 export class SlotList<T extends object> {
   readonly #items: (T | undefined)[] = [];
@@ -11,20 +12,20 @@ export class SlotList<T extends object> {
     return this.#items.length - this.#free.length;
   }
 
-  /** @returns its place, for `remove` */
+  /** @returns the item's place, for `remove` */
   add(item: T): number {
     const place = this.#free.pop() ?? this.#items.length;
     this.#items[place] = item;
     return place;
   }
 
-  /** Once only. */
+  /** Removes the item at `place`. Call it only once per item. */
   remove(place: number): void {
     this.#items[place] = undefined;
     this.#free.push(place);
   }
 
-  /** In no order. Meanwhile they may come and go. */
+  /** Iterates in no particular order. Items may be added and removed meanwhile. */
   *[Symbol.iterator](): Generator<T> {
     for (const item of this.#items) if (item !== undefined) yield item;
   }

@@ -2,22 +2,24 @@ import { createServer, type Server } from 'node:http';
 import type { Registry } from 'prom-client';
 import { listening } from './listening.ts';
 
-/** Answers of the admin listener. */
+/** The data that the admin listener serves. */
 export interface AdminOptions {
   readonly metrics: Registry;
-  /** Reports what is still missing before traffic may come; undefined = ready. */
+  /** Returns the reason why the process is not ready; undefined = ready. */
   readonly notReady: () => string | undefined;
 }
 
 const CONNECTIONS_MAX = 100;
 /**
- * Longest silence of a connection, which otherwise takes a probe's place. Node looks every 30 s unless told otherwise.
+ * Longest silence of a connection, which would otherwise take a probe's place. By default Node checks only
+ * every 30 s.
  */
 const REQUEST_TIMEOUT_MS = 5000;
 
 /**
- * The listener for probes and scrapes, apart from the traffic's so that it can be reached by others.
- * `/livez` says that the event loop turns, and nothing else; `/readyz` whether traffic may come.
+ * Creates the listener for probes and scrapes. It is separate from the traffic's listener so that other
+ * clients can reach it. `/livez` says only that the event loop is running; `/readyz` says whether traffic may
+ * come.
  */
 export function createAdminServer({ metrics, notReady }: AdminOptions): Server {
   const bounds = {
@@ -48,17 +50,18 @@ export function createAdminServer({ metrics, notReady }: AdminOptions): Server {
     );
   });
   server.maxConnections = CONNECTIONS_MAX;
-  // Emitted for a connection that could not be accepted, as when there are too many open files; `listen` reports other errors.
+  // Emitted if a connection could not be accepted, for example because too many files are open. `listen`
+  // reports all other errors.
   server.on('error', () => undefined);
   return server;
 }
 
-/** Listens where ADMIN_HOST and ADMIN_PORT say; resolves with the address in use, as `http://host:port`. */
+/** Listens at ADMIN_HOST and ADMIN_PORT. Resolves with the address in use, as `http://host:port`. */
 export function listenAdmin(server: Server, host: string, portNumber: number): Promise<string> {
   return listening('ADMIN_PORT', `${host}:${portNumber}`, listen(server, host, portNumber));
 }
 
-/** Listens and resolves with the address in use, as `http://host:port`. */
+/** Listens. Resolves with the address in use, as `http://host:port`. */
 export function listen(server: Server, host: string, portNumber: number): Promise<string> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);

@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 
-/** A listener that could not be opened, said to whoever chose its address. */
+/** Thrown if a listener could not be opened. The message names the setting with the address. */
 class CannotListen extends Error {
   /** True if another attempt may help: the address is in use, perhaps by a process that is about to end. */
   readonly inUse: boolean;
@@ -23,9 +23,9 @@ const ADVICE: Readonly<Record<string, string>> = {
 };
 
 /**
- * Resolves with the result of `open`. Rejects with CannotListen where that fails.
- * @param setting the one that says where
- * @param place as in that setting
+ * Resolves with the result of `open`. Rejects with CannotListen if that fails.
+ * @param setting name of the setting with the address
+ * @param place the address, as in that setting
  */
 export async function listening<T>(setting: string, place: string, open: Promise<T>): Promise<T> {
   try {
@@ -35,7 +35,10 @@ export async function listening<T>(setting: string, place: string, open: Promise
   }
 }
 
-/** Rejects with the system's error where nobody can listen there; for libraries that keep it to themselves. */
+/**
+ * Rejects with the system's error if the process cannot listen at this address. For libraries that hide this
+ * error.
+ */
 export function tryListening(host: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const server = createServer();
@@ -44,12 +47,12 @@ export function tryListening(host: string, port: number): Promise<void> {
   });
 }
 
-/** sysexits.h EX_CONFIG: to start it again would not help. */
+/** EX_CONFIG of sysexits.h: another start would not help. */
 const EXIT_CONFIG = 78;
 
 /**
- * Resolves with the result of `start`. Where that cannot listen, writes the reason to standard error and ends the
- * process.
+ * Resolves with the result of `start`. If `start` cannot listen, writes the reason to standard error and ends
+ * the process.
  */
 export async function startOrExit<T>(start: Promise<T>): Promise<T> {
   try {

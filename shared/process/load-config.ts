@@ -1,33 +1,39 @@
 import { readFileSync } from 'node:fs';
 
 /**
- * One setting of a process, read from the environment variable of its name. Written by hand rather than with
- * the schema library of the routes because a sidecar pays for that library's 200 ms and 30 MB at every start.
+ * A setting of a process, read from the environment variable with its name. Written by hand, because the
+ * routes' schema library would cost a sidecar 200 ms and 30 MB at every start.
  */
 export interface Setting<T> {
   readonly parse: (text: string) => T;
-  /** As one would write it in the environment; undefined = required, `''` = off unless set. */
+  /** The default, as in the environment; undefined = required, `''` = off unless set. */
   readonly default: string | undefined;
-  /** The values that are allowed, with the unit: `integer 1..100 ms`. */
+  /** The allowed values, with the unit: `integer 1..100 ms`. */
   readonly rule: string;
   readonly help: string;
-  /** True where the default is right for everybody: it will be a constant. Documentation only names it. */
+  /**
+   * True = the default suits everybody, and the setting will become a constant. The documentation only lists
+   * its name.
+   */
   readonly deprecated?: true;
-  /** A secret may also come from the file that `<NAME>_FILE` names, and is never shown. */
+  /** True = a secret, which may also come from the file that `<NAME>_FILE` names, and is never shown. */
   readonly secret?: boolean;
 }
 
-/** A process's settings by the name of their environment variable. */
+/** The settings of a process, by the name of their environment variable. */
 export type Settings = Readonly<Record<string, Setting<unknown>>>;
-/** The values of such settings, read and checked. */
+/** The values of such settings, parsed and checked. */
 export type ConfigOf<S extends Settings> = {
   readonly [K in keyof S]: S[K] extends Setting<infer T> ? T : never;
 };
 
-/** sysexits.h EX_CONFIG. */
+/** EX_CONFIG of sysexits.h. */
 const EXIT_CONFIG = 78;
 
-/** Every fault of a configuration at once. Messages name variables and rules, never values of secrets. */
+/**
+ * An error with all faults of a configuration. Its message names variables and rules, never the value of a
+ * secret.
+ */
 export class ConfigError extends Error {
   readonly faults: readonly string[];
   constructor(faults: readonly string[]) {
@@ -37,7 +43,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** Reads all settings; throws one ConfigError with every fault. An empty variable counts as unset. */
+/** Parses all settings. Throws a ConfigError with every fault. An empty variable counts as unset. */
 export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessEnv): ConfigOf<S> {
   const faults: string[] = [];
   const config: Record<string, unknown> = {};
@@ -55,8 +61,8 @@ export function loadConfig<S extends Settings>(settings: S, env: NodeJS.ProcessE
 }
 
 /**
- * Loads the configuration or prints every fault to standard error and exits with status 78.
- * @param check faults that no setting has by itself, but only together with another
+ * Loads the configuration, or prints every fault to standard error and exits with status 78.
+ * @param check returns the faults of settings that do not fit together
  */
 export function loadConfigOrExit<S extends Settings>(
   settings: S,
@@ -74,7 +80,7 @@ export function loadConfigOrExit<S extends Settings>(
   }
 }
 
-/** Sentences that tell which deprecated settings this process was given. */
+/** Returns a sentence for each deprecated setting that is set. */
 export function deprecations(settings: Settings): string[] {
   return Object.entries(settings).flatMap(([name, { deprecated, default: byDefault }]) =>
     deprecated && process.env[name]
@@ -83,10 +89,10 @@ export function deprecations(settings: Settings): string[] {
   );
 }
 
-/** Completes a setting with its explanation, which the documentation shows. */
+/** A setting without its explanation, which the documentation shows. */
 interface SettingWithoutHelp<T> {
   help(text: string): Setting<T>;
-  /** The same of a setting that is deprecated. */
+  /** Completes a deprecated setting. */
   deprecated(text: string): Setting<T>;
 }
 
@@ -95,7 +101,7 @@ const withoutHelp = <T>(setting: Omit<Setting<T>, 'help'>): SettingWithoutHelp<T
   deprecated: (help) => ({ ...setting, help, deprecated: true }),
 });
 
-/** A whole number from `min` to `max`, with its unit. */
+/** Creates a setting with a whole number from `min` to `max`, in `unit`. */
 export function integer(
   min: number,
   max: number,
@@ -113,24 +119,24 @@ export function integer(
   });
 }
 
-/** A port to listen on; 0 = any free one. */
+/** Creates a setting with a port to listen on; 0 = any free port. */
 export const port = (byDefault: number): Pick<SettingWithoutHelp<number>, 'help'> => ({
   help: (text) => integer(0, 65_535, '', byDefault).help(`${text}; 0 = any free one`),
 });
 
-/** Any text; without a default it is required. */
+/** Creates a setting with any text; required if it has no default. */
 export function text(byDefault: string | undefined): SettingWithoutHelp<string> {
   return withoutHelp({ parse: (value) => value, default: byDefault, rule: 'text' });
 }
 
-/** An http:// or https:// address, perhaps with a path to begin at; unset = undefined. */
+/** Creates a setting with an http:// or https:// URL, which may have a path; unset = undefined. */
 export function httpUrl(): SettingWithoutHelp<URL | undefined> {
   return withoutHelp({
     parse(value) {
       if (value === '') return undefined;
       const url = URL.canParse(value) ? new URL(value) : undefined;
       const fits = url !== undefined && /^https?:$/.test(url.protocol);
-      // The text is not repeated: it may hold a password.
+      // The message does not repeat the text, because it may contain a password.
       if (!fits || url.username || url.password || url.search || url.hash) throw new Error('not such a URL');
       return url;
     },
@@ -139,7 +145,7 @@ export function httpUrl(): SettingWithoutHelp<URL | undefined> {
   });
 }
 
-/** `true` or `false`. */
+/** Creates a setting with `true` or `false`. */
 export function flag(byDefault: boolean): SettingWithoutHelp<boolean> {
   return withoutHelp({
     parse: (value) => oneOf(['true', 'false'], value) === 'true',
@@ -148,7 +154,7 @@ export function flag(byDefault: boolean): SettingWithoutHelp<boolean> {
   });
 }
 
-/** One of `values`. */
+/** Creates a setting with one of `values`. */
 export function choice<const T extends string>(values: readonly T[], byDefault: T): SettingWithoutHelp<T> {
   return withoutHelp({
     parse: (value) => oneOf(values, value),
@@ -163,7 +169,7 @@ function oneOf<T extends string>(values: readonly T[], text: string): T {
   return value;
 }
 
-/** Comma-separated values, each of `pattern`; an empty default is an empty list. */
+/** Creates a setting with comma-separated values that match `pattern`; an empty default is an empty list. */
 export function list(pattern: RegExp, rule: string, byDefault = ''): SettingWithoutHelp<readonly string[]> {
   return withoutHelp({
     parse(value) {
@@ -180,7 +186,10 @@ export function list(pattern: RegExp, rule: string, byDefault = ''): SettingWith
   });
 }
 
-/** A setting that may also come from the file named by `<NAME>_FILE`. `parse` must not put its text into errors. */
+/**
+ * Creates a setting with a secret, which may also come from the file named by `<NAME>_FILE`. `parse` must not
+ * put the text into its errors.
+ */
 export function secret<T = string>(
   byDefault: string | undefined,
   rule: string,
@@ -189,7 +198,10 @@ export function secret<T = string>(
   return withoutHelp({ parse, default: byDefault, rule, secret: true });
 }
 
-/** `NAME`, or the content of the file named by `NAME_FILE` without its last line break; both at once is a fault. */
+/**
+ * Returns `NAME`, or the content of the file named by `NAME_FILE` without its last line break. Throws if both
+ * are set.
+ */
 function readSecret(name: string, env: NodeJS.ProcessEnv): string | undefined {
   const value = env[name];
   const file = env[`${name}_FILE`];

@@ -1,17 +1,18 @@
 import { write, writeSync } from 'node:fs';
 import { systemClock } from '../lang/clock.ts';
 
-/** Characters that wait at most, when nothing can be written. */
+/** Maximum number of characters that wait while the output accepts nothing. */
 const WAITING_LENGTH_MAX = 1_048_576;
-/** Longest wait for a reader that takes nothing more, milliseconds. */
+/** Longest wait for a reader that accepts nothing more, in milliseconds. */
 const FULL_PIPE_MS = 100;
 
 type Write = (fd: number, bytes: Buffer, done: (error: Error | null, written: number) => void) => void;
 
 /**
- * A file or pipe that lines are written to while the process goes on. What it does not take, as when the disk is full or
- * the reader has gone, waits for the next line, and beyond a bound is lost: to fall silent is better than to stop
- * answering. (pino's own destination ends the process then, and on the way waits for ever for what it cannot write.)
+ * A file or pipe to which the process writes lines without waiting. If it does not accept a line, because the
+ * disk is full or the reader has gone, the line waits for the next one. Beyond a bound, lines are lost: a
+ * silent process is better than one that stops answering. (pino's own destination would end the process,
+ * after waiting for ever for the lines that it cannot write.)
  */
 export class LogOutput {
   readonly #fd: number;
@@ -32,15 +33,15 @@ export class LogOutput {
     this.#writeOn();
   }
 
-  /** Writes at once as much as goes; for a process that is about to end. */
+  /** Writes immediately as much as possible. For a process that is about to end. */
   flushSync(): void {
     try {
-      // Skip lines that are being written: they would come twice.
+      // Skips a line that is being written, which would otherwise appear twice.
       while (!this.#busy && this.#hasMore()) {
         this.#line = this.#line.subarray(writeSync(this.#fd, this.#line));
       }
     } catch {
-      // There is nowhere to report this: the log itself has failed.
+      // There is nowhere to report this, because the log itself has failed.
     }
   }
 

@@ -2,15 +2,15 @@ import { type DestinationStream, type LoggerOptions, pino } from 'pino';
 import { systemClock } from '../lang/clock.ts';
 import { LogOutput } from './log-output.ts';
 
-/** A logger, as far as modules need one. */
+/** The part of a logger that modules need. */
 export type Logger = Pick<pino.Logger, 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal'>;
 
 const SECRETS = new Set(['key', 'secret', 'rootKey', 'password', 'authorization']);
 const PLACEHOLDER = '[redacted]';
 
 /**
- * The process's logger: JSON lines on standard output. Fields that could hold a secret are cut out wherever
- * a careless caller might put them; nothing in this code base logs a request's headers or body.
+ * Creates the process's logger, which writes JSON lines to standard output. It removes fields that could
+ * contain a secret, wherever a careless caller puts them. No code here logs a request's headers or body.
  */
 export function createLogger(
   process: 'control-plane' | 'verifier',
@@ -26,7 +26,7 @@ export function createLogger(
   };
   const logger = pino(options, destination);
   const { child } = logger;
-  // pino leaves out formatters of what a child logs with each line.
+  // pino does not apply formatters to the fields that a child logs with each line.
   return Object.assign(logger, {
     child(this: pino.Logger, bindings: pino.Bindings, childOptions?: pino.ChildLoggerOptions): pino.Logger {
       return Reflect.apply(child, this, [withoutSecrets(bindings), childOptions]);
@@ -42,14 +42,17 @@ function standardOutput(): LogOutput {
 
 let time = { ms: 0, text: '' };
 
-/** The time of a line. Made once for all lines of a millisecond. */
+/** Returns the time of a line. Lines of the same millisecond share one text. */
 function isoTime(): string {
   const ms = systemClock.wallMs();
   if (ms !== time.ms) time = { ms, text: `,"time":"${new Date(ms).toISOString()}"` };
   return time.text;
 }
 
-/** The fields, and those of what they hold, without such as could be a secret. By hand: pino's own costs 7 µs a line. */
+/**
+ * Returns the fields, and their own fields, without those that could contain a secret. Written by hand,
+ * because pino's own redaction costs 7 µs per line.
+ */
 function withoutSecrets(fields: Record<string, unknown>, isPart = false): Record<string, unknown> {
   let safe = fields;
   for (const [name, value] of Object.entries(fields)) {
@@ -65,11 +68,13 @@ function withoutSecrets(fields: Record<string, unknown>, isPart = false): Record
   return safe;
 }
 
-/** True of what is logged field by field; an error is not, until it is serialized. */
+/** Returns true if a value is logged field by field. An Error is not, until it is serialized. */
 const isPlain = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !(value instanceof Error);
 
-/** An error without the Redis command that ioredis attaches: the arguments of AUTH are a password. */
+/**
+ * Returns an error without the Redis command that ioredis attaches: the arguments of AUTH contain a password.
+ */
 function withoutCommand(error: Error): Record<string, unknown> {
   const { command: _, ...rest } = pino.stdSerializers.err(error) as object as Record<string, unknown>;
   return rest;

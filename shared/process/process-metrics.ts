@@ -1,27 +1,35 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 
-/** Gauges that prom-client names like counters, which promtool refuses; the same numbers by type remain. */
+/**
+ * Gauges to which prom-client gave the names of counters, which promtool refuses. The same numbers by type
+ * remain.
+ */
 const RENAMES = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
   'nodejs_active_resources_total',
 ];
-/** The least delay that is told from none; reported delays include it. */
+/** The smallest measurable delay; reported delays include it. */
 const EVENT_LOOP_PRECISION_MS = 10;
 
-/** A registry to which the metrics of this process and of Node.js are added: CPU, memory, garbage collection, event loop. */
+/**
+ * Adds the metrics of this process and of Node.js to a registry: CPU, memory, garbage collection, event loop.
+ */
 export function processMetrics(register = new Registry()): Registry {
   collectDefaultMetrics({ register, eventLoopMonitoringPrecision: EVENT_LOOP_PRECISION_MS });
   for (const name of RENAMES) register.removeSingleMetric(name);
   return register;
 }
 
-/** Completes a metric with the text that says how to read it. */
+/** A metric without its explanation. */
 interface MetricWithoutHelp<Metric> {
   help(text: string): Metric;
 }
 
-/** Makes the metrics of a registry. What has known `values` of its label shows them before the first event, or a rate misses that one. */
+/**
+ * Returns functions that create the metrics of a registry. A label's known `values` are shown before their
+ * first event; otherwise a rate would miss that event.
+ */
 export function metricMakers(registry: Registry) {
   const registers = [registry];
   return {
@@ -41,7 +49,7 @@ export function metricMakers(registry: Registry) {
         return counter;
       },
     }),
-    /** A counter that something else counts; it is read at a scrape. */
+    /** Creates a counter whose value is read at each scrape. */
     count: (name: string, read: () => number): MetricWithoutHelp<Counter> => ({
       help: (help) =>
         new Counter({
@@ -54,7 +62,10 @@ export function metricMakers(registry: Registry) {
           },
         }),
     }),
-    /** A present state, read at a scrape; `aggregator` joins those of several processes. */
+    /**
+     * Creates a gauge of the current state, which is read at each scrape. `aggregator` combines the values of
+     * several processes.
+     */
     gauge: (
       name: string,
       read: () => number,

@@ -3,7 +3,7 @@ import type { ConfigOf } from './load-config.ts';
 import type { createLogger } from './log.ts';
 import type { processSettings } from './process-settings.ts';
 
-/** Stops the process on a signal after DRAIN_MS, or at once after an error that nobody handled. */
+/** Stops the process DRAIN_MS after a signal, or immediately after an error that nobody handled. */
 export function stopWithGrace(
   process: { stop(drainMs: number): Promise<void> },
   { DRAIN_MS, SHUTDOWN_GRACE_MS }: ConfigOf<ReturnType<typeof processSettings>>,

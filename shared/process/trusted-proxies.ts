@@ -1,12 +1,12 @@
 import { BlockList, isIP } from 'node:net';
 import type { Setting } from './load-config.ts';
 
-/** Addresses of proxies that are believed when they say for whom they speak. */
+/** Addresses of proxies that are trusted to name their clients. */
 export class TrustedProxies {
   readonly #list = new BlockList();
   readonly #isEmpty: boolean;
 
-  /** @param items addresses and networks such as `10.0.0.0/8`. Throws where one is neither. */
+  /** @param items addresses, and networks such as `10.0.0.0/8`. Throws if an item is neither */
   constructor(items: readonly string[]) {
     this.#isEmpty = items.length === 0;
     for (const item of items) {
@@ -20,7 +20,7 @@ export class TrustedProxies {
     }
   }
 
-  /** @param address of a connection's other end; undefined = it has none, or has hung up */
+  /** @param address address of a connection's other end; undefined = none, or the other end has hung up */
   has(address: string | undefined): boolean {
     return !this.#isEmpty && address !== undefined && this.#list.check(address, familyOf(address));
   }
@@ -28,7 +28,7 @@ export class TrustedProxies {
 
 const familyOf = (address: string) => (address.includes(':') ? 'ipv6' : 'ipv4');
 
-/** A setting of such addresses, none by default. */
+/** Creates a setting with trusted proxies, none by default. */
 export const trustedProxies = (help: string): Setting<TrustedProxies> => ({
   parse: (text) =>
     new TrustedProxies(

@@ -1,6 +1,6 @@
--- What all scripts know of credits, of both processes.
+-- Functions about credits that the scripts of both processes include.
 --
--- members, held: names of the sorted sets of an API's followers, and of those that have fields in its pools
+-- members, held: names of the sorted sets of an API's followers, and of the holders that have fields in its pools
 -- Returns a table of functions
 local function creditsOf(members, held)
   local time = redis.call('TIME')
@@ -13,7 +13,8 @@ local function creditsOf(members, held)
     return string.format('%.0f', number)
   end
 
-  -- A holder's field: granted, spent, turn, spoken for; and behind them when it was asked to give back, until its next turn.
+  -- Formats a holder's field: granted, spent, turn, spoken for. A recall appends its time, which stays until the holder's
+  -- next turn.
   local function field(granted, spent, turn, spoken)
     return string.format('%.0f %.0f %.0f %.0f', granted, spent, turn, spoken)
   end
@@ -48,7 +49,7 @@ local function creditsOf(members, held)
     return year + era * 400 + (month <= 2 and 1 or 0), month
   end
 
-  -- The amount of a refill, and when the next one after now is due.
+  -- Returns the amount of a refill, and the time of the next one after now.
   local function refillOf(refill)
     local kind, amount, day = string.match(refill, '^(%l) (%d+) ?(%d*)$')
     if kind == 'd' then return tonumber(amount), (math.floor(now / DAY) + 1) * DAY end
@@ -61,9 +62,9 @@ local function creditsOf(members, held)
     end
   end
 
-  -- Goes through a pool's holders. What those have that are not live counts for nothing any more; `ended` makes sure that it
-  -- is never given back either. Whose name is quite forgotten loses its field.
-  -- Returns what live holders have to spend, what h is to be lowered by, all that live ones hold, and of each of those
+  -- Goes through a pool's holders. The credits of holders that are not live no longer count as spendable; with `ended` they
+  -- cannot be given back any more either. Removes the fields of holders whose names are forgotten.
+  -- Returns what live holders can spend, the amount by which to lower h, all that live holders hold, and for each of them
   -- {its field, and the numbers in it}
   local function scan(pool, own, ended)
     local others, gone, lost, out, holders = 0, 0, 0, 0, {}
@@ -91,9 +92,9 @@ local function creditsOf(members, held)
     return others, gone, out, holders
   end
 
-  -- Brings a pool to the present, before anything else is done to it: makes the refill that is due, up to its amount, once,
-  -- however many were missed. Never lowers. `kept` is what the caller, `own`, has to spend.
-  -- Returns b and h after it, and when the next one is due; nil = there is none
+  -- Brings a pool up to date before any other operation: makes the due refill, only once however many were missed. The
+  -- refill raises the pool to its amount and never lowers it. `kept` is what the caller, `own`, can spend.
+  -- Returns the new b and h, and the time of the next refill; nil = none
   local function settle(pool, b, h, r, t, own, kept)
     if not r then return b, h end
     local amount, following = refillOf(r)
@@ -103,8 +104,8 @@ local function creditsOf(members, held)
     return b + math.max(0, amount - (b + kept + others)), h - gone, following
   end
 
-  -- A pool that was overdrawn begins at 0 once no live holder has anything that it could give back.
-  -- Returns b and h after it
+  -- Resets an overdrawn pool to 0 once no live holder can give anything back.
+  -- Returns the new b and h
   local function clamp(pool, b, h)
     if b >= 0 then return b, h end
     local _, gone, out = scan(pool, '', false)
@@ -115,7 +116,7 @@ local function creditsOf(members, held)
   end
 
   -- Reads a pool without changing it.
-  -- Returns credits left, r, f, what live holders hold, and what is lost with others; all as texts, '' = none
+  -- Returns credits left, r, f, what live holders hold, and what was lost with other holders; all as texts, '' = none
   local function look(pool)
     local b, r, t, f, l = unpack(redis.call('HMGET', pool, 'b', 'r', 't', 'f', 'l'))
     if not b then return '', '', '', '', '' end

@@ -1,18 +1,18 @@
 import type { Clock } from '../lang/clock.ts';
 import type { Logger } from '../process/log.ts';
 
-/** Oldest major version of Redis that has all that the scripts use. */
+/** Oldest major version of Redis that supports all features of the scripts. */
 const REDIS_MAJOR_MIN = 7;
 
-/** Pause before the same trouble is logged again, milliseconds. */
+/** Time before the same trouble is logged again, in milliseconds. */
 const REPEAT_MS = 30_000;
 
-/** The value of a line of INFO; undefined where it has none. */
+/** Returns the value of a line of INFO; undefined = no such line. */
 export function infoLine(info: string, name: string): string | undefined {
   return new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1];
 }
 
-/** Returns why a server cannot be used, from what it says about itself (INFO); undefined = it can. */
+/** Returns the reason why a server cannot be used, according to its INFO; undefined = it can be used. */
 export function unusable(info: string): string | undefined {
   const version = infoLine(info, 'redis_version');
   if (version !== undefined && Number.parseInt(version, 10) < REDIS_MAJOR_MIN)
@@ -26,7 +26,10 @@ const PASSWORD =
 const AUTHORITY =
   'set REDIS_TLS_CA_FILE to the authority that signed its certificate, and name in REDIS_URL the host that the certificate is for';
 
-/** Advice on a failed connection, by the code of the system's or TLS' error, or by the first word of Redis' reply. */
+/**
+ * Advice on a failed connection, by the error code of the system or of TLS, or by the first word of Redis'
+ * reply.
+ */
 const ADVICE: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing listens there: start Redis, or say in REDIS_URL where it is',
   ENOENT: 'there is no such socket: start Redis, or say in REDIS_URL where it is',
@@ -56,7 +59,10 @@ export function troubleOf(error: unknown): string {
   return advice === undefined ? message : `${message}; ${advice}`;
 }
 
-/** Says in the log when Redis is out of reach, why, and when it is back: at once, and then not too often. */
+/**
+ * A log of whether Redis is in reach. It logs immediately when Redis goes out of reach, with the reason, and
+ * when Redis is back, but repeats the same reason only now and then.
+ */
 export class ReachLog {
   readonly #clock: Clock;
   readonly #log: Logger;
@@ -67,7 +73,7 @@ export class ReachLog {
     this.#log = log;
   }
 
-  /** The reason why Redis was out of reach at the last attempt; undefined = it was not. */
+  /** The reason why Redis was out of reach at the last attempt; undefined = it was in reach. */
   get trouble(): string | undefined {
     return this.#logged?.trouble;
   }

@@ -3,7 +3,7 @@ import type { RedisOptions } from 'ioredis';
 import { type ConfigOf, choice, integer, secret, text } from '../process/load-config.ts';
 import { ExplainingConnector } from './sentinel-connector.ts';
 
-/** Both processes reach Redis by these settings. */
+/** The settings for Redis, the same in both processes. */
 export const redisSettings = {
   REDIS_URL: secret(
     'redis://127.0.0.1:6379',
@@ -32,7 +32,7 @@ export const redisSettings = {
 /** The values of `redisSettings`. */
 export type RedisConfig = ConfigOf<typeof redisSettings>;
 
-/** Returns what is wrong with these settings together. */
+/** Returns the faults of settings that do not fit together. */
 export function redisFaults(config: RedisConfig): string[] {
   const faults: string[] = [];
   if (config.REDIS_URL.length > 1 && config.REDIS_MODE === 'single') {
@@ -61,12 +61,15 @@ function parseUrls(text: string): readonly URL[] {
   });
 }
 
-/** The server that a URL names. */
+/** Returns the server in a URL. */
 export function nodeOf(url: URL): Node {
   return { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port || 6379) };
 }
 
-/** Makes the options of ioredis: one session each, nothing queued, nothing sent twice. */
+/**
+ * Returns the options for ioredis. Each connection is one session; commands are neither queued nor sent
+ * twice.
+ */
 export function connectionOptions(config: RedisConfig): Options {
   const urls = config.REDIS_URL;
   const [first] = urls as readonly [URL];
@@ -96,13 +99,13 @@ export function connectionOptions(config: RedisConfig): Options {
       : {}),
     lazyConnect: true,
     enableOfflineQueue: false,
-    enableReadyCheck: false, // `refuseUnusable` looks at more, and says what it finds
+    enableReadyCheck: false, // `refuseUnusable` checks more, and reports the reason
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,
     maxRetriesPerRequest: 0,
     retryStrategy: () => null,
     connectTimeout: config.REDIS_CONNECT_TIMEOUT_MS,
-    disconnectTimeout: 0, // a connection that is given up is cut at once; waiting for its end would hold the process
+    disconnectTimeout: 0, // cuts a connection immediately; waiting for its end would keep the process alive
     keepAlive: 5000,
     disableClientInfo: true,
   };

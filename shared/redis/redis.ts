@@ -20,8 +20,8 @@ interface Connection {
 
 /**
  * Connections to the primaries of one Redis: a single server, a Sentinel group, or a Cluster. Each connection
- * is one session: when it ends it is gone, with every command in flight on it, and the next call opens another.
- * Nothing is queued while disconnected and nothing is ever sent twice.
+ * is one session: when it ends, every command in flight fails, and the next call opens a new connection.
+ * Commands are neither queued while disconnected nor ever sent twice.
  */
 export class RedisNodes {
   readonly #config: RedisConfig;
@@ -46,7 +46,7 @@ export class RedisNodes {
     this.#deadlines = new Deadlines(clock, config.REDIS_COMMAND_TIMEOUT_MS, cut);
   }
 
-  /** The reason why Redis was out of reach at the last attempt to connect; undefined = it was not. */
+  /** The reason why Redis was out of reach at the last attempt to connect; undefined = it was in reach. */
   get trouble(): string | undefined {
     return this.#reach.trouble;
   }
@@ -56,9 +56,10 @@ export class RedisNodes {
   }
 
   /**
-   * The ready connection to the primary that owns `key`; at once where there is one. `lane` separates connections to the same server,
-   * for commands that block their connection. Rejects with SERVICE_UNAVAILABLE: at once while backing off
-   * after a failure (50 ms doubling to 2 s), else after REDIS_CONNECT_TIMEOUT_MS at the latest.
+   * Returns a ready connection to the primary that has `key`, synchronously if it exists. `lane` separates
+   * connections to the same server, for commands that block their connection. Rejects with
+   * SERVICE_UNAVAILABLE: immediately during the backoff after a failure (50 ms, doubling to 2 s), otherwise
+   * after REDIS_CONNECT_TIMEOUT_MS at the latest.
    */
   connection(key: string, lane = 'main'): Redis | Promise<Redis> {
     if (this.#closed) return Promise.reject(unavailable('shutting down'));
@@ -66,7 +67,10 @@ export class RedisNodes {
     return this.#nodeOf(key).then((node) => this.#open(node, lane));
   }
 
-  /** Ready connections to all primaries: of a Cluster as it is now, else the one. Rejects as `connection` does. */
+  /**
+   * Returns ready connections to all primaries: those of the Cluster at this moment, or else the only one.
+   * Rejects as `connection` does.
+   */
   async primaries(): Promise<Redis[]> {
     if (!this.isCluster) return [await this.connection('')];
     await this.#loadSlots();
@@ -74,7 +78,7 @@ export class RedisNodes {
     return Promise.all([...nodes.values()].map((node) => this.#open(node, 'main')));
   }
 
-  /** Forgets which node owns what; to be called when a node answered MOVED or ASK. */
+  /** Forgets which node has which key. Call it after a node answered MOVED or ASK. */
   forgetOwners(): void {
     this.#slots = [];
   }
@@ -103,7 +107,7 @@ export class RedisNodes {
       (redis) => {
         connection.ready = redis;
       },
-      () => undefined, // those who wait are told
+      () => undefined, // the callers that wait get the error
     );
     return opening;
   }
@@ -116,7 +120,8 @@ export class RedisNodes {
     });
     redis.on('end', () => {
       forget();
-      // If the server ended the connection, ioredis would keep those to the Sentinels open.
+      // If the server ended the connection, ioredis would otherwise keep its connections to the Sentinels
+      // open.
       redis.disconnect();
       if (lastError) this.#log.debug({ connection: id, reason: String(lastError) }, 'Redis connection ended');
     });
@@ -180,15 +185,16 @@ export class RedisNodes {
     throw unavailable('no node of the Redis Cluster is in reach', cause);
   }
 
-  /** `work` on the connection to the primary that owns `key`, as `connection` and `within` have it. */
+  /** Runs `work` on the connection to the primary that has `key`; see `connection` and `within`. */
   async run<T>(key: string, work: (redis: Redis) => Promise<T>, lane?: string): Promise<T> {
     const redis = await this.connection(key, lane);
     return this.within(redis, work(redis));
   }
 
   /**
-   * `work` on that connection, its failures translated by `asOutage`. After REDIS_COMMAND_TIMEOUT_MS the connection is cut,
-   * which fails all work on it: a late reply must find nobody.
+   * Waits for `work` on a connection, and translates its errors with `asOutage`. After
+   * REDIS_COMMAND_TIMEOUT_MS cuts the connection, which fails all work on it, so that no late reply is taken
+   * for another one.
    */
   within<T>(redis: Redis, work: Promise<T>): Promise<T> {
     const deadline = this.#deadlines.begin(redis);
@@ -206,9 +212,10 @@ export class RedisNodes {
   }
 
   /**
-   * Interprets a failed command. A lost connection is an outage, and so is a refusal that says the node cannot serve
-   * now (deposed, loading, out of memory, not permitted …). The connection to a deposed or wrong node is cut, so that
-   * the next call looks for the right one. Any other error is a fault of ours and passes through.
+   * Interprets the error of a failed command. A lost connection is an outage. So is a reply that the node
+   * cannot serve now (deposed, loading, out of memory, not permitted …). The connection to a deposed or wrong
+   * node is cut, so that the next call finds the right one. Returns any other error unchanged, because it is
+   * a bug.
    */
   asOutage(redis: Redis, error: unknown): unknown {
     if (error instanceof ApiError) return error;
@@ -225,12 +232,12 @@ const REFUSALS = new Set(
   'LOADING MISCONF OOM NOPERM NOAUTH WRONGPASS TRYAGAIN MASTERDOWN BUSY UNKILLABLE'.split(' '),
 );
 
-/** Tells whether Redis itself answered with an error, so that it is known not to have done what was asked. */
+/** Returns true if the error is Redis' own reply, which means that Redis did not execute the command. */
 function isReplyError(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }
 
-/** Throws where the server is too old or not ready; one that does not say is taken as it is. */
+/** Throws if the server is too old or not ready. Accepts a server that does not permit INFO. */
 async function refuseUnusable(redis: Redis): Promise<void> {
   const info = await redis.info().catch((error: unknown) => {
     if (isReplyError(error) && error.message.startsWith('NOPERM')) return '';
@@ -240,7 +247,10 @@ async function refuseUnusable(redis: Redis): Promise<void> {
   if (reason !== undefined) throw unavailable(reason);
 }
 
-/** Ends a connection now, also when the other side no longer answers; once, for each call would leave a listener there. */
+/**
+ * Ends a connection immediately, even if the other side no longer answers. Does so only once, because each
+ * call would add a listener.
+ */
 export function cut(redis: Redis): void {
   const stream = socketOf(redis);
   if (stream?.destroyed) return;
@@ -248,5 +258,8 @@ export function cut(redis: Redis): void {
   stream?.destroy();
 }
 
-/** The connection's socket; undefined before the first. Of ioredis' types it is one that is always there. */
+/**
+ * Returns the connection's socket; undefined before the first. In ioredis' types the socket is always
+ * present.
+ */
 const socketOf = (redis: Redis): Socket | undefined => redis.stream;

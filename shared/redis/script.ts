@@ -10,16 +10,16 @@ export interface ScriptCall {
   readonly args: readonly Argument[];
 }
 
-/** One Lua file, run atomically by Redis. */
+/** A Lua file that Redis runs atomically. */
 export class Script {
   readonly #lua: string;
   readonly #sha: string;
-  /** Connections over which `runAll` has brought it to the server. */
+  /** Connections over which `runAll` has loaded the script into the server. */
   readonly #holders = new WeakSet<Redis>();
 
   /**
-   * @param file the script's location, usually `new URL('./lua/name.lua', import.meta.url)`. A line `-- include name.lua`
-   * in it stands for the file at that path from there.
+   * @param file location of the script, usually `new URL('./lua/name.lua', import.meta.url)`. A line `--
+   * include name.lua` is replaced by the file at that path, relative to the script
    */
   constructor(file: URL) {
     this.#lua = readFileSync(file, 'utf8').replace(/^-- include (\S+)$/gm, (_line, name: string) =>
@@ -28,7 +28,10 @@ export class Script {
     this.#sha = hash('sha1', this.#lua);
   }
 
-  /** Runs it by its hash; sends it whole where Redis did not know it, and so did nothing. Cheaper than `defineCommand`. */
+  /**
+   * Runs the script by its hash. If Redis does not know the script, and so did nothing, sends its whole text.
+   * This is cheaper than `defineCommand`.
+   */
   run(redis: Redis, keys: readonly string[], args: readonly Argument[]): Promise<unknown> {
     return redis.evalsha(this.#sha, keys.length, ...keys, ...args).catch((error: Error) => {
       if (!error.message.startsWith('NOSCRIPT')) throw error;
@@ -37,8 +40,9 @@ export class Script {
   }
 
   /**
-   * Runs it on a connection of its own kind and waits on that connection until `replicas` hold what it wrote.
-   * @returns the script's reply and how many replicas confirmed within `waitMs`
+   * Runs the script, and then waits until `replicas` replicas have its writes. Use a separate connection,
+   * because WAIT blocks it.
+   * @returns the script's reply, and the number of replicas that confirmed within `waitMs`
    */
   async runAndWait(
     redis: Redis,
@@ -52,8 +56,9 @@ export class Script {
   }
 
   /**
-   * As `runAndWait`, once for each call, in one round trip. Rejects with the first call's error when any failed; the
-   * others may have been executed. With 0 replicas nothing is waited for.
+   * Runs the script once for each call, in one round trip, and then waits like `runAndWait`. Rejects with the
+   * first call's error if any call failed; the others may have been executed. Does not wait if `replicas` is
+   * 0.
    */
   async runAll(
     redis: Redis,
@@ -64,14 +69,15 @@ export class Script {
     const isThere = this.#holders.has(redis);
     const pipeline: ChainableCommander = redis.pipeline();
     for (const [i, { keys, args }] of calls.entries()) {
-      // The first brings the script along: by hash, an unknown script would be sent again *after* the WAIT.
+      // The first call sends the script's text. If all calls used the hash and Redis did not know it, the
+      // calls would be repeated *after* the WAIT.
       if (i === 0 && !isThere) pipeline.eval(this.#lua, keys.length, ...keys, ...args);
       else pipeline.evalsha(this.#sha, keys.length, ...keys, ...args);
     }
     if (replicas > 0) pipeline.wait(replicas, waitMs);
     const results = (await pipeline.exec()) ?? [];
     if (isThere && results.slice(0, calls.length).every(([error]) => error?.message.startsWith('NOSCRIPT'))) {
-      // Somebody made Redis forget it, and so none was executed.
+      // Redis was made to forget the script, so it executed none of the calls.
       this.#holders.delete(redis);
       return this.runAll(redis, calls, replicas, waitMs);
     }
@@ -86,5 +92,5 @@ export class Script {
   }
 }
 
-/** The longest that WAIT may hold its connection, milliseconds. */
+/** The longest time that WAIT may block its connection, in milliseconds. */
 export const WAIT_MS = 1000;

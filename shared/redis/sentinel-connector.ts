@@ -2,12 +2,13 @@ import { type Redis, SentinelConnector } from 'ioredis';
 
 type ToSentinel = (...args: unknown[]) => Redis;
 
-/** ioredis makes every connection to a Sentinel with it; its types leave it out. */
+/** The method with which ioredis opens every connection to a Sentinel. Its types lack this method. */
 const METHOD = 'connectToSentinel';
 
 /**
- * Looks for the primary as ioredis does, but says why a Sentinel could not be asked: ioredis keeps that to itself where
- * it asks who is primary (`Connection is closed`), and writes it to stderr where it listens for failovers.
+ * A connector that finds the primary as ioredis does, but reports why a Sentinel could not be asked. ioredis
+ * itself only says `Connection is closed` when it asks for the primary, and writes to stderr when it listens
+ * for failovers.
  */
 export class ExplainingConnector extends SentinelConnector {
   #cause: Error | undefined;
@@ -24,7 +25,7 @@ export class ExplainingConnector extends SentinelConnector {
     });
   }
 
-  /** Rejects with what the last Sentinel's connection failed of, where ioredis has no more to say. */
+  /** Rejects with the error of the last Sentinel's connection, if ioredis gives no better reason. */
   override async connect(...args: Parameters<SentinelConnector['connect']>) {
     this.#cause = undefined;
     try {

@@ -1,8 +1,8 @@
 import type { Writable } from 'node:stream';
 
 /**
- * Has a stream write what it is given in one turn of the event loop in one go, at the end of the turn. A socket otherwise makes
- * a system call for each, 10 µs, and its reader may wake up for each.
+ * Makes a stream send all writes of one turn of the event loop together, at the end of the turn. A socket
+ * would otherwise make a system call for each write (10 µs), and might wake its reader for each.
  */
 export function writeTogether(stream: Writable): void {
   const write = stream.write.bind(stream);

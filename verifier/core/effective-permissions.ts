@@ -2,38 +2,38 @@ import type { Limit } from './allowances/limits.ts';
 import type { Pools } from './allowances/pools.ts';
 import type { Lease } from './following/lease.ts';
 
-/** Identity of a key's owner. */
+/** The identity of a key. */
 export interface Identity {
-  /** False: no key of the owner is accepted. */
+  /** False = every key of the identity is refused. */
   readonly enabled: boolean;
   readonly id: string;
   readonly externalId: string;
   /** A JSON object. */
   readonly meta: string;
-  /** A JSON object of the three above. */
+  /** A JSON object with `id`, `externalId` and `meta`. */
   readonly json: string;
-  /** Rate limits that all keys of the owner share; undefined = none. */
+  /** Rate limits that all keys of the identity share; undefined = none. */
   readonly limits: readonly Limit[] | undefined;
 }
 
-/** All that a key may do, by itself, by its roles and by its owner's identity, at one moment. */
+/** The effective permissions of a key at one moment: from the key itself, its roles and its identity. */
 export interface EffectivePermissions {
   readonly slugSet: ReadonlySet<string>;
   readonly slugs: readonly string[];
-  /** Names of its roles, those that there are. */
+  /** Names of those of its roles that exist. */
   readonly roles: readonly string[];
-  /** undefined = its owner has none. */
+  /** undefined = the key has no identity. */
   readonly identity: Identity | undefined;
-  /** Counts of what the limits of identities allow. */
+  /** The pools of the identity's rate limits. */
   readonly pools: Pools;
 }
 
-/** A key joined with its roles and the identity of its owner, all of one prefix of the shared log. */
+/** A key joined with its roles and its identity, all from one prefix of the shared log. */
 export interface Join {
-  /** False once a state that it was made of is another. */
+  /** False once any of the joined states has changed. */
   readonly isCurrent: boolean;
-  /** The right to go by it, besides that to go by the key. */
+  /** The lease of the shared log. A verdict needs this lease as well as the key's. */
   readonly lease: Lease;
-  /** undefined = the key has no roles and its owner no identity, so that its own record says all. */
+  /** undefined = the key has neither roles nor an identity, so its own record is enough. */
   readonly effectivePermissions: EffectivePermissions | undefined;
 }

@@ -1,21 +1,25 @@
 import type { Clock } from '#shared/lang/clock.ts';
 
-/** Time that a date must have stood, less than STEP_MS from where it was first seen, to be relied on. */
+/**
+ * Time for which a date must have stood to be trusted. It stands while the offset changes by less than
+ * STEP_MS.
+ */
 const STANDING_MS = 3_600_000;
-/** A smaller change of the date is no step: rounding, and clocks that are brought into line. */
+/** A smaller change of the date is no step, but rounding or the adjustment of a clock. */
 const STEP_MS = 1000;
 
 /**
- * The date for judging expiry. A date that is set forward counts at once. One that is set back below a date that had stood
- * for an hour counts only after it has stood for an hour itself; until then an expired key stays expired. So a mistake in
- * either direction heals, and one that lasted less than an hour heals as soon as it is corrected. The date is kept as its
- * distance from the monotonic clock, which changes only when somebody sets it.
+ * The date for checking expiry. A date that is set forward counts immediately. A date that is set back below
+ * one that stood for an hour counts only after standing for an hour itself; until then an expired key stays
+ * expired. So a wrong date in either direction heals, and immediately after its correction if it lasted less
+ * than an hour. The date is stored as its offset from the monotonic clock, because the offset changes only
+ * when somebody sets the date.
  */
 export class ExpiryClock {
   readonly #clock: Clock;
-  /** Offset of the latest date that has stood for an hour, or of the first; milliseconds. */
+  /** Offset of the latest date that has stood for an hour, or else of the first date, in milliseconds. */
   #standingMs: number;
-  /** Offset of the present date, and since when it stands, on the monotonic clock; milliseconds. */
+  /** Offset of the current date, and the monotonic time since which it stands, in milliseconds. */
   #presentMs: number;
   #sinceMs: number;
 
@@ -25,7 +29,7 @@ export class ExpiryClock {
     this.#presentMs = this.#standingMs = clock.wallMs() - this.#sinceMs;
   }
 
-  /** Unix milliseconds. */
+  /** Returns Unix milliseconds. */
   nowMs(): number {
     const monotonicMs = this.#clock.monotonicMs();
     const aheadMs = this.#clock.wallMs() - monotonicMs;

@@ -1,13 +1,16 @@
 import type { Session } from './redis-port.ts';
 
-/** Names that are kept for another attempt to leave. A fence removes those that do not fit here. */
+/** Maximum number of names that are kept to leave again later. A fence removes the others. */
 const NAMES_MAX = 16;
 
-/** Names of a follower that may still be registered although nothing is remembered under them. */
+/** Names of a follower that may still be registered, although the follower remembers nothing under them. */
 export class FormerNames {
   readonly #names = new Set<string>();
 
-  /** Takes out every former name, and `latest` with them. Only where nothing is remembered under any of them. */
+  /**
+   * Leaves under `latest` and every former name. Call it only if the follower remembers nothing under any of
+   * these names.
+   */
   async leave(session: Session, latest: string): Promise<void> {
     if (latest && this.#names.size < NAMES_MAX) this.#names.add(latest);
     const departures = [...this.#names].map((name) =>

@@ -10,54 +10,60 @@ import type { Lease } from './following/lease.ts';
 import { type Links, linksOf, type OwnPermissions, ownPermissionsOf } from './permissions.ts';
 
 /**
- * All that a follower remembers between two losses of sync. When it drops, it starts another epoch and every
- * entry of the old one is void at once, without touching the cache.
+ * The state of a follower between two losses of sync. When the follower drops, it starts another epoch; every
+ * entry of the old epoch is then void, without any change to the cache.
  */
 export interface Epoch {
   readonly apiId: string;
   readonly lease: Lease;
   readonly pools: Pools;
   current: boolean;
-  /** Set by each answer from memory; read and reset to find idle APIs. */
+  /** True since an answer from memory; a check for idle APIs reads and resets it. */
   used: boolean;
 }
 
-/** Memory that a follower fills from its log and its reads. A change answers the pools that the key had before, and has now. */
+/**
+ * The memory that a follower fills from its log and its reads. `update` and `forget` return the pools that
+ * the key had before, and has now.
+ */
 export interface Memory {
   put(secretHash: string, entry: Entry): void;
   update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): readonly string[];
   forget(secretHash: string, keyId: string): readonly string[];
-  /** There is no such record. */
+  /** Remembers that no record with this id exists. */
   putAbsent?(keyId: string, epoch: Epoch): void;
-  /** An epoch begins at a place of the log where there are so many identities. */
+  /** Called when an epoch begins. @param identities number of identities at that position of the log */
   beginEpoch?(epoch: Epoch, identities: number): void;
 }
 
-/** The rare parts of a key that answers show as they are, apart so that a plain key stays small. */
+/**
+ * The rare parts of a key that answers show unchanged. They are a separate object so that a plain key stays
+ * small.
+ */
 export type Details = Omit<KeyState, 'enabled' | 'expires' | 'pool' | 'ratelimit' | 'ratelimits'>;
 
-/** The part of a key that a change may change. */
+/** The parts of a key that a change may replace. */
 interface KeyParts {
   readonly enabled: boolean;
-  /** Unix milliseconds, 0 = never. */
+  /** Unix milliseconds; 0 = never. */
   readonly expires: number;
-  /** undefined = all of them are as where nothing was set. */
+  /** undefined = all details have their defaults. */
   readonly details: Details | undefined;
-  /** Name of the pool from which its credits come; `''` = as many as are asked for. */
+  /** Name of the pool with the key's credits; `''` = unlimited credits. */
   readonly pool: string;
-  /** Rate limits; keys with the same ones share them. */
+  /** Rate limits; undefined = none. Keys with equal limits share one list. */
   readonly limits: readonly Limit[] | undefined;
-  /** Permissions; undefined = none. Keys with the same ones share them. */
+  /** Own permissions; undefined = none. Keys with equal permissions share one object. */
   readonly ownPermissions: OwnPermissions | undefined;
-  /** undefined = it has no roles and no owner. */
+  /** Roles and identity; undefined = the key has neither. */
   readonly links: Links | undefined;
-  /** Its latest join with its roles and its owner's identity, which may be void. */
+  /** The latest join with its roles and its identity, which may be void. */
   join: Join | undefined;
-  /** Name of the pool of the first of its limits, once it was asked for: each request needs it. */
+  /** Name of the pool of the first rate limit, cached at its first use because each request needs it. */
   firstPool: string;
 }
 
-/** Most keys are one of these two, and share it: a million fit a sidecar. */
+/** The parts that most keys share, so that a million keys fit into a sidecar. */
 const PLAIN: KeyParts = Object.freeze({
   enabled: true,
   expires: 0,
@@ -72,22 +78,25 @@ const PLAIN: KeyParts = Object.freeze({
 const PLAIN_DISABLED: KeyParts = Object.freeze({ ...PLAIN, enabled: false });
 
 /**
- * Verdicts on a key that are not reported yet. A plain number counts VALID verdicts alone: almost all keys need nothing
- * more, and a number takes no memory of its own.
+ * Unreported verdicts on a key. A plain number counts VALID verdicts only: almost all keys need no more, and
+ * a number takes no extra memory.
  */
 export type UnreportedVerdicts = VerdictCounts | number;
 
-/** One known key. Mutable: a change rewrites it in place. 56 bytes of heap and its id. */
+/** A known key. A change replaces its parts in place. An entry takes 56 bytes of heap, plus its id. */
 export class Entry {
   readonly epoch: Epoch;
   readonly keyId: string;
-  /** Verdicts that are not reported yet; owned by `Usage`. Here, because beside it no look-up is cheap enough. */
+  /**
+   * Unreported verdicts, owned by `Usage`. They are stored here because a separate look-up would cost too
+   * much.
+   */
   usage: UnreportedVerdicts;
   #parts: KeyParts;
 
   constructor(epoch: Epoch, keyId: string, state: KeyState) {
     this.epoch = epoch;
-    // A copy: what was cut out of a reply would keep the whole reply in memory.
+    // A copy, because a substring of a reply would keep the whole reply in memory.
     this.keyId = Buffer.from(keyId).toString('latin1');
     this.usage = 0;
     this.#parts = partsOf(state);
@@ -125,19 +134,19 @@ export class Entry {
     return this.#parts.join;
   }
 
-  /** Only of a key with links. */
+  /** Stores a join. Only for a key with links. */
   set join(join: Join) {
     this.#parts.join = join;
   }
 
-  /** Name of the pool of the first of its limits. */
+  /** Returns the name of the pool of the key's first rate limit. */
   nameOfFirst(limit: Limit): string {
     const facts = this.#parts;
     if (facts.firstPool === '') facts.firstPool = flattenString(limitPool(this.keyId, limit));
     return facts.firstPool;
   }
 
-  /** Names of all pools that its requests take from, but for limits that requests bring. */
+  /** Names of all pools that the key's requests take from, except those of limits that a question defines. */
   get pools(): string[] {
     return poolsOf(this.keyId, this.pool, this.limits);
   }
@@ -147,13 +156,13 @@ export class Entry {
   }
 }
 
-/** Names of the pools of a key with these credits and limits. */
+/** Returns the names of the pools of a key with these credits and limits. */
 export const poolsOf = (keyId: string, pool: string, limits: readonly Limit[] = []): string[] => [
   ...(pool ? [pool] : []),
   ...limits.map((limit) => limitPool(keyId, limit)),
 ];
 
-/** Details of a key of which nothing was set. */
+/** The details of a key without any. */
 const NO_DETAILS = detailsIn(decodeState([]));
 const DETAIL_NAMES = Object.keys(NO_DETAILS) as (keyof Details)[];
 
@@ -177,7 +186,7 @@ function partsOf(state: KeyState): KeyParts {
   const details = isBare ? undefined : detailsIn(state);
   const links =
     state.roles === '' && state.externalId === '' ? undefined : linksOf(state.roles, ownPermissions);
-  // The texts are shared too: there may be 10 KB of them.
+  // The texts are shared too, because they may be 10 KB long.
   const shared = details && {
     ...details,
     ...(ownPermissions ? { permissions: ownPermissions.text } : {}),
@@ -196,12 +205,13 @@ function partsOf(state: KeyState): KeyParts {
   };
 }
 
-/** Given again and again: lru-cache would make one for each hit. */
+/** Shared between calls, because lru-cache would otherwise create an object for each hit. */
 const NO_OPTIONS = {};
 
 /**
- * The known keys of all APIs by the digest of their secret (`digestOf`); the least recently used goes first. While half
- * of it is free, a hit does not move its key to the end of the list, since that costs as much as the rest of a look-up.
+ * The known keys of all APIs by the digest of their secret (`digestOf`). If the cache is full, the least
+ * recently used key is evicted. While half of the cache is free, a hit does not move its key to the end of
+ * the list, because that would double the cost of a look-up in memory.
  */
 export class KeyCache implements Memory {
   readonly #entries: LRUCache<string, Entry>;
@@ -220,7 +230,10 @@ export class KeyCache implements Memory {
     return this.#entries.size;
   }
 
-  /** The entry, if its follower has been in sync ever since it was filled. Says nothing about the lease. */
+  /**
+   * Returns the entry, if its follower has been in sync ever since the entry was stored. Does not check the
+   * lease.
+   */
   get(digest: string): Entry | undefined {
     const entries = this.#entries;
     const isRoomy = entries.size * 2 <= entries.max;
@@ -228,7 +241,7 @@ export class KeyCache implements Memory {
     return entry?.epoch.current ? entry : undefined;
   }
 
-  /** The entry as it was last known, which may be void. */
+  /** Returns the last known entry, which may be void. */
   former(digest: string): Entry | undefined {
     return this.#entries.peek(digest);
   }
@@ -238,8 +251,8 @@ export class KeyCache implements Memory {
   }
 
   /**
-   * Applies a change to the entry of this epoch, where there is one; recency is untouched.
-   * @returns the pools that it had before, and has now
+   * Applies a change to the entry, if the entry is of this epoch. Does not count as a use of the entry.
+   * @returns the pools that the key had before, and has now
    */
   update(secretHash: string, keyId: string, epoch: Epoch, state: KeyState): string[] {
     const now = poolsOf(keyId, state.pool, limitsOf(state));
@@ -250,7 +263,7 @@ export class KeyCache implements Memory {
     return [...before, ...now];
   }
 
-  /** @returns the pools that it had */
+  /** @returns the pools that the key had */
   forget(secretHash: string): string[] {
     const digest = digestFrom(secretHash);
     const entry = this.#entries.peek(digest);

@@ -4,21 +4,21 @@ import type { Verdict } from './verdict/verdict.ts';
 const DIGEST_BYTES = 32;
 
 /**
- * Secrets of which no key exists, or none that is served here, by their digest (`digestOf`), each with its verdict, for
- * a while. A digest determines its own place, and a later one takes it over. Kept as bytes: a flood of made-up keys
- * writes here at every request, and objects that stay alive make every scavenge longer ("Garbage" in
- * verifier/request-path.md).
+ * A cache of secrets without a key, or without a key that this verifier answers for. Each is stored for a
+ * while by its digest (`digestOf`), with its verdict. The digest determines the place, and a later digest
+ * overwrites an earlier one. Digests are stored as bytes: a flood of made-up keys writes here at every
+ * request, and long-lived objects would make every scavenge longer ("Garbage" in verifier/request-path.md).
  */
 export class NegativeCache {
   readonly #clock: Clock;
   readonly #max: number;
   readonly #ttlMs: number;
   readonly #digests: Uint8Array;
-  /** When each was asked for, monotonic milliseconds. */
+  /** Time of the question to Redis for each place, in monotonic milliseconds. */
   readonly #sincesMs: Float64Array;
   readonly #verdicts: (Verdict | undefined)[];
 
-  /** @param ttlMs how long one is remembered, milliseconds */
+  /** @param ttlMs time for which a secret is remembered, in milliseconds */
   constructor(max: number, ttlMs: number, clock: Clock) {
     this.#clock = clock;
     this.#max = max;
@@ -37,7 +37,7 @@ export class NegativeCache {
     return ageMs <= this.#ttlMs ? this.#verdicts[place] : undefined;
   }
 
-  /** @param sinceMs when Redis was asked, or earlier; monotonic milliseconds */
+  /** @param sinceMs time of the question to Redis, or earlier, in monotonic milliseconds */
   set(digest: string, verdict: Verdict, sinceMs: number): void {
     const place = this.#placeOf(digest);
     for (let i = 0, at = place * DIGEST_BYTES; i < DIGEST_BYTES; i++, at++) {
@@ -47,7 +47,9 @@ export class NegativeCache {
     this.#verdicts[place] = verdict;
   }
 
-  /** Digests are random already, and 24 bits of one are enough for a million places. */
+  /**
+   * Returns the place of a digest. Digests are already random, and 24 bits are enough for a million places.
+   */
   #placeOf(digest: string): number {
     return (digest.charCodeAt(0) | (digest.charCodeAt(1) << 8) | (digest.charCodeAt(2) << 16)) % this.#max;
   }

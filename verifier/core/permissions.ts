@@ -1,35 +1,38 @@
 import { LRUCache } from 'lru-cache';
 import { SLUG, slugsOf } from '#shared/contract/slugs.ts';
 
-/** Permissions that a request needs, read and ready: one of them, or all or any of several. */
+/** A parsed permission query: one permission, or all or any of several. */
 export type Query = string | { readonly needsAll: boolean; readonly parts: readonly Query[] };
 
-/** A query, or why it is none. */
+/** A query, or the fault of an invalid one. */
 type ReadQuery = { readonly query: Query } | { readonly fault: string };
 
-/** Most permissions that a query names, each time counted. */
+/** Maximum number of permissions in a query, counted with repetitions. */
 export const LEAVES_MAX = 100;
-/** Most levels of `and` and `or`, or of parentheses, in each other. */
+/** Maximum depth of nested `and`, `or` and parentheses. */
 export const DEPTH_MAX = 20;
-/** Most characters of a query that is a text. */
+/** Maximum length of a query in text form, in characters. */
 export const QUERY_LENGTH_MAX = 1000;
-/** Texts of queries, and of permissions, that are remembered: an API asks the same few, and keys have the same few. */
+/**
+ * Number of queries and permission lists that are cached. The questions of an API and the keys of an API
+ * mostly use the same few.
+ */
 const REMEMBERED_MAX = 1000;
 
 const queriesByText = new LRUCache<string, { readonly query: Query }>({ max: REMEMBERED_MAX });
 
-/** Permissions of a key, ready for questions and answers; keys with the same ones share them. */
+/** The own permissions of a key, parsed. Keys with equal permissions share one object. */
 export interface OwnPermissions {
-  /** As in Redis. */
+  /** The text in Redis. */
   readonly text: string;
   readonly slugs: readonly string[];
   readonly slugSet: ReadonlySet<string>;
 }
 
-/** Own permissions by the text that they were read from. */
+/** Own permissions by their text in Redis. */
 const ownPermissionsByText = new LRUCache<string, OwnPermissions>({ max: REMEMBERED_MAX });
 
-/** Own permissions of a key; undefined = it has none. */
+/** Returns the own permissions of a key; undefined = none. */
 export function ownPermissionsOf(text: string): OwnPermissions | undefined {
   if (text === '') return undefined;
   const present = ownPermissionsByText.get(text);
@@ -40,19 +43,19 @@ export function ownPermissionsOf(text: string): OwnPermissions | undefined {
   return ownPermissions;
 }
 
-/** Roles of a key, with what it may do besides; keys with the same ones share them. */
+/** The roles and own permissions of a key. Keys with equal ones share one object. */
 export interface Links {
-  /** Roles as in Redis. */
+  /** The text of the roles in Redis. */
   readonly text: string;
-  /** Ids of roles. */
+  /** Ids of the roles. */
   readonly roles: readonly string[];
   readonly ownPermissions: OwnPermissions | undefined;
 }
 
-/** Links by the texts that they were read from. */
+/** Links by the texts of roles and permissions. */
 const linksByText = new LRUCache<string, Links>({ max: REMEMBERED_MAX });
 
-/** Returns the roles of a key that has these permissions. */
+/** Returns the roles of a key together with its own permissions. */
 export function linksOf(text: string, ownPermissions: OwnPermissions | undefined): Links {
   const name = `${text}|${ownPermissions?.text ?? ''}`;
   const present = linksByText.get(name);
@@ -62,7 +65,7 @@ export function linksOf(text: string, ownPermissions: OwnPermissions | undefined
   return links;
 }
 
-/** Says whether the granted permissions are those that a query needs. No name stands for others. */
+/** Returns true if the permissions in `slugSet` satisfy a query. There are no wildcards. */
 export function allows(slugSet: ReadonlySet<string>, query: Query): boolean {
   if (typeof query === 'string') return slugSet.has(query);
   const { needsAll, parts } = query;
@@ -71,7 +74,7 @@ export function allows(slugSet: ReadonlySet<string>, query: Query): boolean {
 }
 
 /**
- * Reads a query: a permission, `{and: […]}` or `{or: […]}` of others, or a text such as `a AND (b OR c)`, in which AND
+ * Parses a query: a permission, `{and: […]}` or `{or: […]}`, or a text such as `a AND (b OR c)`, in which AND
  * binds more closely than OR. A fault names the rule, never the value.
  */
 export function readQuery(value: unknown): ReadQuery {
@@ -93,7 +96,7 @@ const tooMany = () => new QueryFault(`must name at most ${LEAVES_MAX} permission
 const tooDeep = () => new QueryFault(`must have at most ${DEPTH_MAX} levels`);
 const noSlug = () => new QueryFault(`permissions must match ${SLUG.source}`);
 
-/** A query as JSON has it. Its texts are permissions, and nothing else. */
+/** Parses a query in JSON, in which every string is one permission. */
 function objectQuery(value: unknown): Query {
   let leaves = 0;
   const read = (part: unknown, depth: number): Query => {
@@ -120,7 +123,7 @@ function combine(needsAll: boolean, parts: readonly Query[]): Query {
   return parts.length === 1 && part !== undefined ? part : { needsAll, parts };
 }
 
-/** A query as people write it. */
+/** A query in text form. */
 class QueryText {
   readonly #tokens: readonly string[];
   #at = 0;
@@ -135,7 +138,7 @@ class QueryText {
 
   read(): Query {
     const [token] = this.#tokens;
-    // A permission may be called as an operator is.
+    // A permission may have the same name as an operator.
     if (this.#tokens.length === 1 && token !== undefined && SLUG.test(token)) return token;
     const query = this.#disjunction(1);
     if (this.#at < this.#tokens.length)
@@ -171,7 +174,7 @@ class QueryText {
     return token;
   }
 
-  /** Operators may be written in small letters too. */
+  /** Consumes the next token if it is `token`. Operators may be in lower case. */
   #takes(token: string): boolean {
     if (this.#tokens[this.#at]?.toUpperCase() !== token) return false;
     this.#at += 1;

@@ -6,22 +6,22 @@ export interface Pointer {
   readonly keyId: string;
 }
 
-/** The reply to REGISTER: where the log is, and the lease it grants. */
+/** The reply to REGISTER: the position of the log, and the lease. */
 export interface RegisterReply {
   readonly nonce: string;
   readonly sequence: number;
   readonly hash: string;
   readonly leaseMs: number;
   readonly apiDeleted: boolean;
-  /** Mark of the last creation; see `Mark`. */
+  /** Mark of the last creation; see `CreationMark`. */
   readonly creations: CreationMark;
-  /** Identities that there are; only of the shared log. */
+  /** Number of identities; only in the shared log. */
   readonly identities: number;
 }
 
 /**
- * `<number>-<hash>`: the creations of an API's keys up to that number, with a hash over all of them. `0-` stands for
- * none. The hash is empty where the keys are older than these marks.
+ * A creation mark `<number>-<hash>`: the number of an API's creations, with a hash over all of them. `0-`
+ * stands for none. The hash is empty if the keys are older than creation marks.
  */
 export type CreationMark = string;
 
@@ -30,112 +30,128 @@ export interface SyncRequest {
   readonly member: string;
   readonly position: number;
   readonly hash: string;
-  /** The creations that were seen. */
+  /** The creations that the follower has seen. */
   readonly creations: CreationMark;
   readonly nonce: string;
-  /** The key whose record to read in the same atomic step. */
+  /** The key whose record SYNC reads in the same atomic step. */
   readonly keyId?: string;
-  /** The same by the hash of its secret; only where the session `findsKeys`. */
+  /** The same key by the hash of its secret; only if the session `findsKeys`. */
   readonly secretHash?: string;
 }
 
-/** The reply to SYNC. Everything but `nonce` and `status` is meaningful only where that is OK. */
+/** The reply to SYNC. Except for `nonce` and `status`, its fields are meaningful only if the status is OK. */
 export interface SyncReply {
   readonly nonce: string;
-  /** ELSEWHERE: the secret asked for leads to no key of this API, and nothing else was done. */
+  /** ELSEWHERE: the secret leads to no key of this API, and SYNC did nothing else. */
   readonly status: 'OK' | 'NOREG' | 'DIVERGED' | 'TRIMMED' | 'ELSEWHERE';
   readonly sequence: number;
   readonly hash: string;
   readonly leaseMs: number;
   readonly apiDeleted: boolean;
-  /** All creations there are; those of the request are a prefix of them. */
+  /** All creations in Redis. The request's creations are a prefix of them. */
   readonly creations: CreationMark;
-  /** The entries after the request's position, in order; not all of them when there are too many. */
+  /** The entries after the request's position, in order. If there are too many, only the first ones. */
   readonly entries: readonly Change[];
-  /** `[secretHash, or secretHash and pool, creation number, …fields in the order of KEY_FIELDS]`; empty when there is no such record. */
+  /**
+   * `[secretHash, or secretHash and pool, creation number, …fields in the order of KEY_FIELDS]`; empty = no
+   * such record.
+   */
   readonly record: readonly string[];
-  /** The place of the record, for a request with `secretHash`; undefined when there is none. */
+  /** The place of the record, for a request with `secretHash`; undefined = no such record. */
   readonly pointer?: Pointer | undefined;
 }
 
-/** One turn of an exchange: all that a holder says of one pool, and what it asks for. */
+/** One turn of an exchange: a verifier's report about one pool, and its needs. */
 export interface PoolTurn {
   readonly pool: string;
-  /** Higher than those before it, under the same name. */
+  /** Higher than all earlier turns under the same name. */
   readonly turn: number;
-  /** All that was spent under this name; undefined = what was said last. */
+  /** All credits spent under this name; undefined = as in the last report. */
   readonly spent: number | undefined;
-  /** Credits that were granted, are not spent, and are not given back. */
+  /** Credits that were granted and that the verifier neither spent nor gives back. */
   readonly kept: number;
-  /** Needs of those that wait, in their order, each run of equal ones together. */
+  /** Needs of the waiting requests, in order. Consecutive equal needs are combined. */
   readonly needs: readonly { readonly cost: number; readonly times: number }[];
-  /** The slice asked for besides, which `kept` is part of. */
+  /** The slice that the verifier wants, of which `kept` is a part. */
   readonly slice: number;
-  /** Of a rate limit; undefined = a pool of credits. */
+  /** The window of a rate limit; undefined = a pool of credits. */
   readonly window?: {
     readonly limit: number;
     readonly durationMs: number;
-    /** The window that `spent` and `kept` are of; undefined = none. */
+    /** The window of `spent` and `kept`; undefined = none. */
     readonly number: number | undefined;
-    /** True if a request brings it. */
+    /** True if a question defines the limit. */
     readonly isBrought?: boolean | undefined;
   };
 }
 
-/** The reply to a turn. All but `turn` and `status` is meaningful only where a pool was there and knew the name. */
+/**
+ * The reply to a turn. Except for `turn` and `status`, its fields are meaningful only if the pool exists and
+ * knows the name.
+ */
 export interface PoolReply {
   readonly turn: number;
-  /** As exchange.lua has them. */
+  /** Statuses as in exchange.lua. */
   readonly status: 'OK' | 'NONE' | 'SPOKEN' | 'WAIT' | 'HELD' | 'NOREG' | 'OLD' | 'STALE' | 'FULL';
-  /** All that was granted to this name so far. */
+  /** All credits granted to this name so far. */
   readonly granted: number;
-  /** All that Redis knows to be spent under it. */
+  /** All credits that Redis knows to be spent under this name. */
   readonly spent: number;
-  /** Part of what this turn granted that is not in `total`, because it is as good as spent. */
+  /** Part of this turn's grant that `total` excludes, because it is as good as spent. */
   readonly reserve: number;
   /** Credits left, as far as Redis knows. */
   readonly total: number;
-  /** Time until there will be more: the next refill, or for a rate limit so much that `leastNeed` fits; -1 = never, or unknown. */
+  /**
+   * Time until there is more, in milliseconds: until the next refill, or for a rate limit until `leastNeed`
+   * fits; -1 = never, or unknown.
+   */
   readonly refillMs: number;
-  /** The least need that was not met, which the status is about; 0 = all were. */
+  /** The smallest need that was not met, to which the status refers; 0 = all were met. */
   readonly leastNeed: number;
-  /** Of a rate limit: which window it is, and how long it still lasts. */
+  /** The current window of a rate limit, and the milliseconds until it ends. */
   readonly window?: { readonly number: number; readonly leftMs: number };
 }
 
 /**
- * One conversation about one API with the primary that owns it. When its connection ends it is over, replies
- * in flight reject, and only another session can follow. Every method rejects with SERVICE_UNAVAILABLE when
- * Redis is out of reach or refuses.
+ * One conversation about one API with the Redis primary that has it. It is over when its connection ends;
+ * pending replies then reject, and only a new session can continue. Every method rejects with
+ * SERVICE_UNAVAILABLE if Redis is out of reach or refuses.
  */
 export interface Session {
-  /** True if a SYNC can find a key by its secret. Not in a Redis Cluster, where the pointer may lie on another node. */
+  /**
+   * True if a SYNC can find a key by its secret. False in a Redis Cluster, where the pointer may be on
+   * another node.
+   */
   readonly findsKeys: boolean;
   /**
-   * Resolves when Redis has confirmed the subscription. Messages arrive whole, perhaps late, twice or never.
-   * @param onRecall told of pools that others need
+   * Resolves when Redis has confirmed the subscription. Each message arrives complete, but perhaps late,
+   * twice or never.
+   * @param onRecall called with each pool whose credits other verifiers need
    */
   subscribe(onMessage: (message: string) => void, onRecall: (pool: string) => void): Promise<void>;
-  /** Resolves when all replicas that must hold the registration do; rejects otherwise, and where the API needs a later protocol. */
+  /**
+   * Resolves when all required replicas have the registration. Rejects otherwise, and if the API needs a
+   * later protocol.
+   */
   register(member: string, nonce: string): Promise<RegisterReply>;
   sync(request: SyncRequest): Promise<SyncReply>;
-  /** Takes a member of this process out. Only for one whose memory and lease are gone. */
+  /** Removes a member of this process. Only for a member without memory and lease. */
   leave(member: string): Promise<void>;
-  /** Called once when the connection has ended. */
+  /** Calls `listener` once, when the connection has ended. */
   onEnd(listener: () => void): void;
-  /** Ends the conversation; `cut` also ends the connection it runs over, which may be stuck. */
+  /** Ends the conversation. `cut` also ends its connection, which may be stuck. */
   end(mode: 'quietly' | 'cut'): void;
 }
 
-/** Redis, as far as a verifier needs it. */
+/** The part of Redis that a verifier needs. */
 export interface Directory {
   /** Opens a session for an API. Rejects with SERVICE_UNAVAILABLE. */
   open(apiId: string): Promise<Session>;
-  /** Finds the key with this secret; undefined when there is none. Rejects with SERVICE_UNAVAILABLE. */
+  /** Finds the key with this secret; undefined = none. Rejects with SERVICE_UNAVAILABLE. */
   lookUp(secretHash: string): Promise<Pointer | undefined>;
   /**
-   * Takes turns of pools, in this order. Resolves when all replicas that must hold what they wrote do; rejects otherwise with
-   * SERVICE_UNAVAILABLE, and then they may have been taken, or may be later.
+   * Takes turns at pools, in this order. Resolves when all required replicas have the result. Rejects
+   * otherwise with SERVICE_UNAVAILABLE; the turns may then have been taken, or may still be taken later.
    */
   exchange(apiId: string, member: string, turns: readonly PoolTurn[]): Promise<readonly PoolReply[]>;
 }

@@ -1,4 +1,4 @@
-/** At most `slots` holders at once; at most `queued` wait for a slot, in order. */
+/** A semaphore with `slots` slots. At most `queued` callers wait for a slot, in order. */
 export class Semaphore {
   #free: number;
   readonly #queued: number;
@@ -9,7 +9,10 @@ export class Semaphore {
     this.#queued = queued;
   }
 
-  /** True once a slot is held; false when the queue is full. Every true needs one `release`. */
+  /**
+   * Returns or resolves with true once the caller has a slot; returns false if the queue is full. The caller
+   * must call `release` once for each true.
+   */
   acquire(): boolean | Promise<true> {
     if (this.#free > 0) {
       this.#free--;

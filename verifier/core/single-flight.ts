@@ -1,7 +1,7 @@
 import type { Clock } from '#shared/lang/clock.ts';
 import { type Deadline, Deadlines } from '#shared/lang/deadlines.ts';
 
-/** Somebody who waits for the answer to a question about what is looked up. */
+/** A caller that waits for the answer to a question about a running look-up. */
 interface Waiter<Q, A> {
   readonly question: Q;
   readonly resolve: (answer: A | Promise<A>) => void;
@@ -13,23 +13,23 @@ interface RunningLookup<Q, A> {
   readonly waiting: Deadline<Waiter<Q, A>>[];
 }
 
-/** About as many as there may be look-ups by default, queued ones included. */
+/** About the default maximum of simultaneous look-ups, including the queued ones. */
 const CHAINS = 1024;
 
-/** The look-up that `SingleFlight` shares, and its result for each who asks. */
+/** The look-up that `SingleFlight` shares, and the answer for each caller. */
 interface Options<T, Q, A> {
   readonly clock: Clock;
-  /** Longest wait of one who asks, milliseconds; the look-up goes on. */
+  /** Longest wait of a caller, in milliseconds. The look-up goes on without the caller. */
   readonly waitMs: number;
   read(digest: string): Promise<T>;
-  /** May throw; what it still waits for is waited for without this limit. */
+  /** Returns the caller's answer, or throws. This limit does not apply to the promise that it returns. */
   answer(result: T, question: Q): A | Promise<A>;
   tooSlow(): Error;
 }
 
 /**
- * Look-ups under way: one for each digest, however many ask. Not in a Map for the reason that `SlotList` is no Set, and with
- * one promise for each who asks, because most of what a look-up leaves for V8 to clear away is promises.
+ * The running look-ups, one per digest however many callers wait. They are not in a Map, for the reason given
+ * at `SlotList`. Each caller gets only one promise, because promises are most of the garbage of a look-up.
  */
 export class SingleFlight<T, Q, A> {
   readonly #options: Options<T, Q, A>;
@@ -46,11 +46,14 @@ export class SingleFlight<T, Q, A> {
     return this.#size;
   }
 
-  /** The answer to a question about what the look-up for this digest finds; it is begun where there is none. */
+  /**
+   * Returns the answer to a question about the result of the look-up for `digest`. Starts the look-up if none
+   * is running.
+   */
   lookUp(digest: string, question: Q): Promise<A> {
     return new Promise((resolve, reject) => {
       const deadline = this.#deadlines.begin({ question, resolve, reject });
-      // Digests are random already.
+      // Digests are already random.
       const chain = this.#chains[(digest.charCodeAt(0) | (digest.charCodeAt(1) << 8)) % CHAINS] ?? [];
       for (const lookup of chain) {
         if (lookup.digest === digest) return void lookup.waiting.push(deadline);
@@ -67,7 +70,7 @@ export class SingleFlight<T, Q, A> {
       this.#size--;
       for (const deadline of lookup.waiting) {
         this.#deadlines.end(deadline);
-        // Nobody judges a question whose asker was told that it took too long.
+        // A caller that was already rejected as too slow needs no answer.
         if (!deadline.hasPassed) settle(deadline.item);
       }
     };

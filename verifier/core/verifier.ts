@@ -16,31 +16,34 @@ import { SingleFlight } from './single-flight.ts';
 import { FORBIDDEN, NOT_FOUND, type Verdict, type VerdictSource } from './verdict/verdict.ts';
 import { type VerdictCounter, Verdicts } from './verdict/verdicts.ts';
 
-/** A verifier's limits, each a setting of the process. */
+/** The limits of a verifier. Each is a setting of the process. */
 export interface VerifierLimits extends FollowersLimits {
   readonly cacheKeysMax: number;
   readonly unknownKeysMax: number;
-  /** Time for which an unknown key is remembered as such, milliseconds. */
+  /** Time for which an unknown key is remembered as such, in milliseconds. */
   readonly unknownTtlMs: number;
   readonly lookupsInFlightMax: number;
   readonly lookupsQueuedMax: number;
-  /** Longest wait of a request for its look-up, which then goes on without it, milliseconds. */
+  /** Longest wait of a request for its look-up, in milliseconds. The look-up goes on without the request. */
   readonly lookupWaitMs: number;
 }
 
 /** Dependencies and limits of a verifier. */
 interface VerifierOptions extends FollowersOptions {
   readonly limits: VerifierLimits;
-  /** True if keys of another format than ours may be looked up. */
+  /** True = keys in another format than Keyfence's are looked up too. */
   readonly foreignKeys: boolean;
-  /** Told every verdict on a known key; undefined = nobody counts them. */
+  /** Counts every verdict on a known key; undefined = nothing counts them. */
   readonly usage?: VerdictCounter | undefined;
 }
 
-/** Times that a key is found with roles that memory lacks, before its caller is told. */
+/** Maximum number of times that a look-up reads a key whose roles are not in memory. */
 const ATTEMPTS_MAX = 5;
 
-/** A look-up given up for its number (`shed`) or its slowness (`slow`); clients see 503 with `Retry-After`. */
+/**
+ * Thrown for a look-up that was given up: there were too many (`shed`), or it took too long (`slow`). Clients
+ * get 503 with `Retry-After`.
+ */
 export class LookupGivenUp extends ApiError {
   readonly reason: 'shed' | 'slow';
 
@@ -51,8 +54,8 @@ export class LookupGivenUp extends ApiError {
 }
 
 /**
- * Answers "is this key good?" for the APIs it serves: from memory while their leases hold, else from Redis.
- * The rules of a verification, without HTTP.
+ * A verifier of keys for the APIs that it follows. It answers from memory while their leases hold, otherwise
+ * through Redis. It has the rules of a verification, and no HTTP.
  */
 export class Verifier implements VerdictSource {
   readonly #directory: Directory;
@@ -67,7 +70,7 @@ export class Verifier implements VerdictSource {
   readonly #sharedLog: SharedLog;
   readonly #verdicts: Verdicts;
   readonly #spender: Spender;
-  /** Monotone counts for metrics. */
+  /** Counts since the start, for metrics. */
   readonly counts = { fills: 0, malformed: 0, stale: 0, credits: creditCounts() };
 
   constructor(options: VerifierOptions) {
@@ -97,7 +100,10 @@ export class Verifier implements VerdictSource {
     });
   }
 
-  /** Begins to follow the APIs of `apiIds`; others are followed from their first key on. */
+  /**
+   * Starts to follow the APIs of `apiIds`. Other APIs are followed from the first look-up of one of their
+   * keys.
+   */
   start(): void {
     this.#followers.start();
   }
@@ -111,7 +117,7 @@ export class Verifier implements VerdictSource {
     return this.#followers.all;
   }
 
-  /** Follower of roles and identities; undefined = no key needed them yet. */
+  /** The follower of roles and identities; undefined = no key needed them yet. */
   get sharedLog(): Follower | undefined {
     return this.#sharedLog.follower;
   }
@@ -125,8 +131,8 @@ export class Verifier implements VerdictSource {
   }
 
   /**
-   * The verdict, if memory has it and may tell at this very instant: the clock and the entry are read in one
-   * synchronous block. undefined = Redis must be asked (`lookUp`).
+   * Returns the verdict if memory has it and may answer at this very instant: clock and entry are read in one
+   * synchronous block. undefined = the caller must ask Redis (`lookUp`).
    */
   decide(question: Question): Verdict | undefined {
     const digest = digestOf(question.key);
@@ -147,14 +153,15 @@ export class Verifier implements VerdictSource {
   }
 
   /**
-   * The verdict by way of Redis; one look-up per key however many ask. Rejects with SERVICE_UNAVAILABLE when
-   * none can be had within the wait; the look-up goes on and its result is remembered.
+   * Resolves with the verdict through Redis. There is one look-up per key, however many callers ask. Rejects
+   * with SERVICE_UNAVAILABLE if there is no verdict within the wait; the look-up then goes on, and its result
+   * is remembered.
    */
   lookUp(question: Question): Promise<Verdict> {
     const digest = digestOf(question.key);
     const lookup = { digest, question };
     const entry = this.#cache.get(digest);
-    // Only its credits, or what its rate limits still allow, are not here.
+    // Memory has the key, and lacks only its credits or the rest of its rate limits.
     if (
       entry?.epoch.lease.holds() &&
       isMetered(entry, question.requirements) &&
@@ -177,13 +184,13 @@ export class Verifier implements VerdictSource {
     try {
       this.counts.fills++;
       const former = this.#cache.former(digest);
-      // Beside the look-up; what this does not learn is learnt after it.
+      // Runs beside the look-up. `learn` below reads anything that is still missing.
       if (former?.links) this.#sharedLog.learn(former, former.links).catch(() => undefined);
       for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
         const result = await this.#lookUpOnce(digest);
         if ('code' in result || result.links === undefined || this.#verdicts.isKnown(result)) return result;
         await this.#sharedLog.learn(result, result.links);
-        // What is out of memory by now no change would reach: it is found again.
+        // No change would reach an entry that has left memory since, so the key is looked up again.
         if (this.#cache.get(digest) === result && this.#verdicts.isKnown(result)) return result;
       }
       throw unavailable('the roles of the key, or its owner, change faster than they can be read');
@@ -208,7 +215,7 @@ export class Verifier implements VerdictSource {
     const refusal =
       pointer === undefined ? NOT_FOUND : this.#followers.serves(pointer.apiId) ? undefined : FORBIDDEN;
     if (pointer === undefined || refusal !== undefined) {
-      // The next may be made up too, and to ask only where it lies is cheaper.
+      // The next secret may be made up too. Asking only for its pointer is cheaper.
       this.#followers.likely = undefined;
       this.#unknown.set(digest, refusal ?? NOT_FOUND, start);
       return this.#unlessLate(refusal ?? NOT_FOUND, start);
@@ -219,8 +226,8 @@ export class Verifier implements VerdictSource {
   }
 
   /**
-   * Refuses to pass on a late reply about an unknown secret. If the reply was delayed, the key may exist by now: answer
-   * 503, not NOT_FOUND.
+   * Returns the verdict on an unknown secret, unless the reply was late. After a late reply the key may exist
+   * by now: throws LookupGivenUp (503) instead of answering NOT_FOUND.
    */
   #unlessLate(verdict: Verdict, sinceMs: number): Verdict {
     const { unknownTtlMs, lookupWaitMs } = this.#limits;

@@ -9,13 +9,13 @@ import { type AuthzOutcome, sendAnswer } from './gateway-answer.ts';
 /** Settings of the endpoints for gateways. */
 export interface AuthzSettings {
   readonly sources: readonly Source[];
-  /** True if `X-Key-Meta` is one of the identity headers. */
+  /** True = the identity headers include `X-Key-Meta`. */
   readonly withMeta: boolean;
-  /** True if a CORS preflight, which never carries a key, is allowed without one. */
+  /** True = a CORS preflight, which never carries a key, is allowed. */
   readonly allowPreflight: boolean;
 }
 
-/** The endpoints below `/authz/` that gateways ask, whatever the method; see deploy/gateways/README.md. */
+/** Returns the routes below `/authz/` for gateways, for every method; see deploy/gateways/README.md. */
 export function authzRoutes(verifier: VerdictSource, settings: AuthzSettings): Routes['below'] {
   const handler: Handler = (request, response, requestId) => {
     const { method = '', url = '', headersDistinct } = request;
@@ -34,12 +34,12 @@ export function authzRoutes(verifier: VerdictSource, settings: AuthzSettings): R
   return [[AUTHZ_PREFIX, handler]];
 }
 
-/** A question, or the outcome where there is no key to judge. */
+/** A question, or the outcome of a request without a usable key. */
 export type ClientQuestion = Question | Extract<AuthzOutcome, { code: CredentialFault | 'PREFLIGHT' }>;
 
 /**
- * Reads the question in a client's request.
- * @param original as the client sent it, where that is known
+ * Reads the question from a client's request.
+ * @param original the client's own request line, as far as it is known
  */
 export function clientQuestion(
   original: OriginalRequest,

@@ -1,20 +1,28 @@
-/** Places where a client may put its key: `Authorization: Bearer`, `X-Api-Key`, or the query parameter `api_key`. */
+/**
+ * The places where a client may put its key: `Authorization: Bearer`, `X-Api-Key`, or the query parameter
+ * `api_key`.
+ */
 export const SOURCES = ['bearer', 'x-api-key', 'query'] as const;
 /** One of `SOURCES`. */
 export type Source = (typeof SOURCES)[number];
 
-/** Header lines by name in lower case, each line a value of its own, as `headersDistinct` of `node:http` has them. */
+/**
+ * Header lines by name in lower case. Each line is a value by itself, as in `headersDistinct` of `node:http`.
+ */
 export type HeaderLines = Readonly<Record<string, readonly string[] | undefined>>;
 
-/** The key that a client shows, or why there is none to judge. */
+/** The key that a client presents, or the reason why there is no usable key. */
 export type Credential = { readonly key: string } | { readonly fault: CredentialFault };
-/** `KEY_MISSING`: no enabled source has one. `KEY_AMBIGUOUS`: one source twice, or two sources that differ. */
+/**
+ * `KEY_MISSING`: no enabled source has a key. `KEY_AMBIGUOUS`: one source occurs twice, or two sources have
+ * different keys.
+ */
 export type CredentialFault = 'KEY_MISSING' | 'KEY_AMBIGUOUS';
 
 /**
- * Finds the key of a client's request in the enabled sources. Never chooses between two: what this process judged
- * and what the API behind it reads must be the same key.
- * @param target the client's path and query; only looked at where `query` is enabled
+ * Finds the key of a client's request in the enabled sources. Never chooses between two keys: this process
+ * and the API behind it must see the same one.
+ * @param target path and query of the client's request; only read if `query` is enabled
  */
 export function credentialOf(
   headers: HeaderLines,
@@ -33,13 +41,13 @@ export function credentialOf(
   return key === '' ? { fault: 'KEY_MISSING' } : { key };
 }
 
-/** Tells whether a header may hold a key, so that it must not reach the API. `name` in lower case. */
+/** Returns true if a header may contain a key and so must not reach the API. `name` is in lower case. */
 export function mayHoldKey(name: string, value: string, sources: readonly Source[]): boolean {
   if (name === 'authorization') return sources.includes('bearer') && /^bearer\b/i.test(value);
   return name === 'x-api-key' && sources.includes('x-api-key');
 }
 
-/** A path and query without the keys in it, all else as it was. */
+/** Returns path and query without the keys in it, otherwise unchanged. */
 export function withoutKey(target: string, sources: readonly Source[]): string {
   const start = target.indexOf('?');
   if (start < 0 || !sources.includes('query')) return target;
@@ -50,9 +58,9 @@ export function withoutKey(target: string, sources: readonly Source[]): string {
   return rest.length === 0 ? target.slice(0, start) : `${target.slice(0, start)}?${rest.join('&')}`;
 }
 
-/** The key in an `Authorization` line; empty where it is of another scheme. */
+/** Returns the key in an `Authorization` line; empty if the line has another scheme. */
 export function bearerKey(line: string): string {
-  // Most clients spell it so, and a pattern takes twice the time.
+  // A fast path for the spelling that most clients use: the regular expression takes twice the time.
   const first = line.startsWith('Bearer ') ? line.charCodeAt(7) : 0;
   if (first > 0x20 && first < 0x7f) return line.slice(7);
   return /^bearer +(\S.*)$/i.exec(line)?.[1] ?? '';
@@ -61,7 +69,8 @@ export function bearerKey(line: string): string {
 function valuesOf(source: Source, headers: HeaderLines, target = ''): readonly string[] {
   switch (source) {
     case 'bearer':
-      // Another scheme is no key, yet beside a second Authorization line it is as ambiguous as a key.
+      // A line with another scheme has no key, but a second Authorization line makes the request ambiguous
+      // all the same.
       return (headers['authorization'] ?? []).map(bearerKey);
     case 'x-api-key':
       return headers['x-api-key'] ?? [];
@@ -70,11 +79,11 @@ function valuesOf(source: Source, headers: HeaderLines, target = ''): readonly s
   }
 }
 
-/** The query parameter that a key may be in. */
+/** The query parameter that may contain a key. */
 export const QUERY_PARAMETER = 'api_key';
 const PARAMETER = `${QUERY_PARAMETER}=`;
 
-/** Names under which a key is in the query, as they are spelt there. */
+/** Returns the names of the parameters with keys, as spelt in the query. */
 export function keyParameters(target: string): string[] {
   return keyPairs(target).map((pair) => pair.slice(0, pair.indexOf('=')));
 }
@@ -93,16 +102,16 @@ function keyPairs(target: string): string[] {
         .filter(holdsKey);
 }
 
-/** Says whether a server that decodes names reads the parameter's in a pair. */
+/** Returns true if a server that decodes names would read this pair as the key's parameter. */
 function holdsKey(pair: string): boolean {
   if (pair.startsWith(PARAMETER)) return true;
   const end = pair.indexOf('=');
-  // A name is no shorter for being encoded.
+  // An encoded name is never shorter than the plain one.
   if (end < PARAMETER.length || pair.lastIndexOf('%', end) < 0) return false;
   return decode(pair.slice(0, end)) === QUERY_PARAMETER;
 }
 
-/** Decodes once, and byte for byte; what is no encoding stays as it is. */
+/** Decodes percent-encoding once, byte by byte. Leaves invalid encodings unchanged. */
 function decode(name: string): string {
   return name.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }

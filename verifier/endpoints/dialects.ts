@@ -4,37 +4,43 @@ import { DEFAULT_REQUIREMENTS, type Requirements, requiring } from '../core/ques
 import type { HeaderLines } from './credentials.ts';
 import { ANSWERS, ANSWERS_WITHOUT_429, type GatewayAnswers } from './gateway-answer.ts';
 
-/** The client's request line, as far as the gateway tells it. */
+/** The client's request line, as far as the gateway reports it. */
 export interface OriginalRequest {
   readonly method: string | undefined;
   /** Path and query. */
   readonly target: string | undefined;
 }
 
-/** A question as it arrived: its own method, its path behind the dialect's name, its headers. */
+/** A gateway's request: its method, its path after the dialect's name, and its headers. */
 interface ArrivedQuestion {
   readonly method: string;
   readonly rest: string;
   readonly headers: HeaderLines;
 }
 
-/** A way in which gateways ask over HTTP. */
+/** A form in which gateways ask over HTTP. */
 export interface Dialect {
-  /** Name in its paths: `/authz/<name>`, and between the two what the key must be: `api/<apiId>/`, then `require/<query>/`. */
+  /**
+   * Name in the path `/authz/<name>`. Requirements come between the two: `api/<apiId>/`, then
+   * `require/<query>/`.
+   */
   readonly name: string;
-  /** True if the gateway puts the client's path and query behind that. */
+  /** True if the gateway appends the client's path and query. */
   readonly takesPath: boolean;
-  /** Finds what the client asked for. */
+  /** Returns the client's request line. */
   readonly original: (question: ArrivedQuestion) => OriginalRequest;
-  /** Answers as the gateway understands them. */
+  /** The answers in the form that the gateway understands. */
   readonly answers: GatewayAnswers;
-  /** Names of the gateways that ask so, for the documentation. */
+  /** Names of the gateways that use this dialect, for the documentation. */
   readonly gateways: string;
-  /** Name in the OpenAPI document. */
+  /** Operation id in the OpenAPI document. */
   readonly operationId: string;
 }
 
-/** The one table of dialects. A new one is a row: routing, both lanes and the documentation read it. */
+/**
+ * The only table of dialects. To add a dialect, add a row: routing, both lanes and the documentation read the
+ * table.
+ */
 export const DIALECTS: readonly Dialect[] = [
   {
     name: 'auth-request',
@@ -62,21 +68,24 @@ export const DIALECTS: readonly Dialect[] = [
   },
 ];
 
-/** The beginning of every path at which gateways ask. */
+/** The beginning of every path for gateways. */
 export const AUTHZ_PREFIX = '/authz/';
 
-/** A path at which a gateway asks, in its parts. */
+/** The parts of a path for gateways. */
 export interface AuthzPath {
   readonly dialect: Dialect;
-  /** The API that the key must be of; undefined = any. */
+  /** The API to which the key must belong; undefined = any. */
   readonly apiId: string | undefined;
-  /** The permissions in its path. */
+  /** The permissions in the path. */
   readonly requirements: Requirements;
-  /** Path and query behind the dialect's name. */
+  /** Path and query after the dialect's name. */
   readonly rest: string;
 }
 
-/** Reads a path below `/authz/`; undefined = no dialect has it. Throws BAD_REQUEST where it asks for no permissions that there can be. */
+/**
+ * Parses a path below `/authz/`; undefined = no dialect matches. Throws BAD_REQUEST if the path's permission
+ * query is invalid.
+ */
 export function parseAuthzPath(url: string): AuthzPath | undefined {
   const [, apiId, query, name, rest = ''] = PATH.exec(url) ?? [];
   const dialect = DIALECTS.find((row) => row.name === name);
@@ -86,13 +95,13 @@ export function parseAuthzPath(url: string): AuthzPath | undefined {
 }
 
 /**
- * The requirements of a request that needs permissions, which stand in a path, percent-encoded, or in a gateway's configuration.
- * Throws BAD_REQUEST.
+ * Returns requirements with the permissions of a query, which comes percent-encoded from a path or from a
+ * gateway's configuration. Throws BAD_REQUEST.
  */
 export const requiringEncoded = (query: string, place: string): Requirements =>
   requiring(decodedOf(query), (fault) => new ApiError('BAD_REQUEST', `${place}: ${fault}`));
 
-/** The text behind a percent-encoding; what is none is no query either. */
+/** Decodes percent-encoding. Returns an invalid encoding unchanged; it is no valid query either. */
 function decodedOf(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -107,12 +116,15 @@ const PATH = new RegExp(
   's',
 );
 
-/** Takes the client's method and target from two headers that the gateway sets. */
+/** Reads the client's method and target from two headers that the gateway sets. */
 function inHeaders(method: string, target: string): Dialect['original'] {
   return ({ headers }) => ({ method: onlyLine(headers[method]), target: onlyLine(headers[target]) });
 }
 
-/** The value of a header that a gateway sets. Where the client's own stands beside it, neither can be believed. */
+/**
+ * Returns the value of a header that a gateway sets. If the client's own header stands beside it, neither can
+ * be trusted.
+ */
 function onlyLine(lines: readonly string[] | undefined): string | undefined {
   return lines?.length === 1 ? lines[0] : undefined;
 }

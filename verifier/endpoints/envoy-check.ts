@@ -9,7 +9,7 @@ import { requiringEncoded } from './dialects.ts';
 import type { AuthzAnswer } from './gateway-answer.ts';
 import { asReadByServers, isIdentityHeader } from './identity-headers.ts';
 
-/** `CheckRequest` of protos/ext-authz.proto; every field may be missing. */
+/** `CheckRequest` of protos/ext-authz.proto. Every field may be missing. */
 export interface CheckRequest {
   readonly attributes?: {
     readonly request?: { readonly http?: HttpRequest };
@@ -29,7 +29,7 @@ interface RawHeader {
   readonly raw_value?: Uint8Array;
 }
 
-/** `CheckResponse` of the same. */
+/** `CheckResponse` of the same file. */
 export interface CheckResponse {
   readonly status: { readonly code: number };
   readonly ok_response?: {
@@ -49,13 +49,16 @@ interface HeaderValueOption {
   readonly append_action: number;
 }
 
-/** The extension by which Envoy's configuration says of which API a key must be; without it, of any. */
+/** The context extension with the API to which a key must belong; if absent, any API. */
 const API_EXTENSION = 'api_id';
 
-/** The extension that says what permissions the key must have; without it, none. */
+/** The context extension with the permissions that a key must have; if absent, none. */
 const PERMISSIONS_EXTENSION = 'permissions';
 
-/** Reads Envoy's question. Throws ApiError BAD_REQUEST where Envoy's configuration names an impossible API, or no permissions. */
+/**
+ * Reads Envoy's question. Throws ApiError BAD_REQUEST if Envoy's configuration names an invalid API id or
+ * invalid permissions.
+ */
 export function checkQuestion({ attributes = {} }: CheckRequest, settings: AuthzSettings): ClientQuestion {
   const apiId = attributes.context_extensions?.[API_EXTENSION];
   if (apiId !== undefined && !API_ID.test(apiId))
@@ -68,17 +71,20 @@ export function checkQuestion({ attributes = {} }: CheckRequest, settings: Authz
   return clientQuestion(original, linesOf(attributes.request?.http), { apiId, requirements }, settings);
 }
 
-/** The client's request id as Envoy has it; undefined = none. */
+/** Returns the client's request id according to Envoy; undefined = none. */
 export function checkRequestId({ attributes }: CheckRequest): string | undefined {
   return attributes?.request?.http?.id;
 }
 
-/** Id of the trace that the client's request is in; undefined = none. */
+/** Returns the trace id of the client's request; undefined = none. */
 export function checkTraceId({ attributes }: CheckRequest): string | undefined {
   return traceIdOf(linesOf(attributes?.request?.http)['traceparent']);
 }
 
-/** An answer as Envoy understands it. What the API must not see of the client's request is taken out. */
+/**
+ * Returns an answer in Envoy's form. It tells Envoy to remove the key and identity headers from the client's
+ * request.
+ */
 export function checkResponse(
   { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
   request: CheckRequest,
@@ -99,7 +105,7 @@ export function checkResponse(
         : lines?.some((line) => mayHoldKey(asReadByServers(name), line, sources)),
     )
     .map(([name]) => name);
-  // Envoy compares names as they are spelt.
+  // Envoy compares the names as they are spelt in the query.
   const parameters = new Set([
     QUERY_PARAMETER,
     ...keyParameters(request.attributes?.request?.http?.path ?? ''),
@@ -118,7 +124,10 @@ export function checkResponse(
 const GRPC_CODES: Readonly<Record<number, number>> = { 401: 16, 403: 7, 429: 8, 503: 14 };
 export const GRPC_INTERNAL = 13;
 
-/** Said in both ways: recent versions of Envoy would otherwise append, and leave the client's own value in front. */
+/**
+ * Sets both fields, the old and the new one. Recent versions of Envoy would otherwise append, and leave the
+ * client's own value first.
+ */
 function overwrite([key, value]: readonly [string, string]): HeaderValueOption {
   return { header: { key, value }, append: { value: false }, append_action: OVERWRITE_IF_EXISTS_OR_ADD };
 }
@@ -129,7 +138,8 @@ function linesOf({ headers = {}, header_map }: HttpRequest = {}): HeaderLines {
   const lines: Record<string, string[]> = Object.create(null);
   for (const { key = '', value = '', raw_value } of header_map?.headers ?? []) {
     const line = raw_value?.length ? Buffer.from(raw_value).toString('latin1') : value;
-    // Append: to copy the list for each line would take quadratic time, and 1 MiB has room for a hundred thousand.
+    // Appends instead of copying: copying the list for each line would take quadratic time, and 1 MiB can
+    // contain a hundred thousand lines.
     const lower = key.toLowerCase();
     const sameNamed = lines[lower];
     if (sameNamed) sameNamed.push(line);

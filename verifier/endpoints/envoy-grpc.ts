@@ -38,20 +38,20 @@ export const grpcSettings = { EXT_AUTHZ_GRPC_PORT: grpcPort };
 
 /** The listener for Envoy's gRPC. */
 export interface GrpcListener {
-  /** As `host:port`. */
+  /** Address in use, as `host:port`. */
   readonly address: string;
-  /** The answer to health checks; not serving until told. */
+  /** The answer to health checks; false at the start. */
   serving: boolean;
-  /** Answers what has arrived; what is still open after `graceMs` is cut. */
+  /** Answers the calls that have arrived. Cuts connections that are still open after `graceMs`. */
   close(graceMs: number): Promise<void>;
 }
 
 const SERVICE = 'envoy.service.auth.v3.Authorization';
 const HEALTH = 'grpc.health.v1.Health';
-/** A request holds the client's headers, and its body where Envoy is told to send that along. */
+/** A request contains the client's headers, and the client's body if Envoy is configured to send it. */
 const MESSAGE_BYTES_MAX = 1_048_576;
 
-/** Listens for `Check` and health checks. Loads gRPC only now: it costs a start 140 ms. */
+/** Listens for `Check` and health checks. Loads gRPC only when called, because loading takes 140 ms. */
 export async function listenGrpc(options: {
   verifier: VerdictSource;
   authz: AuthzSettings;
@@ -87,7 +87,7 @@ export async function listenGrpc(options: {
   server.addService(protos[SERVICE] as ServiceDefinition, { Check: checkMethod(options) });
   server.addService(protos[HEALTH] as ServiceDefinition, health.methods);
   const { certificate, log } = options;
-  // Connections come decrypted.
+  // The injected connections are already decrypted.
   const injector = server.createConnectionInjector(grpc.ServerCredentials.createInsecure());
   const connections = new Connections(injector, options.limits, log, certificate);
   const address = await connections.listen(options.host, options.port);
@@ -111,8 +111,9 @@ export async function listenGrpc(options: {
 }
 
 /**
- * Ends a call whose message does not come within `limitMs`, for which gRPC waits for ever, and soon the connection that it holds.
- * @param cut ends the connection from this peer
+ * Ends a call whose message does not arrive within `limitMs`, and soon the connection, too. gRPC itself would
+ * wait for ever.
+ * @param cut cuts the connection from this peer
  */
 function timelyCalls(
   grpc: typeof import('@grpc/grpc-js'),
@@ -145,7 +146,10 @@ function timelyCalls(
   };
 }
 
-/** The Check method. An outage is a denial with 503: a gRPC error Envoy would turn into 403, or let pass. */
+/**
+ * Creates the Check method. An outage is a denial with 503, because Envoy would turn a gRPC error into 403,
+ * or let the request pass.
+ */
 function checkMethod({
   verifier,
   authz,
@@ -174,7 +178,8 @@ function checkMethod({
     judge(request, requestIdFrom(checkRequestId(request)))
       .then((answer) => reply(null, checkResponse(answer, request, authz)))
       .catch((err: unknown) => {
-        // Envoy refuses then. Nobody is behind this: what it rejects with would end the process.
+        // The error makes Envoy refuse. No caller handles a rejection here, so a rejection would end the
+        // process.
         log.error({ err }, UNHANDLED);
         reply({ code: GRPC_INTERNAL });
       });

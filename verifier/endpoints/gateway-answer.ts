@@ -9,7 +9,7 @@ import { answer } from '../http/respond.ts';
 import type { CredentialFault } from './credentials.ts';
 import { type HeaderLine, identityHeaders } from './identity-headers.ts';
 
-/** The outcome of a question: a verdict, or why there was no key to judge. */
+/** The outcome of a question: a verdict, or the reason why there was no usable key. */
 export type AuthzOutcome = Verdict | { readonly code: CredentialFault | 'PREFLIGHT' };
 
 /** An answer to a gateway. */
@@ -17,22 +17,26 @@ export interface AuthzAnswer {
   readonly status: number;
   readonly headers: readonly HeaderLine[];
   readonly body: string;
-  /** Type of the body, where there is one; `PROBLEM_TYPE` where nothing is said. */
+  /** Content type of the body; default: `PROBLEM_TYPE`. */
   readonly type?: string;
 }
 
-/** A way in which gateways are answered. */
+/** The answers in the form that one kind of gateway understands. */
 export interface GatewayAnswers {
   /** Returns the answer to a question. */
   answer(outcome: AuthzOutcome, requestId: string, withMeta: boolean): AuthzAnswer;
-  /** Returns the header lines of the answer to a good key without details, byte for byte as `answer` has them, at less cost. */
+  /**
+   * Returns the header lines of the answer to a valid key without details. The lines equal those of `answer`
+   * byte for byte, at a lower cost.
+   */
   plainLines?(entry: Entry, withMeta: boolean): string;
 }
 
 /**
- * The answer that gateways of every dialect understand: 200 without a body allows, all else refuses. `X-Key-Code` names a
- * refusal that is about how much the key was used, for a gateway that makes it 429 itself.
- * @param knows429 whether the gateway can be answered so
+ * Returns the answer that gateways of every dialect understand: 200 without a body allows, any other status
+ * refuses. `X-Key-Code` names a refusal because of credits or rate limits, so that a gateway can turn it into
+ * 429 itself.
+ * @param knows429 true if the gateway accepts a 429
  */
 export function authzAnswer(
   outcome: AuthzOutcome,
@@ -63,13 +67,13 @@ const plainLines = ({ keyId, epoch }: Entry, withMeta: boolean) =>
 /** Answers that almost every gateway understands. */
 export const ANSWERS: GatewayAnswers = { answer: authzAnswer, plainLines };
 
-/** Answers to gateways that know no other refusals than 401 and 403. */
+/** Answers to gateways that understand no other refusals than 401 and 403. */
 export const ANSWERS_WITHOUT_429: GatewayAnswers = {
   answer: (outcome, requestId, withMeta) => authzAnswer(outcome, requestId, withMeta, false),
   plainLines,
 };
 
-/** Sends an answer as a whole response. */
+/** Sends an answer as a complete response. */
 export function sendAnswer(
   response: ServerResponse,
   { status, headers, body, type = PROBLEM_TYPE }: AuthzAnswer,
@@ -78,7 +82,7 @@ export function sendAnswer(
   answer(response, status, body === '' ? undefined : type, body);
 }
 
-/** A limit of an answer as `authzAnswer` takes it. */
+/** Returns a rate limit in the form that `authzAnswer` takes. */
 export const limitOutcome = ({
   name,
   limit,
@@ -92,7 +96,10 @@ export const limitOutcome = ({
   ...state,
 });
 
-/** Headers that tell a refused client when to ask again: `RateLimit` and its policy as the IETF's draft of them has it. */
+/**
+ * Returns the headers that tell a refused client when to ask again: `Retry-After`, `RateLimit` and
+ * `RateLimit-Policy` (IETF draft).
+ */
 function whenAgain({ remaining = 0, limits = [], retryMs }: Partial<Spending> = {}): HeaderLine[] {
   const seconds = retryMs === undefined ? undefined : secondsOf(retryMs);
   const until = seconds === undefined ? '' : `;t=${seconds}`;
@@ -115,13 +122,16 @@ function whenAgain({ remaining = 0, limits = [], retryMs }: Partial<Spending> = 
 
 const secondsOf = (ms: number) => Math.max(1, Math.ceil(ms / 1000));
 
-/** Without a refill credits come back when somebody gives them: nobody knows when to ask again. */
+/**
+ * Wait for a key without a refill. Its credits only come back when somebody adds some, so the time is
+ * unknown.
+ */
 const RETRY_AFTER_S = 60;
 
 const BEARER = 'Bearer realm="api"';
 const INVALID = `${BEARER}, error="invalid_token"`;
 
-/** Status, challenge and what to tell the client. */
+/** Status, challenge and the text for the client. */
 const REFUSALS: Readonly<
   Record<
     VerdictCode | CredentialFault,

@@ -5,12 +5,15 @@ import type { Logger } from '#shared/process/log.ts';
 import type { HttpLimits } from '../http/http-settings.ts';
 import type { Certificate } from '../http/tls.ts';
 
-/** The least that a client says to begin with: the preface of HTTP/2, 24 bytes, and the head of its SETTINGS, 9. */
+/**
+ * The shortest beginning of a client: the preface of HTTP/2, 24 bytes, and the header of its SETTINGS frame,
+ * 9.
+ */
 const BEGINNING_BYTES = 33;
 
 /**
- * The connections of a gRPC server, accepted here, and over TLS made here, because gRPC's own listener takes any number, silent
- * ones for ever, and waits two minutes for a handshake.
+ * The connections of a gRPC server, accepted here, and with TLS also decrypted here. gRPC's own listener sets
+ * no limit to their number, keeps silent connections for ever, and waits two minutes for a handshake.
  */
 export class Connections {
   readonly #server: Server;
@@ -24,7 +27,7 @@ export class Connections {
   ) {
     const accept = (socket: Socket) => {
       this.#open.add(socket);
-      // Beyond that a session has the limit of gRPC for idle ones.
+      // After the beginning, gRPC's limit for idle sessions applies.
       const beginning = setTimeout(() => {
         if (socket.bytesRead < BEGINNING_BYTES) socket.destroy();
       }, limits.HEADERS_TIMEOUT_MS).unref();
@@ -41,9 +44,9 @@ export class Connections {
       certificate && createTlsServer({ noDelay: true, handshakeTimeout, ALPNProtocols: ['h2'] }, accept);
     if (tls) {
       certificate.follow((pair) => tls.setSecureContext(pair));
-      // Node leaves a handshake that failed, or took too long, as it is.
+      // Node does not close the socket after a failed or late handshake.
       tls.on('tlsClientError', (_error, socket) => socket.destroy());
-      // Those whose handshake goes on are to be cut, too.
+      // Connections that are still in the handshake must be cut, too.
       tls.on('connection', (socket: Socket) => {
         this.#open.add(socket);
         socket.on('error', () => socket.destroy()).once('close', () => this.#open.delete(socket));
@@ -69,13 +72,13 @@ export class Connections {
     });
   }
 
-  /** Accepts no more, ends those on which nothing was said, and resolves when all are closed. */
+  /** Accepts no more connections, ends those that have sent nothing, and resolves when all are closed. */
   close(): Promise<void> {
     for (const socket of this.#open) if (socket.bytesRead === 0) socket.destroy();
     return new Promise((resolve) => this.#server.close(() => resolve()));
   }
 
-  /** Ends those that are still open, or the one with `peer`, as `host:port`. */
+  /** Cuts all open connections, or only the one from `peer`, as `host:port`. */
   cut(peer?: string): void {
     for (const socket of this.#open) {
       if (peer === undefined || peer === `${socket.remoteAddress}:${socket.remotePort}`) socket.destroy();

@@ -10,18 +10,18 @@ interface HealthResponse {
 const [SERVING, NOT_SERVING, SERVICE_UNKNOWN] = [1, 2, 3];
 const NOT_FOUND: status.NOT_FOUND = 5;
 
-/** grpc.health.v1 of a process that is ready or not as a whole. */
+/** The service grpc.health.v1 of a process that is ready or not as a whole. */
 export class GrpcHealth {
   readonly #services: ReadonlySet<string>;
   readonly #watchers = new Set<ServerWritableStream<HealthRequest, HealthResponse>>();
   #serving = false;
 
-  /** @param services names that may be asked for, besides '' for the whole process */
+  /** @param services names that clients may ask for, besides '' for the whole process */
   constructor(services: readonly string[]) {
     this.#services = new Set(['', ...services]);
   }
 
-  /** Tells all who watch. */
+  /** Notifies all watchers of a change. */
   set serving(serving: boolean) {
     if (serving === this.#serving) return;
     this.#serving = serving;
@@ -43,7 +43,7 @@ export class GrpcHealth {
     },
   };
 
-  /** Ends what watchers wait for. */
+  /** Ends the streams of all watchers. */
   close(): void {
     this.serving = false;
     for (const call of this.#watchers) call.end();

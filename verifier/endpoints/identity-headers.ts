@@ -3,14 +3,17 @@ import type { Entry } from '../core/key-cache.ts';
 /** A header line: name and value. */
 export type HeaderLine = readonly [name: string, value: string];
 
-/** Largest `X-Key-Meta`, bytes: with more, the head of an answer could overflow a gateway's buffer. */
+/**
+ * Maximum length of `X-Key-Meta`, in bytes. With more, the head of an answer could overflow a gateway's
+ * buffer.
+ */
 const META_BYTES_MAX = 2048;
 
 /**
- * Makes the headers that tell the API behind a gateway whose key it was. Every header is always there, empty where
- * there is no value: some gateways pass on a placeholder, or the client's own header, for one that is missing.
- * @param entry undefined = nobody: all are empty
- * @param withMeta whether `X-Key-Meta` is one of them; empty where meta is longer than 2 KiB
+ * Returns the headers that tell the API behind a gateway whose key it was. A header without a value is empty
+ * instead of missing, because some gateways replace a missing header by a placeholder or by the client's own.
+ * @param entry undefined = no key: all headers are empty
+ * @param withMeta adds `X-Key-Meta`, which is empty if `meta` is longer than 2 KiB
  */
 export function identityHeaders(entry: Entry | undefined, withMeta: boolean): HeaderLine[] {
   const details = entry?.details;
@@ -24,27 +27,32 @@ export function identityHeaders(entry: Entry | undefined, withMeta: boolean): He
   return headers;
 }
 
-/** Tells whether only this process may set a header; the client's own is removed before the API sees it. */
+/**
+ * Returns true for a header that only this process may set. The client's own is removed before the API sees
+ * it.
+ */
 export function isIdentityHeader(name: string): boolean {
   return /^x[^a-z\d]key[^a-z\d]/i.test(name);
 }
 
 /**
- * The name, in lower case, by which a server may know a header: behind CGI, WSGI or PHP `X_Key_Id` and `X.Key.Id` cannot
- * be told from `X-Key-Id`.
+ * Returns the name in lower case as a server may read it. Behind CGI, WSGI or PHP, `X_Key_Id` and `X.Key.Id`
+ * cannot be told from `X-Key-Id`.
  */
 export function asReadByServers(name: string): string {
   return /[^a-z\d-]/.test(name) ? name.replace(/[^a-z\d]/g, '-') : name;
 }
 
-/** Every character but visible ASCII, and `%`, as in a URL, so that decodeURIComponent gives the text back. */
+/**
+ * Encodes every character except visible ASCII, and `%`, as in a URL. decodeURIComponent restores the text.
+ */
 function percentEncoded(text: string): string {
   return /^[\x21-\x24\x26-\x7e]*$/.test(text)
     ? text
     : text.toWellFormed().replace(/[^\x21-\x24\x26-\x7e]+/g, encodeURIComponent);
 }
 
-/** JSON in ASCII: what is not becomes `\uXXXX`. */
+/** Returns JSON in ASCII, with `\uXXXX` for all other characters. */
 function metaHeader(json: string): string {
   const ascii = json.replace(
     /[^\x20-\x7e]/g,

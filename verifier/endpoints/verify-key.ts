@@ -8,9 +8,9 @@ import { readJson } from '../http/json-body.ts';
 import { answerJson } from '../http/respond.ts';
 import type { Handler } from '../http/router.ts';
 
-/** A generation of verifyKey: how it is asked, and what it answers. */
+/** A generation of verifyKey: the form of its questions and of its answers. */
 interface Generation {
-  /** Reads a body. Throws ApiError BAD_REQUEST naming the field and the rule, never the value. */
+  /** Reads a body. Throws ApiError BAD_REQUEST that names the field and the rule, never the value. */
   readonly questionOf: (body: Record<string, unknown>) => Question;
   readonly verdictBody: (verdict: Verdict, requestId: string) => string;
 }
@@ -20,7 +20,10 @@ export const V2: Generation = {
   verdictBody: verdictBodyV2,
 };
 
-/** POST /v1/keys.verifyKey or that of /v2/, the reference; `fast-lane.ts` answers the common form of it the same way. */
+/**
+ * Returns the handler of POST /v1/keys.verifyKey or /v2/keys.verifyKey. It is the reference: `fast-lane.ts`
+ * must answer the common form of a request identically.
+ */
 export function verifyKeyRoute(
   { questionOf, verdictBody }: Generation,
   verifier: VerdictSource,

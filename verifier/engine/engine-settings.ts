@@ -1,6 +1,6 @@
 import { flag, integer } from '#shared/process/load-config.ts';
 
-/** Settings of what decides on keys, wherever it runs: of a verifier process as they are, of the library in camel case. */
+/** Settings of the engine. A verifier process has them under these names, the library in camel case. */
 export const engineSettings = {
   CACHE_KEYS_MAX: integer(1, 16_000_000, 'keys', 100_000).help(
     'Most keys in memory; the least recently used leave first. A key without meta takes about 450 bytes',

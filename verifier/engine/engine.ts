@@ -13,29 +13,29 @@ import { StatusReport } from '../redis/status-report.ts';
 import { Usage } from '../redis/usage-report.ts';
 import type { engineSettings } from './engine-settings.ts';
 
-/** All that decides on keys over one Redis, the same in a verifier process and in the library. */
+/** The part that decides on keys with one Redis. A verifier process and the library use the same engine. */
 export interface Engine {
-  /** Id of this member, as the fleet's list names it. */
+  /** Id of this verifier in the fleet's list. */
   readonly id: string;
   readonly verifier: Verifier;
-  /** undefined = usage is not counted. */
+  /** undefined = the engine counts no usage. */
   readonly usage: Usage | undefined;
-  /** Begins to follow, and to report. */
+  /** Starts to follow APIs, and to report. */
   start(): void;
   /**
-   * Returns what is still missing before traffic may come. A later loss of Redis does not make the verifier unready
-   * again.
+   * Returns the reason why the engine is not ready; undefined = ready. The engine waits for Redis only at the
+   * start: a later loss of Redis does not make it unready again.
    */
   missing(): Promise<string | undefined>;
   /** Leaves every API, so that no change waits for this member. */
   stop(): Promise<void>;
-  /** Closes the connections to Redis; after `stop`. */
+  /** Closes the connections to Redis; call it after `stop`. */
   close(): Promise<void>;
 }
 
 type EngineConfig = ConfigOf<typeof engineSettings> & RedisConfig;
 
-/** @param options.verdicts counts for the report to the fleet's list */
+/** @param options.verdicts returns the counts that are reported to the fleet's list */
 export function createEngine(options: {
   config: EngineConfig;
   /** Empty = all. */

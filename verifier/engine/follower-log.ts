@@ -1,7 +1,10 @@
 import type { Logger } from '#shared/process/log.ts';
 import type { FollowerEvents } from '../core/following/follower-events.ts';
 
-/** Logs the events of a follower. Of a row of failures it logs only the first, so that an outage is one line per API. */
+/**
+ * Creates the log of a follower's events. Of consecutive failures only the first is a warning, so that an
+ * outage is one line per API.
+ */
 export function followerLog(apiId: string, log: Logger): FollowerEvents {
   let failing = false;
   return {

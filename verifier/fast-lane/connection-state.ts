@@ -2,10 +2,10 @@ import type { HttpLimits } from '../http/http-settings.ts';
 
 /**
  * State of a connection:
- * - `fresh`: nothing came yet; `reading`: a request is awaited; `receiving`: a part of one is here
- * - `looking up`: its verdict is awaited; `passed on`: the API answers it; `delegated`: Node answers it
- * - `answered`: its answer is written, and what is behind it is next once the client has read
- * - `over`: whatever still comes is ignored; `handed over`: the connection is Node's
+ * - `fresh`: nothing has arrived yet; `reading`: waits for a request; `receiving`: has a part of a request
+ * - `looking up`: waits for a verdict; `passed on`: the API answers the request; `delegated`: Node answers it
+ * - `answered`: the answer is written; the next request follows once the client has read it
+ * - `over`: ignores everything that still arrives; `handed over`: the connection belongs to Node
  */
 export type ConnectionState =
   | 'fresh'
@@ -18,17 +18,17 @@ export type ConnectionState =
   | 'over'
   | 'handed over';
 
-/** Tells whether a request is being answered, so that what comes has to wait. */
+/** Returns true while a request is being answered. Bytes that arrive meanwhile have to wait. */
 export const isBusy = (state: ConnectionState): boolean =>
   state === 'looking up' || state === 'passed on' || state === 'delegated' || state === 'answered';
 
-/** Tells whether nothing waits on the connection. */
+/** Returns true if the connection has no open request. */
 export const isIdle = (state: ConnectionState): boolean => state === 'fresh' || state === 'reading';
 
 /**
- * Tells what a connection has to be ended for; undefined = it stays.
- * @param quietMs since something moved; while a request is received, since that began
- * @param requestMs the longest that the request in part may take
+ * Returns the reason to end a connection; undefined = it stays.
+ * @param quietMs time since the last progress; while a request is received, since its beginning
+ * @param requestMs longest time that a partial request may take
  */
 export function timeoutFault(
   state: ConnectionState,

@@ -13,23 +13,26 @@ import { parseCall } from './parse-call.ts';
 import { NO_BYTES, PartialRequest } from './partial-request.ts';
 import { Output } from './reply.ts';
 
-/** Answers gathered before they are written, characters; a reader that is slower than this is waited for. */
+/**
+ * Characters of gathered answers before they are written. If a client reads more slowly, the connection waits
+ * for it.
+ */
 const WRITE_LENGTH_MAX = 65_536;
 
-/** A connection of the fast lane, until it is closed or Node's. */
+/** A connection of the fast lane, until it is closed or handed over to Node. */
 export class LaneConnection implements ClientConnection, RequestEvents {
   readonly socket: Socket;
   onClose: (() => void) | undefined;
   readonly #lane: Lane;
   readonly #intake: Intake;
   #state: ConnectionState = 'fresh';
-  /** Since something moved; while a request is received, since that began. */
+  /** Milliseconds since the last progress; while a request is received, since its beginning. */
   #quietMs = 0;
   readonly #request = new LaneRequest();
   readonly #output = new Output();
   readonly #partial: PartialRequest;
   readonly #delegations: Delegations;
-  /** Bytes that came while a request was answered. */
+  /** Bytes that arrived while a request was being answered. */
   #early: Buffer = NO_BYTES;
 
   constructor(socket: Socket, lane: Lane, giveToNode: (connection: Duplex) => void) {
@@ -42,7 +45,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#intake.open();
   }
 
-  /** Counts time that passed, and closes what was quiet for too long. */
+  /** Adds `ms` to the quiet time, and closes a connection that was quiet for too long. */
   age(ms: number): void {
     const { limits, tooSlow } = this.#lane.options;
     this.#quietMs += ms;
@@ -60,10 +63,13 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (isIdle(this.#state)) this.socket.destroySoon();
   }
 
-  /** The client has said all; what waits is answered before our side ends too, but what is passed on is given up. */
+  /**
+   * Called when the client ends its side. Open requests are answered before our side ends, too; but a request
+   * that was passed on is aborted.
+   */
   readonly #end = () => {
     if (this.socket.destroyed) return;
-    // With bytes behind the delegated request, the end belongs to those.
+    // If bytes follow the delegated request, the end comes after those bytes.
     if (this.#delegations.present !== undefined && this.#early.length === 0)
       this.#delegations.present.emit('end');
     else if (this.#state === 'receiving') this.#handOver(this.#partial.take());
@@ -79,13 +85,14 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     onClose?.();
   };
 
-  /** Answers what `bytes` holds; keeps nothing of them but a copy. */
+  /** Serves `chunk`, and keeps at most a copy of it. */
   readonly #serve = (chunk: Buffer): void => {
     let bytes = chunk;
     if (isBusy(this.#state)) {
       const carriedLength = this.#delegations.present?.carry(bytes) ?? 0;
       if (carriedLength === bytes.length) return;
-      // A client that does not wait for its answer is read no further; most do, so that pausing is not worth its cost.
+      // Stops reading from a client that sends more without waiting for its answer. Most clients wait, so
+      // pausing each time would not be worth its cost.
       this.#early = Buffer.concat([this.#early, bytes.subarray(carriedLength)]);
       this.socket.pause();
       return;
@@ -104,7 +111,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#answer(bytes, sinceMs);
   };
 
-  /** Answers the requests in `bytes` one behind the other, in one go. */
+  /** Answers consecutive requests in `bytes`, with one write. */
   #answer(bytes: Buffer, sinceMs: number): void {
     const output = this.#output;
     const request = this.#request;
@@ -124,7 +131,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (request.isLast || at < bytes.length || this.socket.writableNeedDrain) this.#finish(restOf(bytes, at));
   }
 
-  /** Goes on with the request at `at`, which has no verdict from memory. */
+  /** Continues with the request at `at`, which has no verdict from memory. */
   #unlessDecided(judgement: Exclude<Judgement, 'decided'>, bytes: Buffer, at: number, sinceMs: number): void {
     const { length } = this.#request;
     if (judgement === 'partial' && at > 0 && this.socket.writableNeedDrain) this.#goOn(restOf(bytes, at));
@@ -133,7 +140,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
       this.#toNode(restOf(bytes, at));
   }
 
-  /** Writes the output, and keeps nothing of it. */
+  /** Writes the output, and then clears it. */
   #write(): void {
     const { text, isAscii } = this.#output;
     if (text === '') return;
@@ -141,17 +148,17 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.socket.write(text, isAscii ? 'latin1' : 'utf8');
   }
 
-  /** Counts a request that is answered here. */
+  /** Counts a request that the lane answers. */
   #count(): void {
     this.#lane.options.counts.answered++;
     this.#delegations.inARow = 0;
   }
 
   /**
-   * Keeps what is here of a request until the rest comes.
-   * @param length of all of it; 0 = its head is not whole
-   * @param sinceMs how long ago it began
-   * @returns false where that would be more than may be kept
+   * Keeps the beginning of a request until the rest arrives.
+   * @param length length of the whole request; 0 = its head is incomplete
+   * @param sinceMs milliseconds since the request began
+   * @returns false if that would exceed the memory for partial requests
    */
   #receive(bytes: Buffer, at: number, length: number, sinceMs: number): boolean {
     if (!this.#partial.begin(bytes, at, length, length > 0 ? this.#request.head.requestId : '')) return false;
@@ -160,7 +167,10 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     return true;
   }
 
-  /** Answers the first request of `bytes` by a look-up. What comes meanwhile is kept for after it, in order. */
+  /**
+   * Answers the first request of `bytes` after a look-up. Bytes behind it, and bytes that arrive meanwhile,
+   * are kept in order.
+   */
   #lookUp(bytes: Buffer): void {
     if (isFull(this.#lane)) return void this.#handOver(bytes);
     this.#state = 'looking up';
@@ -170,7 +180,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
       .catch(this.#intake.giveUp);
   }
 
-  /** @param isAnswered whether the first request of `bytes` has its reply; else Node has to answer it */
+  /** @param isAnswered true if the first request of `bytes` has its reply; otherwise Node has to answer it */
   #finishLookup(bytes: Buffer, isAnswered: boolean): void {
     this.#lane.inFlight--;
     if (this.socket.destroyed) return;
@@ -182,7 +192,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#finish(all.subarray(this.#request.length));
   }
 
-  /** Has the call in `bytes` passed on. What is behind it, and what comes meanwhile, is kept for after it, in order. */
+  /** Passes on the call in `bytes`. Bytes behind it, and bytes that arrive meanwhile, are kept in order. */
   #passOn(bytes: Buffer, sinceMs: number, passOn: NonNullable<LaneOptions['passOn']>): void {
     const { closing, options } = this.#lane;
     const mayPass = options.authz !== undefined && !closing && !isFull(this.#lane);
@@ -205,7 +215,8 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (this.#state !== 'passed on') return;
     this.#endPassing();
     this.#count();
-    // Later, lest answers that are here at once are nested as deep as a client sends requests.
+    // Continues in a later tick. Otherwise, answers that come immediately would nest as deep as the number of
+    // requests that a client sends.
     if (this.#early.length === 0) this.#next();
     else process.nextTick(this.#next);
   }
@@ -217,7 +228,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#finish(early);
   };
 
-  /** Goes on behind a request that is answered, or ends the connection once all is written. */
+  /** Continues after an answered request, or ends the connection once everything is written. */
   #finish(rest: Buffer): void {
     if (!this.#lane.closing && !this.#request.isLast) return void this.#goOn(rest);
     this.#state = 'over';
@@ -230,7 +241,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#lane.inFlight--;
   }
 
-  /** Serves the rest, and reads on, once the client has read what was written. */
+  /** Serves the rest and reads on, after the client has read what was written. */
   #goOn(rest: Buffer): void {
     if (this.socket.writableNeedDrain) {
       this.#state = 'answered';
@@ -248,7 +259,8 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (this.#state === 'reading' && (this.#lane.closing || readableEnded)) this.socket.destroySoon();
     else if (this.#state === 'receiving' && readableEnded) this.#handOver(this.#partial.take());
     else if (this.#state === 'reading' || this.#state === 'receiving') this.socket.resume();
-    // Reading was paused behind the request before. Go on: the rest of this one's body is still to come, or the client's leaving.
+    // Reading was paused behind the previous request. Resume: the rest of this request's body, or the
+    // client's end, is still to come.
     else if (
       this.#early.length === 0 &&
       (this.#state === 'passed on' || this.#delegations.present?.isHeld === false)
@@ -256,7 +268,10 @@ export class LaneConnection implements ClientConnection, RequestEvents {
       this.socket.resume();
   }
 
-  /** Gives Node the request at the start of `bytes`: alone where its end is plain, else with its connection. */
+  /**
+   * Gives Node the request at the start of `bytes`: by itself if its end is certain, otherwise together with
+   * the connection.
+   */
   #toNode(bytes: Buffer): void {
     const isOver = this.#lane.closing || this.socket.readableEnded;
     const length = isOver ? 0 : this.#delegations.lengthOf(bytes, this.#request.head);
@@ -270,11 +285,11 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#delegations.takeBack();
     this.#state = 'answered';
     this.#lane.options.counts.delegated++;
-    // Later: its last bytes may be in hand.
+    // Continues in a later tick, because the caller may still be processing the request's last bytes.
     process.nextTick(this.#next);
   }
 
-  /** From here on Node's listeners get what comes, beginning with `bytes`. */
+  /** Hands the connection over to Node, whose listeners get all further bytes, beginning with `bytes`. */
   #handOver(bytes: Buffer): void {
     const { socket } = this;
     this.#state = 'handed over';
@@ -285,11 +300,11 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     this.#delegations.giveToNode(socket);
     socket.emit('data', bytes);
     if (socket.readableEnded) socket.emit('end');
-    // null: those bytes asked for an upgrade, and who has the connection now reads when it likes.
+    // null: the bytes asked for an upgrade, and the new owner of the connection decides when to read.
     else if (socket.readableFlowing !== null) socket.resume();
   }
 
-  /** Seconds that the connection stays open after this answer; undefined = it does not. */
+  /** Seconds for which the connection stays open after this answer; undefined = it is closed. */
   get keepAliveS(): number | undefined {
     const { closing, options } = this.#lane;
     return closing || this.#request.isLast

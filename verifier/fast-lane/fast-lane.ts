@@ -5,18 +5,18 @@ import type { Lane, LaneOptions } from './lane.ts';
 import { QuestionReader } from './question-reader.ts';
 
 /**
- * A lane in front of Node's HTTP server: it answers the common requests straight on the socket, at half the cost.
- * Everything that is not plainly common goes to Node's server. Where the end of such a request is certain, Node gets
- * that request alone; otherwise it gets the whole connection, for good.
+ * A lane in front of Node's HTTP server: it answers common requests directly on the socket, at half the cost.
+ * All other requests go to Node's server. If the end of such a request is certain, Node gets only that
+ * request; otherwise Node gets the whole connection, for good.
  */
 export class FastLane implements Lane {
   readonly options: LaneOptions;
   readonly reader: QuestionReader;
-  /** Memory for requests of which only a part is here. */
+  /** Memory used by partial requests, in bytes. */
   heldBytes = 0;
-  /** Requests whose body is on its way or whose look-up runs, or that are passed on. */
+  /** Requests whose body is arriving, whose look-up is running, or that are passed on. */
   inFlight = 0;
-  /** Set, new requests are for Node, which answers them with `Connection: close`. */
+  /** True = new requests go to Node, which answers them with `Connection: close`. */
   closing = false;
   readonly #connections = new Set<LaneConnection>();
 
@@ -31,7 +31,7 @@ export class FastLane implements Lane {
       const connection = new LaneConnection(socket, this, (duplex) => void listener.call(server, duplex));
       this.#connections.add(connection);
     });
-    // One timer for all connections: exact to its period, and it costs a request nothing.
+    // One timer for all connections. It is accurate only to its period, and costs nothing per request.
     const { limits } = options;
     const times = [limits.HEADERS_TIMEOUT_MS, limits.KEEP_ALIVE_TIMEOUT_MS, limits.STALL_TIMEOUT_MS];
     const sweepMs = Math.min(1000, ...times.map((timeMs) => timeMs / 2));
@@ -41,12 +41,12 @@ export class FastLane implements Lane {
     server.once('close', () => clearInterval(sweep));
   }
 
-  /** Ends the connections on which nothing waits. */
+  /** Ends the connections without an open request. */
   endIdle(): void {
     for (const connection of this.#connections) connection.endIfIdle();
   }
 
-  /** Lets go of a connection that is closed or Node's. */
+  /** Forgets a connection that is closed or handed over to Node. */
   forget(connection: LaneConnection): void {
     this.#connections.delete(connection);
   }

@@ -2,12 +2,15 @@ import { type AuthzPath, DIALECTS, parseAuthzPath } from '../endpoints/dialects.
 import { gatewayReplies, type Replies } from './reply.ts';
 import { follows } from './scan-head.ts';
 
-/** A target at which a gateway asks. */
+/** The target of a gateway's request. */
 export interface GatewayTarget extends Pick<AuthzPath, 'apiId' | 'requirements'> {
   readonly replies: Replies;
 }
 
-/** Targets at which gateways ask: the last one is remembered, since a gateway sends the same again and again. */
+/**
+ * The targets of gateways' requests. Remembers the last one, because a gateway sends the same target again
+ * and again.
+ */
 export class GatewayTargets {
   readonly #replies: ReadonlyMap<unknown, Replies>;
   #bytes: Buffer = Buffer.from(' ');
@@ -17,7 +20,7 @@ export class GatewayTargets {
     this.#replies = new Map(DIALECTS.map((dialect) => [dialect, gatewayReplies(dialect.answers, withMeta)]));
   }
 
-  /** Returns the target between two places; undefined = it is none. */
+  /** Returns the target between two places; undefined = not a valid target. */
   at(bytes: Buffer, from: number, to: number): GatewayTarget | undefined {
     if (to - from === this.#bytes.length && follows(bytes, from, this.#bytes)) return this.#last;
     const path = pathOf(bytes.toString('latin1', from, to));
@@ -29,7 +32,7 @@ export class GatewayTargets {
   }
 }
 
-/** The path, where it asks for what there can be; the rest is for the reference to refuse. */
+/** Returns the path of a valid target. The reference refuses the others. */
 function pathOf(target: string): AuthzPath | undefined {
   try {
     return parseAuthzPath(target);

@@ -3,14 +3,17 @@ import { UNHANDLED } from '#shared/contract/unhandled-error.ts';
 import { readBuffer, readIntoBuffer } from '#shared/lang/read-buffer.ts';
 import type { Logger } from '#shared/process/log.ts';
 
-/** Bytes of a socket on their way to the lane. An unhandled error, which would otherwise end the process, ends the socket. */
+/**
+ * Passes the bytes of a socket to the lane. If an error is not handled, it ends the socket instead of the
+ * process.
+ */
 export class Intake {
   readonly #socket: Socket;
   readonly #take: (bytes: Buffer) => void;
   readonly #log: Pick<Logger, 'error'>;
   #isClosed = false;
 
-  /** @param take serves bytes, and keeps nothing of them but a copy */
+  /** @param take serves the bytes, and keeps at most a copy of them */
   constructor(socket: Socket, take: (bytes: Buffer) => void, log: Pick<Logger, 'error'>) {
     this.#socket = socket;
     this.#take = take;
@@ -22,13 +25,13 @@ export class Intake {
     else this.#socket.on('data', this.serve);
   }
 
-  /** From here on bytes go the way of other sockets' bytes. */
+  /** Stops serving bytes: from now on they reach the socket's listeners as usual. */
   close(): void {
     this.#isClosed = true;
     this.#socket.off('data', this.serve);
   }
 
-  /** Serves bytes that came, now or before. */
+  /** Serves bytes that arrive now or arrived earlier. */
   readonly serve = (bytes: Buffer): void => {
     try {
       this.#take(bytes);
@@ -37,13 +40,13 @@ export class Intake {
     }
   };
 
-  /** Ends this connection, and no other. */
+  /** Logs the error and ends this connection only. */
   readonly giveUp = (err: unknown): void => {
     this.#log.error({ err }, UNHANDLED);
     this.#socket.destroy();
   };
 
-  /** Reads into the shared memory. */
+  /** Serves the bytes at the start of the shared memory. */
   readonly #read = (length: number): boolean => {
     const bytes = readBuffer.subarray(0, length);
     if (this.#isClosed) return this.#socket.push(Buffer.from(bytes));

@@ -6,12 +6,12 @@ import type { LaneRequest } from './lane-request.ts';
 import type { Output } from './reply.ts';
 
 /**
- * `decided`: the request has its verdict; `undecided`: it must be looked up; `partial`: it is not here whole; `for Node`: it is
- * not common.
+ * The result of reading a request. `decided`: it has its verdict; `undecided`: it needs a look-up; `partial`:
+ * it has not completely arrived; `for Node`: it is not a common request.
  */
 export type Judgement = 'decided' | 'undecided' | 'partial' | 'for Node';
 
-/** Reads the request at `at` into `request`, and judges it where it is whole. */
+/** Reads the request at `at` into `request`, and decides it if it is complete. */
 export function judge(
   { closing, reader, options }: Lane,
   bytes: Buffer,
@@ -24,13 +24,13 @@ export function judge(
   try {
     request.verdict = options.verifier.decide(request);
   } catch {
-    // A bug of ours: the reference meets it again, and reports it.
+    // A bug in the lane: the reference meets the same error and reports it.
     return 'for Node';
   }
   return request.verdict === undefined ? 'undecided' : 'decided';
 }
 
-/** Adds the reply to a request that was decided. */
+/** Adds the reply to a decided request. */
 export function reply(
   output: Output,
   { replies, head, verdict }: LaneRequest,
@@ -41,8 +41,8 @@ export function reply(
 }
 
 /**
- * Adds the reply to a request, once it was looked up. Resolves with false on a bug of ours: the reference meets it again, and
- * reports it.
+ * Adds the reply to a request after its look-up. Resolves with false after a bug in the lane; the reference
+ * then meets the same error and reports it.
  */
 export async function replyByLookUp(
   lane: Lane,

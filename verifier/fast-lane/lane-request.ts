@@ -4,7 +4,7 @@ import type { Verdict } from '../core/verdict/verdict.ts';
 import { jsonReplies, type Replies } from './reply.ts';
 import { Head } from './scan-head.ts';
 
-/** The request that a connection is about. Each connection has one, which is filled again and again. */
+/** The current request of a connection. Each connection has one such object and reuses it. */
 export class LaneRequest implements Question {
   readonly head = new Head();
   key = '';
@@ -12,12 +12,12 @@ export class LaneRequest implements Question {
   readonly tags = undefined;
   requirements = DEFAULT_REQUIREMENTS;
   readonly isRecheck = false;
-  /** Answers in the form that its client expects. */
+  /** Answers in the form that the client expects. */
   replies: Replies = jsonReplies;
   /** True if the connection is closed after the answer. */
   isLast = false;
-  /** Bytes of the whole request; 0 = so much is not known yet. */
+  /** Length of the whole request, in bytes; 0 = not known yet. */
   length = 0;
-  /** Set by `judge` where it is decided. */
+  /** The verdict, set by `judge` if it is in memory. */
   verdict: Verdict | undefined = undefined;
 }

@@ -8,13 +8,13 @@ import type { RequestEvents } from '../http/router.ts';
 import type { Call } from './parse-call.ts';
 import type { QuestionReader } from './question-reader.ts';
 
-/** Counts of a lane. */
+/** The counts of a lane. */
 export interface LaneCounts {
-  /** Requests answered here. */
+  /** Requests that the lane answered. */
   answered: number;
-  /** Requests that Node answered, of connections that stayed. */
+  /** Requests that Node answered and whose connections stayed in the lane. */
   delegated: number;
-  /** Connections given to Node. */
+  /** Connections handed over to Node. */
   handedOver: number;
 }
 
@@ -22,30 +22,30 @@ export interface LaneCounts {
 export interface LaneOptions {
   readonly verifier: VerdictSource;
   readonly limits: HttpLimits;
-  /** undefined = gateways are not answered. */
+  /** undefined = gateways get no answer. */
   readonly authz: AuthzSettings | undefined;
-  /** Answers a connection whose request did not come in time, and closes it. */
+  /** Answers a connection whose request did not arrive in time, and closes it. */
   readonly tooSlow: (socket: Socket, requestId?: string) => void;
-  /** In proxy mode, what answers a call; then nothing else is asked here. */
+  /** Passes on a call in proxy mode; the lane then answers nothing else. */
   readonly passOn?: (call: Call, connection: ClientConnection & RequestEvents) => void;
   readonly log: Pick<Logger, 'error'>;
   readonly counts: LaneCounts;
 }
 
-/** Lane as its connections see it: what all of them share. */
+/** The part of a lane that all its connections share. */
 export interface Lane {
   readonly options: LaneOptions;
   readonly reader: QuestionReader;
-  /** Memory for requests of which only a part is here, bytes. */
+  /** Memory used by partial requests, in bytes. */
   heldBytes: number;
-  /** Requests whose body is on its way or whose look-up runs, or that are passed on. */
+  /** Requests whose body is arriving, whose look-up is running, or that are passed on. */
   inFlight: number;
-  /** Set, new requests are for Node, which answers them with `Connection: close`. */
+  /** True = new requests go to Node, which answers them with `Connection: close`. */
   readonly closing: boolean;
-  /** Lets go of a connection that is closed or Node's. */
+  /** Forgets a connection that is closed or handed over to Node. */
   forget(connection: ClientConnection): void;
 }
 
-/** Tells whether so many requests are in flight that one more is not answered here. */
+/** Returns true if the lane may not answer a further request, because REQUESTS_IN_FLIGHT_MAX is reached. */
 export const isFull = ({ inFlight, options }: Lane): boolean =>
   inFlight >= options.limits.REQUESTS_IN_FLIGHT_MAX;

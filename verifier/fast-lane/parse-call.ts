@@ -17,31 +17,31 @@ import {
   VERSION,
 } from './scan-head.ts';
 
-/** A call of the API behind this process, whole. */
+/** A complete call to the API behind this process. */
 export interface Call {
   readonly method: string;
   readonly target: string;
-  /** Names and values in turn. */
+  /** Header names and values, alternating. */
   readonly rawHeaders: readonly string[];
   readonly key: string;
-  /** The client's own, well-formed; `''` = none was sent. */
+  /** The client's own request id, if well-formed; `''` = none. */
   readonly requestId: string;
-  /** `Connection`, which may name headers that stay behind. */
+  /** `Connection`, which may name headers that are not passed on. */
   readonly connection: string | undefined;
   /** `X-Forwarded-For`. */
   readonly forwardedFor: string | undefined;
   /** True if the connection is closed after the answer. */
   readonly isLast: boolean;
-  /** A copy; null = there is none. */
+  /** A copy of the body; null = none. */
   readonly body: Buffer | null;
-  /** Bytes of all of it. */
+  /** Length of the whole call, in bytes. */
   readonly length: number;
 }
 
 /**
- * Recognises a common call at the start of `bytes`: plain, with one key, the same where it comes twice, and with a body
- * only where that is here already; `partial` = its head, as far as it is here. undefined = it is for Node to judge. Not where
- * the key may be in the query.
+ * Recognizes a common call at the start of `bytes`: plain, with one key (or the same key twice), and with a
+ * body only if the body has arrived. `partial` = the beginning of such a head. undefined = Node must read it.
+ * Do not call it if the key may be in the query.
  */
 export function parseCall(
   bytes: Buffer,
@@ -62,7 +62,8 @@ export function parseCall(
   if (body < 0) return body === PARTIAL ? 'partial' : undefined;
   if ((head.headerBits & HOST) === 0) return undefined;
   const length = body + head.length;
-  // Whoever streams a body may wait for an answer before its end: the API has to see its head now.
+  // Passes the head on without waiting: a client that streams a body may expect an answer before the body's
+  // end.
   if (length > bytes.length || head.length > SHORT_BODY_BYTES_MAX) return undefined;
   const text = bytes.toString('latin1', 0, body);
   const bearer = head.bearer > 0 && sources.includes('bearer') ? text.slice(head.bearer, head.bearerEnd) : '';
@@ -98,13 +99,13 @@ export function parseCall(
   };
 }
 
-/** A longer body is not a common call's; as much as one read brings. */
+/** Maximum length of a common call's body, as much as one read brings. */
 const SHORT_BODY_BYTES_MAX = 65_536;
 
-/** One whose end is further is not waited for. */
+/** If a target is longer, the lane does not wait for its end. */
 const TARGET_LENGTH_MAX = 2048;
 
-/** With the first byte of a target behind each. */
+/** The beginning of each request line, with the first byte of the target. */
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'].map((name) => ({
   name,
   start: Buffer.from(`${name} /`),

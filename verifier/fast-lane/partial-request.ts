@@ -2,21 +2,26 @@ import { isFull, type Lane } from './lane.ts';
 
 export const NO_BYTES = Buffer.alloc(0);
 
-/** A request of which only a part is here. */
+/** The part of a request that has arrived. */
 export class PartialRequest {
-  /** The client's own, once the head is here; `''` = none was sent. Stays until the next one begins. */
+  /**
+   * The client's own request id, once the head is complete; `''` = none. Stays until the next request begins.
+   */
   requestId = '';
   readonly #lane: Lane;
   #bytes: Buffer = NO_BYTES;
   #length = 0;
-  /** Bytes of the whole request; 0 = its head is not whole, so that nobody knows. */
+  /** Length of the whole request, in bytes; 0 = not known, because the head is incomplete. */
   #wholeLength = 0;
 
   constructor(lane: Lane) {
     this.#lane = lane;
   }
 
-  /** The longest that it may take, milliseconds: as Node counts, from its first byte or from when the connection was opened. */
+  /**
+   * Longest time that the request may take, in milliseconds. As in Node, it counts from the request's first
+   * byte or from the opening of the connection.
+   */
   get longestMs(): number {
     const { HEADERS_TIMEOUT_MS, REQUEST_TIMEOUT_MS } = this.#lane.options.limits;
     const wholeMs = REQUEST_TIMEOUT_MS || Number.POSITIVE_INFINITY;
@@ -24,9 +29,9 @@ export class PartialRequest {
   }
 
   /**
-   * Keeps a copy of what `bytes` hold from `from` on.
-   * @param wholeLength bytes of the whole request; 0 = not known yet
-   * @returns false where that would be more than may wait; then nothing is kept
+   * Keeps a copy of `bytes` from `from` on.
+   * @param wholeLength length of the whole request, in bytes; 0 = not known yet
+   * @returns false if that would exceed the memory for partial requests; nothing is then kept
    */
   begin(bytes: Buffer, from: number, wholeLength: number, requestId: string): boolean {
     const lane = this.#lane;
@@ -43,7 +48,10 @@ export class PartialRequest {
     return true;
   }
 
-  /** Adds what came; undefined = more is needed, else all of it, of which nothing is kept. */
+  /**
+   * Adds bytes. Returns the whole request once it is complete and then keeps nothing; undefined = more is
+   * needed.
+   */
   add(bytes: Buffer): Buffer | undefined {
     const length = this.#length + bytes.length;
     if (length > this.#bytes.length) return Buffer.concat([this.take(), bytes], length);
@@ -51,7 +59,7 @@ export class PartialRequest {
     return length < this.#wholeLength ? undefined : this.take();
   }
 
-  /** Returns what is here of it and keeps nothing. */
+  /** Returns the bytes so far and keeps nothing. */
   take(): Buffer {
     const bytes = this.#bytes.subarray(0, this.#length);
     if (this.#wholeLength > 0) this.#lane.inFlight--;

@@ -11,8 +11,9 @@ import {
 } from './scan-head.ts';
 
 /**
- * Bytes of the request at the start of `bytes`, its body included, of which maybe not all is here: told from its head alone,
- * where that is whole and so plain that no parser sees the end elsewhere. 0 = it is not.
+ * Returns the length of the request at the start of `bytes`, with its body, which may still be arriving. The
+ * length is read from the head alone, if the head is complete and so plain that every parser agrees on the
+ * request's end; otherwise 0.
  */
 export function plainLength(bytes: Buffer, head: Head): number {
   const start = STARTS.find((text) => follows(bytes, 0, text));
@@ -26,7 +27,10 @@ export function plainLength(bytes: Buffer, head: Head): number {
     : 0;
 }
 
-/** Methods that say nothing of the connection, and with a body only where there is a length; with a target's first byte. */
+/**
+ * Methods that do not affect the connection, and that have a body only with a length. Each with the first
+ * byte of the target.
+ */
 const STARTS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'].map((method) =>
   Buffer.from(`${method} /`),
 );

@@ -27,13 +27,13 @@ import {
   TARGET,
 } from './scan-head.ts';
 
-/** `partial`: such a request, as far as it is here. */
+/** `partial`: the beginning of a common request. */
 type Completeness = 'whole' | 'partial' | 'for Node';
 
 /**
- * Reader of the questions of a lane. Recognises common requests: exactly the shape that ordinary clients of verifyKey and
- * gateways send, where Node's parser has no second opinion. Everything else is not wrong but for Node to judge. Allocates
- * little but the texts that it reads.
+ * A reader of the questions in a lane. It recognizes only the exact form that ordinary clients of verifyKey
+ * and gateways send, which Node's parser cannot read differently. Every other request is not necessarily
+ * wrong, but goes to Node. Allocates little more than the texts that it reads.
  */
 export class QuestionReader {
   readonly #bodyBytesMax: number;
@@ -45,8 +45,8 @@ export class QuestionReader {
   ] as const;
 
   /**
-   * @param bodyBytesMax largest body, bytes
-   * @param authz undefined = gateways are not answered
+   * @param bodyBytesMax maximum length of the body, in bytes
+   * @param authz undefined = gateways get no answer
    */
   constructor(bodyBytesMax: number, authz: AuthzSettings | undefined) {
     this.#bodyBytesMax = bodyBytesMax;
@@ -81,9 +81,9 @@ export class QuestionReader {
       : 'for Node';
   }
 
-  /** Reads a GET below `/authz/` without a body and with one key, the same where it comes twice. */
+  /** Reads a GET below `/authz/` without a body and with one key, or the same key twice. */
   #readAuthz(bytes: Buffer, at: number, authz: AuthzSettings, request: LaneRequest): Completeness {
-    // Where the key may be in the query, what the gateway says of the client's target counts too.
+    // If the key may be in the query, the client's target in the gateway's headers matters too.
     if (authz.sources.includes('query')) return 'for Node';
     if (!follows(bytes, at, GET_AUTHZ)) return endsIn(bytes, at, GET_AUTHZ) ? 'partial' : 'for Node';
     const from = at + METHOD_LENGTH;
@@ -124,24 +124,27 @@ const VERSIONS = [Buffer.from('1\r\n'), Buffer.from('0\r\n')] as const;
 const VERSION_LENGTH = VERSIONS[0].length;
 const VERSION_START = Buffer.from(' HTTP/1.');
 
-/** Tells whether HTTP/1.1 or HTTP/1.0 ends the request line; `at` is behind the point. */
+/** Returns true if HTTP/1.1 or HTTP/1.0 ends the request line; `at` is the place after the point. */
 const isVersion = (bytes: Buffer, at: number) =>
   follows(bytes, at, VERSIONS[0]) || follows(bytes, at, VERSIONS[1]);
 const isPartOfVersion = (bytes: Buffer, at: number) =>
   endsIn(bytes, at, VERSIONS[0]) || endsIn(bytes, at, VERSIONS[1]);
-/** Tells whether the head just read is the last of its connection: HTTP/1.0 keeps it open only where asked to. */
+/** Returns true if the connection closes after this request. HTTP/1.0 keeps it open only on request. */
 const isLast = (bytes: Buffer, version: number, head: Head) =>
   bytes[version] === VERSIONS[0][0] ? head.closes : !head.keepsAlive;
 
-/** A generation of verifyKey, as it is read. */
+/** A generation of verifyKey, for reading. */
 interface Generation {
   /** Beginning of a request. */
   readonly line: Buffer;
-  /** True if a body may say of which API the key must be. */
+  /** True if a body may name the API to which the key must belong. */
   readonly takesApi: boolean;
   readonly questionOf: (body: Record<string, unknown>) => Question;
   readonly replies: Replies;
-  /** Ends of bodies, from the field behind the key on: an API asks the same few questions about all its keys. */
+  /**
+   * Caches the requirements by the text of the body after the key, because an API asks the same few questions
+   * about all its keys.
+   */
   readonly ends: LRUCache<string, Requirements>;
 }
 
@@ -158,7 +161,7 @@ const generationOf = (
 
 const GET_AUTHZ = Buffer.from(`GET ${AUTHZ_PREFIX}`);
 const METHOD_LENGTH = 'GET '.length;
-/** One whose end is further is not waited for. */
+/** If a target is longer, the lane does not wait for its end. */
 const TARGET_LENGTH_MAX = 2048;
 const [QUOTE, COMMA, CLOSE] = [34, 44, 125] as const;
 const REQUIRED_HEADERS = HOST | CONTENT_LENGTH | CONTENT_TYPE;
@@ -168,25 +171,25 @@ const AUTHZ_HEADERS = headersOf({
   authorization: AUTHORIZATION,
   'x-api-key': API_KEY,
   'content-length': CONTENT_LENGTH,
-  // A CORS preflight, which may be allowed without a key.
+  // Marks a CORS preflight, which may be allowed without a key.
   'access-control-request-method': FOR_NODE,
 });
 
-/** Characters that stand for themselves in a JSON string. */
+/** Characters that need no escape in a JSON string. */
 const PLAIN = bytesOf(/[ !#-[\]-~]/);
 
 const FIELD_KEY = Buffer.from('"key":');
 const FIELD_API_ID = Buffer.from('"apiId":');
 const OPEN = Buffer.from('{');
 
-/** One that is longer is not remembered. */
+/** Longest end of a body that is cached. */
 const END_LENGTH_MAX = 1024;
 
-/** Any key: the rest of a body means the same behind each. */
+/** A placeholder key: the rest of a body means the same after any key. */
 const OTHER_KEY = 'x';
 const BEFORE_END = Buffer.from(`{"key":"${OTHER_KEY}",`);
 
-/** Any other body that the reference accepts, read as the reference reads it. */
+/** Parses any other body that the reference accepts, as the reference does. */
 function parseBody(body: Buffer, { questionOf }: Generation, request: LaneRequest): boolean {
   try {
     const { key, apiId, tags, requirements } = questionOf(parseJson(body));
@@ -200,7 +203,10 @@ function parseBody(body: Buffer, { questionOf }: Generation, request: LaneReques
   }
 }
 
-/** A body as `JSON.stringify` makes it, or with single spaces as others do: no escapes, nothing but ASCII. */
+/**
+ * Scans a body in the form of `JSON.stringify`, or with single spaces between its parts: without escapes,
+ * ASCII only.
+ */
 function scanBody(
   bytes: Buffer,
   at: number,
@@ -226,7 +232,7 @@ function scanBody(
     const value = i;
     while (PLAIN[bytes[i] as number] === 1) i++;
     if (bytes[i] !== QUOTE) return false;
-    // A field that comes twice, a key of the wrong length and an apiId that breaks its rule are for the validator.
+    // The reference handles a repeated field, a key of the wrong length, and an invalid apiId.
     if (isKey) {
       if (request.key !== '' || i === value || i - value > KEY_LENGTH_MAX) return false;
       request.key = bytes.toString('latin1', value, i);
@@ -242,7 +248,10 @@ function scanBody(
   }
 }
 
-/** The requirements in the rest of a body, as the reference reads them there; undefined where it says anything else besides. */
+/**
+ * Returns the requirements in the rest of a body, as the reference reads them; undefined if the rest contains
+ * anything else.
+ */
 function requirementsAt(
   bytes: Buffer,
   at: number,

@@ -6,10 +6,10 @@ import type { GatewayAnswers } from '../endpoints/gateway-answer.ts';
 import { PROBLEM_TYPE } from '../http/problem.ts';
 import { head, JSON_LINE, refusalAsJson, refusalAsProblem } from '../http/raw-head.ts';
 
-/** Responses that wait to be written to a client; each connection has one, which is filled again and again. */
+/** Responses that wait to be written to a client. Each connection has one such object and reuses it. */
 export class Output {
   text = '';
-  /** True if each character is one byte, so that the text is sent without being read once more. */
+  /** True if every character is one byte, which makes encoding the text cheaper. */
   isAscii = true;
 
   clear(): void {
@@ -19,13 +19,14 @@ export class Output {
 }
 
 /**
- * Responses as text, written without `node:http` and byte for byte as it sends those of `verify-key.ts` and `authz.ts`.
- * `keepAliveS`: how long the connection then stays open, seconds; undefined = it is closed.
+ * Responses as text, written without `node:http` but identical byte for byte to those of `verify-key.ts` and
+ * `authz.ts`. `keepAliveS` is the number of seconds for which the connection then stays open; undefined = it
+ * is closed.
  */
 export interface Replies {
-  /** Adds the answer to a question that was decided. */
+  /** Adds the answer to a question with a verdict. */
   addVerdict(output: Output, verdict: Verdict, requestId: string, keepAliveS: number | undefined): void;
-  /** Returns the answer to one that was not. */
+  /** Returns the answer to a question without a verdict. */
   refusal(error: ApiError, requestId: string, keepAliveS: number | undefined): string;
 }
 
@@ -41,21 +42,21 @@ function addJson(
   output.text += head(200, requestId, JSON_LINE, bytes, keepAliveS) + body;
 }
 
-/** Replies to a client of verifyKey, or to anybody whose question could not be read. */
+/** Replies to a client of verifyKey, or to a request that could not be read. */
 export const jsonReplies: Replies = {
   addVerdict: (output, verdict, requestId, keepAliveS) =>
     addJson(output, verdictBody(verdict, requestId), verdict, requestId, keepAliveS),
   refusal: refusalAsJson,
 };
 
-/** Replies to a client of verifyKey in the second generation of the interface. */
+/** Replies to a client of verifyKey in v2 of the interface. */
 export const jsonRepliesV2: Replies = {
   addVerdict: (output, verdict, requestId, keepAliveS) =>
     addJson(output, verdictBodyV2(verdict, requestId), verdict, requestId, keepAliveS),
   refusal: (error, requestId, keepAliveS) => refusalAsJson(error, requestId, keepAliveS, errorBodyV2),
 };
 
-/** Replies to gateways that are answered so. ASCII throughout. */
+/** Returns the replies to gateways with these answers. They are ASCII only. */
 export function gatewayReplies(answers: GatewayAnswers, withMeta: boolean): Replies {
   return {
     addVerdict(output, verdict, requestId, keepAliveS) {

@@ -1,35 +1,38 @@
 import { requestIdFrom } from '#shared/contract/request-id.ts';
 
-/** A longer head is not a common request; well below what Node accepts. */
+/** Maximum length of a common request's head, well below Node's limit. */
 const HEAD_BYTES_MAX = 4096;
 
-/** A head that was read; each connection fills one again and again. */
+/** The contents of a head. Each connection has one such object and reuses it. */
 export class Head {
-  /** The headers that were there, as bits. */
+  /** The headers in the request, as bits. */
   headerBits = 0;
-  /** `Content-Length`; 0 where there is none. */
+  /** `Content-Length`; 0 if absent. */
   length = 0;
-  /** The wish of `Connection`. */
+  /** The content of `Connection`. */
   keepsAlive = false;
   closes = false;
-  /** Places at which the value of `Authorization: Bearer` begins and ends, and that of `X-Api-Key`; 0 = not there. */
+  /**
+   * The positions at which the values of `Authorization: Bearer` and of `X-Api-Key` begin and end; 0 =
+   * absent.
+   */
   bearer = 0;
   bearerEnd = 0;
   apiKey = 0;
   apiKeyEnd = 0;
-  /** The client's own, well-formed; `''` = none was sent. */
+  /** The client's own request id, if well-formed; `''` = none. */
   requestId = '';
 }
 
-/** In place of where a body begins: not as ordinary clients send it. */
+/** Returned instead of the body's position: ordinary clients do not send such a head. */
 const UNCOMMON = -1;
-/** Likewise: as they do, so far as it is here, but not whole. */
+/** Returned instead of the body's position: the head is common so far, but incomplete. */
 export const PARTIAL = -2;
 
 /**
- * Reads the header lines of the request at `at`, behind its first line, into `head`. Returns where the body begins, or ODD, or
- * PARTIAL, which it is only where Node would wait for more, too. Works on the bytes, which V8 reads three times as fast as
- * the characters of a string.
+ * Reads the header lines of the request at `at`, after its first line, into `head`. Returns the position of
+ * the body, or UNCOMMON, or PARTIAL; PARTIAL only if Node would wait for more, too. Reads bytes, because V8
+ * reads them three times as fast as the characters of a string.
  */
 export function scanHead(
   bytes: Buffer,
@@ -86,7 +89,7 @@ export function scanHead(
         break;
       case AUTHORIZATION:
         if (bytes[value] === SPACE || bytes[i - 1] === SPACE) return UNCOMMON;
-        // Another scheme is no key.
+        // A value with another scheme is no key.
         if (!hasName(bytes, value, BEARER)) break;
         head.bearer = value + BEARER.length;
         while (bytes[head.bearer] === SPACE) head.bearer++;
@@ -103,10 +106,13 @@ export function scanHead(
   return bytes[i + 1] !== LF || i + 2 - at > HEAD_BYTES_MAX ? UNCOMMON : i + 2;
 }
 
-/** Judges a head that ends with `bytes`. */
+/** Returns PARTIAL for a head that ends with `bytes`, or UNCOMMON if it is already too long. */
 const judgeEnd = (bytes: Buffer, at: number) => (bytes.length - at > HEAD_BYTES_MAX ? UNCOMMON : PARTIAL);
 
-/** Reads `Connection` where it names only what is known: what shall become of the connection, and what a server may ignore. */
+/**
+ * Reads a `Connection` that contains only known tokens: whether the connection stays open, and tokens that a
+ * server may ignore. Returns false for any other.
+ */
 function readConnection(bytes: Buffer, from: number, to: number, head: Head): boolean {
   for (let at = from; ; ) {
     let end = at;
@@ -115,7 +121,7 @@ function readConnection(bytes: Buffer, from: number, to: number, head: Head): bo
     if (isOneOf(KEEP_ALIVE, bytes, at, length)) head.keepsAlive = true;
     else if (isOneOf(CLOSE, bytes, at, length)) head.closes = true;
     else if (!isOneOf(IGNORED_TOKENS, bytes, at, length)) return false;
-    // One that asks for both is for Node.
+    // A request with both tokens is for Node.
     if (end >= to) return !(head.keepsAlive && head.closes);
     at = end + 1;
     while (bytes[at] === SPACE) at++;
@@ -131,15 +137,18 @@ const JSON_TYPES = [
 ].map((type) => Buffer.from(type));
 const KEEP_ALIVE = [Buffer.from('keep-alive')];
 const CLOSE = [Buffer.from('close')];
-/** An offer, and what is said of the next connection only: to answer as if it were not there is allowed. */
+/** Tokens that a server may ignore: offers, or headers about this hop only. */
 const IGNORED_TOKENS = ['te', 'upgrade', 'http2-settings'].map((token) => Buffer.from(token));
-/** The `Upgrade` that no listener here takes up. */
+/** The values of `Upgrade` that all listeners here decline. */
 const DECLINED_UPGRADES = [Buffer.from('h2c')];
 const BEARER = Buffer.from('bearer ');
 export const [CR, SPACE] = [13, 32] as const;
 const [LF, COLON, ZERO, COMMA] = [10, 58, 48, 44] as const;
 
-/** Headers that change how a request is read or answered, each a bit so that a second one is noticed. */
+/**
+ * Headers that change how a request is read or answered. Each is a bit, so that a second occurrence is
+ * noticed.
+ */
 export const [
   HOST,
   CONTENT_LENGTH,
@@ -155,10 +164,10 @@ const [OTHER_HEADER, REQUEST_ID] = [0, 256] as const;
 
 const LONGEST_NAME = 'access-control-request-method'.length;
 
-/** Names in lower case, by their length. */
+/** Header names in lower case, by their length. */
 type Headers = readonly (readonly { readonly name: Buffer; readonly header: number }[] | undefined)[];
 
-/** Lists the headers to notice, besides those that are noticed in every head. */
+/** Returns the headers to notice: `own` and those that are noticed in every head. */
 export function headersOf(own: Readonly<Record<string, number>>): Headers {
   const all = {
     ...own,
@@ -179,9 +188,9 @@ export function headersOf(own: Readonly<Record<string, number>>): Headers {
 
 const NAME = bytesOf(/[A-Za-z0-9_-]/);
 const VISIBLE = bytesOf(/[ -~]/);
-/** Characters of a request target; a fragment is not for servers. */
+/** Characters of a request target. A fragment is never sent to a server. */
 export const TARGET = bytesOf(/[!"$-~]/);
-/** Marks the ASCII bytes that match. */
+/** Returns a table that marks the ASCII bytes that match. */
 export function bytesOf(pattern: RegExp): Uint8Array {
   return Uint8Array.from({ length: 256 }, (_, byte) =>
     byte < 128 && pattern.test(String.fromCharCode(byte)) ? 1 : 0,
@@ -199,7 +208,7 @@ function headerOf(headers: Headers, bytes: Buffer, at: number, length: number): 
   return OTHER_HEADER;
 }
 
-/** Tells whether `bytes` end within `expected`, and so far have nothing else there. */
+/** Returns true if `bytes` end within `expected` and match it so far. */
 export function endsIn(bytes: Buffer, at: number, expected: Buffer): boolean {
   const length = bytes.length - at;
   if (length >= expected.length) return false;
@@ -207,7 +216,7 @@ export function endsIn(bytes: Buffer, at: number, expected: Buffer): boolean {
   return true;
 }
 
-/** Tells whether exactly `expected` is there. */
+/** Returns true if `expected` is exactly at `at`. */
 export function follows(bytes: Buffer, at: number, expected: Buffer): boolean {
   for (let i = 0; i < expected.length; i++) if (bytes[at + i] !== expected[i]) return false;
   return true;
@@ -221,13 +230,15 @@ function isOneOf(texts: readonly Buffer[], bytes: Buffer, at: number, length: nu
   return false;
 }
 
-/** Tells whether `name`, in lower case, is there in any case; `bytes` must be visible ASCII there. */
+/**
+ * Returns true if `name`, given in lower case, is at `at` in any case. `bytes` must be visible ASCII there.
+ */
 function hasName(bytes: Buffer, at: number, name: Buffer): boolean {
   for (let i = 0; i < name.length; i++) if (((bytes[at + i] as number) | 0x20) !== name[i]) return false;
   return true;
 }
 
-/** A canonical decimal of at most 7 digits; -1 for anything else. */
+/** Returns a canonical decimal of at most 7 digits; -1 for anything else. */
 function decimal(bytes: Buffer, from: number, to: number): number {
   if (to - from > 7 || (bytes[from] === ZERO && to - from > 1)) return -1;
   let value = 0;

@@ -2,35 +2,36 @@ import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { restOf } from '#shared/lang/read-buffer.ts';
 
-/** A connection of which Node's server gets one request. */
+/** A connection that gives one request to Node's server. */
 export interface Delegator {
   readonly socket: Socket;
-  /** Something came of the request, or of its answer. */
+  /** Called when a part of the request or of its answer has arrived. */
   noteProgress(): void;
-  /** All has come of both, and the connection is to stay open. */
+  /** Called when the request and its answer are complete, and the connection is to stay open. */
   takeBack(): void;
 }
 
 /**
- * A stand-in connection for Node's server: it carries exactly one request of a real connection, and its answer back.
- * Whatever else Node does to it, such as to pause or destroy it, is done to the real one.
+ * A stand-in connection for Node's server. It carries exactly one request of a real connection, and that
+ * request's answer back. Other operations of Node on it, such as pausing or destroying, act on the real
+ * connection.
  */
 export class DelegatedRequest extends Duplex {
   readonly #delegator: Delegator;
-  /** Bytes of the request that did not come yet. */
+  /** Bytes of the request that have not arrived yet. */
   #missing: number;
   #isHeld = false;
   #isAnswered = false;
   #isReturned = false;
 
-  /** @param length of the request, bytes */
+  /** @param length length of the request, in bytes */
   constructor(delegator: Delegator, length: number) {
     super({ decodeStrings: false });
     this.#delegator = delegator;
     this.#missing = length;
   }
 
-  /** True while Node wants nothing more. */
+  /** True while Node has paused reading. */
   get isHeld(): boolean {
     return this.#isHeld;
   }
@@ -39,7 +40,7 @@ export class DelegatedRequest extends Duplex {
     return this.#delegator.socket.remoteAddress;
   }
 
-  /** Carries what `bytes` hold of the request from their start on; returns how much that was. */
+  /** Passes on the bytes at the start of `bytes` that belong to the request, and returns their number. */
   carry(bytes: Buffer): number {
     const length = Math.min(this.#missing, bytes.length);
     if (length === 0) return 0;
@@ -50,15 +51,15 @@ export class DelegatedRequest extends Duplex {
     return length;
   }
 
-  /** Called when the response is closed, sent or not. */
+  /** Called when the response is closed, whether it was sent or not. */
   finishAnswer(): void {
     this.#isAnswered = true;
     this.#return();
   }
 
   /**
-   * Gives the connection back once Node has answered and keeps it open. This one's parser is thrown away, whatever it
-   * holds.
+   * Returns the connection once Node has answered and keeps the connection open. Node's parser of this
+   * stand-in is thrown away with everything in it.
    */
   #return(): void {
     if (!this.#isAnswered || this.#missing > 0 || this.destroyed || this.writableEnded) return;
@@ -68,7 +69,7 @@ export class DelegatedRequest extends Duplex {
   }
 
   override _read(): void {
-    // Data is emitted as it comes.
+    // Data is emitted as it arrives.
   }
 
   override pause(): this {
@@ -77,7 +78,7 @@ export class DelegatedRequest extends Duplex {
     return this;
   }
 
-  /** Reads on only where that undoes `pause`; else the delegator says when it reads. */
+  /** Resumes reading only after `pause`. Otherwise the delegator decides when to read. */
   override resume(): this {
     if (this.#isHeld) this.#delegator.socket.resume();
     this.#isHeld = false;
@@ -109,7 +110,7 @@ export class DelegatedRequest extends Duplex {
     callback();
   }
 
-  /** As that of a socket. */
+  /** Does the same as the method of a socket. */
   destroySoon(): void {
     if (this.writable) this.end();
     if (this.writableFinished) this.#delegator.socket.destroySoon();

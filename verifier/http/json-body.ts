@@ -6,7 +6,7 @@ const JSON_CONTENT = /^application\/json[ \t]*(?:;|$)/i;
 
 /**
  * Reads the body of a request as a JSON object. Throws ApiError: 415, 413 or 400.
- * @param bytesMax largest body, bytes
+ * @param bytesMax maximum length of the body, in bytes
  */
 export async function readJson(
   request: IncomingMessage,
@@ -29,7 +29,7 @@ export async function readJson(
   return parseJson(await read(request, bytesMax));
 }
 
-/** A body as a JSON object. Throws ApiError BAD_REQUEST; fields are for the caller to judge. */
+/** Parses a body as a JSON object. Throws ApiError BAD_REQUEST. The caller checks the fields. */
 export function parseJson(body: Buffer): Record<string, unknown> {
   if (body.length === 0) throw new ApiError('BAD_REQUEST', 'body: required, a JSON object');
   if (!isUtf8(body)) throw new ApiError('BAD_REQUEST', 'body: is not UTF-8');
@@ -55,7 +55,7 @@ function read(request: IncomingMessage, bytesMax: number): Promise<Buffer> {
       else chunks.push(chunk);
     });
     request.once('end', () => resolve(Buffer.concat(chunks)));
-    // The client has gone; this answer only ends the wait.
+    // The client has gone; the error only ends the wait.
     request.once('error', (cause) => reject(new ApiError('BAD_REQUEST', 'body: was cut off', { cause })));
   });
 }

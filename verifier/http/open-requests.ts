@@ -11,13 +11,13 @@ import { refusalAsJson, refusalAsProblem } from './raw-head.ts';
 import { answerError, LINGER_MS } from './respond.ts';
 import type { Handler, RequestEvents } from './router.ts';
 
-/** Behaviour towards each request. */
+/** The way in which a listener treats each request. */
 export interface RequestOptions {
   readonly serve: Handler;
   readonly log: Pick<Logger, 'error'>;
   /** Called for each request refused because of REQUESTS_IN_FLIGHT_MAX. */
   readonly crowded?: () => void;
-  /** True if errors are told as RFC 9457 has it, rather than in the contract's shape. */
+  /** True if errors have the form of RFC 9457 instead of the contract's. */
   readonly problems?: boolean;
 }
 
@@ -25,11 +25,11 @@ export interface RequestOptions {
 interface OpenRequest extends RequestEvents {
   readonly response: ServerResponse;
   readonly requestId: string;
-  /** True if what came behind it will be refused when it is answered. */
+  /** True if a broken request followed this one, and gets its refusal after this one's answer. */
   refused: boolean;
 }
 
-/** Requests of a listener that are not answered yet, in the order of their connections. */
+/** The requests of a listener that are not answered yet. */
 export class OpenRequests {
   readonly #options: RequestOptions;
   readonly #isFull: () => boolean;
@@ -38,7 +38,7 @@ export class OpenRequests {
   readonly #latest = new WeakMap<Duplex, OpenRequest>();
   #isClosing = false;
 
-  /** @param isFull true while more requests are in flight than may be */
+  /** @param isFull returns true while more requests are in flight than the limit */
   constructor(options: RequestOptions, isFull: () => boolean) {
     this.#options = options;
     this.#isFull = isFull;
@@ -48,7 +48,7 @@ export class OpenRequests {
     return this.#open.size;
   }
 
-  /** Tells whether nothing on this connection waits for its answer. */
+  /** Returns true if no request on this connection waits for its answer. */
   isIdle(socket: Duplex): boolean {
     return this.#latest.get(socket)?.response.closed !== false;
   }
@@ -61,7 +61,7 @@ export class OpenRequests {
     }
   }
 
-  /** Has a request answered, whatever happens. */
+  /** Serves a request, and answers it even if the handler fails. */
   serve(request: IncomingMessage, response: ServerResponse): void {
     const requestId = requestIdFrom(request.headers['x-request-id']);
     if (this.#isClosing) response.shouldKeepAlive = false;
@@ -93,20 +93,21 @@ export class OpenRequests {
     try {
       answerError(response, apiError, requestId, problems);
     } catch (err) {
-      // An error thrown here would be unhandled and end the process, with everybody's requests.
+      // An error thrown here would be unhandled and end the process, and so lose all other requests.
       log.error({ requestId, err }, UNHANDLED);
       response.destroy();
     }
   }
 
-  /** Answers what never became a request, after all that were sent before it on the same connection. */
+  /** Answers bytes that never became a request, after all earlier requests on the same connection. */
   refuse(socket: Duplex, error: ApiError, ownId = newRequestId()): void {
     const { problems = false } = this.#options;
     const last = this.#latest.get(socket);
     if (last !== undefined && !last.response.req.complete) {
       const { response, requestId } = last;
       if (response.writableFinished) return void socket.destroy();
-      // Another request's answer is half sent: ending the connection in order would make it look whole.
+      // Another request's answer is half sent. Closing the connection in order would make that answer look
+      // complete.
       if (response.headersSent && last.onClose) return void response.destroy();
       response.shouldKeepAlive = false;
       if (!response.headersSent) answerError(response, error, requestId, problems);
@@ -118,17 +119,17 @@ export class OpenRequests {
       setTimeout(() => socket.destroy(), LINGER_MS).unref();
     };
     if (last === undefined || last.response.closed) return void write();
-    // Each further read says so again.
+    // Node reports the same fault at each further read.
     if (last.refused) return;
     last.refused = true;
-    // Before Node's own listener, which ends the connection where the client has ended its side.
+    // Runs before Node's own listener, which ends the connection if the client has ended its side.
     last.response.prependOnceListener('finish', () => {
       if (last.response.shouldKeepAlive) write();
     });
   }
 }
 
-/** Checks what HTTP/1.1 asks of every request, whatever its path (RFC 9110 §10.1.1, RFC 9112 §3.2). */
+/** Checks the rules of HTTP/1.1 for every request, whatever its path (RFC 9110 §10.1.1, RFC 9112 §3.2). */
 function judgeHead({ headers, httpVersion }: IncomingMessage): void {
   if (httpVersion !== '1.1') return;
   if (headers.host === undefined) throw new ApiError('BAD_REQUEST', 'Host: required');

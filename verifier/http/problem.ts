@@ -4,8 +4,9 @@ import { STATUS_CODES } from 'node:http';
 export const PROBLEM_TYPE = 'application/problem+json';
 
 /**
- * A refusal in the form that a gateway may hand to its client as it is (RFC 9457). Says nothing of what is behind.
- * @param problem.detail for people
+ * Returns the body of a refusal in a form that a gateway may pass on to its client (RFC 9457). The body
+ * reveals nothing about what is behind the gateway.
+ * @param problem.detail text for humans
  */
 export function problemBody(problem: {
   status: number;

@@ -5,11 +5,11 @@ import { flattenString } from '#shared/lang/flatten-string.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 import { JSON_TYPE } from './respond.ts';
 
-/** Responses as text, written without `node:http` and byte for byte as it sends them. */
+/** Responses as text, written without `node:http` but identical to its responses byte for byte. */
 
 /**
- * Refusal in the contract's shape, as `respond.ts` sends it.
- * @param bodyOf makes the body: that of the generation of the interface that was asked
+ * Returns a refusal in the contract's form, as `respond.ts` sends it.
+ * @param bodyOf creates the body, in the form of v1 or v2 of the interface
  */
 export function refusalAsJson(
   error: ApiError,
@@ -22,14 +22,17 @@ export function refusalAsJson(
   return head(error.status, requestId, lines, Buffer.byteLength(body), keepAliveS) + body;
 }
 
-/** Refusal as RFC 9457 has it. ASCII throughout. */
+/** Returns a refusal in the form of RFC 9457, in ASCII only. */
 export function refusalAsProblem(error: ApiError, requestId: string, keepAliveS: number | undefined): string {
   const { status, code } = error;
   const body = problemBody({ status, code, requestId });
   return head(status, requestId, retryLine(error) + PROBLEM_LINE, body.length, keepAliveS) + body;
 }
 
-/** The lines that `node:http` adds to a head: `Date` where it has none yet, then what becomes of the connection. */
+/**
+ * Returns the lines that `node:http` adds to a head: `Date` if it is missing, then `Connection` and
+ * `Keep-Alive`.
+ */
 export function addedLines(isDated: boolean, keepAliveS: number | undefined): string {
   const { date, connection } = makeEnds(keepAliveS);
   return isDated ? connection : date + connection;
@@ -42,9 +45,9 @@ const retryLine = ({ code }: ApiError) =>
   code === 'SERVICE_UNAVAILABLE' ? `Retry-After: ${RETRY_AFTER_SECONDS}\r\n` : '';
 
 /**
- * Head of a response that has a request id and may not be cached.
- * @param lines further header lines, each with its end
- * @param keepAliveS how long the connection then stays open, seconds; undefined = it is closed
+ * Returns the head of a response that has a request id and may not be cached.
+ * @param lines further header lines, each with its line end
+ * @param keepAliveS seconds for which the connection then stays open; undefined = it is closed
  */
 export function head(
   status: number,
@@ -56,7 +59,7 @@ export function head(
   return `${STARTS[status]}${requestId}\r\nCache-Control: no-store\r\n${lines}Content-Length: ${bytes}${makeEnds(keepAliveS).both}`;
 }
 
-/** Beginnings of a response, by its status. */
+/** The beginning of a response for each status. */
 const STARTS = Object.fromEntries(
   Object.entries(STATUS_CODES).map(([status, reason]) => [
     status,
@@ -64,7 +67,10 @@ const STARTS = Object.fromEntries(
   ]),
 );
 
-/** Ends of a head: the date, and what becomes of the connection; made once a second for either of the two. */
+/**
+ * Creates the end of a head: the date, and whether the connection stays open. It is built once a second for
+ * each of the two cases.
+ */
 const endsOf = () => ({
   s: 0,
   keepAliveS: undefined as number | undefined,

@@ -2,9 +2,9 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { addedLines } from './raw-head.ts';
 
-/** Response to a client, as far as the proxy writes it. */
+/** The part of a response to a client that the proxy uses. */
 export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flushHeaders'> & {
-  /** The connection of a request for a WebSocket; else null. */
+  /** The connection of a WebSocket request; else null. */
   readonly socket: Socket | null;
   writeHead(status: number, message: string, headers: string[]): unknown;
   write(chunk: Buffer): boolean;
@@ -14,29 +14,31 @@ export type Downstream = Pick<ServerResponse, 'destroyed' | 'headersSent' | 'flu
   destroy(): unknown;
 };
 
-/** The connection of a client, as far as a raw response needs it. */
+/** The part of a client's connection that a raw response needs. */
 export interface ClientConnection {
   readonly socket: Socket;
-  /** Seconds that the connection stays open after the present response; undefined = it does not. */
+  /** Seconds for which the connection stays open after the current response; undefined = it is closed. */
   readonly keepAliveS: number | undefined;
-  /** Something was written. */
+  /** Called after each write. */
   noteProgress(): void;
-  /** All was. */
+  /** Called when the whole response is written. */
   finishAnswer(): void;
 }
 
-/** A response written without `node:http`, byte for byte as it sends those that are passed on. */
+/**
+ * A response written without `node:http`, identical byte for byte to a response that `node:http` passes on.
+ */
 export class RawResponse implements Downstream {
   headersSent = false;
   readonly socket = null;
   readonly #connection: ClientConnection;
   readonly #toHead: boolean;
-  /** Not yet written. */
+  /** The part of the head that is not written yet. */
   #head = '';
   #framing: 'none' | 'length' | 'chunked' = 'length';
   #trailers = '';
 
-  /** @param toHead whether the request was a HEAD */
+  /** @param toHead true if the request was a HEAD */
   constructor(connection: ClientConnection, toHead: boolean) {
     this.#connection = connection;
     this.#toHead = toHead;
@@ -75,7 +77,7 @@ export class RawResponse implements Downstream {
     this.#head = '';
   }
 
-  /** @returns false where the client should be waited for; then there will be a `drain` */
+  /** @returns false if the caller must wait for `drain`, because the client reads slowly */
   write(chunk: Buffer): boolean {
     const { socket } = this.#connection;
     socket.cork();
@@ -90,7 +92,7 @@ export class RawResponse implements Downstream {
     return !socket.writableNeedDrain;
   }
 
-  /** @param last what is left of the body; a text is latin1 */
+  /** @param last rest of the body; a string is Latin-1 */
   end(last: string | Buffer | undefined): void {
     if (typeof last === 'object') this.write(last);
     const body = typeof last === 'string' && this.#framing !== 'none' ? last : '';
@@ -105,7 +107,7 @@ export class RawResponse implements Downstream {
     this.#connection.finishAnswer();
   }
 
-  /** A whole response, made elsewhere. */
+  /** Sends a complete response that was built elsewhere. */
   answer(text: string): void {
     this.headersSent = true;
     this.#connection.socket.write(
@@ -132,5 +134,5 @@ function line(name: string, value: string): string {
 const HEAD_END = '\r\n\r\n';
 const DATE = 'date';
 const LENGTH = 'content-length';
-/** Characters that no header's value and no reason phrase may have; as in `node:http`. */
+/** Characters that `node:http` allows in no header value and no reason phrase. */
 const FORBIDDEN = /[^\t\x20-\x7e\x80-\xff]/;

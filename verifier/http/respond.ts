@@ -2,19 +2,20 @@ import { type ServerResponse, STATUS_CODES } from 'node:http';
 import { type ApiError, errorBody, errorBodyV2, RETRY_AFTER_SECONDS } from '#shared/contract/errors.ts';
 import { PROBLEM_TYPE, problemBody } from './problem.ts';
 
-/** The content type of all but a gateway's answers. */
+/** The content type of all answers except those to gateways. */
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
 /**
- * Time for which a connection is kept to read what a client still sends after its request was refused, milliseconds.
+ * Time for which the server reads on after it refused a request whose body is still arriving, in
+ * milliseconds.
  */
 export const LINGER_MS = 1000;
-/** Bytes of a refused body that are read and thrown away before the connection is cut. */
+/** Bytes of a refused body that the server reads and discards before it cuts the connection. */
 const LINGER_BYTES_MAX = 1_048_576;
 
 /**
- * Answers with a whole body.
- * @param type content type; undefined = there is no body
+ * Answers with a complete body.
+ * @param type content type; undefined = no body
  */
 export function answer(
   response: ServerResponse,
@@ -25,26 +26,27 @@ export function answer(
   const lingering = mayBeLong(response);
   if (lingering) response.shouldKeepAlive = false;
   if (type !== undefined) response.setHeader('Content-Type', type);
-  // The phrase too: where another head could not be written, that one's is still there.
+  // Sets the phrase too: if writing another head failed, its phrase would still be set.
   response.writeHead(status, STATUS_CODES[status] ?? '', { 'Content-Length': Buffer.byteLength(body) });
   if (!lingering) return void response.end(body);
   response.write(body);
   linger(response);
 }
 
-/** As `answer`, in JSON. */
+/** Does the same as `answer`, in JSON. */
 export function answerJson(response: ServerResponse, status: number, body: string): void {
   answer(response, status, JSON_TYPE, body);
 }
 
-/** Sets the headers that every answer of ours has. */
+/** Sets the headers of every answer from this process. */
 export function identify(response: ServerResponse, requestId: string): void {
   response.setHeader('X-Request-Id', requestId).setHeader('Cache-Control', 'no-store');
 }
 
 /**
- * An error: in the contract's shape, or for any client.
- * @param isProblem whether it is for any client, as those of `/authz/` always are: RFC 9457, without our message
+ * Answers with an error.
+ * @param isProblem true = in the form of RFC 9457 and without the message, for any client, as always below
+ * `/authz/`; false = in the contract's form
  */
 export function answerError(
   response: ServerResponse,
@@ -70,7 +72,7 @@ function errorBodyOf(
   return { type: JSON_TYPE, body: JSON.stringify(bodyOf(code, message, requestId)) };
 }
 
-/** Tells whether much may still come of a request that is being answered; a short rest is left to Node to skip. */
+/** Returns true if much of the request may still arrive. Node skips a short rest by itself. */
 function mayBeLong({ req: request }: ServerResponse): boolean {
   if (request.complete) return false;
   const { 'transfer-encoding': coding, 'content-length': length, expect } = request.headers;
@@ -78,8 +80,8 @@ function mayBeLong({ req: request }: ServerResponse): boolean {
 }
 
 /**
- * Reads on for a while before the connection is closed: closing it with unread bytes makes the kernel send a
- * reset, which can overtake the answer.
+ * Reads on for a while before the connection is closed. If a connection is closed with unread bytes, the
+ * kernel sends a reset, which can overtake the answer.
  */
 function linger(response: ServerResponse): void {
   const request = response.req;

@@ -2,8 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ApiError } from '#shared/contract/errors.ts';
 
 /**
- * Answers one request. What it throws or rejects with is answered in the contract's error shape: an ApiError as
- * itself, anything else as 500. `X-Request-Id` and `Cache-Control: no-store` are set already.
+ * A function that answers one request. If it throws or rejects, the client gets the error in the contract's
+ * form: an ApiError as such, anything else as 500. `X-Request-Id` and `Cache-Control: no-store` are already
+ * set.
  */
 export type Handler = (
   request: IncomingMessage,
@@ -15,21 +16,25 @@ export type Handler = (
 /** Callbacks that a handler may set for its request. */
 export interface RequestEvents {
   /**
-   * Called when the response is closed, sent or not. In place of a listener of its own: with two of them on `close`,
-   * nearly every response survives its scavenges, which then take 10 times as long (Node 24).
+   * Called when the response is closed, whether it was sent or not. Replaces a second listener on `close`:
+   * with two listeners nearly every response survives its scavenges, which then take 10 times as long (Node
+   * 24).
    */
   onClose: (() => void) | undefined;
 }
 
 /** The paths of a listener and their handlers. */
 export interface Routes {
-  /** By whole path, then by method: another method is 405. */
+  /** Handlers by complete path, then by method. Any other method gets 405. */
   readonly exact: Readonly<Record<string, Readonly<Record<string, Handler>>>>;
-  /** By how a path begins, whatever the method; the first that fits, where no whole path does. */
+  /**
+   * Handlers by the beginning of a path, for every method. The first match is used if no complete path
+   * matches.
+   */
   readonly below: readonly (readonly [prefix: string, handler: Handler])[];
 }
 
-/** Finds who answers a request. The query plays no part. */
+/** Creates a handler that chooses the handler of each request by its path, without the query. */
 export function createRouter({ exact, below }: Routes): Handler {
   const paths = new Map(Object.entries(exact));
   return (request, response, requestId, events) => {

@@ -10,46 +10,54 @@ import { listenUnix } from './unix-socket.ts';
 
 /** A listener of this process. */
 export interface Listener {
-  /** Resolves with the address in use, as `http://host:port`, or `https:`. Port 0 = any free one. */
+  /** Resolves with the address in use, as `http://host:port`, or `https:`. Port 0 = any free port. */
   listen(host: string, port: number): Promise<string>;
-  /** Listens on a Unix socket that every local user may use, replacing one that nobody listens on. */
+  /**
+   * Listens on a Unix socket that every local user may use. Replaces a socket on which no process listens.
+   */
   listenUnix(path: string): Promise<string>;
   /** From now on every answer says `Connection: close`. */
   drain(): void;
   /**
-   * Accepts no more connections, answers what has arrived with `Connection: close`, and resolves when every
-   * connection is closed: those still open after `graceMs` are cut.
+   * Accepts no more connections, and answers with `Connection: close` the requests that have arrived. Cuts
+   * connections that are still open after `graceMs`. Resolves when every connection is closed.
    */
   close(graceMs: number): Promise<void>;
   readonly requestsInFlight: number;
 }
 
-/** A lane as its listener sees it: it answers some requests before Node's server sees them. */
+/** A lane, which answers some requests before Node's server sees them. */
 export interface ListenerLane {
-  /** Requests that it is receiving or answering. */
+  /** Requests that the lane is receiving or answering. */
   readonly inFlight: number;
-  /** Set, it takes no new requests. */
+  /** True = the lane takes no new requests. */
   closing: boolean;
-  /** Ends the connections on which nothing waits. */
+  /** Ends the connections without an open request. */
   endIdle(): void;
 }
 
 /** Behaviour and limits of a listener. */
 export interface ListenerOptions extends RequestOptions {
   readonly limits: HttpLimits;
-  /** With it the listener speaks HTTPS. */
+  /** If present, the listener speaks HTTPS. */
   readonly certificate?: Certificate | undefined;
-  /** True if a client that ends its side gives up its request; otherwise that is answered all the same. */
+  /**
+   * True if a client that ends its side thereby aborts its request. Otherwise the request is still answered.
+   */
   readonly endIsAbort?: boolean;
   /**
-   * Chooses the requests that may take their connection over: `serve` gets them with `upgrade` true. None unless told.
+   * Returns true for requests that may take over their connection; `serve` then gets them with `upgrade`
+   * true. Default: none.
    */
   readonly mayUpgrade?: (request: IncomingMessage) => boolean;
-  /** Puts a lane in front. @param tooSlow answers a connection whose request did not come in time, and closes it */
+  /**
+   * Creates a lane in front of Node's server.
+   * @param tooSlow answers a connection whose request did not arrive in time, and closes it
+   */
   readonly lane?: (server: Server, tooSlow: (socket: Duplex, requestId?: string) => void) => ListenerLane;
 }
 
-/** HTTP on `node:http`: every rule that does not depend on what is asked. */
+/** Creates a listener on `node:http`, with every rule that is independent of the handlers. */
 export function createListener(options: ListenerOptions): Listener {
   const { limits, certificate } = options;
   const inFlight = () => requests.size + (lane?.inFlight ?? 0);
@@ -85,7 +93,8 @@ export function createListener(options: ListenerOptions): Listener {
     drain,
     async close(graceMs) {
       drain();
-      // What reached this machine before is read in the next turns of the event loop, and answered.
+      // Requests that have already reached this machine are read in the next turns of the event loop, and
+      // answered.
       for (let turn = 0; turn < 2; turn++) await new Promise(setImmediate);
       removeSocket?.();
       const closed = new Promise((resolve) => server.close(resolve));
@@ -99,7 +108,7 @@ export function createListener(options: ListenerOptions): Listener {
   };
 }
 
-/** Node's server with our limits and refusals; what it reads goes to `requests`. */
+/** Creates Node's server with the project's limits and refusals. Passes the requests on to `requests`. */
 function serverOf(options: ListenerOptions, requests: OpenRequests): Server {
   const { limits, log, certificate } = options;
   const serve = (request: IncomingMessage, response: ServerResponse) => requests.serve(request, response);
@@ -111,20 +120,21 @@ function serverOf(options: ListenerOptions, requests: OpenRequests): Server {
       keepAliveTimeout: limits.KEEP_ALIVE_TIMEOUT_MS,
       connectionsCheckingInterval: Math.min(1000, limits.HEADERS_TIMEOUT_MS / 2),
       insecureHTTPParser: false,
-      // Node would answer without our body; see `OpenRequests`.
+      // Node would answer without the contract's body; see `OpenRequests`.
       requireHostHeader: false,
-      // Behind one that is not answered it is a request like others: its answer must come after that one's.
+      // An upgrade behind an unanswered request is served like any other request, because its answer must
+      // come after the earlier one.
       shouldUpgradeCallback: (request) =>
         requests.isIdle(request.socket) && options.mayUpgrade?.(request) === true,
     },
     certificate,
     serve,
   );
-  // Emitted for a connection that could not be accepted, as when there are too many open files.
+  // Emitted if a connection could not be accepted, for example because too many files are open.
   server.on('error', (err) => server.listening && log.error({ err }, 'a connection was not accepted'));
   server.maxConnections = limits.CONNECTIONS_MAX;
   server.timeout = limits.STALL_TIMEOUT_MS;
-  // HEADER_BYTES_MAX bounds them, and a lane does not count them.
+  // HEADER_BYTES_MAX bounds the headers instead, and a lane does not count them either.
   server.maxHeadersCount = 0;
   Object.assign(server, { httpAllowHalfOpen: !options.endIsAbort });
   server.on('checkContinue', serve);
@@ -145,14 +155,17 @@ function serverOf(options: ListenerOptions, requests: OpenRequests): Server {
   return server;
 }
 
-/** Refusals that Node makes by itself, in the contract's words. */
+/** The project's errors for requests that Node itself refuses. */
 const BROKEN_REQUESTS = {
   HPE_HEADER_OVERFLOW: ['HEADERS_TOO_LARGE', 'headers: over the limit'],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ['PAYLOAD_TOO_LARGE', 'body: chunk extensions over the limit'],
   ERR_HTTP_REQUEST_TIMEOUT: ['REQUEST_TIMEOUT', 'the request did not arrive in time'],
 } as const satisfies Record<string, readonly [ErrorCode, string]>;
 
-/** A response for a request that Node has let go of, so that where it is refused its client hears why. */
+/**
+ * Creates a response for a request that Node has released. If the request is refused, the client thus learns
+ * why.
+ */
 function responseOn(request: IncomingMessage, socket: Duplex, head: Buffer): ServerResponse {
   socket.unshift(head);
   const response = new Response(request);

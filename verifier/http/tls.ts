@@ -24,7 +24,7 @@ export const tlsSettings = {
 type TlsConfig = ConfigOf<typeof tlsSettings>;
 type Pair = { readonly cert: string; readonly key: string };
 
-/** Returns what is wrong with the two files, so that a process does not start with them. */
+/** Returns the faults of the two files, so that a process with faulty files does not start. */
 export function tlsFaults(config: TlsConfig): string[] {
   const { TLS_CERT_FILE, TLS_KEY_FILE } = config;
   if (!TLS_CERT_FILE !== !TLS_KEY_FILE) return ['TLS_CERT_FILE, TLS_KEY_FILE: set both or none'];
@@ -40,9 +40,12 @@ export function tlsFaults(config: TlsConfig): string[] {
 
 /** A certificate that is read again when its files change. */
 export interface Certificate {
-  /** As it is now. */
+  /** The current pair of certificate and key. */
   readonly pair: Pair;
-  /** Hands over the pair, now and whenever it changes. New connections are to get it; those that are open keep theirs. */
+  /**
+   * Calls `use` with the pair, now and whenever the pair changes. New connections get the new pair; open
+   * connections keep theirs.
+   */
   follow(use: (pair: Pair) => void): void;
   close(): void;
 }
@@ -50,8 +53,9 @@ export interface Certificate {
 const POLL_MS = 1000;
 
 /**
- * The certificate of the configuration; undefined = there is none. Files that are no pair, as in the moment between
- * the replacement of one and of the other, leave the present one in use. Throws where they are none at the start.
+ * Follows the certificate of the configuration; returns undefined without one. If the files do not match, as
+ * between the replacement of the first and of the second, the previous pair stays in use. Throws if they do
+ * not match at the start.
  */
 export function followCertificate(
   config: TlsConfig,
@@ -78,8 +82,8 @@ export function followCertificate(
       fault = message;
     }
   };
-  // Read, not watched: notifications do not see how Kubernetes replaces a secret, by a symbolic link, and watching
-  // misses what changes before it has begun.
+  // Reads the files periodically instead of watching them. File notifications miss how Kubernetes replaces a
+  // secret (through a symbolic link), and any change made before the watch begins.
   let timer: { cancel(): void };
   const lookLater = () => {
     timer = clock.after(POLL_MS, () => {
@@ -101,9 +105,9 @@ export function followCertificate(
 }
 
 /**
- * A response that ends its connection in its turn where it is destroyed before; with Node's own the connection would
- * wait for ever. Writing after its end is ignored: with Node's own, nobody hears that error, and it would end the
- * process.
+ * A response that closes its connection in its turn if it is destroyed before; with Node's own class the
+ * connection would wait for ever. Ignores writes after the end; Node's own class would emit an unhandled
+ * error, which ends the process.
  */
 export class Response<Request extends IncomingMessage = IncomingMessage> extends ServerResponse<Request> {
   constructor(...args: ConstructorParameters<typeof ServerResponse<Request>>) {
@@ -119,13 +123,13 @@ export class Response<Request extends IncomingMessage = IncomingMessage> extends
 
 const ignore = () => undefined;
 
-/** An HTTP server, or with a certificate an HTTPS server, otherwise the same. */
+/** Creates an HTTP server, or with a certificate an HTTPS server. */
 export function createHttpServer(
   serverOptions: ServerOptions & { headersTimeout: number },
   certificate: Certificate | undefined,
   serve: RequestListener,
 ): Server {
-  // Missing from the types: requests without a body come with its end read.
+  // An option that the types lack: requests without a body arrive with their end already read.
   const options = { ...serverOptions, optimizeEmptyRequests: true, ServerResponse: Response };
   if (certificate === undefined) return createServer(options, serve);
   const handshakeTimeout = options.headersTimeout;
@@ -134,7 +138,7 @@ export function createHttpServer(
   return server;
 }
 
-/** Throws where a file cannot be read or the two do not belong together. */
+/** Throws if a file cannot be read, or if key and certificate do not match. */
 function readPair({ TLS_CERT_FILE, TLS_KEY_FILE }: TlsConfig): Pair {
   const pair = { cert: readFileSync(TLS_CERT_FILE, 'utf8'), key: readFileSync(TLS_KEY_FILE, 'utf8') };
   createSecureContext(pair);

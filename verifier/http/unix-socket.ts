@@ -5,9 +5,9 @@ import { connect, type Server } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Setting } from '#shared/process/load-config.ts';
 
-/** The longest path that a Unix socket can have on Linux, bytes. */
+/** The longest path of a Unix socket on Linux, in bytes. */
 const PATH_BYTES_MAX = 107;
-/** Of the names that we need beside it: a dot, and 48 bits in base64. */
+/** Length of the temporary names beside the socket: a dot, and 48 bits in base64. */
 const OWN_NAME_BYTES = 9;
 const DIRECTORY_BYTES_MAX = PATH_BYTES_MAX - OWN_NAME_BYTES - 1;
 
@@ -26,14 +26,14 @@ const socketPath: Setting<string> = {
 export const unixSettings = { LISTEN_UNIX: socketPath };
 
 /**
- * Listens on a Unix socket that every local user may connect to, as on loopback; who may reach it is decided by
- * its directory. A socket that a killed process left behind is replaced; one in use is an error.
+ * Listens on a Unix socket. Every local user may connect, as on loopback; restrict access through the
+ * socket's directory. Replaces a socket that a killed process left behind. Throws if the socket is in use.
  *
- * The socket is made under a name of our own and linked to `path`, which fails where something is there. So it is never
- * there before it is listened on, and libuv, which at the end unlinks the name that it was given, whosever file that has
- * become, finds nothing.
- * @returns takes the file away, if it is still ours; to be called while `server` still listens, as its inode may be
- *   another's afterwards
+ * First listens on a socket with a temporary name, then links it to `path`; the link fails if `path` exists.
+ * So `path` never exists before a process listens on it. When libuv finally unlinks the temporary name, it
+ * finds nothing, and cannot remove another process's socket.
+ * @returns a function that removes the socket file if it is still ours. Call it while `server` is still
+ * listening: afterwards the inode number may belong to another file
  */
 export async function listenUnix(server: Server, path: string): Promise<() => void> {
   const own = join(dirname(path), `.${randomBytes(6).toString('base64url')}`);
@@ -62,7 +62,7 @@ function bind(server: Server, path: string): Promise<void> {
   });
 }
 
-/** Gives the socket `own` the name `path`, too, which a dead one may have. */
+/** Links the socket `own` to `path`, after removing a dead socket there. */
 async function place(own: string, path: string): Promise<void> {
   while (!(await tryLink(own, path))) {
     if (await isTaken(own, path)) {
@@ -72,9 +72,10 @@ async function place(own: string, path: string): Promise<void> {
 }
 
 /**
- * Tells whether the file at `path` is another's; a socket of a dead process is removed. That is up to whoever has the claim to
- * that very file, lest two find it dead and the second removes what the first has put there. A claim is a name of a live
- * socket, so that one whose process died is removed in the same way.
+ * Returns true if the file at `path` belongs to a live process or is no socket; removes the socket of a dead
+ * process. Only the process with the claim to this very file may remove it. Otherwise two processes could
+ * both find the socket dead, and the second would remove the first one's new socket. A claim is a link to a
+ * live socket, so a claim of a dead process is removed in the same way.
  */
 async function isTaken(own: string, path: string): Promise<boolean> {
   const identity = await identityOf(path);
@@ -90,31 +91,31 @@ async function isTaken(own: string, path: string): Promise<boolean> {
   return false;
 }
 
-/** The name of the claim to a file. */
+/** Returns the file name of the claim to a file. */
 export function claimOn(path: string, identity: string): string {
   return join(dirname(path), `.${createHash('sha256').update(identity).digest('base64url').slice(0, 8)}`);
 }
 
-/** Identifies a file, also among those that have its inode later; undefined = there is none. */
+/** Identifies a file, even compared with a later file at the same inode; undefined = no file. */
 export async function identityOf(path: string): Promise<string | undefined> {
   const stats = await lstat(path, { bigint: true }).catch(unless('ENOENT'));
   if (stats === undefined) return undefined;
   return stats.isSocket() ? `${stats.dev} ${stats.ino} ${stats.mtimeNs}` : 'no socket';
 }
 
-/** Gives a file a second name; false where there is a file of that name. */
+/** Links a second name to a file. Returns false if that name exists. */
 async function tryLink(from: string, to: string): Promise<boolean> {
   return (await link(from, to).then(() => true, unless('EEXIST'))) === true;
 }
 
-/** Handles errors with one code; others are thrown on. */
+/** Returns an error handler that ignores errors with the code `expected` and throws all others. */
 function unless(expected: string): (error: NodeJS.ErrnoException) => undefined {
   return (error) => {
     if (error.code !== expected) throw error;
   };
 }
 
-/** Tells whether a process listens on the socket at `path`. */
+/** Returns true if a process listens on the socket at `path`. */
 function isAnswered(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = connect(path);
@@ -122,7 +123,7 @@ function isAnswered(path: string): Promise<boolean> {
       probe.destroy();
       resolve(true);
     });
-    // ENOENT: the file is gone, and the caller looks again.
+    // ENOENT: the file is gone, and the caller tries again.
     probe.once('error', ({ code }: NodeJS.ErrnoException) =>
       resolve(code !== 'ECONNREFUSED' && code !== 'ENOENT'),
     );

@@ -42,14 +42,17 @@ const settings = {
   REQUESTS_IN_FLIGHT_MAX: integer(1, 1_000_000, 'requests', 10_000).help('Most questions on their way'),
 };
 
-/** Longest answer that is read; one with all that a key may hold is far shorter. */
+/** Longest answer that the client reads. An answer with the most that a key may contain is far shorter. */
 const ANSWER_BYTES_MAX = 262_144;
-/** An idle connection is closed before the sidecar does so, by its KEEP_ALIVE_TIMEOUT_MS or a gateway's in between. */
+/**
+ * The client closes an idle connection before the sidecar (KEEP_ALIVE_TIMEOUT_MS) or a gateway in between
+ * does.
+ */
 const IDLE_MS = 4000;
 
 /**
- * A verifier that asks a sidecar. It is no member of the fence, because the sidecar is. Throws TypeError, which names every
- * wrong option.
+ * Creates a verifier that asks a sidecar. Only the sidecar is a member of the fence, not this client. Throws
+ * a TypeError that names every wrong option.
  */
 export function createClient(options: ClientOptions): KeyVerifier {
   const config = configFrom(settings, optionsObject(options, 'options'));
@@ -67,7 +70,7 @@ class SidecarClient implements KeyVerifier {
   readonly #listeners = new EventListeners();
   readonly #closing = new AbortController();
   #inFlight = 0;
-  /** True if the last question had a verdict; undefined = none was asked. */
+  /** True if the last question got a verdict; undefined = no question yet. */
   #live: boolean | undefined;
 
   constructor(config: ReturnType<typeof configFrom<typeof settings>>, clock: Clock) {
@@ -79,7 +82,7 @@ class SidecarClient implements KeyVerifier {
     this.#pool = new Pool(url?.origin ?? 'http://localhost', {
       connections: config.CONNECTIONS_MAX,
       connect: { timeout: timeoutMs, ...(socketPath ? { socketPath } : {}) },
-      // More than one question on a connection would wait for the slowest.
+      // A second question on the same connection would wait for the first.
       factory: (origin, poolOptions: Client.Options) => new Client(origin, { ...poolOptions, pipelining: 1 }),
       keepAliveTimeout: IDLE_MS,
       maxResponseSize: ANSWER_BYTES_MAX,
@@ -87,7 +90,7 @@ class SidecarClient implements KeyVerifier {
     });
   }
 
-  /** A made-up key has a verdict when the sidecar reaches Redis. */
+  /** Asks for a made-up key: this gets a verdict once the sidecar reaches Redis. */
   ready(options?: { readonly timeoutMs?: number }): Promise<void> {
     return readyWithin(options, this.#closing.signal, () =>
       this.verify(generateKey(16)).then(
@@ -123,7 +126,7 @@ class SidecarClient implements KeyVerifier {
       return verdict;
     } catch (error) {
       if (this.#closing.signal.aborted) throw closedError();
-      // The sidecar is there: what was asked is wrong for this key.
+      // The sidecar did answer: the question is wrong for this key.
       if (error instanceof WrongQuestion) throw error;
       const fault =
         error instanceof VerifierError ? error : outage(`the sidecar is out of reach: ${codeOf(error)}`);
@@ -144,7 +147,10 @@ class SidecarClient implements KeyVerifier {
     return this.#listeners.on(event, listener);
   }
 
-  /** Asks once more where a connection that was kept ended before its answer came; at worst a key with credits pays twice. */
+  /**
+   * Sends the question once more if a kept-alive connection ended before the answer came. At worst a key pays
+   * its credits twice.
+   */
   async #post(question: object, signal: AbortSignal): Promise<KeyVerdict> {
     const body = JSON.stringify(question);
     try {
@@ -182,7 +188,9 @@ class SidecarClient implements KeyVerifier {
   }
 }
 
-/** Question that the sidecar refused as none, such as a rate limit that the key does not have. */
+/**
+ * A question that the sidecar refused with BAD_REQUEST, for example a rate limit that the key does not have.
+ */
 class WrongQuestion extends TypeError {}
 
 function wrongQuestion(text: string): WrongQuestion | undefined {

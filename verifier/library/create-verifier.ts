@@ -49,8 +49,9 @@ export type {
 export { VerifierError } from './key-verifier.ts';
 
 /**
- * A verifier in this process: the core of the verifier process, under the same promises. It is a member of the fence, so
- * that a change waits for it; `close` takes it out. Throws TypeError, which names every wrong option.
+ * Creates a verifier in this process, with the same core and the same promises as the verifier process. It is
+ * a member of the fence, so changes wait for it; `close` removes it. Throws a TypeError that names every
+ * wrong option.
  */
 export function createVerifier(options: VerifierOptions): LocalKeyVerifier {
   return new LocalVerifier(options, systemClock);
@@ -59,7 +60,7 @@ export function createVerifier(options: VerifierOptions): LocalKeyVerifier {
 class LocalVerifier implements LocalKeyVerifier {
   readonly #engine: Engine;
   readonly #metrics = new Metrics();
-  /** The engine's, counted. */
+  /** The engine's verifier, with metrics around it. */
   readonly #verifier: VerdictSource;
   readonly #unregister: (() => void)[] = [];
   readonly #registries = new WeakSet<MetricsRegistry>();
@@ -152,7 +153,7 @@ class LocalVerifier implements LocalKeyVerifier {
     }
   }
 
-  /** Tells the application before the log. */
+  /** Adds the application's listeners, which are notified before the log is written. */
   #withListeners(apiId: string, events: FollowerEvents): FollowerEvents {
     return {
       ...events,

@@ -3,7 +3,7 @@ import type { HostLogger } from './key-verifier.ts';
 
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 
-/** The logger that the engine gets: it says nothing, or says it to the application's. */
+/** Creates the engine's logger, which writes to the application's logger, or nowhere without one. */
 export function engineLog(host: HostLogger | undefined): Logger {
   const to = (level: (typeof LEVELS)[number]) => {
     return (fields: unknown, message?: unknown) => {
@@ -15,7 +15,7 @@ export function engineLog(host: HostLogger | undefined): Logger {
   return { trace: debug, debug, info, warn, error, fatal: error };
 }
 
-/** Returns what is wrong with a logger; undefined = nothing. */
+/** Returns the fault of an application's logger; undefined = none. */
 export function logFault(log: unknown): string | undefined {
   const methods = Object(log) as Record<string, unknown>;
   return log === undefined || LEVELS.every((level) => typeof methods[level] === 'function')
@@ -23,7 +23,10 @@ export function logFault(log: unknown): string | undefined {
     : `log: must have the methods ${LEVELS.join(', ')}`;
 }
 
-/** Fields with errors as plain facts. The Redis command that ioredis attaches to one stays here: AUTH has a password. */
+/**
+ * Returns the fields with each error as a plain object. Leaves out the Redis command that ioredis attaches to
+ * an error: AUTH contains a password.
+ */
 function withoutCommands(fields: unknown): object {
   const entries = Object.entries(Object(fields) as object);
   return Object.fromEntries(

@@ -1,146 +1,175 @@
-// By its path, which applications' compilers find too.
+// A relative path, because the compilers of applications must find it too.
 import type { RefusalCode, SilentCode } from '../../shared/contract/verdict-codes.ts';
 
-/** A decision on a key, as `keys.verifyKey` answers it. */
+/** A verdict on a key, as in the response of `keys.verifyKey`. */
 export type KeyVerdict = ValidKey | RefusedKey | UnknownKey;
 
-/** The facts of a key that a verdict shows. */
+/** The data of a key that a verdict shows. */
 export interface KnownKey {
   readonly keyId: string;
   readonly apiId: string;
-  /** Any JSON object that was set on the key; `{}` where none was. */
+  /** The JSON object that was set on the key; `{}` if none was set. */
   readonly meta: Readonly<Record<string, unknown>>;
   readonly name?: string;
-  /** The owner in the caller's own system. */
+  /** The customer's id in the caller's own system. */
   readonly externalId?: string;
   /** The same as `externalId`. */
   readonly ownerId?: string;
   readonly environment?: string;
-  /** Names of what the key may do, by itself and by its roles; absent = nothing was said of it. */
+  /**
+   * Names of the key's effective permissions: its own, and those of its roles. Absent = none were ever set.
+   */
   readonly permissions?: readonly string[];
-  /** Names of its roles; absent = it has none. */
+  /** Names of the key's roles; absent = none. */
   readonly roles?: readonly string[];
-  /** Identity of its owner; absent = there is none. */
+  /** The customer's identity; absent = none. */
   readonly identity?: { readonly id: string; readonly externalId: string; readonly meta: object };
   /** Unix milliseconds from which on the key is refused; absent = never. */
   readonly expires?: number;
-  /** Credits left after this; absent = as many as are asked for, or the key was refused for something else. */
+  /** Credits left after this question. Absent = unlimited, or the key was refused for another reason. */
   readonly remaining?: number;
-  /** The limit that refuses the key, else the default one; absent = the key has none, or was refused for something else. */
+  /**
+   * The limit that refuses the key, or else the default limit. Absent = the key has no limit, or was refused
+   * for another reason.
+   */
   readonly ratelimit?: { readonly limit: number; readonly remaining: number; readonly reset: number };
-  /** All limits that the request was about. */
+  /** All limits that the question named or that always apply. */
   readonly ratelimits?: readonly LimitState[];
 }
 
-/** A rate limit after a verification. */
+/** The state of a rate limit after a verification. */
 export interface LimitState {
-  /** The one that is obeyed always is `default`. */
+  /** The limit that always applies is named `default`. */
   readonly name: string;
   readonly limit: number;
-  /** Length of its windows, milliseconds. */
+  /** Length of the limit's windows, in milliseconds. */
   readonly duration: number;
   readonly remaining: number;
-  /** When the present window ends, Unix milliseconds. */
+  /** End of the current window, in Unix milliseconds. */
   readonly reset: number;
-  /** True if it is why the key was refused. */
+  /** True if this limit is the reason why the key was refused. */
   readonly exceeded: boolean;
 }
 
-/** The only verdict that lets a caller pass. */
+/** The only verdict that allows a request. */
 export interface ValidKey extends KnownKey {
   readonly valid: true;
   readonly code: 'VALID';
   readonly enabled: true;
 }
 
-/** A known key that is refused. */
+/** A verdict that refuses a known key. */
 export interface RefusedKey extends KnownKey {
   readonly valid: false;
   readonly code: RefusalCode;
   readonly enabled: boolean;
 }
 
-/** FORBIDDEN: a key of another API. NOT_FOUND: no key has this secret. */
+/**
+ * A verdict without data of a key. FORBIDDEN: the key belongs to another API. NOT_FOUND: no key has this
+ * secret.
+ */
 export interface UnknownKey {
   readonly valid: false;
   readonly code: SilentCode;
 }
 
-/** Permissions that a key must have: one, all or any of several, or a text such as `a AND (b OR c)`. */
+/** Permissions that a key must have: one name, all or any of several, or a text such as `a AND (b OR c)`. */
 export type PermissionQuery =
   | string
   | { readonly and: readonly PermissionQuery[] }
   | { readonly or: readonly PermissionQuery[] };
 
-/** The rest of a question about a key. */
+/** The optional parts of a question about a key. */
 export interface QuestionOptions {
-  /** The API that the key must be of; left out = any that the verifier answers for. */
+  /** The API to which the key must belong; default: any API that the verifier answers for. */
   readonly apiId?: string;
-  /** Names to count the verdict by besides its key, at most 10 of 1..128 characters; `apis.getVerifications` tells the counts. */
+  /**
+   * Names under which to count the verdict besides its key: at most 10, each of 1..128 characters.
+   * `apis.getVerifications` returns the counts.
+   */
   readonly tags?: readonly string[];
-  /** Credits that the request costs, where the key has any; 1 where it is left out, 0 only looks. */
+  /** Credits that the request costs, if the key has credits. Default 1; 0 checks without spending. */
   readonly remaining?: { readonly cost?: number };
-  /** Rate limits that the request is about besides the default one, which may be named to give it another cost; at most 8. */
+  /** Rate limits to apply besides the default limit, at most 8. Name the default limit to change its cost. */
   readonly ratelimits?: readonly AskedRateLimit[];
-  /** Permissions that the key must have; where it lacks one the verdict is INSUFFICIENT_PERMISSIONS. */
+  /** Permissions that the key must have. If it lacks one, the verdict is INSUFFICIENT_PERMISSIONS. */
   readonly permissions?: PermissionQuery;
 }
 
-/** A rate limit that a question is about: one of the key's, or with `limit` and `duration` one that the question brings. */
+/**
+ * A rate limit in a question: a limit of the key, or with `limit` and `duration` a limit that the question
+ * defines.
+ */
 export interface AskedRateLimit {
   readonly name: string;
-  /** Number that the request takes of it; 1 where it is left out, 0 only looks. */
+  /** Amount that the request takes from the limit. Default 1; 0 checks without taking. */
   readonly cost?: number;
   readonly limit?: number;
-  /** Length of its windows, milliseconds. */
+  /** Length of the limit's windows, in milliseconds. */
   readonly duration?: number;
 }
 
-/** The events of a verifier, and what a listener is told. */
+/** The events of a verifier, with the argument that a listener gets. */
 export interface VerifierEvents {
-  /** An API is in sync, from here on answered from memory. Of a client: the sidecar gave a verdict. */
+  /**
+   * The verifier is in sync with an API and from now on answers from memory. For a client: the sidecar gave a
+   * verdict.
+   */
   live: { readonly apiId?: string };
   /**
-   * Out of sync with Redis: everything known of the API was forgotten, and is being read anew. Of a client: the sidecar
-   * gave no verdict.
+   * The verifier is out of sync with Redis; it forgot everything about the API and is reading it anew. For a
+   * client: the sidecar gave no verdict.
    */
   dropped: { readonly apiId?: string; readonly reason: string };
 }
 
-/** Answers "is this key good?": in this process (`createVerifier`), or by way of a sidecar (`createClient`). */
+/** A verifier of keys: in this process (`createVerifier`), or through a sidecar (`createClient`). */
 export interface KeyVerifier {
   /**
-   * Resolves when verdicts can be given. Rejects with `VerifierError` after `timeoutMs`, 10,000 where it is left out; the
-   * verifier goes on trying, and `ready` may be called again.
+   * Resolves when the verifier can give verdicts. Rejects with `VerifierError` after `timeoutMs` (default
+   * 10,000). The verifier then goes on trying, and `ready` may be called again.
    */
   ready(options?: { readonly timeoutMs?: number }): Promise<void>;
-  /** The verdict on a key. Rejects with `VerifierError` when none can be had: then the caller must refuse. */
+  /**
+   * Resolves with the verdict on a key. Rejects with `VerifierError` if there can be no verdict; the caller
+   * must then refuse the request.
+   */
   verify(key: string, options?: QuestionOptions): Promise<KeyVerdict>;
-  /** The same at once, where memory may tell at this very instant; undefined = ask `verify`. A client's memory is empty. */
+  /**
+   * Returns the verdict synchronously if it is in memory; undefined = call `verify`. A client has no memory,
+   * so it always returns undefined.
+   */
   decide(key: string, options?: QuestionOptions): KeyVerdict | undefined;
-  /** Ends: what waits is rejected, and no change of a key waits for this verifier any more. */
+  /**
+   * Closes the verifier: rejects waiting questions, and leaves the fence so that no change waits for this
+   * verifier.
+   */
   close(): Promise<void>;
-  /** Calls `listener` at each event from now on, until the function that this returns is called. */
+  /** Calls `listener` at each event, until the returned function is called. */
   on<E extends keyof VerifierEvents>(event: E, listener: (event: VerifierEvents[E]) => void): () => void;
 }
 
-/** A registry of prom-client: what is needed of one, whichever version it is. */
+/** The part of prom-client's registry that is used here, the same in all its versions. */
 export interface MetricsRegistry {
   registerMetric(metric: { get(): Promise<unknown> }): void;
 }
 
-/** A verifier in this process, which has metrics of its own: those of a verifier process, but for its HTTP server's. */
+/** A verifier in this process. It has the metrics of a verifier process, except those of the HTTP server. */
 export interface LocalKeyVerifier extends KeyVerifier {
-  /** Its metrics in the text form of Prometheus. */
+  /** Returns the verifier's metrics in the text format of Prometheus. */
   metrics(): Promise<string>;
   /**
-   * Shows its metrics in a registry of the application until it is closed, with the label `verifier`: 1 for the first that is
-   * shown there, 2 for the second. Once for each registry.
+   * Adds the verifier's metrics to a registry of the application, until `close`. The label `verifier` is 1
+   * for the first verifier in that registry, 2 for the second. Call it once per registry.
    */
   registerMetrics(registry: MetricsRegistry): void;
 }
 
-/** Nothing was decided: Redis or the sidecar is out of reach, not in sync or overloaded, or the verifier was closed. */
+/**
+ * Thrown if there is no verdict: Redis or the sidecar is out of reach, not in sync or overloaded, or the
+ * verifier was closed.
+ */
 export class VerifierError extends Error {
   readonly code: 'SERVICE_UNAVAILABLE' | 'CLOSED';
   /** Seconds after which to try again. */
@@ -153,7 +182,7 @@ export class VerifierError extends Error {
   }
 }
 
-/** A logger of the application, such as pino's. Fields never hold a key. */
+/** A logger of the application, such as pino's. Fields never contain a secret. */
 export interface HostLogger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -161,9 +190,11 @@ export interface HostLogger {
   error(fields: object, message: string): void;
 }
 
-/** Redis, as the settings `REDIS_…` of a verifier process say it. */
+/** The connection to Redis, as in the settings `REDIS_…` of a verifier process. */
 export interface RedisConnectionOptions {
-  /** `redis://`, `rediss://` or `unix://`; several addresses of sentinels or seed nodes, separated by commas. */
+  /**
+   * `redis://`, `rediss://` or `unix://`. Separate several addresses, of sentinels or seed nodes, by commas.
+   */
   readonly url: string;
   readonly mode?: 'single' | 'sentinel' | 'cluster';
   readonly sentinelName?: string;
@@ -176,11 +207,14 @@ export interface RedisConnectionOptions {
   readonly commandTimeoutMs?: number;
 }
 
-/** The settings of a verifier process, with its defaults, limits and units: `cacheKeysMax` is CACHE_KEYS_MAX. */
+/**
+ * The settings of a verifier process, with the same defaults, limits and units: `cacheKeysMax` is
+ * CACHE_KEYS_MAX.
+ */
 export interface VerifierOptions {
-  /** Its URL, or all of it. */
+  /** URL of Redis, or all its settings. */
   readonly redis: string | RedisConnectionOptions;
-  /** The APIs whose keys are answered for; left out = every API. */
+  /** The APIs whose keys the verifier answers for; default: every API. */
   readonly apiIds?: readonly string[];
   readonly cacheKeysMax?: number;
   readonly unknownKeysMax?: number;
@@ -199,20 +233,23 @@ export interface VerifierOptions {
   readonly usageTagsMax?: number;
   readonly usageTagsHeldMax?: number;
   readonly creditsSliceMs?: number;
-  /** Nothing is logged without one. */
+  /** Default: the verifier logs nothing. */
   readonly log?: HostLogger;
 }
 
-/** The way to a sidecar: one of `url` and `unixSocket`. */
+/** The connection to a sidecar: give either `url` or `unixSocket`. */
 export interface ClientOptions {
   /** Address of the sidecar, `http://` or `https://`. */
   readonly url?: string;
   /** The sidecar's LISTEN_UNIX. */
   readonly unixSocket?: string;
-  /** Longest wait for an answer, 1..60,000 milliseconds; 1,000 where it is left out. */
+  /** Longest wait for an answer, 1..60,000 milliseconds; default 1,000. */
   readonly timeoutMs?: number;
-  /** Most connections to the sidecar, 1..10,000; 100 where it is left out. */
+  /** Maximum number of connections to the sidecar, 1..10,000; default 100. */
   readonly connectionsMax?: number;
-  /** Most questions on their way, 1..1,000,000; more are rejected at once. 10,000 where it is left out. */
+  /**
+   * Maximum number of unanswered questions, 1..1,000,000; default 10,000. Further questions are rejected
+   * immediately.
+   */
   readonly requestsInFlightMax?: number;
 }

@@ -10,15 +10,15 @@ import { readQuery } from '../core/permissions.ts';
 
 type OptionsObject = Readonly<Record<string, unknown>>;
 
-/** The name of a setting in code: `cacheKeysMax` of CACHE_KEYS_MAX. */
+/** Returns the name of a setting in code: `cacheKeysMax` for CACHE_KEYS_MAX. */
 export const camelCase = (name: string) =>
   name.toLowerCase().replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 
 /**
- * Reads settings from options in code: the same defaults, limits and units, under names in camel case. Throws TypeError with
- * every fault; never a value of a secret.
- * @param prefix of the settings' names, which the options' lack
- * @param place what the options are called, for messages
+ * Reads settings from options in code, with the same defaults, limits and units, under names in camel case.
+ * Throws a TypeError that lists all faults, and never contains the value of a secret.
+ * @param prefix prefix of the settings' names that the options' names lack
+ * @param place name of the options object, for messages
  */
 export function configFrom<S extends Settings>(
   settings: S,
@@ -36,7 +36,7 @@ export function configFrom<S extends Settings>(
     const value = options[option];
     if (value === undefined) continue;
     const kind = kindOf(setting);
-    // An empty text would stand for the default.
+    // An empty text would select the default.
     if (typeof value !== kind || value === '')
       faults.push(
         `${place}${option}: must be a ${kind}${kind === 'string' ? ' that is not empty' : ''} (${setting.rule})`,
@@ -57,32 +57,32 @@ export function configFrom<S extends Settings>(
   }
 }
 
-/** The kind of value that a setting is in code; texts are what is parsed by a rule of its own. */
+/** Returns the type of a setting's value in code. A value that the setting parses itself is a string. */
 function kindOf({ parse, default: byDefault, secret }: Setting<unknown>): 'number' | 'boolean' | 'string' {
   const kind = secret || byDefault === undefined ? 'string' : typeof parse(byDefault);
   return kind === 'number' || kind === 'boolean' ? kind : 'string';
 }
 
-/** An error that names every wrong option. */
+/** Returns an error that names every wrong option. */
 export function wrongOptions(faults: readonly string[]): TypeError {
   return new TypeError(`wrong options:\n${faults.map((fault) => `  ${fault}`).join('\n')}`);
 }
 
-/** Throws TypeError where that is no object of options. */
+/** Throws a TypeError if `value` is not an object. */
 export function optionsObject(value: unknown, place: string): OptionsObject {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw wrongOptions([`${place}: must be an object`]);
   return value as OptionsObject;
 }
 
-/** Returns what is wrong with an API's id; undefined = nothing. */
+/** Returns the fault of an API's id; undefined = none. */
 export function apiIdFault(apiId: unknown, place: string): string | undefined {
   return typeof apiId === 'string' && API_ID.test(apiId)
     ? undefined
     : `${place}: must match ${API_ID.source}`;
 }
 
-/** Says what is wrong with a query of permissions; undefined = nothing. */
+/** Returns the fault of a permission query; undefined = none. */
 export function permissionsFault(query: unknown, place: string): string | undefined {
   const read = readQuery(query);
   return 'fault' in read ? `${place}: ${read.fault}` : undefined;

@@ -3,18 +3,18 @@ import { KEY_LENGTH_MAX, type Question, readOptions } from '../core/question/que
 import { REQUIREMENT_OPTIONS } from '../core/question/requirements.ts';
 import type { QuestionOptions } from './key-verifier.ts';
 
-/** Tells whether a text can be a key at all; what cannot is an unknown key, as verifyKey takes none such. */
+/** Returns true if a text may be a secret. Any other text is an unknown key, because verifyKey refuses it. */
 export function mayBeKey(key: string): boolean {
-  // A lone half of a surrogate pair would be hashed as another character.
+  // A lone half of a surrogate pair would have the same hash as another character.
   return key.length > 0 && key.length <= KEY_LENGTH_MAX && key.isWellFormed();
 }
 
-/** A question but for its key. */
+/** A question without its key. */
 export type KeylessQuestion = Omit<Question, 'key'>;
 
 const DEFAULT: KeylessQuestion = Object.freeze(read({}));
 
-/** Options that were read once, for one who asks with the same ones each time. */
+/** Options that were parsed once, for a caller who uses the same options for every question. */
 class FixedOptions {
   readonly #read: KeylessQuestion;
 
@@ -28,14 +28,17 @@ class FixedOptions {
 }
 
 /**
- * The same options, which nobody can change and which cost nothing to read again. Throws TypeError where they are wrong.
- * @param isRecheck whether they ask about a request that was answered before, as far as a verifier knows the difference
+ * Returns a frozen copy of the options that is not parsed again. Throws a TypeError if the options are wrong.
+ * @param isRecheck true if the questions are about a request that already got a verdict; a client ignores it
  */
 export function fixedOptions(options: QuestionOptions, isRecheck = false): QuestionOptions {
   return Object.freeze(Object.assign(new FixedOptions(options, isRecheck), options));
 }
 
-/** Reads what is asked about a key. Throws TypeError where the question is wrong in itself, which is the caller's mistake. */
+/**
+ * Parses the options of a question. Throws a TypeError if the question is wrong in itself, which is the
+ * caller's mistake.
+ */
 export function readQuestionOptions(key: unknown, options: QuestionOptions | undefined): KeylessQuestion {
   if (typeof key !== 'string') throw new TypeError('key: must be a string');
   if (options === undefined) return DEFAULT;
@@ -44,7 +47,7 @@ export function readQuestionOptions(key: unknown, options: QuestionOptions | und
 }
 
 function read(options: QuestionOptions): KeylessQuestion {
-  // One that is there and undefined is a mistake, which would let the keys of any API pass.
+  // An `apiId` that is present but undefined is a mistake, and would accept the keys of any API.
   if ('apiId' in options && options.apiId === undefined)
     throw new TypeError(`apiId: must match ${API_ID.source}; leave it out for any API`);
   for (const name of REQUIREMENT_OPTIONS)

@@ -7,8 +7,9 @@ const READY_TIMEOUT_MS = 10_000;
 const READY_TIMEOUT_MS_MAX = 86_400_000;
 
 /**
- * Resolves when nothing is missing any more; rejects with VerifierError after `options.timeoutMs`, or when `closing`.
- * @param missing what traffic has to wait for; undefined = nothing
+ * Resolves when nothing is missing any more. Rejects with VerifierError after `options.timeoutMs`, or when
+ * `closing` aborts.
+ * @param missing returns the reason why traffic has to wait; undefined = none
  */
 export async function readyWithin(
   options: { readonly timeoutMs?: number } | undefined,
@@ -40,7 +41,7 @@ export async function readyWithin(
   }
 }
 
-/** Resolves with what `work` does, or with `instead` where the signal comes first. */
+/** Settles as `work` does, or resolves with `instead` if the signal aborts first. */
 async function untilAborted<T>(work: Promise<T>, signal: AbortSignal, instead: T): Promise<T> {
   const { promise, resolve, reject } = Promise.withResolvers<T>();
   const stop = () => resolve(instead);

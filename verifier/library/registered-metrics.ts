@@ -1,7 +1,7 @@
 import type { Registry } from 'prom-client';
 import type { MetricsRegistry } from './key-verifier.ts';
 
-/** Verifiers that an application's registry shows, by their numbers, and the metrics for all of them. */
+/** The verifiers in one registry of the application, by number, and their common metrics. */
 interface RegistryEntry {
   readonly verifiers: Map<number, Registry>;
   readonly metrics: readonly SharedMetric[];
@@ -12,12 +12,13 @@ type OwnMetric = ReturnType<Registry['getMetricsAsArray']>[number];
 const entries = new WeakMap<MetricsRegistry, RegistryEntry>();
 
 /**
- * Shows a verifier's own metrics in a registry of the application, with the label `verifier`: 1, or the next number that is
- * free. Throws what the registry throws, as where a metric of another has such a name. Returns what takes them out again.
+ * Adds a verifier's metrics to a registry of the application. The label `verifier` is the lowest free number.
+ * Throws the registry's own errors, for example if another metric has the same name. Returns a function that
+ * removes the verifier's metrics.
  */
 export function registerMetrics(own: Registry, registry: MetricsRegistry): () => void {
   const entry = entries.get(registry) ?? metricsLike(own);
-  // Once more each time: the application may have cleared it.
+  // Registers them again each time, because the application may have cleared the registry.
   for (const metric of entry.metrics) registry.registerMetric(metric);
   entries.set(registry, entry);
   const { verifiers } = entry;
@@ -33,9 +34,12 @@ function metricsLike(own: Registry): RegistryEntry {
   return { verifiers, metrics };
 }
 
-/** A metric of all verifiers in a registry, in the form that prom-client asks of one, whichever version it is. */
+/**
+ * One metric with the values of all verifiers in a registry, in the form that every version of prom-client
+ * accepts.
+ */
 class SharedMetric {
-  /** Changed by a registry of OpenMetrics, which writes the end of a counter's name itself. */
+  /** Writable, because an OpenMetrics registry changes the suffix of a counter's name. */
   name: string;
   readonly help: string;
   readonly type: OwnMetric['type'];
@@ -62,6 +66,6 @@ class SharedMetric {
   }
 
   reset(): void {
-    // What a verifier has counted is not forgotten because the application's counters are.
+    // Does nothing: resetting the application's counters must not reset the verifiers'.
   }
 }

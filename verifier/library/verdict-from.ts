@@ -3,7 +3,8 @@ import { REQUIRED_TYPES } from '../core/verdict/verdict-fields.ts';
 import type { KeyVerdict } from './key-verifier.ts';
 
 /**
- * Reads a verifyKey response. undefined = it is none, or one that a later version may give: then nothing is known of the key.
+ * Parses a verifyKey response. Returns undefined if the text is no verdict, or one that only a later version
+ * knows; it then says nothing about the key.
  */
 export function verdictFrom(text: string): KeyVerdict | undefined {
   const body = parseJson(text);

@@ -8,13 +8,13 @@ import type { Verdict, VerdictSource } from '../core/verdict/verdict.ts';
 import { LookupGivenUp } from '../core/verifier.ts';
 
 const DROP_REASONS: readonly DropReason[] = ['noreg', 'trimmed', 'diverged', 'hole', 'nonce', 'damaged'];
-/** Verdicts that refuse a known key, as a list to read. */
+/** The codes of verdicts that refuse a known key, as a readable list. */
 const REFUSAL_CODES = codesWhere(({ status, usage }) => status !== 200 && usage !== undefined).join(', ');
 const UNDECIDED_REASONS = ['crowded', 'shed', 'slow', 'redis'] as const;
 
 /**
- * Metrics of what happens: verdicts, look-ups and the events of followers. Verdicts are plain numbers on the hot path, which a
- * scrape turns into series. What is read only at a scrape is in state-metrics.ts.
+ * The metrics of events: verdicts, look-ups and what followers report. On the hot path verdicts are plain
+ * numbers; a scrape turns them into series. Metrics that are only read at a scrape are in state-metrics.ts.
  */
 export class Metrics {
   readonly registry = new Registry();
@@ -57,7 +57,7 @@ export class Metrics {
     );
 
   constructor() {
-    // A series must be there before its first event, or a rate misses that one.
+    // A series must exist before its first event, or a rate misses that event.
     for (const outcome of ['decided', 'undecided']) this.#lookups.zero({ outcome });
     const verdicts = this.#verdicts;
     new Counter({
@@ -74,7 +74,7 @@ export class Metrics {
     });
   }
 
-  /** Verdicts since the start, by where they came from and by what they were. */
+  /** The verdicts since the start, by source and by code. */
   get verdictTotals() {
     const { memory, redis } = this.#verdicts;
     const sum = (counts: VerdictCounts) => Object.values(counts).reduce((a, b) => a + b);
@@ -84,16 +84,19 @@ export class Metrics {
     };
   }
 
-  /** A request was refused because there were too many. */
+  /** Counts a request that was refused because there were too many. */
   readonly crowded = (): void => this.#undecided.inc({ reason: 'crowded' });
 
-  /** Counts a verdict that was clear without asking. */
+  /** Counts a verdict that needed no question to the verifier. */
   countVerdict(verdict: Verdict): Verdict {
     this.#verdicts.memory[verdict.code]++;
     return verdict;
   }
 
-  /** Counts the verdicts of a decider, and the waits for its look-ups; those of a recheck were counted before. */
+  /**
+   * Returns a verdict source that counts verdicts and look-up times. It does not count rechecks, because
+   * their requests were already counted.
+   */
   count(verifier: VerdictSource, clock: Clock): VerdictSource {
     const { memory, redis } = this.#verdicts;
     const undecided = this.#undecided;
@@ -116,7 +119,7 @@ export class Metrics {
             return verdict;
           },
           (error) => {
-            // The question was wrong: asked again, it is refused again.
+            // The question itself was wrong, and would be refused again.
             if (error instanceof ApiError && error.code === 'BAD_REQUEST') throw error;
             undecided.inc({ reason: error instanceof LookupGivenUp ? error.reason : 'redis' });
             undecidedWait.observe(seconds());
@@ -127,7 +130,7 @@ export class Metrics {
     };
   }
 
-  /** Counts events before they are passed on. */
+  /** Counts events before it passes them on. */
   followerEvents(events: FollowerEvents): FollowerEvents {
     return {
       live: (position, leaseMs) => events.live(position, leaseMs),

@@ -2,7 +2,7 @@ import type { Registry } from 'prom-client';
 import { metricMakers } from '#shared/process/process-metrics.ts';
 import type { LaneCounts } from '../fast-lane/lane.ts';
 
-/** Metrics of the server that is asked over HTTP; they are read when somebody scrapes. */
+/** Registers the metrics of the HTTP server, which are read at each scrape. */
 export function watchServer(
   registry: Registry,
   server: { readonly requestsInFlight: number; readonly lane: Readonly<LaneCounts> },

@@ -6,15 +6,15 @@ import type { Follower } from '../core/following/follower.ts';
 import type { Verifier } from '../core/verifier.ts';
 import type { Usage } from '../redis/usage-report.ts';
 
-/** Label of all APIs that are not in API_IDS, so that the number of series is bounded by the configuration. */
+/** Label of all APIs outside API_IDS, so that the configuration bounds the number of series. */
 const OTHER_APIS = 'other';
-/** The ways to tell one number of several APIs, or of several processes. */
+/** The ways to combine the values of several APIs or processes into one. */
 const JOINS = { min: Math.min, max: Math.max };
 
-/** A verifier as its metrics read it. */
+/** The part of a verifier that its metrics read. */
 type WatchedVerifier = Pick<Verifier, 'followers' | 'sharedLog' | 'counts' | 'cache' | 'lookupsInFlight'>;
 
-/** Metrics of the state that a verifier is in; they are read when somebody scrapes. */
+/** Registers the metrics of a verifier's state, which are read at each scrape. */
 export function watchState(
   registry: Registry,
   verifier: WatchedVerifier,

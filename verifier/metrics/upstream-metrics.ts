@@ -1,7 +1,10 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { UpstreamStats } from '../proxy/upstream.ts';
 
-/** Metrics of what is passed on. @param relays by the name of the server that each leads to */
+/**
+ * Registers the metrics of the requests passed on.
+ * @param relays statistics of each relay, keyed by the name of its upstream server
+ */
 export function watchUpstreams(registry: Registry, relays: Readonly<Record<string, UpstreamStats>>): void {
   const registers = [registry];
   new Gauge({

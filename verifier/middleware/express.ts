@@ -11,13 +11,13 @@ export type { GuardOptions } from './guard-options.ts';
 declare global {
   namespace Express {
     interface Request {
-      /** The key that let the request pass; undefined where no guard stands before the route. */
+      /** The key that let the request pass; undefined if the route has no guard before it. */
       apiKey?: ValidKey;
     }
   }
 }
 
-/** A request that may have passed. */
+/** A request to a guarded application. */
 export interface ExpressRequest extends IncomingMessage {
   apiKey?: ValidKey;
   /** Path and query as the client sent them, wherever a router is mounted. */
@@ -33,7 +33,7 @@ export type ExpressGuard<R extends ExpressRequest = ExpressRequest> = (
   next: () => void,
 ) => void;
 
-/** Guards what is mounted after it: without a good key `next` is not called. */
+/** Guards all routes that are mounted after it: calls `next` only if the request has a valid key. */
 export function keyfence<R extends ExpressRequest = ExpressRequest>(
   options: GuardOptions<R>,
 ): ExpressGuard<R> {
@@ -54,7 +54,7 @@ function settle(request: ExpressRequest, response: ServerResponse, passage: Pass
     next();
     return;
   }
-  // Somebody else may have answered during a look-up.
+  // The application may have answered during the look-up.
   if (response.headersSent) return;
   const { status, headers, body } = passage;
   for (const [name, value] of headers) response.setHeader(name, value);

@@ -12,19 +12,20 @@ export type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** The key that let the request pass; undefined where `config.apiKey` is false. */
+    /** The key that let the request pass; undefined if `config.apiKey` is false. */
     apiKey: ValidKey | undefined;
   }
   interface FastifyContextConfig {
-    /** false: open to everybody. Else rules of this route alone, for what differs. */
+    /** false = open to everybody. An object replaces those rules that differ for this route. */
     apiKey?: false | RouteGuardOptions<FastifyRequest>;
   }
 }
 
 /**
- * Guards every route of the instance that it is registered at, and of those registered there afterwards, 404 included:
- * without a good key no handler runs. The start fails where plugins were registered before it, since it could not guard theirs,
- * and where it is in a plugin of its own that has no routes, since it would guard none.
+ * Guards every route of the instance that registers it, and of all plugins registered after it, including
+ * 404: no handler runs without a valid key. The start fails if plugins were registered before it, because it
+ * could not guard their routes. The start also fails if it is registered in a plugin that has no routes,
+ * because it would guard none.
  */
 export function keyfence(
   instance: FastifyInstance,
@@ -34,7 +35,7 @@ export function keyfence(
   try {
     register(instance, options);
   } catch (error) {
-    // Fastify would not catch it.
+    // Fastify would not catch the error.
     done(error as Error);
     return;
   }
@@ -56,14 +57,15 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
   if (hasChildren(instance)) {
     throw wrongOptions(['register: keyfence comes before the plugins whose routes it is to guard']);
   }
-  // Fastify makes routeOptions anew at each request: not asked for where no route can have rules of its own.
+  // Fastify builds routeOptions anew at each request, so they are read only if a route may have rules of its
+  // own.
   let someHaveRules = instance.printRoutes() !== NO_ROUTES;
   if (!instance.hasDecorator(GUARD_MARK)) {
     instance.decorate(GUARD_MARK, true);
     instance.decorateRequest('apiKey', undefined);
   }
   instance.addHook('onRoute', ({ config }) => {
-    // A wrong rule is noticed when the application starts.
+    // Reads the rules now, so that a wrong rule stops the application at its start.
     if (guardOf(config?.apiKey) !== guard) someHaveRules = true;
   });
   const onRequest: onRequestHookHandler = (request, reply, next) => {
@@ -78,7 +80,7 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
     try {
       passage = own.check({ rawHeaders: raw.rawHeaders, target: raw.url ?? '', request, carrier: raw, id });
     } catch (error) {
-      // Fastify would not catch it.
+      // Fastify would not catch the error.
       next(error as Error);
       return;
     }
@@ -98,16 +100,16 @@ function register(instance: FastifyInstance, options: GuardOptions<FastifyReques
 const NOTHING_GUARDED =
   'register: keyfence guards no route, because the plugin that registers it has none; to guard those of its parent, wrap the plugin in fastify-plugin';
 
-/** Tells whether an instance is that of a plugin, not the application's own. */
+/** Returns true for the instance of a plugin, false for the application's own. */
 const isChild = (instance: FastifyInstance) => Object.getPrototypeOf(instance) !== Object.prototype;
 
-/** The mark of instances whose requests have `apiKey`, with those made of them. */
+/** Marks instances whose requests have `apiKey`; child instances inherit the mark. */
 const GUARD_MARK = Symbol('keyfence.guarded');
 
-/** The text of printRoutes where there are no routes; whatever else it says, they are asked for their rules. */
+/** The text of printRoutes if there are no routes. With any other text, each route's rules are read. */
 const NO_ROUTES = '(empty tree)';
 
-/** Hooks and the decoration are for the instance itself, not for one below it. */
+/** Makes hooks and decorations apply to the registering instance itself instead of a child. */
 Object.assign(keyfence, {
   [Symbol.for('skip-override')]: true,
   [Symbol.for('fastify.display-name')]: 'keyfence',
@@ -119,14 +121,14 @@ function settle(request: FastifyRequest, reply: FastifyReply, passage: Passage, 
     next();
     return;
   }
-  // Somebody else may have answered during a look-up.
+  // The application may have answered during the look-up.
   if (reply.sent) return;
   const { status, headers, body } = passage;
   for (const [name, value] of headers) reply.header(name, value);
   reply.code(status).send(body);
 }
 
-/** Tells whether other instances were made of this one, which took over its hooks as they were then. */
+/** Returns true if child instances exist. They copied the hooks of this instance at their creation. */
 function hasChildren(instance: FastifyInstance): boolean {
   const symbol = Object.getOwnPropertySymbols(instance).find(
     ({ description }) => description === 'fastify.children',

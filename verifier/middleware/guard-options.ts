@@ -1,26 +1,27 @@
 import type { KeyVerifier, PermissionQuery } from '../library/key-verifier.ts';
 
-/** The rules by which a request's key is found and judged. */
+/** The rules by which a guard finds and checks the key of a request. */
 export interface RouteGuardOptions<R = unknown> {
-  /** The API that a key must be of; left out = any that the verifier answers for. */
+  /** The API to which a key must belong; default: any API that the verifier answers for. */
   readonly apiId?: string;
-  /** Permissions that a key must have, 403 where it lacks one; left out = none. */
+  /** Permissions that a key must have; a key that lacks one gets 403. Default: none. */
   readonly permissions?: PermissionQuery;
   /**
-   * The places where a client may put its key, as CREDENTIAL_SOURCES; `['bearer', 'x-api-key']` where it is left out. A key
-   * in two places, or two that differ, is refused.
+   * The places where a client may put its key, as in CREDENTIAL_SOURCES; default `['bearer', 'x-api-key']`. A
+   * request with one key in two places, or with two different keys, is refused.
    */
   readonly sources?: readonly ('bearer' | 'x-api-key' | 'query')[];
   /**
-   * Credits that a request costs, where its key has any; 1 where it is left out, 0 only looks. A function is asked for a
-   * request that has a key, before its body is read; what it throws is the framework's to answer.
+   * Credits that a request costs, if its key has credits. Default 1; 0 checks without spending. A function is
+   * called for each request that has a key, before the request's body is read. Errors that the function
+   * throws are left to the framework.
    */
   readonly cost?: number | ((request: R) => number);
 }
 
-/** The verifier that decides, one of `verifier`, `url` and `unixSocket`, and the rules. */
+/** Exactly one of `verifier`, `url` and `unixSocket`, and the rules. */
 export interface GuardOptions<R = unknown> extends RouteGuardOptions<R> {
-  /** One of `createVerifier` or `createClient`, which the application closes. */
+  /** A verifier from `createVerifier` or `createClient`. The application closes it. */
   readonly verifier?: KeyVerifier;
   /** Address of a sidecar. */
   readonly url?: string;

@@ -15,7 +15,7 @@ import type { GuardOptions, RouteGuardOptions } from './guard-options.ts';
 import { headersOf, loneBearer } from './header-lines.ts';
 import { type Carrier, notePayment, Payment, paymentOf } from './paid-requests.ts';
 
-/** An answer in place of the handler's. */
+/** An answer that replaces the handler's. */
 export class Refusal {
   readonly status: number;
   readonly headers: readonly HeaderLine[];
@@ -28,40 +28,44 @@ export class Refusal {
   }
 }
 
-/** Says whether a request may come to its handler: the key that lets it, or the answer that it gets instead. */
+/** The result of a check: the key that lets the request pass, or a refusal. */
 export type Passage = ValidKey | Refusal;
 
 /**
- * Lets requests pass that have a good key. Closed: whatever goes wrong is a refusal, and nothing is thrown but what the
- * application's own `cost` throws.
+ * A guard that lets only requests with a valid key pass. It fails closed: every failure is a refusal, and it
+ * throws only the errors of the application's own `cost`.
  */
 export interface Guard<R> {
   /**
-   * Judges a request, at once where memory may tell. One that another guard let pass by the same key is judged anew, and pays
-   * only what this guard asks for beyond that.
+   * Checks a request, synchronously if the verdict is in memory. If another guard already let the request
+   * pass with the same key, this guard asks again, but takes only the credits that it costs beyond those
+   * already paid.
    */
   check(incoming: IncomingRequest<R>): Passage | Promise<Passage>;
-  /** The same guard for other sources or another API. Throws TypeError, which names every wrong option. */
+  /** Returns a guard with some rules replaced. Throws a TypeError that names every wrong option. */
   with(options: RouteGuardOptions<R>): Guard<R>;
-  /** Closes the client that was made for `url` or `unixSocket`; a verifier that was handed in stays. */
+  /**
+   * Closes the client that was created for `url` or `unixSocket`. Does not close the application's own
+   * verifier.
+   */
   close(): Promise<void>;
 }
 
-/** A request that wants to pass. */
+/** A request to check. */
 export interface IncomingRequest<R> {
-  /** Names and values of its headers in turn. */
+  /** The request's header names and values, alternating. */
   readonly rawHeaders: readonly string[];
-  /** Its path and query. */
+  /** Path and query of the request. */
   readonly target: string;
-  /** As the framework has it, for `cost`. */
+  /** The framework's request object, for `cost`. */
   readonly request: R;
-  /** The same object for all guards of a request. */
+  /** An object that is the same for all guards of a request. */
   readonly carrier: Carrier;
-  /** Its id in the framework's log, undefined where there is none. */
+  /** The request's id in the framework's log; undefined = none. */
   readonly id: unknown;
 }
 
-/** Throws TypeError, which names every wrong option. */
+/** Creates a guard. Throws a TypeError that names every wrong option. */
 export function createGuard<R>(options: GuardOptions<R>): Guard<R> {
   const { verifier, url, unixSocket, ...rest } = optionsObject(options, 'options') as GuardOptions<R>;
   const ways = [verifier, url, unixSocket].filter((way) => way !== undefined);
@@ -80,7 +84,7 @@ export function createGuard<R>(options: GuardOptions<R>): Guard<R> {
 interface Rules<R> {
   readonly sources: readonly Source[];
   readonly questionOptions: QuestionOptions | undefined;
-  /** Credits that a request costs, where that is not the same for all. */
+  /** Computes the credits that a request costs; undefined = the cost is the same for all requests. */
   readonly costOf: ((request: R) => number) | undefined;
 }
 
@@ -96,7 +100,7 @@ function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R
     OPTIONS.has(name) ? [] : [`${name}: unknown option`],
   );
   const { apiId, sources, permissions, cost } = options;
-  // One that is there and undefined is a mistake, which would let the keys of any API pass.
+  // An `apiId` that is present but undefined is a mistake, and would accept the keys of any API.
   const fault = 'apiId' in record ? apiIdFault(apiId, 'apiId') : undefined;
   if (fault !== undefined) faults.push(fault);
   const permissionsProblem =
@@ -118,7 +122,7 @@ function rulesOf<R>(options: RouteGuardOptions<R>, byDefault: Rules<R>): Rules<R
 
 const OPTIONS: ReadonlySet<string> = new Set(['apiId', 'sources', 'permissions', 'cost']);
 
-/** The part of the options that a verifier is asked with. */
+/** Returns the options that belong to the question. */
 const questionOptionsOf = <R>({ apiId, permissions, cost }: RouteGuardOptions<R>): QuestionOptions => ({
   ...(apiId === undefined ? {} : { apiId }),
   ...(permissions === undefined ? {} : { permissions }),
@@ -128,10 +132,10 @@ const questionOptionsOf = <R>({ apiId, permissions, cost }: RouteGuardOptions<R>
 const isCost = (cost: unknown): cost is number =>
   typeof cost === 'number' && Number.isInteger(cost) && cost >= 0 && cost <= CREDITS_MAX;
 
-/** The price that a request has of its own. */
+/** Checks the result of the application's `cost` function. */
 function checkedCost(cost: number): number {
   if (!isCost(cost)) {
-    // Of a promise nobody would hear that it was rejected, which ends a process.
+    // If `cost` returned a promise, its unhandled rejection would end the process.
     void Promise.resolve<unknown>(cost).catch(() => undefined);
     throw new TypeError(`cost: must return a whole number from 0 to ${CREDITS_MAX}`);
   }
@@ -171,7 +175,7 @@ function guard<R>(verifier: KeyVerifier, rules: Rules<R>, close: () => Promise<v
   };
 }
 
-/** Notes what a request has paid that may pass. */
+/** Turns the verdict into a passage, and notes what a request that passes has paid. */
 function settle(verdict: KeyVerdict, incoming: IncomingRequest<unknown>, key: string, cost: number): Passage {
   const { carrier } = incoming;
   const payment = paymentOf(carrier, key);
@@ -181,7 +185,7 @@ function settle(verdict: KeyVerdict, incoming: IncomingRequest<unknown>, key: st
   return passage;
 }
 
-/** Only a verdict that is VALID in all its parts lets pass; one that is not known decides nothing. */
+/** Lets only a consistent VALID verdict pass. An unknown code is an outage. */
 function passageOf(verdict: KeyVerdict, incoming: IncomingRequest<unknown>): Passage {
   if (verdict.code === 'VALID' && verdict.valid === true) return verdict;
   const { code } = verdict;
@@ -189,7 +193,7 @@ function passageOf(verdict: KeyVerdict, incoming: IncomingRequest<unknown>): Pas
   return status === 200 ? unavailable(incoming) : refusalOf(outcomeOf(verdict), incoming);
 }
 
-/** The verdict with all that it tells of credits and rate limits, for the headers of its answer. */
+/** Returns the verdict with its credits and rate limits, for the headers of the refusal. */
 function outcomeOf(verdict: KeyVerdict): AuthzOutcome {
   const { code } = verdict;
   if (code !== 'RATE_LIMITED' && code !== 'USAGE_EXCEEDED') return { code };
@@ -199,7 +203,7 @@ function outcomeOf(verdict: KeyVerdict): AuthzOutcome {
   return { code, spending: { code, remaining, limits: ratelimits?.map(limitOutcome), retryMs } };
 }
 
-/** The answer that `/authz` gives. */
+/** Returns the same refusal as `/authz`. */
 function refusalOf(outcome: AuthzOutcome, incoming: IncomingRequest<unknown>): Refusal {
   const requestId = requestIdOf(incoming);
   const { status, headers, body } = authzAnswer(outcome, requestId, false);
@@ -213,7 +217,10 @@ function unavailable(incoming: IncomingRequest<unknown>): Refusal {
   return new Refusal(status, headers, problemBody({ status, code, requestId }));
 }
 
-/** The id that the application's own log has, where a header may say it; else the client's own, or a new one. */
+/**
+ * Returns the id from the application's own log if a header may contain it, else the client's id, or a new
+ * one.
+ */
 function requestIdOf({ id, rawHeaders }: IncomingRequest<unknown>): string {
   const own = typeof id === 'string' || typeof id === 'number' ? String(id) : '';
   return /^[\x21-\x7e]{1,256}$/.test(own) ? own : requestIdFrom(headersOf(rawHeaders)['x-request-id']?.[0]);

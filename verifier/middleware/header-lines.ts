@@ -1,12 +1,15 @@
 import { bearerKey, type HeaderLines } from '../endpoints/credentials.ts';
 import { isIdentityHeader } from '../endpoints/identity-headers.ts';
 
-/** Headers that say who asks and by which key; no others are read. */
+/** The headers with the key and the request id. Others are ignored. */
 const READ_HEADERS: ReadonlySet<string> = new Set(['authorization', 'x-api-key', 'x-request-id']);
-/** Lengths of their names, so that most of the others are passed over by a comparison of numbers. */
+/** The lengths of these names. Comparing lengths first skips most other headers cheaply. */
 const LENGTHS: ReadonlySet<number> = new Set([...READ_HEADERS].map((name) => name.length));
 
-/** The headers that a guard reads, each line by itself, from names and values in turn. */
+/**
+ * Returns the headers that a guard reads, with each line by itself.
+ * @param rawHeaders names and values, alternating
+ */
 export function headersOf(rawHeaders: readonly string[]): HeaderLines {
   const lines: Record<string, string[]> = {};
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
@@ -22,7 +25,8 @@ export function headersOf(rawHeaders: readonly string[]): HeaderLines {
 }
 
 /**
- * The key of a request that shows it as most do: one `Authorization: Bearer`, no `X-Api-Key`. undefined = read them all.
+ * Returns the key if the request has the most common form: one `Authorization: Bearer` and no `X-Api-Key`.
+ * undefined = the caller must read all headers.
  */
 export function loneBearer(rawHeaders: readonly string[]): string | undefined {
   let line: string | undefined;
@@ -37,22 +41,23 @@ export function loneBearer(rawHeaders: readonly string[]): string | undefined {
   return (line && bearerKey(line)) || undefined;
 }
 
-/** A request of node:http or node:http2, as far as its headers go. */
+/** A request of node:http or node:http2, reduced to its headers. */
 export interface WithHeaders {
   readonly rawHeaders: string[];
   readonly headers: Record<string, unknown>;
-  /** HTTP/2 has none. */
+  /** Missing in HTTP/2. */
   readonly headersDistinct?: Record<string, unknown>;
 }
 
 /**
- * Removes the headers by which gateways tell an API whose key it was: where a guard stands there is no gateway, so they are
- * the client's own words.
+ * Removes the headers with which gateways tell an API whose key it was. No gateway stands before a guard, so
+ * only the client can have set them.
  */
 export function removeIdentity(request: WithHeaders): void {
   const { rawHeaders } = request;
   if (!hasIdentity(rawHeaders)) return;
-  // Node makes both of these from the raw ones when they are first asked for, and counts on their number.
+  // Node derives both objects from the raw headers at their first use, and relies on the number of raw
+  // headers.
   for (const headers of [request.headers, request.headersDistinct ?? {}]) {
     for (const name of Object.keys(headers)) if (isIdentity(name)) delete headers[name];
   }
@@ -61,13 +66,16 @@ export function removeIdentity(request: WithHeaders): void {
   }
 }
 
-/** Tells whether one of the names says whose key it is. */
+/** Returns true if one of the headers says whose key it is. */
 export function hasIdentity(rawHeaders: readonly string[]): boolean {
   for (let i = 0; i < rawHeaders.length; i += 2) if (isIdentity(rawHeaders[i] ?? '')) return true;
   return false;
 }
 
-/** `isIdentityHeader`, at the cost of two letters for most names: an x, and a k behind what follows it. */
+/**
+ * Returns the same as `isIdentityHeader`, but for most names compares only the first letter (x) and the third
+ * (k).
+ */
 export function isIdentity(name: string): boolean {
   return (
     (name.charCodeAt(0) | 0x20) === 0x78 && (name.charCodeAt(2) | 0x20) === 0x6b && isIdentityHeader(name)

@@ -14,7 +14,7 @@ export interface KeyfenceVariables {
   apiKey: ValidKey;
 }
 
-/** Guards what is registered after it, on Node: without a good key no handler runs. */
+/** Guards all routes registered after it, on Node: no handler runs without a valid key. */
 export function keyfence(
   options: GuardOptions<Context>,
 ): MiddlewareHandler<{ Variables: KeyfenceVariables }> {
@@ -27,7 +27,7 @@ export function keyfence(
       target: incoming?.url ?? context.req.url,
       request: context,
       carrier: incoming ?? context.req.raw,
-      // By Hono's own middleware.
+      // Set by Hono's own request-id middleware.
       id: (context as Context).get('requestId'),
     });
     return passage instanceof Promise
@@ -36,13 +36,16 @@ export function keyfence(
   };
 }
 
-/** Node's request, which has each header line by itself; `Request` joins those of one name, which then are no key. */
+/**
+ * Returns Node's own request, which keeps repeated header lines apart. Hono's `Request` joins them into one
+ * value, which would then be no key.
+ */
 function incomingOf({ env }: Context): Incoming | undefined {
   const { incoming } = Object(env) as { incoming?: Partial<Incoming> };
   return Array.isArray(incoming?.rawHeaders) ? (incoming as Incoming) : undefined;
 }
 
-/** Either of node:http and node:http2. */
+/** A request of node:http or node:http2. */
 interface Incoming extends WithHeaders {
   readonly url?: string;
 }
@@ -61,7 +64,7 @@ function settle(
     if (incoming) removeIdentity(incoming);
   }
   context.set('apiKey', passage);
-  // Hono's own promise is of its context, which must not be taken for an answer.
+  // Hono's promise resolves with its context, which must not be mistaken for a response.
   return next().then(toUndefined);
 }
 

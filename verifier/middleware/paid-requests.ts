@@ -2,11 +2,11 @@ import { DEFAULT_LIMIT } from '#shared/contract/credits.ts';
 import type { KeyVerdict, QuestionOptions, ValidKey } from '../library/key-verifier.ts';
 import { fixedOptions } from '../library/questions.ts';
 
-/** Payment of a request to the guards that it has passed. */
+/** The payment of one request to the guards that it has passed. */
 export class Payment {
-  /** Private, so that nothing that shows the request shows its key. */
+  /** Private, so that printing the request does not show its key. */
   readonly #key: string;
-  /** Credits, where the key has any. */
+  /** Credits paid, if the key has credits. */
   readonly cost: number;
   readonly #verdict: ValidKey;
 
@@ -20,7 +20,10 @@ export class Payment {
     return key === this.#key;
   }
 
-  /** The question of a further guard: it costs what the request has not paid yet, and takes nothing more of the rate limit. */
+  /**
+   * Returns the options for a further guard's question. They cost only the credits not yet paid, and take
+   * nothing more from the rate limit.
+   */
   question(options: QuestionOptions | undefined, cost: number): QuestionOptions {
     const rest = Math.max(0, cost - this.cost);
     const isLimited = this.#verdict.ratelimits?.some(({ name }) => name === DEFAULT_LIMIT) === true;
@@ -28,7 +31,7 @@ export class Payment {
     return fixedOptions({ ...options, remaining: { cost: rest }, ...ratelimits }, rest === 0);
   }
 
-  /** The verdict on that question with what only the first one told: what is left. */
+  /** Adds the credits and limits of the first verdict to a later verdict, which lacks them. */
   completeVerdict(verdict: KeyVerdict): KeyVerdict {
     if (verdict.code !== 'VALID') return verdict;
     const { remaining, ratelimit, ratelimits } = this.#verdict;
@@ -43,7 +46,7 @@ export class Payment {
 
 const PAYMENT = Symbol('keyfence.payment');
 
-/** Returns what a request has paid by a key; undefined = no guard let it pass by that one. */
+/** Returns the payment that a request made with `key`; undefined = no guard let it pass with that key. */
 export function paymentOf(carrier: Carrier, key: string): Payment | undefined {
   const payment = (carrier as PaidRequest)[PAYMENT];
   return payment?.isFor(key) ? payment : undefined;
@@ -54,7 +57,7 @@ export function notePayment(carrier: Carrier, payment: Payment): void {
   (carrier as PaidRequest)[PAYMENT] = payment;
 }
 
-/** The object by which all guards of a request know it again, such as Node's request. */
+/** An object by which all guards recognize the same request, such as Node's request. */
 export type Carrier = object;
 
 interface PaidRequest {

@@ -24,7 +24,7 @@ export const forwardSettings = {
   ),
 };
 
-/** Faults of `forwardSettings` that only show beside the settings of the listener. */
+/** Returns the faults of `forwardSettings` in combination with the listener's settings. */
 export function forwardFaults(
   config: ConfigOf<typeof forwardSettings> & { STALL_TIMEOUT_MS: number; HOST: string; PORT: number },
 ): string[] {
@@ -40,7 +40,7 @@ export function forwardFaults(
   ];
 }
 
-/** The rest of the interface, answered by the control plane. */
+/** The part of the interface that the control plane answers. */
 export interface ControlPlaneProxy {
   readonly below: Routes['below'];
   readonly stats: UpstreamStats;
@@ -48,9 +48,9 @@ export interface ControlPlaneProxy {
 }
 
 /**
- * Routes that pass calls on to `url`. A call that is not answered is 503 in the contract's shape, and so is one that this
- * verifier itself has passed on.
- * @param options.id of this process, as the fleet's list names it
+ * Creates routes that pass calls on to `url`. A call without an answer gets 503 in the contract's form. So
+ * does a call that this verifier has already passed on.
+ * @param options.id id of this process in the fleet's list
  */
 export async function createControlPlaneProxy(
   url: URL,
@@ -111,7 +111,10 @@ export async function createControlPlaneProxy(
 
 const LOOP = 'CONTROL_PLANE_URL of the verifier leads back to it: say in it where the control plane is';
 
-/** Routes of a verifier without CONTROL_PLANE_URL: operations of the control plane are refused by saying whose they are. */
+/**
+ * Routes of a verifier without CONTROL_PLANE_URL: the refusal of an operation says that the control plane
+ * answers it.
+ */
 export const notForwarded: Routes['below'] = ['/v1/', '/v2/'].map((prefix) => [
   prefix,
   ({ url: target = '' }) => {
@@ -123,7 +126,9 @@ export const notForwarded: Routes['below'] = ['/v1/', '/v2/'].map((prefix) => [
 const WRONG_SERVER =
   'no such path: this is a verifier, which answers keys.verifyKey only; ask the control plane, or set CONTROL_PLANE_URL here';
 
-/** Calls as the interface names them, so that no other spelling of verifyKey leaves with somebody's key. */
+/**
+ * Operations of the interface. It excludes verifyKey in every spelling, so that no key leaves this process.
+ */
 const OPERATION = /^\/v[12]\/(?!keys\.verifykey)[a-z]+\.[a-z]+(?:\?|$)/i;
 
 const OWN_HEADERS: ReadonlySet<string> = new Set(['host', 'x-forwarded-for', 'x-request-id']);

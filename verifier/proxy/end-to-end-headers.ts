@@ -1,6 +1,6 @@
 import { isForwarding } from './forwarded-for.ts';
 
-/** Names in lower case of headers that speak of one connection only (RFC 9110 §7.6.1), and of the framing on it. */
+/** Names, in lower case, of headers about one connection (RFC 9110 §7.6.1) or its framing. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'connection',
   'expect',
@@ -15,16 +15,17 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** Tells whether a header, its name in lower case, speaks of one connection only, or of the framing or host on it. */
+/** Returns true if a header is about one connection, its framing or its host. `name` is in lower case. */
 export function isOfConnection(name: string): boolean {
   return HOP_BY_HOP.has(name) || name === 'content-length' || name === 'host';
 }
 
 /**
- * The headers of a message that may be passed on, in their order, doubles included.
- * @param raw names and values in turn
- * @param connection the message's Connection header: what it names stays behind too, but for what the message needs
- * @param drop by name in lower case, and value: more that stays behind
+ * Returns the headers of a message that may be passed on, in their order and with repeated lines.
+ * @param raw header names and values, alternating
+ * @param connection the message's Connection header: the headers that it names are dropped, except those that
+ * the message needs
+ * @param drop returns true for further headers to drop; its `name` is in lower case
  */
 export function endToEndHeaders(
   raw: readonly string[],
@@ -44,13 +45,14 @@ export function endToEndHeaders(
 }
 
 /**
- * Tells whether a header is meant for every recipient (RFC 9110 §7.6.1), so that no client can have it taken away: the message
- * would be another one without it, or its client somebody else.
+ * Returns true if a header is meant for every recipient (RFC 9110 §7.6.1). Such a header stays even if
+ * `Connection` names it: without it, the message would mean something else or seem to come from another
+ * client.
  */
 const isNeeded = (name: string): boolean =>
   name === 'host' || name.startsWith('content-') || isForwarding(name);
 
-/** A set: a client may name thousands beside thousands of headers. */
+/** Returns a set, because a client may name thousands of headers and also send thousands. */
 function namesIn(connection: string): ReadonlySet<string> {
   if (/^(?:keep-alive|close)?$/i.test(connection)) return NO_NAMES;
   return new Set(connection.split(',').map((name) => name.trim().toLowerCase()));

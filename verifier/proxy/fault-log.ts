@@ -3,24 +3,30 @@ import type { Clock } from '#shared/lang/clock.ts';
 import type { Logger } from '#shared/process/log.ts';
 import type { UpstreamError, UpstreamFault } from './upstream-handler.ts';
 
-/** Shortest time between two log lines on one fault: a server that is down would otherwise fill the log. */
+/**
+ * Shortest time between two log lines about the same fault, so that a server that is down does not fill the
+ * log.
+ */
 const PERIOD_MS = 1000;
 
-/** Says in the log why requests that were passed on got no response. */
+/** A log of the reasons why requests that were passed on got no response. */
 export class FaultLog {
   readonly #to: string;
   readonly #clock: Clock;
   readonly #log: Pick<Logger, 'warn'>;
   readonly #last = new Map<UpstreamFault, { atMs: number; unsaid: number }>();
 
-  /** @param to the server, in words */
+  /** @param to name of the server, in words */
   constructor(to: string, clock: Clock, log: Pick<Logger, 'warn'>) {
     this.#to = to;
     this.#clock = clock;
     this.#log = log;
   }
 
-  /** Logs the fault, unless one of its kind was a moment ago; then it is among the `unsaid` of the next. */
+  /**
+   * Logs the fault, unless the same kind was logged less than PERIOD_MS ago. It then counts in `unsaid` of
+   * the next line.
+   */
   tell(
     error: UpstreamError,
     request: { readonly method: string; readonly requestId: string; readonly rawHeaders: readonly string[] },
@@ -36,7 +42,7 @@ export class FaultLog {
     const { method, requestId } = request;
     const traceId = traceIdIn(request.rawHeaders);
     const unsaid = last?.unsaid ?? 0;
-    // Log the reason alone: the rest of the error may hold what the server sent.
+    // Logs only the message: the rest of the error may contain data from the server.
     const reason = cause instanceof Error ? cause.message : undefined;
     this.#log.warn({ requestId, traceId, method, fault, reason, unsaid }, `no response from ${this.#to}`);
   }

@@ -1,20 +1,23 @@
 /**
- * `X-Forwarded-For` for whom a request is passed on to: what the client said with its address after it, for only what
- * comes last is to be believed.
- * @param header the client's own; undefined = it sent none, or nobody believes it
- * @param address undefined = it has none, as on a Unix socket
+ * Returns `X-Forwarded-For` for a request to pass on: the client's own value, then its address. Recipients
+ * may trust only the last address.
+ * @param header the client's own value; undefined = none, or not trusted
+ * @param address undefined = none, as on a Unix socket
  */
 export function forwardedFor(header: string | undefined, address = 'unknown'): string {
   const own = address.replace('::ffff:', '');
   return header === undefined ? own : `${header}, ${own}`;
 }
 
-/** Tells whether a header, its name in lower case, says who the client is or what it asked of a proxy before this one. */
+/**
+ * Returns true if a header says who the client is, or what it asked of an earlier proxy. `name` is in lower
+ * case.
+ */
 export function isForwarding(name: string): boolean {
   return name.startsWith('x-forwarded') || name.startsWith('forwarded') || FORWARDING.has(name);
 }
 
-/** All that common frameworks and libraries read. */
+/** The names that common frameworks and libraries read. */
 const FORWARDING: ReadonlySet<string> = new Set([
   'cf-connecting-ip',
   'cf-connecting-ipv6',

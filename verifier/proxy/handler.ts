@@ -28,10 +28,10 @@ import { writtenByTracer } from './tracer.ts';
 import { type Body, bodyOf, type UpstreamPool } from './upstream.ts';
 import { UpstreamError, type UpstreamFault } from './upstream-handler.ts';
 
-/** A request, however it was read. */
+/** A request from Node's server or from the fast lane. */
 interface ForwardRequest {
   readonly question: Question | undefined;
-  /** The verdict on the key; undefined = nobody asks, as in a preflight. */
+  /** The key's entry; undefined = a request without a key, such as a preflight. */
   readonly entry: Entry | undefined;
   readonly method: string;
   readonly target: string;
@@ -44,7 +44,7 @@ interface ForwardRequest {
   readonly tunnelIdleMs?: number;
 }
 
-/** Passes on what a key allows. */
+/** Passes on the requests that a key allows. */
 export class Forwarder {
   readonly #upstream: UpstreamPool;
   readonly #rechecker: Rechecker;
@@ -59,7 +59,7 @@ export class Forwarder {
     this.#isSecure = options.certificate !== undefined;
   }
 
-  /** @param identity who is asking, in headers */
+  /** @param identity headers that say whose key it is */
   async send(
     outgoing: ForwardRequest,
     identity: readonly HeaderLine[],
@@ -93,7 +93,7 @@ export class Forwarder {
         rawHeaders: outgoing.rawHeaders,
         responseHeaders: ['Server-Timing', `keyfence;dur=${checkedMs}`],
         tunnelIdleMs,
-        // Those that no key lets pass are one together.
+        // Requests without a key share one holder.
         keyId: entry?.keyId ?? '',
       });
     } catch (error) {
@@ -103,7 +103,10 @@ export class Forwarder {
     }
   }
 
-  /** Drops headers that must not reach the API, in any spelling that it may take for them, from a proxy that is believed. */
+  /**
+   * Returns true for headers from a trusted proxy that must not reach the API, in any spelling that the API
+   * may recognize.
+   */
   readonly #drop = (spelling: string, value: string) => {
     const name = asReadByServers(spelling);
     return (
@@ -115,26 +118,26 @@ export class Forwarder {
     );
   };
 
-  /** The same from a client, and with them what only such a proxy may say. */
+  /** Returns true also for headers that only a trusted proxy may send. */
   readonly #dropForwarding = (spelling: string, value: string) =>
     isForwarding(asReadByServers(spelling)) || this.#drop(spelling, value);
 }
 
-/** Tells whether `X-Forwarded-Proto` is among names and values in turn. */
+/** Returns true if `X-Forwarded-Proto` is among the headers. */
 const saysProtocol = (headers: readonly string[]): boolean =>
   headers.some((name, i) => i % 2 === 0 && name.toLowerCase() === 'x-forwarded-proto');
 
-/** Answers what Node's server has read. */
+/** Returns the handler of requests from Node's server. */
 export function handler(forwarder: Forwarder, { verifier, authz, config, clock }: ProxyOptions): Handler {
   const routeQuestion = { apiId: config.PROXY_API_ID || undefined, requirements: config.PROXY_PERMISSIONS };
   return (request, response, requestId, events) => {
     const startedAtMs = clock.monotonicMs();
     const { method = '', url: target = '', rawHeaders, headers } = request;
-    // Now, because a socket has none any more when its client has gone.
+    // Reads the address now, because a socket loses it when its client has gone.
     const { remoteAddress: address } = request.socket;
     judge(request);
     const question = clientQuestion({ method, target }, request.headersDistinct, routeQuestion, authz);
-    // Not async: what is refused at once is answered before more of the request is read.
+    // Not async: an immediate refusal is sent before more of the request is read.
     const proceed = (outcome: AuthzOutcome): Promise<void> | undefined => {
       const answer = authzAnswer(outcome, requestId, authz.withMeta);
       if (answer.status !== 200) {
@@ -164,7 +167,7 @@ export function handler(forwarder: Forwarder, { verifier, authz, config, clock }
   };
 }
 
-/** The same for what the fast lane has read. */
+/** Returns the handler of requests from the fast lane. */
 export function laneHandler(
   forwarder: Forwarder,
   { verifier, authz, config, clock, log }: ProxyOptions,
@@ -218,7 +221,9 @@ export function laneHandler(
 /** Headers that the proxy sets itself, in place of the client's own. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['x-forwarded-for', 'x-request-id']);
 
-/** Throws for what the API might understand in another way than we do, and for what shows its caller our headers. */
+/**
+ * Throws if the API might read the request differently, or if the response could show the caller our headers.
+ */
 function judge({ method, url, headersDistinct }: IncomingMessage): void {
   if (method === 'TRACE') throw new ApiError('METHOD_NOT_ALLOWED', 'TRACE is not passed on');
   if (!url?.startsWith('/')) throw new ApiError('BAD_REQUEST', 'the target must be a path');

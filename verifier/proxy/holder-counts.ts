@@ -1,14 +1,16 @@
-/** More than there can be connections; two names rarely share a place. */
+/**
+ * Number of counts. It exceeds the number of possible connections, so that two names rarely share a count.
+ */
 const PLACES = 65_536;
 
 /**
- * Counts what each of many holders has, in memory that neither grows nor makes garbage. Two whose names hash alike count as
- * one.
+ * Counts for many holders, in memory that neither grows nor creates garbage. Two names with the same hash
+ * share a count.
  */
 export class HolderCounts {
   readonly #counts = new Uint16Array(PLACES);
 
-  /** The place of a holder, for the other methods. */
+  /** Returns the place of a holder, for the other methods. */
   placeOf(name: string): number {
     let hash = 0x811c9dc5;
     for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 0x01000193);

@@ -1,4 +1,7 @@
-/** Tells whether requests to `url` arrive at a listener of ours on `host` and `port`, as far as the texts tell. */
+/**
+ * Returns true if requests to `url` would arrive at our own listener on `host` and `port`. Compares only the
+ * texts, without DNS.
+ */
 export function leadsTo(url: URL, host: string, port: number): boolean {
   const urlPort = Number(url.port) || (url.protocol === 'https:' ? 443 : 80);
   if (urlPort !== port) return false;
@@ -10,5 +13,5 @@ export function leadsTo(url: URL, host: string, port: number): boolean {
 const ANY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
 const LOOPBACK: ReadonlySet<string> = new Set(['127.0.0.1', '::1', 'localhost', ...ANY_ADDRESS]);
 
-/** Tells whether a host is the loopback of IPv4, where it is a loopback at all. */
+/** Returns true if a loopback host is that of IPv4. */
 const isIpv4 = (host: string) => host === '127.0.0.1' || host === 'localhost';

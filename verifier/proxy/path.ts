@@ -1,10 +1,10 @@
-/** Number of times that a path is decoded: a server may do so again after a gateway did. */
+/** Number of times that a path is decoded, because a server may decode it again after a gateway did. */
 const DECODINGS = 3;
 
 /**
- * Tells whether a server might read a path as one that leads above where it begins: with `..` in any encoding, with `\`
- * as `/`, without parameters (`..;a`), and with empty segments counted as none.
- * @param target path and query; only the path is looked at
+ * Returns true if a server might read the path as one that leads above its beginning: with `..` in any
+ * encoding, with `\` read as `/`, with parameters removed (`..;a`), or with empty segments ignored.
+ * @param target path and query; only the path is checked
  */
 export function mayClimb(target: string): boolean {
   const end = target.search(/[?#]/);
@@ -23,7 +23,7 @@ export function mayClimb(target: string): boolean {
 function leads(path: string): boolean {
   let depth = 0;
   for (const segment of path.split(/[/\\]/)) {
-    // Servers are known to cut these off: parameters, blanks, and all behind a NUL.
+    // Some servers cut off parameters, blanks, and everything after a NUL.
     const [name = ''] = segment.split(/[;\0\s]/, 1);
     if (name === '..') depth--;
     else if (name !== '' && name !== '.') depth++;

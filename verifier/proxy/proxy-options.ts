@@ -56,7 +56,7 @@ export const proxySettings = {
 /** The values of `proxySettings`. */
 export type ProxyConfig = ConfigOf<typeof proxySettings>;
 
-/** Faults of `proxySettings` that only show beside the settings of the listener. */
+/** Returns the faults of `proxySettings` in combination with the listener's settings. */
 export function proxyFaults(
   config: ProxyConfig & { STALL_TIMEOUT_MS: number; HOST: string; PORT: number },
 ): string[] {

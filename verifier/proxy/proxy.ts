@@ -16,8 +16,8 @@ export interface ProxyListener extends Listener {
 }
 
 /**
- * A listener in front of the API at `url`: a request whose key is good is passed on without the key and with the
- * identity headers, any other is refused and never reaches the API.
+ * Creates a listener in front of the API at `url`. A request with a valid key is passed on without the key
+ * and with the identity headers. Any other request is refused and never reaches the API.
  */
 export async function createProxy(url: URL, options: ProxyOptions): Promise<ProxyListener> {
   const { config, limits, log, crowded, certificate } = options;
@@ -35,13 +35,14 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
   const rechecker = new Rechecker(options.verifier, log, options.clock, config.PROXY_RECHECK_MS);
   const forwarder = new Forwarder(upstream, rechecker, options);
   const lane = { answered: 0, delegated: 0, handedOver: 0 };
-  // Which of several keys in a query counts is for the reference to say.
+  // If the query may contain several keys, the reference must decide which one counts.
   const oneKey = !options.authz.sources.includes('query');
-  // What passes Node's server by has no span there that the one of its way to the API could belong to.
+  // A request in the lane bypasses Node's server, so a tracer has no span there as a parent for the request
+  // to the API.
   const hasTracer = writtenByTracer().size > 0;
   const hasLane = limits.FAST_LANE && certificate === undefined && oneKey && !hasTracer;
   const passOn = laneHandler(forwarder, options);
-  // A long body may take long; STALL_TIMEOUT_MS bounds the time in which nothing of it comes.
+  // A long body may take long. STALL_TIMEOUT_MS bounds the time without progress.
   const ownLimits = { ...limits, REQUEST_TIMEOUT_MS: 0 };
   const listener = createListener({
     limits: ownLimits,
@@ -49,7 +50,7 @@ export async function createProxy(url: URL, options: ProxyOptions): Promise<Prox
     certificate,
     ...(crowded ? { crowded } : {}),
     problems: true,
-    // Clients that leave rarely say more than this, and the API may be at work for them.
+    // Most clients that leave end only their side, and the API may still be working for them.
     endIsAbort: true,
     mayUpgrade: isWebSocket,
     serve: handler(forwarder, options),

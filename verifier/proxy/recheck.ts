@@ -8,21 +8,21 @@ import type { Question } from '../core/question/question.ts';
 import type { VerdictSource } from '../core/verdict/verdict.ts';
 import type { Downstream } from '../http/raw-response.ts';
 
-/** A request that goes on. */
+/** A request that is still running. */
 interface LongRequest {
   readonly question: Question;
   readonly response: Downstream;
-  /** The lease under which the last verdict was given. The request may go on until it ends. */
+  /** The lease under which the last verdict was given. The request may go on until the lease ends. */
   readonly lease: Lease;
-  /** Half periods since it began. */
+  /** Number of half periods since the request began. */
   age: number;
 }
 
 /**
- * Rechecks the keys of requests that go on for long, such as WebSockets. Each is judged again once a period, the first
- * time before it is a period old, and is cut when its key is no longer good. Without a verdict, a request goes on until
- * the lease of its last verdict ends, and is cut then: a change that is complete by fence has waited for no more than
- * that.
+ * Rechecks the keys of long requests, such as WebSockets. Each key is rechecked once a period, the first time
+ * before the request is one period old. If the key is no longer valid, the request is cut. Without a verdict
+ * the request goes on until the lease of its last verdict ends, and is then cut: a change that is complete by
+ * fence has waited only for that lease.
  */
 export class Rechecker {
   readonly #requests = new SlotList<LongRequest>();
@@ -40,7 +40,7 @@ export class Rechecker {
     this.#next();
   }
 
-  /** To be followed by `end` with what it returns. */
+  /** Starts rechecking a request. The caller passes the returned place to `end`. */
   begin(response: Downstream, question: Question, accepted: Entry): number {
     const recheck = { ...question, isRecheck: true };
     const request = { response, question: recheck, lease: new Lease(this.#clock), age: 0 };

@@ -2,8 +2,8 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
 /**
- * Passes bytes between two connections, at the pace of the slower, until both are closed.
- * @param idleMs both are cut when nothing moved for so long; 0 = never
+ * Passes bytes between two connections until both are closed, at the pace of the slower one.
+ * @param idleMs both are cut after this time without data; 0 = never
  */
 export async function join(client: Socket, upstream: Duplex, idleMs: number): Promise<void> {
   const [clientEnd, upstreamEnd] = [client, upstream].map((socket, i, both) => {
@@ -11,7 +11,7 @@ export async function join(client: Socket, upstream: Duplex, idleMs: number): Pr
     socket.on('error', () => socket.destroy());
     return new Promise<void>((resolve) => {
       socket.once('close', () => {
-        // Deliver the bytes that it sent before it closed.
+        // Delivers the bytes that this socket sent before it closed.
         if (peer instanceof Socket) peer.destroySoon();
         else peer?.destroy();
         resolve();

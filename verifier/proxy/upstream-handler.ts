@@ -8,16 +8,16 @@ import { endToEndHeaders, isOfConnection } from './end-to-end-headers.ts';
 import { join } from './tunnel.ts';
 
 /**
- * The reason why a request got no response. Before anything was sent: `busy` = over `connectionsMax`, `unreachable` =
- * no connection. After that, with an outcome that nobody knows: `late` = no head in time, `cut` = the connection ended,
- * `invalid` = no response that can be passed on.
+ * The reason why a request got no response. Before anything was sent: `busy` = over `connectionsMax`;
+ * `unreachable` = no connection. Later, when the request's effect is unknown: `late` = no head in time; `cut`
+ * = the connection ended; `invalid` = no response that can be passed on.
  */
 export type UpstreamFault = 'busy' | 'unreachable' | 'late' | 'cut' | 'invalid';
 
-/** No response came; nothing was written to the client. */
+/** Thrown if no response came; nothing was written to the client. */
 export class UpstreamError extends Error {
   readonly fault: UpstreamFault;
-  /** True if something of a response had come. */
+  /** True if a part of a response had arrived. */
   readonly hasBegun: boolean;
   constructor(fault: UpstreamFault, cause?: unknown, hasBegun = false) {
     super(`no response: ${fault}`, { cause });
@@ -27,19 +27,19 @@ export class UpstreamError extends Error {
   }
 }
 
-/** The longest wait for the head of a response once the request is sent. */
+/** The longest wait for the head of a response after the request is sent. */
 export interface HeadLimit {
   readonly clock: Clock;
   readonly timeoutMs: number;
 }
 
-/** Bodies up to here are copied, which costs less than another write. */
+/** Longest body that is copied, because copying costs less than another write. */
 const STRING_BYTES_MAX = 4096;
 
-/** Heads of 1xx before the head that counts; whoever sends more is not about to answer. */
+/** Maximum number of 1xx heads before the final head. A server that sends more is not about to answer. */
 const INTERIM_HEADS_MAX = 100;
 
-/** One request on its way, as undici tells of it. */
+/** One request to the upstream, with undici's callbacks. */
 export class UpstreamHandler implements Dispatcher.DispatchHandler {
   readonly #response: Downstream;
   readonly #addedHeaders: readonly string[];
@@ -47,16 +47,16 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | undefined;
   readonly #tunnelIdleMs: number | undefined;
   readonly #limit: HeadLimit;
-  /** When the last of the request was sent. */
+  /** The time at which the last part of the request was sent. */
   #sentMs: number | undefined;
   #interimHeads = 0;
-  /** Timer of a response whose head is not its first. */
+  /** Timer for the final head after a 1xx head. */
   #headTimer: Timer | undefined;
   #isLate = false;
-  /** The first piece of the body. */
+  /** The first chunk of the body. */
   #first: Buffer | undefined;
   #hasBegun = false;
-  /** True while the head that came is being written, and if it could not be. */
+  /** True while a head is being written, and after writing it failed. */
   #isUnfit = false;
   #flushed = false;
   #over = false;
@@ -72,7 +72,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#limit = limit;
     this.#addedHeaders = addedHeaders;
     this.#tunnelIdleMs = tunnelIdleMs;
-    // A function of its own, not written where it is assigned: see "Garbage" in README.md.
+    // A separate function instead of one written in the assignment: see "Garbage" in README.md.
     const abort = () => this.#controller?.abort(new Error('the client has gone'));
     events.onClose = abort;
   }
@@ -117,7 +117,9 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     process.nextTick(() => this.#flush(controller));
   }
 
-  /** Bounds the wait for the head that counts: undici begins its own anew with each head, this one goes on. */
+  /**
+   * Bounds the wait for the final head. undici restarts its own timer with each 1xx head; this timer goes on.
+   */
   #awaitHead(): void {
     if (this.#headTimer !== undefined || this.#sentMs === undefined) return;
     const { clock, timeoutMs } = this.#limit;
@@ -134,7 +136,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     upstream: Duplex,
   ): void {
     this.#end();
-    // undici has let go of it, and an error that nobody listens to would end the process.
+    // undici has released the socket, and without a listener an error would end the process.
     upstream.on('error', () => upstream.destroy());
     const response = this.#response;
     const { socket: client } = response;
@@ -169,7 +171,7 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
     this.#write(controller, chunk);
   }
 
-  /** From here on a client that leaves has nothing to abort. */
+  /** Ends the request. From now on a client that leaves aborts nothing. */
   #end(): void {
     this.#over = true;
     this.#headTimer?.cancel();
@@ -183,13 +185,13 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
       this.#response.addTrailers(pairs(endToEndHeaders(trailers, undefined, isOfConnection)));
     }
     const last = this.#flushed ? undefined : this.#first;
-    // A head and a string are sent at once, a buffer apart.
+    // Node sends a head and a string in one write, but a head and a buffer in two.
     const isShort = last !== undefined && last.length <= STRING_BYTES_MAX;
     this.#response.end(isShort ? last.toString('latin1') : last, 'latin1');
     this.#settled.resolve();
   }
 
-  /** Sends the head with what is here of the body, which waited for the rest of it for a moment. */
+  /** Sends the head with the first chunk of the body, which briefly waited for the rest. */
   #flush(controller: Dispatcher.DispatchController): void {
     if (this.#flushed || this.#over) return;
     this.#flushed = true;
@@ -221,8 +223,9 @@ export class UpstreamHandler implements Dispatcher.DispatchHandler {
 }
 
 /**
- * A reason phrase byte for byte, as latin1. undici has read it as UTF-8; written as latin1, its `\u010a` would become a
- * line end. `''` where the bytes cannot be had back, or where no phrase may have them.
+ * Returns the original bytes of a reason phrase, as Latin-1. undici decodes a phrase as UTF-8; written as
+ * Latin-1, `\u010a` would become a line end. Returns `''` if the bytes cannot be recovered or are not allowed
+ * in a phrase.
  */
 function phraseOf(text: string): string {
   if (/^[\t\x20-\x7e]*$/.test(text)) return text;

@@ -11,30 +11,33 @@ import { HolderCounts } from './holder-counts.ts';
 import { mayClimb } from './path.ts';
 import { UpstreamError, type UpstreamFault, UpstreamHandler } from './upstream-handler.ts';
 
-/** Limits of an upstream pool. */
+/** The limits of an upstream pool. */
 export interface UpstreamLimits {
-  /** Requests passed on at once, each on a connection of its own. A holder has at most as many as are left free. */
+  /**
+   * Maximum number of simultaneous requests, each on a connection of its own. A holder gets at most as many
+   * as remain free.
+   */
   readonly connectionsMax: number;
-  /** The longest wait for the head of a response, and then between two pieces of its body, milliseconds. */
+  /** The longest wait for the head of a response, and between two chunks of its body, in milliseconds. */
   readonly timeoutMs: number;
-  /** Largest head of a response, bytes of names and values. */
+  /** Maximum length of a response's head, in bytes of names and values. */
   readonly headerBytesMax: number;
 }
 
-/** Counts of the requests passed on to one server. */
+/** The counts of requests passed on to one server. */
 export interface UpstreamStats {
-  /** Passed on and not yet answered whole. */
+  /** Requests that are not completely answered yet. */
   readonly inFlight: number;
-  /** Those that got no response. */
+  /** Requests that got no response. */
   readonly faults: Readonly<Record<UpstreamFault, number>>;
 }
 
 const CONNECT_TIMEOUT_MS = 2000;
-/** Methods that may be sent twice without another effect than once. */
+/** Methods that may be sent twice with the same effect as once. */
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 /**
- * Passes requests on to one server over pooled HTTP/1.1 connections. Bodies stream both ways at the pace of the
- * slower side and are never held whole; what speaks of one connection only stays behind.
+ * A pool of HTTP/1.1 connections to one server. Bodies stream in both directions at the pace of the slower
+ * side and are never kept whole. Headers about a single connection are not passed on.
  */
 export class UpstreamPool implements UpstreamStats {
   readonly faults = { busy: 0, unreachable: 0, late: 0, cut: 0, invalid: 0 };
@@ -48,14 +51,15 @@ export class UpstreamPool implements UpstreamStats {
   #inFlight = 0;
 
   /**
-   * Loads undici only now, because it costs a start 90 ms. `base` may have a path, which goes before every target and is
-   * not left by any.
+   * Creates a pool. Loads undici only when called, because loading takes 90 ms. `base` may have a path; it is
+   * prefixed to every target, and no target can escape it.
    */
   static async to(base: URL, limits: UpstreamLimits, log: FaultLog, clock: Clock): Promise<UpstreamPool> {
     const { buildConnector, Pool } = await import('undici');
     const connect = buildConnector({ timeout: CONNECT_TIMEOUT_MS, allowH2: false });
     const address = base.hostname.replace(/^\[|\]$/g, '');
-    // A certificate for an address is found by where the connection leads; an address is no server name (RFC 6066 §3).
+    // For an IP address, the certificate is checked against the connection's address, because an address is
+    // not allowed as a server name (RFC 6066 §3).
     const servername = isIP(address) === 0 ? address : '';
     const pool = new Pool(base.origin, {
       connect: (options, callback) =>
@@ -86,19 +90,20 @@ export class UpstreamPool implements UpstreamStats {
   }
 
   /**
-   * Resolves when the client has the response, or has gone. Rejects with UpstreamError while nothing has been written
-   * to it, and with ApiError where the request cannot be passed on; a response that breaks off later is cut. A safe
-   * request without a body is sent a second time where the connection ended before anything of a response came.
+   * Passes a request on. Resolves when the client has the response, or has gone. Rejects with UpstreamError
+   * if nothing has been written to the client, and with ApiError if the request cannot be passed on. A
+   * response that breaks off later is cut. A safe request without a body is sent a second time if the
+   * connection ended before any part of a response arrived.
    * @param options.body `null` = none; see `bodyOf`
-   * @param options.holder for whom: none may have more connections than are left free, so that there is always one for
-   *   another. undefined = nobody in particular, bounded by `connectionsMax` alone
-   * @param options.target path and query to ask for
-   * @param options.headers names and values in turn
-   * @param options.events those of the request
-   * @param options.rawHeaders those of the request, as they came
-   * @param options.responseHeaders likewise, added to those of the response
-   * @param options.tunnelIdleMs with it the request asks for a WebSocket: where the server agrees, both connections
-   *   become one, until either ends or nothing moved for so long
+   * @param options.keyId the holder of the connection. A holder gets at most as many connections as remain
+   * free, so that there is always one for another holder. undefined = only `connectionsMax` applies
+   * @param options.target path and query to request
+   * @param options.headers header names and values, alternating
+   * @param options.events events of the client's request
+   * @param options.rawHeaders headers of the client's request, as they arrived
+   * @param options.responseHeaders header names and values to add to the response
+   * @param options.tunnelIdleMs if present, the request asks for a WebSocket. If the server agrees, the two
+   * connections are joined until either ends, or until no data moves for this time
    */
   async send(
     response: Downstream,
@@ -129,7 +134,8 @@ export class UpstreamPool implements UpstreamStats {
       const { method, body, headers, events, responseHeaders = [], tunnelIdleMs } = options;
       const upgrade = tunnelIdleMs === undefined ? null : 'websocket';
       const path = this.#path + options.target;
-      // `servername` is missing from the types; without it each other Host of a client would cost a new connection.
+      // `servername` is missing from undici's types. Without it, each different Host from a client would cost
+      // a new connection.
       const upstreamRequest = { method, path, headers, body, upgrade, servername: this.#servername };
       const limit = { clock: this.#clock, timeoutMs: this.#limits.timeoutMs };
       const dispatch = () => {
@@ -139,7 +145,7 @@ export class UpstreamPool implements UpstreamStats {
       };
       const mayRepeat = body === null && SAFE_METHODS.has(method);
       await dispatch().catch((error: UpstreamError) => {
-        // Most often the server had just closed an idle connection (RFC 9110 §9.2.2).
+        // In most cases the server had just closed an idle connection (RFC 9110 §9.2.2).
         if (mayRepeat && error.fault === 'cut' && !error.hasBegun) return dispatch();
         throw error;
       });
@@ -157,37 +163,38 @@ export class UpstreamPool implements UpstreamStats {
     return error;
   }
 
-  /** Cuts what is still under way. */
+  /** Closes the pool, and cuts the requests that are still running. */
   close(): Promise<void> {
     return this.#pool.destroy();
   }
 }
 
-/** A body to pass on; null = there is none. */
+/** A body to pass on; null = none. */
 export type Body = Exclude<Dispatcher.DispatchOptions['body'], undefined>;
 
-/** The body, not yet read; null = there is none. Throws where two readers might see its end in different places. */
+/** Returns the body, still unread; null = none. Throws if two readers might disagree about the body's end. */
 export function bodyOf(request: IncomingMessage, response: ServerResponse): Body {
   const { 'transfer-encoding': coding, 'content-length': length, expect } = request.headers;
   if (coding === undefined && (length === undefined || Number(length) === 0)) return null;
   if (coding !== undefined && (coding.toLowerCase() !== 'chunked' || request.httpVersion !== '1.1')) {
     throw new ApiError('BAD_REQUEST', 'Transfer-Encoding: only chunked, in HTTP/1.1');
   }
-  // An iterator, because undici would destroy the stream itself, and with it the way to answer.
+  // An iterator, because undici would destroy the stream itself, and then no answer could be sent.
   const chunks = async function* () {
     if (expect !== undefined && request.httpVersion === '1.1') {
-      // Wait for this request's turn. Node 24 keeps a 100 that is said earlier and sends it within the body of an answer
-      // that streams before it. If the client leaves first, this stays pending for good.
+      // Waits for this request's turn. Node 24 would keep an earlier 100 and send it inside the body of the
+      // previous answer. If the client leaves first, this promise never settles.
       if (!response.socket) await new Promise((turn) => response.once('socket', turn));
       if (!response.headersSent) response.writeContinue();
     }
     try {
       yield* request.iterator({ destroyOnReturn: false });
     } finally {
-      // If the answer came before the end of the body, nobody else reads the rest, and the connection would hang.
+      // If the answer came before the end of the body, nobody else reads the rest, and the connection would
+      // hang.
       request.resume();
     }
   };
-  // undici takes any async iterable; its types name only streams.
+  // undici takes any async iterable, but its types name only streams.
   return chunks() as AsyncIterable<Buffer> as unknown as Body;
 }

@@ -34,18 +34,21 @@ const registerScript = new Script(asset('redis/lua/register.lua'));
 const syncScript = new Script(asset('redis/lua/sync.lua'));
 const exchangeScript = new Script(asset('redis/lua/exchange.lua'));
 
-/** Most entries, and most bytes of entries, that one SYNC brings. */
+/** Limits of the entries that one SYNC brings: their number, and their length in bytes. */
 const BATCH_ENTRIES_MAX = 500;
 const BATCH_BYTES_MAX = 1_048_576;
 
-/** Sessions over real Redis: all those to one server share one connection (RESP3 carries both). */
+/**
+ * Opens sessions with real Redis. All sessions with one server share a connection (RESP3 carries commands and
+ * messages).
+ */
 export class RedisDirectory implements Directory {
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
   readonly #keys: PointerBatcher;
   readonly #lines = new WeakMap<Redis, SharedConnection>();
 
-  /** @param replicas how many must hold a registration before it counts */
+  /** @param replicas number of replicas that must have a registration before it counts */
   constructor(nodes: RedisNodes, replicas: number, clock: Clock) {
     this.#nodes = nodes;
     this.#replicas = replicas;
@@ -76,11 +79,11 @@ export class RedisDirectory implements Directory {
       window?.isBrought ? keys.push(broughtIndex(apiId, pool)) : '-',
     ]);
     const args = [member, recalls, RECALL_MS, ...turnArgs];
-    // What a failover forgets of a window is soon over: only credits are worth waiting for.
+    // Only credits are worth waiting for: if a failover loses a window, the window soon ends anyway.
     if (this.#replicas === 0 || turns.every(({ window }) => window)) {
       return repliesOf(await this.#nodes.run(members, (redis) => exchangeScript.run(redis, keys, args)));
     }
-    // WAIT blocks its connection.
+    // A connection of its own, because WAIT blocks it.
     const { reply, confirmed } = await this.#nodes.run(
       members,
       (redis) => exchangeScript.runAndWait(redis, keys, args, this.#replicas, WAIT_MS),
@@ -93,7 +96,7 @@ export class RedisDirectory implements Directory {
   }
 }
 
-/** One connection, and who listens to what on it. */
+/** A connection, and its listeners by channel. */
 class SharedConnection {
   readonly redis: Redis;
   readonly listeners = new Map<string, (message: string) => void>();
@@ -116,7 +119,7 @@ class RedisSession implements Session {
   readonly #line: SharedConnection;
   readonly #nodes: RedisNodes;
   readonly #replicas: number;
-  /** Prefixes of the pointers to keys of this API, of its records and of its long metas. */
+  /** Beginnings of the names of this API's pointers, records and long metas. */
   readonly #own: readonly string[];
   #listeners: readonly (readonly [channel: string, listener: (message: string) => void])[] = [];
   #endListener: (() => void) | undefined;
@@ -137,7 +140,7 @@ class RedisSession implements Session {
       [recalls, onRecall],
     ];
     for (const [each, listener] of this.#listeners) this.#line.listeners.set(each, listener);
-    // Who may not hear of recalls, by an older list of users, still hears of changes.
+    // A Redis user with an older ACL may not subscribe to recalls, but still receives changes.
     this.#line.redis.subscribe(recalls).catch(() => undefined);
     await this.#within(this.#line.redis.subscribe(channel));
   }
@@ -151,7 +154,10 @@ class RedisSession implements Session {
     return registerReplyOf(this.#apiId, reply);
   }
 
-  /** WAIT blocks its connection, so this has one of its own, to the same server as the session's. */
+  /**
+   * Registers on a connection of its own, to the same server as the session's, because WAIT blocks the
+   * connection.
+   */
   async #registerAndWait(keys: string[], args: string[]): Promise<unknown> {
     const { reply, confirmed } = await this.#nodes.run(
       keys[0] ?? '',

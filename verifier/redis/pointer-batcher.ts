@@ -8,9 +8,9 @@ import type { Pointer } from '../core/redis-port.ts';
 
 const findScript = new Script(asset('redis/lua/find-keys.lua'));
 
-/** Time after a command for which the next waits for more to go with it, milliseconds. */
+/** Time after a command during which further look-ups are collected, in milliseconds. */
 const HOLD_MS = 5;
-/** As many go at once. */
+/** Number of collected look-ups that are sent without waiting longer. */
 const TOGETHER_MAX = 16;
 
 interface PointerLookup {
@@ -20,9 +20,10 @@ interface PointerLookup {
 }
 
 /**
- * Asks Redis where keys lie. The first at once; what is asked soon after goes together, for so come made-up keys, and a
- * command for each would cost Redis more than twice as much. In a Redis Cluster, whose nodes have each a part of the
- * keys, all go alone and at once.
+ * Looks up the places of keys in Redis. The first look-up is sent immediately; those that follow shortly
+ * after it are sent together. Floods of made-up keys arrive this way, and a command for each would cost Redis
+ * more than twice as much. In a Redis Cluster, where each node has a part of the keys, every look-up is sent
+ * immediately and by itself.
  */
 export class PointerBatcher {
   readonly #nodes: RedisNodes;
@@ -35,7 +36,7 @@ export class PointerBatcher {
     this.#clock = clock;
   }
 
-  /** Undefined when no key has this secret. Rejects with SERVICE_UNAVAILABLE. */
+  /** Resolves with the key's place; undefined = no key has this secret. Rejects with SERVICE_UNAVAILABLE. */
   lookUp(secretHash: string): Promise<Pointer | undefined> {
     return new Promise<string | null | undefined>((resolve, reject) => {
       const lookup = { key: secretPointer(secretHash), resolve, reject };

@@ -19,7 +19,10 @@ import type { Verifier } from '../core/verifier.ts';
 
 const reportScript = new Script(asset('redis/lua/report-status.lua'));
 
-/** A report outlives this many periods, so that one lost write does not take a verifier off the list. */
+/**
+ * Number of periods after which a report expires, so that one lost write does not remove a verifier from the
+ * list.
+ */
 const PERIODS_KEPT = 3;
 
 /** Subject and period of the report. */
@@ -33,11 +36,11 @@ interface StatusOptions {
   readonly settings: NonNullable<VerifierStatus['settings']>;
 }
 
-/** Reports this verifier to the fleet's list. Nothing waits for it and nothing decides on it. */
+/** A report about this verifier in the fleet's list. No change waits for it and no decision depends on it. */
 export class StatusReport {
   readonly #options: StatusOptions;
   readonly #startedAt: number;
-  /** Id of this process, as the list of verifiers names it. */
+  /** Id of this process in the list of verifiers. */
   readonly id: string;
   readonly #stop = new AbortController();
 
@@ -55,7 +58,7 @@ export class StatusReport {
     }
   }
 
-  /** Takes this verifier off the list, where Redis can be reached. */
+  /** Removes this verifier from the list, if Redis can be reached. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#attempt('leave the list', async () => {

@@ -5,21 +5,24 @@ import {
   type VerdictCounts,
 } from '#shared/contract/verdict-codes.ts';
 
-/** Name under which those are counted for which there was no room; no tag is empty. */
+/** Name under which verdicts are counted whose tags find no room. No real tag is empty. */
 export const OTHER_TAGS = '';
 
-/** Counts of verdicts by API and tag that are to be reported. Bounded: what finds no room is counted among the others. */
+/**
+ * Unreported counts of verdicts by API and tag. Their number is bounded: further tags are counted together as
+ * others.
+ */
 export class TagCounts {
   readonly #tagsMax: number;
   readonly #apis = new Map<string, Map<string, VerdictCounts>>();
   #tags = 0;
 
-  /** @param tagsMax most tags of all APIs together */
+  /** @param tagsMax maximum number of tags, in all APIs together */
   constructor(tagsMax: number) {
     this.#tagsMax = tagsMax;
   }
 
-  /** Tags that have counts. */
+  /** Number of tags with counts. */
   get size(): number {
     return this.#tags;
   }
@@ -29,13 +32,13 @@ export class TagCounts {
     for (const tag of new Set(tags)) this.#of(apiId, tag)[code]++;
   }
 
-  /** Adds counts again that were taken. */
+  /** Adds counts back that were taken. */
   restore(apiId: string, tag: string, counts: VerdictCounts): void {
     const sum = this.#of(apiId, tag);
     for (const code of VERDICT_CODES) sum[code] += counts[code];
   }
 
-  /** Takes out all that there is, as it is to be sent: the tags of one API, at most so many. */
+  /** Takes all counts out, in parts of at most `most` tags of one API. */
   *take(most: number): Generator<readonly [apiId: string, tags: (readonly [string, VerdictCounts])[]]> {
     const apis = [...this.#apis];
     this.#apis.clear();

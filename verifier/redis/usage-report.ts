@@ -16,25 +16,31 @@ import { TagCounts } from './tag-counts.ts';
 
 const addScript = new Script(asset('redis/lua/add-usage.lua'));
 
-/** Keys in one call, so that it holds neither Redis nor this process up for a millisecond; and as many tags. */
+/**
+ * Maximum number of keys and of tags in one call, so that a call blocks neither Redis nor this process for a
+ * millisecond.
+ */
 const BATCH_KEYS_MAX = 25;
 const BATCH_TAGS_MAX = 50;
 
-/** Ratio of a report's rest after each call to the time that the call took: meanwhile requests are answered. */
+/** Ratio of the pause after each call to the call's duration. Requests are answered during the pause. */
 const REST_RATIO = 9;
 
-/** Time for which a call whose outcome is unknown is sent again, and a longer one for which Redis knows its number. */
+/**
+ * Time for which a call with an unknown outcome is sent again, and the longer time for which Redis remembers
+ * the call's number.
+ */
 const AGAIN_MS = 3_600_000;
 const MARK_S = 7200;
 
-/** Content of one call, about keys and tags of one API. */
+/** The content of one call: keys and tags of one API. */
 interface Batch {
   readonly apiId: string;
   readonly keys: readonly (readonly [entry: Entry, counts: VerdictCounts])[];
   readonly tags: readonly (readonly [tag: string, counts: VerdictCounts])[];
 }
 
-/** A call that was sent, and of which nobody knows whether Redis did it. */
+/** A call whose outcome in Redis is unknown. */
 interface UnconfirmedCall {
   readonly batch: Batch;
   readonly number: number;
@@ -46,21 +52,21 @@ interface UsageOptions {
   readonly nodes: RedisNodes;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Name of this process, which no other has. */
+  /** Unique name of this process. */
   readonly reporter: string;
-  /** Time between two reports, milliseconds. */
+  /** Time between two reports, in milliseconds. */
   readonly periodMs: number;
-  /** Most keys between two reports; verdicts on others are dropped. */
+  /** Maximum number of keys between two reports; verdicts on further keys are dropped. */
   readonly keysMax: number;
-  /** Most tags of an API that are told apart in a day. */
+  /** Maximum number of distinct tags of an API per day. */
   readonly tagsMax: number;
-  /** Most tags between two reports; verdicts with others are counted as `other`. */
+  /** Maximum number of tags between two reports; verdicts with further tags are counted as `other`. */
   readonly tagsHeldMax: number;
 }
 
 /**
- * Counts verdicts by key, and by tag, and adds them to what Redis keeps, now and then. Nothing waits for it. Each call has
- * a number: one that got no answer is sent again as it was, and Redis adds it once.
+ * Counts verdicts by key and by tag, and periodically adds the counts to those in Redis. No request waits for
+ * it. Each call has a number: a call without an answer is sent again unchanged, and Redis adds it only once.
  */
 export class Usage {
   readonly #options: UsageOptions;
@@ -68,12 +74,12 @@ export class Usage {
   readonly #tags: TagCounts;
   readonly #unconfirmed = new Map<string, UnconfirmedCall>();
   #running: Promise<void> | undefined;
-  /** Entries that have counts. */
+  /** Entries with counts. */
   #pending: Entry[] = [];
-  /** Keys of the report under way whose turn is still to come; they have counts too. */
+  /** Number of keys in the current report that are not sent yet; they have counts too. */
   #inReport = 0;
   #calls = 0;
-  /** Verdicts that are in no key's usage. */
+  /** Verdicts that no key's usage contains. */
   dropped = 0;
 
   constructor(options: UsageOptions) {
@@ -81,7 +87,7 @@ export class Usage {
     this.#tags = new TagCounts(options.tagsHeldMax);
   }
 
-  /** Counts a verdict. On the hot path: one increment. */
+  /** Counts a verdict. On the hot path this is one increment. */
   count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void {
     const { usage } = entry;
     if (code === 'VALID' && typeof usage === 'number' && usage > 0) entry.usage = usage + 1;
@@ -89,14 +95,14 @@ export class Usage {
     if (tags !== undefined) this.#tags.count(entry.epoch.apiId, tags, code);
   }
 
-  /** Keys whose counts are still to be reported. */
+  /** Number of keys with unreported counts. */
   get keys(): number {
     let unconfirmedKeys = 0;
     for (const { batch } of this.#unconfirmed.values()) unconfirmedKeys += batch.keys.length;
     return this.#pending.length + this.#inReport + unconfirmedKeys;
   }
 
-  /** Tags whose counts are still to be reported. */
+  /** Number of tags with unreported counts. */
   get tags(): number {
     return this.#tags.size;
   }
@@ -106,7 +112,7 @@ export class Usage {
     this.#running = this.#report();
   }
 
-  /** Reports once more what was counted, where Redis can be reached. */
+  /** Reports the remaining counts, if Redis can be reached, and stops. */
   async stop(): Promise<void> {
     this.#stop.abort();
     await this.#running;
@@ -117,7 +123,7 @@ export class Usage {
       await pause(this.#options.clock, this.#options.periodMs, this.#stop.signal);
       await this.#flush();
     }
-    // Report the counts that came while the last report was under way.
+    // Reports the counts that were added during the last report.
     await this.#flush();
     if (this.#unconfirmed.size > 0) await this.#flush();
     for (const { batch } of [...this.#unconfirmed.values()]) this.#drop(batch);
@@ -136,11 +142,12 @@ export class Usage {
     for (const [apiId, tags] of this.#tags.take(BATCH_TAGS_MAX)) await this.#send({ apiId, keys: [], tags });
   }
 
-  /** @param number of the call, where it is sent again */
+  /** @param number number of the call, if it is sent again */
   async #send(batch: Batch, number?: number, sinceMs = this.#options.clock.monotonicMs()): Promise<void> {
     const { nodes, clock, log, reporter, tagsMax } = this.#options;
     const { apiId, keys, tags } = batch;
-    // Redis tells a call that comes again by the number of the last one: nothing overtakes it.
+    // Redis recognizes a repeated call because its number equals that of the last call, so no later call may
+    // overtake it.
     if (number === undefined && this.#unconfirmed.has(apiId)) return this.#restore(batch);
     const names = [usageMarkKey(apiId, reporter), tagUsageKey(apiId, ''), apiUsageKey(apiId)];
     const counts = [total(keys), ...keys.map(([, keyCounts]) => keyCounts)].flatMap(columnsOf);
@@ -170,7 +177,7 @@ export class Usage {
     }
   }
 
-  /** Lets go of a call of which nobody will know whether Redis did it. */
+  /** Gives up a call whose outcome in Redis stays unknown. */
   #drop({ apiId, keys, tags }: Batch): void {
     this.#unconfirmed.delete(apiId);
     this.dropped += sum(total(keys)) + sum(total(tags));
@@ -181,7 +188,7 @@ export class Usage {
     for (const [tag, counts] of tags) this.#tags.restore(apiId, tag, counts);
   }
 
-  /** Adds to what is to be reported, unless that is too much. */
+  /** Adds to the unreported counts, or drops the verdicts if there are too many keys. */
   #add(entry: Entry, more: UnreportedVerdicts): void {
     const { usage } = entry;
     if (usage === 0) {
@@ -214,8 +221,8 @@ function addCounts(a: VerdictCounts, b: VerdictCounts): VerdictCounts {
 const sum = (counts: VerdictCounts) => VERDICT_CODES.reduce((total, code) => total + counts[code], 0);
 
 /**
- * Takes the counts off their entries. By API, because one call can only be about keys that one node of a Redis Cluster
- * has.
+ * Takes the counts off their entries, grouped by API, because one call can only touch keys on a single node
+ * of a Redis Cluster.
  */
 function* batchesOf(entries: readonly Entry[]): Generator<Batch> {
   const batches = new Map<string, (readonly [Entry, VerdictCounts])[]>();

@@ -21,9 +21,9 @@ export interface FollowerOptions {
   directory: Pick<Directory, 'open' | 'exchange'>;
   cache: Memory;
   clock: Clock;
-  /** A fresh unguessable text at each call: member names and nonces. */
+  /** Returns a new unguessable text at each call, for member names and nonces. */
   newNonce: () => string;
-  /** From 0 to below 1 at each call: jitter and backoff. */
+  /** Returns a number from 0 to below 1, for jitter and backoff. */
   random: () => number;
   limits: FollowerLimits;
   events: FollowerEvents;
@@ -31,8 +31,8 @@ export interface FollowerOptions {
 }
 
 /**
- * The changes of one API that were applied to memory: always one prefix of its log. It extends the lease where a reply proves
- * that, and forgets everything where one proves the opposite.
+ * The changes of one API that were applied to memory: always one prefix of its log. Extends the lease if a
+ * reply proves this, and forgets everything if a reply disproves it.
  */
 export class AppliedLog {
   readonly prefix = new LogPrefix();
@@ -46,11 +46,11 @@ export class AppliedLog {
   #apiDeleted = false;
   /** Pools of the keys that changed. */
   readonly #changedPools = new Set<string>();
-  /** Credits of former names that are being settled. */
+  /** Settlements of former names' credits that are still running. */
   readonly #settling = new Set<Promise<void>>();
 
   /**
-   * @param wake called where Redis has to hear of something soon
+   * @param wake called when Redis must soon get a SYNC
    * @param stopping ends the attempts to settle credits
    */
   constructor(options: FollowerOptions, wake: () => void, stopping: AbortSignal) {
@@ -69,12 +69,15 @@ export class AppliedLog {
     return this.#apiDeleted;
   }
 
-  /** Credits of former names that are being settled. */
+  /** Settlements of former names' credits that are still running. */
   get settling(): ReadonlySet<Promise<void>> {
     return this.#settling;
   }
 
-  /** Begins an epoch where the log is by this reply. @param sentAt when that was asked for: the lease counts from then */
+  /**
+   * Begins an epoch at the log position in the reply.
+   * @param sentAt time of the request, from which the lease counts
+   */
   begin(member: string, reply: RegisterReply, sentAt: Instant): void {
     const { apiId, clock, limits, directory } = this.#options;
     this.prefix.begin(reply);
@@ -94,8 +97,8 @@ export class AppliedLog {
   }
 
   /**
-   * Applies what a reply to SYNC says. Returns whether the record that it brought is one of the creations that were seen. Drops where
-   * the log is another one.
+   * Applies a reply to SYNC. Drops if Redis has another history. Returns true if the reply's record is
+   * certainly one of the creations that this follower has seen.
    */
   takeUp(epoch: Epoch, request: SyncRequest, reply: SyncReply, sentAt: Instant): boolean {
     if (reply.status === 'ELSEWHERE') return false;
@@ -109,12 +112,14 @@ export class AppliedLog {
       else {
         const isSame = prefix.has(change);
         if (isSame === false) return this.drop('diverged');
-        // While this reply was on its way, a burst of messages brought more than is kept. It proves nothing; the next one does.
+        // While this reply was on its way, a burst of messages brought more changes than the ring keeps. The
+        // reply proves nothing; the next one will.
         isCompared &&= isSame === true;
       }
     }
     this.#tellPools(epoch);
-    // Only what this follower had seen when it asked was compared. What it saw since, the next SYNC proves.
+    // Redis compared only the creations that this follower had seen when it sent the request. The next SYNC
+    // proves later ones.
     const isProven =
       isCompared && (prefix.creations === request.creations || prefix.creations === reply.creations);
     if (isProven) prefix.creations = reply.creations;
@@ -123,7 +128,7 @@ export class AppliedLog {
     return isProven || isOfBefore;
   }
 
-  /** Remembers a key's record that was read at the head of the log; undefined = there is none. */
+  /** Remembers a key's record that was read at the head of the log; undefined = no such record. */
   remember(epoch: Epoch, keyId: string, [secretAndPool, , ...state]: SyncReply['record']): Entry | undefined {
     if (secretAndPool === undefined) {
       this.#memory.putAbsent?.(keyId, epoch);
@@ -150,7 +155,10 @@ export class AppliedLog {
     this.#tellPools(epoch);
   }
 
-  /** Once all that came is applied: who waits for credits is judged by the latest state. */
+  /**
+   * Applies the changes to the pools after all entries, so that waiting requests are decided by the latest
+   * state.
+   */
   #tellPools({ pools }: Epoch): void {
     const changedPools = [...this.#changedPools];
     this.#changedPools.clear();
@@ -180,10 +188,10 @@ export class AppliedLog {
     }
     this.prefix.add(change);
     this.#events.applied(change, source);
-    this.#wake(); // the next SYNC acknowledges it
+    this.#wake(); // the next SYNC acknowledges the change
   }
 
-  /** Forgets everything, and throws SERVICE_UNAVAILABLE, so that whoever asked does not go on. */
+  /** Forgets everything, and throws SERVICE_UNAVAILABLE so that the caller does not go on. */
   drop(reason: DropReason): never {
     this.#events.dropped(reason, this.prefix.position);
     this.forget();
@@ -191,7 +199,7 @@ export class AppliedLog {
     throw unavailable(`out of sync with Redis: ${reason}`);
   }
 
-  /** Makes void what is remembered. */
+  /** Makes everything remembered void. */
   forget(): void {
     if (this.#epoch) {
       this.#epoch.current = false;

@@ -1,24 +1,27 @@
 import type { Change } from '#shared/contract/change.ts';
 
-/** The reason why a follower forgot everything it had. */
+/** The reason why a follower forgot everything. */
 export type DropReason = 'noreg' | 'diverged' | 'trimmed' | 'hole' | 'nonce' | 'damaged';
 
 /** The periods of a follower. */
 export interface FollowerLimits {
-  /** The period of SYNC, milliseconds; ±10 % at random so that a fleet does not beat in step. */
+  /**
+   * Period of SYNC, in milliseconds; ±10 % at random, so that verifiers do not synchronise at the same
+   * moment.
+   */
   readonly syncPeriodMs: number;
-  /** After this long without a reply the connection is cut, milliseconds. */
+  /** Longest wait for a reply, in milliseconds. The connection is then cut. */
   readonly syncDeadlineMs: number;
-  /** Time for which the credits that are asked for in advance last, milliseconds; 0 = none are. */
+  /** Time for which credits requested in advance should last, in milliseconds; 0 = no credits in advance. */
   readonly creditsSliceMs: number;
 }
 
-/** Events of a follower, for logs, metrics and the tests' checker. */
+/** Events of a follower, for logs, metrics and the checker of the tests. */
 export interface FollowerEvents {
   live(position: number, leaseMs: number): void;
   dropped(reason: DropReason, position: number): void;
   disconnected(reason: unknown, position: number): void;
-  /** In touch again after `disconnected`, without having dropped. */
+  /** The follower reached Redis again after `disconnected`, without having dropped. */
   resumed(position: number): void;
   gap(position: number, sequence: number): void;
   /** A change was applied to memory, in order. */

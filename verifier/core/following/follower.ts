@@ -9,16 +9,16 @@ import { AppliedLog, type FollowerOptions } from './applied-log.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
 import { instant } from './lease.ts';
 
-/** The key to read in a SYNC. */
+/** The key that a SYNC reads. */
 type KeyReference = Pick<SyncRequest, 'keyId' | 'secretHash'>;
 
-/** A reply to SYNC, and whether the record that it brought is one of the creations that were seen. */
+/** A reply to SYNC. `isSeen` is true if its record is one of the creations that this follower has seen. */
 interface SyncResult {
   readonly reply: SyncReply;
   readonly isSeen: boolean;
 }
 
-/** A secret that is of no key of this API; `elsewhere` is where its key lies, undefined = it has none. */
+/** A secret without a key in this API. `elsewhere` is the place of its key; undefined = no such key. */
 interface SecretElsewhere {
   readonly elsewhere: Pointer | undefined;
 }
@@ -27,17 +27,18 @@ const FILL_ATTEMPTS_MAX = 5;
 /** REGISTER may be followed by WAIT, which takes up to 1000 ms. */
 const REGISTER_DEADLINE_MS = 2000;
 /**
- * From one acknowledgement to the next at least, milliseconds: the first of a burst of changes is acknowledged at once, and
- * what comes next together, so that Redis and this process are free for others in between.
+ * Shortest time between two acknowledgements, in milliseconds. The first of a burst of changes is
+ * acknowledged immediately, the next ones together; in between, Redis and this process are free for other
+ * work.
  */
 const ACK_PERIOD_MS = 3;
 const RECONNECT_FIRST_MS = 50;
 const RECONNECT_MAX_MS = 2000;
 
 /**
- * Follows the change log of one API, so that what is cached of it is always one prefix of that log, and holds
- * the lease that allows answering from it. INIT → LIVE; anything wrong → drop → INIT. Being FENCED is not a
- * state but what the lease says at the moment of a request.
+ * A follower of the change log of one API. The cached keys of the API are always one prefix of the log, and
+ * the lease allows answers from the cache. INIT → LIVE; any fault → drop → INIT. FENCED is no state; at each
+ * request the lease decides.
  */
 export class Follower {
   readonly apiId: string;
@@ -68,12 +69,12 @@ export class Follower {
     this.#log = new AppliedLog(options, () => this.#waker.wake(), this.#stop.signal);
   }
 
-  /** True while it is registered and follows, whatever its lease says. */
+  /** True while the follower is registered, whatever its lease. */
   get live(): boolean {
     return this.#log.epoch !== undefined;
   }
 
-  /** True if the API was deleted; then every key of it is unknown. Only meaningful while `canAnswer`. */
+  /** True if the API was deleted; all its keys are then unknown. Only meaningful while `canAnswer`. */
   get apiDeleted(): boolean {
     return this.#log.apiDeleted;
   }
@@ -83,29 +84,29 @@ export class Follower {
     return this.#log.epoch?.lease.holds() ?? false;
   }
 
-  /** Tells whether anybody asked for a key of this API since the last call. */
+  /** Returns true if anybody asked for a key of this API since the last call. */
   takeUsed(): boolean {
     const used = this.#log.epoch?.used ?? true;
     if (this.#log.epoch) this.#log.epoch.used = false;
     return used;
   }
 
-  /** The name under which it is registered; `propagation.laggards` names it so. */
+  /** The name under which the follower is registered, as in `propagation.laggards`. */
   get member(): string {
     return this.#member;
   }
 
-  /** For metrics and status. */
+  /** The sequence of the last change applied, for metrics and status. */
   get position(): number {
     return this.#log.prefix.position;
   }
 
-  /** Changes known to exist and not applied yet. */
+  /** Number of changes known to exist and not applied yet. */
   get lag(): number {
     return this.#log.prefix.lag;
   }
 
-  /** Pools of credits and rate limits that were asked for lately, and the credits that they have in all. */
+  /** Numbers of the recently used pools of credits and of rate limits, and the credits in them. */
   get credits(): { readonly pools: number; readonly limits: number; readonly held: number } {
     const { credits = 0, limits = 0, held = 0 } = this.#log.epoch?.pools ?? {};
     return { pools: credits, limits, held };
@@ -158,7 +159,7 @@ export class Follower {
     await Promise.all([this.#loop, ...this.#log.settling]);
   }
 
-  /** Resolves when LIVE; rejects with SERVICE_UNAVAILABLE when the present attempt to become so fails. */
+  /** Resolves when LIVE. Rejects with SERVICE_UNAVAILABLE if the current attempt fails. */
   whenLive(): Promise<void> {
     if (this.live) return Promise.resolve();
     if (this.#stop.signal.aborted) return Promise.reject(unavailable('no longer following this API'));
@@ -173,9 +174,9 @@ export class Follower {
   }
 
   /**
-   * Reads a key's record at the head of the log, caches and returns it; undefined when the key does not exist. Nothing
-   * is cached where something newer was applied meanwhile. Rejects with SERVICE_UNAVAILABLE.
-   * @param reference by its secret only where this `findsKeys`
+   * Reads a key's record at the head of the log, caches and returns it; undefined = no such key. Caches
+   * nothing if a newer change was applied meanwhile. Rejects with SERVICE_UNAVAILABLE.
+   * @param reference the key's id; or the hash of its secret, only while this `findsKeys`
    */
   async fill(reference: { readonly keyId: string }): Promise<Entry | undefined>;
   async fill(reference: { readonly secretHash: string }): Promise<Entry | SecretElsewhere | undefined>;
@@ -219,7 +220,7 @@ export class Follower {
         if (!this.#log.epoch) await this.#register(session);
         else await this.#sync(session, this.#log.epoch);
       } catch (error) {
-        // Dropped: register anew at once, but not in a tight loop.
+        // Dropped: register anew immediately, but not in a tight loop.
         if (hasEnded || this.#log.epoch || hasDropped) throw error;
         hasDropped = true;
         continue;
@@ -240,7 +241,7 @@ export class Follower {
     this.#member = member;
     const sentAt = instant(this.#clock);
     const reply = await this.#within(session, session.register(member, nonce), REGISTER_DEADLINE_MS);
-    // `stop` may have come before it.
+    // `stop` may have been called meanwhile.
     if (this.#stop.signal.aborted) await this.#former.leave(session, member);
     if (this.#session !== session || this.#stop.signal.aborted) throw unavailable('the reply came too late');
     if (reply.nonce !== nonce) return this.#desynchronised(session);
@@ -249,7 +250,7 @@ export class Follower {
     for (const waiter of this.#waiters.splice(0)) waiter.resolve();
   }
 
-  /** One SYNC, and what its reply says applied. Rejects when the reply is void or made the follower drop. */
+  /** Sends one SYNC and applies the reply. Rejects if the reply is void or made the follower drop. */
   async #sync(session: Session, epoch: Epoch, reference: KeyReference = {}): Promise<SyncResult> {
     const request: SyncRequest = {
       member: this.#member,
@@ -275,7 +276,7 @@ export class Follower {
     this.#log.receive(epoch, change);
   }
 
-  /** A reply that was meant for another request: nothing that comes over this connection can be believed. */
+  /** Handles a reply that belongs to another request: nothing on this connection can be trusted any more. */
   #desynchronised(session: Session): never {
     session.end('cut');
     return this.#log.drop('nonce');

@@ -6,10 +6,10 @@ import type { Directory } from '../redis-port.ts';
 import { Follower } from './follower.ts';
 import type { FollowerEvents, FollowerLimits } from './follower-events.ts';
 
-/** Limits of all followers together. */
+/** The limits of all followers together. */
 export interface FollowersLimits extends FollowerLimits {
   readonly apisMax: number;
-  /** Time after which an API is left that nobody asks about, where it was not configured, milliseconds. */
+  /** Time without a question after which an API that was not configured is left, in milliseconds. */
   readonly apiIdleMs: number;
 }
 
@@ -18,7 +18,7 @@ export interface FollowersOptions {
   readonly directory: Directory;
   readonly clock: Clock;
   readonly newNonce: () => string;
-  /** From 0 to below 1 at each call: jitter and backoff. */
+  /** Returns a number from 0 to below 1, for jitter and backoff. */
   readonly random?: () => number;
   readonly limits: FollowersLimits;
   /** Empty = all. */
@@ -26,7 +26,7 @@ export interface FollowersOptions {
   readonly events: (apiId: string) => FollowerEvents;
 }
 
-/** Followers of a verifier, one for each API that it answers for. */
+/** The followers of a verifier, one for each API that it answers for. */
 export class Followers {
   readonly #options: FollowersOptions;
   readonly #creditCounts: CreditCounts;
@@ -36,11 +36,12 @@ export class Followers {
   #idleCheck: { cancel(): void } | undefined;
   #isStopped = false;
   /**
-   * The likely API of the next key that memory does not have: a follower finds and reads a key in one step at Redis.
+   * The follower of the API that probably has the next key to look up. A follower finds and reads a key in
+   * one step at Redis.
    */
   likely: Follower | undefined;
 
-  /** @param keys what the followers keep up to date */
+  /** @param keys memory that the followers keep up to date */
   constructor(options: FollowersOptions, keys: Memory, creditCounts: CreditCounts) {
     this.#options = options;
     this.#creditCounts = creditCounts;
@@ -52,7 +53,7 @@ export class Followers {
     return [...this.#all.values()].map(({ follower }) => follower);
   }
 
-  /** Begins to follow the configured APIs. */
+  /** Starts to follow the configured APIs. */
   start(): void {
     for (const apiId of this.#apiIds) this.follow(apiId);
     this.#checkIdle();
@@ -65,12 +66,14 @@ export class Followers {
     await Promise.all(this.all.map((follower) => follower.stop()));
   }
 
-  /** Tells whether this verifier answers for an API. */
+  /** Returns true if this verifier answers for an API. */
   serves(apiId: string): boolean {
     return this.#apiIds.size === 0 || this.#apiIds.has(apiId);
   }
 
-  /** Returns the follower of an API, which is followed from now on. Throws SERVICE_UNAVAILABLE where there are too many. */
+  /**
+   * Returns the follower of an API; starts it if necessary. Throws SERVICE_UNAVAILABLE if there are too many.
+   */
   follow(apiId: string): Follower {
     const present = this.#all.get(apiId);
     if (present) return present.follower;
@@ -82,7 +85,10 @@ export class Followers {
     return follower;
   }
 
-  /** Begins a follower that keeps `memory` up to date and is not one of these. Throws SERVICE_UNAVAILABLE after `stop`. */
+  /**
+   * Starts a follower outside this collection, which keeps `memory` up to date. Throws SERVICE_UNAVAILABLE
+   * after `stop`.
+   */
   begin(apiId: string, memory: Memory): Follower {
     if (this.#isStopped) throw unavailable('shutting down');
     const { directory, clock, newNonce, random = Math.random, limits, events } = this.#options;
@@ -95,7 +101,7 @@ export class Followers {
     return follower;
   }
 
-  /** Leaves APIs that nobody asked for during `apiIdleMs`, where they were not configured. */
+  /** Leaves the APIs that were not configured and had no question during `apiIdleMs`. */
   #checkIdle(): void {
     const { limits, clock } = this.#options;
     const nowMs = clock.monotonicMs();

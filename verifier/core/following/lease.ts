@@ -1,9 +1,9 @@
 import type { Clock } from '#shared/lang/clock.ts';
 
 /**
- * The right to answer from memory: it holds until `sentAt + L` of the last good SYNC, measured from when that
- * SYNC was *sent*, on both clocks of this machine. It is a pair of numbers and nothing else; no timer ends it,
- * so that the first request after a stall or a SIGSTOP is judged by the clock (Gray and Cheriton 1989, §2).
+ * The right to answer from memory. It holds until `sentAt + L` of the last good SYNC, measured from when that
+ * SYNC was *sent*, on both clocks of this machine. It is only a pair of numbers. No timer ends it, so the
+ * first request after a stall or a SIGSTOP already reads the clock (Gray and Cheriton 1989, §2).
  */
 export class Lease {
   #untilMonotonicMs = 0;
@@ -14,19 +14,19 @@ export class Lease {
     this.#clock = clock;
   }
 
-  /** Tells whether an answer from memory is allowed at this instant. */
+  /** Returns true if an answer from memory is allowed at this instant. */
   holds(): boolean {
     return this.#clock.monotonicMs() < this.#untilMonotonicMs && this.#clock.wallMs() < this.#untilWallMs;
   }
 
-  /** Extends the lease to `lengthMs` after the moment the request was sent; never shortens it. */
+  /** Extends the lease to `lengthMs` after the moment when the request was sent; never shortens it. */
   extend(sentAt: Instant, lengthMs: number): void {
     if (sentAt.monotonicMs + lengthMs <= this.#untilMonotonicMs) return;
     this.#untilMonotonicMs = sentAt.monotonicMs + lengthMs;
     this.#untilWallMs = sentAt.wallMs + lengthMs;
   }
 
-  /** Ends when the first of others does as they are now; what becomes of them later is no matter. */
+  /** Sets this lease to end when the first of the two ends. Later changes of the two have no effect. */
   follow(first: Lease, second = first): void {
     this.#untilMonotonicMs = Math.min(first.#untilMonotonicMs, second.#untilMonotonicMs);
     this.#untilWallMs = Math.min(first.#untilWallMs, second.#untilWallMs);
@@ -38,7 +38,7 @@ export class Lease {
     this.#untilWallMs = 0;
   }
 
-  /** For metrics: how much is left by the monotonic clock, in milliseconds; not below 0. */
+  /** Returns the time left by the monotonic clock, in milliseconds and at least 0. Only for metrics. */
   remainingMs(): number {
     return Math.max(0, this.#untilMonotonicMs - this.#clock.monotonicMs());
   }

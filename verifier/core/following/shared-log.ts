@@ -10,10 +10,10 @@ import type { Links } from '../permissions.ts';
 import type { Follower } from './follower.ts';
 import type { Lease } from './lease.ts';
 
-/** Least number of roles and identities that are remembered; those that were deleted count too. */
+/** Minimum capacity for roles and identities, including deleted ones. */
 const RECORDS_MIN = 10_000;
 
-/** Join of some states. A hit looks at nothing else. */
+/** A join of some states. A hit reads nothing else. */
 class JoinOf implements Join {
   readonly epoch: Epoch;
   readonly lease: Lease;
@@ -36,20 +36,21 @@ class JoinOf implements Join {
 }
 
 /**
- * Roles and identities: the shared log, followed from the first key on that has a role or an owner. What it tells is told of
- * one prefix of its log, and under its lease.
+ * The roles and identities. Their shared log is followed from the first key with a role or an identity. All
+ * answers come from one prefix of the log, under its lease.
  */
 export class SharedLog {
   readonly #follow: (apiId: string, memory: Memory) => Follower;
   readonly #records: Records;
   #follower: Follower | undefined;
-  /** By what keys have: roles and permissions of their own. */
+  /** Joins by the keys' roles and own permissions. */
   readonly #ofRoles = new WeakMap<Links, JoinOf>();
   readonly #reads = new Map<string, Promise<unknown>>();
 
   /**
-   * @param follow makes a follower of a space that remembers here, and has it follow
-   * @param keysMax most keys that are remembered: as many owners may be, and more roles than any key has
+   * @param follow creates and starts a follower, which stores what it learns in the given memory
+   * @param keysMax maximum number of keys in memory; as many identities fit, and more roles than a key can
+   * have
    */
   constructor(follow: (apiId: string, memory: Memory) => Follower, keysMax: number) {
     this.#follow = follow;
@@ -57,8 +58,8 @@ export class SharedLog {
   }
 
   /**
-   * Joins a key with its roles and its owner's identity, if memory has them and may tell at this very instant: to be read in one
-   * synchronous block with the key. undefined = Redis must be asked (`learn`).
+   * Joins a key with its roles and its identity, if they are in memory and may be used at this very instant.
+   * Call it in one synchronous block with reading the key. undefined = the caller must ask Redis (`learn`).
    */
   join(entry: Entry, links: Links): Join | undefined {
     let join = entry.join;
@@ -70,7 +71,7 @@ export class SharedLog {
     return join.lease.holds() ? join : undefined;
   }
 
-  /** Reads what memory lacks of a key's roles and its owner's identity. Rejects with SERVICE_UNAVAILABLE. */
+  /** Reads the roles and the identity of a key that memory lacks. Rejects with SERVICE_UNAVAILABLE. */
   async learn(entry: Entry, { roles }: Links): Promise<void> {
     this.#follower ??= this.#follow(SHARED_LOG, this.#records);
     const follower = this.#follower;
@@ -78,12 +79,12 @@ export class SharedLog {
     const externalId = externalIdOf(entry);
     const all = externalId === '' ? roles : [...roles, identityIdOf(externalId)];
     const missing = all.filter((id) => this.#records.get(id) === undefined);
-    // Where none is missing but the lease is over, reading any of them brings another one.
+    // If none is missing but the lease is over, reading any of them renews the lease.
     const ids = missing.length > 0 || follower.canAnswer ? missing : all.slice(0, 1);
     await Promise.all(ids.map((id) => this.#read(follower, id)));
   }
 
-  /** undefined = no key needed it yet. */
+  /** The follower of the shared log; undefined = no key needed it yet. */
   get follower(): Follower | undefined {
     return this.#follower;
   }
@@ -92,7 +93,7 @@ export class SharedLog {
     await this.#follower?.stop();
   }
 
-  /** One read of a record at a time, however many ask. */
+  /** Reads a record. There is one read per record at a time, however many callers wait. */
   #read(follower: Follower, id: string): Promise<unknown> {
     const present = this.#reads.get(id);
     if (present !== undefined) return present;
@@ -126,7 +127,7 @@ export class SharedLog {
     return join;
   }
 
-  /** Join of roles and a key's own permissions; undefined = memory lacks some. */
+  /** Joins roles with a key's own permissions; undefined = memory lacks some of the roles. */
   #joinOfRoles(links: Links): JoinOf | undefined {
     const present = this.#ofRoles.get(links);
     if (present?.isCurrent) return present;
@@ -170,7 +171,7 @@ const NO_PERMISSIONS: ReadonlySet<string> = new Set();
 
 function identityOf({ keyId: id, enabled, details, limits }: Entry): Identity {
   const { name: externalId = '', meta = '{}' } = details ?? {};
-  // In one piece: V8 would join a concatenation at every use.
+  // A flat string: V8 would join a concatenation at every use.
   const json = Buffer.from(
     `{"id":"${id}","externalId":${JSON.stringify(externalId)},"meta":${meta}}`,
   ).toString();
@@ -178,12 +179,12 @@ function identityOf({ keyId: id, enabled, details, limits }: Entry): Identity {
 }
 
 /**
- * State of a record of the shared log, as it is at the follower's place: there, or known not to be. Void once a change has come, or no
- * change would reach it.
+ * The state of a record in the shared log, at the follower's position: a record, or none. It is void after a
+ * change, or once no change would reach it.
  */
 class State {
   readonly epoch: Epoch;
-  /** undefined = there is none of that id. */
+  /** undefined = no record with this id. */
   readonly record: Entry | undefined;
   isVoid = false;
   #identity: Identity | undefined;
@@ -196,7 +197,7 @@ class State {
     this.record = record;
   }
 
-  /** The identity, where it holds in this API. */
+  /** Returns the identity if it applies to this API. */
   identityIn(apiId: string): Identity | undefined {
     if (this.record === undefined) return undefined;
     const { apiIds = '' } = this.record.details ?? {};
@@ -208,23 +209,25 @@ class State {
     return this.#identity;
   }
 
-  /** Join of all keys without roles of an owner who has no identity for them. */
+  /** Returns the join of all keys without roles whose customer has no identity here. */
   bare(): JoinOf {
     this.#bare ??= new JoinOf([this], undefined);
     return this.#bare;
   }
 
-  /** Joins of the keys of an owner who has an identity. */
+  /** Joins of the keys of an identity. */
   get joins(): WeakMap<Links, JoinOf> {
     this.#joins ??= new WeakMap();
     return this.#joins;
   }
 }
 
-/** States of roles and identities by their ids. */
+/** The states of roles and identities by id. */
 class Records implements Memory {
   readonly #states: LRUCache<string, State>;
-  /** State of every identity while there is none at all: the first that is made makes it void. */
+  /**
+   * The state of every identity while no identity exists. The first identity that is created makes it void.
+   */
   #noIdentity: State | undefined;
 
   constructor(max: number) {
@@ -263,7 +266,7 @@ class Records implements Memory {
     return this.#end(id)?.record?.pools ?? [];
   }
 
-  /** Makes void what is known of a record that changes. */
+  /** Makes the state of a changed record void. */
   #end(id: string): State | undefined {
     if (this.#noIdentity && id.startsWith(IDENTITY)) {
       this.#noIdentity.isVoid = true;

@@ -1,42 +1,42 @@
-/** Words and errors of who asks. */
+/** The words and errors for a reader of questions. */
 export interface Reading {
-  /** Makes the error of a wrong value. Its message names the place and the rule, never the value. */
+  /** Creates the error for a wrong value. Its message names the place and the rule, never the value. */
   readonly refuse: (message: string) => Error;
-  /** Parts of a body are called fields, those of options in code options. */
+  /** Parts of a body are called fields; parts of options in code are called options. */
   readonly kind: 'field' | 'option';
 }
 
-/** Form of a value: one description, from which it is read and documented. */
+/** The form of a value. The same description parses and documents the value. */
 export interface Form<T> {
-  /** As JSON Schema. */
+  /** Its JSON Schema. */
   readonly schema: object;
-  /** True if the value may be left out. */
+  /** True = the value may be left out. */
   readonly isOptional?: true;
   /**
-   * Reads a value. Throws what `refuse` makes.
-   * @param place name of the value, with those that it is in: `ratelimits.0.name`
+   * Parses a value. Throws the error from `refuse`.
+   * @param place the value's path: `ratelimits.0.name`
    */
   read(value: unknown, place: string, reading: Reading): T;
 }
 
 type Forms = Readonly<Record<string, Form<unknown>>>;
-/** Type of the values that a form reads. */
+/** The type of a form's values. */
 export type Read<F extends Form<unknown>> = ReturnType<F['read']>;
 
 const NAME_SHOWN_MAX = 64;
 
-/** The message about a part of a question that does not exist. */
+/** Returns the message about an unknown part of a question. */
 export const unknownPart = (name: string, kind: string): string =>
   `${name.slice(0, NAME_SHOWN_MAX)}: unknown ${kind}`;
 
-/** A value that may be left out; then it is `absent`. */
+/** Returns a form whose value may be left out; it is then `absent`. */
 export const optional = <T, A>(form: Form<T>, absent: A): Form<T | A> => ({
   schema: typeof absent === 'number' ? { ...form.schema, default: absent } : form.schema,
   isOptional: true,
   read: (value, place, reading) => (value === undefined ? absent : form.read(value, place, reading)),
 });
 
-/** A value that must be there. */
+/** Returns a form whose value must be present. */
 export const required = <T>(form: Form<T>): Form<T> => ({
   schema: form.schema,
   read(value, place, reading) {
@@ -71,7 +71,7 @@ export const list = <T>(item: Form<T>, maxItems: number, description: string): F
   },
 });
 
-/** An object of these parts, and no others. */
+/** Returns the form of an object with these parts and no others. */
 export function object<F extends Forms>(
   parts: F,
   description?: string,
@@ -99,7 +99,7 @@ export function object<F extends Forms>(
   };
 }
 
-/** A form whose value is made into another, or refused. */
+/** Returns a form that converts or refuses the parsed value. */
 export const converted = <T, U>(
   form: Form<T>,
   convert: (value: T, place: string, reading: Reading) => U,

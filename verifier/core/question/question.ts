@@ -7,19 +7,19 @@ import {
   requirementsFrom,
 } from './requirements.ts';
 
-/** A question about a key. It is a value: whoever fills one again copies it before it is looked up. */
+/** A question about a key. It is a value: a caller that reuses the object must copy it before a look-up. */
 export interface Question {
   readonly key: string;
-  /** The API that the key must be of; undefined = any. */
+  /** The API to which the key must belong; undefined = any. */
   readonly apiId: string | undefined;
-  /** Names by which the verdict is counted, besides its key. */
+  /** Names under which the verdict is counted, besides its key. */
   readonly tags: readonly string[] | undefined;
   readonly requirements: Requirements;
-  /** True if the request was answered before: its verdict is counted nowhere and costs nothing. */
+  /** True = the request already got a verdict: this one is not counted and costs nothing. */
   readonly isRecheck: boolean;
 }
 
-/** Makes a question: of any API, without tags and with the default requirements where `rest` says nothing else. */
+/** Creates a question. Default: any API, no tags, the default requirements. */
 export const questionAbout = (
   key: string,
   {
@@ -38,7 +38,7 @@ const key: Form<string> = {
     if (typeof value !== 'string') throw refuse(`${place}: must be a string`);
     if (value.length < 1 || value.length > KEY_LENGTH_MAX)
       throw refuse(`${place}: must have 1 to ${KEY_LENGTH_MAX} characters`);
-    // A lone half of a surrogate pair would be hashed as another character.
+    // A lone half of a surrogate pair would have the same hash as another character.
     if (!value.isWellFormed()) throw refuse(`${place}: must be Unicode text`);
     return value;
   },
@@ -57,9 +57,9 @@ const apiId: Form<string> = {
   },
 };
 
-/** Most tags of a question. */
+/** Maximum number of tags in a question. */
 const TAGS_MAX = 10;
-/** Characters, of whatever length as UTF-8. */
+/** Maximum length of a tag, in characters, however many bytes they take in UTF-8. */
 const TAG_LENGTH_MAX = 128;
 
 const tags: Form<readonly string[]> = {
@@ -84,15 +84,15 @@ const tags: Form<readonly string[]> = {
   },
 };
 
-/** Parts besides the key and the requirements, under the same names wherever the question is asked. */
+/** The parts besides the key and the requirements, with the same names in bodies and in options. */
 const PARTS = { apiId: optional(apiId, undefined), tags: optional(tags, undefined) };
 
 const body = object({ key: required(key), ...PARTS, ...REQUIREMENT_FORMS.field });
 
-/** JSON Schema of a body of verifyKey. */
+/** The JSON Schema of a verifyKey body. */
 export const QUESTION_SCHEMA = body.schema;
 
-/** Reads a body of verifyKey. Throws what `refuse` makes of a message, which names the field and the rule. */
+/** Parses a verifyKey body. Throws the error from `refuse`, whose message names the field and the rule. */
 export function readQuestion(value: unknown, refuse: Reading['refuse']): Question {
   const read = body.read(value, '', { refuse, kind: 'field' });
   const { key, apiId, tags } = read;
@@ -109,10 +109,13 @@ const bodyV2 = object({
   ),
 });
 
-/** JSON Schema of a body of verifyKey in the second generation of the interface. */
+/** The JSON Schema of a verifyKey body in v2 of the interface. */
 export const QUESTION_SCHEMA_V2 = bodyV2.schema;
 
-/** Reads such a body. Throws what `refuse` makes of a message, which names the field and the rule. */
+/**
+ * Parses a verifyKey body in v2 of the interface. Throws the error from `refuse`, whose message names the
+ * field and the rule.
+ */
 export function readQuestionV2(value: unknown, refuse: Reading['refuse']): Question {
   const read = bodyV2.read(value, '', { refuse, kind: 'field' });
   const { key, tags } = read;
@@ -121,7 +124,10 @@ export function readQuestionV2(value: unknown, refuse: Reading['refuse']): Quest
 
 const options = object({ ...PARTS, ...REQUIREMENT_FORMS.option });
 
-/** Reads the rest of a question from options in code, likewise. */
+/**
+ * Parses the question's options in code. Throws the error from `refuse`, whose message names the option and
+ * the rule.
+ */
 export function readOptions(value: unknown, refuse: Reading['refuse']): Omit<Question, 'key'> {
   const read = options.read(value, '', { refuse, kind: 'option' });
   const { apiId, tags } = read;

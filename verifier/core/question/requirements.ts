@@ -21,7 +21,7 @@ import {
   wholeNumber,
 } from './form.ts';
 
-/** A requirement: how a question brings it, in a body of verifyKey of either generation and in the options of the library. */
+/** A requirement, with its names and forms in verifyKey bodies of v1 and v2 and in the library's options. */
 interface Requirement<T, Option extends string = string> {
   readonly field: string;
   readonly inBody: Form<T>;
@@ -29,11 +29,11 @@ interface Requirement<T, Option extends string = string> {
   readonly inBodyV2: Form<T>;
   readonly option: Option;
   readonly inOptions: Form<T>;
-  /** Returns the value of the field that says what an option says. */
+  /** Converts the option's value to the field's. */
   readonly toField: (option: unknown) => unknown;
 }
 
-/** A requirement that fields and options have under one name, but for bodies of the second generation where it has another there. */
+/** Returns a requirement with the same name in fields and options, except perhaps in v2 bodies. */
 const sameName = <T, Option extends string>(
   option: Option,
   form: Form<T>,
@@ -43,7 +43,7 @@ const sameName = <T, Option extends string>(
   toField: (value) => value,
 });
 
-/** One that a body has within an object. */
+/** Returns a requirement that is inside an object in the body. */
 const within = <T, Option extends string>(
   field: string,
   description: string,
@@ -127,7 +127,7 @@ const permissions: Form<Query> = {
   },
 };
 
-/** The same as a text only, as bodies of the second generation have it. */
+/** The form of a permission query that may only be text, as in v2 bodies. */
 const permissionsText: Form<Query> = {
   schema: {
     ...PERMISSIONS_TEXT,
@@ -139,11 +139,14 @@ const permissionsText: Form<Query> = {
   },
 };
 
-/** The one table of requirements. Readers of bodies and options, the client and the OpenAPI document follow from a row. */
+/**
+ * The only table of requirements. The readers of bodies and options, the client and the OpenAPI document are
+ * derived from its rows.
+ */
 const REQUIREMENTS = {
-  /** Price in credits, where the key has any. */
+  /** Cost in credits, if the key has credits. */
   cost: sameName('remaining', optional(cost, 1), 'credits'),
-  /** Rate limits that the request is about besides the default one. */
+  /** Rate limits to apply besides the default limit. */
   limits: sameName('ratelimits', optional(limits, [])),
   /** Permissions that the key must have; undefined = none. */
   permissions: within(
@@ -158,15 +161,15 @@ const REQUIREMENTS = {
 type Rows = typeof REQUIREMENTS;
 const ROWS = Object.entries(REQUIREMENTS) as [keyof Rows, Requirement<unknown>][];
 
-/** Requirements of a request: all that it asks of a key, besides to be good. */
+/** The requirements in a question, beyond a valid key. */
 export type Requirements = { readonly [Name in keyof Rows]: Read<Rows[Name]['inBody']> };
 
-/** Name of an option that brings a requirement. */
+/** The name of an option with a requirement. */
 export type RequirementOption = Rows[keyof Rows]['option'];
 
 export const REQUIREMENT_OPTIONS = ROWS.map(([, { option }]) => option as RequirementOption);
 
-/** Forms of what brings requirements. */
+/** The forms of the requirements, by name. */
 export const REQUIREMENT_FORMS = {
   field: Object.fromEntries(ROWS.map(([, { field, inBody }]) => [field, inBody])),
   fieldV2: Object.fromEntries(ROWS.map(([, { fieldV2, inBodyV2 }]) => [fieldV2, inBodyV2])),
@@ -182,7 +185,7 @@ export const DEFAULT_REQUIREMENTS: Requirements = Object.freeze(
   ) as Requirements,
 );
 
-/** Takes the requirements from all that was read of a body or of options. */
+/** Collects the requirements from a parsed body or parsed options. */
 export function requirementsFrom(
   read: Readonly<Record<string, unknown>>,
   kind: keyof typeof REQUIREMENT_FORMS,
@@ -193,14 +196,17 @@ export function requirementsFrom(
   return Object.fromEntries(ROWS.map(([name, row]) => [name, read[nameIn(row)]])) as Requirements;
 }
 
-/** Returns the default requirements, and these permissions. Throws what `refuse` makes of what is wrong with the query. */
+/**
+ * Returns the default requirements with the permissions of a query. Throws the error from `refuse` if the
+ * query is invalid.
+ */
 export function requiring(query: unknown, refuse: (fault: string) => Error): Requirements {
   const read = readQuery(query);
   if ('fault' in read) throw refuse(read.fault);
   return { ...DEFAULT_REQUIREMENTS, permissions: read.query };
 }
 
-/** Returns the fields of a body that say what options require. */
+/** Returns the request-body fields for the requirements in `options`. */
 export const requirementFields = (options: Readonly<Partial<Record<RequirementOption, unknown>>>): object =>
   Object.fromEntries(
     ROWS.flatMap(([, { field, option, toField }]) => {

@@ -7,28 +7,28 @@ import type { Details } from '../key-cache.ts';
 import type { Verdict } from './verdict.ts';
 import { memoize, showsKey, VERDICT_FIELDS, type VerdictWithKey } from './verdict-fields.ts';
 
-/** Returns the body of a verifyKey response in the second generation of the interface. */
+/** Returns the body of a verifyKey response in v2 of the interface. */
 export function verdictBodyV2(verdict: Verdict, requestId: string): string {
   const start = `{"meta":{"requestId":"${requestId}"},"data":{${STARTS[verdict.code]}`;
   if (!showsKey(verdict)) return `${start}}}`;
   const { entry, spending } = verdict;
-  // Written out, since most keys are so.
+  // A fast path for most keys.
   return entry.details === undefined && entry.expires === 0 && spending === undefined
     ? `${start},"keyId":"${entry.keyId}","enabled":${entry.enabled}}}`
     : `${start}${fieldsJson(verdict)}}}`;
 }
 
-/** Beginnings of the data. */
+/** The beginning of `data` for each code. */
 const STARTS = perVerdict(({ status }, code) => flattenString(`"valid":${status === 200},"code":"${code}"`));
 
 const { keyId, enabled, meta, name, permissions, roles, expires, remaining } = VERDICT_FIELDS;
 
-/** Identity of a key's `externalId`, where the shared log has no other facts about it. */
+/** Returns the identity for a key's `externalId`, if the shared log has no identity. */
 const identityJson = memoize(({ externalId }: Details) =>
   externalId === '' ? '' : JSON.stringify({ id: identityIdOf(externalId), externalId }),
 );
 
-/** Fields of the data, in their order: each as the first generation writes it, where nothing else is said. */
+/** The fields of `data`, in order. Where nothing else is given, a field has the same form as in v1. */
 const FIELDS = {
   keyId,
   name,
@@ -83,7 +83,7 @@ function fieldsJson(verdict: VerdictWithKey): string {
 }
 
 const limitSchema = VERDICT_FIELDS.ratelimits.schema.items;
-/** JSON Schemas of the data's fields besides `valid` and `code`. */
+/** The JSON Schemas of the fields in `data`, besides `valid` and `code`. */
 export const DATA_SCHEMAS = {
   ...Object.fromEntries(Object.entries(FIELDS).map(([name, { schema }]) => [name, schema])),
   ratelimits: {

@@ -8,11 +8,11 @@ export function verdictBody(verdict: Verdict, requestId: string): string {
   const start = STARTS[verdict.code];
   if (!showsKey(verdict)) return `${start},"requestId":"${requestId}"}`;
   const { entry, spending } = verdict;
-  // Written out, since most keys are so.
+  // A fast path for most keys.
   return entry.details === undefined && entry.expires === 0 && spending === undefined
     ? `${start},"keyId":"${entry.keyId}","apiId":"${entry.epoch.apiId}","enabled":${entry.enabled},"meta":{},"requestId":"${requestId}"}`
     : `${start}${fieldsJson(verdict)},"requestId":"${requestId}"}`;
 }
 
-/** Beginnings of a body. */
+/** The beginning of a body for each code. */
 const STARTS = perVerdict(({ status }, code) => flattenString(`{"valid":${status === 200},"code":"${code}"`));

@@ -9,24 +9,30 @@ import { isEnabled, type Verdict } from './verdict.ts';
 /** A verdict that shows its key. */
 export type VerdictWithKey = Verdict & { readonly entry: Entry };
 
-/** Tells whether a verdict shows its key. */
+/** Returns true if a verdict shows its key. */
 export const showsKey = (verdict: Verdict): verdict is VerdictWithKey => verdict.entry !== undefined;
 
 /** A field of an answer that shows a key. */
 interface VerdictField<T> {
-  /** As JSON Schema. */
+  /** Its JSON Schema. */
   readonly schema: object;
-  /** True if the field is always there. */
+  /** True = the field is always present. */
   readonly isRequired?: true;
-  /** True if only keys with details can have it. */
+  /** True = only keys with details can have the field. */
   readonly isOfDetails?: true;
   /** Returns the value as JSON; `''` = the field is absent. */
   readonly json: (verdict: VerdictWithKey) => string;
-  /** Returns the value for applications, frozen where it is an object of the key; undefined = the field is absent. */
+  /**
+   * Returns the value for applications, frozen if it is an object of the key; undefined = the field is
+   * absent.
+   */
   readonly value: (verdict: VerdictWithKey) => T | undefined;
 }
 
-/** Results by what they were made of, which a change replaces by another. */
+/**
+ * Caches results by the objects they were made from. A change replaces such an object, so a result never
+ * becomes stale.
+ */
 export function memoize<From extends object, To>(make: (from: From) => To): (from: From) => To {
   const results = new WeakMap<From, To>();
   return (from) => {
@@ -39,7 +45,7 @@ export function memoize<From extends object, To>(make: (from: From) => To): (fro
   };
 }
 
-/** Freezes what JSON.parse made, to its depth. */
+/** Freezes a value from JSON.parse, at every depth. */
 function deepFreeze<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value;
   for (const part of Object.values(value)) deepFreeze(part);
@@ -47,7 +53,7 @@ function deepFreeze<T>(value: T): T {
 }
 
 type Meta = Readonly<Record<string, unknown>>;
-/** Meta of a key that has none. */
+/** The `meta` of a key without any. */
 export const NO_META: Meta = Object.freeze({});
 const metaOf = memoize(({ meta }: Details): Meta => deepFreeze(JSON.parse(meta)));
 const identityOf = memoize(
@@ -75,7 +81,7 @@ function text(name: TextField): VerdictField<string> {
   };
 }
 
-/** A list of names, which is absent where it is empty. */
+/** Returns a field with a list of names, which is absent if the list is empty. */
 const names = (
   description: string,
   list: (verdict: VerdictWithKey) => readonly string[] | undefined,
@@ -92,7 +98,7 @@ const names = (
   },
 });
 
-/** State of a rate limit as answers have it. */
+/** The state of a rate limit in an answer. */
 interface LimitValues {
   readonly limit: number;
   readonly remaining: number;
@@ -110,7 +116,7 @@ const limitState = {
   reset: number('When the present window ends, Unix milliseconds.'),
 };
 
-/** Written out, since it is in each answer about a limit. */
+/** Writes the JSON by hand for speed, because every answer about a limit contains it. */
 function limitsJson(limits: readonly LimitOutcome[]): string {
   let all = '';
   for (const { limit, remaining, reset, exceeded } of limits) {
@@ -125,7 +131,10 @@ function nearestValues(limits: readonly LimitOutcome[]): LimitValues {
   return { limit: limit.limit, remaining, reset };
 }
 
-/** The one limit that clients of the v1 SDK see: the one that refuses, else the default, else the one with the least left. */
+/**
+ * Returns the only limit that clients of the v1 SDK see: the limit that refuses the key, else the default
+ * limit, else the limit with the least left.
+ */
 function nearestLimit(limits: readonly LimitOutcome[]): LimitOutcome {
   const [first] = limits;
   if (first !== undefined && limits.length === 1) return first;
@@ -142,8 +151,8 @@ const limitJson = (limits: readonly LimitOutcome[]): string => {
 };
 
 /**
- * The one table of what an answer shows of a key, in its order. JSON, the library's objects, its reader and the OpenAPI document
- * follow from the rows.
+ * The only table of the key's fields in an answer, in their order. JSON, the library's objects, its reader
+ * and the OpenAPI document are derived from its rows.
  */
 export const VERDICT_FIELDS = {
   keyId: {
@@ -250,7 +259,7 @@ type RequiredField = {
 }[keyof Fields];
 type Value<Name extends keyof Fields> = NonNullable<ReturnType<Fields[Name]['value']>>;
 
-/** Values of the fields. */
+/** The values of the fields. */
 export type VerdictValues = { readonly [Name in RequiredField]: Value<Name> } & {
   readonly [Name in Exclude<keyof Fields, RequiredField>]?: Value<Name>;
 };
@@ -263,12 +272,12 @@ const WRITERS = ROWS.map(([name, { json, isOfDetails }]) => ({
 }));
 const PLAIN_WRITERS = WRITERS.filter(({ isOfDetails }) => !isOfDetails);
 
-/** Types of the fields that are always there, by their names. */
+/** The names and types of the fields that are always present. */
 export const REQUIRED_TYPES = ROWS.flatMap(([name, { isRequired, schema }]) =>
   isRequired ? [[name, (schema as { type: string }).type] as const] : [],
 );
 
-/** Returns all that a verdict shows of its key as fields of a JSON object, each with a comma before it. */
+/** Returns the key's fields in an answer as JSON, each with a comma before it. */
 export function fieldsJson(verdict: VerdictWithKey): string {
   let all = '';
   for (const { label, json } of verdict.entry.details === undefined ? PLAIN_WRITERS : WRITERS) {
@@ -278,7 +287,7 @@ export function fieldsJson(verdict: VerdictWithKey): string {
   return all;
 }
 
-/** Returns the same as values. */
+/** Returns the same fields as values. */
 export function fieldValues(verdict: VerdictWithKey): VerdictValues {
   const all: Record<string, unknown> = {};
   for (const [name, { value }] of ROWS) {

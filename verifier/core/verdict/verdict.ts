@@ -5,21 +5,23 @@ import type { Entry } from '../key-cache.ts';
 import { allows, type Query } from '../permissions.ts';
 import type { Question } from '../question/question.ts';
 
-/** A decision on a key. `entry` is there where the table of verdicts says that the response shows the key. */
+/** A decision on a key. `entry` is present if the table of verdicts says that the response shows the key. */
 export interface Verdict {
   readonly code: VerdictCode;
   readonly entry?: Entry;
-  /** Outcome for credits and rate limits; undefined = the key has none, or it was not good anyway. */
+  /** The outcome for credits and rate limits; undefined = the key has none, or was refused anyway. */
   readonly spending?: Spending;
-  /** All that the key may do; undefined = it has no roles and no identity, and `entry` says it. */
+  /**
+   * The key's effective permissions; undefined = it has neither roles nor an identity, and `entry` is enough.
+   */
   readonly effectivePermissions?: EffectivePermissions | undefined;
 }
 
-/** Decides on keys: `Verifier`, or anything like it. */
+/** A source of verdicts: `Verifier`, or an object with the same methods. */
 export interface VerdictSource {
-  /** Returns the verdict from memory; undefined = `lookUp` must be asked. Never waits. */
+  /** Returns the verdict from memory, without waiting; undefined = the caller must call `lookUp`. */
   decide(question: Question): Verdict | undefined;
-  /** Resolves with the verdict by way of Redis. Rejects with ApiError SERVICE_UNAVAILABLE when none can be had. */
+  /** Resolves with the verdict through Redis. Rejects with ApiError SERVICE_UNAVAILABLE if there is none. */
   lookUp(question: Question): Promise<Verdict>;
 }
 
@@ -27,10 +29,11 @@ export const NOT_FOUND: Verdict = Object.freeze({ code: 'NOT_FOUND' });
 export const FORBIDDEN: Verdict = Object.freeze({ code: 'FORBIDDEN' });
 
 /**
- * Judges a known key of an API that this verifier serves: other API than asked for, then disabled, then expired, then
- * without a permission that is needed. In this order, so that who asks about a key of somebody else's API learns nothing of it, not even that it is disabled.
+ * Decides on a known key of an API that this verifier answers for. Checks first the API, then whether the key
+ * is disabled, then its expiry, then its permissions. The API comes first so that a question about a key of
+ * another API reveals nothing about that key, not even that it is disabled.
  * @param nowMs Unix time that never goes back
- * @param effectivePermissions all that a key with roles may do
+ * @param effectivePermissions the effective permissions of a key with roles or an identity
  */
 export function judge(
   entry: Entry,
@@ -59,7 +62,7 @@ function codeOf(
   return 'INSUFFICIENT_PERMISSIONS';
 }
 
-/** Tells whether a key is enabled, and its owner too. */
+/** Returns true if a key is enabled, and its identity too. */
 export const isEnabled = (
   { enabled }: Entry,
   effectivePermissions: EffectivePermissions | undefined,

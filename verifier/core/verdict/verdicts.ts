@@ -8,19 +8,19 @@ import type { Entry } from '../key-cache.ts';
 import type { Question } from '../question/question.ts';
 import { judge, type Verdict } from './verdict.ts';
 
-/** Counter of verdicts by key. */
+/** A counter of verdicts by key. */
 export interface VerdictCounter {
   count(entry: Entry, code: VerdictCode, tags?: readonly string[]): void;
 }
 
-/** Verdicts on keys that are in memory, by all that memory has of them at this very instant. */
+/** Decides on keys in memory, from the state of memory at that very instant. */
 export class Verdicts {
   readonly #sharedLog: Pick<SharedLog, 'join'>;
   readonly #clock: Clock;
   readonly #expiry: ExpiryClock;
   readonly #usage: VerdictCounter | undefined;
 
-  /** @param usage told every verdict; undefined = nobody counts them */
+  /** @param usage counts every verdict; undefined = nothing counts them */
   constructor(sharedLog: Pick<SharedLog, 'join'>, clock: Clock, usage: VerdictCounter | undefined) {
     this.#sharedLog = sharedLog;
     this.#clock = clock;
@@ -28,25 +28,28 @@ export class Verdicts {
     this.#usage = usage;
   }
 
-  /** Tells whether a key's roles and its owner's identity are in memory, and may be told of at this instant. */
+  /** Returns true if a key's roles and identity are in memory and may be used at this instant. */
   isKnown(entry: Entry): boolean {
     return entry.links === undefined || this.#sharedLog.join(entry, entry.links) !== undefined;
   }
 
-  /** Returns all that a key with roles or an owner may do; undefined = its own record says it, or memory lacks it. */
+  /**
+   * Returns the effective permissions of a key with roles or an identity; undefined = the key's own record is
+   * enough, or memory lacks them.
+   */
   effectivePermissionsOf(entry: Entry): EffectivePermissions | undefined {
     return entry.links && this.#sharedLog.join(entry, entry.links)?.effectivePermissions;
   }
 
   /**
-   * Judges a key, takes what the request costs, and counts the verdict. undefined = the key is good, and whether it may be used so
-   * much must be asked; or memory lacks its roles or its owner's identity.
+   * Decides on a key, takes the cost of the request, and counts the verdict. undefined = the caller must ask
+   * Redis: memory lacks the key's credits or limits, its roles or its identity.
    */
   judge(entry: Entry, question: Question): Verdict | undefined {
     const join = entry.links && this.#sharedLog.join(entry, entry.links);
     if (join === undefined && entry.links !== undefined) return undefined;
     const effectivePermissions = join?.effectivePermissions;
-    // Most keys never expire, and need no clock.
+    // Most keys never expire and need no clock.
     const nowMs = entry.expires === 0 ? 0 : this.#expiry.nowMs();
     let verdict = judge(entry, question, nowMs, effectivePermissions);
     if (question.isRecheck) return verdict;

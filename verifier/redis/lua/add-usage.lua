@@ -1,15 +1,17 @@
 #!lua
--- Adds up how often keys of one API were verified, and by which tags. By Redis' own clock: a verifier whose clock is wrong
--- would else have what is kept of other hours thrown away. A report that comes again is added once: it has the number of
--- the first time. Its commands are those that deploy/redis/users.acl gives a verifier for usage.
+-- Adds counts of verdicts on the keys of one API, and of their tags. Uses Redis' own clock, because a verifier with a wrong
+-- clock would otherwise make Redis discard the counts of other hours. A repeated report is added only once, because it has
+-- the same number both times. The script uses only the commands that deploy/redis/users.acl allows a verifier for usage.
 --
--- KEYS 1 mark of the reporter  2 tags of the API, to be followed by the day  3 usage of the whole API  4… usage of a key each
+-- KEYS 1 mark of the reporter  2 tags of the API, without the day at the end  3 usage of the whole API  4… usage of one key
+-- each
 -- ARGV 1 hours kept  2 days kept  3 a letter for each kind of verdict, that of accepted keys first
---      4 number of this report, above that of the reporter's last about this API  5 seconds for which it may come again
---      6 tags that are told apart in a day; others are counted together
+--      4 number of this report, higher than that of the reporter's previous one about this API  5 seconds for which it may
+--      be repeated
+--      6 maximum number of distinct tags in a day; further tags are counted together
 --      7… one count for each letter, for the whole API and for each key
 --      then for each tag its text ('' = others), and one count for each letter
--- Returns 1, or 0 where it was added before
+-- Returns 1, or 0 if the report was added before
 local mark, tagged = KEYS[1], KEYS[2]
 local letters = ARGV[3]
 if redis.call('HINCRBY', mark, 'n', 0) >= tonumber(ARGV[4]) then return 0 end
@@ -44,7 +46,8 @@ for i = 3, #KEYS do
 end
 
 if place > #ARGV then return 1 end
--- '#' is how many tags the day has, '=<tag>' the number of one, '<number><letter>' a count; number 0 is that of others.
+-- '#' is the day's number of tags, '=<tag>' the number of one tag, '<number><letter>' a count; number 0 stands for the
+-- others.
 tagged = tagged .. string.format('%d', day)
 for at = place, #ARGV, #letters + 1 do
   local field = '=' .. ARGV[at]

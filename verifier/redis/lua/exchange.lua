@@ -1,26 +1,32 @@
 #!lua flags=allow-oom
--- EXCHANGE: takes down what a verifier spent of some pools of credits, and of rate limits, takes back what it does not keep, and
+-- EXCHANGE: records what a verifier spent from some pools of credits and rate limits, takes back what it does not keep, and
 -- grants it more.
--- All numbers are absolute: what was granted to a holder and what it spent, since its name began. So a call that is lost, late or
--- doubled changes nothing for good. What is granted counts as gone until its holder gives it back. allow-oom: what was
--- spent must be taken down on a full Redis, too.
+-- Both numbers of a holder are totals since its name began: all that was granted to it, and all that it spent. So a call
+-- that is lost, late or repeated does no lasting harm. Granted credits count as gone until their holder gives them back.
+-- allow-oom: even a full Redis must record what was spent.
 --
--- KEYS 1 members  2 held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds 3… pools and limits,
---      and behind them indexes of the limits that requests bring
+-- KEYS 1 members  2 held: sorted set, every name that has a field in a pool → its latest exchange, Unix seconds  3… pools
+-- and limits, then the indexes of the limits that questions define
 -- ARGV 1 member  2 channel of recalls  3 ms that a recall may take
---      and nine for each: turn, spent ('-' = as said last), kept, what those that wait need, in their order, as 'cost x times' of each
---      run of equal ones ('1x7 60x1', '' = nobody waits), slice wanted,
---      and for a limit how much it is, the length of its windows, ms, the number of the window that spent and kept are of ('-' = none),
---      and for one that a request brings which of KEYS is its index
--- A pool: b credits that nobody holds, below 0 where more was taken off than was there; h the sum of what holders have to spend;
---   r refill, 'd amount' or 'm amount day'; t the next refill, Unix seconds; f the last one; l lost;
---   and of each holder '@' and its name → granted, spent, turn, how much of the latest grant is spoken for, and, where it was asked to
---   give back since, when, Unix ms
--- Returns for each {turn, status, granted, spent, spoken for, total, ms until the next refill, or until `lacking` fits, -1 = never,
---   lacking: the least need that was not met, 0 = all were}, and for a limit the number of the window, and ms until it ends
---   OK: who waits has what it needs; else those that need less than `lacking` have it, and of the others
---   NONE: so much is not left | SPOKEN: nor is it where all that was just spoken for is spent, of which others are asked | WAIT: others have enough, and are asked for it | HELD: they did not answer
---   NOREG: the name is no member, which can only settle | OLD: came too late | STALE: there is no such pool | FULL: requests brought too many limits
+--      and nine for each pool or limit: turn; spent ('-' = as last reported); kept; needs of the waiting requests, in order,
+--      as 'cost x times' for each run of equal needs ('1x7 60x1', '' = none); slice wanted;
+--      for a limit also its amount, the length of its windows in ms, and the window of spent and kept ('-' = none);
+--      for a limit that a question defines also the place of its index in KEYS
+-- A pool's hash: b credits that nobody holds, below 0 if more was subtracted than the pool had; h the sum of what holders
+-- can spend;
+--   r refill, 'd amount' or 'm amount day'; t the next refill, Unix seconds; f the last refill; l lost credits;
+--   and for each holder '@' and its name → granted, spent, turn, spoken for (the part of the latest grant that waiting
+--   requests will spend immediately), and Unix ms of the last recall, if the holder has not answered it
+-- Returns for each {turn, status, granted, spent, spoken for, total, ms, lacking}, and for a limit also the window and the
+-- ms until it ends
+--   ms: until the next refill, or for a limit until `lacking` fits; -1 = never
+--   lacking: the smallest need that was not met; 0 = all needs were met
+--   OK: all needs were met. In all other cases the needs below `lacking` were met, and for the others:
+--   NONE: the pool has too little | SPOKEN: it may have too little, which depends on recalled holders whose credits are
+--   spoken for
+--   WAIT: other holders have enough, and are recalled | HELD: other holders have enough, but did not answer the recall
+--   NOREG: the name is no member, and can only settle | OLD: the turn came too late | STALE: no such pool | FULL: questions
+--   defined too many limits
 -- include ../../../shared/redis/credits.lua
 -- include windows.lua
 local members, held = KEYS[1], KEYS[2]
@@ -35,8 +41,8 @@ local isKnown = isLive or redis.call('ZSCORE', held, member)
 local count = math.max(redis.call('ZCARD', members), 1)
 local replies, recalled = {}, {}
 
--- Has holders asked for what they have: for what they hold once a second, for what is only spoken for there once.
--- Returns how much of either is with those that did not answer in time
+-- Recalls credits from holders: credits that they can spend once a second, credits that are only spoken for once.
+-- Returns the sums of both that belong to holders that did not answer in time
 local function recallFrom(pool, holders)
   local silent, taken, isNews = 0, 0, false
   for _, holder in ipairs(holders) do
@@ -51,10 +57,10 @@ local function recallFrom(pool, holders)
   return silent, taken
 end
 
--- Grants what is needed, as far as it fits, and a slice besides where all of it does. Where not, finds out what others have, and has
--- them asked for it. `kept` is what the holder has to spend.
--- Returns status, b and h after it, what is granted to the holder, how much of it is spoken for, and where something is lacking
--- the total, what is left for that, and how much is lacking
+-- Grants all needs that fit, and if all of them fit, a slice as well. Otherwise adds up the credits of other holders, and
+-- recalls them. `kept` is what the holder can already spend.
+-- Returns status, the new b and h, what is granted to the holder, the part of it that is spoken for; and if a need is
+-- lacking, the total, what is left for that need, and the need
 local function grant(scan, pool, b, h, granted, kept, needs, wanted)
   local rest, lacking = b + kept, nil
   for cost, times in string.gmatch(needs, '(%d+)x(%d+)') do
@@ -80,8 +86,9 @@ local function grant(scan, pool, b, h, granted, kept, needs, wanted)
   return status, b, h - gone, granted, spoken, b + kept + others, rest + others, lacking
 end
 
--- Fields of those that are gone add up: a newcomer clears them away where they are most of what is there.
--- Returns what h is to be lowered by
+-- Removes the fields of former holders if they are most of the fields. Each new holder does this; otherwise the fields would
+-- add up.
+-- Returns the amount by which to lower h
 local function clear(scan, pool, mine)
   if mine or redis.call('HLEN', pool) <= 16 + 2 * count then return 0 end
   local _, gone = scan(pool, member, false)
@@ -97,7 +104,7 @@ local function exchange(pool, turn, saidSpent, kept, needs, wanted)
   b, h = tonumber(b) + granted - (said + kept), tonumber(h or 0) - (granted - spent - spoken) + kept
   granted, spent, spoken = said + kept, said, 0
 
-  -- What was spent was spent before: it is taken down first, so that what is due comes on top of no more than there is.
+  -- Records the spending before the refill, because it happened earlier: the refill must see only what is really left.
   local due
   b, h, due = credits.settle(pool, b, h - clear(credits.scan, pool, mine), r, t, member, kept)
 
@@ -109,8 +116,8 @@ local function exchange(pool, turn, saidSpent, kept, needs, wanted)
   return {turn, status, granted, spent, spoken, total or b + h, due and (due - now) * 1000 or -1, lacking or 0}
 end
 
--- The same for a rate limit. Who forgot what it spent has spent all that was granted to it; what is said of another window counts
--- for nothing in this one, for whoever has anything of it knows its number.
+-- Does the same for a rate limit. If a holder forgot its spending, it counts as having spent its whole grant. Numbers for
+-- another window do not count, because a holder of anything in this window knows the window's number.
 local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit, duration, number, index)
   if not isLive then return {turn, 'NOREG'} end
   if index and not windows.admits(index, name) then return {turn, 'FULL'} end
@@ -133,7 +140,7 @@ local function exchangeWindow(name, turn, saidSpent, kept, needs, wanted, limit,
   return {turn, status, granted, spent, spoken, total or b + h, wait, lacking or 0, present, left}
 end
 
--- Names that left long ago make room, or fields would add up with every pod.
+-- Removes names that left long ago; otherwise the names would add up with every pod.
 if isLive and redis.call('ZADD', held, text(now), member) == 1 then
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', held, '-inf', text(now - DAY), 'LIMIT', 0, 10)) do
     if live(name) then redis.call('ZADD', held, text(now), name)

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Where the keys with some secrets lie. A script and not MGET, because a deposed primary answers MGET.
+-- Finds the places of the keys with some secrets. It is a script instead of MGET, because a deposed primary would answer
+-- MGET.
 --
 -- KEYS 1 and all others: pointers
 -- Returns {the pointers' names, {their 'apiId keyId' or nil, …}}; the names pair the reply with its request, as a nonce does

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- REGISTER: makes this follower count. Sent after its subscription was confirmed, followed by WAIT where there
--- are replicas. allow-oom: a full Redis must not stop verifiers.
+-- REGISTER: makes a follower a member. The follower sends it after its subscription is confirmed, and if there are replicas,
+-- WAIT after it. allow-oom: a full Redis must not stop verifiers.
 --
 -- KEYS 1 head  2 members
 -- ARGV 1 member, which begins with the protocol that it speaks  2 nonce
--- Returns {nonce, sequence, hash, lease ms, '1' when the API is deleted, mark of the last creation, number of identities}
+-- Returns {nonce, sequence, hash, lease ms, '1' if the API is deleted, mark of the last creation, number of identities}
 --         | {nonce, 'TOO_OLD', the protocol that the API needs}
 -- include lease.lua
 local s, h, L, deleted, n, g, identities =

@@ -1,9 +1,9 @@
 #!lua
--- Keeps a verifier's report until it expires, and forgets up to two listed verifiers whose reports have expired,
--- so that crashed ones do not add up.
+-- Stores a verifier's report until it expires. Removes up to two listed verifiers whose reports have expired, so that
+-- crashed verifiers do not add up.
 --
 -- KEYS 1 ids  2 report
--- ARGV 1 id  2 report, JSON  3 ms until it expires  4 what every report's key begins with
+-- ARGV 1 id  2 report, JSON  3 ms until it expires  4 the beginning of every report's name
 -- Returns 1
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 redis.call('ZADD', KEYS[1], 0, ARGV[1])

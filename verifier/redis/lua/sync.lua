@@ -1,17 +1,21 @@
 #!lua flags=allow-oom
--- SYNC: proves that all this follower has applied is a prefix of the log, and the keys that it saw created a prefix of
--- those that are; acknowledges it, brings what is missing and may read one record in the same atomic step. Not flagged `no-writes`: a deposed primary must
--- not grant leases. An idle SYNC writes nothing.
+-- SYNC: checks that the changes a follower has applied are a prefix of the log, and the creations it has seen a prefix of
+-- all creations. Acknowledges the follower's position, returns the entries that it lacks, and may read one record in the
+-- same atomic step. It is not flagged `no-writes`, because a deposed primary must not grant leases. An idle SYNC writes
+-- nothing.
 --
--- KEYS 1 head  2 log  3 members  4 creations, and for a fill 5 record  6 its long meta; or for one by its secret 5 pointer
--- ARGV 1 member, as REGISTER has it  2 position  3 hash at it  4 mark of the last creation seen  5 most entries  6 most bytes of entries
---      7 nonce, and for a fill by a secret 8 how pointers to this API's keys begin  9 and 10 how records and long metas are named, up to the keyId
--- Returns {nonce, status, sequence, hash, lease ms, '1' when the API is deleted, mark, entries, record, pointer}
+-- KEYS 1 head  2 log  3 members  4 creations; to read a record also 5 record  6 its long meta; to read one by its secret 5
+-- pointer
+-- ARGV 1 member, as in REGISTER  2 position  3 hash at it  4 mark of the last creation seen  5 maximum number of entries  6
+-- maximum bytes of entries
+--      7 nonce; to read a record by its secret also 8 the beginning of pointers to this API's keys  9 and 10 the names of
+--      records and of long metas, without the keyId at the end
+-- Returns {nonce, status, sequence, hash, lease ms, '1' if the API is deleted, mark, entries, record, pointer}
 --   status: OK | NOREG | DIVERGED | TRIMMED; entries: {sequence, hash, keyId, payload, …};
---   record: {} or {secret hash, creation number, and the fields in this order}; where the key has credits,
---   the name of their pool stands behind the hash and a space
--- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, when the secret is of no key of this API
--- A key's fields, as shared/contract/key-record.ts orders them.
+--   record: {} or {secret hash, creation number, and the fields in this order}; if the key has credits, the hash is followed
+--   by a space and the name of their pool
+-- Or {nonce, 'ELSEWHERE', pointer or nil} without a SYNC, if the secret belongs to no key of this API
+-- A key's fields, in the order of shared/contract/key-record.ts:
 local FIELDS = {'e', 'x', 'n', 'o', 'm', 'E', 'l', 'L', 'P', 'R', 'A'}
 
 -- include lease.lua
@@ -23,7 +27,7 @@ local pointer
 if own then
   pointer = redis.call('GET', KEYS[5])
   if not pointer or string.sub(pointer, 1, #own) ~= own then return {nonce, 'ELSEWHERE', pointer} end
-  -- Names that KEYS does not have: this is not for a Redis Cluster.
+  -- These names are not in KEYS, so this branch does not work in a Redis Cluster.
   local keyId = string.sub(pointer, #own + 1)
   record, long = records .. keyId, metas .. keyId
 end
@@ -35,7 +39,7 @@ local needs = tonumber(string.match(s or '', '^(%d+):') or 1)
 s = string.match(s or '0', '%d+$')
 h = h or ''
 if needs > tonumber(string.match(member, '^(%d%d?%d?)%.') or 1) then return {nonce, 'NOREG'} end
--- Nobody can have acknowledged what is not there yet.
+-- A follower cannot have acknowledged a change that does not exist, so this is not its history.
 if score > tonumber(s) then return {nonce, 'NOREG'} end
 local last = g or (n or '0') .. '-'
 local reply = {nonce, 'OK', s, h, leaseOf(head, L), deleted and '1' or '0', last, {}, {}, pointer}
@@ -43,7 +47,7 @@ local reply = {nonce, 'OK', s, h, leaseOf(head, L), deleted and '1' or '0', last
 if mark ~= last then
   local number, seen = string.match(mark, '^(%d+)%-(%x*)$')
   if tonumber(number) > tonumber(string.match(last, '^%d+')) then return {nonce, 'DIVERGED'} end
-  -- Without any mark at the head, an older control plane creates keys: only their number is known.
+  -- If the head has no mark, an older control plane creates the keys, and only the number of creations is known.
   if number ~= '0' and (g or seen ~= '') then
     local creation = redis.call('XRANGE', creations, number .. '-0', number .. '-0')[1]
     if not creation then return {nonce, 'TRIMMED'} end
@@ -74,7 +78,8 @@ if pos ~= tonumber(s) or hash ~= h then
   end
 end
 
--- A half beyond what it acknowledged says that this lease was granted further on in the log: see fence-close.lua.
+-- A score of one half above the acknowledged position means that the lease was granted when the log had gone further; see
+-- fence-close.lua.
 local acknowledged = math.max(math.floor(score), pos)
 if acknowledged < tonumber(s) then acknowledged = acknowledged + 0.5 end
 if acknowledged ~= score then redis.call('ZADD', members, 'XX', string.format('%.1f', acknowledged), member) end

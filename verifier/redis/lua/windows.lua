@@ -1,22 +1,22 @@
--- Rate limits: at most so much in each window of some length, aligned to the clock of Redis. What is granted in a window counts,
--- and nobody may use it after that window. What is not given back until then is gone.
+-- Rate limits: an amount in each window of some length, aligned to the clock of Redis. A grant counts in the window in which
+-- it was made, and must not be used after it. Anything not given back by then is lost.
 --
--- A limit's hash: n number of the window; c granted in it, p in the one before; h the sum of what holders have to spend;
---   and of each holder '@' and its name → what a pool has of it, all in this window
--- The limits that requests bring for one key are in an index, a sorted set: name → when its hash is forgotten, Unix ms
+-- A limit's hash: n number of the window; c granted in it, p in the previous one; h the sum of what holders can spend;
+--   and for each holder '@' and its name → the same numbers as in a pool, all for this window
+-- The limits that questions define for one key are in an index, a sorted set: name → when its hash expires, Unix ms
 -- Returns a table of functions
 local function windowsOf(member, nowMs, text, numbers, live)
   local own = '@' .. member
   local BROUGHT_MAX = 100
 
-  -- Whoever may ask may bring any limit, so that their number is bounded.
+  -- Bounds the number of limits that questions define, because any caller may define any limit.
   local function admits(index, name)
     redis.call('ZREMRANGEBYSCORE', index, '-inf', text(nowMs))
     return redis.call('ZSCORE', index, name) or redis.call('ZCARD', index) < BROUGHT_MAX
   end
 
-  -- Brings a limit to the present window. A clock that goes back by less than a window does not open a window again.
-  -- Returns whether it is new, number, c, p, h, the field of `member`, and ms until the window ends
+  -- Brings a limit to the current window. If the clock goes back by less than a window, the earlier window is not reopened.
+  -- Returns whether the window is new, its number, c, p, h, the field of `member`, and ms until the window ends
   local function open(name, duration)
     local n, c, p, h, mine = unpack(redis.call('HMGET', name, 'n', 'c', 'p', 'h', own))
     local number = math.floor(nowMs / duration)
@@ -30,12 +30,13 @@ local function windowsOf(member, nowMs, text, numbers, live)
     return isNew, number, c, p, h, mine, (number + 1) * duration - nowMs
   end
 
-  -- The window slides: of the one before counts what is not yet a whole duration ago, as if it were spread evenly.
+  -- Returns what is left in a sliding window. Of the previous window counts the part that is less than one duration ago, as
+  -- if it had been spent evenly.
   local function free(limit, duration, c, p, left)
     return math.floor(limit - p * math.min(1, left / duration) - c)
   end
 
-  -- Ms until `least` fits, where nobody takes anything before.
+  -- Returns the ms until `least` fits if nobody takes anything before.
   local function wait(limit, duration, c, p, left, least)
     local room = limit - c - least
     if room >= 0 then return math.ceil(left - duration * room / p) + 1 end
@@ -43,8 +44,8 @@ local function windowsOf(member, nowMs, text, numbers, live)
     return math.ceil(left + duration * math.max(0, 1 - (limit - least) / c)) + 1
   end
 
-  -- Goes through the holders, as credits.lua does. Nothing that was granted in a window is taken back from who is not live any more,
-  -- so that its field goes.
+  -- Goes through the holders like the function in credits.lua, but removes the field of each holder that is not live,
+  -- because its grant in this window cannot be taken back.
   local function scan(name)
     local others, gone, out, holders = 0, 0, 0, {}
     local fields = redis.call('HGETALL', name)
