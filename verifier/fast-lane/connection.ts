@@ -13,10 +13,7 @@ import { parseCall } from './parse-call.ts';
 import { NO_BYTES, PartialRequest } from './partial-request.ts';
 import { Output } from './reply.ts';
 
-/**
- * Characters of gathered answers before they are written. If a client reads more slowly, the connection waits
- * for it.
- */
+/** Characters of answers that are gathered before a write. The lane waits for slower clients. */
 const WRITE_LENGTH_MAX = 65_536;
 
 /** A connection of the fast lane, until it is closed or handed over to Node. */
@@ -63,10 +60,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (isIdle(this.#state)) this.socket.destroySoon();
   }
 
-  /**
-   * Called when the client ends its side. Open requests are answered before our side ends, too; but a request
-   * that was passed on is aborted.
-   */
+  /** Called when the client ends its side. Open requests are still answered, except in proxy mode. */
   readonly #end = () => {
     if (this.socket.destroyed) return;
     // If bytes follow the delegated request, the end comes after those bytes.
@@ -91,8 +85,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (isBusy(this.#state)) {
       const carriedLength = this.#delegations.present?.carry(bytes) ?? 0;
       if (carriedLength === bytes.length) return;
-      // Stops reading from a client that sends more without waiting for its answer. Most clients wait, so
-      // pausing each time would not be worth its cost.
+      // Pauses only clients that send more without waiting: pausing each time would cost too much.
       this.#early = Buffer.concat([this.#early, bytes.subarray(carriedLength)]);
       this.socket.pause();
       return;
@@ -167,10 +160,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     return true;
   }
 
-  /**
-   * Answers the first request of `bytes` after a look-up. Bytes behind it, and bytes that arrive meanwhile,
-   * are kept in order.
-   */
+  /** Answers the first request of `bytes` after a look-up. Bytes behind it are kept in order. */
   #lookUp(bytes: Buffer): void {
     if (isFull(this.#lane)) return void this.#handOver(bytes);
     this.#state = 'looking up';
@@ -215,8 +205,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (this.#state !== 'passed on') return;
     this.#endPassing();
     this.#count();
-    // Continues in a later tick. Otherwise, answers that come immediately would nest as deep as the number of
-    // requests that a client sends.
+    // In a later tick: otherwise immediate answers would nest as deep as a client's requests.
     if (this.#early.length === 0) this.#next();
     else process.nextTick(this.#next);
   }
@@ -259,8 +248,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
     if (this.#state === 'reading' && (this.#lane.closing || readableEnded)) this.socket.destroySoon();
     else if (this.#state === 'receiving' && readableEnded) this.#handOver(this.#partial.take());
     else if (this.#state === 'reading' || this.#state === 'receiving') this.socket.resume();
-    // Reading was paused behind the previous request. Resume: the rest of this request's body, or the
-    // client's end, is still to come.
+    // Reading was paused behind the previous request; more of this one, or the client's end, may follow.
     else if (
       this.#early.length === 0 &&
       (this.#state === 'passed on' || this.#delegations.present?.isHeld === false)
@@ -268,10 +256,7 @@ export class LaneConnection implements ClientConnection, RequestEvents {
       this.socket.resume();
   }
 
-  /**
-   * Gives Node the request at the start of `bytes`: by itself if its end is certain, otherwise together with
-   * the connection.
-   */
+  /** Gives Node the first request in `bytes`, alone if its end is certain, else with its connection. */
   #toNode(bytes: Buffer): void {
     const isOver = this.#lane.closing || this.socket.readableEnded;
     const length = isOver ? 0 : this.#delegations.lengthOf(bytes, this.#request.head);
